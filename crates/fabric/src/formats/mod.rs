@@ -1,0 +1,1 @@
+//! How other tools write fabrics, flows and size distributions down.

@@ -1,0 +1,25 @@
+//! What a data-centre network is and what it carries: no I/O, no clock, no protocol.
+//!
+//! | module | question it answers |
+//! | --- | --- |
+//! | [`units`], [`time`], [`ids`] | how quantities and parts are named |
+//! | [`topology`] | which hosts, switches and links there are, and which of them work |
+//! | [`addressing`] | which LA and AA each has (VL2 section 4.2.1) |
+//! | [`routing`] | which path a flow takes |
+//! | [`traffic`] | which flows want to move |
+//! | [`formats`] | how other tools write these things down |
+//! | [`record`] | what every world reports of a run |
+
+pub mod ids;
+pub mod record;
+pub mod rng;
+pub mod routing;
+pub mod time;
+pub mod topology;
+pub mod traffic;
+pub mod units;
+
+pub use ids::{CableId, FlowId, HostId, LinkId, NodeId, RackId, SwitchId};
+pub use time::{Duration, Instant};
+pub use topology::{Fabric, Health};
+pub use units::{BitsPerSec, Bytes};

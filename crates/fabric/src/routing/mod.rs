@@ -1,0 +1,62 @@
+//! Which path a flow takes through a fabric.
+//!
+//! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
+//! path, ECMP, VLB); [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does.
+
+pub mod next_hops;
+pub mod roots;
+pub mod router;
+
+use smallvec::SmallVec;
+
+use crate::ids::{HostId, LinkId};
+use crate::rng::mix;
+
+pub use next_hops::NextHops;
+pub use roots::{RootLabel, RootPaths};
+pub use router::{Router, Routing, RoutingKind};
+
+/// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six.
+pub type Path = SmallVec<[LinkId; 8]>;
+
+/// A flow as switches see it: the five-tuple, with hosts for addresses; the protocol is TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey {
+    /// Sending host.
+    pub src: HostId,
+    /// Receiving host.
+    pub dst: HostId,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+}
+
+/// Which header fields switches hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HashFields {
+    /// Addresses, ports and protocol.
+    #[default]
+    FiveTuple,
+    /// The destination address alone: the static hashing of the Hedera testbed (section 6.2).
+    Dst,
+}
+
+impl FlowKey {
+    /// The key of the `number`-th flow of a run: the ports together count flows, so keys are unique.
+    pub const fn of_flow(number: u32, src: HostId, dst: HostId) -> Self {
+        Self { src, dst, sport: (number >> 16) as u16, dport: number as u16 }
+    }
+
+    /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).
+    #[inline]
+    pub const fn entropy(&self, fields: HashFields) -> u64 {
+        match fields {
+            HashFields::FiveTuple => {
+                let addresses = mix((self.src.0 as u64) << 32 | self.dst.0 as u64);
+                mix(addresses ^ ((self.sport as u64) << 16 | self.dport as u64 | 6 << 32))
+            }
+            HashFields::Dst => mix(self.dst.0 as u64 ^ 0x5bd1_e995_0000_0000),
+        }
+    }
+}

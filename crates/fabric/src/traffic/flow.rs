@@ -1,0 +1,69 @@
+//! The one contract between what wants to move and the world that carries it.
+
+use crate::ids::{FlowId, HostId};
+use crate::time::Instant;
+use crate::units::Bytes;
+
+/// How much a flow wants to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Size {
+    /// So many bytes, then it ends.
+    Finite(Bytes),
+    /// It sends until the run ends.
+    Infinite,
+}
+
+/// A flow before it is carried. `src` and `dst` differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Sending host.
+    pub src: HostId,
+    /// Receiving host.
+    pub dst: HostId,
+    /// When it begins.
+    pub start: Instant,
+    /// How much it sends.
+    pub size: Size,
+}
+
+/// A source of flows. A world numbers flows from 0 in the order in which it takes them.
+pub trait Workload: Send {
+    /// When the next flow begins; `None` if there is none until some flow ends (or ever).
+    fn next_start(&self) -> Option<Instant>;
+
+    /// Takes that flow. Starts never decrease.
+    fn next_flow(&mut self) -> Option<FlowSpec>;
+
+    /// A flow ended: workloads that wait for it (one destination at a time, closed loop) may now have more to start,
+    /// at `now` or later.
+    fn flow_ended(&mut self, id: FlowId, spec: &FlowSpec, now: Instant) {
+        let _ = (id, spec, now);
+    }
+}
+
+/// Flows that are all known beforehand.
+#[derive(Clone, Debug)]
+pub struct StaticWorkload {
+    flows: Vec<FlowSpec>,
+    next: usize,
+}
+
+impl StaticWorkload {
+    /// The flows, sorted by start; equal starts keep their order.
+    pub fn new(mut flows: Vec<FlowSpec>) -> Self {
+        flows.sort_by_key(|f| f.start);
+        Self { flows, next: 0 }
+    }
+}
+
+impl Workload for StaticWorkload {
+    fn next_start(&self) -> Option<Instant> {
+        self.flows.get(self.next).map(|f| f.start)
+    }
+
+    fn next_flow(&mut self) -> Option<FlowSpec> {
+        let flow = self.flows.get(self.next).copied();
+        self.next += usize::from(flow.is_some());
+        flow
+    }
+}

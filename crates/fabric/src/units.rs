@@ -1,0 +1,189 @@
+//! Quantities: bytes and bits per second, with the field's text forms (`1500B`, `10Gbps`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::time::{Duration, PS_PER_S};
+
+/// A number of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Bytes(pub u64);
+
+/// A rate in bits per second.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BitsPerSec(pub u64);
+
+/// A text that is not a quantity of the unit that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {what}: write it as {example}")]
+pub struct UnitError {
+    /// What was written.
+    pub text: String,
+    /// What was expected, with its article: `a rate`.
+    pub what: &'static str,
+    /// Text forms that would do.
+    pub example: &'static str,
+}
+
+impl Bytes {
+    /// The quantity in bits.
+    pub const fn bits(self) -> u128 {
+        self.0 as u128 * 8
+    }
+}
+
+impl BitsPerSec {
+    /// Time to send `bytes` at this rate, rounded up to the picosecond.
+    ///
+    /// # Panics
+    /// If the rate is 0, or the time exceeds 213 days.
+    pub fn time_to_send(self, bytes: Bytes) -> Duration {
+        assert!(self.0 > 0, "nothing is ever sent at 0 bps");
+        let ps = (bytes.bits() * u128::from(PS_PER_S)).div_ceil(u128::from(self.0));
+        Duration::from_ps(u64::try_from(ps).expect("a transmission ends within 213 days"))
+    }
+
+    /// The rate in bits per second as a float, for rate models and reports.
+    pub const fn as_f64(self) -> f64 {
+        self.0 as f64
+    }
+}
+
+const BYTE_UNITS: &[(&str, u128)] = &[
+    ("B", 1),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+const RATE_UNITS: &[(&str, u128)] =
+    &[("bps", 1), ("kbps", 1_000), ("Kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000), ("Tbps", 1_000_000_000_000)];
+
+impl FromStr for Bytes {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_quantity(text, BYTE_UNITS).map(Bytes).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what: "a size",
+            example: "`1500B`, `64kB`, `15MB` or `1GB`",
+        })
+    }
+}
+
+impl FromStr for BitsPerSec {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        parse_quantity(text, RATE_UNITS).map(BitsPerSec).ok_or_else(|| UnitError {
+            text: text.to_owned(),
+            what: "a rate",
+            example: "`100Mbps`, `10Gbps` or `500kbps`",
+        })
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_quantity(f, self.0, &[("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)], "B")
+    }
+}
+
+impl fmt::Display for BitsPerSec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_quantity(
+            f,
+            self.0,
+            &[("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)],
+            "bps",
+        )
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for BitsPerSec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Parses `<decimal> <unit>` exactly (no floating point), rounding half up to one unit of the base.
+/// `None` if it is negative, malformed, of another unit, or beyond 64 bits.
+pub(crate) fn parse_quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let (number, unit) = text.split_at(split);
+    let scale = units.iter().find(|(name, _)| *name == unit.trim_start())?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || whole.len() > 20 || fraction.len() > 12 || (number.contains('.') && fraction.is_empty()) {
+        return None;
+    }
+    let denominator = 10u128.pow(u32::try_from(fraction.len()).ok()?);
+    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
+    let numerator = whole.parse::<u128>().ok()?.checked_mul(denominator)?.checked_add(fraction)?;
+    let value = numerator.checked_mul(scale)?.checked_add(denominator / 2)? / denominator;
+    u64::try_from(value).ok()
+}
+
+/// Writes the value in the largest unit that needs no more than three decimals, so that it parses back exactly.
+pub(crate) fn write_quantity(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)], base: &str) -> fmt::Result {
+    for &(name, scale) in units {
+        if value >= scale && value % (scale / 1_000).max(1) == 0 {
+            let thousandths = value % scale / (scale / 1_000).max(1);
+            let text = format!("{}.{thousandths:03}", value / scale);
+            return write!(f, "{}{name}", text.trim_end_matches('0').trim_end_matches('.'));
+        }
+    }
+    write!(f, "{value}{base}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn text_forms_of_the_field_are_read() {
+        assert_eq!("10Gbps".parse(), Ok(BitsPerSec(10_000_000_000)));
+        assert_eq!("1.5 Mbps".parse(), Ok(BitsPerSec(1_500_000)));
+        assert_eq!("1500B".parse(), Ok(Bytes(1500)));
+        assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+    }
+
+    #[test]
+    fn what_is_not_a_quantity_is_refused() {
+        for text in ["", "10", "-1Gbps", "1Gb", "1e3bps", ".5Gbps", "1.Gbps", "Gbps", "99999999999999999999Gbps", "1.5.2Gbps"] {
+            assert!(text.parse::<BitsPerSec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sending_time_is_exact() {
+        assert_eq!(BitsPerSec(1_000_000_000).time_to_send(Bytes(1500)), Duration::from_us(12));
+    }
+
+    proptest! {
+        #[test]
+        fn display_parses_back(value: u64) {
+            prop_assert_eq!(Bytes(value).to_string().parse(), Ok(Bytes(value)));
+            prop_assert_eq!(BitsPerSec(value).to_string().parse(), Ok(BitsPerSec(value)));
+        }
+
+        #[test]
+        fn any_text_is_an_error_or_a_value(text in ".{0,24}") {
+            let _ = text.parse::<Bytes>();
+            let _ = text.parse::<Duration>();
+        }
+    }
+}
