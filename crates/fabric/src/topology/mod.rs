@@ -5,4 +5,4 @@ mod health;
 pub mod shapes;
 
 pub use graph::{End, Fabric, FabricBuilder, FabricError, Link, Node, Rack};
-pub use health::{Health, Part, PartError};
+pub use health::{Health, Part, PartError, edit_distance};
