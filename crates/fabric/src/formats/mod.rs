@@ -1,6 +1,5 @@
 //! How other tools write fabrics, flows and size distributions down.
 
-mod error;
-pub mod topology;
+pub mod error;
 
 pub use error::FormatError;
