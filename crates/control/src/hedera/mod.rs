@@ -10,6 +10,18 @@
 //! ```
 //! A core is a [`RootLabel`](weft_fabric::routing::RootLabel): a way across the roots of any multi-rooted tree.
 
+pub mod climbs;
+pub mod config;
+pub mod control_loop;
 pub mod demand;
+pub mod detector;
+pub mod first_fit;
+pub mod network;
+pub mod scheduler;
+#[cfg(test)]
+mod testing;
 
+pub use config::{HederaConfig, HederaError, Placer};
+pub use control_loop::control_loop_length;
 pub use demand::{DemandError, DemandEstimator, estimate};
+pub use scheduler::{Hedera, Placement, place_once};
