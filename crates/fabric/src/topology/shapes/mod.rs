@@ -15,13 +15,12 @@
 mod clique;
 mod clos;
 mod fat_tree;
-mod limits;
+pub(crate) mod limits;
 mod single_switch;
 mod tree;
 mod two_level;
 
 pub use fat_tree::fat_tree;
-pub(crate) use limits::{MAX_CABLES, MAX_HOSTS, MAX_SWITCHES};
 pub use single_switch::{ideal_of, single_switch};
 
 use crate::time::Duration;
