@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_control::hedera::{Hedera, HederaConfig, Placement, Placer, control_loop, place_once};
+use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placement, Placer, control_loop_length, estimate, place_once};
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{FlowKey, Path, RootLabel, RootPaths, Router, Routing};
+use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::Part;
-use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::flow::{AimdParams, Change, FlowConfig, FlowWorld, Progress, Rates, TimedEvent};
 
@@ -16,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
 use crate::scenario::world::{self, EventKind};
+use crate::wall::Stopwatch;
 
 /// Carries a run. `on_progress` hears how much of it is done, from 0 to 1.
 ///
@@ -27,7 +27,7 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
     let world = FlowWorld {
         fabric: Arc::clone(fabric),
         router: Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed),
-        controller: controller(fabric, run),
+        controller: controller(fabric, run)?,
         workload: scenario.traffic.workload(fabric, scenario.world.seed)?,
         events,
         config: config(run),
@@ -69,7 +69,7 @@ fn config(run: &Run) -> FlowConfig {
     }
 }
 
-fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent, KeyError> {
+fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent> {
     let part = Part::parse(fabric, &event.part)
         .map_err(|e| KeyError::new(event.key.clone(), e.to_string(), "`weft topo SCENARIO --export dot` lists all names"))?;
     let change = match event.kind {
@@ -87,13 +87,17 @@ fn part_done(progress: &Progress) -> f64 {
     progress.now.as_secs_f64() / progress.duration.as_secs_f64()
 }
 
-fn controller(fabric: &Arc<Fabric>, run: &Run) -> Option<Box<dyn Controller>> {
-    let config = hedera_config(fabric, run)?;
-    Some(Box::new(Hedera::new(Arc::clone(fabric), config)))
+fn controller(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Box<dyn Controller>>> {
+    let Some(config) = hedera_config(run) else { return Ok(None) };
+    Ok(Some(Box::new(Hedera::new(Arc::clone(fabric), config).map_err(at_control)?)))
+}
+
+fn at_control(error: HederaError) -> KeyError {
+    KeyError::new("control", error.to_string(), "see docs/scenario.md, [control]")
 }
 
 /// The scheduler's settings, if the scenario has one.
-fn hedera_config(fabric: &Fabric, run: &Run) -> Option<HederaConfig> {
+fn hedera_config(run: &Run) -> Option<HederaConfig> {
     let control = &run.scenario.control;
     let placer = match control.scheduler {
         Scheduler::None => return None,
@@ -102,14 +106,107 @@ fn hedera_config(fabric: &Fabric, run: &Run) -> Option<HederaConfig> {
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
         Scheduler::EdgeColoring => Placer::EdgeColoring,
     };
-    let paper = if fabric.host_count() <= 16 { 0.5 } else { 1000.0 };
     Some(HederaConfig {
         period: control.period,
         threshold: control.threshold,
         placer,
         iterations: control.iterations,
-        c: control.annealing_c.unwrap_or(paper),
+        c: control.annealing_c,
         seed: run.scenario.world.seed,
-        ..HederaConfig::default()
     })
+}
+
+/// What the scheduler did, by its records; with `control.measure` also how long it takes for the flows at time 0.
+///
+/// # Errors
+/// Traffic that the fabric cannot have.
+pub fn measure_control(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, metrics: &mut Metrics) -> Result<()> {
+    if run.scenario.control.scheduler == Scheduler::None {
+        return Ok(());
+    }
+    let mut large = outcome.control.large_flows as f64 / outcome.control.rounds.max(1) as f64;
+    metrics.put("rounds", outcome.control.rounds as f64);
+    metrics.put("moves", outcome.control.moves as f64);
+    if outcome.control.rounds > 0 {
+        metrics.put("large_flows_mean", large);
+    }
+    if run.scenario.control.measure {
+        let first = FirstFlows::of(fabric, run)?;
+        large = first.keys.len() as f64;
+        time_control(fabric, run, &first, metrics)?;
+    }
+    // Reports and rules cross one switch of the control network on their way to the scheduler (Hedera section 6.4.5).
+    metrics.put("control_loop_s", control_loop_length(1, large as u64).as_secs_f64());
+    Ok(())
+}
+
+/// Times demand estimation and placement of the first flows: the best of five each.
+fn time_control(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows, metrics: &mut Metrics) -> Result<()> {
+    let (src, dst): (Vec<u32>, Vec<u32>) = first.keys.iter().map(|k| (k.src.0, k.dst.0)).unzip();
+    let mut demands = Vec::new();
+    let estimation = best_of(TIMED_RUNS, || {
+        demands = estimate(&src, &dst, fabric.host_count()).map_err(|e| at_control(e.into()))?;
+        Ok(())
+    })?;
+    metrics.put("demand_wall_s", estimation);
+    metrics.put_some("demand_min_fraction", demands.iter().copied().reduce(f64::min));
+    metrics.put_some("demand_max_fraction", demands.iter().copied().reduce(f64::max));
+    let placer = place_timed(fabric, run, first)?;
+    metrics.put("place_wall_s", placer);
+    Ok(())
+}
+
+const TIMED_RUNS: usize = 5;
+
+fn best_of(runs: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut best = f64::INFINITY;
+    for _ in 0..runs {
+        let clock = Stopwatch::start();
+        work()?;
+        best = best.min(clock.seconds());
+    }
+    Ok(best)
+}
+
+/// The flows that a run begins at time 0, as the switches see them.
+#[derive(Debug)]
+pub struct FirstFlows {
+    /// By number.
+    pub keys: Vec<FlowKey>,
+    /// The paths that the switches would choose; `None` where there is no way.
+    pub hashed: Vec<Option<Path>>,
+}
+
+impl FirstFlows {
+    /// Draws them.
+    ///
+    /// # Errors
+    /// Traffic that the fabric cannot have.
+    pub fn of(fabric: &Arc<Fabric>, run: &Run) -> Result<Self> {
+        let seed = run.scenario.world.seed;
+        let mut workload = run.scenario.traffic.workload(fabric, seed)?;
+        let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, seed);
+        let mut keys = Vec::new();
+        while workload.next_start() == Some(Instant::ZERO) {
+            let Some(flow) = workload.next_flow() else { break };
+            keys.push(FlowKey::of_flow(keys.len() as u32, flow.src, flow.dst));
+        }
+        let hashed = keys.iter().map(|k| router.route(k)).collect();
+        Ok(Self { keys, hashed })
+    }
+}
+
+/// Runs the scenario's scheduler once on its first flows.
+///
+/// # Errors
+/// A scenario without a scheduler, or flows that it cannot take.
+pub fn place(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<Placement> {
+    let config = hedera_config(run)
+        .ok_or_else(|| KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`"))?;
+    Ok(place_once(Arc::clone(fabric), &first.keys, &config).map_err(at_control)?)
+}
+
+/// Times one placement of the first flows, the best of several.
+fn place_timed(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<f64> {
+    best_of(TIMED_RUNS, || place(fabric, run, first).map(drop))
 }

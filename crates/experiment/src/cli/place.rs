@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use weft_fabric::routing::RootPaths;
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
@@ -73,23 +74,24 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
     let fabric = Arc::new(run.scenario.fabric.build().map_err(locate)?);
     let first = FirstFlows::of(&fabric, run).map_err(locate)?;
     let placement = world::place(&fabric, run, &first).map_err(locate)?;
-    let name = |label| placement.core_name(&fabric, label);
+    let roots = RootPaths::new(Arc::clone(&fabric));
+    let name = |label| fabric.node(fabric.switch_node(roots.root_of(label))).name.to_string();
     let placed = Placed {
         flows: (0..first.keys.len())
             .map(|i| PlacedFlow {
                 id: i,
                 src: first.keys[i].src.0,
                 dst: first.keys[i].dst.0,
-                demand: placement.inner.demands[i],
-                path: placement.path(i, &first).iter().map(|l| l.0).collect(),
-                core: placement.crosses(&fabric, i),
+                demand: placement.demands[i],
+                path: placement.paths[i].as_ref().or(first.hashed[i].as_ref()).map(|p| p.iter().map(|l| l.0).collect()).unwrap_or_default(),
+                core: placement.labels[i].map(name),
             })
             .collect(),
-        cores: placement.inner.cores.as_ref().map(|cores| {
-            let given = cores.iter().enumerate().filter_map(|(h, c)| c.map(|label| (h, label)));
+        cores: placement.cores.as_ref().map(|cores| {
+            let given = cores.iter().enumerate().filter_map(|(h, core)| core.map(|label| (h, label)));
             given.map(|(h, label)| HostCore { host: h as u32, core: name(label) }).collect()
         }),
-        energy: placement.inner.energy,
+        energy: placement.energy,
     };
     if args.json {
         print_json(&placed);

@@ -10,8 +10,9 @@ use weft_fabric::topology::metrics::describe;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::Study;
-use crate::scenario::source::{Overrides, parse_value};
+use crate::scenario::fabric::FabricSpec;
+use crate::scenario::read_fabric;
+use crate::scenario::source::{Overrides, Source, parse_value};
 
 /// Arguments of `weft topo`.
 #[derive(Debug, Args)]
@@ -35,8 +36,8 @@ struct Asked {
 /// Runs it.
 pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     let asked = split(&args.keys)?;
-    let study = study(&args.kind, &asked.keys)?;
-    let fabric = study.runs[0].scenario.fabric.build().map_err(|e| study.source.at(e))?;
+    let (source, spec) = read(&args.kind, &asked.keys)?;
+    let fabric = spec.build().map_err(|e| source.at(e))?;
     if let Some(name) = &asked.export {
         let format: Format = name.parse().map_err(|e: weft_fabric::formats::topology::UnknownFormat| {
             Error::usage(e.to_string(), "write `--export dot`, `graphml`, `containerlab`, `htsim` or `json`")
@@ -57,17 +58,17 @@ pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn study(kind: &str, keys: &[(String, Value)]) -> Result<Study> {
+fn read(kind: &str, keys: &[(String, Value)]) -> Result<(Source, FabricSpec)> {
     let set: Vec<(String, Value)> = keys.iter().map(|(k, v)| (format!("fabric.{k}"), v.clone())).collect();
     let overrides = Overrides { set, ..Overrides::default() };
-    if Path::new(kind).is_file() {
-        return Study::read_fabric(Path::new(kind), &overrides);
-    }
-    let mut fabric = Table::new();
-    fabric.insert("kind".to_owned(), Value::String(kind.to_owned()));
-    let mut table = Table::new();
-    table.insert("fabric".to_owned(), Value::Table(fabric));
-    Study::fabric_of_table(table, PathBuf::new(), &overrides)
+    let source = if Path::new(kind).is_file() {
+        Source::read(Path::new(kind), &overrides)?
+    } else {
+        let fabric = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);
+        Source::from_table(Table::from_iter([("fabric".to_owned(), Value::Table(fabric))]), PathBuf::new(), &overrides)?
+    };
+    let spec = read_fabric(&source)?;
+    Ok((source, spec))
 }
 
 /// `key=value`, `--key value`, `--key=value`, and the options that are not keys.
