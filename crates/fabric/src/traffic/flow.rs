@@ -56,6 +56,11 @@ impl StaticWorkload {
     }
 }
 
+/// The flows that a workload begins without waiting for one to end, at most `limit`: to write them to a file.
+pub fn flows_known_at_start(workload: &mut dyn Workload, limit: usize) -> Vec<FlowSpec> {
+    std::iter::from_fn(|| workload.next_flow()).take(limit).collect()
+}
+
 impl Workload for StaticWorkload {
     fn next_start(&self) -> Option<Instant> {
         self.flows.get(self.next).map(|f| f.start)

@@ -1,0 +1,155 @@
+//! Tables for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::expect::Verdict;
+use crate::run::{RunSummary, Summary};
+
+/// Metrics that the table of `weft run` shows where a run knows them; `summary.json` holds all.
+const SHOWN: &[(&str, &str)] = &[
+    ("goodput_bps", "goodput"),
+    ("goodput_fraction", "of NIC bound"),
+    ("optimal_fraction", "of non-blocking"),
+    ("splittable_fraction", "splittable"),
+    ("loss_fraction", "lost"),
+    ("completion_s", "completion"),
+    ("fct_mean_s", "FCT mean"),
+    ("fct_p99_s", "FCT p99"),
+    ("jain_flows", "Jain"),
+    ("moves", "moves"),
+    ("demand_wall_s", "estimation"),
+    ("place_wall_s", "placement"),
+    ("control_loop_s", "control loop"),
+    ("wall_s", "wall"),
+];
+
+/// The table of a run or a sweep, with what the paper says below it.
+pub fn of_runs(summary: &Summary) -> String {
+    let settings = varying(&summary.runs);
+    let shown: Vec<_> = SHOWN.iter().filter(|(m, _)| summary.runs.iter().any(|r| r.metrics.get(m).is_some())).collect();
+    let mut table = new_table();
+    let titles = settings.iter().map(String::as_str).chain(shown.iter().map(|(_, title)| *title));
+    table.set_header(titles);
+    for run in &summary.runs {
+        let values = settings.iter().map(|key| run.set.get(key).map_or(String::new(), plain));
+        let metrics = shown.iter().map(|(m, _)| run.metrics.get(m).map_or("-".to_owned(), |v| show(m, v)));
+        table.add_row(values.chain(metrics));
+    }
+    align(&mut table, settings.len());
+    format!("{}\n{table}\n{}", summary.title, of_expectations(&summary.runs))
+}
+
+/// One scenario of `weft check`.
+pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
+    format!("{path} ({}): {title}\n{}\n", show("wall_s", wall_s), of_expectations(runs))
+}
+
+fn of_expectations(runs: &[RunSummary]) -> String {
+    if runs.iter().all(|r| r.expect.is_empty()) {
+        return String::new();
+    }
+    let mut table = new_table();
+    table.set_header(["", "source", "run", "metric", "paper", "measured", "within"]);
+    let mut causes = Vec::new();
+    for run in runs {
+        for verdict in &run.expect {
+            let mark = match (verdict.ok, &verdict.cause) {
+                (true, _) => "ok".to_owned(),
+                (false, None) => "MISS".to_owned(),
+                (false, Some(cause)) => {
+                    let number = causes.iter().position(|c| c == cause).unwrap_or_else(|| {
+                        causes.push(cause.clone());
+                        causes.len() - 1
+                    });
+                    format!("MISS [{}]", number + 1)
+                }
+            };
+            table.add_row([
+                mark,
+                verdict.source.clone(),
+                settings_text(&run.set),
+                metric_text(verdict),
+                show_verdict(verdict, Some(verdict.paper)),
+                show_verdict(verdict, verdict.measured),
+                verdict.within.clone(),
+            ]);
+        }
+    }
+    align(&mut table, 4);
+    let notes: Vec<String> = causes.iter().enumerate().map(|(i, c)| format!("[{}] {c}\n", i + 1)).collect();
+    format!("{table}\n{}", notes.concat())
+}
+
+fn metric_text(verdict: &Verdict) -> String {
+    match &verdict.over {
+        None => verdict.metric.clone(),
+        Some(over) => format!("{} over {}", verdict.metric, settings_text(over)),
+    }
+}
+
+fn show_verdict(verdict: &Verdict, value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(v) if verdict.over.is_some() => format!("{v:.3}"),
+        Some(v) => show(&verdict.metric, v),
+    }
+}
+
+/// A metric's value with its unit.
+pub fn show(metric: &str, value: f64) -> String {
+    if metric.ends_with("_bps") {
+        scaled(value, &[(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps")], "bps")
+    } else if metric.ends_with("_fraction") {
+        format!("{:.2} %", value * 100.0)
+    } else if metric.ends_with("_s") {
+        scaled(value, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us")], "s")
+    } else if metric.ends_with("_bytes") {
+        scaled(value, &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB")], "B")
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
+    match units.iter().find(|(scale, _)| value.abs() >= *scale) {
+        Some((scale, unit)) => format!("{:.4} {unit}", value / scale).replace(".0000 ", " "),
+        None => format!("{value} {base}"),
+    }
+}
+
+/// Settings whose value is not the same in all runs.
+fn varying(runs: &[RunSummary]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for run in runs {
+        for key in run.set.keys() {
+            if !keys.contains(key) && runs.iter().any(|r| r.set.get(key) != run.set.get(key)) {
+                keys.push(key.clone());
+            }
+        }
+    }
+    keys
+}
+
+fn settings_text(set: &serde_json::Map<String, serde_json::Value>) -> String {
+    let texts: Vec<String> =
+        set.iter().map(|(key, v)| format!("{}={}", key.rsplit('.').next().unwrap_or(key), plain(v))).collect();
+    texts.join(" ")
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table
+}
+
+fn align(table: &mut Table, left: usize) {
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}

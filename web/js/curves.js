@@ -1,0 +1,137 @@
+// Throughput over time and the distribution of completion times. Both follow one legend.
+
+function throughput(model) {
+  const runs = model.runs.filter((r) => r.curves.throughput.values.length > 0);
+  const title = "Throughput over time";
+  if (runs.length === 0) return section("throughput", title, "", h("p", { class: "note" }, "No throughput was sampled."));
+  const lead = "Bits per second delivered to all hosts. The dashed line is the same flows on a non-blocking switch. Point at the chart, or focus it and use the arrow keys, to read values.";
+  const options = () => {
+    const curves = curvesOf(model, runs, (c) => c.throughput.values.length > 0 && { xs: c.throughput.edges, ys: c.throughput.values, closes: true });
+    const end = Math.max(...curves.map((c) => c.xs.at(-1)), 1e-12);
+    const peak = Math.max(...curves.map((c) => Math.max(...c.ys)), 1);
+    const [x, y] = [scaleFor("s", end), scaleFor("bps", peak)];
+    return {
+      curves,
+      summary: `${title}. ` + curves.map((c) => `${c.label}: mean ${quantity("bps", meanOf(c))}, peak ${quantity("bps", Math.max(...c.ys))}`).join("; "),
+      x: { low: 0, high: end, name: `time (${x.unit})`, format: (v) => short(v / x.factor), read: (v) => `at ${digits(v / x.factor)} ${x.unit}` },
+      y: { low: 0, high: peak * 1.06, vertical: true, format: (v) => `${short(v / y.factor)}${v > 0 ? ` ${y.unit}` : ""}`, read: (v) => quantity("bps", v) },
+    };
+  };
+  return section("throughput", title, lead, legend(model, runs, "throughput"), plot(model, options));
+}
+
+function distribution(model) {
+  const runs = model.runs.filter((r) => r.curves.fct_s.values.length > 0);
+  const title = "Distribution of completion times";
+  if (runs.length === 0) return section("fct", title, "", h("p", { class: "note" }, "No flow finished within the run, so there are no completion times."));
+  const open = runs.filter((r) => r.curves.flows > r.curves.fct_s.count);
+  const lead = "The share of flows that took at most so long, from their start to their last byte. Further left is better."
+    + (open.length > 0 ? ` Flows that did not finish are left out: ${open.slice(0, 4).map((r) => `${plural(r.curves.flows - r.curves.fct_s.count, "flow")} of ${r.label}`).join(", ")}${open.length > 4 ? ", …" : ""}.` : "");
+  const options = () => {
+    const curves = curvesOf(model, runs, (c) => c.fct_s.values.length > 0 && { xs: c.fct_s.values, ys: c.fct_s.fractions, from: 0, until: Infinity });
+    const all = curves.flatMap((c) => [c.xs[0], c.xs.at(-1)]);
+    const positive = curves.flatMap((c) => c.xs).filter((v) => v > 0);
+    const [high, least] = [Math.max(...all, 1e-12), Math.min(...positive, 1)];
+    const log = positive.length > 0 && high / least > 50;
+    const low = log ? least * 0.9 : 0;
+    curves.forEach((c) => (c.until = high * 1.02));
+    return {
+      curves,
+      summary: `${title}. ` + curves.map((c) => `${c.label}: median ${quantity("s", quantile(c, 0.5))}, 99th percentile ${quantity("s", quantile(c, 0.99))}`).join("; "),
+      x: { low, high: high * 1.02, log, name: `flow completion time${log ? ", logarithmic" : ""}`, format: (v) => quantity("s", v).replace(/\.0+(?=\u00a0)/, ""), read: (v) => `within ${quantity("s", v)}` },
+      y: { low: 0, high: 1, vertical: true, format: (v) => percent(v, 0), read: (v) => `${percent(v)} of flows` },
+    };
+  };
+  return section("fct", title, lead, legend(model, runs, "completion times"), plot(model, options), quantileTable(runs));
+}
+
+const short = (v) => Number(v.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
+
+// Visible runs, and their ideals: one grey line if all share it, else one a run in its colour.
+function curvesOf(model, runs, pick) {
+  const shown = runs.filter((r) => !model.hidden.has(r.index));
+  const curves = [];
+  const ideals = new Map();
+  for (const run of shown) if (run.idealOf && !ideals.has(run.ideal)) ideals.set(run.ideal, run);
+  if (model.idealShown) {
+    for (const run of ideals.values()) {
+      const picked = pick(run.idealOf);
+      const one = ideals.size === 1;
+      if (picked) curves.push({ ...picked, label: one ? "non-blocking switch" : `non-blocking switch, ${run.label}`, colour: one ? "var(--ink-2)" : run.colour, dashed: true, run: "ideal" });
+    }
+  }
+  for (const run of shown) {
+    const picked = pick(run.curves);
+    if (picked) curves.push({ ...picked, label: run.label, colour: run.colour, run: run.index });
+  }
+  if (curves.length === 0) curves.push({ label: "nothing is shown", xs: [0, 1], ys: [0], colour: "none", run: "none" });
+  return curves;
+}
+
+function plot(model, options) {
+  const figure = h("figure", {});
+  const redraw = responsive(figure, (width) => lineChart(options(), width));
+  model.listeners.push(redraw);
+  model.ready ??= [];
+  model.ready.push(redraw);
+  return figure;
+}
+
+function legend(model, runs, what) {
+  const list = h("ul", { class: "legend", "aria-label": `Lines shown in ${what}` });
+  const item = (pressed, mark, label, id, toggle) => {
+    const light = (on) => {
+      const svg = list.parentElement.querySelector("svg.plot");
+      svg?.classList.toggle("dim", on);
+      svg?.querySelectorAll(".curve").forEach((c) => c.classList.toggle("lit", on && c.dataset.run === String(id)));
+    };
+    return h("li", {}, h("button", { type: "button", "aria-pressed": String(pressed), "data-key": id, onclick: toggle, onpointerenter: () => pressed && light(true), onpointerleave: () => light(false) }, mark, h("span", {}, label)));
+  };
+  const draw = () => {
+    const focused = list.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    const items = runs.map((r) => item(!model.hidden.has(r.index), swatch(r.colour, "line"), r.label, r.index, () => {
+      if (!model.hidden.delete(r.index)) model.hidden.add(r.index);
+      model.changed();
+    }));
+    if (runs.some((r) => r.idealOf)) {
+      items.push(item(model.idealShown, swatch("var(--ink-2)", "dash"), "best possible", "ideal", () => {
+        model.idealShown = !model.idealShown;
+        model.changed();
+      }));
+    }
+    if (runs.length > 4) {
+      const none = runs.every((r) => model.hidden.has(r.index));
+      items.push(item(true, "", none || model.hidden.size > 0 ? "Show all" : "Hide all", "all", () => {
+        if (model.hidden.size > 0) model.hidden.clear();
+        else runs.forEach((r) => model.hidden.add(r.index));
+        model.changed();
+      }));
+    }
+    list.replaceChildren(...items);
+    if (focused !== null) list.querySelector(`[data-key="${focused}"]`)?.focus();
+  };
+  draw();
+  model.listeners.push(draw);
+  return list;
+}
+
+function meanOf(curve) {
+  let area = 0;
+  for (let i = 0; i < curve.ys.length; i += 1) area += curve.ys[i] * (curve.xs[i + 1] - curve.xs[i]);
+  return area / (curve.xs.at(-1) - curve.xs[0] || 1);
+}
+
+// The smallest value that at least this share does not exceed.
+function quantile(curve, share) {
+  const i = curve.ys.findIndex((y) => y >= share - 1e-9);
+  return curve.xs[i < 0 ? curve.xs.length - 1 : i];
+}
+
+function quantileTable(runs) {
+  const shares = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1];
+  const of = (r, p) => quantile({ xs: r.curves.fct_s.values, ys: r.curves.fct_s.fractions }, p);
+  const columns = [{ title: "Run", value: (r) => r.index, cell: (r) => h("th", { scope: "row", class: "text" }, swatch(r.colour), " ", r.label) },
+    ...shares.map((p) => ({ title: p === 1 ? "largest" : `p${p * 100}`, numeric: true, value: (r) => of(r, p), cell: (r) => h("td", {}, quantity("s", of(r, p))) })),
+    { title: "Finished", numeric: true, value: (r) => r.curves.fct_s.count, cell: (r) => h("td", {}, `${r.curves.fct_s.count.toLocaleString("en-US")} of ${r.curves.flows.toLocaleString("en-US")}`) }];
+  return h("details", {}, h("summary", {}, "Percentiles as a table"), sortableTable("Completion times", columns, runs));
+}
