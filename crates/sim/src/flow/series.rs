@@ -230,7 +230,7 @@ mod tests {
     fn link_series_conserves_bytes_while_it_merges() {
         let link = Cabling { rate: BitsPerSec(8_000_000_000), delay: Duration::ZERO };
         let fabric = single_switch(2, link).unwrap();
-        for (count, end) in [(1, Instant::MAX), (99, Instant::MAX), (120, Instant::MAX), (700, Instant::from_ps(70_000_000_000))] {
+        for (count, end) in [(1, Instant::MAX), (99, Instant::MAX), (115, Instant::MAX), (37, Instant::from_ps(70_000_000_000))] {
             let mut series = LinkSeries::new(4, 10, end, Duration::ZERO, Duration::ZERO);
             let mut bytes = vec![0u64; 4];
             let mut now = Instant::ZERO;
