@@ -13,6 +13,12 @@
 //! the controller's timer runs out; then rates are computed once. Within each of these, first in first out.
 //! `docs/flow-world.md` says what is modelled and what is not.
 
+mod ledger;
+mod maxmin;
+mod model;
+mod series;
+mod world;
+
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
@@ -21,6 +27,8 @@ use weft_fabric::routing::Router;
 use weft_fabric::topology::{Fabric, Part};
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
+
+pub use maxmin::solver::{MaxMinError, max_min};
 
 /// All that a run needs; [`FlowWorld::run`] consumes it.
 pub struct FlowWorld {
@@ -129,8 +137,8 @@ impl FlowConfig {
 pub struct Progress {
     /// Simulated time.
     pub now: Instant,
-    /// When the run ends at the latest.
-    pub duration: Duration,
+    /// When the run ends at the latest; [`Instant::MAX`] if only its flows end it.
+    pub end: Instant,
     /// Flows under way.
     pub active: usize,
     /// Flows that have ended.
@@ -142,7 +150,14 @@ pub struct Progress {
 impl FlowWorld {
     /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
     pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
-        let _ = progress;
-        Outcome::default()
+        let duration = self.config.duration;
+        let end = Instant::ZERO.saturating_add(duration);
+        match self.config.rates {
+            Rates::MaxMin => {
+                let model = maxmin::MaxMin::new(&self.fabric);
+                world::run(self, model, world::Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+            }
+            _ => Outcome::default(),
+        }
     }
 }
