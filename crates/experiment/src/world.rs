@@ -14,6 +14,7 @@ use crate::error::{KeyError, Result};
 use crate::metrics::Metrics;
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
+use crate::scenario::traffic::{Prepared, number_by_line};
 use crate::scenario::world::{self, EventKind};
 use crate::wall::Stopwatch;
 
@@ -24,15 +25,18 @@ use crate::wall::Stopwatch;
 pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
     let scenario = &run.scenario;
     let events = scenario.events.iter().map(|e| timed(fabric, e)).collect::<Result<Vec<_>, _>>()?;
+    let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
     let world = FlowWorld {
         fabric: Arc::clone(fabric),
         router: Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed),
         controller: controller(fabric, run)?,
-        workload: scenario.traffic.workload(fabric, scenario.world.seed)?,
+        workload,
         events,
         config: config(run),
     };
-    Ok(world.run(&mut |p| on_progress(part_done(&p))))
+    let mut outcome = world.run(&mut |p| on_progress(part_done(&p)));
+    number_by_line(lines.as_deref(), &mut outcome.flows);
+    Ok(outcome)
 }
 
 /// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks.
@@ -45,7 +49,7 @@ pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Resu
         fabric: Arc::clone(ideal),
         router: Router::new(Arc::clone(ideal), Routing::default(), seed),
         controller: None,
-        workload: run.scenario.traffic.workload(fabric, seed)?,
+        workload: run.scenario.traffic.prepare(fabric, seed)?.workload,
         events: Vec::new(),
         config: FlowConfig { link_samples: 0, ..config(run) },
     };
@@ -184,7 +188,7 @@ impl FirstFlows {
     /// Traffic that the fabric cannot have.
     pub fn of(fabric: &Arc<Fabric>, run: &Run) -> Result<Self> {
         let seed = run.scenario.world.seed;
-        let mut workload = run.scenario.traffic.workload(fabric, seed)?;
+        let mut workload = run.scenario.traffic.prepare(fabric, seed)?.workload;
         let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, seed);
         let mut keys = Vec::new();
         while workload.next_start() == Some(Instant::ZERO) {
