@@ -4,9 +4,10 @@
 function sortableTable(caption, columns, rows) {
   let order = { column: -1, down: false };
   const body = h("tbody", {});
+  const arrow = () => h("i", { "aria-hidden": "true" }, "▾");
   const heads = columns.map((column, i) => {
     const button = h("button", { class: "sort", type: "button", title: column.text || null, onclick: () => sortBy(i) },
-      column.title, h("i", { "aria-hidden": "true" }, "▾"), column.unit && h("small", {}, column.unit));
+      column.numeric && arrow(), column.title, !column.numeric && arrow(), column.unit && h("small", {}, column.unit));
     return h("th", { scope: "col", class: column.numeric ? null : "text" }, button);
   });
   function sortBy(i) {

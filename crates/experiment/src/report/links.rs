@@ -41,8 +41,8 @@ pub struct Spread {
     pub bytes: f64,
     /// Mean utilisation.
     pub mean: u16,
-    /// Share of the links that are used to 95 % or more, in ten-thousandths.
-    pub full: u16,
+    /// Links that are used to 95 % or more.
+    pub full: u64,
     /// Utilisation at evenly spaced ranks, ascending, smallest and largest included.
     pub quantiles: Vec<u16>,
     /// Utilisation of each tile as a whole.
@@ -151,7 +151,7 @@ impl Spread {
             links: count as u64,
             bytes: significant(links.iter().map(|(_, u)| u.bytes as f64).sum(), 6),
             mean: ten_thousandths(sorted.iter().sum::<f64>() / count as f64),
-            full: ten_thousandths((count - sorted.partition_point(|&f| f < FULL)) as f64 / count as f64),
+            full: (count - sorted.partition_point(|&f| f < FULL)) as u64,
             quantiles: (0..shown).map(|i| ten_thousandths(sorted[rank(i)])).collect(),
             tile_means: tiles.iter().map(|&(carried, could, _)| ten_thousandths(if could > 0.0 { carried / could } else { 0.0 })).collect(),
             tile_maxima: tiles.iter().map(|&(.., most)| ten_thousandths(most)).collect(),
@@ -239,7 +239,7 @@ mod tests {
         let fabric = fabric(4);
         let links = LinkUse::new(&fabric, &Sketch::new(&fabric), &outcome(&fabric, |i| if i == 0 { 1_000_000_000 } else { 0 }));
         let nics = &links.layers[0];
-        assert_eq!((nics.up.links, nics.up.mean, nics.up.full), (16, 625, 625));
+        assert_eq!((nics.up.links, nics.up.mean, nics.up.full), (16, 625, 1));
         assert_eq!((nics.up.quantiles[0], nics.up.quantiles[15]), (0, 10_000));
         assert_eq!((nics.up.tile_means[0], nics.up.tile_maxima[0], nics.down.tile_maxima[0]), (5_000, 10_000, 0));
         let busy = BusyLink { name: "h0-edge0".to_owned(), layer: 0, up: true, utilisation: 10_000, bytes: 1_000_000_000 };
