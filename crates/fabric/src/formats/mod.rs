@@ -1,5 +1,7 @@
 //! How other tools write fabrics, flows and size distributions down.
 
-pub mod error;
+pub mod cdf;
+mod error;
+pub mod flows;
 
 pub use error::FormatError;
