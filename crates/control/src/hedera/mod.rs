@@ -10,6 +10,7 @@
 //! ```
 //! A core is a [`RootLabel`](weft_fabric::routing::RootLabel): a way across the roots of any multi-rooted tree.
 
+pub mod annealing;
 pub mod climbs;
 pub mod config;
 pub mod control_loop;
