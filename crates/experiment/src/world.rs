@@ -85,10 +85,10 @@ fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent> {
 }
 
 fn part_done(progress: &Progress) -> f64 {
-    if progress.duration == Duration::MAX {
+    if progress.end == Instant::MAX {
         return progress.ended as f64 / (progress.ended + progress.active).max(1) as f64;
     }
-    progress.now.as_secs_f64() / progress.duration.as_secs_f64()
+    progress.now.as_secs_f64() / progress.end.as_secs_f64()
 }
 
 fn controller(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Box<dyn Controller>>> {

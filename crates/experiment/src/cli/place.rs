@@ -70,8 +70,8 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
             "narrow the sweep with `--set KEY=VALUE`",
         ));
     };
-    let locate = |e| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(locate)?);
+    let locate = |e: Error| study.source.at(e);
+    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
     let first = FirstFlows::of(&fabric, run).map_err(locate)?;
     let placement = world::place(&fabric, run, &first).map_err(locate)?;
     let roots = RootPaths::new(Arc::clone(&fabric));

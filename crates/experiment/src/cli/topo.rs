@@ -5,12 +5,14 @@ use std::process::ExitCode;
 
 use clap::Args;
 use toml::{Table, Value};
-use weft_fabric::formats::topology::Format;
-use weft_fabric::topology::metrics::describe;
+use weft_fabric::Fabric;
+use weft_fabric::formats::topology::{self, Export};
+use weft_fabric::topology::Metrics;
 
-use crate::cli::{print_json, print_text};
+use crate::cli::{print_json, print_text, table};
 use crate::error::{Error, Result};
 use crate::scenario::fabric::FabricSpec;
+use crate::scenario::keys::one_of;
 use crate::scenario::read_fabric;
 use crate::scenario::source::{Overrides, Source, parse_value};
 
@@ -22,6 +24,9 @@ pub struct TopoArgs {
     /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps
     #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     keys: Vec<String>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
 }
 
 /// What stands behind KIND, once keys and options are told apart.
@@ -39,21 +44,35 @@ pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     let (source, spec) = read(&args.kind, &asked.keys)?;
     let fabric = spec.build().map_err(|e| source.at(e))?;
     if let Some(name) = &asked.export {
-        let format: Format = name.parse().map_err(|e: weft_fabric::formats::topology::UnknownFormat| {
-            Error::usage(e.to_string(), "write `--export dot`, `graphml`, `containerlab`, `htsim` or `json`")
-        })?;
-        let text = format.write(&fabric).map_err(|e| Error::usage(e.to_string(), "choose another format"))?;
-        match &asked.out {
-            None => print_text(&text),
-            Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
-        }
-        return Ok(ExitCode::SUCCESS);
+        return export(&fabric, name, asked.out.as_deref());
     }
-    let description = describe(&fabric);
-    if asked.json {
-        print_json(&description);
+    let metrics = Metrics::of(&fabric);
+    if asked.json || args.json {
+        print_json(&metrics);
     } else {
-        print_text(&description.to_string());
+        print_text(&table::of_fabric(&metrics));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const EXPORTS: &[(&str, Export)] = &[
+    ("dot", Export::Dot),
+    ("graphml", Export::GraphMl),
+    ("containerlab", Export::Containerlab),
+    ("htsim", Export::Htsim),
+    ("hpcc", Export::Hpcc),
+    ("native", Export::Native),
+];
+
+fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
+    let Some(&(_, format)) = EXPORTS.iter().find(|(n, _)| *n == name) else {
+        let names: Vec<&str> = EXPORTS.iter().map(|(n, _)| *n).collect();
+        return Err(Error::usage(format!("there is no export `{name}`"), one_of(&names, name)));
+    };
+    let text = topology::write(fabric, format).map_err(|e| Error::usage(e.to_string(), e.help))?;
+    match out {
+        None => print_text(&text),
+        Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
     }
     Ok(ExitCode::SUCCESS)
 }

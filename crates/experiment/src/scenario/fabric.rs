@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use weft_fabric::formats::topology::{self, Format};
 use weft_fabric::topology::FabricError;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Duration, Fabric};
@@ -25,10 +26,10 @@ pub enum FabricSpec {
     File {
         /// Where it is.
         path: PathBuf,
-        /// Its text.
-        text: String,
-        /// What its format leaves out.
-        defaults: Cabling,
+        /// Its content.
+        bytes: Vec<u8>,
+        /// Its format; `None`: told from its first words.
+        format: Option<Format>,
     },
 }
 
@@ -44,9 +45,10 @@ impl FabricSpec {
         };
         let spec = if kind == "file" {
             let path = folder.join(keys.need::<String>("path")?);
-            let text = std::fs::read_to_string(&path)
+            let bytes = std::fs::read(&path)
                 .map_err(|e| keys.error("path", format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder"))?;
-            Self::File { path, text, defaults: rate("link", 1_000_000_000)? }
+            let formats = [("native", Some(Format::Native)), ("htsim", Some(Format::Htsim)), ("hpcc", Some(Format::Hpcc))];
+            Self::File { path, bytes, format: keys.word("format", &formats, None)? }
         } else {
             let shape = read_shape(keys, &kind)?;
             let switch_default = if matches!(shape, Shape::Clos { .. } | Shape::ClosExplicit { .. }) { 10_000_000_000 } else { 1_000_000_000 };
@@ -66,8 +68,18 @@ impl FabricSpec {
                 }
                 other => KeyError::new("fabric", other.to_string(), "change the fabric's parameters"),
             }),
-            Self::File { path, text, defaults } => weft_fabric::formats::topology::read(path, text, *defaults)
-                .map_err(|e| KeyError::new("fabric.path", format!("{}:{}: {}", path.display(), e.line, e.message), e.help)),
+            Self::File { path, bytes, format } => {
+                let read = match format {
+                    None => topology::read(bytes),
+                    Some(format) => topology::read_as(*format, bytes),
+                };
+                let imported =
+                    read.map_err(|e| KeyError::new("fabric.path", format!("{}:{}: {}", path.display(), e.line, e.message), e.help))?;
+                for note in &imported.notes {
+                    tracing::warn!("{}: {note}", path.display());
+                }
+                Ok(imported.fabric)
+            }
         }
     }
 }
