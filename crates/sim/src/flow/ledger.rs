@@ -164,13 +164,13 @@ impl Ledger {
     }
 
     /// Closes a span of the link series.
-    pub fn close_span(&mut self, now: Instant, model: &impl RateModel) {
+    pub fn close_span(&mut self, now: Instant, model: &mut impl RateModel) {
         self.credit_all(model);
         self.series.close(now, &self.link_bytes);
     }
 
     /// Everything, at the end of the run.
-    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &impl RateModel, control: ControlRecord) -> Outcome {
+    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &mut impl RateModel, control: ControlRecord) -> Outcome {
         self.credit_all(model);
         let delivered: u64 = self.flows.iter().map(|f| f.record.bytes.0).sum();
         self.sample(ended, delivered as f64);
@@ -186,7 +186,7 @@ impl Ledger {
         }
     }
 
-    fn credit_all(&mut self, model: &impl RateModel) {
+    fn credit_all(&mut self, model: &mut impl RateModel) {
         for i in 0..self.active.len() {
             let id = self.active[i];
             self.credit(id, model.delivered(id));

@@ -13,6 +13,7 @@
 //! the controller's timer runs out; then rates are computed once. Within each of these, first in first out.
 //! `docs/flow-world.md` says what is modelled and what is not.
 
+mod aimd;
 mod ledger;
 mod maxmin;
 mod model;
@@ -157,7 +158,19 @@ impl FlowWorld {
                 let model = maxmin::MaxMin::new(&self.fabric);
                 world::run(self, model, world::Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
-            _ => Outcome::default(),
+            Rates::Aimd(params) => {
+                let model = aimd::Aimd::new(&self.fabric, params, self.config.seed);
+                let tick = params.tick.as_ps().max(1);
+                // The run ends with a whole tick.
+                let end = if end == Instant::MAX { end } else { Instant::from_ps(end.as_ps() / tick * tick) };
+                let sample = if end == Instant::MAX { 1 } else { end.as_ps().div_ceil(tick).div_ceil(AIMD_SAMPLES) };
+                let unit = Duration::from_ps(tick);
+                world::run(self, model, world::Pace { end, unit, sample_every: Some(unit * sample) }, progress)
+            }
+            Rates::Slots { .. } => Outcome::default(),
         }
     }
 }
+
+/// Samples of a run in ticks whose length is known, besides those where flows begin or end.
+const AIMD_SAMPLES: u64 = 6_000;

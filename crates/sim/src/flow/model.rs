@@ -29,7 +29,7 @@ pub(crate) trait RateModel {
     fn will_end(&self) -> bool;
 
     /// Whole bytes that a flow under way has delivered.
-    fn delivered(&self, id: FlowId) -> u64;
+    fn delivered(&mut self, id: FlowId) -> u64;
 
     /// Bytes that all flows have delivered, ended ones too.
     fn delivered_total(&self) -> f64;

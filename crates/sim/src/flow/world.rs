@@ -156,7 +156,7 @@ impl<M: RateModel> Run<M> {
         self.model.settle();
         self.sample();
         if self.ledger.series_due().is_some_and(|at| at <= self.now) {
-            self.ledger.close_span(self.now, &self.model);
+            self.ledger.close_span(self.now, &mut self.model);
         }
     }
 
@@ -371,13 +371,10 @@ impl<M: RateModel> Run<M> {
         self.controller = Some(controller);
     }
 
-    fn counters(&self) -> Vec<FlowCounter> {
-        let counter = |&id: &FlowId| FlowCounter {
-            flow: self.ledger.key(id),
-            bytes: Bytes(self.model.delivered(id)),
-            read_at: self.now,
-        };
-        let mut counters: Vec<_> = self.ledger.active().iter().map(counter).collect();
+    fn counters(&mut self) -> Vec<FlowCounter> {
+        let (model, ledger, read_at) = (&mut self.model, &self.ledger, self.now);
+        let mut counter = |id| FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at };
+        let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
         counters.sort_unstable_by_key(|c| c.flow);
         counters
     }
@@ -392,9 +389,9 @@ impl<M: RateModel> Run<M> {
         }
     }
 
-    fn finish(self) -> Outcome {
+    fn finish(mut self) -> Outcome {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
-        self.ledger.finish(&self.fabric, self.now, &self.model, control)
+        self.ledger.finish(&self.fabric, self.now, &mut self.model, control)
     }
 }
 

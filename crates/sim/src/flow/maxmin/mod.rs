@@ -174,7 +174,7 @@ impl RateModel for MaxMin {
         self.ending > 0
     }
 
-    fn delivered(&self, id: FlowId) -> u64 {
+    fn delivered(&mut self, id: FlowId) -> u64 {
         self.slot(id).done_at(self.now) as u64
     }
 
