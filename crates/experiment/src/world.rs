@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placement, Placer, control_loop_length, estimate, place_once};
+use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::Part;
@@ -144,33 +144,30 @@ pub fn measure_control(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, metri
     Ok(())
 }
 
-/// Times demand estimation and placement of the first flows: the best of five each.
+/// Times demand estimation and placement of the first flows, the best of five each. The placer's memory is empty each time.
 fn time_control(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows, metrics: &mut Metrics) -> Result<()> {
-    let (src, dst): (Vec<u32>, Vec<u32>) = first.keys.iter().map(|k| (k.src.0, k.dst.0)).unzip();
-    let mut demands = Vec::new();
-    let estimation = best_of(TIMED_RUNS, || {
-        demands = estimate(&src, &dst, fabric.host_count()).map_err(|e| at_control(e.into()))?;
-        Ok(())
-    })?;
+    let config = need_scheduler(run)?;
+    let (mut estimation, mut placement) = (f64::INFINITY, f64::INFINITY);
+    let mut placed = None;
+    for _ in 0..TIMED_RUNS {
+        let mut planner = Planner::new(Arc::clone(fabric), &config).map_err(at_control)?;
+        let clock = Stopwatch::start();
+        let demands = planner.demands(&first.keys).map_err(at_control)?;
+        estimation = estimation.min(clock.seconds());
+        let clock = Stopwatch::start();
+        let assignment = planner.assign(&first.keys, &demands);
+        placement = placement.min(clock.seconds());
+        placed = Some(planner.placement(&first.keys, &demands, &assignment));
+    }
     metrics.put("demand_wall_s", estimation);
-    metrics.put_some("demand_min_fraction", demands.iter().copied().reduce(f64::min));
-    metrics.put_some("demand_max_fraction", demands.iter().copied().reduce(f64::max));
-    let placer = place_timed(fabric, run, first)?;
-    metrics.put("place_wall_s", placer);
+    metrics.put("place_wall_s", placement);
+    let demands = || placed.iter().flat_map(|p| &p.demands).copied();
+    metrics.put_some("demand_min_fraction", demands().reduce(f64::min));
+    metrics.put_some("demand_max_fraction", demands().reduce(f64::max));
     Ok(())
 }
 
 const TIMED_RUNS: usize = 5;
-
-fn best_of(runs: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut best = f64::INFINITY;
-    for _ in 0..runs {
-        let clock = Stopwatch::start();
-        work()?;
-        best = best.min(clock.seconds());
-    }
-    Ok(best)
-}
 
 /// The flows that a run begins at time 0, as the switches see them.
 #[derive(Debug)]
@@ -205,12 +202,10 @@ impl FirstFlows {
 /// # Errors
 /// A scenario without a scheduler, or flows that it cannot take.
 pub fn place(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<Placement> {
-    let config = hedera_config(run)
-        .ok_or_else(|| KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`"))?;
-    Ok(place_once(Arc::clone(fabric), &first.keys, &config).map_err(at_control)?)
+    Ok(place_once(Arc::clone(fabric), &first.keys, &need_scheduler(run)?).map_err(at_control)?)
 }
 
-/// Times one placement of the first flows, the best of several.
-fn place_timed(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<f64> {
-    best_of(TIMED_RUNS, || place(fabric, run, first).map(drop))
+fn need_scheduler(run: &Run) -> Result<HederaConfig> {
+    let missing = || KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`");
+    Ok(hedera_config(run).ok_or_else(missing)?)
 }

@@ -184,3 +184,22 @@ pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
         of_paths(m)
     )
 }
+
+fn of_paths(m: &weft_fabric::topology::Metrics) -> String {
+    let b = &m.bisection;
+    let rate = |bps: u64| show("_bps", bps as f64);
+    let spread = |name: &str, s: &Option<weft_fabric::topology::metrics::Spread>| {
+        s.as_ref().map_or(String::new(), |s| format!("{name}: {} to {}, {:.2} on average\n", s.min, s.max, s.mean))
+    };
+    let pairs = if m.paths.all_pairs { "all".to_owned() } else { "a sample of".to_owned() };
+    format!(
+        "bisection bandwidth: {} of {} that the NICs of half of the hosts can carry ({:.1} %)\n{}{}({pairs} {} pairs of racks)\ndiameter: {} links\n",
+        rate(b.bps),
+        rate(b.nic_bps),
+        b.fraction * 100.0,
+        spread("shortest paths between racks", &m.paths.shortest),
+        spread("edge-disjoint paths between racks", &m.paths.disjoint),
+        m.paths.pairs,
+        m.diameter
+    )
+}

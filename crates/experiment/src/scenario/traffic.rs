@@ -111,6 +111,7 @@ impl Traffic {
             Self::File { .. } => false,
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
+                    && spec.flows.is_none()
                     && match &spec.arrivals {
                         Arrivals::Once => false,
                         Arrivals::Poisson { until, .. } => until.is_none(),
@@ -155,6 +156,7 @@ fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
         size: read_size(keys, folder)?,
         arrivals: read_arrivals(keys)?,
         flows_per_host: keys.opt("flows_per_host")?,
+        flows: keys.opt("flows")?,
         start: Instant::ZERO + start,
         start_spread: keys.or("start_spread", Duration::ZERO)?,
     })
