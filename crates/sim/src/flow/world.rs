@@ -372,11 +372,8 @@ impl<M: RateModel> Run<M> {
     }
 
     fn counters(&self) -> Vec<FlowCounter> {
-        let counter = |&id: &FlowId| FlowCounter {
-            flow: self.ledger.key(id),
-            bytes: Bytes(self.model.delivered(id)),
-            read_at: self.now,
-        };
+        let counter =
+            |&id: &FlowId| FlowCounter { flow: self.ledger.key(id), bytes: Bytes(self.model.delivered(id)), read_at: self.now };
         let mut counters: Vec<_> = self.ledger.active().iter().map(counter).collect();
         counters.sort_unstable_by_key(|c| c.flow);
         counters
