@@ -153,7 +153,10 @@ impl Spread {
             mean: ten_thousandths(sorted.iter().sum::<f64>() / count as f64),
             full: (count - sorted.partition_point(|&f| f < FULL)) as u64,
             quantiles: (0..shown).map(|i| ten_thousandths(sorted[rank(i)])).collect(),
-            tile_means: tiles.iter().map(|&(carried, could, _)| ten_thousandths(if could > 0.0 { carried / could } else { 0.0 })).collect(),
+            tile_means: tiles
+                .iter()
+                .map(|&(carried, could, _)| ten_thousandths(if could > 0.0 { carried / could } else { 0.0 }))
+                .collect(),
             tile_maxima: tiles.iter().map(|&(.., most)| ten_thousandths(most)).collect(),
         }
     }
