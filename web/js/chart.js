@@ -27,7 +27,7 @@ function axis(domain, from, to) {
   const t = domain.log ? Math.log10 : (v) => v;
   const [low, high] = [t(domain.low), t(domain.high)];
   const span = high - low || 1;
-  const count = Math.max(2, Math.abs(to - from) / (domain.vertical ? 52 : 92));
+  const count = Math.max(2, Math.abs(to - from) / (domain.vertical ? 42 : 92));
   return {
     at: (value) => from + ((t(Math.max(value, domain.log ? domain.low : -Infinity)) - low) / span) * (to - from),
     invert: (pixel) => {
