@@ -2,7 +2,7 @@
 //
 // A curve is { label, colour, dashed, xs, ys, run } with ys[i] valid from xs[i] up to xs[i + 1] (a step function).
 
-const PLOT = { height: 330, left: 58, right: 14, top: 14, bottom: 42 };
+const PLOT = { height: 330, left: 70, right: 14, top: 14, bottom: 42 };
 
 function lineChart(options, width) {
   const height = width < 560 ? 260 : PLOT.height;

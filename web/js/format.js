@@ -80,6 +80,8 @@ function quantity(kind, value) {
   return scale.unit ? `${inScale(kind, value, scale)}\u00a0${scale.unit}` : inScale(kind, value, scale);
 }
 
+// Without zeros after the point: "1 Gbps".
+const trimmed = (kind, value) => quantity(kind, value).replace(/(\.\d*?)0+(?=\u00a0|$)/, "$1").replace(/\.(?=\u00a0|$)/, "");
 const percent = (share, places = 1) => `${(share * 100).toFixed(places)}\u00a0%`;
 const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en-US")}\u00a0${count === 1 ? one : many}`;
 

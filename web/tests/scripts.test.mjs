@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-const NAMES = ["metricOf", "scaleFor", "digits", "quantity", "percent", "ticks", "logTicks", "labelOf", "varyingKeys", "shortNames",
+const NAMES = ["metricOf", "scaleFor", "digits", "quantity", "trimmed", "percent", "ticks", "logTicks", "labelOf", "varyingKeys", "shortNames",
   "tellApart", "stepPath", "valueAt", "axis", "averaged", "meanOf", "quantile", "compare", "verdictOf", "distance", "podBlocks"];
 const FILES = ["format", "dom", "model", "chart", "overview", "tables", "bounds", "curves", "drawing", "links"];
 const source = FILES.map((name) => readFileSync(new URL(`../js/${name}.js`, import.meta.url), "utf8")).join("\n");
@@ -15,6 +15,11 @@ test("quantities read as the field writes them", () => {
   const cases = [["bps", 14.2e9, "14.2 Gbps"], ["bps", 0, "0 bps"], ["s", 0.0123, "12.3 ms"], ["s", 395, "395 s"], ["B", 1.5e12, "1.50 TB"],
     ["share", 0.96, "96.0 %"], ["count", 1234567, "1,234,567"], ["", 0.995, "0.995"], ["bps", NaN, "–"], ["s", null, "–"]];
   for (const [kind, value, text] of cases) assert.equal(plain(page.quantity(kind, value)), text);
+});
+
+test("zeros after the point can go", () => {
+  const cases = [["bps", 1e9, "1 Gbps"], ["bps", 2.5e9, "2.5 Gbps"], ["s", 20, "20 s"], ["s", 100, "100 s"], ["s", 0, "0 s"], ["count", 1000, "1,000"]];
+  for (const [kind, value, text] of cases) assert.equal(plain(page.trimmed(kind, value)), text);
 });
 
 test("metrics that the page does not know get a unit by their name", () => {

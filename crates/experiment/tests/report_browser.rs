@@ -81,8 +81,21 @@ fn load(browser: &str, folder: &Path, name: &str, html: &str) -> String {
     let file = folder.join(name);
     std::fs::write(&file, html).expect("a temporary file");
     let output = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"])
-        .args(["--disable-component-update", "--disable-sync", "--window-size=1280,2400", "--virtual-time-budget=5000", "--dump-dom"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+        ])
+        .args([
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1280,2400",
+            "--virtual-time-budget=5000",
+            "--dump-dom",
+        ])
         .arg(format!("--user-data-dir={}", folder.join("profile").display()))
         .arg(format!("file://{}", file.display()))
         .stderr(Stdio::null())

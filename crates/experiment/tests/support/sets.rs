@@ -24,7 +24,9 @@ pub fn sweep() -> Vec<RunReport> {
         let run = carry(&fabric, &flows, placement, 0.05, seed);
         let share = goodput(&run) / goodput(&best);
         let expect = match name {
-            "none" => vec![expectation("Hedera, figure 9", "optimal_fraction", 0.61, share, 0.1, Some("the synthetic flows are short"))],
+            "none" => {
+                vec![expectation("Hedera, figure 9", "optimal_fraction", 0.61, share, 0.1, Some("the synthetic flows are short"))]
+            }
             "first-fit" => vec![expectation("Hedera, figure 9", "optimal_fraction", 0.8, share, 0.1, None)],
             "annealing" => vec![
                 expectation("Hedera, abstract", "optimal_fraction", 0.96, share, 0.05, None),
