@@ -1,0 +1,1 @@
+//! Fabrics as other tools write them.
