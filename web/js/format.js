@@ -73,7 +73,7 @@ function scaleFor(kind, largest) {
 function digits(value, significant = 3) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
-  const size = Math.floor(Math.log10(Math.abs(value)));
+  const size = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(significant)))));
   if (size < -6) return value.toExponential(significant - 1);
   const places = Math.max(0, significant - 1 - size);
   return Number(value.toFixed(Math.min(places, 12))).toLocaleString("en-US", { minimumFractionDigits: Math.min(places, 3), maximumFractionDigits: 12 });
