@@ -148,8 +148,9 @@ fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec
         .zip(&summary.runs)
         .filter_map(|(carried, run)| {
             let mut report = carried.report?;
-            report.body.metrics = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            report.body.expect = run.expect.iter().map(Expectation::from).collect();
+            let metrics: Vec<(String, f64)> = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().map(Expectation::from).collect();
+            report.judge(&metrics, &expect);
             Some(report)
         })
         .collect();
