@@ -4,3 +4,4 @@
 //! wants to be woken. It never reads a clock, a socket or a file. See [`controller`] for the contract between schedulers and worlds.
 
 pub mod controller;
+pub mod hedera;

@@ -7,6 +7,6 @@ pub mod shapes;
 pub(crate) mod switch_graph;
 
 pub use graph::{End, Fabric, FabricBuilder, FabricError, Link, Node, Rack};
-pub use health::{Health, Part, PartError};
+pub use health::{Health, Part, PartError, edit_distance};
 pub use metrics::Metrics;
 pub use shapes::Shape;

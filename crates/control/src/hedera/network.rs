@@ -1,0 +1,236 @@
+//! What the placement algorithms know of the network: labelled paths, capacities, what has failed.
+//!
+//! Rates are integers ([`Units`]), so that reservations and energies are exact whatever the order in which they are added: no
+//! drift after a million changes, and the same result on any machine.
+
+use std::sync::Arc;
+
+use weft_fabric::routing::{Path, RootLabel, RootPaths};
+use weft_fabric::topology::Part;
+use weft_fabric::{Fabric, Health, HostId, LinkId};
+
+use crate::hedera::climbs::Climbs;
+
+/// A rate or a capacity: 2^-32 of the fastest NIC of the fabric.
+pub type Units = i64;
+
+/// The fastest NIC of the fabric, in units.
+pub const NIC: Units = 1 << 32;
+
+/// A fabric as a scheduler sees it.
+#[derive(Clone, Debug)]
+pub struct Network {
+    fabric: Arc<Fabric>,
+    paths: RootPaths,
+    climbs: Climbs,
+    health: Health,
+    /// By host: its NIC as a fraction of the fastest.
+    nic: Vec<f64>,
+    /// By link, when it works.
+    nominal: Vec<Units>,
+    /// By link: 0 while it is down.
+    capacity: Vec<Units>,
+    links_down: usize,
+}
+
+impl Network {
+    /// The network while everything works. Lists all labelled paths: O(racks x labels).
+    pub fn new(fabric: Arc<Fabric>) -> Self {
+        let paths = RootPaths::new(Arc::clone(&fabric));
+        let climbs = Climbs::new(&fabric, &paths);
+        let fastest = fabric.hosts().map(|h| fabric.nic_capacity(h)).max().expect("a fabric has hosts").as_f64();
+        let nominal: Vec<Units> = fabric.links().iter().map(|l| to_units(l.capacity.as_f64() / fastest)).collect();
+        Self {
+            nic: fabric.hosts().map(|h| fabric.nic_capacity(h).as_f64() / fastest).collect(),
+            health: Health::new(&fabric),
+            capacity: nominal.clone(),
+            nominal,
+            paths,
+            climbs,
+            fabric,
+            links_down: 0,
+        }
+    }
+
+    /// The graph.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The links of each label.
+    pub fn climbs(&self) -> &Climbs {
+        &self.climbs
+    }
+
+    /// By host: the capacity of its NIC as a fraction of the fastest.
+    pub fn nic(&self) -> &[f64] {
+        &self.nic
+    }
+
+    /// By link: its capacity, 0 while it is down.
+    pub fn capacity(&self) -> &[Units] {
+        &self.capacity
+    }
+
+    /// Whether something is down.
+    pub fn degraded(&self) -> bool {
+        self.links_down > 0
+    }
+
+    /// Whether a host's flows to another one have a choice at all: hosts of one rack have not.
+    pub fn has_choice(&self, src: HostId, dst: HostId) -> bool {
+        self.fabric.rack_of(src) != self.fabric.rack_of(dst)
+    }
+
+    /// The path under a label, NIC to NIC.
+    pub fn path(&self, src: HostId, dst: HostId, label: RootLabel) -> Path {
+        self.paths.path(src, dst, label)
+    }
+
+    /// Whether all links between switches of the path under a label are up.
+    pub fn is_up(&self, src: HostId, dst: HostId, label: RootLabel) -> bool {
+        let mut up = true;
+        if self.degraded() {
+            self.for_each_link(src, dst, label, |l| up &= self.capacity[l.index()] > 0);
+        }
+        up
+    }
+
+    /// Calls `each` with the links between switches of the path under a label.
+    #[inline]
+    pub fn for_each_link(&self, src: HostId, dst: HostId, label: RootLabel, each: impl FnMut(LinkId)) {
+        self.climbs.for_each_link(self.fabric.rack_of(src), self.fabric.rack_of(dst), label, each);
+    }
+
+    /// A part fails. Returns the links that went down by it.
+    pub fn fail(&mut self, part: Part) -> Vec<LinkId> {
+        let links = self.health.fail(&self.fabric, part);
+        self.links_down += links.len();
+        links.iter().for_each(|l| self.capacity[l.index()] = 0);
+        links
+    }
+
+    /// A part works again. Returns the links that came up by it.
+    pub fn restore(&mut self, part: Part) -> Vec<LinkId> {
+        let links = self.health.restore(&self.fabric, part);
+        self.links_down -= links.len();
+        links.iter().for_each(|l| self.capacity[l.index()] = self.nominal[l.index()]);
+        links
+    }
+
+    /// The load of each link between switches if the flows take the paths of their labels; flows without one are left out.
+    pub fn loads(&self, flows: &[Candidate]) -> Vec<Units> {
+        let mut loads = vec![0; self.capacity.len()];
+        for flow in flows {
+            if let Some(label) = flow.label {
+                self.for_each_link(flow.src, flow.dst, label, |l| loads[l.index()] += flow.demand);
+            }
+        }
+        loads
+    }
+
+    /// Hedera's energy (section 4.4): what the loads exceed the capacities by, summed over all links between switches.
+    ///
+    /// The links of the hosts are left out: no choice of labels changes their load, and estimated demands never exceed them.
+    pub fn energy(&self, flows: &[Candidate]) -> Units {
+        self.loads(flows).iter().zip(&self.capacity).map(|(load, capacity)| (load - capacity).max(0)).sum()
+    }
+}
+
+/// A large flow to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Sending host.
+    pub src: HostId,
+    /// Receiving host, of another rack.
+    pub dst: HostId,
+    /// Its natural demand.
+    pub demand: Units,
+    /// Its label; `None` while it is left to the switches' hash.
+    pub label: Option<RootLabel>,
+    /// What First Fit has reserved for it under that label.
+    pub reserved: Units,
+}
+
+/// Why flows are placed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// A scheduling round.
+    Round,
+    /// A part has failed: only flows that crossed it need a new path.
+    Failure,
+}
+
+/// An algorithm that gives labels to flows. It may keep what it learned from one round to the next.
+pub trait Place: Send {
+    /// Sets the labels of all flows, which are large and under way. They hold what the last call left, or `None` if they are new.
+    fn place(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion);
+
+    /// A flow has ended.
+    fn ended(&mut self, network: &Network, flow: &Candidate) {
+        let _ = (network, flow);
+    }
+
+    /// These links went down or came up.
+    fn links_changed(&mut self, network: &Network, links: &[LinkId]) {
+        let _ = (network, links);
+    }
+
+    /// By destination host, the label of all flows to it, if the algorithm gives labels to destinations.
+    fn labels_of_destinations(&self) -> Option<&[Option<RootLabel>]> {
+        None
+    }
+}
+
+/// A fraction of the fastest NIC in units, rounded down.
+///
+/// Flows that together fill a link exactly must fit although their estimates carry rounding errors: what is cut off here is the
+/// tolerance, less than 2^-32 of a NIC a flow, thousands of times more than the errors.
+pub fn to_units(fraction: f64) -> Units {
+    (fraction * NIC as f64 + ROUNDING) as Units
+}
+
+/// An estimate that should be a whole number of units must not lose one: far above the errors of estimation, far below a unit.
+const ROUNDING: f64 = 1e-4;
+
+/// Units as a fraction of the fastest NIC.
+pub fn from_units(units: Units) -> f64 {
+    units as f64 / NIC as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hedera::testing::fat_tree;
+
+    #[test]
+    fn equal_parts_fill_a_link_and_never_overflow_it() {
+        for parts in 1..2000 {
+            assert!(to_units(1.0 / f64::from(parts)) * Units::from(parts) <= NIC, "{parts}");
+        }
+        assert_eq!(to_units(1.0 - 1e-15), NIC);
+        assert_eq!(to_units(1.0 + 1e-15), NIC);
+    }
+
+    #[test]
+    fn a_failed_link_has_no_capacity_until_it_is_restored() {
+        let mut network = Network::new(fat_tree(4));
+        let part = Part::parse(network.fabric(), "switch core0").unwrap();
+        assert_eq!(network.fail(part).len(), 8);
+        assert!(!network.is_up(HostId(0), HostId(15), RootLabel(0)));
+        assert!(network.is_up(HostId(0), HostId(15), RootLabel(1)));
+        assert!(network.is_up(HostId(0), HostId(2), RootLabel(0)), "turns below the core");
+        assert_eq!(network.restore(part).len(), 8);
+        assert!(!network.degraded());
+    }
+
+    #[test]
+    fn energy_sums_what_exceeds_the_capacities() {
+        let network = Network::new(fat_tree(4));
+        let flow =
+            |src, dst| Candidate { src: HostId(src), dst: HostId(dst), demand: NIC, label: Some(RootLabel(0)), reserved: 0 };
+        // Two flows of one edge switch to two pods share edge-agg and agg-core.
+        assert_eq!(network.energy(&[flow(0, 4), flow(1, 8)]), 2 * NIC);
+        assert_eq!(network.energy(&[flow(0, 4), flow(4, 0)]), 0);
+    }
+}
