@@ -24,7 +24,7 @@ function throughput(model) {
       y: { low: 0, high: peak * 1.06, vertical: true, format: (v) => `${short(v / y.factor)}${v > 0 ? ` ${y.unit}` : ""}`, read: (v) => quantity("bps", v) },
     };
   };
-  const details = [{ value: "averaged", label: `means of ${quantity("s", width)}` }, { value: "sampled", label: "as sampled" }];
+  const details = [{ value: "averaged", label: `means of ${trimmed("s", width)}` }, { value: "sampled", label: "as sampled" }];
   const picker = fine && choice("Detail", details, detail, (value) => { detail = value; model.changed(); });
   const head = h("div", { class: "row spread" }, legend(model, runs, "throughput"), picker);
   return section("throughput", title, lead, head, plot(model, options));
@@ -48,7 +48,7 @@ function distribution(model) {
     return {
       curves,
       summary: `${title}. ` + curves.map((c) => `${c.label}: median ${quantity("s", quantile(c, 0.5))}, 99th percentile ${quantity("s", quantile(c, 0.99))}`).join("; "),
-      x: { low, high: high * 1.02, log, name: `flow completion time${log ? ", logarithmic" : ""}`, format: (v) => quantity("s", v).replace(/\.0+(?=\u00a0)/, ""), read: (v) => `within ${quantity("s", v)}` },
+      x: { low, high: high * 1.02, log, name: `flow completion time${log ? ", logarithmic" : ""}`, format: (v) => trimmed("s", v), read: (v) => `within ${quantity("s", v)}` },
       y: { low: 0, high: 1, vertical: true, format: (v) => percent(v, 0), read: (v) => `${percent(v)} of flows` },
     };
   };

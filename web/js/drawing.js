@@ -6,7 +6,7 @@
 //     ...
 //    o o o o o o              hosts
 
-const ROW = { box: 24, gap: 106, hostGap: 86, top: 12, bottom: 30, left: 84, right: 16 };
+const ROW = { box: 24, gap: 106, hostGap: 86, arch: 130, top: 12, bottom: 30, left: 84, right: 16 };
 const SHADES = 20;
 
 const shade = (utilisation) => `var(--h${Math.max(0, Math.min(SHADES, Math.round(utilisation * SHADES)))})`;
@@ -15,7 +15,10 @@ const shade = (utilisation) => `var(--h${Math.max(0, Math.min(SHADES, Math.round
 function layOut(fabric, width) {
   const { tiers, pods } = fabric.wiring;
   const top = fabric.tiers.length - 1;
-  const rowY = (tier) => ROW.top + ROW.box / 2 + (tier === 0 ? (top - 1) * ROW.gap + ROW.hostGap : (top - tier) * ROW.gap);
+  // Cables inside a tier arch above its row.
+  const arched = new Set(fabric.layers.filter((l) => l.lower === l.upper).map((l) => l.lower));
+  const above = (tier) => [...arched].filter((t) => t >= tier).length * ROW.arch;
+  const rowY = (tier) => ROW.top + ROW.box / 2 + above(tier) + (tier === 0 ? (top - 1) * ROW.gap + ROW.hostGap : (top - tier) * ROW.gap);
   const room = { left: ROW.left, width: width - ROW.left - ROW.right };
   const blocks = podBlocks(tiers, pods, top, room);
   const places = new Array(tiers.length);
@@ -103,7 +106,7 @@ function straight([a, b]) {
 
 // Above the row, higher the further apart the two switches are.
 function arc([a, b]) {
-  const rise = Math.min(ROW.gap, 14 + Math.abs(a.x - b.x) * 0.18);
+  const rise = Math.min(ROW.arch - 6, 12 + Math.abs(a.x - b.x) * 0.13);
   const y = a.y - a.h / 2;
   const points = [];
   for (let i = 0; i <= 16; i += 1) points.push([a.x + ((b.x - a.x) * i) / 16, y - rise * 4 * (i / 16) * (1 - i / 16)]);

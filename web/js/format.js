@@ -50,8 +50,9 @@ const SCALES = {
 // The unit in which the largest of some values reads well: { factor, unit }.
 function scaleFor(kind, largest) {
   const steps = SCALES[kind] ?? SCALES[""];
-  const [factor, unit] = steps.find(([f]) => Math.abs(largest) >= f * 0.9995) ?? steps.at(-1);
-  return largest === 0 ? { factor: steps[0][0] > 1 ? 1 : steps[0][0], unit: steps.find(([f]) => f === 1)?.[1] ?? steps[0][1] } : { factor, unit };
+  const base = steps.find(([f]) => f === 1) ?? steps[0];
+  const [factor, unit] = largest === 0 ? base : (steps.find(([f]) => Math.abs(largest) >= f * 0.9995) ?? steps.at(-1));
+  return { factor, unit };
 }
 
 // So many significant digits, thousands grouped, never an exponent for everyday sizes.
@@ -79,6 +80,8 @@ function quantity(kind, value) {
   return scale.unit ? `${inScale(kind, value, scale)}\u00a0${scale.unit}` : inScale(kind, value, scale);
 }
 
+// Without zeros after the point: "1 Gbps".
+const trimmed = (kind, value) => quantity(kind, value).replace(/(\.\d*?)0+(?=\u00a0|$)/, "$1").replace(/\.(?=\u00a0|$)/, "");
 const percent = (share, places = 1) => `${(share * 100).toFixed(places)}\u00a0%`;
 const plural = (count, one, many = `${one}s`) => `${count.toLocaleString("en-US")}\u00a0${count === 1 ? one : many}`;
 

@@ -43,7 +43,7 @@ function smallView(run, view) {
   const fabric = run.fabricOf;
   const { wiring } = fabric;
   const { frames } = run.links;
-  view.shown ??= wiring.from.length <= 200 ? "both" : "busier";
+  const shown = () => view.shown ?? (wiring.from.length <= 200 ? "both" : "busier");
   const bytes = (link) => run.links.bytes[link] * run.links.unit_bytes;
   const mean = (link) => (bytes(link) * 8) / (wiring.capacity_bps[link >> 1] * run.ended_s);
   const use = (link) => (frames && view.frame > 0 ? frames.percent[(view.frame - 1) * wiring.from.length * 2 + link] / 100 : mean(link));
@@ -52,13 +52,13 @@ function smallView(run, view) {
     return link % 2 === 0 ? `${a} → ${b}` : `${b} → ${a}`;
   };
   const read = (cable) => ({
-    heading: `${wiring.names[wiring.from[cable]]} – ${wiring.names[wiring.to[cable]]}, ${quantity("bps", wiring.capacity_bps[cable])}`,
+    heading: `${wiring.names[wiring.from[cable]]} – ${wiring.names[wiring.to[cable]]}, ${trimmed("bps", wiring.capacity_bps[cable])}`,
     rows: [2 * cable, 2 * cable + 1].map((link) => ({ label: name(link), value: `${percent(use(link))}${view.frame > 0 && frames ? "" : ` · ${quantity("B", bytes(link))}`}`, colour: shade(use(link)), shape: "" })),
   });
   const figure = h("figure", {});
-  const redraw = responsive(figure, (width) => drawFabric(fabric, width, { use, read, shown: view.shown, summary: layerSummary(run) }));
+  const redraw = responsive(figure, (width) => drawFabric(fabric, width, { use, read, shown: shown(), summary: layerSummary(run) }));
   const directions = [["both", "both"], ["up", "up"], ["down", "down"], ["busier", "the busier"]].map(([value, label]) => ({ value, label }));
-  const picker = choice("Directions", directions, view.shown, (value) => { view.shown = value; redraw(); });
+  const picker = choice("Directions", directions, shown(), (value) => { view.shown = value; redraw(); });
   redraw();
   return [h("div", { class: "row controls" }, picker), figure, frames && clock(run, view, redraw)].filter(Boolean);
 }
@@ -114,7 +114,7 @@ function largeView(run, view, redraw) {
 }
 
 const layerName = (fabric, layer) => (layer.lower === layer.upper ? `${fabric.tiers[layer.lower].name} – ${fabric.tiers[layer.lower].name}` : `${fabric.tiers[layer.lower].name} – ${fabric.tiers[layer.upper].name}`);
-const layerTitle = (fabric, layer) => h("h3", {}, layerName(fabric, layer), h("small", {}, ` · ${plural(layer.cables, "cable")} · ${quantity("bps", layer.capacity_bps)} a direction`));
+const layerTitle = (fabric, layer) => h("h3", {}, layerName(fabric, layer), h("small", {}, ` · ${plural(layer.cables, "cable")} · ${trimmed("bps", layer.capacity_bps)} a direction`));
 
 function directionsOf(layer, use) {
   if (layer.lower === layer.upper) return [{ name: "across", spread: use.up }];
@@ -165,7 +165,7 @@ function tileRows(layer, spread, i, run, pod) {
     { label: "mean of its links", value: percent(share), colour: shade(share), shape: "" },
     { label: "its busiest link", value: percent(spread.tile_maxima[i] / TEN_THOUSAND), colour: shade(spread.tile_maxima[i] / TEN_THOUSAND), shape: "" },
     { label: "carried", value: quantity("B", (share * layer.tile_bps[i] * run.ended_s) / 8) },
-    { label: "capacity", value: quantity("bps", layer.tile_bps[i]) },
+    { label: "capacity", value: trimmed("bps", layer.tile_bps[i]) },
     pod !== null && { label: "pod", value: String(pod) },
   ].filter(Boolean);
 }

@@ -108,7 +108,7 @@ fn hedera_config(run: &Run) -> Option<HederaConfig> {
         Scheduler::FirstFit => Placer::FirstFit,
         Scheduler::Annealing => Placer::Annealing,
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
-        Scheduler::EdgeColoring => Placer::EdgeColoring,
+        Scheduler::EdgeColoring => Placer::FirstFit,
     };
     Some(HederaConfig {
         period: control.period,

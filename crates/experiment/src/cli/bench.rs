@@ -104,7 +104,9 @@ fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     files.retain(|f| {
         let name = name_of(f);
-        f.extension().is_some_and(|e| e == "toml") && name.starts_with(prefix) && args.case.as_ref().is_none_or(|c| name.contains(c.as_str()))
+        f.extension().is_some_and(|e| e == "toml")
+            && name.starts_with(prefix)
+            && args.case.as_ref().is_none_or(|c| name.contains(c.as_str()))
     });
     files.sort();
     if files.is_empty() {
@@ -120,11 +122,13 @@ fn name_of(file: &Path) -> String {
 /// A process of its own for each run: its peak memory is that of the case alone.
 fn in_own_process(file: &Path) -> Result<Case> {
     let exe = std::env::current_exe().map_err(|e| Error::io("find", Path::new("weft"), e))?;
-    let output = Command::new(&exe).args(["bench", "flow", "--only"]).arg(file).output().map_err(|e| Error::io("run", &exe, e))?;
+    let output =
+        Command::new(&exe).args(["bench", "flow", "--only"]).arg(file).output().map_err(|e| Error::io("run", &exe, e))?;
     if !output.status.success() {
         return Err(Error::usage(String::from_utf8_lossy(&output.stderr).trim().to_owned(), "mend the case"));
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| Error::usage(format!("a case printed no result: {e}"), "run it with `weft run`"))
+    serde_json::from_slice(&output.stdout)
+        .map_err(|e| Error::usage(format!("a case printed no result: {e}"), "run it with `weft run`"))
 }
 
 fn measure(file: &Path) -> Result<Case> {

@@ -30,8 +30,8 @@ pub fn run(args: &DemandArgs) -> Result<ExitCode> {
     let flows = demand::parse(&read(&args.flows)?).map_err(|e| Error::format(&args.flows, e))?;
     let (src, dst): (Vec<u32>, Vec<u32>) = flows.into_iter().map(|(s, d)| (s.0, d.0)).unzip();
     let hosts = args.hosts.unwrap_or_else(|| src.iter().chain(&dst).max().map_or(0, |h| h + 1));
-    let demands = estimate(&src, &dst, hosts as usize)
-        .map_err(|e| Error::usage(e.to_string(), "check the file and `--hosts`"))?;
+    let demands =
+        estimate(&src, &dst, hosts as usize).map_err(|e| Error::usage(e.to_string(), "check the file and `--hosts`"))?;
     if args.json {
         print_json(&json!({ "demands": demands }));
     } else {

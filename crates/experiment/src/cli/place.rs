@@ -10,8 +10,8 @@ use weft_fabric::routing::RootPaths;
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::source::Form;
 use crate::scenario::Study;
+use crate::scenario::source::Form;
 use crate::world::{self, FirstFlows};
 
 /// Arguments of `weft place`.
@@ -83,7 +83,11 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
                 src: first.keys[i].src.0,
                 dst: first.keys[i].dst.0,
                 demand: placement.demands[i],
-                path: placement.paths[i].as_ref().or(first.hashed[i].as_ref()).map(|p| p.iter().map(|l| l.0).collect()).unwrap_or_default(),
+                path: placement.paths[i]
+                    .as_ref()
+                    .or(first.hashed[i].as_ref())
+                    .map(|p| p.iter().map(|l| l.0).collect())
+                    .unwrap_or_default(),
                 core: placement.labels[i].map(name),
             })
             .collect(),
@@ -104,10 +108,16 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
 fn text(placed: &Placed, fabric: &weft_fabric::Fabric) -> String {
     let mut text = String::from("flow      src      dst  demand  core      path\n");
     for flow in &placed.flows {
-        let names: Vec<String> = flow.path.iter().map(|&l| fabric.node(fabric.link(weft_fabric::LinkId(l)).to).name.to_string()).collect();
+        let names: Vec<String> =
+            flow.path.iter().map(|&l| fabric.node(fabric.link(weft_fabric::LinkId(l)).to).name.to_string()).collect();
         text += &format!(
             "{:<6} {:>6} {:>8}  {:.4}  {:<8}  {}\n",
-            flow.id, flow.src, flow.dst, flow.demand, flow.core.as_deref().unwrap_or("-"), names.join(" ")
+            flow.id,
+            flow.src,
+            flow.dst,
+            flow.demand,
+            flow.core.as_deref().unwrap_or("-"),
+            names.join(" ")
         );
     }
     text + &format!("energy: {} NICs of demand beyond the links' capacity\n", placed.energy)

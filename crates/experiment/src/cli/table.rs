@@ -157,7 +157,8 @@ fn align(table: &mut Table, left: usize) {
 /// What `weft topo` says of a fabric.
 pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
     let rate = |bps: u64| show("_bps", bps as f64);
-    let ratio = |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("1:{r:.3}").trim_end_matches('0').trim_end_matches('.').to_owned());
+    let ratio =
+        |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("1:{r:.3}").trim_end_matches('0').trim_end_matches('.').to_owned());
     let mut tiers = new_table();
     tiers.set_header(["tier", "switches", "ports", "down", "up", "over-subscription", "from hosts"]);
     for t in &m.tiers {

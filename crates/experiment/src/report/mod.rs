@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn bounds_come_from_the_metrics_where_they_are_known() {
-        let metrics = [("goodput_bps".to_owned(), 6e9), ("goodput_fraction".to_owned(), 0.5), ("optimal_fraction".to_owned(), 0.75)];
+        let metrics =
+            [("goodput_bps".to_owned(), 6e9), ("goodput_fraction".to_owned(), 0.5), ("optimal_fraction".to_owned(), 0.75)];
         let bounds = Bounds::new(&metrics, &Outcome::default(), None, Some(9e9));
         assert_eq!(bounds.measured_bps, 6e9);
         assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(12e9), Some(8e9), Some(9e9)));
@@ -220,7 +221,8 @@ mod tests {
 
     #[test]
     fn bounds_without_metrics_are_means_over_the_run() {
-        let outcome = Outcome { samples: vec![sample(0, 0.0, 4e9), sample(1, 2.5e8, 1e9), sample(4, 1e9, 0.0)], ..Outcome::default() };
+        let outcome =
+            Outcome { samples: vec![sample(0, 0.0, 4e9), sample(1, 2.5e8, 1e9), sample(4, 1e9, 0.0)], ..Outcome::default() };
         let bounds = Bounds::new(&[], &outcome, Some(&outcome), None);
         assert_eq!(bounds.measured_bps, 2e9);
         assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(1.75e9), Some(2e9), None));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use weft_fabric::formats::cdf::{self, CdfOptions, CdfUnits};
 use weft_fabric::formats::flows::{HostNames, cm, csv, flow_txt};
-use weft_fabric::traffic::sizes::{Concurrency, SizeSpec};
 use weft_fabric::record::FlowRecord;
+use weft_fabric::traffic::sizes::{Concurrency, SizeSpec};
 use weft_fabric::traffic::{ArrivalRate, Arrivals, Pattern, ShuffleMode, StaticWorkload, TrafficError, TrafficSpec, Workload};
 use weft_fabric::{Duration, Fabric, FlowId, HostId, Instant};
 
@@ -44,7 +44,8 @@ pub enum FlowFormat {
 const FORMATS: &[(&str, &str, FlowFormat)] =
     &[("csv", "csv", FlowFormat::Csv), ("htsim", "cm", FlowFormat::Htsim), ("hpcc", "txt", FlowFormat::Hpcc)];
 
-const PATTERNS: &[&str] = &["stride", "staggered", "random", "bijection", "permutation", "hotspot", "shuffle", "incast", "closed-loop"];
+const PATTERNS: &[&str] =
+    &["stride", "staggered", "random", "bijection", "permutation", "hotspot", "shuffle", "incast", "closed-loop"];
 
 impl Traffic {
     /// Reads `[traffic]`.
@@ -196,7 +197,13 @@ fn read_arrivals(keys: &Keys<'_>) -> Result<Arrivals, KeyError> {
             let rate = match (keys.opt::<f64>("rate")?, keys.opt::<f64>("load")?) {
                 (Some(rate), None) => ArrivalRate::PerHost(rate),
                 (None, Some(load)) => ArrivalRate::Load(load),
-                _ => return Err(keys.error("arrivals", "how many flows arrive?", "add `load = 0.5` or `rate = 10`, and not both")),
+                _ => {
+                    return Err(keys.error(
+                        "arrivals",
+                        "how many flows arrive?",
+                        "add `load = 0.5` or `rate = 10`, and not both",
+                    ));
+                }
             };
             Arrivals::Poisson { rate, until: keys.opt::<Duration>("until")?.map(|d| Instant::ZERO + d) }
         }

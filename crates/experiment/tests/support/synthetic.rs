@@ -75,7 +75,14 @@ pub fn carry(fabric: &Arc<Fabric>, flows: &[Flow], placement: Placement, step: f
 }
 
 /// The run as a report, with the metrics that the engine would give.
-pub fn report(name: &str, set: &[(&str, Value)], fabric: &Arc<Fabric>, run: &Outcome, ideal: &Outcome, expect: &[Expectation]) -> RunReport {
+pub fn report(
+    name: &str,
+    set: &[(&str, Value)],
+    fabric: &Arc<Fabric>,
+    run: &Outcome,
+    ideal: &Outcome,
+    expect: &[Expectation],
+) -> RunReport {
     let metrics = metrics(run, ideal, fabric.host_count());
     let set: Map<String, Value> = set.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
     let optimum_bps = Some(goodput(ideal));
