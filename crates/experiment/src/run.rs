@@ -113,6 +113,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
         metrics.put("optimal_fraction", own / best);
     }
     metrics.put_some("nonblocking_fraction", best.map(|b| b / metrics::nic_total(fabric)));
+    if run.scenario.wants_ideal() {
+        metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
+    }
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)
 }
