@@ -166,7 +166,8 @@ mod tests {
         let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
         let fabric = fat_tree(4, link).unwrap();
         let slots = between_pods(4, 3);
-        assert!(slots.used.iter().all(|&u| u <= 3));
+        let between = |l: usize| [fabric.links()[l].from, fabric.links()[l].to].iter().all(|&n| fabric.as_switch(n).is_some());
+        assert!((0..slots.used.len()).all(|l| !between(l) || slots.used[l] <= 3));
         let outcome = outcome(&fabric, &slots, 3, Duration::MAX);
         let delivered = outcome.samples[1].delivered * 8.0;
         assert!((delivered / outcome.samples[0].nic_bound_bps - (1.0 - slots.loss())).abs() < 1e-12);
