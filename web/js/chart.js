@@ -2,7 +2,7 @@
 //
 // A curve is { label, colour, dashed, xs, ys, run } with ys[i] valid from xs[i] up to xs[i + 1] (a step function).
 
-const PLOT = { height: 330, left: 58, right: 14, top: 14, bottom: 42 };
+const PLOT = { height: 330, left: 70, right: 14, top: 14, bottom: 42 };
 
 function lineChart(options, width) {
   const height = width < 560 ? 260 : PLOT.height;
@@ -27,7 +27,7 @@ function axis(domain, from, to) {
   const t = domain.log ? Math.log10 : (v) => v;
   const [low, high] = [t(domain.low), t(domain.high)];
   const span = high - low || 1;
-  const count = Math.max(2, Math.abs(to - from) / (domain.vertical ? 52 : 92));
+  const count = Math.max(2, Math.abs(to - from) / (domain.vertical ? 42 : 92));
   return {
     at: (value) => from + ((t(Math.max(value, domain.log ? domain.low : -Infinity)) - low) / span) * (to - from),
     invert: (pixel) => {

@@ -1,12 +1,19 @@
 // Throughput over time and the distribution of completion times. Both follow one legend.
 
+const AVERAGED_BINS = 75;
+
 function throughput(model) {
   const runs = model.runs.filter((r) => r.curves.throughput.values.length > 0);
   const title = "Throughput over time";
   if (runs.length === 0) return section("throughput", title, "", h("p", { class: "note" }, "No throughput was sampled."));
   const lead = "Bits per second delivered to all hosts. The dashed line is the same flows on a non-blocking switch. Point at the chart, or focus it and use the arrow keys, to read values.";
+  const longest = Math.max(...runs.map((r) => r.curves.throughput.edges.at(-1)));
+  const width = longest / AVERAGED_BINS;
+  const fine = runs.some((r) => r.curves.throughput.values.length > 2 * AVERAGED_BINS);
+  let detail = fine ? "averaged" : "sampled";
+  const steps = (series) => (series.values.length > 0 ? { ...(detail === "averaged" ? averaged(series, width) : { xs: series.edges, ys: series.values }), closes: true } : null);
   const options = () => {
-    const curves = curvesOf(model, runs, (c) => c.throughput.values.length > 0 && { xs: c.throughput.edges, ys: c.throughput.values, closes: true });
+    const curves = curvesOf(model, runs, (c) => steps(c.throughput));
     const end = Math.max(...curves.map((c) => c.xs.at(-1)), 1e-12);
     const peak = Math.max(...curves.map((c) => Math.max(...c.ys)), 1);
     const [x, y] = [scaleFor("s", end), scaleFor("bps", peak)];
@@ -17,7 +24,10 @@ function throughput(model) {
       y: { low: 0, high: peak * 1.06, vertical: true, format: (v) => `${short(v / y.factor)}${v > 0 ? ` ${y.unit}` : ""}`, read: (v) => quantity("bps", v) },
     };
   };
-  return section("throughput", title, lead, legend(model, runs, "throughput"), plot(model, options));
+  const details = [{ value: "averaged", label: `means of ${trimmed("s", width)}` }, { value: "sampled", label: "as sampled" }];
+  const picker = fine && choice("Detail", details, detail, (value) => { detail = value; model.changed(); });
+  const head = h("div", { class: "row spread" }, legend(model, runs, "throughput"), picker);
+  return section("throughput", title, lead, head, plot(model, options));
 }
 
 function distribution(model) {
@@ -31,28 +41,48 @@ function distribution(model) {
     const curves = curvesOf(model, runs, (c) => c.fct_s.values.length > 0 && { xs: c.fct_s.values, ys: c.fct_s.fractions, from: 0, until: Infinity });
     const all = curves.flatMap((c) => [c.xs[0], c.xs.at(-1)]);
     const positive = curves.flatMap((c) => c.xs).filter((v) => v > 0);
-    const [high, least] = [Math.max(...all, 1e-12), Math.min(...positive, 1)];
-    const log = positive.length > 0 && high / least > 50;
+    const [high, least] = [Math.max(...all, 1e-12), positive.length > 0 ? Math.min(...positive) : 1];
+    const log = high / least > 50;
     const low = log ? least * 0.9 : 0;
     curves.forEach((c) => (c.until = high * 1.02));
     return {
       curves,
       summary: `${title}. ` + curves.map((c) => `${c.label}: median ${quantity("s", quantile(c, 0.5))}, 99th percentile ${quantity("s", quantile(c, 0.99))}`).join("; "),
-      x: { low, high: high * 1.02, log, name: `flow completion time${log ? ", logarithmic" : ""}`, format: (v) => quantity("s", v).replace(/\.0+(?=\u00a0)/, ""), read: (v) => `within ${quantity("s", v)}` },
+      x: { low, high: high * 1.02, log, name: `flow completion time${log ? ", logarithmic" : ""}`, format: (v) => trimmed("s", v), read: (v) => `within ${quantity("s", v)}` },
       y: { low: 0, high: 1, vertical: true, format: (v) => percent(v, 0), read: (v) => `${percent(v)} of flows` },
     };
   };
   return section("fct", title, lead, legend(model, runs, "completion times"), plot(model, options), quantileTable(runs));
 }
 
+// Exact means over bins of one width: what was delivered by each edge, read off the finer steps.
+function averaged({ edges, values }, width) {
+  const end = edges.at(-1);
+  const xs = [];
+  for (let i = 0; i * width < end * (1 - 1e-9); i += 1) xs.push(edges[0] + i * width);
+  xs.push(end);
+  const sums = new Array(xs.length - 1).fill(0);
+  for (let i = 0, bin = 0; i < values.length; i += 1) {
+    while (bin < sums.length - 1 && xs[bin + 1] <= edges[i]) bin += 1;
+    for (let b = bin; b < sums.length && xs[b] < edges[i + 1]; b += 1) {
+      sums[b] += values[i] * (Math.min(edges[i + 1], xs[b + 1]) - Math.max(edges[i], xs[b]));
+    }
+  }
+  return { xs, ys: sums.map((area, b) => area / (xs[b + 1] - xs[b])) };
+}
+
 const short = (v) => Number(v.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 
-// Visible runs, and their ideals: one grey line if all share it, else one a run in its colour.
+// Visible runs, and above them their ideals: one grey line if all share it, else one a run in its colour.
 function curvesOf(model, runs, pick) {
   const shown = runs.filter((r) => !model.hidden.has(r.index));
   const curves = [];
   const ideals = new Map();
   for (const run of shown) if (run.idealOf && !ideals.has(run.ideal)) ideals.set(run.ideal, run);
+  for (const run of shown) {
+    const picked = pick(run.curves);
+    if (picked) curves.push({ ...picked, label: run.label, colour: run.colour, run: run.index });
+  }
   if (model.idealShown) {
     for (const run of ideals.values()) {
       const picked = pick(run.idealOf);
@@ -60,20 +90,13 @@ function curvesOf(model, runs, pick) {
       if (picked) curves.push({ ...picked, label: one ? "non-blocking switch" : `non-blocking switch, ${run.label}`, colour: one ? "var(--ink-2)" : run.colour, dashed: true, run: "ideal" });
     }
   }
-  for (const run of shown) {
-    const picked = pick(run.curves);
-    if (picked) curves.push({ ...picked, label: run.label, colour: run.colour, run: run.index });
-  }
   if (curves.length === 0) curves.push({ label: "nothing is shown", xs: [0, 1], ys: [0], colour: "none", run: "none" });
   return curves;
 }
 
 function plot(model, options) {
   const figure = h("figure", {});
-  const redraw = responsive(figure, (width) => lineChart(options(), width));
-  model.listeners.push(redraw);
-  model.ready ??= [];
-  model.ready.push(redraw);
+  model.listeners.push(responsive(figure, (width) => lineChart(options(), width)));
   return figure;
 }
 

@@ -54,7 +54,8 @@ const tip = {
   },
 };
 
-// Draws now and again whenever the width changes; `draw(width)` returns the new content.
+// Draws once the page stands and again whenever the width changes; `draw(width)` returns the new content.
+const drawings = [];
 function responsive(host, draw) {
   let last = 0;
   const redraw = (force) => {
@@ -64,5 +65,6 @@ function responsive(host, draw) {
     host.replaceChildren(draw(width));
   };
   if ("ResizeObserver" in window) new ResizeObserver(() => redraw(false)).observe(host);
+  drawings.push(() => redraw(true));
   return () => redraw(true);
 }

@@ -2,6 +2,8 @@
 
 const COLOURS = 8;
 const FIRST_SHOWN = 8;
+// Values that say nothing without their key.
+const UNTELLING = new Set(["none", "true", "false", "inf"]);
 
 function buildModel(data) {
   const keys = varyingKeys(data.runs);
@@ -9,7 +11,7 @@ function buildModel(data) {
   const runs = data.runs.map((run, index) => ({
     ...run,
     index,
-    colour: `var(--c${index % COLOURS})`,
+    colour: colourOf(index),
     metric: new Map(run.metrics),
     fabricOf: data.fabrics[run.fabric],
     idealOf: run.ideal === null ? null : data.ideals[run.ideal],
@@ -22,13 +24,20 @@ function buildModel(data) {
     keys,
     names,
     hidden: new Set(runs.slice(FIRST_SHOWN).map((r) => r.index)),
-    idealShown: true,
+    idealShown: new Set(runs.slice(0, FIRST_SHOWN).map((r) => r.ideal)).size <= 2,
     selected: runs.find((r) => r.links.layers.length > 0)?.index ?? 0,
     listeners: [],
     changed() {
       this.listeners.forEach((listener) => listener());
     },
   };
+}
+
+// Eight colours, then their mixtures with the background and with the ink.
+function colourOf(index) {
+  const colour = `var(--c${index % COLOURS})`;
+  const round = Math.floor(index / COLOURS) % 3;
+  return round === 0 ? colour : `color-mix(in oklab, ${colour} 55%, var(--${round === 1 ? "page" : "ink"}))`;
 }
 
 const asText = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : String(value ?? "–"));
@@ -49,9 +58,10 @@ function labelOf(run, keys, names) {
   if (keys.length === 0) return run.name || "run";
   const one = (key) => {
     const value = asText(run.set[key]);
-    return /^[a-z]/i.test(value) && value !== "true" && value !== "false" && value !== "inf" ? value : `${names.get(key)} ${value}`;
+    return /^[a-z]/i.test(value) && !UNTELLING.has(value) ? value : `${names.get(key)} ${value}`;
   };
-  return keys.map(one).join(" · ");
+  const given = keys.filter((key) => run.set[key] !== undefined && run.set[key] !== null);
+  return given.map(one).join(" · ") || run.name || "run";
 }
 
 function tellApart(runs) {

@@ -70,12 +70,12 @@ function cards(model) {
   if (nearest) {
     const name = nearest.metric.has("optimal_fraction") ? "optimal_fraction" : "goodput_fraction";
     const what = name === "optimal_fraction" ? "of the non-blocking switch" : "of the NIC-limited bound";
-    list.push(stat(several ? `Closest to the best: ${what}` : `Share ${what}`, split(percent(nearest.metric.get(name))), of(nearest)));
+    list.push(stat(several ? `Highest share ${what}` : `Share ${what}`, split(percent(nearest.metric.get(name))), of(nearest)));
   }
   const completion = best("fct_p99_s") ? "fct_p99_s" : "completion_s";
   const quickest = best(completion);
-  const term = completion === "fct_p99_s" ? "99th percentile of completion times" : "Completion of all flows";
-  if (quickest) list.push(stat(several ? `Lowest ${term.toLowerCase().replace("completion of all", "completion of all")}` : term, split(quantity("s", quickest.metric.get(completion))), of(quickest)));
+  const term = completion === "fct_p99_s" ? "99th percentile completion time" : "Completion of all flows";
+  if (quickest) list.push(stat(several ? `Shortest ${term.toLowerCase()}` : term, split(quantity("s", quickest.metric.get(completion))), of(quickest)));
   const verdicts = model.runs.flatMap((r) => r.expect).map(verdictOf);
   if (verdicts.length > 0) {
     const count = (kind) => verdicts.filter((v) => v.kind === kind).length;
@@ -92,6 +92,9 @@ function bestRun(runs, name) {
   if (having.length === 0) return null;
   return having.reduce((a, b) => ((better === "low" ? b.metric.get(name) < a.metric.get(name) : b.metric.get(name) > a.metric.get(name)) ? b : a));
 }
+
+// The paper's value as a bound: "at least" and "at most" stand before it.
+const boundSign = (expectation) => ({ "at least": "≥\u00a0", "at most": "≤\u00a0" })[expectation.within] ?? "";
 
 function verdictOf(expectation) {
   if (expectation.ok) return { kind: "ok", text: "OK", mark: "✓" };

@@ -46,11 +46,7 @@ pub struct Candidate<'a> {
 
 /// Verdicts of all expectations that speak of `runs[index]`.
 pub fn judge(expectations: &[Expect], runs: &[Candidate<'_>], index: usize) -> Vec<Verdict> {
-    expectations
-        .iter()
-        .filter(|e| matches(runs[index].table, &e.conditions))
-        .map(|e| verdict(e, runs, index))
-        .collect()
+    expectations.iter().filter(|e| matches(runs[index].table, &e.conditions)).map(|e| verdict(e, runs, index)).collect()
 }
 
 /// Whether some run of the study is one that the expectation speaks of.
@@ -83,9 +79,10 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize) -> Verdict {
         measured,
         within,
         ok,
-        over: expect.over.as_ref().map(|s| {
-            s.iter().map(|(k, v)| (k.clone(), serde_json::to_value(v).unwrap_or(serde_json::Value::Null))).collect()
-        }),
+        over: expect
+            .over
+            .as_ref()
+            .map(|s| s.iter().map(|(k, v)| (k.clone(), serde_json::to_value(v).unwrap_or(serde_json::Value::Null))).collect()),
         known,
         cause: if known { expect.known_miss.clone() } else { None },
     }

@@ -135,8 +135,7 @@ pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Me
         metrics.put("bisection_fraction", goodput / nic_total(fabric));
     }
     metrics.put("flows", outcome.flows.len() as f64);
-    let mut times: Vec<f64> =
-        outcome.flows.iter().filter_map(|f| f.end.map(|end| (end - f.start).as_secs_f64())).collect();
+    let mut times: Vec<f64> = outcome.flows.iter().filter_map(|f| f.end.map(|end| (end - f.start).as_secs_f64())).collect();
     metrics.put("flows_finished", times.len() as f64);
     if !times.is_empty() {
         times.sort_by(f64::total_cmp);

@@ -8,10 +8,10 @@ use serde::Serialize;
 use weft_fabric::Fabric;
 use weft_fabric::record::Outcome;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
-use crate::report::{self, RunInput, RunReport};
+use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
 use crate::scenario::{Run, Study};
 use crate::wall::Stopwatch;
@@ -74,18 +74,28 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
 fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, on_progress: OnProgress<'_>) -> Result<Carried> {
     let run = &study.runs[index];
     let clock = Stopwatch::start();
-    let locate = |e| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(locate)?);
+    let locate = |e: Error| study.source.at(e);
+    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
     let outcome = world::carry(&fabric, run, &mut |part| on_progress(index, part)).map_err(locate)?;
     let ideal = ideals.of(&fabric, run).map_err(locate)?;
-    let mut metrics = measure(&fabric, run, &outcome, ideal.as_deref());
+    let mut metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
     let report = match folder {
         None => None,
         Some(folder) => {
             let place = if study.runs.len() == 1 { folder.path().to_owned() } else { folder.path().join(format!("{index:03}")) };
-            std::fs::create_dir_all(&place).map_err(|e| crate::Error::io("write", &place, e))?;
+            std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
             write_tables(&place, &fabric, &outcome)?;
-            Some(report::collect(&RunInput { name: run.name(), fabric: &fabric, outcome: &outcome, ideal: ideal.as_deref() }))
+            Some(report::collect(RunInput {
+                name: place.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                set: run.variant.set.clone(),
+                seed: run.scenario.world.seed,
+                metrics: &[],
+                expect: &[],
+                fabric: &fabric,
+                outcome: &outcome,
+                ideal: ideal.as_deref(),
+                optimum_bps: None,
+            }))
         }
     };
     metrics.put("wall_s", clock.seconds());
@@ -94,7 +104,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     Ok(Carried { metrics, report })
 }
 
-fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Outcome>) -> Metrics {
+fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Outcome>) -> Result<Metrics> {
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
@@ -102,8 +112,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
         metrics.put("optimal_fraction", own / best);
     }
-    world::measure_control(fabric, run, outcome, &mut metrics);
-    metrics
+    metrics.put_some("nonblocking_fraction", best.map(|b| b / metrics::nic_total(fabric)));
+    world::measure_control(fabric, run, outcome, &mut metrics)?;
+    Ok(metrics)
 }
 
 fn compare(study: &Study, carried: &[Carried]) -> Vec<RunSummary> {
@@ -132,6 +143,30 @@ fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec
         }
     }
     folder.write("summary.json", &json(summary))?;
-    let reports: Vec<RunReport> = carried.into_iter().filter_map(|c| c.report).collect();
-    folder.write("report.html", &report::render(summary, &reports))
+    let reports: Vec<RunReport> = carried
+        .into_iter()
+        .zip(&summary.runs)
+        .filter_map(|(carried, run)| {
+            let mut report = carried.report?;
+            let metrics: Vec<(String, f64)> = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().map(Expectation::from).collect();
+            report.judge(&metrics, &expect);
+            Some(report)
+        })
+        .collect();
+    folder.write("report.html", &report::render(&summary.title, &reports))
+}
+
+impl From<&Verdict> for Expectation {
+    fn from(v: &Verdict) -> Self {
+        Self {
+            source: v.source.clone(),
+            metric: v.metric.clone(),
+            paper: v.paper,
+            measured: v.measured,
+            within: v.within.clone(),
+            ok: v.ok,
+            known: v.cause.clone(),
+        }
+    }
 }

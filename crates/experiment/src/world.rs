@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_control::hedera::{Hedera, HederaConfig, Placement, Placer, control_loop, place_once};
+use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once};
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{FlowKey, Path, RootLabel, RootPaths, Router, Routing};
+use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::Part;
-use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::flow::{AimdParams, Change, FlowConfig, FlowWorld, Progress, Rates, TimedEvent};
 
@@ -15,7 +14,9 @@ use crate::error::{KeyError, Result};
 use crate::metrics::Metrics;
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
+use crate::scenario::traffic::{Prepared, number_by_line};
 use crate::scenario::world::{self, EventKind};
+use crate::wall::Stopwatch;
 
 /// Carries a run. `on_progress` hears how much of it is done, from 0 to 1.
 ///
@@ -24,15 +25,18 @@ use crate::scenario::world::{self, EventKind};
 pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
     let scenario = &run.scenario;
     let events = scenario.events.iter().map(|e| timed(fabric, e)).collect::<Result<Vec<_>, _>>()?;
+    let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
     let world = FlowWorld {
         fabric: Arc::clone(fabric),
         router: Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed),
-        controller: controller(fabric, run),
-        workload: scenario.traffic.workload(fabric, scenario.world.seed)?,
+        controller: controller(fabric, run)?,
+        workload,
         events,
         config: config(run),
     };
-    Ok(world.run(&mut |p| on_progress(part_done(&p))))
+    let mut outcome = world.run(&mut |p| on_progress(part_done(&p)));
+    number_by_line(lines.as_deref(), &mut outcome.flows);
+    Ok(outcome)
 }
 
 /// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks.
@@ -45,7 +49,7 @@ pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Resu
         fabric: Arc::clone(ideal),
         router: Router::new(Arc::clone(ideal), Routing::default(), seed),
         controller: None,
-        workload: run.scenario.traffic.workload(fabric, seed)?,
+        workload: run.scenario.traffic.prepare(fabric, seed)?.workload,
         events: Vec::new(),
         config: FlowConfig { link_samples: 0, ..config(run) },
     };
@@ -69,7 +73,7 @@ fn config(run: &Run) -> FlowConfig {
     }
 }
 
-fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent, KeyError> {
+fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent> {
     let part = Part::parse(fabric, &event.part)
         .map_err(|e| KeyError::new(event.key.clone(), e.to_string(), "`weft topo SCENARIO --export dot` lists all names"))?;
     let change = match event.kind {
@@ -81,35 +85,127 @@ fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent, KeyError> 
 }
 
 fn part_done(progress: &Progress) -> f64 {
-    if progress.duration == Duration::MAX {
+    if progress.end == Instant::MAX {
         return progress.ended as f64 / (progress.ended + progress.active).max(1) as f64;
     }
-    progress.now.as_secs_f64() / progress.duration.as_secs_f64()
+    progress.now.as_secs_f64() / progress.end.as_secs_f64()
 }
 
-fn controller(fabric: &Arc<Fabric>, run: &Run) -> Option<Box<dyn Controller>> {
-    let config = hedera_config(fabric, run)?;
-    Some(Box::new(Hedera::new(Arc::clone(fabric), config)))
+fn controller(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Box<dyn Controller>>> {
+    let Some(config) = hedera_config(run) else { return Ok(None) };
+    Ok(Some(Box::new(Hedera::new(Arc::clone(fabric), config).map_err(at_control)?)))
+}
+
+fn at_control(error: HederaError) -> KeyError {
+    KeyError::new("control", error.to_string(), "see docs/scenario.md, [control]")
 }
 
 /// The scheduler's settings, if the scenario has one.
-fn hedera_config(fabric: &Fabric, run: &Run) -> Option<HederaConfig> {
+fn hedera_config(run: &Run) -> Option<HederaConfig> {
     let control = &run.scenario.control;
     let placer = match control.scheduler {
         Scheduler::None => return None,
         Scheduler::FirstFit => Placer::FirstFit,
         Scheduler::Annealing => Placer::Annealing,
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
-        Scheduler::EdgeColoring => Placer::EdgeColoring,
+        Scheduler::EdgeColoring => Placer::FirstFit,
     };
-    let paper = if fabric.host_count() <= 16 { 0.5 } else { 1000.0 };
     Some(HederaConfig {
         period: control.period,
         threshold: control.threshold,
         placer,
         iterations: control.iterations,
-        c: control.annealing_c.unwrap_or(paper),
+        c: control.annealing_c,
         seed: run.scenario.world.seed,
-        ..HederaConfig::default()
     })
+}
+
+/// What the scheduler did, by its records; with `control.measure` also how long it takes for the flows at time 0.
+///
+/// # Errors
+/// Traffic that the fabric cannot have.
+pub fn measure_control(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, metrics: &mut Metrics) -> Result<()> {
+    if run.scenario.control.scheduler == Scheduler::None {
+        return Ok(());
+    }
+    let mut large = outcome.control.large_flows as f64 / outcome.control.rounds.max(1) as f64;
+    metrics.put("rounds", outcome.control.rounds as f64);
+    metrics.put("moves", outcome.control.moves as f64);
+    if outcome.control.rounds > 0 {
+        metrics.put("large_flows_mean", large);
+    }
+    if run.scenario.control.measure {
+        let first = FirstFlows::of(fabric, run)?;
+        large = first.keys.len() as f64;
+        time_control(fabric, run, &first, metrics)?;
+    }
+    // Reports and rules cross one switch of the control network on their way to the scheduler (Hedera section 6.4.5).
+    metrics.put("control_loop_s", control_loop_length(1, large as u64).as_secs_f64());
+    Ok(())
+}
+
+/// Times demand estimation and placement of the first flows, the best of five each. The placer's memory is empty each time.
+fn time_control(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows, metrics: &mut Metrics) -> Result<()> {
+    let config = need_scheduler(run)?;
+    let (mut estimation, mut placement) = (f64::INFINITY, f64::INFINITY);
+    let mut placed = None;
+    for _ in 0..TIMED_RUNS {
+        let mut planner = Planner::new(Arc::clone(fabric), &config).map_err(at_control)?;
+        let clock = Stopwatch::start();
+        let demands = planner.demands(&first.keys).map_err(at_control)?;
+        estimation = estimation.min(clock.seconds());
+        let clock = Stopwatch::start();
+        let assignment = planner.assign(&first.keys, &demands);
+        placement = placement.min(clock.seconds());
+        placed = Some(planner.placement(&first.keys, &demands, &assignment));
+    }
+    metrics.put("demand_wall_s", estimation);
+    metrics.put("place_wall_s", placement);
+    let demands = || placed.iter().flat_map(|p| &p.demands).copied();
+    metrics.put_some("demand_min_fraction", demands().reduce(f64::min));
+    metrics.put_some("demand_max_fraction", demands().reduce(f64::max));
+    Ok(())
+}
+
+const TIMED_RUNS: usize = 5;
+
+/// The flows that a run begins at time 0, as the switches see them.
+#[derive(Debug)]
+pub struct FirstFlows {
+    /// By number.
+    pub keys: Vec<FlowKey>,
+    /// The paths that the switches would choose; `None` where there is no way.
+    pub hashed: Vec<Option<Path>>,
+}
+
+impl FirstFlows {
+    /// Draws them.
+    ///
+    /// # Errors
+    /// Traffic that the fabric cannot have.
+    pub fn of(fabric: &Arc<Fabric>, run: &Run) -> Result<Self> {
+        let seed = run.scenario.world.seed;
+        let mut workload = run.scenario.traffic.prepare(fabric, seed)?.workload;
+        let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, seed);
+        let mut keys = Vec::new();
+        while workload.next_start() == Some(Instant::ZERO) {
+            let Some(flow) = workload.next_flow() else { break };
+            keys.push(FlowKey::of_flow(keys.len() as u32, flow.src, flow.dst));
+        }
+        let hashed = keys.iter().map(|k| router.route(k)).collect();
+        Ok(Self { keys, hashed })
+    }
+}
+
+/// Runs the scenario's scheduler once on its first flows.
+///
+/// # Errors
+/// A scenario without a scheduler, or flows that it cannot take.
+pub fn place(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<Placement> {
+    Ok(place_once(Arc::clone(fabric), &first.keys, &need_scheduler(run)?).map_err(at_control)?)
+}
+
+fn need_scheduler(run: &Run) -> Result<HederaConfig> {
+    let missing = || KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`");
+    Ok(hedera_config(run).ok_or_else(missing)?)
 }

@@ -2,7 +2,10 @@
 
 use weft_fabric::Duration;
 
+use crate::hedera::annealing::per_flow::EnergyBy;
+use crate::hedera::annealing::{Annealing, AnnealingPerFlow, Cooling};
 use crate::hedera::demand::DemandError;
+use crate::hedera::edge_coloring::EdgeColoring;
 use crate::hedera::first_fit::FirstFit;
 use crate::hedera::network::{Network, Place};
 
@@ -10,8 +13,14 @@ use crate::hedera::network::{Network, Place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Placer {
     /// Global First Fit (section 4.3).
-    #[default]
     FirstFit,
+    /// Simulated Annealing with a core a destination host (section 4.4).
+    #[default]
+    Annealing,
+    /// Its baseline with a core a flow.
+    AnnealingPerFlow,
+    /// Colouring of edges, beyond the paper.
+    EdgeColoring,
 }
 
 /// Settings of the scheduler. The defaults are the paper's.
@@ -70,10 +79,18 @@ impl HederaConfig {
         }
     }
 
+    fn cooling(&self, network: &Network) -> Cooling {
+        let c = self.c.unwrap_or_else(|| Cooling::c_for(network.fabric().host_count()));
+        Cooling { iterations: self.iterations, c }
+    }
+
     /// The algorithm with an empty memory.
     pub(crate) fn placer(&self, network: &Network) -> Box<dyn Place> {
         match self.placer {
             Placer::FirstFit => Box::new(FirstFit::new(network)),
+            Placer::Annealing => Box::new(Annealing::new(network, self.cooling(network), self.seed)),
+            Placer::EdgeColoring => Box::new(EdgeColoring::new(network)),
+            Placer::AnnealingPerFlow => Box::new(AnnealingPerFlow::new(self.cooling(network), EnergyBy::Increments, self.seed)),
         }
     }
 }

@@ -10,11 +10,13 @@
 //! ```
 //! A core is a [`RootLabel`](weft_fabric::routing::RootLabel): a way across the roots of any multi-rooted tree.
 
+pub mod annealing;
 pub mod climbs;
 pub mod config;
 pub mod control_loop;
 pub mod demand;
 pub mod detector;
+pub mod edge_coloring;
 pub mod first_fit;
 pub mod network;
 pub mod scheduler;
@@ -24,4 +26,4 @@ mod testing;
 pub use config::{HederaConfig, HederaError, Placer};
 pub use control_loop::control_loop_length;
 pub use demand::{DemandError, DemandEstimator, estimate};
-pub use scheduler::{Hedera, Placement, place_once};
+pub use scheduler::{Assignment, Hedera, Placement, Planner, place_once};

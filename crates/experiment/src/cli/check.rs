@@ -64,10 +64,10 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
         let clock = Stopwatch::start();
         let bar = Bar::new(study.runs.len());
         let out = args.out.as_ref().map(|out| out.join(path.with_extension("").file_name().unwrap_or_default()));
-        let summary =
-            in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
+        let summary = in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
         bar.finish();
-        let one = Checked { scenario: path.display().to_string(), title: summary.title, wall_s: clock.seconds(), runs: summary.runs };
+        let one =
+            Checked { scenario: path.display().to_string(), title: summary.title, wall_s: clock.seconds(), runs: summary.runs };
         if !args.json {
             print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs));
         }

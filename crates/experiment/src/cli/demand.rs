@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use weft_control::hedera::demand::estimate;
-use weft_fabric::formats::flows::read_demand_csv;
+use weft_fabric::formats::flows::demand;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
@@ -27,12 +27,11 @@ pub struct DemandArgs {
 
 /// Runs it.
 pub fn run(args: &DemandArgs) -> Result<ExitCode> {
-    let text = read(&args.flows)?;
-    let flows = read_demand_csv(&text, args.hosts).map_err(|e| Error::format(&args.flows, e))?;
-    let (src, dst): (Vec<u32>, Vec<u32>) = flows.into_iter().unzip();
+    let flows = demand::parse(&read(&args.flows)?).map_err(|e| Error::format(&args.flows, e))?;
+    let (src, dst): (Vec<u32>, Vec<u32>) = flows.into_iter().map(|(s, d)| (s.0, d.0)).unzip();
     let hosts = args.hosts.unwrap_or_else(|| src.iter().chain(&dst).max().map_or(0, |h| h + 1));
-    let demands = estimate(&src, &dst, hosts as usize)
-        .map_err(|e| Error::usage(e.to_string(), "check the file and `--hosts`"))?;
+    let demands =
+        estimate(&src, &dst, hosts as usize).map_err(|e| Error::usage(e.to_string(), "check the file and `--hosts`"))?;
     if args.json {
         print_json(&json!({ "demands": demands }));
     } else {
@@ -43,11 +42,11 @@ pub fn run(args: &DemandArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read(path: &Path) -> Result<Vec<u8>> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(|e| Error::io("read", path, e))?;
-        return Ok(text);
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(|e| Error::io("read", path, e))?;
+        return Ok(bytes);
     }
-    std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))
+    std::fs::read(path).map_err(|e| Error::io("read", path, e))
 }

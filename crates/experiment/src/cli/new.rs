@@ -40,7 +40,9 @@ pub const TEMPLATES: &[(&str, &str, &str)] = &[
 pub fn run(args: &NewArgs) -> Result<ExitCode> {
     if args.list {
         if args.json {
-            print_json(&json!({ "templates": TEMPLATES.iter().map(|(name, about, _)| json!({"name": name, "about": about})).collect::<Vec<_>>() }));
+            print_json(
+                &json!({ "templates": TEMPLATES.iter().map(|(name, about, _)| json!({"name": name, "about": about})).collect::<Vec<_>>() }),
+            );
         } else {
             print_text(&TEMPLATES.iter().map(|(name, about, _)| format!("{name:<8}  {about}\n")).collect::<String>());
         }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
+use weft_fabric::routing::RootPaths;
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::source::Form;
 use crate::scenario::Study;
+use crate::scenario::source::Form;
 use crate::world::{self, FirstFlows};
 
 /// Arguments of `weft place`.
@@ -69,27 +70,32 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
             "narrow the sweep with `--set KEY=VALUE`",
         ));
     };
-    let locate = |e| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(locate)?);
+    let locate = |e: Error| study.source.at(e);
+    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
     let first = FirstFlows::of(&fabric, run).map_err(locate)?;
     let placement = world::place(&fabric, run, &first).map_err(locate)?;
-    let name = |label| placement.core_name(&fabric, label);
+    let roots = RootPaths::new(Arc::clone(&fabric));
+    let name = |label| fabric.node(fabric.switch_node(roots.root_of(label))).name.to_string();
     let placed = Placed {
         flows: (0..first.keys.len())
             .map(|i| PlacedFlow {
                 id: i,
                 src: first.keys[i].src.0,
                 dst: first.keys[i].dst.0,
-                demand: placement.inner.demands[i],
-                path: placement.path(i, &first).iter().map(|l| l.0).collect(),
-                core: placement.crosses(&fabric, i),
+                demand: placement.demands[i],
+                path: placement.paths[i]
+                    .as_ref()
+                    .or(first.hashed[i].as_ref())
+                    .map(|p| p.iter().map(|l| l.0).collect())
+                    .unwrap_or_default(),
+                core: placement.labels[i].map(name),
             })
             .collect(),
-        cores: placement.inner.cores.as_ref().map(|cores| {
-            let given = cores.iter().enumerate().filter_map(|(h, c)| c.map(|label| (h, label)));
+        cores: placement.cores.as_ref().map(|cores| {
+            let given = cores.iter().enumerate().filter_map(|(h, core)| core.map(|label| (h, label)));
             given.map(|(h, label)| HostCore { host: h as u32, core: name(label) }).collect()
         }),
-        energy: placement.inner.energy,
+        energy: placement.energy,
     };
     if args.json {
         print_json(&placed);
@@ -102,10 +108,16 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
 fn text(placed: &Placed, fabric: &weft_fabric::Fabric) -> String {
     let mut text = String::from("flow      src      dst  demand  core      path\n");
     for flow in &placed.flows {
-        let names: Vec<String> = flow.path.iter().map(|&l| fabric.node(fabric.link(weft_fabric::LinkId(l)).to).name.to_string()).collect();
+        let names: Vec<String> =
+            flow.path.iter().map(|&l| fabric.node(fabric.link(weft_fabric::LinkId(l)).to).name.to_string()).collect();
         text += &format!(
             "{:<6} {:>6} {:>8}  {:.4}  {:<8}  {}\n",
-            flow.id, flow.src, flow.dst, flow.demand, flow.core.as_deref().unwrap_or("-"), names.join(" ")
+            flow.id,
+            flow.src,
+            flow.dst,
+            flow.demand,
+            flow.core.as_deref().unwrap_or("-"),
+            names.join(" ")
         );
     }
     text + &format!("energy: {} NICs of demand beyond the links' capacity\n", placed.energy)

@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 
 use crate::expect::Verdict;
 use crate::run::{RunSummary, Summary};
@@ -144,7 +144,7 @@ fn plain(value: &serde_json::Value) -> String {
 
 fn new_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(UTF8_HORIZONTAL_ONLY);
     table
 }
 
@@ -152,4 +152,55 @@ fn align(table: &mut Table, left: usize) {
     for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+}
+
+/// What `weft topo` says of a fabric.
+pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
+    let rate = |bps: u64| show("_bps", bps as f64);
+    let ratio =
+        |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("1:{r:.3}").trim_end_matches('0').trim_end_matches('.').to_owned());
+    let mut tiers = new_table();
+    tiers.set_header(["tier", "switches", "ports", "down", "up", "over-subscription", "from hosts"]);
+    for t in &m.tiers {
+        let ports = if t.ports_min == t.ports_max { t.ports_min.to_string() } else { format!("{}-{}", t.ports_min, t.ports_max) };
+        let (least, most) = (ratio(t.oversubscription_min), ratio(t.oversubscription_max));
+        let over = if least == most { least } else { format!("{least} to {most}") };
+        let from_hosts = ratio(t.oversubscription_from_hosts);
+        tiers.add_row([t.name.clone(), t.switches.to_string(), ports, rate(t.down_bps), rate(t.up_bps), over, from_hosts]);
+    }
+    align(&mut tiers, 1);
+    format!(
+        "{}\n{} hosts in {} racks and {} pods, {} switches, {} cables, {} ports in use\n{tiers}\n{}{}",
+        m.title,
+        m.hosts,
+        m.racks,
+        m.pods,
+        m.switches,
+        m.cables,
+        m.ports,
+        m.cabling
+            .iter()
+            .map(|c| format!("cables of {} between tiers {} and {}: {}\n", rate(c.capacity_bps), c.from_tier, c.to_tier, c.count))
+            .collect::<String>(),
+        of_paths(m)
+    )
+}
+
+fn of_paths(m: &weft_fabric::topology::Metrics) -> String {
+    let b = &m.bisection;
+    let rate = |bps: u64| show("_bps", bps as f64);
+    let spread = |name: &str, s: &Option<weft_fabric::topology::metrics::Spread>| {
+        s.as_ref().map_or(String::new(), |s| format!("{name}: {} to {}, {:.2} on average\n", s.min, s.max, s.mean))
+    };
+    let pairs = if m.paths.all_pairs { "all".to_owned() } else { "a sample of".to_owned() };
+    format!(
+        "bisection bandwidth: {} of {} that the NICs of half of the hosts can carry ({:.1} %)\n{}{}({pairs} {} pairs of racks)\ndiameter: {} links\n",
+        rate(b.bps),
+        rate(b.nic_bps),
+        b.fraction * 100.0,
+        spread("shortest paths between racks", &m.paths.shortest),
+        spread("edge-disjoint paths between racks", &m.paths.disjoint),
+        m.paths.pairs,
+        m.diameter
+    )
 }

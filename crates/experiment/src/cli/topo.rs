@@ -5,13 +5,16 @@ use std::process::ExitCode;
 
 use clap::Args;
 use toml::{Table, Value};
-use weft_fabric::formats::topology::Format;
-use weft_fabric::topology::metrics::describe;
+use weft_fabric::Fabric;
+use weft_fabric::formats::topology::{self, Export};
+use weft_fabric::topology::Metrics;
 
-use crate::cli::{print_json, print_text};
+use crate::cli::{print_json, print_text, table};
 use crate::error::{Error, Result};
-use crate::scenario::Study;
-use crate::scenario::source::{Overrides, parse_value};
+use crate::scenario::fabric::FabricSpec;
+use crate::scenario::keys::one_of;
+use crate::scenario::read_fabric;
+use crate::scenario::source::{Overrides, Source, parse_value};
 
 /// Arguments of `weft topo`.
 #[derive(Debug, Args)]
@@ -21,6 +24,9 @@ pub struct TopoArgs {
     /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps
     #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     keys: Vec<String>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
 }
 
 /// What stands behind KIND, once keys and options are told apart.
@@ -35,39 +41,53 @@ struct Asked {
 /// Runs it.
 pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     let asked = split(&args.keys)?;
-    let study = study(&args.kind, &asked.keys)?;
-    let fabric = study.runs[0].scenario.fabric.build().map_err(|e| study.source.at(e))?;
+    let (source, spec) = read(&args.kind, &asked.keys)?;
+    let fabric = spec.build().map_err(|e| source.at(e))?;
     if let Some(name) = &asked.export {
-        let format: Format = name.parse().map_err(|e: weft_fabric::formats::topology::UnknownFormat| {
-            Error::usage(e.to_string(), "write `--export dot`, `graphml`, `containerlab`, `htsim` or `json`")
-        })?;
-        let text = format.write(&fabric).map_err(|e| Error::usage(e.to_string(), "choose another format"))?;
-        match &asked.out {
-            None => print_text(&text),
-            Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
-        }
-        return Ok(ExitCode::SUCCESS);
+        return export(&fabric, name, asked.out.as_deref());
     }
-    let description = describe(&fabric);
-    if asked.json {
-        print_json(&description);
+    let metrics = Metrics::of(&fabric);
+    if asked.json || args.json {
+        print_json(&metrics);
     } else {
-        print_text(&description.to_string());
+        print_text(&table::of_fabric(&metrics));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn study(kind: &str, keys: &[(String, Value)]) -> Result<Study> {
+const EXPORTS: &[(&str, Export)] = &[
+    ("dot", Export::Dot),
+    ("graphml", Export::GraphMl),
+    ("containerlab", Export::Containerlab),
+    ("htsim", Export::Htsim),
+    ("hpcc", Export::Hpcc),
+    ("native", Export::Native),
+];
+
+fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
+    let Some(&(_, format)) = EXPORTS.iter().find(|(n, _)| *n == name) else {
+        let names: Vec<&str> = EXPORTS.iter().map(|(n, _)| *n).collect();
+        return Err(Error::usage(format!("there is no export `{name}`"), one_of(&names, name)));
+    };
+    let text = topology::write(fabric, format).map_err(|e| Error::usage(e.to_string(), e.help))?;
+    match out {
+        None => print_text(&text),
+        Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(kind: &str, keys: &[(String, Value)]) -> Result<(Source, FabricSpec)> {
     let set: Vec<(String, Value)> = keys.iter().map(|(k, v)| (format!("fabric.{k}"), v.clone())).collect();
     let overrides = Overrides { set, ..Overrides::default() };
-    if Path::new(kind).is_file() {
-        return Study::read_fabric(Path::new(kind), &overrides);
-    }
-    let mut fabric = Table::new();
-    fabric.insert("kind".to_owned(), Value::String(kind.to_owned()));
-    let mut table = Table::new();
-    table.insert("fabric".to_owned(), Value::Table(fabric));
-    Study::fabric_of_table(table, PathBuf::new(), &overrides)
+    let source = if Path::new(kind).is_file() {
+        Source::read(Path::new(kind), &overrides)?
+    } else {
+        let fabric = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);
+        Source::from_table(Table::from_iter([("fabric".to_owned(), Value::Table(fabric))]), PathBuf::new(), &overrides)?
+    };
+    let spec = read_fabric(&source)?;
+    Ok((source, spec))
 }
 
 /// `key=value`, `--key value`, `--key=value`, and the options that are not keys.

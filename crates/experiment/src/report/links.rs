@@ -1,7 +1,7 @@
 //! What the links carried: per layer as a distribution and by switch, per link where the fabric is drawn in full.
 
 use serde::Serialize;
-use weft_fabric::record::Outcome;
+use weft_fabric::record::{LinkSample, Outcome};
 use weft_fabric::time::PS_PER_S;
 use weft_fabric::{Fabric, LinkId};
 
@@ -41,8 +41,8 @@ pub struct Spread {
     pub bytes: f64,
     /// Mean utilisation.
     pub mean: u16,
-    /// Share of the links that are used to 95 % or more, in ten-thousandths.
-    pub full: u16,
+    /// Links that are used to 95 % or more.
+    pub full: u64,
     /// Utilisation at evenly spaced ranks, ascending, smallest and largest included.
     pub quantiles: Vec<u16>,
     /// Utilisation of each tile as a whole.
@@ -151,9 +151,12 @@ impl Spread {
             links: count as u64,
             bytes: significant(links.iter().map(|(_, u)| u.bytes as f64).sum(), 6),
             mean: ten_thousandths(sorted.iter().sum::<f64>() / count as f64),
-            full: ten_thousandths((count - sorted.partition_point(|&f| f < FULL)) as f64 / count as f64),
+            full: (count - sorted.partition_point(|&f| f < FULL)) as u64,
             quantiles: (0..shown).map(|i| ten_thousandths(sorted[rank(i)])).collect(),
-            tile_means: tiles.iter().map(|&(carried, could, _)| ten_thousandths(if could > 0.0 { carried / could } else { 0.0 })).collect(),
+            tile_means: tiles
+                .iter()
+                .map(|&(carried, could, _)| ten_thousandths(if could > 0.0 { carried / could } else { 0.0 }))
+                .collect(),
             tile_maxima: tiles.iter().map(|&(.., most)| ten_thousandths(most)).collect(),
         }
     }
@@ -173,15 +176,13 @@ fn busiest(fabric: &Fabric, sketch: &Sketch, uses: &[Use]) -> Vec<BusyLink> {
 }
 
 impl Frames {
-    /// Means over spans of equal length. A recorded span reaches back to the one before it, and no further than the
-    /// shortest distance between two: spans in which no link was used are left out of the record.
+    /// Means over frames of equal length, from the recorded spans.
     fn new(fabric: &Fabric, outcome: &Outcome) -> Option<Self> {
         let links = fabric.links().len();
-        let mut ends: Vec<u64> = outcome.link_series.iter().map(|s| s.at.as_ps()).collect();
-        ends.dedup();
         let end = outcome.ended.as_ps();
-        let step = ends.windows(2).map(|w| w[1] - w[0]).chain(ends.first().copied()).filter(|&d| d > 0).min()?;
-        let count = MAX_FRAMES.min((end / step) as usize).min(MAX_FRAME_VALUES / links);
+        let span = span_ps(&outcome.link_series, end);
+        let spans = span.map_or(outcome.link_series.len() as u64, |ps| end.div_ceil(ps));
+        let count = MAX_FRAMES.min(spans as usize).min(MAX_FRAME_VALUES / links);
         if count < MIN_FRAMES {
             return None;
         }
@@ -193,7 +194,7 @@ impl Frames {
             if at != current {
                 (previous, current) = (current, at);
             }
-            let from = previous.max(at.saturating_sub(step)) as f64;
+            let from = span.map_or(previous, |ps| at.saturating_sub(1) / ps * ps) as f64;
             let (first, last) = ((from / width) as usize, ((at as f64 / width) as usize).min(count - 1));
             for frame in first..=last {
                 let overlap = (at as f64).min((frame + 1) as f64 * width) - from.max(frame as f64 * width);
@@ -205,6 +206,18 @@ impl Frames {
     }
 }
 
+/// Length of the recorded spans, all but the last of which are equal: the greatest common divisor of their ends, as spans in
+/// which no link was used are left out. `None` if they are not equal: then each reaches back to the one before it.
+fn span_ps(series: &[LinkSample], end: u64) -> Option<u64> {
+    let divisor = series.iter().map(|s| s.at.as_ps()).filter(|&at| at < end).fold(0, gcd);
+    let span = if divisor == 0 { end } else { divisor };
+    (span > 0 && end / span <= MAX_SPANS).then_some(span)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 fn ten_thousandths(fraction: f64) -> u16 {
     (fraction * 10_000.0).round().clamp(0.0, f64::from(u16::MAX)) as u16
 }
@@ -213,14 +226,16 @@ const LARGEST_COUNT: u64 = 1_000_000;
 const MAX_QUANTILES: usize = 160;
 const MAX_BUSIEST: usize = 12;
 const FULL: f64 = 0.95;
-const MIN_FRAMES: usize = 4;
+const MIN_FRAMES: usize = 2;
 const MAX_FRAMES: usize = 60;
 const MAX_FRAME_VALUES: usize = 40_000;
+/// Worlds record at most 1,000 spans; more than this are of unequal length.
+const MAX_SPANS: u64 = 4_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_fabric::record::{LinkRecord, LinkSample};
+    use weft_fabric::record::LinkRecord;
     use weft_fabric::topology::shapes::{Cabling, fat_tree};
     use weft_fabric::{BitsPerSec, Bytes, Duration, Instant};
 
@@ -239,7 +254,7 @@ mod tests {
         let fabric = fabric(4);
         let links = LinkUse::new(&fabric, &Sketch::new(&fabric), &outcome(&fabric, |i| if i == 0 { 1_000_000_000 } else { 0 }));
         let nics = &links.layers[0];
-        assert_eq!((nics.up.links, nics.up.mean, nics.up.full), (16, 625, 625));
+        assert_eq!((nics.up.links, nics.up.mean, nics.up.full), (16, 625, 1));
         assert_eq!((nics.up.quantiles[0], nics.up.quantiles[15]), (0, 10_000));
         assert_eq!((nics.up.tile_means[0], nics.up.tile_maxima[0], nics.down.tile_maxima[0]), (5_000, 10_000, 0));
         let busy = BusyLink { name: "h0-edge0".to_owned(), layer: 0, up: true, utilisation: 10_000, bytes: 1_000_000_000 };
@@ -273,14 +288,29 @@ mod tests {
         assert_eq!(LinkUse::new(&fabric, &Sketch::new(&fabric), &Outcome::default()), LinkUse::default());
     }
 
+    fn percent_of_link(samples: &[(u64, f64)]) -> (f64, Vec<u8>) {
+        let fabric = fabric(4);
+        let sample = |&(ms, utilisation)| LinkSample { at: Instant::ZERO + Duration::from_ms(ms), link: LinkId(5), utilisation };
+        let run = Outcome { link_series: samples.iter().map(sample).collect(), ..outcome(&fabric, |_| 0) };
+        let frames = Frames::new(&fabric, &run).expect("small enough");
+        (frames.width_s, (0..frames.count).map(|f| frames.percent[f * fabric.links().len() + 5]).collect())
+    }
+
     #[test]
     fn frames_leave_silent_spans_empty() {
-        let fabric = fabric(4);
-        let at = |s| Instant::ZERO + Duration::from_secs(s);
-        let sample = |s, utilisation| LinkSample { at: at(s), link: LinkId(5), utilisation };
-        let run = Outcome { link_series: vec![sample(1, 1.0), sample(2, 0.5), sample(7, 0.25)], ..outcome(&fabric, |_| 0) };
-        let frames = Frames::new(&fabric, &run).expect("small enough");
-        let of_link: Vec<u8> = (0..frames.count).map(|f| frames.percent[f * fabric.links().len() + 5]).collect();
-        assert_eq!((frames.width_s, of_link), (1.0, vec![100, 50, 0, 0, 0, 0, 25, 0]));
+        let frames = percent_of_link(&[(1_000, 1.0), (2_000, 0.5), (7_000, 0.25)]);
+        assert_eq!(frames, (1.0, vec![100, 50, 0, 0, 0, 0, 25, 0]));
+    }
+
+    #[test]
+    fn the_last_span_may_be_shorter() {
+        let frames = percent_of_link(&[(3_000, 0.8), (6_000, 0.0), (8_000, 0.8)]);
+        assert_eq!(frames.1, [80, 10, 60]);
+    }
+
+    #[test]
+    fn unequal_spans_reach_back_to_the_one_before() {
+        let frames = percent_of_link(&[(1_001, 1.0), (2_000, 1.0), (5_003, 0.5), (7_000, 0.5), (8_000, 0.0)]);
+        assert_eq!(frames.1, [100, 63, 50, 50, 19]);
     }
 }

@@ -90,15 +90,9 @@ fn link_columns(fabric: &Fabric, outcome: &Outcome) -> Vec<Column> {
     let name = |node| &*fabric.node(node).name;
     vec![
         column("id", UInt32Array::from_iter_values(outcome.links.iter().map(|l| l.id.0))),
-        column(
-            "from",
-            arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).from))),
-        ),
+        column("from", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).from)))),
         column("to", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).to)))),
-        column(
-            "capacity_bps",
-            UInt64Array::from_iter_values(outcome.links.iter().map(|l| fabric.link(l.id).capacity.0)),
-        ),
+        column("capacity_bps", UInt64Array::from_iter_values(outcome.links.iter().map(|l| fabric.link(l.id).capacity.0))),
         column("bytes", UInt64Array::from_iter_values(outcome.links.iter().map(|l| l.bytes.0))),
     ]
 }

@@ -80,7 +80,11 @@ impl Control {
             return Err(keys.error("period", "the scheduler cannot run all the time", "write a period such as \"5s\""));
         }
         if !(0.0..=1.0).contains(&control.threshold) {
-            return Err(keys.error("threshold", "a threshold is a fraction of the NIC", "write a number from 0 to 1, such as 0.1"));
+            return Err(keys.error(
+                "threshold",
+                "a threshold is a fraction of the NIC",
+                "write a number from 0 to 1, such as 0.1",
+            ));
         }
         if control.measure && control.scheduler == Scheduler::None {
             return Err(keys.error("measure", "there is no scheduler to measure", "choose a `scheduler`"));

@@ -130,7 +130,11 @@ impl Scenario {
     /// What no section can see alone.
     fn check_together(&self) -> Result<(), KeyError> {
         if self.world.duration.is_none() && self.traffic.is_endless() {
-            return Err(KeyError::new("world", "these flows never end, and neither would the run", "add `duration = \"60s\"` to [world]"));
+            return Err(KeyError::new(
+                "world",
+                "these flows never end, and neither would the run",
+                "add `duration = \"60s\"` to [world]",
+            ));
         }
         if self.world.rates == world::Rates::Slots && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
@@ -154,7 +158,9 @@ impl Run {
             .variant
             .set
             .iter()
-            .map(|(k, v)| format!("{}={}", k.rsplit('.').next().unwrap_or(k), v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
+            .map(|(k, v)| {
+                format!("{}={}", k.rsplit('.').next().unwrap_or(k), v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+            })
             .collect();
         texts.join(" ")
     }
@@ -186,11 +192,17 @@ fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
     let overlay = root.table("overlay")?;
     match overlay.or("kind", "none".to_owned())?.as_str() {
         "none" => {}
-        other => return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\"")),
+        other => {
+            return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\""));
+        }
     }
     for section in ["directory", "service", "tenant", "search"] {
         if root.has(section) {
-            return Err(root.error(section, format!("the flow world has no use for `{section}`"), "leave it out, or choose another world"));
+            return Err(root.error(
+                section,
+                format!("the flow world has no use for `{section}`"),
+                "leave it out, or choose another world",
+            ));
         }
     }
     Ok(())

@@ -12,8 +12,21 @@ use toml::{Table, Value};
 use crate::error::{Error, KeyError, Result};
 
 /// Tables that a scenario can have: the first part of a dotted key.
-pub const SECTIONS: &[&str] =
-    &["title", "fabric", "traffic", "control", "world", "transport", "overlay", "directory", "service", "tenant", "event", "expect", "search"];
+pub const SECTIONS: &[&str] = &[
+    "title",
+    "fabric",
+    "traffic",
+    "control",
+    "world",
+    "transport",
+    "overlay",
+    "directory",
+    "service",
+    "tenant",
+    "event",
+    "expect",
+    "search",
+];
 
 /// Which form of a scenario to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -86,8 +99,17 @@ impl Source {
                 forms.insert(form, value);
             }
         }
-        let mut source =
-            Self { name, text, folder, table, set_by_user: Vec::new(), set_by_form: Vec::new(), form: None, takes: None, axes: Vec::new() };
+        let mut source = Self {
+            name,
+            text,
+            folder,
+            table,
+            set_by_user: Vec::new(),
+            set_by_form: Vec::new(),
+            form: None,
+            takes: None,
+            axes: Vec::new(),
+        };
         for (form, value) in &forms {
             if !value.is_table() {
                 return Err(source.at(KeyError::new(*form, format!("`{form}` is not a table"), format!("write `[{form}]`"))));
@@ -133,7 +155,11 @@ impl Source {
     fn take_sweep(&mut self) -> Result<(), KeyError> {
         let Some(sweep) = self.table.remove("sweep") else { return Ok(()) };
         let Value::Table(sweep) = sweep else {
-            return Err(KeyError::new("sweep", "`sweep` is not a table", "write `[sweep]` with `\"control.scheduler\" = [..]` below it"));
+            return Err(KeyError::new(
+                "sweep",
+                "`sweep` is not a table",
+                "write `[sweep]` with `\"control.scheduler\" = [..]` below it",
+            ));
         };
         for (key, values) in sweep {
             let Value::Array(values) = values else {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weft_fabric::formats::cdf::{self, CdfUnits};
-use weft_fabric::formats::flows::FlowFormat;
+use weft_fabric::formats::cdf::{self, CdfOptions, CdfUnits};
+use weft_fabric::formats::flows::{HostNames, cm, csv, flow_txt};
+use weft_fabric::record::FlowRecord;
 use weft_fabric::traffic::sizes::{Concurrency, SizeSpec};
-use weft_fabric::traffic::{ArrivalRate, Arrivals, FlowSpec, Pattern, ShuffleMode, StaticWorkload, TrafficError, TrafficSpec, Workload};
-use weft_fabric::{Duration, Fabric, HostId, Instant};
+use weft_fabric::traffic::{ArrivalRate, Arrivals, Pattern, ShuffleMode, StaticWorkload, TrafficError, TrafficSpec, Workload};
+use weft_fabric::{Duration, Fabric, FlowId, HostId, Instant};
 
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::keys::{Keys, one_of};
@@ -21,14 +22,30 @@ pub enum Traffic {
     File {
         /// Where it is.
         path: PathBuf,
-        /// Its text; parsed against the fabric, whose hosts it names.
-        text: Arc<str>,
+        /// Its content; parsed against the fabric, whose hosts it names.
+        bytes: Arc<[u8]>,
         /// Its format.
         format: FlowFormat,
     },
 }
 
-const PATTERNS: &[&str] = &["stride", "staggered", "random", "bijection", "permutation", "hotspot", "shuffle", "incast", "closed-loop"];
+/// How a file lists flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowFormat {
+    /// Header `src,dst,start,size`.
+    Csv,
+    /// A connection matrix of htsim.
+    Htsim,
+    /// A `flow.txt` of HPCC's ns-3.
+    Hpcc,
+}
+
+/// Name, ending of the file, format.
+const FORMATS: &[(&str, &str, FlowFormat)] =
+    &[("csv", "csv", FlowFormat::Csv), ("htsim", "cm", FlowFormat::Htsim), ("hpcc", "txt", FlowFormat::Hpcc)];
+
+const PATTERNS: &[&str] =
+    &["stride", "staggered", "random", "bijection", "permutation", "hotspot", "shuffle", "incast", "closed-loop"];
 
 impl Traffic {
     /// Reads `[traffic]`.
@@ -43,30 +60,49 @@ impl Traffic {
 
     fn read_file(keys: &Keys<'_>, folder: &Path) -> Result<Self, KeyError> {
         let path = folder.join(keys.need::<String>("file")?);
-        let format = match keys.opt::<String>("format")? {
-            None => FlowFormat::of_path(&path).ok_or_else(|| {
-                keys.error("file", format!("which format is {}?", path.display()), "add format = \"csv\", \"htsim\" or \"hpcc\"")
-            })?,
-            Some(name) => name
-                .parse()
-                .map_err(|_| keys.error("format", format!("there is no flow format `{name}`"), one_of(&["csv", "htsim", "hpcc"], &name)))?,
+        let by_ending = path.extension().and_then(|e| FORMATS.iter().find(|(_, ending, _)| e == *ending)).map(|&(.., f)| f);
+        let names: Vec<(&str, FlowFormat)> = FORMATS.iter().map(|&(name, _, format)| (name, format)).collect();
+        let format = match (keys.has("format"), by_ending) {
+            (false, Some(format)) => format,
+            (true, _) => keys.word("format", &names, FlowFormat::Csv)?,
+            (false, None) => {
+                let message = format!("which format is {}?", path.display());
+                return Err(keys.error("file", message, "add format = \"csv\", \"htsim\" or \"hpcc\""));
+            }
         };
         keys.done()?;
-        let text = std::fs::read_to_string(&path).map_err(|e| {
+        let bytes = std::fs::read(&path).map_err(|e| {
             keys.error("file", format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder")
         })?;
-        Ok(Self::File { path, text: text.into(), format })
+        Ok(Self::File { path, bytes: bytes.into(), format })
     }
 
     /// The flows on a fabric.
-    pub fn workload(&self, fabric: &Fabric, seed: u64) -> Result<Box<dyn Workload>> {
-        match self {
-            Self::Drawn(spec) => spec.workload(fabric, seed).map_err(|e| at_key(&e).into()),
-            Self::File { path, text, format } => {
-                let flows = format.read(text, fabric).map_err(|e| Error::format(path, e))?;
-                Ok(Box::new(StaticWorkload::new(flows)))
+    ///
+    /// # Errors
+    /// A description that this fabric cannot have, or a line of the file that is wrong.
+    pub fn prepare(&self, fabric: &Fabric, seed: u64) -> Result<Prepared> {
+        let (path, bytes, format) = match self {
+            Self::Drawn(spec) => {
+                let workload = spec.workload(fabric, seed).map_err(|e| at_key(&e))?;
+                return Ok(Prepared { workload, lines: None });
             }
-        }
+            Self::File { path, bytes, format } => (path, bytes, format),
+        };
+        let at_line = |e| Error::format(path, e);
+        let flows = match format {
+            FlowFormat::Csv => csv::parse(bytes, HostNames::of(fabric)).map_err(at_line)?,
+            FlowFormat::Hpcc => flow_txt::parse(bytes, HostNames::of_same_tool(fabric)).map_err(at_line)?,
+            FlowFormat::Htsim => {
+                let matrix = cm::parse(bytes, HostNames::of_same_tool(fabric)).map_err(at_line)?;
+                if matrix.has_triggers() {
+                    return Ok(Prepared { workload: matrix.workload(), lines: None });
+                }
+                matrix.flows()
+            }
+        };
+        let lines = StaticWorkload::places(&flows);
+        Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: Some(lines) })
     }
 
     /// Whether some flow never ends, or flows never stop coming.
@@ -75,6 +111,7 @@ impl Traffic {
             Self::File { .. } => false,
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
+                    && spec.flows.is_none()
                     && match &spec.arrivals {
                         Arrivals::Once => false,
                         Arrivals::Poisson { until, .. } => until.is_none(),
@@ -94,13 +131,22 @@ impl Traffic {
     }
 }
 
-/// The flows that a workload begins at time 0.
-pub fn flows_at_start(workload: &mut dyn Workload) -> Vec<FlowSpec> {
-    let mut flows = Vec::new();
-    while workload.next_start() == Some(Instant::ZERO) {
-        flows.extend(workload.next_flow());
+/// Flows that are ready to be carried.
+pub struct Prepared {
+    /// In the order in which they begin.
+    pub workload: Box<dyn Workload>,
+    /// For flows of a file: the line of each, by the order in which they begin.
+    pub lines: Option<Vec<FlowId>>,
+}
+
+/// Gives flows of a file the number of their line instead of the order in which they began.
+pub fn number_by_line(lines: Option<&[FlowId]>, flows: &mut [FlowRecord]) {
+    if let Some(lines) = lines {
+        for flow in flows.iter_mut() {
+            flow.id = lines[flow.id.index()];
+        }
+        flows.sort_by_key(|f| f.id);
     }
-    flows
 }
 
 fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
@@ -110,6 +156,7 @@ fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
         size: read_size(keys, folder)?,
         arrivals: read_arrivals(keys)?,
         flows_per_host: keys.opt("flows_per_host")?,
+        flows: keys.opt("flows")?,
         start: Instant::ZERO + start,
         start_spread: keys.or("start_spread", Duration::ZERO)?,
     })
@@ -149,7 +196,13 @@ fn read_arrivals(keys: &Keys<'_>) -> Result<Arrivals, KeyError> {
             let rate = match (keys.opt::<f64>("rate")?, keys.opt::<f64>("load")?) {
                 (Some(rate), None) => ArrivalRate::PerHost(rate),
                 (None, Some(load)) => ArrivalRate::Load(load),
-                _ => return Err(keys.error("arrivals", "how many flows arrive?", "add `load = 0.5` or `rate = 10`, and not both")),
+                _ => {
+                    return Err(keys.error(
+                        "arrivals",
+                        "how many flows arrive?",
+                        "add `load = 0.5` or `rate = 10`, and not both",
+                    ));
+                }
             };
             Arrivals::Poisson { rate, until: keys.opt::<Duration>("until")?.map(|d| Instant::ZERO + d) }
         }
@@ -175,10 +228,11 @@ fn read_size(keys: &Keys<'_>, folder: &Path) -> Result<SizeSpec> {
         return Ok(text.parse().map_err(|e| keys.error("size", format!("{e}"), "see docs/traffic.md"))?);
     }
     let path = folder.join(&text);
-    let content = std::fs::read_to_string(&path).map_err(|e| {
+    let content = std::fs::read(&path).map_err(|e| {
         keys.error("size", format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder")
     })?;
-    let cdf = cdf::read(&content, units).map_err(|e| Error::format(&path, e))?;
+    let scale = keys.opt("cdf_scale")?;
+    let cdf = cdf::parse(&content, CdfOptions { units, scale }).map_err(|e| Error::format(&path, e))?;
     Ok(SizeSpec::Empirical(Arc::new(cdf)))
 }
 

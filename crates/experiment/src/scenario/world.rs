@@ -112,7 +112,11 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
     if kind != Kind::Aimd {
         for (key, given) in [("tick", tick.is_some()), ("increase", increase.is_some())] {
             if given {
-                return Err(keys.error(key, format!("`{key}` belongs to the AIMD model"), "write rates = \"aimd\", or leave it out"));
+                return Err(keys.error(
+                    key,
+                    format!("`{key}` belongs to the AIMD model"),
+                    "write rates = \"aimd\", or leave it out",
+                ));
             }
         }
     }
@@ -139,10 +143,21 @@ pub fn read_events(entries: &[Keys<'_>]) -> Result<Vec<Event>, KeyError> {
 fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
     let at: Duration = keys.need("at")?;
     let mut found = Vec::new();
-    for (key, kind) in [("fail", Some(EventKind::Fail)), ("restore", Some(EventKind::Restore)), ("fail_silent", Some(EventKind::FailSilent)), ("kill", None), ("restart", None), ("move", None)] {
+    for (key, kind) in [
+        ("fail", Some(EventKind::Fail)),
+        ("restore", Some(EventKind::Restore)),
+        ("fail_silent", Some(EventKind::FailSilent)),
+        ("kill", None),
+        ("restart", None),
+        ("move", None),
+    ] {
         if let Some(part) = keys.opt::<String>(key)? {
             let Some(kind) = kind else {
-                return Err(keys.error(key, format!("the flow world knows no `{key}`"), "it knows `fail`, `fail_silent` and `restore`"));
+                return Err(keys.error(
+                    key,
+                    format!("the flow world knows no `{key}`"),
+                    "it knows `fail`, `fail_silent` and `restore`",
+                ));
             };
             found.push(Event { at: Instant::from_ps(at.as_ps()), kind, part, key: keys.path_of(key) });
         }

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::ids::FlowId;
 use crate::time::{Duration, Instant};
 use crate::traffic::destinations::Destinations;
 use crate::traffic::flow::{FlowSpec, Workload};
@@ -43,6 +44,33 @@ impl Workload for OnceWorkload {
             }
         }
         Some(flow)
+    }
+}
+
+/// The first flows of another workload.
+pub(super) struct LimitedWorkload {
+    inner: Box<dyn Workload>,
+    left: u64,
+}
+
+impl LimitedWorkload {
+    pub(super) fn new(inner: Box<dyn Workload>, flows: u64) -> Self {
+        Self { inner, left: flows }
+    }
+}
+
+impl Workload for LimitedWorkload {
+    fn next_start(&self) -> Option<Instant> {
+        if self.left > 0 { self.inner.next_start() } else { None }
+    }
+
+    fn next_flow(&mut self) -> Option<FlowSpec> {
+        self.left = self.left.checked_sub(1)?;
+        self.inner.next_flow()
+    }
+
+    fn flow_ended(&mut self, id: FlowId, spec: &FlowSpec, now: Instant) {
+        self.inner.flow_ended(id, spec, now);
     }
 }
 

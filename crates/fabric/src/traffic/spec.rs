@@ -11,7 +11,7 @@
 use crate::ids::HostId;
 use crate::time::{Duration, Instant};
 use crate::topology::Fabric;
-use crate::traffic::arrivals::{OnceWorkload, PoissonWorkload};
+use crate::traffic::arrivals::{LimitedWorkload, OnceWorkload, PoissonWorkload};
 use crate::traffic::destinations::Destinations;
 use crate::traffic::flow::{StaticWorkload, Workload};
 use crate::traffic::loops::{DrawnPlan, LoopWorkload, Openings, ShufflePlan};
@@ -30,6 +30,9 @@ pub struct TrafficSpec {
     /// How many flows a sending host begins in all: `flows_per_host`. `None` is 1 for [`Arrivals::Once`] and without
     /// limit otherwise. A shuffle fixes the number itself: leave it out.
     pub flows_per_host: Option<u64>,
+    /// At most so many flows in all: `flows`. The hosts take turns, so that each begins as many as the others, or one more.
+    /// Without `flows_per_host`, [`Arrivals::Once`] begins just as many.
+    pub flows: Option<u64>,
     /// When the first flows may begin: `start`.
     pub start: Instant,
     /// The first flows begin at times that are uniform in this span after `start`: `start_spread`. Zero: all at once.
@@ -141,7 +144,15 @@ pub enum TrafficError {
 impl TrafficSpec {
     /// Flows of this pattern and size that all begin at time 0, one a host (a shuffle: one a pair).
     pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
-        Self { pattern, size, arrivals: Arrivals::Once, flows_per_host: None, start: Instant::ZERO, start_spread: Duration::ZERO }
+        Self {
+            pattern,
+            size,
+            arrivals: Arrivals::Once,
+            flows_per_host: None,
+            flows: None,
+            start: Instant::ZERO,
+            start_spread: Duration::ZERO,
+        }
     }
 
     /// The flows on a fabric. The same arguments give the same flows. Flows that begin together are made one by one
@@ -157,10 +168,17 @@ impl TrafficSpec {
         if self.flows_per_host == Some(0) {
             return Err(parameter("flows_per_host", 0, "a sending host begins at least one flow"));
         }
-        match &self.pattern {
+        if self.flows == Some(0) {
+            return Err(parameter("flows", 0, "at least one flow begins"));
+        }
+        let workload = match &self.pattern {
             Pattern::Shuffle { hosts, mode } => self.shuffle(fabric, seed, *hosts, *mode),
             _ => self.drawn(fabric, seed),
-        }
+        }?;
+        Ok(match self.flows {
+            None => workload,
+            Some(flows) => Box::new(LimitedWorkload::new(workload, flows)),
+        })
     }
 
     fn shuffle(
@@ -199,7 +217,8 @@ impl TrafficSpec {
         let sizes = Sizes::new(&self.size, seed);
         match &self.arrivals {
             Arrivals::Once => {
-                let rounds = self.flows_per_host.unwrap_or(1);
+                let needed = self.flows.map_or(1, |flows| flows.div_ceil(destinations.sources().len() as u64));
+                let rounds = self.flows_per_host.unwrap_or(needed);
                 let flows = rounds.saturating_mul(destinations.sources().len() as u64);
                 self.spread_out(OnceWorkload::new(destinations, sizes, self.start, rounds), flows, seed)
             }

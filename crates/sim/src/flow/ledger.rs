@@ -107,15 +107,8 @@ impl Ledger {
     /// Enters a new flow.
     pub fn begin(&mut self, spec: FlowSpec) -> FlowId {
         let id = FlowId::from(self.flows.len());
-        let record = FlowRecord {
-            id,
-            src: spec.src,
-            dst: spec.dst,
-            start: spec.start,
-            end: None,
-            bytes: Bytes(0),
-            path: Path::new(),
-        };
+        let record =
+            FlowRecord { id, src: spec.src, dst: spec.dst, start: spec.start, end: None, bytes: Bytes(0), path: Path::new() };
         let place = self.active.len() as u32;
         self.flows.push(Flow { record, size: spec.size, routed: false, moving: false, scheduled: false, place });
         self.active.push(id);

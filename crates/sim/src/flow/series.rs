@@ -200,8 +200,8 @@ const FIRST_SPAN_PS: u64 = 100_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_fabric::topology::shapes::{Cabling, single_switch};
     use weft_fabric::BitsPerSec;
+    use weft_fabric::topology::shapes::{Cabling, single_switch};
 
     fn sample(at_us: u64, nic: f64) -> Sample {
         let at = Instant::ZERO + Duration::from_us(at_us);

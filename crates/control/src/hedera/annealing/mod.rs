@@ -1,0 +1,277 @@
+//! Simulated Annealing (Hedera section 4.4, figure 6): a core for each destination host, found by a random search that accepts
+//! worse states the less the longer it runs.
+//!
+//! | part | what it is here |
+//! | --- | --- |
+//! | state | [`seats`]: a core (label) for each host, spread evenly within its pod; at first by position, then the last round's best |
+//! | energy | [`energy`]: exceeded capacity over all links between switches, in fractions of the fastest NIC |
+//! | neighbour | two hosts of a pod, of an edge switch, or below one switch swap cores, each with probability 1/3 |
+//! | temperature | T = T0, T0 - 1, ..., 1 with T0 the number of iterations |
+//! | acceptance | 1 if the energy falls, else exp(c (E - E_n) / T) with c = 0.5 T0 up to 16 hosts and 1000 T0 above |
+//!
+//! Links that are down have capacity 0, so that all demand on them is exceeded. A flow whose own rack has lost its way to the
+//! destination's core is left to the hash, which routing repairs.
+//!
+//! Cost of an iteration: proportional to the flows to the two hosts, whatever the size of the fabric. The paper copies every best
+//! state; we keep the swaps since the best one and take them back at the end.
+//! The search ends early at energy 0: no state is better, so the best state is the one that the remaining iterations would return.
+
+pub mod energy;
+pub mod per_flow;
+pub mod seats;
+
+use rand::RngExt;
+use weft_fabric::rng::{Pcg64, Stream, stream};
+use weft_fabric::routing::RootLabel;
+use weft_fabric::{HostId, LinkId};
+
+use crate::hedera::network::{Candidate, Network, Occasion, Place, Units, from_units};
+use energy::Energy;
+use seats::Seats;
+
+pub use per_flow::AnnealingPerFlow;
+
+/// The search with a core a destination, and what it remembers from round to round.
+#[derive(Clone, Debug)]
+pub struct Annealing {
+    cooling: Cooling,
+    rng: Pcg64,
+    seats: Seats,
+    energy: Energy,
+    /// Something failed or came back since the seats were laid out.
+    stale: bool,
+    destinations: Vec<Option<RootLabel>>,
+}
+
+impl Annealing {
+    /// Starts from an even spread.
+    pub fn new(network: &Network, cooling: Cooling, seed: u64) -> Self {
+        Self {
+            cooling,
+            rng: stream(seed, Stream::Scheduler),
+            seats: Seats::new(network),
+            energy: Energy::default(),
+            stale: network.degraded(),
+            destinations: Vec::new(),
+        }
+    }
+
+    /// Energy of the state that the last call of [`Place::place`] left.
+    pub fn energy(&self) -> Units {
+        self.energy.excess()
+    }
+
+    /// Figure 6: leaves the best state in the seats.
+    fn search(&mut self, network: &Network) {
+        let mut best = self.energy.excess();
+        let mut since_best: Vec<(u32, u32)> = Vec::new();
+        for t in (1..=self.cooling.iterations).rev() {
+            if best == 0 {
+                break;
+            }
+            let Some(swap) = self.step(network, t) else { continue };
+            if self.energy.excess() < best {
+                best = self.energy.excess();
+                since_best.clear();
+            } else {
+                since_best.push(swap);
+            }
+        }
+        for swap in since_best.into_iter().rev() {
+            self.swap(network, swap);
+        }
+        self.energy.mark();
+    }
+
+    /// One iteration: the swap, if it was accepted.
+    #[inline]
+    fn step(&mut self, network: &Network, t: u32) -> Option<(u32, u32)> {
+        let swap = self.seats.neighbour(&mut self.rng)?;
+        let before = self.energy.excess();
+        self.energy.mark();
+        self.swap(network, swap);
+        if self.cooling.accepts(before, self.energy.excess(), t, &mut self.rng) {
+            return Some(swap);
+        }
+        self.energy.undo();
+        self.seats.swap(swap);
+        None
+    }
+
+    #[inline]
+    fn swap(&mut self, network: &Network, (a, b): (u32, u32)) {
+        let (core_a, core_b) = (self.seats.label(a), self.seats.label(b));
+        if let Some(host) = self.seats.occupant(a) {
+            self.energy.relabel(network, host, core_a, core_b);
+        }
+        if let Some(host) = self.seats.occupant(b) {
+            self.energy.relabel(network, host, core_b, core_a);
+        }
+        self.seats.swap((a, b));
+    }
+}
+
+impl Place for Annealing {
+    fn place(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion) {
+        if std::mem::take(&mut self.stale) {
+            self.seats.rebuild(network);
+        }
+        self.energy.load(network, flows, |host| self.seats.label_of(host));
+        if occasion == Occasion::Round {
+            self.search(network);
+        }
+        for flow in flows.iter_mut() {
+            let label = self.seats.label_of(flow.dst);
+            flow.label = network.is_up(flow.src, flow.dst, label).then_some(label);
+        }
+        let label = |host: HostId| self.energy.has_arrivals(host).then(|| self.seats.label_of(host));
+        self.destinations.clear();
+        self.destinations.extend(network.fabric().hosts().map(label));
+    }
+
+    fn links_changed(&mut self, _: &Network, _: &[LinkId]) {
+        self.stale = true;
+    }
+
+    fn labels_of_destinations(&self) -> Option<&[Option<RootLabel>]> {
+        Some(&self.destinations)
+    }
+}
+
+/// How the search cools.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cooling {
+    /// T0: the temperature falls from it to 1.
+    pub iterations: u32,
+    /// The paper's c as a multiple of T0.
+    pub c: f64,
+}
+
+impl Cooling {
+    /// The paper's c for a fabric of so many hosts.
+    pub const fn c_for(hosts: usize) -> f64 {
+        if hosts <= 16 { 0.5 } else { 1000.0 }
+    }
+
+    /// Whether the search goes on from the neighbour: the paper's P(E_n, E, T) > RAND().
+    #[inline]
+    fn accepts(&self, energy: Units, neighbour: Units, t: u32, rng: &mut Pcg64) -> bool {
+        if neighbour <= energy {
+            // At equal energies P = exp(0), and a random number lies below 1.
+            return true;
+        }
+        let c = self.c * f64::from(self.iterations);
+        libm::exp(c * from_units(energy - neighbour) / f64::from(t)) > rng.random::<f64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weft_fabric::topology::Part;
+
+    use super::*;
+    use crate::hedera::network::{NIC, to_units};
+    use crate::hedera::testing::{bijection, clos, fat_tree, leaf_spine, random_flows};
+
+    fn candidates(network: &Network, flows: &[weft_fabric::routing::FlowKey]) -> Vec<Candidate> {
+        flows
+            .iter()
+            .filter(|f| network.has_choice(f.src, f.dst))
+            .map(|f| Candidate { src: f.src, dst: f.dst, demand: NIC / 3, label: None, reserved: 0 })
+            .collect()
+    }
+
+    fn with_labels(annealing: &Annealing, flows: &[Candidate]) -> Vec<Candidate> {
+        flows.iter().map(|&f| Candidate { label: Some(annealing.seats.label_of(f.dst)), ..f }).collect()
+    }
+
+    const HOT: Cooling = Cooling { iterations: 300, c: 0.01 };
+
+    proptest! {
+        #[test]
+        fn energy_is_that_of_a_full_recomputation_at_every_step(shape in 0..4usize, count in 1u32..60, seed: u64, broken: bool) {
+            let mut network = Network::new([fat_tree(4), fat_tree(6), leaf_spine(4, 3, 4), clos(4, 6, 3)][shape].clone());
+            if broken {
+                network.fail(Part::Cable(weft_fabric::CableId(network.fabric().links().len() as u32 / 2 - 1)));
+            }
+            let mut flows = random_flows(network.fabric().host_count() as u32, count, seed);
+            flows.retain(|f| network.has_choice(f.src, f.dst));
+            let mut rng = crate::hedera::testing::rng(seed);
+            let mut flows = candidates(&network, &flows);
+            flows.iter_mut().for_each(|f| f.demand = to_units(rng.random::<f64>()));
+            let mut annealing = Annealing::new(&network, HOT, seed);
+            annealing.energy.load(&network, &flows, |host| annealing.seats.label_of(host));
+            for t in (1..=60).rev() {
+                prop_assert_eq!(annealing.energy.excess(), network.energy(&with_labels(&annealing, &flows)));
+                annealing.step(&network, t);
+            }
+        }
+
+        #[test]
+        fn the_best_state_is_kept(seed: u64) {
+            let network = Network::new(fat_tree(4));
+            let mut flows = candidates(&network, &random_flows(16, 60, seed));
+            let mut annealing = Annealing::new(&network, HOT, seed);
+            annealing.energy.load(&network, &flows, |host| annealing.seats.label_of(host));
+            let first = annealing.energy.excess();
+            annealing.place(&network, &mut flows, Occasion::Round);
+            prop_assert!(annealing.energy() <= first);
+            prop_assert_eq!(annealing.energy(), network.energy(&flows));
+            // The next round starts from it: it never gets worse.
+            let second = annealing.energy();
+            annealing.place(&network, &mut flows, Occasion::Round);
+            prop_assert!(annealing.energy() <= second);
+        }
+    }
+
+    #[test]
+    fn acceptance_is_the_papers() {
+        let cooling = Cooling { iterations: 100, c: 0.5 };
+        let mut rng = crate::hedera::testing::rng(1);
+        assert!(cooling.accepts(NIC, NIC - 1, 1, &mut rng));
+        assert!(cooling.accepts(NIC, NIC, 1, &mut rng));
+        // Worse by a tenth of a NIC at half time: exp(50 x -0.1 / 50) = 0.905.
+        let draws = 20_000;
+        let accepted = (0..draws).filter(|_| cooling.accepts(0, NIC / 10, 50, &mut rng)).count();
+        assert!((accepted as f64 / f64::from(draws) - 0.905).abs() < 0.01, "{accepted}");
+    }
+
+    #[test]
+    fn a_bijection_of_sixteen_hosts_is_soon_free_of_conflicts() {
+        let network = Network::new(fat_tree(4));
+        let mut solved = 0;
+        for seed in 0..20 {
+            let mut flows = candidates(&network, &bijection(16, seed));
+            flows.iter_mut().for_each(|f| f.demand = NIC);
+            let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, seed);
+            annealing.place(&network, &mut flows, Occasion::Round);
+            solved += u32::from(annealing.energy() == 0);
+        }
+        assert!(solved >= 15, "{solved} of 20");
+    }
+
+    #[test]
+    fn nothing_moves_when_nothing_can_be_better() {
+        let network = Network::new(fat_tree(4));
+        let mut flows = candidates(&network, &random_flows(16, 4, 3));
+        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        annealing.place(&network, &mut flows, Occasion::Round);
+        let before = flows.clone();
+        annealing.place(&network, &mut flows, Occasion::Round);
+        assert_eq!(flows, before);
+    }
+
+    #[test]
+    fn flows_avoid_what_has_failed() {
+        let mut network = Network::new(fat_tree(4));
+        let mut flows = candidates(&network, &bijection(16, 5));
+        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        annealing.place(&network, &mut flows, Occasion::Round);
+        let links = network.fail(Part::parse(network.fabric(), "switch core1").unwrap());
+        annealing.links_changed(&network, &links);
+        annealing.place(&network, &mut flows, Occasion::Failure);
+        let across = |f: &&Candidate| network.fabric().pod_of(f.src) != network.fabric().pod_of(f.dst);
+        assert!(flows.iter().filter(across).all(|f| f.label.is_some_and(|l| l.0 != 1)), "{flows:?}");
+    }
+}
