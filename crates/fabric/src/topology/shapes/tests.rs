@@ -247,7 +247,7 @@ proptest! {
     #[test]
     fn any_parameters_build_or_are_refused(a: u32, b: u32, c: u32, r in 0u32..4, x: f64, y: f64) {
         // Counts of many orders of magnitude.
-        let [a, b, c] = [a, b, c].map(|n| n >> (8 + n % 24));
+        let [a, b, c] = [a, b, c].map(|n| n >> (14 + n % 18));
         for shape in [
             Shape::FatTree { k: a % 40 }, Shape::TwoLevel { edges: a, cores: b, hosts_per_edge: c },
             Shape::Clos { agg_ports: a, int_ports: b, hosts_per_tor: c },
