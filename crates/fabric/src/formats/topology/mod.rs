@@ -45,38 +45,6 @@ pub enum Export {
     Native,
 }
 
-/// What formats are called on a command line, and how their files usually end.
-const EXPORTS: [(&str, Export, &str); 6] = [
-    ("dot", Export::Dot, "dot"),
-    ("graphml", Export::GraphMl, "graphml"),
-    ("containerlab", Export::Containerlab, "clab.yml"),
-    ("htsim", Export::Htsim, "topo"),
-    ("hpcc", Export::Hpcc, "txt"),
-    ("native", Export::Native, "fabric"),
-];
-
-impl Export {
-    /// All formats.
-    pub fn all() -> impl Iterator<Item = Self> {
-        EXPORTS.iter().map(|e| e.1)
-    }
-
-    /// What it is called: `dot`, `graphml`, `containerlab`, `htsim`, `hpcc`, `native`.
-    pub fn name(self) -> &'static str {
-        EXPORTS.iter().find(|e| e.1 == self).expect("all are listed").0
-    }
-
-    /// How its files usually end, without the dot.
-    pub fn extension(self) -> &'static str {
-        EXPORTS.iter().find(|e| e.1 == self).expect("all are listed").2
-    }
-
-    /// The format of that name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        EXPORTS.iter().find(|e| e.0 == name).map(|e| e.1)
-    }
-}
-
 /// A fabric from a file.
 #[derive(Clone, Debug)]
 pub struct Imported {

@@ -139,13 +139,6 @@ fn small_exports_read_well() {
 }
 
 #[test]
-fn formats_have_names() {
-    assert!(Export::all().all(|e| Export::by_name(e.name()) == Some(e)));
-    assert_eq!(Export::by_name("json"), None);
-    assert_eq!(Export::Containerlab.extension(), "clab.yml");
-}
-
-#[test]
 fn what_a_format_cannot_express_is_refused() {
     let reason = |shape: Shape, host, fabric| {
         let fabric = shape.build(host, fabric).expect("a fabric");
