@@ -37,6 +37,9 @@ fn main() {
         for pattern in [Pattern::Bijection, Pattern::Random(1), Pattern::Random(3), Pattern::Random(9)] {
             compare(&fabric, &network, pattern);
         }
+        if k == 32 {
+            destination_against_flow(&fabric, &network);
+        }
     }
 }
 
@@ -91,6 +94,36 @@ fn compare(fabric: &Arc<Fabric>, network: &Network, pattern: Pattern) {
             two_goodput,
             two.1,
             moved
+        );
+    }
+}
+
+/// Hedera section 4.4: a core a destination against a core a flow, 16K flows of 8,192 hosts, 1,000 iterations a round.
+fn destination_against_flow(fabric: &Arc<Fabric>, network: &Network) {
+    let (keys, _) = rounds(fabric.host_count(), Pattern::Random(2));
+    let mut router = Router::new(Arc::clone(fabric), Routing::default(), 1);
+    let cooling = Cooling { iterations: 1000, c: Cooling::c_for(fabric.host_count()) };
+    let mut goodputs = Vec::new();
+    let per_flow = AnnealingPerFlow::new(cooling, EnergyBy::Recomputing, 1);
+    for placer in [Box::new(Annealing::new(network, cooling, 1)) as Box<dyn Place>, Box::new(per_flow)] {
+        let mut placer = Some(placer);
+        let mut flows = candidates(network, &keys, |_| None);
+        for round in 1..=12 {
+            let (energy, ms) = place(network, &mut placer, &mut flows);
+            if [1, 12].contains(&round) {
+                goodputs.push((round, energy, goodput(fabric, &mut router, network, &keys, &flows), ms));
+            }
+        }
+    }
+    for (destination, flow) in goodputs[..2].iter().zip(&goodputs[2..]) {
+        println!(
+            "core a destination / core a flow, {} flows, round {}: energy {:.0} / {:.0}, goodput x {:.3}, run time x 1/{:.0}",
+            keys.len(),
+            destination.0,
+            destination.1,
+            flow.1,
+            destination.2 / flow.2,
+            flow.3 / destination.3
         );
     }
 }
