@@ -214,7 +214,7 @@ impl Stage<'_> {
 }
 
 /// How many flows a round may move one by one after colouring.
-const IMPROVEMENTS: usize = 50_000;
+const IMPROVEMENTS: usize = 2_000;
 
 #[cfg(test)]
 mod tests {
