@@ -54,8 +54,10 @@ struct LinkState {
     due: f64,
     /// The key under which it is queued; NaN if it is not.
     key: f64,
-    /// Flows that this link, and no other, holds back.
+    /// Flows that this link, and no other, holds back; none if the level is infinite.
     held: u32,
+    /// While the level is infinite: what its flows leave of the capacity.
+    slack: f64,
     /// Repair to which `raises` belongs.
     repair: u32,
     /// How often its level rose in this repair.
@@ -88,6 +90,7 @@ impl Levels {
             due: f64::INFINITY,
             key: f64::NAN,
             held: 0,
+            slack: 0.0,
             repair: 0,
             raises: 0,
             fresh: false,
@@ -197,14 +200,18 @@ impl Levels {
         limit
     }
 
-    /// What the other links of its members call for, and how many members the link then holds back.
-    fn level_due(&mut self, link: u32) -> (f64, u32) {
-        let mut open = std::mem::take(&mut self.scratch);
+    /// Computes the level that the other links of its members call for.
+    fn level_due(&mut self, link: u32) -> f64 {
+        let open = &mut self.scratch;
         open.clear();
         open.extend(self.members[link as usize].iter().map(|&slot| self.limits[slot as usize].without(link)));
-        let answer = water_level(&mut open, self.capacities[link as usize]);
-        self.scratch = open;
-        answer
+        let Water { level, held, left } = water_level(open, self.capacities[link as usize]);
+        let state = &mut self.links[link as usize];
+        state.due = level;
+        state.held = held;
+        state.slack = left;
+        state.fresh = true;
+        level
     }
 
     fn refill(&mut self) {
@@ -218,7 +225,7 @@ impl Levels {
         // Links that stopped no flow may yet be full, or have a level above all of their flows.
         for link in 0..self.links.len() as u32 {
             if self.links[link as usize].level == f64::INFINITY && !self.members[link as usize].is_empty() {
-                self.links[link as usize].level = self.level_due(link).0;
+                self.links[link as usize].level = self.level_due(link);
             }
         }
         self.relimit();
@@ -244,12 +251,12 @@ impl Levels {
         self.dirty = dirty;
         let mut patience = PATIENCE * (self.links.len() + 64);
         while let Some(Reverse((bits, link))) = self.queue.pop() {
-            let state = &self.links[link as usize];
+            let state = &mut self.links[link as usize];
             if state.key.to_bits() != bits {
                 continue;
             }
-            self.links[link as usize].key = f64::NAN;
-            if !state_is_fresh(&self.links[link as usize]) && !self.examine_now(link) {
+            state.key = f64::NAN;
+            if !state.fresh && !self.examine_now(link) {
                 continue;
             }
             self.adopt(link);
@@ -266,29 +273,24 @@ impl Levels {
 
     /// Computes the due level, and queues the link if it differs from its level.
     fn examine(&mut self, link: u32) {
-        let (due, held) = self.level_due(link);
+        let due = self.level_due(link);
         let state = &mut self.links[link as usize];
-        state.due = due;
-        state.held = held.max(1);
-        state.fresh = true;
-        if !agree(state.level, due) {
-            self.enqueue(link, state_key(&self.links[link as usize]));
-        } else {
+        if agree(state.level, due) {
             state.key = f64::NAN;
+        } else {
+            let key = state.level.min(due);
+            self.enqueue(link, key);
         }
     }
 
     /// The same for a link just taken from the queue: true if it is still the first, false if it is settled or queued again.
     fn examine_now(&mut self, link: u32) -> bool {
-        let (due, held) = self.level_due(link);
-        let state = &mut self.links[link as usize];
-        state.due = due;
-        state.held = held.max(1);
-        state.fresh = true;
+        let due = self.level_due(link);
+        let state = &self.links[link as usize];
         if agree(state.level, due) {
             return false;
         }
-        let key = state_key(state);
+        let key = state.level.min(due);
         if self.queue.peek().is_some_and(|&Reverse((next, _))| key.to_bits() > next) {
             self.enqueue(link, key);
             return false;
@@ -322,7 +324,8 @@ impl Levels {
         }
         let state = &self.links[link as usize];
         if !agree(state.level, state.due) {
-            self.enqueue(link, state_key(&self.links[link as usize]));
+            let key = state.level.min(state.due);
+            self.enqueue(link, key);
         }
     }
 
@@ -356,18 +359,32 @@ impl Levels {
 
     /// What its other links allow a member of this link has changed from `was` to `is`.
     fn hear(&mut self, link: u32, was: f64, is: f64) {
-        let state = &mut self.links[link as usize];
-        let queued = !state.key.is_nan();
-        let reach = if queued { state.level.max(state.due) } else { state.level };
-        if was == is || was.min(is) >= reach {
+        if was == is {
             return;
         }
-        let cap = if queued { state.due } else { state.level };
-        let cap = if cap == f64::INFINITY { was.max(is).min(MOST) } else { cap };
-        let estimate = cap - (is.min(cap) - was.min(cap)) / f64::from(state.held.max(1));
-        state.due = estimate.max(0.0);
+        let margin = SLACK * self.capacities[link as usize];
+        let state = &mut self.links[link as usize];
+        let queued = !state.key.is_nan();
+        if !queued {
+            if state.level == f64::INFINITY {
+                // Most links are not full, and stay so. (Infinity less infinity is not above the margin either.)
+                state.slack += was - is;
+                if state.slack > margin {
+                    return;
+                }
+            }
+            if was.min(is) >= state.level {
+                return;
+            }
+            state.due = state.level;
+        } else if was.min(is) >= state.level.max(state.due) {
+            return;
+        }
+        // An estimate is enough: it decides when the link is looked at, not what it gets.
+        let cap = if state.due == f64::INFINITY { was.max(is).min(MOST) } else { state.due };
+        state.due = (cap - (is.min(cap) - was.min(cap)) / f64::from(state.held.max(1))).max(0.0);
         state.fresh = false;
-        let key = state_key(state);
+        let key = state.level.min(state.due);
         if !queued || key < state.key {
             self.enqueue(link, key);
         }
@@ -381,8 +398,17 @@ impl Limit {
     }
 }
 
-/// The x with sum of min(x, limit) = capacity, and how many limits are not below it; infinity if the sum of the limits is less.
-fn water_level(open: &mut Vec<f64>, capacity: f64) -> (f64, u32) {
+/// What [`water_level`] finds.
+struct Water {
+    level: f64,
+    /// Flows whose limits are not below the level.
+    held: u32,
+    /// What is left of the capacity if nothing is held.
+    left: f64,
+}
+
+/// The x with sum of min(x, limit) = capacity; infinity if all limits together are less.
+fn water_level(open: &mut Vec<f64>, capacity: f64) -> Water {
     let mut left = capacity;
     loop {
         let share = left / open.len() as f64;
@@ -393,20 +419,12 @@ fn water_level(open: &mut Vec<f64>, capacity: f64) -> (f64, u32) {
             !below
         });
         if open.is_empty() {
-            return (f64::INFINITY, 0);
+            return Water { level: f64::INFINITY, held: 0, left };
         }
         if open.len() == before {
-            return (share.max(0.0), open.len() as u32);
+            return Water { level: share.max(0.0), held: open.len() as u32, left: 0.0 };
         }
     }
-}
-
-fn state_key(state: &LinkState) -> f64 {
-    state.level.min(state.due)
-}
-
-fn state_is_fresh(state: &LinkState) -> bool {
-    state.fresh
 }
 
 /// Whether two levels are the same but for rounding.
@@ -432,6 +450,9 @@ impl Incidence for Members<'_> {
 
 /// Levels that differ by less, relatively, are the same.
 const TOLERANCE: f64 = 1e-13;
+/// A link that is not full is looked at again when less than this part of its capacity seems left: far more than rounding can
+/// have added up to.
+const SLACK: f64 = 1e-6;
 /// Stands for infinity where a difference is taken.
 const MOST: f64 = 1e300;
 /// A link whose level rose so often in a repair is lifted to infinity, to come down at its last level.
