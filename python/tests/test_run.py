@@ -35,9 +35,7 @@ def toml(scenario: dict[str, Any]) -> str:
 
 def files(folder: pathlib.Path) -> dict[str, bytes]:
     """All that must not change from one run to the next: `summary.json` holds wall-clock figures, and the report shows them."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))
-    }
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
 
 
 def test_tables_of_one_run(stride: dict[str, Any]) -> None:
@@ -68,11 +66,12 @@ def test_tables_of_one_run(stride: dict[str, Any]) -> None:
 def test_paths_lead_from_source_to_destination(stride: dict[str, Any]) -> None:
     result = weft.run(stride)
     fabric = weft.fabric("fat-tree", k=4)
-    hosts, links = fabric.hosts["name"], result.links
-    for flow in result.flows.itertuples():
-        assert links["from"].iloc[flow.path[0]] == hosts.iloc[flow.src]
-        assert links["to"].iloc[flow.path[-1]] == hosts.iloc[flow.dst]
-        assert (links["to"].iloc[flow.path[:-1]].to_numpy() == links["from"].iloc[flow.path[1:]].to_numpy()).all()
+    hosts = fabric.hosts["name"].to_numpy()
+    begins, ends = result.links["from"].to_numpy(), result.links["to"].to_numpy()
+    for src, dst, path in zip(*(result.flows[column] for column in ("src", "dst", "path")), strict=True):
+        assert begins[path[0]] == hosts[src]
+        assert ends[path[-1]] == hosts[dst]
+        assert (ends[path[:-1]] == begins[path[1:]]).all()
 
 
 def test_goodput_is_the_max_min_rate(stride: dict[str, Any]) -> None:
