@@ -27,22 +27,26 @@ function keys(runs) {
     any("switch_bps") && key("switch", "non-blocking switch"), any("optimum_bps") && key("optimum", "splittable optimum"));
 }
 
+// The columns of shares: those of bounds that some run has.
+const SHARES = [["nic_bps", "of the NIC bound"], ["switch_bps", "of non-blocking"], ["optimum_bps", "of the optimum"]];
+
 function boundsGrid(runs, scaling) {
   const cap = (r) => Math.max(r.bounds.measured_bps, r.bounds.nic_bps ?? 0, r.bounds.switch_bps ?? 0, r.bounds.optimum_bps ?? 0) || 1;
   const overall = Math.max(...runs.map(cap));
   const full = (r) => (scaling === "absolute" ? overall : cap(r));
-  const headings = ["", "", "of the NIC bound", "of non-blocking", "of the optimum"];
-  const head = h("div", { role: "row", class: "head" }, headings.map((t, i) => h("div", { role: i === 1 ? "presentation" : "columnheader", class: t ? "" : "blank" }, t.replace(" the", " the\u200b"))));
-  const rows = runs.map((run) => boundsRow(run, full(run)));
-  const axisRow = h("div", { role: "presentation", style: { display: "contents" } }, h("div", { class: "blank" }), scaleRow(scaling, overall),
-    h("div", { class: "blank" }), h("div", { class: "blank" }), h("div", { class: "blank" }));
-  return h("div", { class: "bounds", role: "table", "aria-label": "Goodput of each run beside its bounds" }, head, rows, axisRow);
+  const shares = SHARES.filter(([bound]) => runs.some((r) => r.bounds[bound]));
+  const heading = (text) => h("div", { role: "columnheader", class: text ? null : "blank" }, text);
+  const head = h("div", { role: "row", class: "head" }, ["", "", ...shares.map(([, of]) => of)].map(heading));
+  const rows = runs.map((run) => boundsRow(run, full(run), shares));
+  const blanks = shares.map(() => h("div", { class: "blank" }));
+  const axisRow = h("div", { "aria-hidden": "true", style: { display: "contents" } }, h("div", { class: "blank" }), scaleRow(scaling, overall), blanks);
+  return h("div", { class: "bounds", role: "table", "aria-label": "Goodput of each run beside its bounds", style: { "--shares": shares.length } }, head, rows, axisRow);
 }
 
-function boundsRow(run, full) {
+function boundsRow(run, full, shares) {
   const { measured_bps, nic_bps, switch_bps, optimum_bps } = run.bounds;
   const at = (bps) => `${((bps / full) * 100).toFixed(2)}%`;
-  const share = (bound, of) => h("div", { role: "cell", class: "num", "data-of": of }, bound ? h("b", {}, percent(measured_bps / bound)) : "–");
+  const share = ([bound, of]) => h("div", { role: "cell", class: "num", "data-of": of }, run.bounds[bound] ? h("b", {}, percent(measured_bps / run.bounds[bound])) : "–");
   const part = (kind, bps) => bps && h("div", { class: kind, style: kind === "optimum" ? { left: at(bps) } : { width: at(bps) } });
   const bar = h("div", { class: "bullet", "aria-hidden": "true", style: { color: run.colour } }, part("nic", nic_bps), part("switch", switch_bps),
     part("optimum", optimum_bps), part("measured", measured_bps));
@@ -53,7 +57,7 @@ function boundsRow(run, full) {
   return h("div", { role: "row" },
     h("div", { role: "rowheader", class: "name" }, run.label, h("span", { class: "cell-note" }, quantity("bps", measured_bps))),
     h("div", { role: "cell", class: "track", onpointermove: show, onpointerleave: () => tip.hide() }, bar),
-    share(nic_bps, "of the NIC bound"), share(switch_bps, "of non-blocking"), share(optimum_bps, "of the optimum"));
+    shares.map(share));
 }
 
 function scaleRow(scaling, overall) {
@@ -61,5 +65,7 @@ function scaleRow(scaling, overall) {
   const most = scaling === "absolute" ? overall : 1;
   const scale = scaleFor("bps", overall);
   const text = (v) => (scaling === "absolute" ? `${digits(v / scale.factor, 2).replace(/\.0+$/, "")}${v > 0 ? `\u00a0${scale.unit}` : ""}` : percent(v, 0));
-  return h("div", { class: "scale track", "aria-hidden": "true" }, marks.map((v) => h("span", { style: { left: `${(v / most) * 100}%` } }, text(v))));
+  const edge = (v) => (v === 0 ? "first" : v > 0.97 * most ? "last" : null);
+  const label = (v) => h("span", { class: edge(v), style: { left: `${(v / most) * 100}%` } }, text(v));
+  return h("div", { class: "scale track", "aria-hidden": "true" }, marks.map(label));
 }

@@ -5,6 +5,20 @@ const METRICS = {
   optimal_fraction: ["Of non-blocking", "share", "high", "Goodput as a share of what the same flows reach on one non-blocking switch."],
   goodput_fraction: ["Of NIC bound", "share", "high", "Goodput as a share of what the network cards of the active senders and receivers could carry."],
   bisection_fraction: ["Of bisection", "share", "high", "Goodput as a share of all hosts sending at the rate of their network card."],
+  nonblocking_fraction: ["Non-blocking, of NICs", "share", "", "What the same flows reach on one non-blocking switch, as a share of all hosts sending at the rate of their network card."],
+  splittable_fraction: ["Splittable", "share", "high", "The part of the non-blocking switch's rates that this fabric could carry if flows were split over all paths."],
+  loss_fraction: ["Lost", "share", "low", "Share of the flows that exceed the slots of a link on their path."],
+  host_completion_mean_s: ["Host completion", "s", "low", "When a sender's last flow ended: mean over the senders."],
+  flows: ["Flows", "count", "", "Flows that began."],
+  flows_finished: ["Finished", "count", "", "Flows that ended within the run."],
+  rounds: ["Rounds", "count", "", "Rounds of the scheduler."],
+  large_flows_mean: ["Large flows", "", "", "Large flows that the scheduler saw: mean over its rounds."],
+  moves: ["Moves", "count", "low", "How often the scheduler changed a flow's path."],
+  control_loop_s: ["Control loop", "s", "low", "Length of the control loop by the model of Hedera, table 6."],
+  demand_min_fraction: ["Demand, least", "share", "", "Smallest estimated demand, as a share of a network card."],
+  demand_max_fraction: ["Demand, largest", "share", "", "Largest estimated demand, as a share of a network card."],
+  demand_wall_s: ["Estimation", "s", "low", "Time to estimate the demands, on this machine."],
+  place_wall_s: ["Placement", "s", "low", "Time to place the flows, on this machine."],
   completion_s: ["Completion", "s", "low", "When the last flow ended."],
   fct_mean_s: ["FCT mean", "s", "low", "Flow completion time, from a flow's start to its last byte: mean."],
   fct_p50_s: ["FCT p50", "s", "low", "Flow completion time: half of the flows are faster."],
@@ -28,8 +42,8 @@ const METRICS = {
   rss_bytes: ["Memory", "B", "low", "Largest resident memory of the run."],
   cpu_idle_fraction: ["Idle CPU", "share", "high", "Share of the processors' time that was idle; little of it makes a lab run doubtful."],
 };
-const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bisection_fraction", "completion_s",
-  "fct_p50_s", "fct_p99_s", "jain_flows", "latency_mean_s", "requests_per_s", "drops"];
+const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bisection_fraction", "loss_fraction",
+  "completion_s", "fct_p50_s", "fct_p99_s", "jain_flows", "latency_mean_s", "requests_per_s", "drops"];
 
 function metricOf(name) {
   const known = METRICS[name];
@@ -59,7 +73,7 @@ function scaleFor(kind, largest) {
 function digits(value, significant = 3) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
-  const size = Math.floor(Math.log10(Math.abs(value)));
+  const size = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(significant)))));
   if (size < -6) return value.toExponential(significant - 1);
   const places = Math.max(0, significant - 1 - size);
   return Number(value.toFixed(Math.min(places, 12))).toLocaleString("en-US", { minimumFractionDigits: Math.min(places, 3), maximumFractionDigits: 12 });

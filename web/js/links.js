@@ -220,11 +220,13 @@ function busiestTable(run) {
   const rows = run.links.busiest;
   if (rows.length === 0) return h("p", { class: "note" }, "No link carried anything.");
   const fabric = run.fabricOf;
+  const direction = (r) => (fabric.layers[r.layer].lower === fabric.layers[r.layer].upper ? "across" : r.up ? "up" : "down");
+  const bar = (share) => h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${Math.min(1, share) * 100}%`, background: shade(share) } }));
   const columns = [
     { title: "Link", value: (r) => r.name, cell: (r) => h("th", { scope: "row", class: "text" }, r.name) },
     { title: "Layer", value: (r) => r.layer, cell: (r) => h("td", { class: "text" }, layerName(fabric, fabric.layers[r.layer])) },
-    { title: "Direction", value: (r) => (r.up ? "up" : "down"), cell: (r) => h("td", { class: "text" }, fabric.layers[r.layer].lower === fabric.layers[r.layer].upper ? "across" : r.up ? "up" : "down") },
-    { title: "Used", numeric: true, value: (r) => r.utilisation, cell: (r) => h("td", {}, h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: percent(Math.min(1, r.utilisation / TEN_THOUSAND)).replace("\u00a0", ""), background: shade(r.utilisation / TEN_THOUSAND) } })), percent(r.utilisation / TEN_THOUSAND)) },
+    { title: "Direction", value: direction, cell: (r) => h("td", { class: "text" }, direction(r)) },
+    { title: "Used", numeric: true, value: (r) => r.utilisation, cell: (r) => h("td", {}, bar(r.utilisation / TEN_THOUSAND), percent(r.utilisation / TEN_THOUSAND)) },
     { title: "Carried", numeric: true, value: (r) => r.bytes, cell: (r) => h("td", {}, quantity("B", r.bytes)) },
   ];
   return h("details", {}, h("summary", {}, `The ${rows.length} most used links as a table`), sortableTable(`Most used links of ${run.label}`, columns, rows));

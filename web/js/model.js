@@ -60,7 +60,8 @@ function labelOf(run, keys, names) {
     const value = asText(run.set[key]);
     return /^[a-z]/i.test(value) && !UNTELLING.has(value) ? value : `${names.get(key)} ${value}`;
   };
-  return keys.map(one).join(" · ");
+  const given = keys.filter((key) => run.set[key] !== undefined && run.set[key] !== null);
+  return given.map(one).join(" · ") || run.name || "run";
 }
 
 function tellApart(runs) {

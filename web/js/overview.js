@@ -93,6 +93,9 @@ function bestRun(runs, name) {
   return having.reduce((a, b) => ((better === "low" ? b.metric.get(name) < a.metric.get(name) : b.metric.get(name) > a.metric.get(name)) ? b : a));
 }
 
+// The paper's value as a bound: "at least" and "at most" stand before it.
+const boundSign = (expectation) => ({ "at least": "≥\u00a0", "at most": "≤\u00a0" })[expectation.within] ?? "";
+
 function verdictOf(expectation) {
   if (expectation.ok) return { kind: "ok", text: "OK", mark: "✓" };
   return expectation.known ? { kind: "known", text: "Known miss", mark: "≠" } : { kind: "miss", text: "MISS", mark: "✗" };

@@ -65,10 +65,16 @@ function summaryTable(model, metrics) {
     title: model.keys.length === 0 ? "Run" : "#", numeric: false, value: (r) => r.index,
     cell: (r) => h("th", { scope: "row", class: "text" }, swatch(r.colour), " ", model.keys.length === 0 ? r.label : r.name || r.index),
   }];
-  for (const key of model.keys) {
+  const everywhere = model.keys.filter((key) => model.runs.every((r) => r.set[key] !== undefined));
+  const somewhere = model.keys.filter((key) => !everywhere.includes(key));
+  for (const key of everywhere) {
     columns.push({ title: model.names.get(key), text: key, value: (r) => r.set[key] ?? null, cell: (r) => h("td", { class: "text" }, asText(r.set[key])) });
   }
-  if (new Set(model.runs.map((r) => r.seed)).size > 1) {
+  if (somewhere.length > 0) {
+    const text = (r) => somewhere.filter((key) => r.set[key] !== undefined).map((key) => `${model.names.get(key)} ${asText(r.set[key])}`).join(", ");
+    columns.push({ title: "settings", text: somewhere.join(", "), value: (r) => text(r) || null, cell: (r) => h("td", { class: "text" }, text(r) || "–") });
+  }
+  if (new Set(model.runs.map((r) => r.seed)).size > 1 && !model.keys.some((key) => /(^|\.)seed$/.test(key))) {
     columns.push({ title: "seed", numeric: true, value: (r) => r.seed, cell: (r) => h("td", {}, String(r.seed)) });
   }
   columns.push(...metrics.map((name) => metricColumn(model, name)));
@@ -84,7 +90,7 @@ function metricColumn(model, name) {
     const value = run.metric.get(name);
     if (value === undefined) return h("td", {}, "–");
     const share = metric.kind === "share" && value >= 0;
-    return h("td", { class: `${value === best ? "best" : ""}${share ? " share" : ""}` }, inScale(metric.kind, value, scale),
+    return h("td", { class: `${best !== null && inScale(metric.kind, value, scale) === inScale(metric.kind, best, scale) ? "best" : ""}${share ? " share" : ""}` }, inScale(metric.kind, value, scale),
       paperNote(run, metric, value, scale), share && h("span", { class: "fill", style: { "--v": Math.min(1, value), color: run.colour }, "aria-hidden": "true" }));
   };
   return { title: metric.label, unit: scale.unit, text: metric.text, numeric: true, value: (r) => r.metric.get(name) ?? null, cell };
@@ -96,29 +102,31 @@ function paperNote(run, metric, value, scale) {
   return about.map((e) => {
     const verdict = verdictOf(e);
     return h("span", { class: "cell-note", title: `${e.source}, within ${e.within}: ${verdict.text}` },
-      `paper ${inScale(metric.kind, e.paper, scale)} `, h("span", { class: `mark ${verdict.kind}`, role: "img", "aria-label": verdict.text }, verdict.mark));
+      `paper ${boundSign(e)}${inScale(metric.kind, e.paper, scale)} `, h("span", { class: `mark ${verdict.kind}`, role: "img", "aria-label": verdict.text }, verdict.mark));
   });
 }
 
 function expectations(model) {
+  const rank = { miss: 0, known: 1, ok: 2 };
   const rows = model.runs.flatMap((run) => run.expect.map((e) => ({ ...e, run, verdict: verdictOf(e) })));
   if (rows.length === 0) return null;
+  rows.sort((a, b) => rank[a.verdict.kind] - rank[b.verdict.kind]);
   const value = (row, number) => {
     if (number === null || number === undefined) return "–";
     const own = row.run.metric.get(row.metric);
     const isRatio = own === undefined || row.measured === null || Math.abs(own - row.measured) > 1e-6 * Math.abs(own);
     return isRatio ? digits(number, 4) : quantity(metricOf(row.metric).kind, number);
   };
-  const off = (row) => (row.measured === null || row.paper === 0 ? null : row.measured / row.paper - 1);
+  const off = (row) => (row.measured === null || row.paper === 0 || boundSign(row) ? null : row.measured / row.paper - 1);
   const columns = [
-    { title: "Source", value: (r) => r.source, cell: (r) => h("th", { scope: "row", class: "text" }, r.source) },
-    { title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text" }, swatch(r.run.colour), " ", r.run.label) },
+    { title: "Verdict", value: (r) => rank[r.verdict.kind], cell: (r) => h("td", { class: "text" }, h("span", { class: `pill ${r.verdict.kind}` }, r.verdict.text)) },
+    { title: "Source", value: (r) => r.source, cell: (r) => h("th", { scope: "row", class: "text wrap" }, r.source) },
+    { title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text wrap" }, swatch(r.run.colour), " ", r.run.label) },
     { title: "Metric", value: (r) => r.metric, cell: (r) => h("td", { class: "text", title: r.metric }, metricOf(r.metric).label) },
-    { title: "Paper", numeric: true, value: (r) => r.paper, cell: (r) => h("td", {}, value(r, r.paper)) },
+    { title: "Paper", numeric: true, value: (r) => r.paper, cell: (r) => h("td", {}, boundSign(r), value(r, r.paper)) },
     { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r, r.measured)) },
     { title: "Off by", numeric: true, value: off, cell: (r) => h("td", {}, off(r) === null ? "–" : `${off(r) > 0 ? "+" : "−"}${percent(Math.abs(off(r)))}`) },
     { title: "Within", value: (r) => r.within, cell: (r) => h("td", { class: "text" }, r.within) },
-    { title: "Verdict", value: (r) => r.verdict.kind, cell: (r) => h("td", { class: "text" }, h("span", { class: `pill ${r.verdict.kind}` }, r.verdict.text)) },
   ];
   if (rows.some((r) => r.known)) columns.push({ title: "Cause", value: (r) => r.known ?? null, cell: (r) => h("td", { class: "text wrap fine" }, r.known ?? "") });
   return h("div", { id: "paper" }, h("h3", { class: "sub" }, "Beside the paper"), sortableTable("What the paper says, and what we measured", columns, rows));

@@ -13,7 +13,7 @@ const plain = (text) => text.replaceAll("\u00a0", " ");
 
 test("quantities read as the field writes them", () => {
   const cases = [["bps", 14.2e9, "14.2 Gbps"], ["bps", 0, "0 bps"], ["s", 0.0123, "12.3 ms"], ["s", 395, "395 s"], ["B", 1.5e12, "1.50 TB"],
-    ["share", 0.96, "96.0 %"], ["count", 1234567, "1,234,567"], ["", 0.995, "0.995"], ["bps", NaN, "–"], ["s", null, "–"]];
+    ["share", 0.96, "96.0 %"], ["count", 1234567, "1,234,567"], ["", 0.995, "0.995"], ["", 0.99962, "1.00"], ["bps", NaN, "–"], ["s", null, "–"]];
   for (const [kind, value, text] of cases) assert.equal(plain(page.quantity(kind, value)), text);
 });
 

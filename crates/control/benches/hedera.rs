@@ -1,9 +1,17 @@
 //! Run times of Hedera's algorithms at the paper's sizes (tables 4 and 5). Run: `cargo bench -p weft-control --bench hedera`.
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use std::sync::Arc;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::RngExt;
 use weft_control::hedera::DemandEstimator;
+use weft_control::hedera::annealing::per_flow::EnergyBy;
+use weft_control::hedera::annealing::{Annealing, AnnealingPerFlow, Cooling};
+use weft_control::hedera::first_fit::FirstFit;
+use weft_control::hedera::network::{Candidate, Network, Occasion, Place, to_units};
 use weft_fabric::rng::{Stream, stream};
+use weft_fabric::topology::shapes::{Cabling, fat_tree};
+use weft_fabric::{BitsPerSec, Duration, HostId};
 
 /// Random flows: sources in turn, any other host as destination.
 fn random_flows(hosts: u32, flows: u32) -> (Vec<u32>, Vec<u32>) {
@@ -35,5 +43,92 @@ fn demand(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, demand);
+fn network(k: u32) -> Network {
+    let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
+    Network::new(Arc::new(fat_tree(k, link).expect("k is even")))
+}
+
+/// Random flows between racks, with their demands.
+fn candidates(network: &Network, flows: u32) -> Vec<Candidate> {
+    let (src, dst) = random_flows(network.fabric().host_count() as u32, flows);
+    let mut demands = Vec::new();
+    DemandEstimator::default().estimate(&src, &dst, network.nic(), &mut demands).expect("the flows are good");
+    let flow = |((&src, &dst), demand): ((&u32, &u32), f64)| Candidate {
+        src: HostId(src),
+        dst: HostId(dst),
+        demand: to_units(demand),
+        label: None,
+        reserved: 0,
+    };
+    src.iter().zip(&dst).zip(demands).map(flow).filter(|f| network.has_choice(f.src, f.dst)).collect()
+}
+
+/// Table 5: a whole round (loading the flows, searching, handing out the labels) from an empty memory.
+fn annealing(c: &mut Criterion) {
+    let mut group = c.benchmark_group("annealing");
+    for (k, cases) in [(16, [3215, 6250]), (32, [25_000, 50_000])] {
+        let network = network(k);
+        for flows in cases {
+            let candidates = candidates(&network, flows);
+            for iterations in [1000, 5000, 10_000] {
+                let cooling = Cooling { iterations, c: 1000.0 };
+                let fresh = Annealing::new(&network, cooling, 1);
+                let id = BenchmarkId::from_parameter(format!("k{k}x{flows}x{iterations}"));
+                group.bench_function(id, |b| {
+                    b.iter_batched_ref(
+                        || (fresh.clone(), candidates.clone()),
+                        |(search, flows)| search.place(&network, flows, Occasion::Round),
+                        BatchSize::LargeInput,
+                    );
+                });
+            }
+        }
+    }
+    group.finish();
+}
+
+/// A core a flow against a core a destination: 8,192 hosts, 16,384 flows, 1,000 iterations.
+fn per_flow(c: &mut Criterion) {
+    let mut group = c.benchmark_group("core-per-flow");
+    group.sample_size(10);
+    let network = network(32);
+    let candidates = candidates(&network, 16_384);
+    let cooling = Cooling { iterations: 1000, c: 1000.0 };
+    let mut run = |name: &str, fresh: &dyn Fn() -> Box<dyn Place>| {
+        group.bench_function(name, |b| {
+            b.iter_batched_ref(
+                || (fresh(), candidates.clone()),
+                |(search, flows)| search.place(&network, flows, Occasion::Round),
+                BatchSize::LargeInput,
+            );
+        });
+    };
+    let annealing = Annealing::new(&network, cooling, 1);
+    run("a core a destination", &|| Box::new(annealing.clone()));
+    for (name, by) in [("recomputing", EnergyBy::Recomputing), ("increments", EnergyBy::Increments)] {
+        run(name, &|| Box::new(AnnealingPerFlow::new(cooling, by, 1)));
+    }
+    group.finish();
+}
+
+/// All flows new, from an empty memory.
+fn first_fit(c: &mut Criterion) {
+    let mut group = c.benchmark_group("first-fit");
+    group.sample_size(20);
+    for (k, flows) in [(16, 1024), (32, 8192), (32, 50_000), (48, 27_648), (48, 250_000)] {
+        let network = network(k);
+        let candidates = candidates(&network, flows);
+        let fresh = FirstFit::new(&network);
+        group.bench_function(BenchmarkId::from_parameter(format!("k{k}x{flows}")), |b| {
+            b.iter_batched_ref(
+                || (fresh.clone(), candidates.clone()),
+                |(search, flows)| search.place(&network, flows, Occasion::Round),
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, demand, annealing, per_flow, first_fit);
 criterion_main!(benches);

@@ -9,7 +9,7 @@ use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
 
-const PLACERS: [Placer; 3] = [Placer::FirstFit, Placer::Annealing, Placer::AnnealingPerFlow];
+const PLACERS: [Placer; 4] = [Placer::FirstFit, Placer::Annealing, Placer::AnnealingPerFlow, Placer::EdgeColoring];
 
 fn fabric(k: u32) -> Arc<Fabric> {
     Arc::new(fat_tree(k, Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) }).unwrap())

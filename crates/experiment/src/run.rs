@@ -113,6 +113,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
         metrics.put("optimal_fraction", own / best);
     }
     metrics.put_some("nonblocking_fraction", best.map(|b| b / metrics::nic_total(fabric)));
+    if run.scenario.wants_ideal() {
+        metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
+    }
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)
 }
@@ -148,8 +151,9 @@ fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec
         .zip(&summary.runs)
         .filter_map(|(carried, run)| {
             let mut report = carried.report?;
-            report.body.metrics = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            report.body.expect = run.expect.iter().map(Expectation::from).collect();
+            let metrics: Vec<(String, f64)> = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().map(Expectation::from).collect();
+            report.judge(&metrics, &expect);
             Some(report)
         })
         .collect();

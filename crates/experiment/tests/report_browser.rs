@@ -27,6 +27,14 @@ fn a_sweep_is_drawn_in_full() {
 }
 
 #[test]
+fn every_control_works() {
+    for runs in [sets::sweep(), sets::large()] {
+        let Some(page) = used("Used", &runs) else { return };
+        assert!(page.contains("aria-sort=\"descending\"") || page.contains("aria-sort=\"ascending\""));
+    }
+}
+
+#[test]
 fn a_large_fabric_is_drawn_by_switch() {
     let runs = sets::large();
     let html = render("Large", &runs);
@@ -66,19 +74,23 @@ fn no_curves() -> weft_experiment::report::Curves {
     weft_experiment::report::Curves { throughput: Default::default(), fct_s: Default::default(), flows: 0 }
 }
 
-/// The page's elements after its scripts ran, without the scripts and styles; every control was used once on a second load.
+/// The page's elements after its scripts ran, without the scripts and styles.
 fn dumped(title: &str, runs: &[RunReport]) -> Option<String> {
-    let browser = browser()?;
-    let html = render(title, runs);
-    let used = html.replacen("</body>", &format!("<script>{USE_EVERYTHING}</script></body>"), 1);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let after_use = load(&browser, folder.path(), "used.html", &used);
-    assert!(after_use.contains("data-used=\"true\""), "every control was used");
-    Some(load(&browser, folder.path(), "report.html", &html))
+    Some(load(&browser()?, folder.path(), &render(title, runs)))
 }
 
-fn load(browser: &str, folder: &Path, name: &str, html: &str) -> String {
-    let file = folder.join(name);
+/// The same once every control was used.
+fn used(title: &str, runs: &[RunReport]) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let html = render(title, runs).replacen("</body>", &format!("<script>{USE_EVERYTHING}</script></body>"), 1);
+    let page = load(&browser()?, folder.path(), &html);
+    assert!(page.contains("data-used=\"true\""), "every control was used");
+    Some(page)
+}
+
+fn load(browser: &str, folder: &Path, html: &str) -> String {
+    let file = folder.join("report.html");
     std::fs::write(&file, html).expect("a temporary file");
     let output = Command::new(browser)
         .args([

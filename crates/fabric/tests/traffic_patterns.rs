@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proptest::prelude::*;
 use weft_fabric::time::{Duration, Instant};
 use weft_fabric::topology::shapes::{Cabling, fat_tree, ideal_of, single_switch};
 use weft_fabric::topology::{Fabric, FabricBuilder};
@@ -366,6 +367,50 @@ fn what_makes_no_sense_names_its_key() {
     assert!(matches!(zero.workload(&fabric, 1).err(), Some(TrafficError::Size(_))));
     let lone = single_switch(1, LINK).unwrap();
     assert_eq!(once(Pattern::Random, 1).workload(&lone, 1).err(), Some(TrafficError::TooFewHosts { hosts: 1 }));
+}
+
+fn any_pattern() -> impl Strategy<Value = Pattern> {
+    prop_oneof![
+        any::<u64>().prop_map(|stride| Pattern::Stride { stride }),
+        (0.0f64..=1.0, 0.0f64..=1.0).prop_map(|(edge, pod)| Pattern::Staggered { edge, pod }),
+        Just(Pattern::Random),
+        Just(Pattern::Bijection),
+        (prop::option::of(0u32..20), -0.1f64..1.1).prop_map(|(hotspots, fraction)| Pattern::Hotspot { hotspots, fraction }),
+        (prop::option::of(0u32..20), 0u32..20)
+            .prop_map(|(fan_in, receiver)| Pattern::Incast { fan_in, receiver: HostId(receiver) }),
+        (prop::option::of(0u32..20), prop::option::of(0u32..5)).prop_map(|(hosts, concurrency)| Pattern::Shuffle {
+            hosts,
+            mode: concurrency.map_or(ShuffleMode::Parallel, |concurrency| ShuffleMode::Sequential { concurrency }),
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Flows between different hosts of the fabric whose starts never decrease, twice the same, or an error.
+    #[test]
+    fn any_description_is_an_error_or_traffic(
+        pattern in any_pattern(),
+        hosts in 1u32..20,
+        flows_per_host in prop::option::of(0u64..4),
+        arrivals in prop_oneof![
+            Just(Arrivals::Once),
+            (1u32..5).prop_map(|n| Arrivals::ClosedLoop { concurrency: Concurrency::Fixed(n) }),
+            (-1.0f64..1e7).prop_map(|r| Arrivals::Poisson { rate: ArrivalRate::PerHost(r), until: None }),
+        ],
+        spread in 0u64..2,
+        seed: u64,
+    ) {
+        let fabric = single_switch(hosts, LINK).unwrap();
+        let spec = TrafficSpec { arrivals, flows_per_host, start_spread: Duration::from_ms(spread), ..once(pattern, 1) };
+        if let (Ok(mut first), Ok(mut second)) = (spec.workload(&fabric, seed), spec.workload(&fabric, seed)) {
+            let taken = carry(&mut *first, 200, |_| ());
+            prop_assert!(taken.is_sorted_by_key(|f| f.start));
+            prop_assert!(taken.iter().all(|f| f.src != f.dst && f.src.0.max(f.dst.0) < hosts));
+            prop_assert_eq!(taken, carry(&mut *second, 200, |_| ()));
+        }
+    }
 }
 
 /// Recorded results rest on these draws: a change here changes every random run.

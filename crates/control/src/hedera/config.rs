@@ -5,6 +5,7 @@ use weft_fabric::Duration;
 use crate::hedera::annealing::per_flow::EnergyBy;
 use crate::hedera::annealing::{Annealing, AnnealingPerFlow, Cooling};
 use crate::hedera::demand::DemandError;
+use crate::hedera::edge_coloring::EdgeColoring;
 use crate::hedera::first_fit::FirstFit;
 use crate::hedera::network::{Network, Place};
 
@@ -18,6 +19,8 @@ pub enum Placer {
     Annealing,
     /// Its baseline with a core a flow.
     AnnealingPerFlow,
+    /// Colouring of edges, beyond the paper.
+    EdgeColoring,
 }
 
 /// Settings of the scheduler. The defaults are the paper's.
@@ -86,6 +89,7 @@ impl HederaConfig {
         match self.placer {
             Placer::FirstFit => Box::new(FirstFit::new(network)),
             Placer::Annealing => Box::new(Annealing::new(network, self.cooling(network), self.seed)),
+            Placer::EdgeColoring => Box::new(EdgeColoring::new(network)),
             Placer::AnnealingPerFlow => Box::new(AnnealingPerFlow::new(self.cooling(network), EnergyBy::Increments, self.seed)),
         }
     }

@@ -16,6 +16,7 @@ pub mod config;
 pub mod control_loop;
 pub mod demand;
 pub mod detector;
+pub mod edge_coloring;
 pub mod first_fit;
 pub mod network;
 pub mod scheduler;

@@ -133,20 +133,32 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
     let RunInput { name, set, seed, metrics, expect, fabric, outcome, ideal, optimum_bps } = input;
     let sketch = Sketch::new(fabric);
     let links = LinkUse::new(fabric, &sketch, outcome);
-    RunReport {
+    let mut report = RunReport {
         ideal: ideal.map(Curves::new),
         body: RunBody {
             name,
             set,
             seed,
-            metrics: metrics.iter().filter(|(_, v)| v.is_finite()).map(|(k, v)| (k.clone(), significant(*v, 9))).collect(),
-            expect: expect.to_vec(),
-            bounds: Bounds::new(metrics, outcome, ideal, optimum_bps),
+            metrics: Vec::new(),
+            expect: Vec::new(),
+            bounds: Bounds::over_whole_run(outcome, ideal, optimum_bps),
             ended_s: significant(outcome.ended.as_secs_f64(), 9),
             curves: Curves::new(outcome),
             links,
         },
         fabric: sketch,
+    };
+    report.judge(metrics, expect);
+    report
+}
+
+impl RunReport {
+    /// Gives the run its metrics and verdicts, which may be known only when all runs of a sweep are. Its bounds follow the metrics.
+    pub fn judge(&mut self, metrics: &[(String, f64)], expect: &[Expectation]) {
+        let finite = metrics.iter().filter(|(_, v)| v.is_finite());
+        self.body.metrics = finite.map(|(k, v)| (k.clone(), significant(*v, 9))).collect();
+        self.body.expect = expect.to_vec();
+        self.body.bounds = self.body.bounds.agreeing_with(&self.body.metrics);
     }
 }
 
@@ -161,19 +173,33 @@ impl Curves {
 }
 
 impl Bounds {
-    /// Metrics come first: they cover the span without warm-up and cool-down, and so agree with the table.
-    fn new(metrics: &[(String, f64)], outcome: &Outcome, ideal: Option<&Outcome>, optimum_bps: Option<f64>) -> Self {
-        let metric = |name: &str| metrics.iter().find(|(k, _)| k == name).map(|&(_, v)| v).filter(|v| v.is_finite());
-        let goodput = metric("goodput_bps");
-        let bound_by = |fraction: &str| Some(goodput? / metric(fraction)?).filter(|b| b.is_finite() && *b > 0.0);
-        let shown = |bps: Option<f64>| bps.filter(|b| b.is_finite() && *b > 0.0).map(|b| significant(b, 9));
+    fn over_whole_run(outcome: &Outcome, ideal: Option<&Outcome>, optimum_bps: Option<f64>) -> Self {
         Self {
-            measured_bps: significant(goodput.or_else(|| mean_bps(&outcome.samples)).unwrap_or(0.0), 9),
-            nic_bps: shown(bound_by("goodput_fraction").or_else(|| mean_nic_bound_bps(&outcome.samples))),
-            switch_bps: shown(bound_by("optimal_fraction").or_else(|| mean_bps(&ideal?.samples))),
+            measured_bps: shown(mean_bps(&outcome.samples)).unwrap_or(0.0),
+            nic_bps: shown(mean_nic_bound_bps(&outcome.samples)),
+            switch_bps: shown(ideal.and_then(|ideal| mean_bps(&ideal.samples))),
             optimum_bps: shown(optimum_bps),
         }
     }
+
+    /// What the metrics know comes first: they leave out warm-up and cool-down, and so the figure agrees with the table.
+    fn agreeing_with(self, metrics: &[(String, f64)]) -> Self {
+        let metric = |name: &str| metrics.iter().find(|(k, _)| k == name).map(|&(_, v)| v);
+        let Some(measured_bps) = metric("goodput_bps") else { return self };
+        let bound_by = |fraction: &str| shown(Some(measured_bps / metric(fraction)?));
+        let switch_bps = bound_by("optimal_fraction").or(self.switch_bps);
+        let splittable = || shown(Some(switch_bps? * metric("splittable_fraction")?));
+        Self {
+            measured_bps,
+            nic_bps: bound_by("goodput_fraction").or(self.nic_bps),
+            switch_bps,
+            optimum_bps: self.optimum_bps.or_else(splittable),
+        }
+    }
+}
+
+fn shown(bps: Option<f64>) -> Option<f64> {
+    bps.filter(|b| b.is_finite() && *b > 0.0).map(|b| significant(b, 9))
 }
 
 /// Mean throughput over a whole run.
@@ -212,25 +238,28 @@ mod tests {
 
     #[test]
     fn bounds_come_from_the_metrics_where_they_are_known() {
-        let metrics =
-            [("goodput_bps".to_owned(), 6e9), ("goodput_fraction".to_owned(), 0.5), ("optimal_fraction".to_owned(), 0.75)];
-        let bounds = Bounds::new(&metrics, &Outcome::default(), None, Some(9e9));
+        let metric = |name: &str, value: f64| (name.to_owned(), value);
+        let metrics = [metric("goodput_bps", 6e9), metric("goodput_fraction", 0.5), metric("optimal_fraction", 0.75)];
+        let bounds = Bounds::over_whole_run(&Outcome::default(), None, Some(9e9)).agreeing_with(&metrics);
         assert_eq!(bounds.measured_bps, 6e9);
         assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(12e9), Some(8e9), Some(9e9)));
+        let split = [&metrics[..], &[metric("splittable_fraction", 0.8)]].concat();
+        assert_eq!(Bounds::over_whole_run(&Outcome::default(), None, None).agreeing_with(&split).optimum_bps, Some(6.4e9));
     }
 
     #[test]
     fn bounds_without_metrics_are_means_over_the_run() {
         let outcome =
             Outcome { samples: vec![sample(0, 0.0, 4e9), sample(1, 2.5e8, 1e9), sample(4, 1e9, 0.0)], ..Outcome::default() };
-        let bounds = Bounds::new(&[], &outcome, Some(&outcome), None);
+        let bounds = Bounds::over_whole_run(&outcome, Some(&outcome), None).agreeing_with(&[]);
         assert_eq!(bounds.measured_bps, 2e9);
         assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(1.75e9), Some(2e9), None));
     }
 
     #[test]
     fn a_run_without_anything_has_no_bounds() {
-        let bounds = Bounds::new(&[("goodput_fraction".to_owned(), f64::NAN)], &Outcome::default(), None, None);
+        let bounds =
+            Bounds::over_whole_run(&Outcome::default(), None, None).agreeing_with(&[("goodput_fraction".to_owned(), 0.5)]);
         assert_eq!(bounds, Bounds { measured_bps: 0.0, nic_bps: None, switch_bps: None, optimum_bps: None });
     }
 

@@ -101,8 +101,7 @@ impl Traffic {
                 matrix.flows()
             }
         };
-        let mut lines: Vec<u32> = (0..flows.len() as u32).collect();
-        lines.sort_by_key(|&i| flows[i as usize].start);
+        let lines = StaticWorkload::places(&flows);
         Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: Some(lines) })
     }
 
@@ -137,14 +136,14 @@ pub struct Prepared {
     /// In the order in which they begin.
     pub workload: Box<dyn Workload>,
     /// For flows of a file: the line of each, by the order in which they begin.
-    pub lines: Option<Vec<u32>>,
+    pub lines: Option<Vec<FlowId>>,
 }
 
 /// Gives flows of a file the number of their line instead of the order in which they began.
-pub fn number_by_line(lines: Option<&[u32]>, flows: &mut [FlowRecord]) {
+pub fn number_by_line(lines: Option<&[FlowId]>, flows: &mut [FlowRecord]) {
     if let Some(lines) = lines {
         for flow in flows.iter_mut() {
-            flow.id = FlowId(lines[flow.id.index()]);
+            flow.id = lines[flow.id.index()];
         }
         flows.sort_by_key(|f| f.id);
     }

@@ -59,19 +59,23 @@ pub(super) fn shuffle<T>(rng: &mut Pcg64, items: &mut [T]) {
     }
 }
 
-/// A random permutation of `0..n` that takes no memory: a Feistel network over the next power of four, walked until the
+/// A random permutation of `0..n` that takes no memory: a Feistel network over the next power of two, walked until the
 /// value falls inside. It gives each host of a shuffle an order of its own without a table of n squared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyedPermutation {
     n: u64,
-    half_bits: u32,
+    low_bits: u32,
+    low: u64,
+    high: u64,
     key: u64,
 }
 
 impl KeyedPermutation {
     pub(super) fn new(n: u64, key: u64) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
-        Self { n, half_bits: bits.div_ceil(2).max(1), key }
+        let low_bits = bits / 2;
+        let ones = |bits: u32| (1u64 << bits) - 1;
+        Self { n, low_bits, low: ones(low_bits), high: ones(bits - low_bits), key }
     }
 
     /// Where `i` goes.
@@ -84,18 +88,23 @@ impl KeyedPermutation {
         value
     }
 
+    /// Each half in turn is changed by a hash of the other: a permutation, whatever the hash.
     fn network(&self, value: u64) -> u64 {
-        let mask = (1u64 << self.half_bits) - 1;
-        let (mut left, mut right) = (value >> self.half_bits, value & mask);
-        for round in 0..FEISTEL_ROUNDS {
-            let hash = mix(self.key ^ mix((right + 1).wrapping_mul(GOLDEN).wrapping_add(round)));
-            (left, right) = (right, left ^ (hash >> 32 & mask));
+        let (mut high, mut low) = (value >> self.low_bits, value & self.low);
+        for round in (0..FEISTEL_ROUNDS).step_by(2) {
+            high ^= self.hash(low, round) & self.high;
+            low ^= self.hash(high, round + 1) & self.low;
         }
-        left << self.half_bits | right
+        high << self.low_bits | low
+    }
+
+    fn hash(&self, half: u64, round: u64) -> u64 {
+        mix(self.key.wrapping_add((half << 3 | round).wrapping_mul(GOLDEN)))
     }
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// At most 8: the hash takes three bits of the round.
 const FEISTEL_ROUNDS: u64 = 6;
 
 #[cfg(test)]
@@ -115,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_place_is_equally_likely_under_a_keyed_permutation() {
-        for n in [3u64, 15, 63] {
+        for n in [2u64, 3, 15, 16, 63] {
             let trials = 4_000 * n;
             for item in [0, n - 1] {
                 let mut counts = vec![0u64; n as usize];

@@ -144,7 +144,15 @@ pub enum TrafficError {
 impl TrafficSpec {
     /// Flows of this pattern and size that all begin at time 0, one a host (a shuffle: one a pair).
     pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
-        Self { pattern, size, arrivals: Arrivals::Once, flows_per_host: None, flows: None, start: Instant::ZERO, start_spread: Duration::ZERO }
+        Self {
+            pattern,
+            size,
+            arrivals: Arrivals::Once,
+            flows_per_host: None,
+            flows: None,
+            start: Instant::ZERO,
+            start_spread: Duration::ZERO,
+        }
     }
 
     /// The flows on a fabric. The same arguments give the same flows. Flows that begin together are made one by one

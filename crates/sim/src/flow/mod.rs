@@ -18,6 +18,7 @@ mod ledger;
 mod maxmin;
 mod model;
 mod series;
+pub mod slots;
 mod world;
 
 use std::sync::Arc;
@@ -92,11 +93,10 @@ pub enum Rates {
     MaxMin,
     /// Slow start and AIMD in ticks (Hedera section 5.5).
     Aimd(AimdParams),
-    /// Slots without redistribution, once (Hedera section 2.2 and figure 3): a NIC has this many slots, a flow takes one on every
-    /// link of its path, and is lost at the first that has none left. All flows of the workload are taken as simultaneous, and no
-    /// flow records are kept: tens of millions of flows stream through.
+    /// Slots without redistribution, once (Hedera section 2.2 and figure 3): see [`slots`]. All flows of the workload are taken as
+    /// simultaneous and endless, and no flow records are kept. Events and the controller play no part.
     Slots {
-        /// Flows that a host sends, each at this fraction of its NIC.
+        /// n: a host sends so many flows, each at 1/n of its NIC.
         flows_per_host: u32,
     },
 }
@@ -167,7 +167,13 @@ impl FlowWorld {
                 let unit = Duration::from_ps(tick);
                 world::run(self, model, world::Pace { end, unit, sample_every: Some(unit * sample) }, progress)
             }
-            Rates::Slots { .. } => Outcome::default(),
+            Rates::Slots { flows_per_host } => {
+                let Self { fabric, mut router, mut workload, .. } = self;
+                let counted = slots::count(&fabric, &mut router, &mut *workload, flows_per_host, &mut |flows| {
+                    progress(Progress { now: Instant::ZERO, end, active: 0, ended: flows as usize, events: flows });
+                });
+                slots::outcome(&fabric, &counted, flows_per_host, duration)
+            }
         }
     }
 }

@@ -16,10 +16,10 @@ use weft_fabric::rng::Pcg64;
 /// Rates of a tick, in quanta.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Additive increase.
-    pub increase: u32,
-    /// What slow start begins with.
-    pub initial: u32,
+    /// Additive increase, at most [`MOST`].
+    pub increase: i32,
+    /// What slow start begins with, at most [`MOST`].
+    pub initial: i32,
 }
 
 /// A flow under way, outside the lanes.
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub slot: u32,
     /// Quanta x ticks until its last byte.
     pub left: i64,
-    pub rate: u32,
+    pub rate: i32,
     pub slow_start: bool,
     pub links: SmallVec<[u32; 8]>,
 }
@@ -41,7 +41,7 @@ pub(crate) trait Lanes: Send {
     fn width(&self) -> usize;
 
     /// Visits all flows once. Appends the places of those that have nothing left, ascending; returns the sum of the rates.
-    fn pass(&mut self, residuals: &mut [u32], step: Step, random: &mut Draws, finished: &mut Vec<u32>) -> u64;
+    fn pass(&mut self, residuals: &mut [i32], step: Step, random: &mut Draws, finished: &mut Vec<u32>) -> u64;
 
     fn push(&mut self, entry: &Entry);
 
@@ -79,27 +79,82 @@ fn of_width<I: Index>(path: usize, links: usize) -> Box<dyn Lanes> {
 
 /// A link's number in few bits.
 trait Index: Copy + Send + 'static {
+    /// Residuals by link. Where a number cannot be too large, nobody needs to check it.
+    type Table<'a>: Table<Self>;
+    fn table(residuals: &mut [i32]) -> Self::Table<'_>;
     fn from_link(link: usize) -> Self;
     fn link(self) -> usize;
 }
 
+trait Table<I> {
+    fn get(&self, link: I) -> i32;
+    fn add(&mut self, link: I, quanta: i32);
+    fn set(&mut self, link: I, residual: i32);
+}
+
 impl Index for u16 {
+    type Table<'a> = &'a mut [i32; TABLE_LEAST];
+
+    fn table(residuals: &mut [i32]) -> Self::Table<'_> {
+        (&mut residuals[..TABLE_LEAST]).try_into().expect("tables are not shorter")
+    }
+
     fn from_link(link: usize) -> Self {
         Self::try_from(link).expect("the lanes are wide enough for the fabric")
     }
-    #[inline(always)]
+
     fn link(self) -> usize {
         usize::from(self)
     }
 }
 
 impl Index for u32 {
+    type Table<'a> = &'a mut [i32];
+
+    fn table(residuals: &mut [i32]) -> Self::Table<'_> {
+        residuals
+    }
+
     fn from_link(link: usize) -> Self {
         Self::try_from(link).expect("links have 32-bit numbers")
     }
-    #[inline(always)]
+
     fn link(self) -> usize {
         self as usize
+    }
+}
+
+impl Table<u16> for &mut [i32; TABLE_LEAST] {
+    #[inline(always)]
+    fn get(&self, link: u16) -> i32 {
+        self[usize::from(link)]
+    }
+
+    #[inline(always)]
+    fn add(&mut self, link: u16, quanta: i32) {
+        self[usize::from(link)] += quanta;
+    }
+
+    #[inline(always)]
+    fn set(&mut self, link: u16, residual: i32) {
+        self[usize::from(link)] = residual;
+    }
+}
+
+impl Table<u32> for &mut [i32] {
+    #[inline(always)]
+    fn get(&self, link: u32) -> i32 {
+        self[link as usize]
+    }
+
+    #[inline(always)]
+    fn add(&mut self, link: u32, quanta: i32) {
+        self[link as usize] += quanta;
+    }
+
+    #[inline(always)]
+    fn set(&mut self, link: u32, residual: i32) {
+        self[link as usize] = residual;
     }
 }
 
@@ -107,10 +162,49 @@ impl Index for u32 {
 struct Flow<I, const L: usize> {
     left: i64,
     /// The rate, with [`SLOW_START`].
-    rate: u32,
+    rate: i32,
     slot: u32,
     /// Padded with the link that nobody fills.
     links: [I; L],
+}
+
+impl<I: Index, const L: usize> Flow<I, L> {
+    /// One flow's tick; returns its new rate. Which flows find a full link, and which of their links is the fullest, nobody can
+    /// predict, so there is no branch.
+    #[inline(always)]
+    fn visit(&mut self, table: &mut I::Table<'_>, step: Step) -> i32 {
+        let links = self.links;
+        let free = least(links.map(|link| table.get(link)));
+        let (rate, slow) = (self.rate & !SLOW_START, self.rate & SLOW_START);
+        let wanted = if slow != 0 { rate.max(step.initial) } else { step.increase };
+        let full = (free - 1) >> 31;
+        let grown = rate + lesser(wanted, free);
+        let next = grown + ((rate / 2 - grown) & full);
+        self.rate = next | (slow & !full);
+        self.left -= i64::from(next);
+        for link in links {
+            table.add(link, rate - next);
+        }
+        next
+    }
+}
+
+/// The lesser of two numbers that are not negative, without a branch: compilers turn `min` into one here.
+#[inline(always)]
+fn lesser(a: i32, b: i32) -> i32 {
+    let difference = a.wrapping_sub(b);
+    b + (difference & (difference >> 31))
+}
+
+/// The least of an even number of values, in two chains that run side by side.
+#[inline(always)]
+fn least<const L: usize>(values: [i32; L]) -> i32 {
+    let (mut even, mut odd) = (values[0], values[1]);
+    for i in 1..L / 2 {
+        even = lesser(even, values[2 * i]);
+        odd = lesser(odd, values[2 * i + 1]);
+    }
+    lesser(even, odd)
 }
 
 struct Packed<I, const L: usize> {
@@ -134,33 +228,24 @@ impl<I: Index, const L: usize> Lanes for Packed<I, L> {
         L
     }
 
-    fn pass(&mut self, residuals: &mut [u32], step: Step, random: &mut Draws, finished: &mut Vec<u32>) -> u64 {
-        let count = self.flows.len();
-        let residuals = &mut residuals[..=self.spare];
+    fn pass(&mut self, residuals: &mut [i32], step: Step, random: &mut Draws, finished: &mut Vec<u32>) -> u64 {
+        let mut table = I::table(residuals);
+        let spare = I::from_link(self.spare);
         let mut sum = 0u64;
-        for i in 0..count {
-            let j = i + random.below((count - i) as u32) as usize;
-            self.flows.swap(i, j);
-            let flow = &mut self.flows[i];
-            let mut free = u32::MAX;
-            for link in flow.links {
-                free = free.min(residuals[link.link()]);
+        let count = self.flows.len();
+        for begin in (0..count).step_by(BLOCK) {
+            let end = count.min(begin + BLOCK);
+            // Shuffling a block ahead lets the loads of its flows and links overlap.
+            for i in begin..end {
+                let j = i + random.below((count - i) as u32) as usize;
+                self.flows.swap(i, j);
             }
-            let rate = flow.rate & !SLOW_START;
-            let slow = flow.rate & SLOW_START;
-            let wanted = if slow != 0 { rate.max(step.initial) } else { step.increase };
-            let grown = rate + wanted.min(free);
-            let next = if free == 0 { rate / 2 } else { grown };
-            flow.rate = if free == 0 { next } else { next | slow };
-            for link in flow.links {
-                let residual = &mut residuals[link.link()];
-                *residual = residual.wrapping_add(rate).wrapping_sub(next);
-            }
-            residuals[self.spare] = u32::MAX;
-            flow.left -= i64::from(next);
-            sum += u64::from(next);
-            if flow.left <= 0 {
-                finished.push(i as u32);
+            for (i, flow) in (begin..).zip(&mut self.flows[begin..end]) {
+                sum += flow.visit(&mut table, step) as u64;
+                table.set(spare, SPARE);
+                if flow.left <= 0 {
+                    finished.push(i as u32);
+                }
             }
         }
         sum
@@ -236,5 +321,13 @@ impl Draws {
     }
 }
 
+/// Capacities, and so rates and residuals, are at most this: twice a rate does not reach the sign.
+pub(crate) const MOST: i32 = 1 << 29;
+/// The residual of the link that nobody fills.
+pub(crate) const SPARE: i32 = 1 << 30;
 /// The flow is in slow start. Rates stay below.
-const SLOW_START: u32 = 1 << 31;
+const SLOW_START: i32 = 1 << 30;
+/// Flows that are shuffled, and then visited, at once.
+const BLOCK: usize = 64;
+/// Entries of a table of residuals, at the least: all that 16 bits can name.
+pub(crate) const TABLE_LEAST: usize = 1 << 16;

@@ -17,7 +17,7 @@ use weft_fabric::{Duration, FlowId, Instant, LinkId};
 
 use crate::flow::AimdParams;
 use crate::flow::model::{Ended, RateModel};
-use lanes::{Draws, Entry, Lanes, Step, lanes};
+use lanes::{Draws, Entry, Lanes, MOST, SPARE, Step, TABLE_LEAST, lanes};
 
 /// The model. A flow has a slot; when it moves it also has a place in the lanes.
 pub(crate) struct Aimd {
@@ -27,8 +27,9 @@ pub(crate) struct Aimd {
     step: Step,
     random: Draws,
     lanes: Box<dyn Lanes>,
-    /// What is left of each link, in quanta, and the link that nobody fills.
-    residuals: Vec<u32>,
+    links: usize,
+    /// What is left of each link, in quanta, and then the link that nobody fills.
+    residuals: Vec<i32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     slot_of: Vec<u32>,
@@ -68,7 +69,7 @@ enum State {
 /// How rates and bytes are counted.
 #[derive(Clone, Copy, Debug)]
 struct Units {
-    /// Bytes per second in a quantum of rate: a power of two, 1 up to 8.5 Gbps.
+    /// Bytes per second in a quantum of rate: a power of two, 1 up to 4.3 Gbps.
     quantum: u64,
     tick_ps: u64,
 }
@@ -77,11 +78,12 @@ impl Aimd {
     pub fn new(fabric: &Fabric, params: AimdParams, seed: u64) -> Self {
         let links = fabric.links();
         let most = links.iter().map(|l| l.capacity.0 / 8).max().unwrap_or(0);
-        let quantum = (most >> RATE_BITS).checked_add(1).expect("capacities are below 2^64").next_power_of_two();
+        let quantum = most.div_ceil(MOST as u64).next_power_of_two();
         let tick = Duration::from_ps(params.tick.as_ps().max(1));
-        let quanta = |bytes_per_s: u64| (bytes_per_s / quantum).clamp(1, 1 << RATE_BITS) as u32;
-        let mut residuals: Vec<u32> = links.iter().map(|l| (l.capacity.0 / 8 / quantum) as u32).collect();
-        residuals.push(u32::MAX);
+        let quanta = |bytes_per_s: u64| (bytes_per_s / quantum).clamp(1, MOST as u64) as i32;
+        let mut residuals: Vec<i32> = links.iter().map(|l| (l.capacity.0 / 8 / quantum) as i32).collect();
+        residuals.push(SPARE);
+        residuals.resize(residuals.len().max(TABLE_LEAST), 0);
         Self {
             now: Instant::ZERO,
             tick,
@@ -89,6 +91,7 @@ impl Aimd {
             step: Step { increase: quanta(params.increase_bytes_per_s), initial: quanta(params.initial_bytes_per_s) },
             random: Draws::new(stream(seed, Stream::Aimd)),
             lanes: lanes(2, links.len()),
+            links: links.len(),
             residuals,
             slots: Vec::new(),
             free: Vec::new(),
@@ -128,7 +131,7 @@ impl Aimd {
             self.residuals[link as usize] -= entry.rate;
         }
         if entry.links.len() > self.lanes.width() {
-            let mut wider = lanes(entry.links.len(), self.residuals.len() - 1);
+            let mut wider = lanes(entry.links.len(), self.links);
             (0..self.lanes.len()).for_each(|place| wider.push(&self.lanes.get(place)));
             self.lanes = wider;
         }
@@ -171,7 +174,7 @@ impl Aimd {
             let flow = &mut self.slots[slot as usize];
             self.total -= u128::from(flow.entry.left.unsigned_abs());
             let before = (flow.entry.left + i64::from(flow.entry.rate)) as u128;
-            let ps = (before * u128::from(self.units.tick_ps)).div_ceil(u128::from(flow.entry.rate));
+            let ps = (before * u128::from(self.units.tick_ps)).div_ceil(flow.entry.rate as u128);
             ended.push(Ended { id: flow.id, at: began + Duration::from_ps(ps as u64) });
             self.slot_of[flow.id.index()] = u32::MAX;
             self.free.push(slot);
@@ -289,7 +292,5 @@ impl Units {
     }
 }
 
-/// Rates have at most so many bits: twice a rate still fits below the flag of slow start.
-const RATE_BITS: u32 = 30;
 /// Quanta x ticks that no run reaches.
 const FOR_EVER: i64 = i64::MAX / 2;
