@@ -70,7 +70,7 @@ def max_min(
 def _rows(paths: ArrayLike | Iterable[ArrayLike]) -> Sequence[ArrayLike]:
     if isinstance(paths, str | bytes) or not isinstance(paths, Iterable) or (isinstance(paths, np.ndarray) and paths.ndim == 0):
         raise WeftError(f"paths: {paths!r} is not a list of paths", "give the links of each flow, such as [[0, 1], [1]]")
-    return list(cast(Iterable[ArrayLike], paths))
+    return list(paths)
 
 
 def _ids(values: ArrayLike, name: str) -> NDArray[np.uint32]:
