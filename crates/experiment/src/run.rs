@@ -87,7 +87,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
             std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
             write_tables(&place, &fabric, &outcome)?;
             Some(report::collect(RunInput {
-                name: place.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                name: if study.runs.len() == 1 { String::new() } else { format!("{index:03}") },
                 set: run.variant.set.clone(),
                 seed: run.scenario.world.seed,
                 metrics: &[],
@@ -157,8 +157,10 @@ fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec
         .zip(&summary.runs)
         .filter_map(|(carried, run)| {
             let mut report = carried.report?;
-            let metrics: Vec<(String, f64)> = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            let expect: Vec<Expectation> = run.expect.iter().map(Expectation::from).collect();
+            let repeats = |name: &str| !metrics::WALL_CLOCK.contains(&name);
+            let metrics: Vec<(String, f64)> =
+                run.metrics.iter().filter(|(name, _)| repeats(name)).map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().filter(|v| repeats(&v.metric)).map(Expectation::from).collect();
             report.judge(&metrics, &expect);
             Some(report)
         })
