@@ -82,8 +82,13 @@ impl Source {
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let table = parse(&path.display().to_string(), &text)?;
-        Self::new(path.display().to_string(), text, folder, table, overrides)
+        Self::from_text(&path.display().to_string(), text, folder, overrides)
+    }
+
+    /// Takes a scenario's text; `name` stands in its errors, and relative paths start at `folder`.
+    pub fn from_text(name: &str, text: String, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
+        let table = parse(name, &text)?;
+        Self::new(name.to_owned(), text, folder, table, overrides)
     }
 
     /// Takes a scenario that is a table already (from Python). Relative paths start at `folder`.
