@@ -337,7 +337,7 @@ const TRIED: usize = 3;
 
 /// What alternating paths may move in vain, on average over the edges: it bounds the work where demands are unequal and racks full.
 /// With equal demands no path of any length is in vain.
-const MOVES_IN_VAIN: [usize; 2] = [4, 4];
+const MOVES_IN_VAIN: [usize; 2] = [2, 1];
 
 #[cfg(test)]
 mod tests {
