@@ -1,1 +1,23 @@
-//! placeholder
+//! Scenario -> run on a world -> records -> report.
+//!
+//! | module | stage |
+//! | --- | --- |
+//! | [`scenario`] | text, overrides and sweeps become built objects, once |
+//! | [`run`] | tells the whole story: build, carry, measure, compare, write |
+//! | [`metrics`], [`expect`] | what a run's records say, and what the paper said |
+//! | [`results`], [`report`] | the files of a run |
+//! | [`cli`] | the commands of the `weft` binary |
+
+pub mod cli;
+pub mod error;
+pub mod expect;
+pub mod ideal;
+pub mod metrics;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod scenario;
+pub mod wall;
+pub mod world;
+
+pub use error::{Error, Result};

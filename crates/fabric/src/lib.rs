@@ -10,6 +10,8 @@
 //! | [`formats`] | how other tools write these things down |
 //! | [`record`] | what every world reports of a run |
 
+pub mod addressing;
+pub mod formats;
 pub mod ids;
 pub mod record;
 pub mod rng;

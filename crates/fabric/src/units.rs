@@ -139,7 +139,7 @@ pub(crate) fn parse_quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> 
 /// Writes the value in the largest unit that needs no more than three decimals, so that it parses back exactly.
 pub(crate) fn write_quantity(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)], base: &str) -> fmt::Result {
     for &(name, scale) in units {
-        if value >= scale && value % (scale / 1_000).max(1) == 0 {
+        if value >= scale && value.is_multiple_of((scale / 1_000).max(1)) {
             let thousandths = value % scale / (scale / 1_000).max(1);
             let text = format!("{}.{thousandths:03}", value / scale);
             return write!(f, "{}{name}", text.trim_end_matches('0').trim_end_matches('.'));

@@ -1,1 +1,7 @@
-//! placeholder
+//! Simulated worlds: they carry a workload over a fabric and return [`weft_fabric::record::Outcome`].
+//!
+//! | module | what it models |
+//! | --- | --- |
+//! | [`flow`] | flows with rates: max-min fair, or the AIMD ticks of Hedera section 5.5 |
+
+pub mod flow;

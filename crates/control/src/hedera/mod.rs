@@ -26,4 +26,4 @@ mod testing;
 pub use config::{HederaConfig, HederaError, Placer};
 pub use control_loop::control_loop_length;
 pub use demand::{DemandError, DemandEstimator, estimate};
-pub use scheduler::{Hedera, Placement, place_once};
+pub use scheduler::{Assignment, Hedera, Placement, Planner, place_once};

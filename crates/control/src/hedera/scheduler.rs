@@ -224,29 +224,73 @@ pub struct Placement {
 /// # Errors
 /// [`HederaError`] if a setting means nothing or a flow is wrong.
 pub fn place_once(fabric: Arc<Fabric>, flows: &[FlowKey], config: &HederaConfig) -> Result<Placement, HederaError> {
-    config.check()?;
-    let network = Network::new(fabric);
-    let mut placer = config.placer(&network);
-    let demands = demands_of(&mut DemandEstimator::default(), &network, flows.iter().map(|f| (f.src, f.dst)))?;
-    let (numbers, mut candidates): (Vec<usize>, Vec<Candidate>) = flows
-        .iter()
-        .enumerate()
-        .filter(|(_, f)| network.has_choice(f.src, f.dst))
-        .map(|(i, f)| (i, candidate(f, to_units(demands[i]))))
-        .unzip();
-    placer.place(&network, &mut candidates, Occasion::Round);
-    let mut labels = vec![None; flows.len()];
-    for (&i, flow) in numbers.iter().zip(&candidates) {
-        labels[i] = flow.label;
+    let mut planner = Planner::new(fabric, config)?;
+    let demands = planner.demands(flows)?;
+    let assignment = planner.assign(flows, &demands);
+    Ok(planner.placement(flows, &demands, &assignment))
+}
+
+/// A placer without the machine around it: for [`place_once`], and for measuring each of its parts alone.
+pub struct Planner {
+    network: Network,
+    placer: Box<dyn Place>,
+    estimator: DemandEstimator,
+}
+
+impl Planner {
+    /// A placer with an empty memory.
+    ///
+    /// # Errors
+    /// [`HederaError`] if a setting means nothing.
+    pub fn new(fabric: Arc<Fabric>, config: &HederaConfig) -> Result<Self, HederaError> {
+        config.check()?;
+        let network = Network::new(fabric);
+        let placer = config.placer(&network);
+        Ok(Self { network, placer, estimator: DemandEstimator::default() })
     }
-    let path = |(flow, label): (&FlowKey, &Option<RootLabel>)| label.map(|label| network.path(flow.src, flow.dst, label));
-    Ok(Placement {
-        paths: flows.iter().zip(&labels).map(path).collect(),
-        labels,
-        cores: placer.labels_of_destinations().map(<[_]>::to_vec),
-        energy: from_units(network.energy(&candidates)),
-        demands: flows.iter().zip(demands).map(|(f, d)| d / network.nic()[f.src.index()]).collect(),
-    })
+
+    /// Natural demands, by flow, as fractions of the fastest NIC.
+    ///
+    /// # Errors
+    /// [`HederaError`] if a flow is wrong.
+    pub fn demands(&mut self, flows: &[FlowKey]) -> Result<Vec<f64>, HederaError> {
+        Ok(demands_of(&mut self.estimator, &self.network, flows.iter().map(|f| (f.src, f.dst)))?)
+    }
+
+    /// Gives labels to flows of these demands, in one round: the placement algorithm and nothing else.
+    pub fn assign(&mut self, flows: &[FlowKey], demands: &[f64]) -> Assignment {
+        let (numbers, mut candidates): (Vec<usize>, Vec<Candidate>) = flows
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| self.network.has_choice(f.src, f.dst))
+            .map(|(i, f)| (i, candidate(f, to_units(demands[i]))))
+            .unzip();
+        self.placer.place(&self.network, &mut candidates, Occasion::Round);
+        Assignment { numbers, candidates }
+    }
+
+    /// What an assignment means for each flow.
+    pub fn placement(&self, flows: &[FlowKey], demands: &[f64], assignment: &Assignment) -> Placement {
+        let network = &self.network;
+        let mut labels = vec![None; flows.len()];
+        for (&i, flow) in assignment.numbers.iter().zip(&assignment.candidates) {
+            labels[i] = flow.label;
+        }
+        let path = |(flow, label): (&FlowKey, &Option<RootLabel>)| label.map(|label| network.path(flow.src, flow.dst, label));
+        Placement {
+            paths: flows.iter().zip(&labels).map(path).collect(),
+            labels,
+            cores: self.placer.labels_of_destinations().map(<[_]>::to_vec),
+            energy: from_units(network.energy(&assignment.candidates)),
+            demands: flows.iter().zip(demands).map(|(f, d)| d / network.nic()[f.src.index()]).collect(),
+        }
+    }
+}
+
+/// Labels of the flows that have a choice of path.
+pub struct Assignment {
+    numbers: Vec<usize>,
+    candidates: Vec<Candidate>,
 }
 
 fn candidate(key: &FlowKey, demand: i64) -> Candidate {

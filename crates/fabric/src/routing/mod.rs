@@ -1,9 +1,11 @@
 //! Which path a flow takes through a fabric.
 //!
 //! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
-//! path, ECMP, VLB); [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does.
+//! path, ECMP, VLB); [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
+//! [`optimal::splittable_fraction`] bounds what any of them can reach.
 
 pub mod next_hops;
+pub mod optimal;
 pub mod roots;
 pub mod router;
 

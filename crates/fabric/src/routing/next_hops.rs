@@ -2,19 +2,20 @@
 //!
 //! A row is computed by breadth-first search when a target is first asked for, in O(links), and kept until the fabric's health
 //! changes. Sets are interned: in a regular fabric a switch has one set for "up" and one for each way down, so that a row is one
-//! 32-bit number a node, and a look-up is two loads.
+//! 32-bit number a switch, and a look-up is two loads. A host with one NIC has no place in a row: it has no choice.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::ids::{LinkId, NodeId, RackId, SwitchId};
+use crate::ids::{HostId, LinkId, NodeId, RackId, SwitchId};
+use crate::topology::switch_graph::SwitchGraph;
 use crate::topology::{Fabric, Health};
 
 /// Where a path leads: to the switches of a rack, or to one switch (an intermediate, a root).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Any of the switches that the rack's hosts attach to, over a link that is up.
+    /// The nearest of the switches that the rack's hosts attach to.
     Rack(RackId),
     /// That switch.
     Switch(SwitchId),
@@ -24,34 +25,48 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct NextHops {
     fabric: Arc<Fabric>,
-    /// By target (racks, then switches): for each node the number of its set.
+    graph: Arc<SwitchGraph>,
+    /// Hosts with several NICs, ascending.
+    multi_homed: Arc<[HostId]>,
+    /// By target (racks, then switches): for each switch, then for each multi-homed host, the number of its set.
     rows: Vec<Option<Box<[u32]>>>,
-    /// By set: its bounds in `members`. Set 0 is empty.
+    sets: Sets,
+    scratch: Scratch,
+}
+
+/// Sets of links, each stored once.
+#[derive(Clone, Debug)]
+struct Sets {
+    /// By set: its bounds in `members`.
     bounds: Vec<(u32, u32)>,
     members: Vec<LinkId>,
     interned: FxHashMap<Box<[LinkId]>, u32>,
-    scratch: Scratch,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Scratch {
+    /// By switch.
     distance: Vec<u16>,
-    queue: Vec<NodeId>,
+    queue: Vec<u32>,
     set: Vec<LinkId>,
 }
 
 const UNREACHED: u16 = u16::MAX;
+/// The set of a node that cannot reach the target: empty.
+const NO_WAY: u32 = 0;
+/// The set of the target itself: empty.
+const ARRIVED: u32 = 1;
 
 impl NextHops {
     /// No rows yet.
     pub fn new(fabric: Arc<Fabric>) -> Self {
         let targets = fabric.racks().len() + fabric.switch_count();
         Self {
+            graph: Arc::new(SwitchGraph::new(&fabric)),
+            multi_homed: fabric.hosts().filter(|h| fabric.out(h.node()).len() > 1).collect(),
             fabric,
             rows: vec![None; targets],
-            bounds: vec![(0, 0)],
-            members: Vec::new(),
-            interned: FxHashMap::default(),
+            sets: Sets { bounds: vec![(0, 0); 2], members: Vec::new(), interned: FxHashMap::default() },
             scratch: Scratch::default(),
         }
     }
@@ -64,13 +79,20 @@ impl NextHops {
     /// The links over which `node` comes one hop nearer to `target`, in the order of its cables;
     /// empty at the target itself, and where there is no way.
     pub fn toward(&mut self, health: &Health, target: Target, node: NodeId) -> &[LinkId] {
-        let row = self.row_index(target);
-        if self.rows[row].is_none() {
-            self.rows[row] = Some(self.search(health, target));
+        let index = self.row_index(target);
+        if self.rows[index].is_none() {
+            self.rows[index] = Some(self.search(health, target));
         }
-        let set = self.rows[row].as_ref().expect("computed above")[node.index()];
-        let (start, end) = self.bounds[set as usize];
-        &self.members[start as usize..end as usize]
+        let row = self.rows[index].as_ref().expect("computed above");
+        let column = match (self.fabric.as_switch(node), self.fabric.out(node)) {
+            (Some(switch), _) => switch.index(),
+            (None, nic @ [only]) => {
+                let switch = self.fabric.as_switch(self.fabric.link(*only).to).expect("hosts touch only switches");
+                return if health.is_up(*only) && row[switch.index()] != NO_WAY { nic } else { &[] };
+            }
+            (None, _) => self.graph.len() + self.multi_homed.binary_search(&HostId(node.0)).expect("it has several NICs"),
+        };
+        self.sets.members(row[column])
     }
 
     fn row_index(&self, target: Target) -> usize {
@@ -82,58 +104,75 @@ impl NextHops {
 
     /// Breadth-first from the target against the direction of the links. Hosts never forward.
     fn search(&mut self, health: &Health, target: Target) -> Box<[u32]> {
-        let fabric = Arc::clone(&self.fabric);
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.distance.clear();
-        scratch.distance.resize(fabric.nodes().len(), UNREACHED);
-        scratch.queue.clear();
-        for switch in targets(&fabric, target) {
-            let node = fabric.switch_node(switch);
-            if health.node_is_up(node) {
-                scratch.distance[node.index()] = 0;
-                scratch.queue.push(node);
+        let Self { fabric, graph, multi_homed, sets, scratch, .. } = self;
+        let Scratch { distance, queue, set } = scratch;
+        distance.clear();
+        distance.resize(graph.len(), UNREACHED);
+        queue.clear();
+        for switch in targets(fabric, target) {
+            if health.node_is_up(fabric.switch_node(switch)) && distance[switch.index()] == UNREACHED {
+                distance[switch.index()] = 0;
+                queue.push(switch.0);
             }
         }
         let mut head = 0;
-        while let Some(&node) = scratch.queue.get(head) {
+        while let Some(&switch) = queue.get(head) {
             head += 1;
-            if fabric.as_host(node).is_some() {
-                continue;
-            }
-            let next = scratch.distance[node.index()] + 1;
-            for &out in fabric.out(node) {
-                let from = fabric.link(out).to;
-                if scratch.distance[from.index()] == UNREACHED && health.is_up(out.reverse()) {
-                    scratch.distance[from.index()] = next;
-                    scratch.queue.push(from);
+            let next = distance[switch as usize] + 1;
+            for arc in graph.arcs(switch) {
+                if distance[arc.to as usize] == UNREACHED && health.is_up(arc.link.reverse()) {
+                    distance[arc.to as usize] = next;
+                    queue.push(arc.to);
                 }
             }
         }
-        let row = (0..fabric.nodes().len())
-            .map(|i| self.set_of(&fabric, health, NodeId::from(i), &scratch.distance, &mut scratch.set))
-            .collect();
-        self.scratch = scratch;
-        row
+        let mut row = Vec::with_capacity(graph.len() + multi_homed.len());
+        for switch in 0..graph.len() as u32 {
+            row.push(match distance[switch as usize] {
+                0 => ARRIVED,
+                UNREACHED => NO_WAY,
+                here => {
+                    set.clear();
+                    let nearer =
+                        graph.arcs(switch).iter().filter(|a| distance[a.to as usize] == here - 1 && health.is_up(a.link));
+                    set.extend(nearer.map(|a| a.link));
+                    sets.intern(set)
+                }
+            });
+        }
+        for host in multi_homed.iter() {
+            let ways = || {
+                let up = fabric.out(host.node()).iter().filter(|&&l| health.is_up(l));
+                up.map(|&l| (distance[fabric.link(l).to.index() - fabric.host_count()], l))
+            };
+            let nearest = ways().map(|w| w.0).min().unwrap_or(UNREACHED);
+            row.push(if nearest == UNREACHED {
+                NO_WAY
+            } else {
+                set.clear();
+                set.extend(ways().filter(|w| w.0 == nearest).map(|w| w.1));
+                sets.intern(set)
+            });
+        }
+        row.into()
+    }
+}
+
+impl Sets {
+    fn members(&self, set: u32) -> &[LinkId] {
+        let (start, end) = self.bounds[set as usize];
+        &self.members[start as usize..end as usize]
     }
 
-    fn set_of(&mut self, fabric: &Fabric, health: &Health, node: NodeId, distance: &[u16], set: &mut Vec<LinkId>) -> u32 {
-        let here = distance[node.index()];
-        if here == 0 || here == UNREACHED {
-            return 0;
-        }
-        set.clear();
-        set.extend(fabric.out(node).iter().filter(|&&l| {
-            let to = fabric.link(l).to;
-            distance[to.index()] == here - 1 && fabric.as_host(to).is_none() && health.is_up(l)
-        }));
-        if let Some(&known) = self.interned.get(&set[..]) {
+    fn intern(&mut self, set: &[LinkId]) -> u32 {
+        if let Some(&known) = self.interned.get(set) {
             return known;
         }
         let id = u32::try_from(self.bounds.len()).expect("fewer than 2^32 sets");
         let start = self.members.len() as u32;
         self.members.extend_from_slice(set);
         self.bounds.push((start, self.members.len() as u32));
-        self.interned.insert(set[..].into(), id);
+        self.interned.insert(set.into(), id);
         id
     }
 }

@@ -78,39 +78,49 @@ impl Router {
     /// The path of a flow, or `None` if the destination cannot be reached.
     pub fn route(&mut self, key: &FlowKey) -> Option<Path> {
         let mut path = Path::new();
-        let rack = Target::Rack(self.fabric.rack_of(key.dst));
         let entropy = key.entropy(self.routing.hash);
+        let target = self.target(key, entropy)?;
         let mut node = key.src.node();
         let same_rack = self.fabric.rack_of(key.src) == self.fabric.rack_of(key.dst);
         if self.routing.kind == RoutingKind::Vlb && !same_rack {
-            let via = self.intermediate(key)?;
+            let via = self.intermediate(key, target)?;
             node = self.walk(entropy, Target::Switch(via), node, &mut path)?;
         }
-        node = self.walk(entropy, rack, node, &mut path)?;
+        node = self.walk(entropy, target, node, &mut path)?;
         path.push(self.last_hop(node, key)?);
         Some(path)
     }
 
-    /// The intermediate switch of a flow: one of those that both ends can reach, by the flow's own hash.
-    fn intermediate(&mut self, key: &FlowKey) -> Option<SwitchId> {
-        let draw = mix(key.entropy(HashFields::FiveTuple) ^ self.vlb_seed);
-        let count = self.intermediates.len();
-        let first = reduce(draw, count);
+    /// The destination's rack; if the destination has lost a NIC, one of the switches that it still reaches.
+    fn target(&mut self, key: &FlowKey, entropy: u64) -> Option<Target> {
         let rack = Target::Rack(self.fabric.rack_of(key.dst));
-        // A failed choice moves on to a hashed position, so that the flows of a dead intermediate spread over the others.
-        (0..count).find_map(|attempt| {
-            let i = if attempt == 0 { first } else { (reduce(mix(draw ^ 1), count) + attempt - 1) % count };
-            let via = self.intermediates[i];
-            let node = self.fabric.switch_node(via);
-            let usable = self.believed.node_is_up(node)
-                && !self.next_hops.toward(&self.believed, Target::Switch(via), key.src.node()).is_empty()
-                && (self.attaches(node, key) || !self.next_hops.toward(&self.believed, rack, node).is_empty());
-            usable.then_some(via)
-        })
+        let nics = self.fabric.out(key.dst.node());
+        if nics.iter().all(|l| self.believed.is_up(l.reverse())) {
+            return Some(rack);
+        }
+        let up = nics.iter().filter(|l| self.believed.is_up(l.reverse()));
+        let attached: Vec<SwitchId> = up.filter_map(|&l| self.fabric.as_switch(self.fabric.link(l).to)).collect();
+        let start = reduce(mix(entropy), attached.len());
+        (0..attached.len())
+            .map(|i| Target::Switch(attached[(start + i) % attached.len()]))
+            .find(|&switch| !self.next_hops.toward(&self.believed, switch, key.src.node()).is_empty())
     }
 
-    fn attaches(&self, node: NodeId, key: &FlowKey) -> bool {
-        self.fabric.out(key.dst.node()).iter().any(|&l| self.fabric.link(l).to == node)
+    /// The intermediate switch of a flow: one of those that both ends can reach, by the flow's own hash. The flows of a dead
+    /// intermediate hash again until they find a live one, so that they spread over all of the others and the rest stay.
+    fn intermediate(&mut self, key: &FlowKey, target: Target) -> Option<SwitchId> {
+        let draw = mix(key.entropy(HashFields::FiveTuple) ^ self.vlb_seed);
+        let count = self.intermediates.len();
+        let hashed = (0..REHASHES).map(|i| reduce(if i == 0 { draw } else { mix(draw ^ i) }, count));
+        let usable = |&i: &usize| {
+            let via = self.intermediates[i];
+            let node = self.fabric.switch_node(via);
+            self.believed.node_is_up(node)
+                && !self.next_hops.toward(&self.believed, Target::Switch(via), key.src.node()).is_empty()
+                && (self.arrived(target, node) || !self.next_hops.toward(&self.believed, target, node).is_empty())
+        };
+        let found = hashed.chain(0..count).find(usable)?;
+        Some(self.intermediates[found])
     }
 
     /// Follows next hops from `node` to the target; returns the switch that is it.
@@ -142,6 +152,9 @@ impl Router {
         Some(up.reverse()).filter(|&l| self.believed.is_up(l))
     }
 }
+
+/// Before all intermediates are tried in turn: with half of them dead, one flow in 2^32 gets there.
+const REHASHES: u64 = 32;
 
 /// Hosts share the seed 0: they hash only where they have several NICs.
 fn seed_at(fabric: &Fabric, seeds: &[u64], node: NodeId) -> u64 {

@@ -54,6 +54,19 @@ impl StaticWorkload {
         flows.sort_by_key(|f| f.start);
         Self { flows, next: 0 }
     }
+
+    /// The place in the list of each flow, by the number that a world gives it: results of a file's flows are numbered by
+    /// line, and files need not be sorted.
+    pub fn places(flows: &[FlowSpec]) -> Vec<FlowId> {
+        let mut places: Vec<FlowId> = (0..flows.len()).map(FlowId::from).collect();
+        places.sort_by_key(|p| flows[p.index()].start);
+        places
+    }
+}
+
+/// The flows that a workload begins without waiting for one to end, at most `limit`: to write them to a file.
+pub fn flows_known_at_start(workload: &mut dyn Workload, limit: usize) -> Vec<FlowSpec> {
+    std::iter::from_fn(|| workload.next_flow()).take(limit).collect()
 }
 
 impl Workload for StaticWorkload {
@@ -65,5 +78,20 @@ impl Workload for StaticWorkload {
         let flow = self.flows.get(self.next).copied();
         self.next += usize::from(flow.is_some());
         flow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_tell_the_line_of_each_flow_taken() {
+        let flow = |dst, ps| FlowSpec { src: HostId(0), dst: HostId(dst), start: Instant::from_ps(ps), size: Size::Infinite };
+        let flows = vec![flow(1, 30), flow(2, 10), flow(3, 30), flow(4, 10)];
+        let places = StaticWorkload::places(&flows);
+        let taken = flows_known_at_start(&mut StaticWorkload::new(flows.clone()), usize::MAX);
+        assert_eq!(places, [1, 3, 0, 2].map(FlowId));
+        assert!(taken.iter().zip(places).all(|(flow, place)| *flow == flows[place.index()]));
     }
 }

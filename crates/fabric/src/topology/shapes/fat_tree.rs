@@ -11,6 +11,7 @@
 //! ```
 
 use crate::topology::shapes::Cabling;
+use crate::topology::shapes::limits::refuse;
 use crate::topology::{Fabric, FabricBuilder, FabricError};
 
 /// Builds the fat-tree of `k`-port switches, all links alike.
@@ -18,12 +19,12 @@ use crate::topology::{Fabric, FabricBuilder, FabricError};
 /// # Errors
 /// [`FabricError::Parameter`] if `k` is odd, zero, or above 128 (524,288 hosts).
 pub fn fat_tree(k: u32, link: Cabling) -> Result<Fabric, FabricError> {
+    build(k, link, link)
+}
+
+pub(super) fn build(k: u32, host_link: Cabling, fabric_link: Cabling) -> Result<Fabric, FabricError> {
     if k == 0 || !k.is_multiple_of(2) || k > 128 {
-        return Err(FabricError::Parameter {
-            parameter: "k",
-            value: k.to_string(),
-            rule: "a fat-tree needs an even number of ports per switch, from 2 to 128".to_owned(),
-        });
+        return Err(refuse("k", k, "a fat-tree needs an even number of ports per switch: choose one from 2 to 128"));
     }
     let half = k / 2;
     let mut fabric = FabricBuilder::new(format!("fat-tree, k = {k}"));
@@ -44,19 +45,19 @@ pub fn fat_tree(k: u32, link: Cabling) -> Result<Fabric, FabricError> {
         let pod = e as u32 / half;
         for i in 0..half {
             let host = fabric.host(format!("h{}", e as u32 * half + i), Some(pod));
-            fabric.cable(host, edge, link.rate, link.delay);
+            fabric.cable(host, edge, host_link.rate, host_link.delay);
         }
     }
     for (e, &edge) in edges.iter().enumerate() {
         let pod = e as u32 / half;
         for i in 0..half {
-            fabric.cable(edge, aggs[(pod * half + i) as usize], link.rate, link.delay);
+            fabric.cable(edge, aggs[(pod * half + i) as usize], fabric_link.rate, fabric_link.delay);
         }
     }
     for (a, &agg) in aggs.iter().enumerate() {
         let position = a as u32 % half;
         for i in 0..half {
-            fabric.cable(agg, cores[(position * half + i) as usize], link.rate, link.delay);
+            fabric.cable(agg, cores[(position * half + i) as usize], fabric_link.rate, fabric_link.delay);
         }
     }
     fabric.build()

@@ -1,13 +1,16 @@
 //! One non-blocking switch: the best that any fabric can do for the same hosts.
 
 use crate::topology::shapes::Cabling;
+use crate::topology::shapes::limits::{at_least_one, check_size};
 use crate::topology::{Fabric, FabricBuilder, FabricError};
 
 /// Builds `hosts` hosts on one switch.
 ///
 /// # Errors
-/// [`FabricError::NoHosts`] if there are none.
+/// [`FabricError::Parameter`] if there are none, or more than a fabric may have.
 pub fn single_switch(hosts: u32, link: Cabling) -> Result<Fabric, FabricError> {
+    at_least_one("hosts", hosts, "hosts")?;
+    check_size("hosts", hosts, u64::from(hosts), 1, u64::from(hosts))?;
     let mut fabric = FabricBuilder::new(format!("non-blocking switch, {hosts} hosts"));
     let switch = fabric.switch("switch0", 1, None);
     for i in 0..hosts {

@@ -1,0 +1,124 @@
+# One command an activity; `make help` lists them. Each installs what it needs and is missing (scripts/setup-*.sh).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+SCENARIO ?= scenarios/first.toml
+CARGO := cargo
+RELEASE := target/release/weft
+PYTHON := .venv/bin/python
+# Tests fail, and do not skip, where a tool is missing; snapshots are compared, not rewritten.
+STRICT := CI=true
+# Where scripts/setup-deny.sh puts cargo-deny.
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+## The two commands of the README
+
+.PHONY: run
+run: build ## Run a shipped scenario (SCENARIO=...), print its table and where the report is
+	$(RELEASE) run $(SCENARIO)
+
+.PHONY: test
+test: ## Run every test
+	scripts/test.sh
+
+## Building
+
+.PHONY: setup
+setup: ## Install all that any command here needs
+	scripts/setup.sh
+
+.PHONY: build
+build: ## Build the `weft` program, optimised, into target/release
+	scripts/setup-build.sh
+	$(CARGO) build --release --locked --package weft-experiment --bin weft
+
+.PHONY: python
+python: ## Build the Python package, optimised, into .venv
+	scripts/setup-build.sh
+	scripts/setup-python.sh
+	scripts/build-python.sh --release
+
+.PHONY: docs
+docs: ## Build the documentation of the crates into target/doc
+	scripts/setup-build.sh
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
+
+## Testing
+
+.PHONY: test-rust
+test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser included
+	scripts/setup-build.sh
+	scripts/setup-report.sh
+	$(STRICT) $(CARGO) test --locked --workspace --exclude weft-py
+
+.PHONY: test-scenarios
+test-scenarios: ## The quick forms of all scenarios, by the build that the tests use
+	scripts/setup-build.sh
+	$(CARGO) run --quiet --locked --package weft-experiment --bin weft -- check scenarios
+
+.PHONY: test-python
+test-python: ## The Python package, its types and the examples of its documentation
+	scripts/setup-build.sh
+	scripts/setup-python.sh
+	scripts/build-python.sh
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest
+
+.PHONY: test-report
+test-report: ## Of these, only the report and its scripts
+	scripts/setup-build.sh
+	scripts/setup-report.sh
+	$(STRICT) $(CARGO) test --locked --package weft-experiment --test 'report*'
+
+.PHONY: lint
+lint: ## Formatting and lints; warnings are errors
+	scripts/setup-build.sh --lint
+	scripts/setup-python.sh
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m ruff check
+
+.PHONY: format
+format: ## Format everything
+	scripts/setup-build.sh --lint
+	scripts/setup-python.sh
+	$(CARGO) fmt --all
+	$(PYTHON) -m ruff format
+
+.PHONY: deny
+deny: ## Licences, bans and sources of the dependencies
+	scripts/setup-deny.sh
+	$(CARGO) deny check licenses bans sources
+
+.PHONY: advisories
+advisories: ## Known vulnerabilities of the dependencies (fetches a database from github.com)
+	scripts/setup-deny.sh
+	$(CARGO) deny check advisories
+
+## The papers and the speed
+
+.PHONY: check
+check: build ## Compare all scenarios, in their quick forms, with the papers
+	$(RELEASE) check scenarios
+
+.PHONY: check-full
+check-full: build ## The same at the papers' sizes; says beforehand how long it takes
+	$(RELEASE) check --full scenarios
+
+.PHONY: bench
+bench: build ## Speed and memory of the engines
+	$(RELEASE) bench flow
+	$(RELEASE) bench control
+
+.PHONY: clean
+clean: ## Remove what was built; what was installed (.venv, .tools) stays
+	$(CARGO) clean
+	rm -rf results python/weft/_weft*.so .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,138 @@
+//! `weft check`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::progress::Bar;
+use crate::cli::run::in_pool;
+use crate::cli::{ScenarioArgs, print_json, print_text, table};
+use crate::error::{Error, Result};
+use crate::run::{self, RunSummary};
+use crate::scenario::Study;
+use crate::scenario::source::Form;
+use crate::wall::Stopwatch;
+
+/// Arguments of `weft check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Scenario files, or folders of them
+    #[arg(default_value = "scenarios")]
+    paths: Vec<PathBuf>,
+    /// The paper's sizes instead of the quick forms
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    changes: ScenarioArgs,
+    /// Also write results, a folder a scenario
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Runs of a sweep side by side [default: one a core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `weft check --json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    ok: bool,
+    passed: usize,
+    known_misses: usize,
+    misses: usize,
+    scenarios: Vec<Checked>,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    scenario: String,
+    title: String,
+    wall_s: f64,
+    runs: Vec<RunSummary>,
+}
+
+/// Runs it.
+pub fn run(args: &CheckArgs) -> Result<ExitCode> {
+    let studies = studies(args)?;
+    announce(&studies, args);
+    let mut checked = Vec::new();
+    for (path, study) in &studies {
+        let clock = Stopwatch::start();
+        let bar = Bar::new(study.runs.len());
+        let out = args.out.as_ref().map(|out| out.join(path.with_extension("").file_name().unwrap_or_default()));
+        let summary = in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
+        bar.finish();
+        let one =
+            Checked { scenario: path.display().to_string(), title: summary.title, wall_s: clock.seconds(), runs: summary.runs };
+        if !args.json {
+            print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs));
+        }
+        checked.push(one);
+    }
+    let verdicts = || checked.iter().flat_map(|c| &c.runs).flat_map(|r| &r.expect);
+    let passed = verdicts().filter(|v| v.ok).count();
+    let known_misses = verdicts().filter(|v| v.known).count();
+    let misses = verdicts().filter(|v| !v.ok && !v.known).count();
+    let report = Report { ok: misses == 0, passed, known_misses, misses, scenarios: checked };
+    if args.json {
+        print_json(&report);
+    } else {
+        print_text(&format!("{passed} met, {known_misses} missed for a known cause, {misses} missed\n"));
+    }
+    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// All scenarios are read, and so checked for mistakes, before the first is run.
+fn studies(args: &CheckArgs) -> Result<Vec<(PathBuf, Study)>> {
+    let overrides = args.changes.overrides(if args.full { Form::Full } else { Form::Quick });
+    let mut studies = Vec::new();
+    for path in &args.paths {
+        let named = path.is_file();
+        let files = if path.is_dir() { toml_files(path)? } else { vec![path.clone()] };
+        for file in files {
+            let study = Study::read(&file, &overrides)?;
+            let expects = study.runs.iter().any(|r| r.is_expected());
+            if !expects && named {
+                return Err(Error::usage(
+                    format!("{} has no [[expect]] that speaks of one of its runs: nothing would be checked", file.display()),
+                    "add `[[expect]]` entries, or use `weft run`",
+                ));
+            }
+            if expects {
+                studies.push((file, study));
+            }
+        }
+    }
+    if studies.is_empty() {
+        return Err(Error::usage("there is no scenario with [[expect]] entries here", "name scenario files or folders"));
+    }
+    Ok(studies)
+}
+
+fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|e| Error::io("read", folder, e))? {
+        let path = entry.map_err(|e| Error::io("read", folder, e))?.path();
+        if path.is_dir() {
+            files.extend(toml_files(&path)?);
+        } else if path.extension().is_some_and(|e| e == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn announce(studies: &[(PathBuf, Study)], args: &CheckArgs) {
+    if !args.full {
+        return;
+    }
+    for (path, study) in studies {
+        let takes = study.source.takes.as_deref().unwrap_or("less than a minute");
+        eprintln!("{}: {} runs, about {takes} on 2 cores", path.display(), study.runs.len());
+    }
+}

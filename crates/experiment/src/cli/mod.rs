@@ -1,0 +1,151 @@
+//! The commands of the `weft` binary. `docs/cli.md` fixes their arguments, exit codes and JSON.
+
+mod bench;
+mod check;
+mod demand;
+mod new;
+mod place;
+mod progress;
+mod run;
+mod table;
+mod topo;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use toml::Value;
+
+use crate::error::{Error, Result};
+use crate::scenario::source::{Form, Overrides, parse_value};
+
+/// Designs, simulates, emulates and runs data-centre networks.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, arg_required_else_help = true)]
+struct Weft {
+    #[command(subcommand)]
+    command: Command,
+    /// More diagnostics on stderr; twice for still more
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a scenario, print a table and write a results folder
+    Run(run::RunArgs),
+    /// Run scenarios and compare them with what the papers say
+    Check(check::CheckArgs),
+    /// Build a fabric and tell what it is, or export it
+    Topo(topo::TopoArgs),
+    /// Estimate the natural demands of a list of flows (Hedera section 4.2)
+    Demand(demand::DemandArgs),
+    /// Run a scenario's scheduler once and show the paths that it chose
+    Place(place::PlaceArgs),
+    /// Measure the speed and memory of the engines
+    Bench(bench::BenchArgs),
+    /// Write a commented scenario to start from
+    New(new::NewArgs),
+    /// Print a shell's completion script
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// The directory system: runs `weft-directory`
+    #[command(disable_help_flag = true)]
+    Directory(External),
+    /// The agent of a host: runs `weft-agent`
+    #[command(disable_help_flag = true)]
+    Agent(External),
+    /// The scheduler of a real network: runs `weft-scheduler`
+    #[command(disable_help_flag = true)]
+    Scheduler(External),
+}
+
+#[derive(Debug, Args)]
+struct External {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Which form of a scenario, and what to change in it.
+#[derive(Debug, Args)]
+struct ScenarioArgs {
+    /// Override a key of the scenario: control.scheduler=annealing
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    set: Vec<(String, Value)>,
+    /// Override world.seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+}
+
+impl ScenarioArgs {
+    fn overrides(&self, form: Form) -> Overrides {
+        let mut set = self.set.clone();
+        set.extend(self.seed.map(|s| ("world.seed".to_owned(), Value::Integer(s.into()))));
+        Overrides { form, set }
+    }
+}
+
+fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), parse_value(value.trim()))),
+        _ => Err("write KEY=VALUE, such as control.scheduler=annealing".to_owned()),
+    }
+}
+
+/// Parses the command line and runs it.
+pub fn main() -> ExitCode {
+    let weft = Weft::parse();
+    start_logging(weft.verbose);
+    let result = match weft.command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Topo(args) => topo::run(&args),
+        Command::Demand(args) => demand::run(&args),
+        Command::Place(args) => place::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::New(args) => new::run(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Weft::command(), "weft", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Directory(rest) => external("weft-directory", &rest.arguments),
+        Command::Agent(rest) => external("weft-agent", &rest.arguments),
+        Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("{:?}", miette::Report::new(error));
+        ExitCode::from(2)
+    })
+}
+
+fn start_logging(verbose: u8) {
+    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| level.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
+
+/// Runs a program that stands beside this one, or else on the PATH, as git and cargo do.
+fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(name)));
+    let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name));
+    match std::process::Command::new(&program).args(arguments).status() {
+        Ok(status) => Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(2))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::usage(format!("`{name}` is not installed"), "put it beside `weft` or on the PATH"))
+        }
+        Err(e) => Err(Error::io("run", &program, e)),
+    }
+}
+
+/// Prints a JSON document to stdout. A closed pipe is not an error.
+fn print_json(value: &impl serde::Serialize) {
+    print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"));
+}
+
+fn print_text(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

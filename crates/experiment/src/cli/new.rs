@@ -1,0 +1,72 @@
+//! `weft new`.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::cli::{print_json, print_text};
+use crate::error::{Error, Result};
+use crate::scenario::keys::one_of;
+
+/// Arguments of `weft new`.
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// Where to write it; `-` is standard output
+    #[arg(default_value = "scenario.toml")]
+    file: PathBuf,
+    /// What to start from
+    #[arg(long, default_value = "basic", value_name = "NAME")]
+    template: String,
+    /// Show the templates and write nothing
+    #[arg(long)]
+    list: bool,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Name, what it shows, text.
+pub const TEMPLATES: &[(&str, &str, &str)] = &[
+    ("basic", "one fabric, one traffic pattern, with every key explained", include_str!("../../templates/basic.toml")),
+    ("sweep", "routing and schedulers compared on one workload", include_str!("../../templates/sweep.toml")),
+    ("shuffle", "VL2's all-to-all shuffle on its testbed", include_str!("../../templates/shuffle.toml")),
+    ("failure", "links and a switch that fail and return", include_str!("../../templates/failure.toml")),
+];
+
+/// Runs it.
+pub fn run(args: &NewArgs) -> Result<ExitCode> {
+    if args.list {
+        if args.json {
+            print_json(
+                &json!({ "templates": TEMPLATES.iter().map(|(name, about, _)| json!({"name": name, "about": about})).collect::<Vec<_>>() }),
+            );
+        } else {
+            print_text(&TEMPLATES.iter().map(|(name, about, _)| format!("{name:<8}  {about}\n")).collect::<String>());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some((name, _, text)) = TEMPLATES.iter().find(|(name, ..)| *name == args.template) else {
+        let names: Vec<&str> = TEMPLATES.iter().map(|(name, ..)| *name).collect();
+        return Err(Error::usage(format!("there is no template `{}`", args.template), one_of(&names, &args.template)));
+    };
+    if args.file == Path::new("-") {
+        print_text(text);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut file = std::fs::File::create_new(&args.file).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Error::usage(format!("{} is there already", args.file.display()), "name another file: `weft new FILE`")
+        }
+        _ => Error::io("write", &args.file, e),
+    })?;
+    file.write_all(text.as_bytes()).map_err(|e| Error::io("write", &args.file, e))?;
+    if args.json {
+        print_json(&json!({ "file": args.file, "template": name }));
+    } else {
+        print_text(&format!("{0}: written; run it with `weft run {0}`\n", args.file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}

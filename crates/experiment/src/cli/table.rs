@@ -1,0 +1,206 @@
+//! Tables for people.
+
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+
+use crate::expect::Verdict;
+use crate::run::{RunSummary, Summary};
+
+/// Metrics that the table of `weft run` shows where a run knows them; `summary.json` holds all.
+const SHOWN: &[(&str, &str)] = &[
+    ("goodput_bps", "goodput"),
+    ("goodput_fraction", "of NIC bound"),
+    ("optimal_fraction", "of non-blocking"),
+    ("splittable_fraction", "splittable"),
+    ("loss_fraction", "lost"),
+    ("completion_s", "completion"),
+    ("fct_mean_s", "FCT mean"),
+    ("fct_p99_s", "FCT p99"),
+    ("jain_flows", "Jain"),
+    ("moves", "moves"),
+    ("demand_wall_s", "estimation"),
+    ("place_wall_s", "placement"),
+    ("control_loop_s", "control loop"),
+    ("wall_s", "wall"),
+];
+
+/// The table of a run or a sweep, with what the paper says below it.
+pub fn of_runs(summary: &Summary) -> String {
+    let settings = varying(&summary.runs);
+    let shown: Vec<_> = SHOWN.iter().filter(|(m, _)| summary.runs.iter().any(|r| r.metrics.get(m).is_some())).collect();
+    let mut table = new_table();
+    let titles = settings.iter().map(String::as_str).chain(shown.iter().map(|(_, title)| *title));
+    table.set_header(titles);
+    for run in &summary.runs {
+        let values = settings.iter().map(|key| run.set.get(key).map_or(String::new(), plain));
+        let metrics = shown.iter().map(|(m, _)| run.metrics.get(m).map_or("-".to_owned(), |v| show(m, v)));
+        table.add_row(values.chain(metrics));
+    }
+    align(&mut table, settings.len());
+    format!("{}\n{table}\n{}", summary.title, of_expectations(&summary.runs))
+}
+
+/// One scenario of `weft check`.
+pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
+    format!("{path} ({}): {title}\n{}\n", show("wall_s", wall_s), of_expectations(runs))
+}
+
+fn of_expectations(runs: &[RunSummary]) -> String {
+    if runs.iter().all(|r| r.expect.is_empty()) {
+        return String::new();
+    }
+    let mut table = new_table();
+    table.set_header(["", "source", "run", "metric", "paper", "measured", "within"]);
+    let mut causes = Vec::new();
+    for run in runs {
+        for verdict in &run.expect {
+            let mark = match (verdict.ok, &verdict.cause) {
+                (true, _) => "ok".to_owned(),
+                (false, None) => "MISS".to_owned(),
+                (false, Some(cause)) => {
+                    let number = causes.iter().position(|c| c == cause).unwrap_or_else(|| {
+                        causes.push(cause.clone());
+                        causes.len() - 1
+                    });
+                    format!("MISS [{}]", number + 1)
+                }
+            };
+            table.add_row([
+                mark,
+                verdict.source.clone(),
+                settings_text(&run.set),
+                metric_text(verdict),
+                show_verdict(verdict, Some(verdict.paper)),
+                show_verdict(verdict, verdict.measured),
+                verdict.within.clone(),
+            ]);
+        }
+    }
+    align(&mut table, 4);
+    let notes: Vec<String> = causes.iter().enumerate().map(|(i, c)| format!("[{}] {c}\n", i + 1)).collect();
+    format!("{table}\n{}", notes.concat())
+}
+
+fn metric_text(verdict: &Verdict) -> String {
+    match &verdict.over {
+        None => verdict.metric.clone(),
+        Some(over) => format!("{} over {}", verdict.metric, settings_text(over)),
+    }
+}
+
+fn show_verdict(verdict: &Verdict, value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(v) if verdict.over.is_some() => format!("{v:.3}"),
+        Some(v) => show(&verdict.metric, v),
+    }
+}
+
+/// A metric's value with its unit.
+pub fn show(metric: &str, value: f64) -> String {
+    if metric.ends_with("_bps") {
+        scaled(value, &[(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps")], "bps")
+    } else if metric.ends_with("_fraction") {
+        format!("{:.2} %", value * 100.0)
+    } else if metric.ends_with("_s") {
+        scaled(value, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us")], "s")
+    } else if metric.ends_with("_bytes") {
+        scaled(value, &[(1e9, "GB"), (1e6, "MB"), (1e3, "kB")], "B")
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
+    match units.iter().find(|(scale, _)| value.abs() >= *scale) {
+        Some((scale, unit)) => format!("{:.4} {unit}", value / scale).replace(".0000 ", " "),
+        None => format!("{value} {base}"),
+    }
+}
+
+/// Settings whose value is not the same in all runs.
+fn varying(runs: &[RunSummary]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for run in runs {
+        for key in run.set.keys() {
+            if !keys.contains(key) && runs.iter().any(|r| r.set.get(key) != run.set.get(key)) {
+                keys.push(key.clone());
+            }
+        }
+    }
+    keys
+}
+
+fn settings_text(set: &serde_json::Map<String, serde_json::Value>) -> String {
+    let texts: Vec<String> =
+        set.iter().map(|(key, v)| format!("{}={}", key.rsplit('.').next().unwrap_or(key), plain(v))).collect();
+    texts.join(" ")
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table
+}
+
+fn align(table: &mut Table, left: usize) {
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+/// What `weft topo` says of a fabric.
+pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
+    let rate = |bps: u64| show("_bps", bps as f64);
+    let ratio =
+        |r: Option<f64>| r.map_or("-".to_owned(), |r| format!("1:{r:.3}").trim_end_matches('0').trim_end_matches('.').to_owned());
+    let mut tiers = new_table();
+    tiers.set_header(["tier", "switches", "ports", "down", "up", "over-subscription", "from hosts"]);
+    for t in &m.tiers {
+        let ports = if t.ports_min == t.ports_max { t.ports_min.to_string() } else { format!("{}-{}", t.ports_min, t.ports_max) };
+        let (least, most) = (ratio(t.oversubscription_min), ratio(t.oversubscription_max));
+        let over = if least == most { least } else { format!("{least} to {most}") };
+        let from_hosts = ratio(t.oversubscription_from_hosts);
+        tiers.add_row([t.name.clone(), t.switches.to_string(), ports, rate(t.down_bps), rate(t.up_bps), over, from_hosts]);
+    }
+    align(&mut tiers, 1);
+    format!(
+        "{}\n{} hosts in {} racks and {} pods, {} switches, {} cables, {} ports in use\n{tiers}\n{}{}",
+        m.title,
+        m.hosts,
+        m.racks,
+        m.pods,
+        m.switches,
+        m.cables,
+        m.ports,
+        m.cabling
+            .iter()
+            .map(|c| format!("cables of {} between tiers {} and {}: {}\n", rate(c.capacity_bps), c.from_tier, c.to_tier, c.count))
+            .collect::<String>(),
+        of_paths(m)
+    )
+}
+
+fn of_paths(m: &weft_fabric::topology::Metrics) -> String {
+    let b = &m.bisection;
+    let rate = |bps: u64| show("_bps", bps as f64);
+    let spread = |name: &str, s: &Option<weft_fabric::topology::metrics::Spread>| {
+        s.as_ref().map_or(String::new(), |s| format!("{name}: {} to {}, {:.2} on average\n", s.min, s.max, s.mean))
+    };
+    let pairs = if m.paths.all_pairs { "all".to_owned() } else { "a sample of".to_owned() };
+    format!(
+        "bisection bandwidth: {} of {} that the NICs of half of the hosts can carry ({:.1} %)\n{}{}({pairs} {} pairs of racks)\ndiameter: {} links\n",
+        rate(b.bps),
+        rate(b.nic_bps),
+        b.fraction * 100.0,
+        spread("shortest paths between racks", &m.paths.shortest),
+        spread("edge-disjoint paths between racks", &m.paths.disjoint),
+        m.paths.pairs,
+        m.diameter
+    )
+}

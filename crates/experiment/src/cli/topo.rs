@@ -1,0 +1,120 @@
+//! `weft topo`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use toml::{Table, Value};
+use weft_fabric::Fabric;
+use weft_fabric::formats::topology::{self, Export};
+use weft_fabric::topology::Metrics;
+
+use crate::cli::{print_json, print_text, table};
+use crate::error::{Error, Result};
+use crate::scenario::fabric::FabricSpec;
+use crate::scenario::keys::one_of;
+use crate::scenario::read_fabric;
+use crate::scenario::source::{Overrides, Source, parse_value};
+
+/// Arguments of `weft topo`.
+#[derive(Debug, Args)]
+pub struct TopoArgs {
+    /// fat-tree, clos, tree, clique, switch, file; or a scenario file
+    kind: String,
+    /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps
+    #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
+    keys: Vec<String>,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// What stands behind KIND, once keys and options are told apart.
+#[derive(Debug, Default)]
+struct Asked {
+    keys: Vec<(String, Value)>,
+    export: Option<String>,
+    out: Option<PathBuf>,
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(args: &TopoArgs) -> Result<ExitCode> {
+    let asked = split(&args.keys)?;
+    let (source, spec) = read(&args.kind, &asked.keys)?;
+    let fabric = spec.build().map_err(|e| source.at(e))?;
+    if let Some(name) = &asked.export {
+        return export(&fabric, name, asked.out.as_deref());
+    }
+    let metrics = Metrics::of(&fabric);
+    if asked.json || args.json {
+        print_json(&metrics);
+    } else {
+        print_text(&table::of_fabric(&metrics));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const EXPORTS: &[(&str, Export)] = &[
+    ("dot", Export::Dot),
+    ("graphml", Export::GraphMl),
+    ("containerlab", Export::Containerlab),
+    ("htsim", Export::Htsim),
+    ("hpcc", Export::Hpcc),
+    ("native", Export::Native),
+];
+
+fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
+    let Some(&(_, format)) = EXPORTS.iter().find(|(n, _)| *n == name) else {
+        let names: Vec<&str> = EXPORTS.iter().map(|(n, _)| *n).collect();
+        return Err(Error::usage(format!("there is no export `{name}`"), one_of(&names, name)));
+    };
+    let text = topology::write(fabric, format).map_err(|e| Error::usage(e.to_string(), e.help))?;
+    match out {
+        None => print_text(&text),
+        Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(kind: &str, keys: &[(String, Value)]) -> Result<(Source, FabricSpec)> {
+    let set: Vec<(String, Value)> = keys.iter().map(|(k, v)| (format!("fabric.{k}"), v.clone())).collect();
+    let overrides = Overrides { set, ..Overrides::default() };
+    let source = if Path::new(kind).is_file() {
+        Source::read(Path::new(kind), &overrides)?
+    } else {
+        let fabric = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);
+        Source::from_table(Table::from_iter([("fabric".to_owned(), Value::Table(fabric))]), PathBuf::new(), &overrides)?
+    };
+    let spec = read_fabric(&source)?;
+    Ok((source, spec))
+}
+
+/// `key=value`, `--key value`, `--key=value`, and the options that are not keys.
+fn split(words: &[String]) -> Result<Asked> {
+    let mut asked = Asked::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (name, mut value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (word.as_str(), None),
+        };
+        let key = name.trim_start_matches('-').replace('-', "_");
+        if key == "json" && value.is_none() {
+            asked.json = true;
+            continue;
+        }
+        if value.is_none() && word.starts_with("--") {
+            value = words.next().cloned();
+        }
+        let Some(value) = value else {
+            return Err(Error::usage(format!("`{word}` is not a key of a fabric"), "write KEY=VALUE, such as `k=8`, or `--k 8`"));
+        };
+        match key.as_str() {
+            "export" => asked.export = Some(value),
+            "out" => asked.out = Some(value.into()),
+            _ => asked.keys.push((key, parse_value(&value))),
+        }
+    }
+    Ok(asked)
+}

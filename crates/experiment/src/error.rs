@@ -1,0 +1,97 @@
+//! What can go wrong for a user, each with the place and the next step.
+
+use std::path::{Path, PathBuf};
+
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use weft_fabric::formats::FormatError;
+
+/// The result of everything in this crate that a user's input can break.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error for the user. All of them end a command with exit code 2.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[allow(missing_docs)]
+pub enum Error {
+    /// A key of a scenario file.
+    #[error("{place}: {message}")]
+    Scenario {
+        place: String,
+        message: String,
+        #[help]
+        help: Option<String>,
+        #[source_code]
+        source_code: Option<NamedSource<String>>,
+        #[label("here")]
+        span: Option<SourceSpan>,
+    },
+    /// The same, before it is known which line that is.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Key(#[from] KeyError),
+    /// A line of another file that a scenario or a command reads.
+    #[error("{}:{}: {}", path.display(), source.line, source.message)]
+    Format {
+        path: PathBuf,
+        source: FormatError,
+        #[help]
+        help: String,
+    },
+    /// A file or folder that cannot be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        what: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+        #[help]
+        help: Option<String>,
+    },
+    /// Anything else that is wrong with a command's arguments or their combination.
+    #[error("{message}")]
+    Usage {
+        message: String,
+        #[help]
+        help: Option<String>,
+    },
+}
+
+impl Error {
+    /// An argument error with a remedy.
+    pub fn usage(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), help: Some(help.into()) }
+    }
+
+    /// A file could not be read or written.
+    pub fn io(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+        let help = match source.kind() {
+            std::io::ErrorKind::NotFound => Some("check the path; relative paths start at the scenario's folder".to_owned()),
+            std::io::ErrorKind::PermissionDenied => Some("choose a place that you may write to, with `--out DIR`".to_owned()),
+            _ => None,
+        };
+        Self::Io { what, path: path.to_owned(), source, help }
+    }
+
+    /// A line of a file that another tool or the user wrote.
+    pub fn format(path: &Path, source: FormatError) -> Self {
+        Self::Format { path: path.to_owned(), help: source.help.clone(), source }
+    }
+}
+
+/// A problem at a key of the scenario, before it is known which line that is.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{key}: {message}")]
+pub struct KeyError {
+    /// Dotted path of the key: `fabric.k`, `event[0].fail`.
+    pub key: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    #[help]
+    pub help: Option<String>,
+}
+
+impl KeyError {
+    /// A problem at a key, with a remedy.
+    pub fn new(key: impl Into<String>, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into(), help: Some(help.into()) }
+    }
+}

@@ -1,0 +1,39 @@
+//! The best possible: the same flows on a non-blocking switch. Runs of a sweep that differ only in control share one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use weft_fabric::Fabric;
+use weft_fabric::record::Outcome;
+use weft_fabric::topology::shapes::ideal_of;
+
+use crate::error::{KeyError, Result};
+use crate::scenario::Run;
+use crate::world;
+
+type Slot = Arc<OnceLock<std::result::Result<Arc<Outcome>, String>>>;
+
+/// Ideal runs by the part of the scenario that they depend on.
+#[derive(Debug, Default)]
+pub struct Ideals(Mutex<BTreeMap<String, Slot>>);
+
+impl Ideals {
+    /// The ideal run beside `run`, carried once; `None` if the scenario does not want it or the world does not know it.
+    pub fn of(&self, fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Arc<Outcome>>> {
+        if !run.scenario.wants_ideal() {
+            return Ok(None);
+        }
+        let slot = {
+            let mut slots = self.0.lock().expect("no run panics while it holds this");
+            Arc::clone(slots.entry(run.ideal_key()).or_default())
+        };
+        let outcome = slot.get_or_init(|| {
+            let ideal = Arc::new(ideal_of(fabric));
+            world::carry_ideal(fabric, &ideal, run).map(Arc::new).map_err(|e| e.to_string())
+        });
+        match outcome {
+            Ok(outcome) => Ok(Some(Arc::clone(outcome))),
+            Err(message) => Err(KeyError { key: "traffic".to_owned(), message: message.clone(), help: None }.into()),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The aggregates of a run. The names are the same in every world; a metric that a world does not know is absent.
+//!
+//! Rates are means over the window `[warmup, min(duration, last end) - cooldown]`.
+
+use serde::{Serialize, Serializer};
+use weft_fabric::record::{FlowRecord, Outcome, Sample};
+use weft_fabric::{Duration, Fabric, Instant};
+
+/// Every name that a metric can have, in the order in which they are shown.
+pub const NAMES: &[&str] = &[
+    "goodput_bps",
+    "goodput_fraction",
+    "bisection_fraction",
+    "optimal_fraction",
+    "nonblocking_fraction",
+    "splittable_fraction",
+    "loss_fraction",
+    "completion_s",
+    "host_completion_mean_s",
+    "fct_mean_s",
+    "fct_p50_s",
+    "fct_p99_s",
+    "latency_mean_s",
+    "requests_per_s",
+    "jain_flows",
+    "split_jain_mean",
+    "efficiency",
+    "drops",
+    "retransmits",
+    "floods",
+    "reconverge_s",
+    "restore_s",
+    "move_outage_s",
+    "fib_entries_max",
+    "isolation_drops",
+    "flows",
+    "flows_finished",
+    "rounds",
+    "large_flows_mean",
+    "moves",
+    "control_loop_s",
+    "demand_min_fraction",
+    "demand_max_fraction",
+    "demand_wall_s",
+    "place_wall_s",
+    "hops",
+    "events",
+    "wall_s",
+    "rss_bytes",
+    "cpu_idle_fraction",
+];
+
+/// Metrics that differ from one run of the same scenario to the next. Only `summary.json` holds them.
+pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rss_bytes", "cpu_idle_fraction"];
+
+/// Metrics by name, in the order of [`NAMES`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Metrics(Vec<(&'static str, f64)>);
+
+impl Metrics {
+    /// The value of a metric, if the world knows it.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(n, _)| *n == name).map(|&(_, v)| v)
+    }
+
+    /// Records a metric; what is not a finite number is left out.
+    ///
+    /// # Panics
+    /// If the name is not one of [`NAMES`].
+    pub fn put(&mut self, name: &'static str, value: f64) {
+        let order = |n: &str| NAMES.iter().position(|m| *m == n).expect("a metric of NAMES");
+        if !value.is_finite() {
+            return;
+        }
+        self.0.retain(|(n, _)| *n != name);
+        let at = self.0.partition_point(|(n, _)| order(n) < order(name));
+        self.0.insert(at, (name, value));
+    }
+
+    /// Records a metric if it is known.
+    pub fn put_some(&mut self, name: &'static str, value: Option<f64>) {
+        if let Some(value) = value {
+            self.put(name, value);
+        }
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl Serialize for Metrics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(name, value)| (name, whole(value))))
+    }
+}
+
+/// Counts are written as whole numbers.
+fn whole(value: f64) -> serde_json::Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
+}
+
+/// The span over which aggregates are taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// First instant.
+    pub from: Instant,
+    /// Last instant.
+    pub to: Instant,
+}
+
+impl Window {
+    /// What warm-up and cool-down leave of a run; `None` if that is nothing.
+    pub fn of(outcome: &Outcome, warmup: Duration, cooldown: Duration) -> Option<Self> {
+        let from = Instant::ZERO + warmup;
+        let to = Instant::from_ps(outcome.ended.as_ps().saturating_sub(cooldown.as_ps()));
+        (to > from).then_some(Self { from, to })
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.to - self.from).as_secs_f64()
+    }
+}
+
+/// Mean goodput over a window, in bits per second.
+pub fn goodput_bps(samples: &[Sample], window: Window) -> f64 {
+    (delivered_at(samples, window.to) - delivered_at(samples, window.from)) * 8.0 / window.seconds()
+}
+
+/// Aggregates of a run that need nothing but its records.
+pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Metrics {
+    let mut metrics = Metrics::default();
+    if let Some(window) = window {
+        let goodput = goodput_bps(&outcome.samples, window);
+        metrics.put("goodput_bps", goodput);
+        metrics.put("goodput_fraction", goodput / mean_nic_bound(&outcome.samples, window));
+        metrics.put("bisection_fraction", goodput / nic_total(fabric));
+    }
+    metrics.put("flows", outcome.flows.len() as f64);
+    let mut times: Vec<f64> = outcome.flows.iter().filter_map(|f| f.end.map(|end| (end - f.start).as_secs_f64())).collect();
+    metrics.put("flows_finished", times.len() as f64);
+    if !times.is_empty() {
+        times.sort_by(f64::total_cmp);
+        metrics.put("fct_mean_s", times.iter().sum::<f64>() / times.len() as f64);
+        metrics.put("fct_p50_s", percentile(&times, 0.50));
+        metrics.put("fct_p99_s", percentile(&times, 0.99));
+    }
+    if !outcome.flows.is_empty() && times.len() == outcome.flows.len() {
+        metrics.put_some("completion_s", outcome.flows.iter().filter_map(|f| f.end).max().map(|e| e.as_secs_f64()));
+        metrics.put("host_completion_mean_s", host_completion_mean(fabric, &outcome.flows));
+    }
+    metrics.put_some("jain_flows", jain(outcome.flows.iter().map(|f| flow_goodput_bps(f, outcome.ended))));
+    metrics.put_some("split_jain_mean", split_jain(fabric, outcome));
+    metrics.put("events", outcome.events as f64);
+    metrics
+}
+
+/// Delivered bits over the time that a flow had.
+pub fn flow_goodput_bps(flow: &FlowRecord, ended: Instant) -> f64 {
+    let time = flow.end.unwrap_or(ended).saturating_since(flow.start).as_secs_f64();
+    if time > 0.0 { flow.bytes.0 as f64 * 8.0 / time } else { 0.0 }
+}
+
+/// What all NICs can send together, in bits per second.
+pub fn nic_total(fabric: &Fabric) -> f64 {
+    fabric.hosts().map(|h| fabric.nic_capacity(h).as_f64()).sum()
+}
+
+/// Jain's fairness index, `(sum x)^2 / (n sum x^2)`; `None` without any traffic.
+pub fn jain(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for x in values {
+        n += 1.0;
+        sum += x;
+        squares += x * x;
+    }
+    (squares > 0.0).then(|| sum * sum / (n * squares))
+}
+
+/// The value below which a fraction of the sorted values lies: the nearest rank.
+fn percentile(sorted: &[f64], fraction: f64) -> f64 {
+    let rank = libm::ceil(fraction * sorted.len() as f64) as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1]
+}
+
+/// Bytes delivered by an instant, linear between samples.
+fn delivered_at(samples: &[Sample], at: Instant) -> f64 {
+    let after = samples.partition_point(|s| s.at <= at);
+    match (after.checked_sub(1).map(|i| samples[i]), samples.get(after)) {
+        (None, _) => 0.0,
+        (Some(last), None) => last.delivered,
+        (Some(a), Some(b)) => a.delivered + (b.delivered - a.delivered) * ratio(at - a.at, b.at - a.at),
+    }
+}
+
+/// Time-weighted mean of the NIC bound.
+fn mean_nic_bound(samples: &[Sample], window: Window) -> f64 {
+    let mut sum = 0.0;
+    for (i, sample) in samples.iter().enumerate() {
+        let from = sample.at.max(window.from);
+        let to = samples.get(i + 1).map_or(window.to, |next| next.at.min(window.to));
+        sum += sample.nic_bound_bps * to.saturating_since(from).as_secs_f64();
+    }
+    sum / window.seconds()
+}
+
+fn ratio(part: Duration, whole: Duration) -> f64 {
+    if whole == Duration::ZERO { 1.0 } else { part.as_ps() as f64 / whole.as_ps() as f64 }
+}
+
+/// Mean over the sending hosts of the end of their last flow (Hedera table 2: host completion).
+fn host_completion_mean(fabric: &Fabric, flows: &[FlowRecord]) -> f64 {
+    let mut last = vec![None; fabric.host_count()];
+    for flow in flows {
+        let slot = &mut last[flow.src.index()];
+        *slot = (*slot).max(flow.end);
+    }
+    let ends: Vec<f64> = last.iter().flatten().map(|e: &Instant| e.as_secs_f64()).collect();
+    ends.iter().sum::<f64>() / ends.len() as f64
+}
+
+/// VL2 figure 10: Jain's index of the bytes on the upward links of each switch below the roots and above the edge; of edge switches where
+/// there is no such layer. The mean over switches that sent anything.
+fn split_jain(fabric: &Fabric, outcome: &Outcome) -> Option<f64> {
+    let top = fabric.top_tier();
+    if top < 2 || outcome.links.is_empty() {
+        return None;
+    }
+    let indices: Vec<f64> = fabric
+        .switches_of_tier(top - 1)
+        .filter_map(|s| {
+            let out = fabric.out(fabric.switch_node(s)).iter();
+            let up = out.filter(|&&l| fabric.node(fabric.link(l).to).tier == top);
+            jain(up.map(|l| outcome.links[l.index()].bytes.0 as f64))
+        })
+        .collect();
+    (!indices.is_empty()).then(|| indices.iter().sum::<f64>() / indices.len() as f64)
+}

@@ -1,0 +1,272 @@
+//! The report: one HTML file that shows a sweep's runs to a person, with no server and no network behind it.
+//!
+//! ```text
+//!   Outcome --collect--> RunReport (small; the outcome can be dropped) --\
+//!   Outcome --collect--> RunReport ---------------------------------------+--render--> one HTML file
+//!                                                                        /             (web/: template, styles, scripts)
+//! ```
+//! [`series`] thins throughput, [`distribution`] completion times, [`links`] what the links carried; [`sketch`] describes the
+//! fabric as far as the page draws it; [`page`] puts runs, styles and scripts into the template.
+//! Everything is a function of the input: the same runs give the same bytes.
+
+pub mod distribution;
+pub mod links;
+pub mod page;
+pub mod series;
+pub mod sketch;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use weft_fabric::Fabric;
+use weft_fabric::record::{Outcome, Sample};
+
+use distribution::Distribution;
+use links::LinkUse;
+use series::Series;
+use sketch::Sketch;
+
+pub use page::render;
+
+/// One run as the engine knows it right after its end.
+#[derive(Debug)]
+pub struct RunInput<'a> {
+    /// Its folder in the results: `000`.
+    pub name: String,
+    /// The settings that the sweep gave it, by their keys in the scenario: `control.scheduler`.
+    pub set: Map<String, Value>,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Metrics in the order in which they are shown; names as in `summary.json`.
+    pub metrics: &'a [(String, f64)],
+    /// What the scenario expects of this run.
+    pub expect: &'a [Expectation],
+    /// The fabric that carried it.
+    pub fabric: &'a Fabric,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+    /// What came of the same flows on a non-blocking switch.
+    pub ideal: Option<&'a Outcome>,
+    /// Goodput of the splittable optimum, in bits per second.
+    pub optimum_bps: Option<f64>,
+}
+
+/// A value of the paper beside ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// Where the paper says it: `Hedera, figure 10`.
+    pub source: String,
+    /// Name of the metric.
+    pub metric: String,
+    /// The paper's value, in the metric's unit, or a ratio to a sibling run.
+    pub paper: f64,
+    /// Our value; `None` if the run has no such metric.
+    pub measured: Option<f64>,
+    /// The tolerance as it is shown: `5%`, `at least`.
+    pub within: String,
+    /// Whether ours agrees.
+    pub ok: bool,
+    /// Why it does not, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<String>,
+}
+
+/// A run as the page shows it: a few dozen kilobytes, whatever the size of the outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The fabric, as far as it is drawn. Runs on one fabric share it in the page.
+    pub fabric: Sketch,
+    /// The same flows on a non-blocking switch. Runs with the same flows share it in the page.
+    pub ideal: Option<Curves>,
+    /// The rest.
+    pub body: RunBody,
+}
+
+/// What is each run's own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunBody {
+    /// Its folder in the results.
+    pub name: String,
+    /// The settings that the sweep gave it.
+    pub set: Map<String, Value>,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Metrics in order; those that are not finite numbers are left out.
+    pub metrics: Vec<(String, f64)>,
+    /// The paper's values beside ours.
+    pub expect: Vec<Expectation>,
+    /// Goodput beside the best possible.
+    pub bounds: Bounds,
+    /// Length of the run in seconds.
+    pub ended_s: f64,
+    /// Throughput and completion times.
+    pub curves: Curves,
+    /// What the links carried.
+    pub links: LinkUse,
+}
+
+/// What a run's lines are drawn from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Curves {
+    /// Bits per second over time, all hosts together.
+    pub throughput: Series,
+    /// Completion times in seconds.
+    pub fct_s: Distribution,
+    /// Flows that began.
+    pub flows: u64,
+}
+
+/// Goodput in bits per second, and what it could be at best; all over the same span of time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    /// Ours.
+    pub measured_bps: f64,
+    /// What the NICs of the active senders and receivers could carry.
+    pub nic_bps: Option<f64>,
+    /// The same flows on a non-blocking switch.
+    pub switch_bps: Option<f64>,
+    /// The splittable optimum of the fabric.
+    pub optimum_bps: Option<f64>,
+}
+
+/// Reduces a run to what the page shows of it.
+pub fn collect(input: RunInput<'_>) -> RunReport {
+    let RunInput { name, set, seed, metrics, expect, fabric, outcome, ideal, optimum_bps } = input;
+    let sketch = Sketch::new(fabric);
+    let links = LinkUse::new(fabric, &sketch, outcome);
+    let mut report = RunReport {
+        ideal: ideal.map(Curves::new),
+        body: RunBody {
+            name,
+            set,
+            seed,
+            metrics: Vec::new(),
+            expect: Vec::new(),
+            bounds: Bounds::over_whole_run(outcome, ideal, optimum_bps),
+            ended_s: significant(outcome.ended.as_secs_f64(), 9),
+            curves: Curves::new(outcome),
+            links,
+        },
+        fabric: sketch,
+    };
+    report.judge(metrics, expect);
+    report
+}
+
+impl RunReport {
+    /// Gives the run its metrics and verdicts, which may be known only when all runs of a sweep are. Its bounds follow the metrics.
+    pub fn judge(&mut self, metrics: &[(String, f64)], expect: &[Expectation]) {
+        let finite = metrics.iter().filter(|(_, v)| v.is_finite());
+        self.body.metrics = finite.map(|(k, v)| (k.clone(), significant(*v, 9))).collect();
+        self.body.expect = expect.to_vec();
+        self.body.bounds = self.body.bounds.agreeing_with(&self.body.metrics);
+    }
+}
+
+impl Curves {
+    fn new(outcome: &Outcome) -> Self {
+        Self {
+            throughput: Series::throughput(&outcome.samples, MAX_SERIES_BINS).rounded(),
+            fct_s: Distribution::of_completion_times(&outcome.flows, MAX_DISTRIBUTION_POINTS),
+            flows: outcome.flows.len() as u64,
+        }
+    }
+}
+
+impl Bounds {
+    fn over_whole_run(outcome: &Outcome, ideal: Option<&Outcome>, optimum_bps: Option<f64>) -> Self {
+        Self {
+            measured_bps: shown(mean_bps(&outcome.samples)).unwrap_or(0.0),
+            nic_bps: shown(mean_nic_bound_bps(&outcome.samples)),
+            switch_bps: shown(ideal.and_then(|ideal| mean_bps(&ideal.samples))),
+            optimum_bps: shown(optimum_bps),
+        }
+    }
+
+    /// What the metrics know comes first: they leave out warm-up and cool-down, and so the figure agrees with the table.
+    fn agreeing_with(self, metrics: &[(String, f64)]) -> Self {
+        let metric = |name: &str| metrics.iter().find(|(k, _)| k == name).map(|&(_, v)| v);
+        let Some(measured_bps) = metric("goodput_bps") else { return self };
+        let bound_by = |fraction: &str| shown(Some(measured_bps / metric(fraction)?));
+        let switch_bps = bound_by("optimal_fraction").or(self.switch_bps);
+        let splittable = || shown(Some(switch_bps? * metric("splittable_fraction")?));
+        Self {
+            measured_bps,
+            nic_bps: bound_by("goodput_fraction").or(self.nic_bps),
+            switch_bps,
+            optimum_bps: self.optimum_bps.or_else(splittable),
+        }
+    }
+}
+
+fn shown(bps: Option<f64>) -> Option<f64> {
+    bps.filter(|b| b.is_finite() && *b > 0.0).map(|b| significant(b, 9))
+}
+
+/// Mean throughput over a whole run.
+fn mean_bps(samples: &[Sample]) -> Option<f64> {
+    let (first, last) = (samples.first()?, samples.last()?);
+    let seconds = last.at.saturating_since(first.at).as_secs_f64();
+    (seconds > 0.0).then(|| (last.delivered - first.delivered) * 8.0 / seconds)
+}
+
+/// Mean of the NIC-limited bound over a whole run.
+fn mean_nic_bound_bps(samples: &[Sample]) -> Option<f64> {
+    let (first, last) = (samples.first()?, samples.last()?);
+    let seconds = last.at.saturating_since(first.at).as_secs_f64();
+    let area: f64 = samples.windows(2).map(|w| w[0].nic_bound_bps * w[1].at.saturating_since(w[0].at).as_secs_f64()).sum();
+    (seconds > 0.0).then(|| area / seconds)
+}
+
+/// The value with so many significant decimal digits: shorter text, the same on every machine.
+pub(crate) fn significant(value: f64, digits: usize) -> f64 {
+    format!("{value:.*e}", digits - 1).parse().unwrap_or(value)
+}
+
+/// Points of a throughput line: more than that no screen shows.
+const MAX_SERIES_BINS: usize = 600;
+/// Points of a distribution.
+const MAX_DISTRIBUTION_POINTS: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_fabric::Instant;
+
+    fn sample(at_s: u64, delivered: f64, nic_bound_bps: f64) -> Sample {
+        Sample { at: Instant::from_ps(at_s * 1_000_000_000_000), delivered, active: 1, nic_bound_bps }
+    }
+
+    #[test]
+    fn bounds_come_from_the_metrics_where_they_are_known() {
+        let metric = |name: &str, value: f64| (name.to_owned(), value);
+        let metrics = [metric("goodput_bps", 6e9), metric("goodput_fraction", 0.5), metric("optimal_fraction", 0.75)];
+        let bounds = Bounds::over_whole_run(&Outcome::default(), None, Some(9e9)).agreeing_with(&metrics);
+        assert_eq!(bounds.measured_bps, 6e9);
+        assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(12e9), Some(8e9), Some(9e9)));
+        let split = [&metrics[..], &[metric("splittable_fraction", 0.8)]].concat();
+        assert_eq!(Bounds::over_whole_run(&Outcome::default(), None, None).agreeing_with(&split).optimum_bps, Some(6.4e9));
+    }
+
+    #[test]
+    fn bounds_without_metrics_are_means_over_the_run() {
+        let outcome =
+            Outcome { samples: vec![sample(0, 0.0, 4e9), sample(1, 2.5e8, 1e9), sample(4, 1e9, 0.0)], ..Outcome::default() };
+        let bounds = Bounds::over_whole_run(&outcome, Some(&outcome), None).agreeing_with(&[]);
+        assert_eq!(bounds.measured_bps, 2e9);
+        assert_eq!((bounds.nic_bps, bounds.switch_bps, bounds.optimum_bps), (Some(1.75e9), Some(2e9), None));
+    }
+
+    #[test]
+    fn a_run_without_anything_has_no_bounds() {
+        let bounds =
+            Bounds::over_whole_run(&Outcome::default(), None, None).agreeing_with(&[("goodput_fraction".to_owned(), 0.5)]);
+        assert_eq!(bounds, Bounds { measured_bps: 0.0, nic_bps: None, switch_bps: None, optimum_bps: None });
+    }
+
+    #[test]
+    fn significant_digits() {
+        assert_eq!(significant(1234.5678, 3), 1230.0);
+        assert_eq!(significant(0.000_123_456, 2), 0.00012);
+        assert_eq!(significant(0.0, 6), 0.0);
+    }
+}

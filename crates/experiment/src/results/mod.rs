@@ -1,0 +1,7 @@
+//! The files of a run.
+
+mod folder;
+mod parquet;
+
+pub use folder::Folder;
+pub use parquet::write_tables;

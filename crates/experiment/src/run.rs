@@ -1,0 +1,183 @@
+//! The whole story of a run: built, carried, measured, compared with the paper, written.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::Serialize;
+use weft_fabric::Fabric;
+use weft_fabric::record::Outcome;
+
+use crate::error::{Error, Result};
+use crate::expect::{self, Candidate, Verdict};
+use crate::metrics::{Metrics, Window};
+use crate::report::{self, Expectation, RunInput, RunReport};
+use crate::results::{Folder, write_tables};
+use crate::scenario::world::Rates;
+use crate::scenario::{Run, Study};
+use crate::wall::Stopwatch;
+use crate::{ideal::Ideals, metrics, wall, world};
+
+/// What `--json` prints and `summary.json` holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The scenario's title.
+    pub title: String,
+    /// The results folder; `None` if nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+    /// In the order of the sweep.
+    pub runs: Vec<RunSummary>,
+}
+
+/// One run of a summary.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// The swept settings.
+    pub set: serde_json::Map<String, serde_json::Value>,
+    /// The seed.
+    pub seed: u64,
+    /// What was measured.
+    pub metrics: Metrics,
+    /// What the paper says of it.
+    pub expect: Vec<Verdict>,
+}
+
+/// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1.
+pub type OnProgress<'a> = &'a (dyn Fn(usize, f64) + Sync);
+
+/// A run that has been carried; its records are written and gone.
+struct Carried {
+    metrics: Metrics,
+    report: Option<RunReport>,
+}
+
+/// Carries all runs of a study, as many at a time as the thread pool has threads, and writes the results folder if one is named.
+///
+/// # Errors
+/// Whatever is wrong with the scenario, or with the folder. Then nothing is written.
+pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Result<Summary> {
+    let folder = out.map(Folder::prepare).transpose()?;
+    let ideals = Ideals::default();
+    let carried = (0..study.runs.len())
+        .into_par_iter()
+        .map(|i| carry(study, i, folder.as_ref(), &ideals, on_progress))
+        .collect::<Result<Vec<Carried>>>()?;
+    let runs = compare(study, &carried);
+    let summary = Summary { title: study.title().to_owned(), out: out.map(|o| o.display().to_string()), runs };
+    if let Some(folder) = folder {
+        write_summary(&folder, study, &summary, carried)?;
+        folder.publish()?;
+    }
+    Ok(summary)
+}
+
+fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, on_progress: OnProgress<'_>) -> Result<Carried> {
+    let run = &study.runs[index];
+    let clock = Stopwatch::start();
+    let locate = |e: Error| study.source.at(e);
+    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
+    let outcome = world::carry(&fabric, run, &mut |part| on_progress(index, part)).map_err(locate)?;
+    let ideal = ideals.of(&fabric, run).map_err(locate)?;
+    let mut metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
+    let report = match folder {
+        None => None,
+        Some(folder) => {
+            let place = if study.runs.len() == 1 { folder.path().to_owned() } else { folder.path().join(format!("{index:03}")) };
+            std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
+            write_tables(&place, &fabric, &outcome)?;
+            Some(report::collect(RunInput {
+                name: if study.runs.len() == 1 { String::new() } else { format!("{index:03}") },
+                set: run.variant.set.clone(),
+                seed: run.scenario.world.seed,
+                metrics: &[],
+                expect: &[],
+                fabric: &fabric,
+                outcome: &outcome,
+                ideal: ideal.as_deref(),
+                optimum_bps: None,
+            }))
+        }
+    };
+    metrics.put("wall_s", clock.seconds());
+    metrics.put_some("rss_bytes", wall::peak_rss_bytes().map(|b| b as f64));
+    on_progress(index, 1.0);
+    Ok(Carried { metrics, report })
+}
+
+fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Outcome>) -> Result<Metrics> {
+    let world = &run.scenario.world;
+    let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
+    let mut metrics = metrics::measure(fabric, outcome, window(outcome));
+    if world.rates == Rates::Slots {
+        // All flows offer what the NICs can carry; what is not delivered is lost.
+        metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
+        metrics.put("flows", outcome.events as f64);
+    }
+    let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
+    if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
+        metrics.put("optimal_fraction", own / best);
+    }
+    metrics.put_some("nonblocking_fraction", best.map(|b| b / metrics::nic_total(fabric)));
+    if run.scenario.wants_ideal() {
+        metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
+    }
+    world::measure_control(fabric, run, outcome, &mut metrics)?;
+    Ok(metrics)
+}
+
+fn compare(study: &Study, carried: &[Carried]) -> Vec<RunSummary> {
+    let candidates: Vec<Candidate<'_>> = study
+        .runs
+        .iter()
+        .zip(carried)
+        .map(|(run, c)| Candidate { table: &run.variant.table, position: &run.variant.position, metrics: &c.metrics })
+        .collect();
+    (0..candidates.len())
+        .map(|i| RunSummary {
+            set: study.runs[i].variant.set.clone(),
+            seed: study.runs[i].scenario.world.seed,
+            metrics: carried[i].metrics.clone(),
+            expect: expect::judge(&study.runs[i].scenario.expect, &candidates, i),
+        })
+        .collect()
+}
+
+fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec<Carried>) -> Result<()> {
+    let json = |s: &Summary| serde_json::to_string_pretty(s).expect("a summary is JSON") + "\n";
+    if study.runs.len() > 1 {
+        for (i, run) in summary.runs.iter().enumerate() {
+            let one = Summary { runs: vec![run.clone()], ..summary.clone() };
+            folder.write(&format!("{i:03}/summary.json"), &json(&one))?;
+        }
+    }
+    folder.write("summary.json", &json(summary))?;
+    let reports: Vec<RunReport> = carried
+        .into_iter()
+        .zip(&summary.runs)
+        .filter_map(|(carried, run)| {
+            let mut report = carried.report?;
+            let repeats = |name: &str| !metrics::WALL_CLOCK.contains(&name);
+            let metrics: Vec<(String, f64)> =
+                run.metrics.iter().filter(|(name, _)| repeats(name)).map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().filter(|v| repeats(&v.metric)).map(Expectation::from).collect();
+            report.judge(&metrics, &expect);
+            Some(report)
+        })
+        .collect();
+    folder.write("report.html", &report::render(&summary.title, &reports))
+}
+
+impl From<&Verdict> for Expectation {
+    fn from(v: &Verdict) -> Self {
+        Self {
+            source: v.source.clone(),
+            metric: v.metric.clone(),
+            paper: v.paper,
+            measured: v.measured,
+            within: v.within.clone(),
+            ok: v.ok,
+            known: v.cause.clone(),
+        }
+    }
+}

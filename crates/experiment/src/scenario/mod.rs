@@ -1,0 +1,209 @@
+//! A scenario: text, then overrides, then one table a run, then built objects. After this module nothing looks at text again.
+//!
+//! ```text
+//!   file --read--> Source --variants--> Variant (a table a run) --Scenario::read--> Run --> crate::run
+//! ```
+//! [`keys`] reads tables, each section has a file of its own, and `docs/scenario.md` lists every key.
+
+pub mod control;
+pub mod expect;
+pub mod fabric;
+pub mod keys;
+pub mod source;
+pub mod traffic;
+pub mod world;
+
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+
+use crate::error::{KeyError, Result};
+use control::{Control, Scheduler};
+use expect::Expect;
+use fabric::FabricSpec;
+use keys::Keys;
+use source::{Overrides, Source, Variant};
+use traffic::Traffic;
+use world::{Event, World};
+
+/// All runs of a scenario file.
+#[derive(Debug)]
+pub struct Study {
+    /// Where its keys stand.
+    pub source: Source,
+    /// In the order of the sweep; at least one.
+    pub runs: Vec<Run>,
+}
+
+/// One run: its settings and what they mean.
+#[derive(Debug)]
+pub struct Run {
+    /// The settings.
+    pub variant: Variant,
+    /// What they mean.
+    pub scenario: Scenario,
+}
+
+/// One scenario, ready to be carried.
+#[derive(Debug)]
+pub struct Scenario {
+    /// What it is, in a line.
+    pub title: String,
+    /// What the network is.
+    pub fabric: FabricSpec,
+    /// What wants to move.
+    pub traffic: Traffic,
+    /// Who picks the paths.
+    pub control: Control,
+    /// Who carries the bytes.
+    pub world: World,
+    /// What breaks meanwhile.
+    pub events: Vec<Event>,
+    /// What the paper says.
+    pub expect: Vec<Expect>,
+}
+
+impl Study {
+    /// Reads a scenario file and everything that it names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, with its line.
+    pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
+        Self::new(Source::read(path, overrides)?)
+    }
+
+    /// The same for a table, as from Python; relative paths start at `folder`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, with its key.
+    pub fn from_table(table: Table, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
+        Self::new(Source::from_table(table, folder, overrides)?)
+    }
+
+    fn new(source: Source) -> Result<Self> {
+        let runs = source
+            .variants()?
+            .into_iter()
+            .map(|variant| {
+                let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
+                Ok(Run { variant, scenario })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self { source, runs })
+    }
+
+    /// The scenario's title.
+    pub fn title(&self) -> &str {
+        &self.runs[0].scenario.title
+    }
+}
+
+/// The `[fabric]` table of a scenario, whatever else it holds.
+///
+/// # Errors
+/// What is wrong with that table.
+pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
+    let variant = source.variants()?.swap_remove(0);
+    let root = Keys::new("", &variant.table);
+    let spec = root.table("fabric").and_then(|keys| FabricSpec::read(&keys, &source.folder));
+    spec.map_err(|e| source.at(e))
+}
+
+impl Scenario {
+    fn read(table: &Table, folder: &Path) -> Result<Self> {
+        let root = Keys::new("", table);
+        let scenario = Self {
+            title: root.or("title", "untitled".to_owned())?,
+            fabric: FabricSpec::read(&root.table("fabric")?, folder)?,
+            traffic: Traffic::read(&root.table("traffic")?, folder)?,
+            control: Control::read(&root.table("control")?)?,
+            world: World::read(&root.table("world")?)?,
+            events: world::read_events(&root.tables("event")?)?,
+            expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
+        };
+        read_elsewhere(&root)?;
+        root.done()?;
+        scenario.check_together()?;
+        Ok(scenario)
+    }
+
+    /// What no section can see alone.
+    fn check_together(&self) -> Result<(), KeyError> {
+        if self.world.duration.is_none() && self.traffic.is_endless() {
+            return Err(KeyError::new(
+                "world",
+                "these flows never end, and neither would the run",
+                "add `duration = \"60s\"` to [world]",
+            ));
+        }
+        if self.world.rates == world::Rates::Slots && self.control.scheduler != Scheduler::None {
+            return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
+        }
+        if self.world.rates == world::Rates::Slots && !self.events.is_empty() {
+            return Err(KeyError::new("event[0]", "the slots model looks at one instant", "leave the events out"));
+        }
+        Ok(())
+    }
+
+    /// Whether the same flows are to be run on a non-blocking switch.
+    pub fn wants_ideal(&self) -> bool {
+        self.world.ideal && self.world.rates != world::Rates::Slots
+    }
+}
+
+impl Run {
+    /// The settings in a line: `scheduler=annealing k=16`.
+    pub fn name(&self) -> String {
+        let texts: Vec<String> = self
+            .variant
+            .set
+            .iter()
+            .map(|(k, v)| {
+                format!("{}={}", k.rsplit('.').next().unwrap_or(k), v.as_str().map_or_else(|| v.to_string(), str::to_owned))
+            })
+            .collect();
+        texts.join(" ")
+    }
+
+    /// Runs with the same key have the same ideal run: it does not depend on control or on what breaks.
+    pub fn ideal_key(&self) -> String {
+        let mut table = self.variant.table.clone();
+        for section in ["title", "control", "event", "expect"] {
+            table.remove(section);
+        }
+        table.to_string()
+    }
+
+    /// Whether the paper says anything of this run.
+    pub fn is_expected(&self) -> bool {
+        self.scenario.expect.iter().any(|e| crate::expect::matches(&self.variant.table, &e.conditions))
+    }
+}
+
+/// Tables of other worlds: a scenario may have them, the flow world carries it without.
+fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
+    let transport = root.table("transport")?;
+    transport.opt::<String>("kind")?;
+    transport.opt::<weft_fabric::Bytes>("mss")?;
+    transport.opt::<u32>("initial_window")?;
+    transport.opt::<weft_fabric::Duration>("rto_min")?;
+    transport.opt::<bool>("delayed_ack")?;
+    transport.done()?;
+    let overlay = root.table("overlay")?;
+    match overlay.or("kind", "none".to_owned())?.as_str() {
+        "none" => {}
+        other => {
+            return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\""));
+        }
+    }
+    for section in ["directory", "service", "tenant", "search"] {
+        if root.has(section) {
+            return Err(root.error(
+                section,
+                format!("the flow world has no use for `{section}`"),
+                "leave it out, or choose another world",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! The scenario as text: where each key stands, what overrides it, and which runs its sweep asks for.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use miette::NamedSource;
+use serde_json::Value as Json;
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use crate::error::{Error, KeyError, Result};
+
+/// Tables that a scenario can have: the first part of a dotted key.
+pub const SECTIONS: &[&str] = &[
+    "title",
+    "fabric",
+    "traffic",
+    "control",
+    "world",
+    "transport",
+    "overlay",
+    "directory",
+    "service",
+    "tenant",
+    "event",
+    "expect",
+    "search",
+];
+
+/// Which form of a scenario to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Form {
+    /// As written, without `[quick]` or `[full]`.
+    #[default]
+    Plain,
+    /// With the keys of `[quick]`: small enough for the tests.
+    Quick,
+    /// With the keys of `[full]`: the paper's size.
+    Full,
+}
+
+/// What a command line (or a Python call) changes in a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Quick, full or as written.
+    pub form: Form,
+    /// Dotted keys and their values, in order.
+    pub set: Vec<(String, Value)>,
+}
+
+/// A scenario as it was read, with its overrides applied.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    text: String,
+    /// Relative paths start here.
+    pub folder: PathBuf,
+    table: Table,
+    set_by_user: Vec<String>,
+    set_by_form: Vec<String>,
+    /// The table whose keys override: `quick` or `full`.
+    form: Option<&'static str>,
+    /// What the chosen form says of its length: `takes = "40min"`.
+    pub takes: Option<String>,
+    axes: Vec<(String, Vec<Value>)>,
+}
+
+/// One run of a scenario: a value for each swept key.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The swept keys and their values.
+    pub set: serde_json::Map<String, Json>,
+    /// For each axis of the sweep, which of its values: siblings are compared by this.
+    pub position: Vec<usize>,
+    /// The whole scenario of this run.
+    pub table: Table,
+}
+
+impl Source {
+    /// Reads a scenario file.
+    pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let table = parse(&path.display().to_string(), &text)?;
+        Self::new(path.display().to_string(), text, folder, table, overrides)
+    }
+
+    /// Takes a scenario that is a table already (from Python). Relative paths start at `folder`.
+    pub fn from_table(table: Table, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
+        let text = toml::to_string(&table).map_err(|e| Error::usage(e.to_string(), "use only TOML's types"))?;
+        Self::new("<dict>".to_owned(), text, folder, table, overrides)
+    }
+
+    fn new(name: String, text: String, folder: PathBuf, mut table: Table, overrides: &Overrides) -> Result<Self> {
+        let mut forms = BTreeMap::new();
+        for form in ["quick", "full"] {
+            if let Some(value) = table.remove(form) {
+                forms.insert(form, value);
+            }
+        }
+        let mut source = Self {
+            name,
+            text,
+            folder,
+            table,
+            set_by_user: Vec::new(),
+            set_by_form: Vec::new(),
+            form: None,
+            takes: None,
+            axes: Vec::new(),
+        };
+        for (form, value) in &forms {
+            if !value.is_table() {
+                return Err(source.at(KeyError::new(*form, format!("`{form}` is not a table"), format!("write `[{form}]`"))));
+            }
+        }
+        let chosen = match overrides.form {
+            Form::Plain => None,
+            Form::Quick => Some("quick"),
+            Form::Full => Some("full"),
+        };
+        if let Some((form, Value::Table(keys))) = chosen.and_then(|f| forms.remove_entry(f)) {
+            source.form = Some(form);
+            source.apply_form(keys).map_err(|e| source.at(e))?;
+        }
+        source.take_sweep().map_err(|e| source.at(e))?;
+        for (key, value) in &overrides.set {
+            source.axes.retain(|(axis, _)| axis != key);
+            set(&mut source.table, key, value.clone()).map_err(|e| source.at(e))?;
+            source.set_by_user.push(key.clone());
+        }
+        Ok(source)
+    }
+
+    fn apply_form(&mut self, mut keys: Table) -> Result<(), KeyError> {
+        self.takes = match keys.remove("takes") {
+            None => None,
+            Some(Value::String(text)) => Some(text),
+            Some(_) => return Err(KeyError::new("takes", "`takes` is not a text", "write `takes = \"40min\"`")),
+        };
+        if let Some(Value::Table(sweep)) = keys.remove("sweep") {
+            let Value::Table(base) = self.table.entry("sweep").or_insert(Value::Table(Table::new())) else {
+                return Err(KeyError::new("sweep", "`sweep` is not a table", "write `[sweep]`"));
+            };
+            base.extend(sweep);
+        }
+        for (key, value) in flatten(keys) {
+            set(&mut self.table, &key, value)?;
+            self.set_by_form.push(key);
+        }
+        Ok(())
+    }
+
+    fn take_sweep(&mut self) -> Result<(), KeyError> {
+        let Some(sweep) = self.table.remove("sweep") else { return Ok(()) };
+        let Value::Table(sweep) = sweep else {
+            return Err(KeyError::new(
+                "sweep",
+                "`sweep` is not a table",
+                "write `[sweep]` with `\"control.scheduler\" = [..]` below it",
+            ));
+        };
+        for (key, values) in sweep {
+            let Value::Array(values) = values else {
+                return Err(KeyError::new(
+                    format!("sweep.{key}"),
+                    "a sweep needs a list of values",
+                    format!("write `\"{key}\" = [value, value]`"),
+                ));
+            };
+            if !values.is_empty() && !self.set_by_form.contains(&key) {
+                self.axes.push((key, values));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every combination of the sweep's values; the first key changes slowest. One run if there is no sweep.
+    pub fn variants(&self) -> Result<Vec<Variant>> {
+        let count: usize = self.axes.iter().map(|(_, values)| values.len()).product();
+        if count > 10_000 {
+            return Err(self.at(KeyError::new("sweep", format!("{count} runs"), "sweep fewer values: 10,000 runs at the most")));
+        }
+        (0..count)
+            .map(|mut index| {
+                let mut position = vec![0; self.axes.len()];
+                for (axis, (_, values)) in self.axes.iter().enumerate().rev() {
+                    position[axis] = index % values.len();
+                    index /= values.len();
+                }
+                self.variant(position).map_err(|e| self.at(e))
+            })
+            .collect()
+    }
+
+    fn variant(&self, position: Vec<usize>) -> Result<Variant, KeyError> {
+        let mut table = self.table.clone();
+        let mut chosen = serde_json::Map::new();
+        for (axis, &i) in position.iter().enumerate() {
+            let (key, values) = &self.axes[axis];
+            for (key, value) in settings(key, &values[i]) {
+                if key == "fabric.kind" && values[i].is_table() {
+                    forget_shape(&mut table);
+                }
+                chosen.insert(key.clone(), serde_json::to_value(&value).unwrap_or(Json::Null));
+                set(&mut table, &key, value)?;
+            }
+        }
+        Ok(Variant { set: chosen, position, table })
+    }
+
+    /// Turns a problem at a key into one at a line; other errors have their place already.
+    pub fn at(&self, error: impl Into<Error>) -> Error {
+        let error = match error.into() {
+            Error::Key(error) => error,
+            other => return other,
+        };
+        let by_user = self.set_by_user.iter().any(|k| *k == error.key);
+        let span = if by_user { None } else { self.locate(&error.key) };
+        let place = match &span {
+            _ if by_user => format!("--set {}", error.key),
+            Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
+            None => self.name.clone(),
+        };
+        Error::Scenario {
+            place,
+            message: error.message,
+            help: error.help,
+            source_code: span.is_some().then(|| NamedSource::new(&self.name, self.text.clone())),
+            span: span.map(Into::into),
+        }
+    }
+
+    /// Where a dotted key stands: in the chosen form, in the sweep, or as written; else its table.
+    fn locate(&self, key: &str) -> Option<Range<usize>> {
+        let document = DeTable::parse(&self.text).ok()?;
+        let root = document.get_ref();
+        let in_form = self.form.and_then(|f| find(root, &format!("{f}.{key}")).or_else(|| find_quoted(root, f, key)));
+        in_form.or_else(|| find_quoted(root, "sweep", key)).or_else(|| find(root, key)).or_else(|| {
+            let parent = key.rsplit_once('.').map(|(parent, _)| parent)?;
+            find(root, parent)
+        })
+    }
+}
+
+/// Reads TOML.
+pub fn parse(name: &str, text: &str) -> Result<Table> {
+    toml::from_str(text).map_err(|e| {
+        let line = e.span().map_or(1, |s| line_of(text, s.start));
+        Error::Scenario {
+            place: format!("{name}:{line}"),
+            message: e.message().to_owned(),
+            help: Some("a scenario is a TOML file: `weft new` writes one to start from".to_owned()),
+            source_code: Some(NamedSource::new(name, text.to_owned())),
+            span: e.span().map(Into::into),
+        }
+    })
+}
+
+/// Sets a dotted key, making the tables above it; `event[0].at` reaches into lists.
+pub fn set(table: &mut Table, key: &str, value: Value) -> Result<(), KeyError> {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+            Ok(())
+        }
+        Some((head, rest)) => {
+            let (name, index) = split_index(head);
+            let entry = table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+            let inner = match index {
+                None => Some(entry),
+                Some(i) => entry.as_array_mut().and_then(|a| a.get_mut(i)),
+            };
+            match inner.and_then(Value::as_table_mut) {
+                Some(inner) => set(inner, rest, value),
+                None => Err(KeyError::new(key, format!("`{head}` is not a table"), "check the dotted key")),
+            }
+        }
+    }
+}
+
+/// The value of a dotted key.
+pub fn get<'t>(table: &'t Table, key: &str) -> Option<&'t Value> {
+    match key.split_once('.') {
+        None => table.get(key),
+        Some((head, rest)) => get(table.get(head)?.as_table()?, rest),
+    }
+}
+
+/// Parses the value of `--set KEY=VALUE`: TOML, or else a string.
+pub fn parse_value(text: &str) -> Value {
+    let wrapped = format!("v = {text}");
+    toml::from_str::<Table>(&wrapped)
+        .ok()
+        .filter(|t| t.len() == 1)
+        .and_then(|mut t| t.remove("v"))
+        .unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+/// What one value of a sweep sets. A table sets several keys: those that begin with a section's name as they stand, others below the
+/// swept key.
+fn settings(key: &str, value: &Value) -> Vec<(String, Value)> {
+    let Value::Table(table) = value else { return vec![(key.to_owned(), value.clone())] };
+    flatten(table.clone())
+        .into_iter()
+        .map(|(inner, value)| {
+            let head = inner.split('.').next().unwrap_or_default();
+            let absolute = inner.contains('.') && SECTIONS.contains(&head);
+            (if absolute { inner } else { format!("{key}.{inner}") }, value)
+        })
+        .collect()
+}
+
+/// Dotted keys of all values below a table.
+pub fn flatten(table: Table) -> Vec<(String, Value)> {
+    let mut flat = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => flat.extend(flatten(inner).into_iter().map(|(k, v)| (format!("{key}.{k}"), v))),
+            value => flat.push((key, value)),
+        }
+    }
+    flat
+}
+
+/// A table that sets `fabric.kind` starts a fabric anew: only the keys that every kind has stay.
+fn forget_shape(table: &mut Table) {
+    if let Some(Value::Table(fabric)) = table.get_mut("fabric") {
+        fabric.retain(|k, _| ["link", "delay", "host_link", "fabric_link"].contains(&k));
+    }
+}
+
+fn split_index(part: &str) -> (&str, Option<usize>) {
+    match part.strip_suffix(']').and_then(|p| p.split_once('[')) {
+        Some((name, index)) => (name, index.parse().ok()),
+        None => (part, None),
+    }
+}
+
+fn find(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (head, rest) = key.split_once('.').map_or((key, None), |(h, r)| (h, Some(r)));
+    let (name, index) = split_index(head);
+    let (spanned_key, mut value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == name)?;
+    if let Some(i) = index {
+        value = value.get_ref().get(i)?;
+    }
+    match (rest, value.get_ref()) {
+        (None, DeValue::Table(_)) => Some(if index.is_some() { value.span() } else { spanned_key.span() }),
+        (None, _) => Some(value.span()),
+        (Some(rest), DeValue::Table(inner)) => find(inner, rest),
+        (Some(_), _) => None,
+    }
+}
+
+/// A dotted key that is written in quotes below a table: `[sweep] "control.scheduler" = ...`.
+fn find_quoted(table: &DeTable<'_>, section: &str, key: &str) -> Option<Range<usize>> {
+    let (_, section) = table.iter().find(|(k, _)| k.get_ref().as_ref() == section)?;
+    let DeValue::Table(section) = section.get_ref() else { return None };
+    section.iter().find(|(k, _)| k.get_ref().as_ref() == key).map(|(_, v)| v.span())
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1
+}

@@ -1,0 +1,170 @@
+//! `[world]` and `[[event]]`: who carries the bytes, for how long, and what breaks meanwhile.
+
+use weft_fabric::{Bytes, Duration, Instant};
+
+use crate::error::KeyError;
+use crate::scenario::keys::Keys;
+
+/// Who carries the bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// How rates come about.
+    pub rates: Rates,
+    /// The run ends here at the latest; `None`: when the last flow has ended.
+    pub duration: Option<Duration>,
+    /// Left out of the aggregates at the start.
+    pub warmup: Duration,
+    /// Left out of the aggregates at the end.
+    pub cooldown: Duration,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
+    pub ideal: bool,
+}
+
+/// The rate models of the flow world.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rates {
+    /// Max-min fair, event driven.
+    MaxMin,
+    /// Hedera section 5.5: additive increase, multiplicative decrease, in ticks.
+    Aimd {
+        /// One RTT.
+        tick: Duration,
+        /// What a flow gains a tick, in bytes a second.
+        increase: Bytes,
+    },
+    /// Hedera figure 3: a link carries so many flows, what exceeds them is lost.
+    Slots,
+}
+
+/// Something that happens to the fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub kind: EventKind,
+    /// To which part: `link agg0-core1`, `switch core3`.
+    pub part: String,
+    /// The key that names the part, for errors: `event[0].fail`.
+    pub key: String,
+}
+
+/// What can happen to a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// It fails and its neighbours notice.
+    Fail,
+    /// It fails and nobody notices.
+    FailSilent,
+    /// It works again.
+    Restore,
+}
+
+impl World {
+    /// Reads `[world]`.
+    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let kind: String = keys.or("kind", "flow".to_owned())?;
+        match kind.as_str() {
+            "flow" => {}
+            "packet" | "lab" => {
+                return Err(keys.error("kind", format!("this build of weft has no {kind} world"), "write kind = \"flow\""));
+            }
+            _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
+        }
+        let world = Self {
+            rates: read_rates(keys)?,
+            duration: keys.opt("duration")?,
+            warmup: keys.or("warmup", Duration::ZERO)?,
+            cooldown: keys.or("cooldown", Duration::ZERO)?,
+            seed: keys.or("seed", 1)?,
+            ideal: keys.or("ideal", true)?,
+        };
+        // Keys of the packet world: read, so that one file serves both, and without effect here.
+        for key in ["switch_queue", "nic_queue"] {
+            keys.opt::<Bytes>(key)?;
+        }
+        keys.opt::<Duration>("hop_delay")?;
+        keys.done()?;
+        match world.duration {
+            Some(Duration::ZERO) => Err(keys.error("duration", "a run of no length", "write a duration such as \"60s\"")),
+            Some(d) if world.warmup.as_ps().saturating_add(world.cooldown.as_ps()) >= d.as_ps() => Err(keys.error(
+                "warmup",
+                "warm-up and cool-down leave nothing of the run",
+                "shorten `warmup` or `cooldown`, or lengthen `duration`",
+            )),
+            _ => Ok(world),
+        }
+    }
+}
+
+fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Kind {
+        MaxMin,
+        Aimd,
+        Slots,
+    }
+    let kind = keys.word("rates", &[("max-min", Kind::MaxMin), ("aimd", Kind::Aimd), ("slots", Kind::Slots)], Kind::MaxMin)?;
+    let tick: Option<Duration> = keys.opt("tick")?;
+    let increase: Option<Bytes> = keys.opt("increase")?;
+    if kind != Kind::Aimd {
+        for (key, given) in [("tick", tick.is_some()), ("increase", increase.is_some())] {
+            if given {
+                return Err(keys.error(
+                    key,
+                    format!("`{key}` belongs to the AIMD model"),
+                    "write rates = \"aimd\", or leave it out",
+                ));
+            }
+        }
+    }
+    match kind {
+        Kind::MaxMin => Ok(Rates::MaxMin),
+        Kind::Slots => Ok(Rates::Slots),
+        Kind::Aimd => {
+            let tick = tick.unwrap_or(Duration::from_us(100));
+            if tick == Duration::ZERO {
+                return Err(keys.error("tick", "a tick of no length", "write a tick such as \"100us\""));
+            }
+            Ok(Rates::Aimd { tick, increase: increase.unwrap_or(Bytes(15_000_000)) })
+        }
+    }
+}
+
+/// Reads `[[event]]`, in order of time; equal times keep their order.
+pub fn read_events(entries: &[Keys<'_>]) -> Result<Vec<Event>, KeyError> {
+    let mut events = entries.iter().map(read_event).collect::<Result<Vec<_>, _>>()?;
+    events.sort_by_key(|e| e.at);
+    Ok(events)
+}
+
+fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
+    let at: Duration = keys.need("at")?;
+    let mut found = Vec::new();
+    for (key, kind) in [
+        ("fail", Some(EventKind::Fail)),
+        ("restore", Some(EventKind::Restore)),
+        ("fail_silent", Some(EventKind::FailSilent)),
+        ("kill", None),
+        ("restart", None),
+        ("move", None),
+    ] {
+        if let Some(part) = keys.opt::<String>(key)? {
+            let Some(kind) = kind else {
+                return Err(keys.error(
+                    key,
+                    format!("the flow world knows no `{key}`"),
+                    "it knows `fail`, `fail_silent` and `restore`",
+                ));
+            };
+            found.push(Event { at: Instant::from_ps(at.as_ps()), kind, part, key: keys.path_of(key) });
+        }
+    }
+    keys.done()?;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        _ => Err(keys.error("at", "an event does exactly one thing", "write one of `fail`, `fail_silent`, `restore`")),
+    }
+}

@@ -1,0 +1,330 @@
+//! The commands as a user runs them: output, exit codes, what is written and what is not. `docs/cli.md` promises what is checked here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn weft(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).current_dir(folder).output().expect("weft starts")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else")
+}
+
+/// A folder with a small scenario in it, changed by replacing texts.
+fn folder_with(changes: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut text = SMALL.to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "the scenario has no `{from}`");
+        text = text.replace(from, to);
+    }
+    std::fs::write(folder.path().join("s.toml"), text).expect("written");
+    folder
+}
+
+const SMALL: &str = r#"title = "Stride on 16 hosts"
+
+[fabric]
+kind = "fat-tree"
+k = 4
+link = "1Gbps"
+
+[traffic]
+pattern = "stride"
+stride = 4
+size = "125MB"
+
+[control]
+scheduler = "first-fit"
+period = "100ms"
+
+[world]
+duration = "20s"
+
+[[expect]]
+source = "every flow alone on its path"
+metric = "completion_s"
+value = 1.0
+within = "50%"
+"#;
+
+#[test]
+fn run_writes_a_results_folder_and_prints_the_same_json() {
+    let folder = folder_with(&[]);
+    let printed = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    assert_eq!(printed["title"], "Stride on 16 hosts");
+    assert_eq!(printed["out"], "r");
+    let run = &printed["runs"][0];
+    assert_eq!(run["metrics"]["flows_finished"], 16);
+    assert_eq!(run["expect"][0]["ok"], true);
+    assert_eq!(run["seed"], 1);
+    for file in ["flows.parquet", "links.parquet", "link_series.parquet", "throughput.parquet", "summary.json", "report.html"] {
+        assert!(folder.path().join("r").join(file).is_file(), "{file}");
+    }
+    let written = std::fs::read_to_string(folder.path().join("r/summary.json")).expect("read");
+    assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON"), printed);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 2, "no half-written folder stays");
+}
+
+#[test]
+fn a_sweep_writes_a_folder_a_run() {
+    let folder = folder_with(&[("[[expect]]", "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\"]\n\n[[expect]]")]);
+    let printed = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    assert_eq!(printed["runs"][0]["set"]["control.scheduler"], "none");
+    assert_eq!(printed["runs"][1]["set"]["control.scheduler"], "first-fit");
+    for file in ["000/flows.parquet", "001/flows.parquet", "000/summary.json", "summary.json", "report.html"] {
+        assert!(folder.path().join("r").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let folder = folder_with(&[
+        ("pattern = \"stride\"\nstride = 4", "pattern = \"random\"\nflows_per_host = 3"),
+        (
+            "[[expect]]",
+            "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\", \"annealing\"]\n\"world.rates\" = [\"max-min\", \"aimd\"]\n\n[[expect]]",
+        ),
+    ]);
+    for (out, threads) in [("one", "1"), ("two", "2")] {
+        assert!(weft(&["run", "s.toml", "--out", out, "--threads", threads], folder.path()).status.success());
+    }
+    for run in 0..6 {
+        for file in ["flows.parquet", "links.parquet", "link_series.parquet", "throughput.parquet"] {
+            let read = |out: &str| std::fs::read(folder.path().join(format!("{out}/{run:03}/{file}"))).expect("read");
+            assert!(read("one") == read("two"), "{run:03}/{file} differs");
+        }
+    }
+}
+
+#[test]
+fn overrides_reach_the_scenario() {
+    let folder = folder_with(&[]);
+    let seeded = json(&weft(&["run", "s.toml", "--seed", "7", "--set", "fabric.k=6", "--json"], folder.path()));
+    assert_eq!(seeded["runs"][0]["seed"], 7);
+    assert_eq!(seeded["runs"][0]["metrics"]["flows"], 54);
+    assert_eq!(seeded["out"], "results/s");
+}
+
+#[test]
+fn flows_of_a_file_keep_the_numbers_of_their_lines() {
+    let folder = folder_with(&[("pattern = \"stride\"\nstride = 4\nsize = \"125MB\"", "file = \"f.csv\"")]);
+    std::fs::write(folder.path().join("f.csv"), "src,dst,start,size\n3,9,2s,1MB\n0,5,1,10MB\n").expect("written");
+    let summary = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    // Line 0 begins last: if it had been renumbered, the completion of the last flow would still be right, so look at place too.
+    assert_eq!(summary["runs"][0]["metrics"]["flows_finished"], 2);
+    let placed = weft(&["place", "s.toml", "--json"], folder.path());
+    assert_eq!(json(&placed)["flows"].as_array().map(Vec::len), Some(0), "no flow begins at time 0");
+}
+
+#[test]
+fn check_exits_by_its_misses() {
+    let folder = folder_with(&[]);
+    let good = weft(&["check", "s.toml", "--json"], folder.path());
+    assert_eq!(json(&good)["passed"], 1);
+    assert!(!folder.path().join("results").exists(), "check writes nothing");
+
+    let folder = folder_with(&[("value = 1.0", "value = 100.0")]);
+    let missed = weft(&["check", "s.toml", "--json"], folder.path());
+    assert_eq!(missed.status.code(), Some(1));
+    assert_eq!(serde_json::from_slice::<Value>(&missed.stdout).expect("JSON")["misses"], 1);
+    assert_eq!(weft(&["run", "s.toml"], folder.path()).status.code(), Some(0), "run does not judge");
+
+    let folder = folder_with(&[("value = 1.0", "value = 100.0\nknown_miss = \"the paper measured in minutes\"")]);
+    let known = weft(&["check", "s.toml", "--json"], folder.path());
+    assert_eq!(json(&known)["known_misses"], 1);
+    let verdict = &json(&known)["scenarios"][0]["runs"][0]["expect"][0];
+    assert_eq!((&verdict["ok"], &verdict["known"]), (&Value::Bool(false), &Value::Bool(true)));
+}
+
+#[test]
+fn a_check_that_would_check_nothing_is_an_error() {
+    let folder = folder_with(&[("metric = ", "where = { \"fabric.k\" = 6 }\nmetric = ")]);
+    let output = weft(&["check", "s.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("nothing would be checked"), "{}", stderr(&output));
+}
+
+#[test]
+fn quick_and_full_override_keys() {
+    let folder =
+        folder_with(&[("[[expect]]", "[quick]\n\"fabric.k\" = 2\n\n[full]\n\"fabric.k\" = 6\ntakes = \"1min\"\n\n[[expect]]")]);
+    let hosts = |form: &[&str]| {
+        let mut words = vec!["run", "s.toml", "--json", "--set", "traffic.stride=1"];
+        words.extend(form);
+        json(&weft(&words, folder.path()))["runs"][0]["metrics"]["flows"].clone()
+    };
+    assert_eq!(hosts(&[]), 16);
+    assert_eq!(hosts(&["--quick"]), 2);
+    assert_eq!(hosts(&["--full"]), 54);
+    let full = weft(&["check", "s.toml", "--full"], folder.path());
+    assert!(stderr(&full).contains("about 1min"), "{}", stderr(&full));
+}
+
+#[test]
+fn demand_gives_figure_4() {
+    let output = weft(&["demand", "scenarios/data/hedera-figure4.csv", "--json"], &root());
+    let demands: Vec<f64> = json(&output)["demands"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+    for (i, demand) in demands.iter().enumerate() {
+        let paper = if i == 7 { 2.0 / 3.0 } else { 1.0 / 3.0 };
+        assert!((demand - paper).abs() < 1e-12, "flow {i}: {demand}");
+    }
+    assert_eq!(demands.len(), 10);
+}
+
+#[test]
+fn place_shows_paths_cores_and_energy() {
+    let folder = folder_with(&[("scheduler = \"first-fit\"", "scheduler = \"annealing\"")]);
+    let placed = json(&weft(&["place", "s.toml", "--json"], folder.path()));
+    assert_eq!(placed["flows"].as_array().map(Vec::len), Some(16));
+    assert_eq!(placed["flows"][0]["path"].as_array().map(Vec::len), Some(6));
+    assert_eq!(placed["flows"][0]["demand"], 1.0);
+    assert_eq!(placed["cores"].as_array().map(Vec::len), Some(16));
+    assert!(placed["energy"].as_f64().is_some());
+}
+
+#[test]
+fn topo_counts_and_exports() {
+    let printed = json(&weft(&["topo", "fat-tree", "--k", "4", "--json"], &root()));
+    assert_eq!((&printed["hosts"], &printed["switches"], &printed["cables"]), (&16.into(), &20.into(), &48.into()));
+    insta::assert_snapshot!("topo-fat-tree-4", stdout(&weft(&["topo", "fat-tree", "k=4"], &root())));
+    for format in ["dot", "graphml", "containerlab", "htsim", "native"] {
+        let output = weft(&["topo", "fat-tree", "k=4", "--export", format], &root());
+        assert!(output.status.success() && stdout(&output).len() > 100, "{format}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_fabric_survives_export_and_import() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("f.weft");
+    let words = ["topo", "clos", "agg_ports=4", "int_ports=4", "--export", "native", "--out"];
+    assert!(weft(&[&words[..], &[out.to_str().expect("text")]].concat(), &root()).status.success());
+    let path = format!("path={}", out.display());
+    let again = json(&weft(&["topo", "file", &path, "--json"], &root()));
+    let first = json(&weft(&["topo", "clos", "agg_ports=4", "int_ports=4", "--json"], &root()));
+    for key in ["hosts", "switches", "cables", "bisection", "paths"] {
+        assert_eq!(again[key], first[key], "{key}");
+    }
+}
+
+#[test]
+fn new_writes_scenarios_that_run_and_keeps_what_is_there() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let templates = json(&weft(&["new", "--list", "--json"], folder.path()));
+    for template in templates["templates"].as_array().expect("a list") {
+        let name = template["name"].as_str().expect("text");
+        let file = format!("{name}.toml");
+        assert!(weft(&["new", &file, "--template", name], folder.path()).status.success());
+        let mut words = vec!["run", &file, "--json"];
+        if name == "sweep" {
+            words.extend(["--set", "fabric.k=4", "--set", "traffic.stride=4"]);
+        }
+        if name == "shuffle" {
+            words.extend(["--set", "traffic.hosts=10"]);
+        }
+        json(&weft(&words, folder.path()));
+    }
+    let again = weft(&["new", "basic.toml"], folder.path());
+    assert_eq!(again.status.code(), Some(2));
+}
+
+#[test]
+fn completions_are_printed_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(stdout(&weft(&["completions", shell], &root())).contains("weft"), "{shell}");
+    }
+}
+
+#[test]
+fn a_missing_daemon_is_named() {
+    let output = weft(&["directory", "serve", "--listen", "x"], &root());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("`weft-directory` is not installed"), "{}", stderr(&output));
+}
+
+/// Each line: what is changed, and what the error must name. The exit code is 2 and nothing is written.
+#[test]
+fn bad_scenarios_are_refused_with_place_and_remedy() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("k = 4", "k = 4\nkk = 3", &["s.toml:6", "unknown key `kk`", "did you mean `k`?"]),
+        ("k = 4", "k = 5", &["s.toml:5", "`k = 5`", "even"]),
+        ("\"1Gbps\"", "\"1Gb\"", &["s.toml:6", "`1Gb` is not a rate", "10Gbps"]),
+        ("\"1Gbps\"", "5", &["s.toml:6", "has no unit"]),
+        ("\"125MB\"", "\"-3MB\"", &["s.toml:11", "-3MB"]),
+        ("\"stride\"\nstride = 4", "\"stride\"\nstride = 16", &["s.toml:10", "stride"]),
+        ("\"stride\"\nstride = 4", "\"incast\"\nreceiver = 99", &["receiver", "99"]),
+        ("[[expect]]", "[[event]]\nat = \"1s\"\nfail = \"link agg0-core9\"\n\n[[expect]]", &["s.toml:22", "core9"]),
+        ("[[expect]]", "[[event]]\nat = \"1s\"\nfail = \"link agg0-agg1\"\n\n[[expect]]", &["no link between"]),
+        (
+            "metric = \"completion_s\"",
+            "metric = \"completion\"",
+            &["there is no metric `completion`", "did you mean `completion_s`?"],
+        ),
+        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"packet\"", &["packet"]),
+        ("[traffic]", "[traffic]\nfile = \"nowhere.csv\"\n[other]", &["nowhere.csv"]),
+        ("title = ", "title ", &["s.toml:1"]),
+    ];
+    for (from, to, wanted) in cases {
+        let folder = folder_with(&[(from, to)]);
+        let output = weft(&["run", "s.toml", "--out", "r", "--json"], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        assert!(output.stdout.is_empty(), "stdout is for JSON alone");
+        let text = stderr(&output);
+        for part in *wanted {
+            assert!(text.contains(part), "`{part}` is missing in:\n{text}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 1, "something was written for {to}");
+    }
+}
+
+#[test]
+fn bad_flow_and_size_files_are_refused_with_their_line() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("f.csv", "src,dst,start,size\n0,1,0,1MB\n2,99,0,1MB\n", "f.csv:3"),
+        ("f.csv", "src,dst,start,size\n0,0,0,1MB\n", "f.csv:2"),
+        ("f.csv", "src,dst,start,size\n0,1,0\n", "f.csv:2"),
+        ("f.csv", "src,dst,start,size\n0,1,0,-5\n", "f.csv:2"),
+        ("c.cdf", "0 0\n10 50\n5 100\n", "c.cdf:3"),
+        ("c.cdf", "0 0\n10 50\n20 70\n", "c.cdf:3"),
+    ];
+    for (name, content, place) in cases {
+        let traffic = if name.ends_with("csv") { "file = \"f.csv\"" } else { "pattern = \"random\"\nsize = \"c.cdf\"" };
+        let folder = folder_with(&[("pattern = \"stride\"\nstride = 4\nsize = \"125MB\"", traffic)]);
+        std::fs::write(folder.path().join(name), content).expect("written");
+        let output = weft(&["run", "s.toml", "--out", "r"], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{content}");
+        assert!(stderr(&output).contains(place), "{}", stderr(&output));
+        assert!(!folder.path().join("r").exists());
+    }
+}
+
+#[test]
+fn results_never_replace_what_is_not_theirs() {
+    let folder = folder_with(&[]);
+    std::fs::create_dir(folder.path().join("mine")).expect("made");
+    std::fs::write(folder.path().join("mine/thesis.tex"), "years of work").expect("written");
+    assert_eq!(weft(&["run", "s.toml", "--out", "mine"], folder.path()).status.code(), Some(2));
+    assert!(folder.path().join("mine/thesis.tex").is_file());
+    let unwritable = weft(&["run", "s.toml", "--out", "/proc/weft"], folder.path());
+    assert_eq!(unwritable.status.code(), Some(2));
+    for _ in 0..2 {
+        assert!(weft(&["run", "s.toml", "--out", "again"], folder.path()).status.success(), "an earlier result is replaced");
+    }
+}

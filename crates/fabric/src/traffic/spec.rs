@@ -1,0 +1,310 @@
+//! A description of traffic, and the workload that it stands for on a fabric.
+//!
+//! ```text
+//!   TrafficSpec  = pattern (who sends to whom) x size (how much) x arrivals (when)
+//!       .workload(fabric, seed) -> Box<dyn Workload>
+//! ```
+//! The keys of the scenario's `[traffic]` table map to these fields one to one; `docs/traffic.md` lists them.
+//! Racks and pods are those of the fabric that is passed in. To carry the same flows on a non-blocking switch, generate
+//! them from the real fabric: the host ids are the same, and the same arguments give the same flows again.
+
+use crate::ids::HostId;
+use crate::time::{Duration, Instant};
+use crate::topology::Fabric;
+use crate::traffic::arrivals::{LimitedWorkload, OnceWorkload, PoissonWorkload};
+use crate::traffic::destinations::Destinations;
+use crate::traffic::flow::{StaticWorkload, Workload};
+use crate::traffic::loops::{DrawnPlan, LoopWorkload, Openings, ShufflePlan};
+use crate::traffic::shuffle::{AllPairs, participants};
+use crate::traffic::sizes::{Concurrency, SizeError, SizeSpec, Sizes};
+
+/// Which flows want to move, when, and how much.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrafficSpec {
+    /// Who sends to whom: `pattern`.
+    pub pattern: Pattern,
+    /// How much a flow sends: `size`.
+    pub size: SizeSpec,
+    /// When flows begin: `arrivals`.
+    pub arrivals: Arrivals,
+    /// How many flows a sending host begins in all: `flows_per_host`. `None` is 1 for [`Arrivals::Once`] and without
+    /// limit otherwise. A shuffle fixes the number itself: leave it out.
+    pub flows_per_host: Option<u64>,
+    /// At most so many flows in all: `flows`. The hosts take turns, so that each begins as many as the others, or one more.
+    /// Without `flows_per_host`, [`Arrivals::Once`] begins just as many.
+    pub flows: Option<u64>,
+    /// When the first flows may begin: `start`.
+    pub start: Instant,
+    /// The first flows begin at times that are uniform in this span after `start`: `start_spread`. Zero: all at once.
+    pub start_spread: Duration,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pattern {
+    /// Host x sends to host (x + stride) mod hosts (Hedera section 6.1).
+    Stride {
+        /// Not a multiple of the number of hosts.
+        stride: u64,
+    },
+    /// To another host of the same edge switch with probability `edge`, of the same pod but another edge switch with
+    /// probability `pod`, else of another pod (Hedera section 6.1).
+    ///
+    /// Where there is no such host (an edge switch with a lone host, a pod of one edge switch, a fabric of one pod)
+    /// the draw falls to the next wider group that has one, and where none is wider, to the next narrower.
+    Staggered {
+        /// EdgeP, from 0 to 1.
+        edge: f64,
+        /// PodP, from 0 to 1 - EdgeP.
+        pod: f64,
+    },
+    /// Any other host with equal probability, drawn anew for each flow; a destination may repeat (Hedera section 6.1).
+    Random,
+    /// A random permutation in which no host sends to itself, uniform among these. Each of several `flows_per_host`
+    /// has a permutation of its own; Poisson and closed-loop arrivals keep the first.
+    Bijection,
+    /// Each flow goes with probability `fraction` to one of a few random hosts, else to any other host.
+    Hotspot {
+        /// How many hosts are hot; `None`: one in 16, at least one.
+        hotspots: Option<u32>,
+        /// Part of the flows that go to them, from 0 to 1.
+        fraction: f64,
+    },
+    /// Each of some hosts sends one flow to each other one of them (VL2 section 5.1, Hedera section 6.3).
+    Shuffle {
+        /// How many hosts take part, spread evenly over the host numbers, and so over the racks; `None`: all.
+        hosts: Option<u32>,
+        /// All at once, or a few destinations at a time.
+        mode: ShuffleMode,
+    },
+    /// Several hosts send to one.
+    Incast {
+        /// How many senders, drawn at random; `None`: all other hosts.
+        fan_in: Option<u32>,
+        /// The receiver.
+        receiver: HostId,
+    },
+}
+
+/// How a shuffle goes through its destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShuffleMode {
+    /// All flows begin at once (VL2 section 5.1).
+    Parallel,
+    /// Each host goes through its destinations in a random order of its own; as a flow ends the next begins
+    /// (Hedera section 6.3).
+    Sequential {
+        /// How many destinations at a time; 1 in the paper.
+        concurrency: u32,
+    },
+}
+
+/// When flows begin.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arrivals {
+    /// All at the start.
+    Once,
+    /// Each sending host begins flows as a Poisson process (Hedera section 5.5).
+    Poisson {
+        /// How many.
+        rate: ArrivalRate,
+        /// No flow begins after this; `None`: as long as the run lasts.
+        until: Option<Instant>,
+    },
+    /// Each sending host draws a number once and keeps so many flows under way: a new one begins as one ends
+    /// (VL2 section 5.2).
+    ClosedLoop {
+        /// The number of flows.
+        concurrency: Concurrency,
+    },
+}
+
+/// The mean rate of a Poisson process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ArrivalRate {
+    /// Flows per second of each sending host.
+    PerHost(f64),
+    /// The fraction of its NIC's capacity that a sending host offers on average: with flows of mean size m bytes,
+    /// load x capacity / 8m flows per second.
+    Load(f64),
+}
+
+/// Why a description gives no traffic on this fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum TrafficError {
+    #[error("`{key}` = {value}: {rule}")]
+    Parameter { key: &'static str, value: String, rule: String },
+    #[error("this traffic needs at least 2 hosts, and the fabric has {hosts}")]
+    TooFewHosts { hosts: usize },
+    #[error(transparent)]
+    Size(#[from] SizeError),
+}
+
+impl TrafficSpec {
+    /// Flows of this pattern and size that all begin at time 0, one a host (a shuffle: one a pair).
+    pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
+        Self {
+            pattern,
+            size,
+            arrivals: Arrivals::Once,
+            flows_per_host: None,
+            flows: None,
+            start: Instant::ZERO,
+            start_spread: Duration::ZERO,
+        }
+    }
+
+    /// The flows on a fabric. The same arguments give the same flows. Flows that begin together are made one by one
+    /// as they are taken, so that millions need no memory.
+    ///
+    /// # Errors
+    /// [`TrafficError`], naming the key at fault and what it may be.
+    pub fn workload(&self, fabric: &Fabric, seed: u64) -> Result<Box<dyn Workload>, TrafficError> {
+        if fabric.host_count() < 2 {
+            return Err(TrafficError::TooFewHosts { hosts: fabric.host_count() });
+        }
+        self.size.check()?;
+        if self.flows_per_host == Some(0) {
+            return Err(parameter("flows_per_host", 0, "a sending host begins at least one flow"));
+        }
+        if self.flows == Some(0) {
+            return Err(parameter("flows", 0, "at least one flow begins"));
+        }
+        let workload = match &self.pattern {
+            Pattern::Shuffle { hosts, mode } => self.shuffle(fabric, seed, *hosts, *mode),
+            _ => self.drawn(fabric, seed),
+        }?;
+        Ok(match self.flows {
+            None => workload,
+            Some(flows) => Box::new(LimitedWorkload::new(workload, flows)),
+        })
+    }
+
+    fn shuffle(
+        &self,
+        fabric: &Fabric,
+        seed: u64,
+        hosts: Option<u32>,
+        mode: ShuffleMode,
+    ) -> Result<Box<dyn Workload>, TrafficError> {
+        if self.arrivals != Arrivals::Once {
+            return Err(parameter("arrivals", "poisson or closed-loop", "a shuffle begins its flows itself: leave it out"));
+        }
+        if let Some(flows) = self.flows_per_host {
+            return Err(parameter("flows_per_host", flows, "a shuffle has one flow a pair: leave it out, or set `hosts`"));
+        }
+        let hosts = participants(fabric.host_count(), hosts)?;
+        let sizes = Sizes::new(&self.size, seed);
+        match mode {
+            ShuffleMode::Parallel => {
+                let flows = (hosts.len() as u64).saturating_mul(hosts.len() as u64 - 1);
+                self.spread_out(AllPairs::new(hosts, sizes, self.start), flows, seed)
+            }
+            ShuffleMode::Sequential { concurrency: 0 } => {
+                Err(parameter("concurrency", 0, "a host sends to at least one destination at a time"))
+            }
+            ShuffleMode::Sequential { concurrency } => {
+                let plan = ShufflePlan::new(hosts, concurrency, seed);
+                let openings = Openings::new(&plan, self.start, self.start_spread, seed)?;
+                Ok(Box::new(LoopWorkload::new(plan, sizes, openings, fabric.host_count())))
+            }
+        }
+    }
+
+    fn drawn(&self, fabric: &Fabric, seed: u64) -> Result<Box<dyn Workload>, TrafficError> {
+        let destinations = Destinations::new(&self.pattern, fabric, seed)?;
+        let sizes = Sizes::new(&self.size, seed);
+        match &self.arrivals {
+            Arrivals::Once => {
+                let needed = self.flows.map_or(1, |flows| flows.div_ceil(destinations.sources().len() as u64));
+                let rounds = self.flows_per_host.unwrap_or(needed);
+                let flows = rounds.saturating_mul(destinations.sources().len() as u64);
+                self.spread_out(OnceWorkload::new(destinations, sizes, self.start, rounds), flows, seed)
+            }
+            Arrivals::Poisson { rate, until } => {
+                if self.start_spread != Duration::ZERO {
+                    return Err(parameter(
+                        "start_spread",
+                        self.start_spread,
+                        "Poisson arrivals are spread already: leave it out",
+                    ));
+                }
+                let rates = self.rates(*rate, &destinations, fabric)?;
+                let limit = self.flows_per_host.unwrap_or(u64::MAX);
+                Ok(Box::new(PoissonWorkload::new(destinations, sizes, rates, self.start, *until, limit, seed)))
+            }
+            Arrivals::ClosedLoop { concurrency } => {
+                let plan = DrawnPlan::new(destinations, concurrency, self.flows_per_host.unwrap_or(u64::MAX), seed)?;
+                let openings = Openings::new(&plan, self.start, self.start_spread, seed)?;
+                Ok(Box::new(LoopWorkload::new(plan, sizes, openings, fabric.host_count())))
+            }
+        }
+    }
+
+    /// The workload itself where all begin at once; else its flows, each with a start of its own.
+    fn spread_out(
+        &self,
+        mut workload: impl Workload + 'static,
+        flows: u64,
+        seed: u64,
+    ) -> Result<Box<dyn Workload>, TrafficError> {
+        if self.start_spread == Duration::ZERO {
+            return Ok(Box::new(workload));
+        }
+        if flows > MAX_SPREAD_FLOWS {
+            let rule = format!("{flows} flows are too many to sort by start: at most {MAX_SPREAD_FLOWS}, or leave it out");
+            return Err(parameter("start_spread", self.start_spread, rule));
+        }
+        let mut all = Vec::new();
+        while let Some(mut flow) = workload.next_flow() {
+            flow.start = spread_start(self.start, self.start_spread, seed, flow.src, all.len() as u64);
+            all.push(flow);
+        }
+        Ok(Box::new(StaticWorkload::new(all)))
+    }
+
+    /// Flows per second of each source.
+    fn rates(&self, rate: ArrivalRate, destinations: &Destinations, fabric: &Fabric) -> Result<Vec<f64>, TrafficError> {
+        let per_source: Box<dyn Fn(HostId) -> f64> = match rate {
+            ArrivalRate::PerHost(rate) => {
+                if !(rate > 0.0 && rate <= MAX_RATE) {
+                    return Err(parameter("rate", rate, format!("flows per second of a host: above 0, at most {MAX_RATE}")));
+                }
+                Box::new(move |_| rate)
+            }
+            ArrivalRate::Load(load) => {
+                if !(load > 0.0 && load <= MAX_LOAD) {
+                    return Err(parameter("load", load, format!("a fraction of the NIC: above 0, at most {MAX_LOAD}")));
+                }
+                let mean = self.size.mean().ok_or_else(|| {
+                    parameter("load", load, "flows without end have no mean size: give a `size`, or a `rate` of flows per second")
+                })?;
+                Box::new(move |host| load * fabric.nic_capacity(host).as_f64() / (8.0 * mean))
+            }
+        };
+        Ok(destinations.sources().iter().map(|&host| per_source(host).min(MAX_RATE)).collect())
+    }
+}
+
+pub(super) fn parameter(key: &'static str, value: impl ToString, rule: impl Into<String>) -> TrafficError {
+    TrafficError::Parameter { key, value: value.to_string(), rule: rule.into() }
+}
+
+/// A start that is uniform in `[start, start + spread)`, of the `nth` flow.
+pub(super) fn spread_start(start: Instant, spread: Duration, seed: u64, source: HostId, nth: u64) -> Instant {
+    use crate::traffic::random::{Draw, key};
+    let hash = key(seed, Draw::Start, u64::from(source.0), nth);
+    let offset = (u128::from(hash) * u128::from(spread.as_ps())) >> 64;
+    start.saturating_add(Duration::from_ps(offset as u64))
+}
+
+/// The part of the flows that go to hotspots where a scenario does not say: half of them.
+pub const HOTSPOT_FRACTION: f64 = 0.5;
+
+/// Starts that must be sorted are held in memory: 32 bytes each.
+pub(super) const MAX_SPREAD_FLOWS: u64 = 100_000_000;
+/// Flows per second of a host; at most one a nanosecond, so that time moves on.
+const MAX_RATE: f64 = 1e9;
+/// A host may be offered more than it can send, within reason.
+const MAX_LOAD: f64 = 100.0;

@@ -1,0 +1,206 @@
+//! Flows at max-min fair rates, event by event.
+//!
+//! [`levels`] repairs the rates when flows come and go; [`solver`] computes them from scratch; [`first`] finds the flow that ends
+//! first. Between events rates are constant, so bytes grow linearly: a flow's bytes are booked only when its rate changes.
+
+mod first;
+mod levels;
+pub(crate) mod solver;
+#[cfg(test)]
+mod tests;
+
+use weft_fabric::time::PS_PER_S;
+use weft_fabric::topology::Fabric;
+use weft_fabric::traffic::Size;
+use weft_fabric::{FlowId, Instant, LinkId};
+
+use crate::flow::model::{Ended, RateModel};
+use first::First;
+use levels::Levels;
+
+/// The model. Flows under way have slots, which are used again.
+#[derive(Debug)]
+pub(crate) struct MaxMin {
+    now: Instant,
+    levels: Levels,
+    ends: First,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// By flow: its slot.
+    slot_of: Vec<u32>,
+    /// Flows under way that move and are finite.
+    ending: usize,
+    /// Sum of the rates, and of the bytes delivered until `now`.
+    rate_bps: f64,
+    total: f64,
+    /// Bytes of flows that have ended.
+    ended_bytes: u64,
+    until_recount: usize,
+    work: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    id: FlowId,
+    on_path: bool,
+    /// Bytes until `since`.
+    done: f64,
+    /// Bytes in all; infinite if it does not end.
+    size: f64,
+    rate_bps: f64,
+    since: Instant,
+}
+
+impl MaxMin {
+    pub fn new(fabric: &Fabric) -> Self {
+        Self {
+            now: Instant::ZERO,
+            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64()).collect()),
+            ends: First::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            slot_of: Vec::new(),
+            ending: 0,
+            rate_bps: 0.0,
+            total: 0.0,
+            ended_bytes: 0,
+            until_recount: 0,
+            work: 0,
+        }
+    }
+
+    fn slot(&self, id: FlowId) -> &Slot {
+        &self.slots[self.slot_of[id.index()] as usize]
+    }
+
+    fn set_rate(&mut self, slot: u32, rate_bps: f64) {
+        let flow = &mut self.slots[slot as usize];
+        if flow.rate_bps == rate_bps {
+            return;
+        }
+        self.work += 1;
+        flow.done = flow.done_at(self.now);
+        flow.since = self.now;
+        self.rate_bps += rate_bps - flow.rate_bps;
+        flow.rate_bps = rate_bps;
+        self.ends.set(slot, flow.end().as_ps());
+    }
+
+    /// Rounding adds up in the two sums; from time to time they are computed anew.
+    fn recount(&mut self) {
+        self.until_recount = self.until_recount.saturating_sub(1);
+        if self.until_recount > 0 {
+            return;
+        }
+        let live = || self.slots.iter().filter(|s| s.id != NOBODY);
+        self.rate_bps = live().map(|s| s.rate_bps).sum();
+        self.total = self.ended_bytes as f64 + live().map(|s| s.done_at(self.now)).sum::<f64>();
+        self.until_recount = self.slots.len().max(RECOUNT_LEAST);
+    }
+}
+
+impl RateModel for MaxMin {
+    fn start(&mut self, id: FlowId, size: Size) {
+        let size = match size {
+            Size::Finite(bytes) => bytes.0 as f64,
+            Size::Infinite => f64::INFINITY,
+        };
+        let flow = Slot { id, on_path: false, done: 0.0, size, rate_bps: 0.0, since: self.now };
+        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if slot as usize == self.slots.len() {
+            self.slots.push(flow);
+        } else {
+            self.slots[slot as usize] = flow;
+        }
+        if id.index() >= self.slot_of.len() {
+            self.slot_of.resize(id.index() + 1, u32::MAX);
+        }
+        self.slot_of[id.index()] = slot;
+    }
+
+    fn set_path(&mut self, id: FlowId, path: &[LinkId]) {
+        let slot = self.slot_of[id.index()];
+        let flow = &mut self.slots[slot as usize];
+        let finite = flow.size < f64::INFINITY;
+        if std::mem::replace(&mut flow.on_path, !path.is_empty()) {
+            self.levels.leave(slot);
+            self.ending -= usize::from(finite);
+        }
+        if path.is_empty() {
+            self.set_rate(slot, 0.0);
+        } else {
+            self.levels.join(slot, path);
+            self.ending += usize::from(finite);
+        }
+    }
+
+    fn settle(&mut self) {
+        let touched = self.levels.settle();
+        for &slot in &touched {
+            if self.slots[slot as usize].on_path {
+                self.set_rate(slot, self.levels.rate(slot));
+            }
+        }
+        self.levels.recycle(touched);
+        self.recount();
+    }
+
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
+        let (first, _) = self.ends.earliest();
+        let to = until.min(Instant::from_ps(first));
+        self.total += self.rate_bps / 8.0 * (to - self.now).as_secs_f64();
+        self.now = to;
+        let before = ended.len();
+        while let (at, slot) = self.ends.earliest()
+            && at != u64::MAX
+            && at <= to.as_ps()
+        {
+            let flow = &mut self.slots[slot as usize];
+            ended.push(Ended { id: flow.id, at: to });
+            self.ended_bytes += flow.size as u64;
+            self.rate_bps -= flow.rate_bps;
+            self.slot_of[flow.id.index()] = u32::MAX;
+            *flow = Slot { id: NOBODY, on_path: false, rate_bps: 0.0, ..*flow };
+            self.levels.leave(slot);
+            self.ends.set(slot, u64::MAX);
+            self.free.push(slot);
+            self.ending -= 1;
+        }
+        ended[before..].sort_unstable_by_key(|e| e.id);
+        to
+    }
+
+    fn will_end(&self) -> bool {
+        self.ending > 0
+    }
+
+    fn delivered(&mut self, id: FlowId) -> u64 {
+        self.slot(id).done_at(self.now) as u64
+    }
+
+    fn delivered_total(&self) -> f64 {
+        self.total
+    }
+
+    fn work(&self) -> u64 {
+        self.work
+    }
+}
+
+impl Slot {
+    fn done_at(&self, now: Instant) -> f64 {
+        (self.done + self.rate_bps / 8.0 * (now - self.since).as_secs_f64()).min(self.size)
+    }
+
+    /// When the last byte is delivered at the present rate, rounded up to the picosecond.
+    fn end(&self) -> Instant {
+        let ps = libm::ceil((self.size - self.done) * 8.0 / self.rate_bps * PS_PER_S as f64);
+        // The cast saturates; no rate at all is "never" (0 / 0 cannot be: a flow with nothing left has ended).
+        self.since.saturating_add(weft_fabric::Duration::from_ps(ps as u64))
+    }
+}
+
+/// Marks a free slot.
+const NOBODY: FlowId = FlowId(u32::MAX);
+/// Changes between two recounts, at the least.
+const RECOUNT_LEAST: usize = 1_024;

@@ -1,0 +1,182 @@
+//! The flow world: a flow is a rate on a path, and a rate model decides the rates.
+//!
+//! ```text
+//!   Workload --starts--> +-----------+ --paths--> +---------------------+
+//!   Router   --paths---> |   world   |            |      rate model     |
+//!   events   --parts---> | event loop| <--ended-- |  max-min  or  AIMD  |
+//!                        +-----------+            +---------------------+
+//!                          |  ^   counters, failures, ended flows
+//!                          v  |   paths
+//!                        Controller
+//! ```
+//! What happens at one instant happens in this order: flows end; parts fail or come back; routing learns of it; flows begin;
+//! the controller's timer runs out; then rates are computed once. Within each of these, first in first out.
+//! `docs/flow-world.md` says what is modelled and what is not.
+
+mod aimd;
+mod ledger;
+mod maxmin;
+mod model;
+mod series;
+pub mod slots;
+mod world;
+
+use std::sync::Arc;
+
+use weft_control::controller::Controller;
+use weft_fabric::record::Outcome;
+use weft_fabric::routing::Router;
+use weft_fabric::topology::{Fabric, Part};
+use weft_fabric::traffic::Workload;
+use weft_fabric::{Duration, Instant};
+
+pub use maxmin::solver::{MaxMinError, max_min};
+
+/// All that a run needs; [`FlowWorld::run`] consumes it.
+pub struct FlowWorld {
+    /// The network, whole at the start.
+    pub fabric: Arc<Fabric>,
+    /// Where the switches send a flow that nobody schedules.
+    pub router: Router,
+    /// The scheduler, if there is one.
+    pub controller: Option<Box<dyn Controller>>,
+    /// What wants to move.
+    pub workload: Box<dyn Workload>,
+    /// What fails and comes back; need not be sorted, equal times keep their order.
+    pub events: Vec<TimedEvent>,
+    /// Settings.
+    pub config: FlowConfig,
+}
+
+/// Something that happens to a part of the fabric at a given time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedEvent {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub change: Change,
+}
+
+/// What can happen to a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It fails, and the switches beside it notice: the controller hears of it at once, routing after [`FlowConfig::reconverge`].
+    Fail(Part),
+    /// It fails and nobody notices: what it carried stands still until it is restored.
+    FailSilent(Part),
+    /// It works again: the controller hears of it at once, routing after [`FlowConfig::restore_delay`].
+    Restore(Part),
+}
+
+/// Settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowConfig {
+    /// How rates are decided.
+    pub rates: Rates,
+    /// The run ends here, or when all flows have ended. [`Duration::MAX`]: run until nothing can happen any more
+    /// (with a controller whose timer never stops, give a real duration).
+    pub duration: Duration,
+    /// From a failure until the switches' routes avoid it.
+    pub reconverge: Duration,
+    /// From a repair until the switches' routes use it again.
+    pub restore_delay: Duration,
+    /// At the most so many samples of link utilisation over the run, 1,000 in all; 0 for none.
+    pub link_samples: usize,
+    /// Seed of the run: the AIMD model shuffles by it.
+    pub seed: u64,
+}
+
+/// How rates are decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rates {
+    /// Exact max-min fair rates at every instant.
+    MaxMin,
+    /// Slow start and AIMD in ticks (Hedera section 5.5).
+    Aimd(AimdParams),
+    /// Slots without redistribution, once (Hedera section 2.2 and figure 3): see [`slots`]. All flows of the workload are taken as
+    /// simultaneous and endless, and no flow records are kept. Events and the controller play no part.
+    Slots {
+        /// n: a host sends so many flows, each at 1/n of its NIC.
+        flows_per_host: u32,
+    },
+}
+
+/// Settings of the AIMD model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AimdParams {
+    /// Length of a tick: one round trip.
+    pub tick: Duration,
+    /// Additive increase in bytes per second, a tick.
+    pub increase_bytes_per_s: u64,
+    /// What slow start begins with, in bytes per second.
+    pub initial_bytes_per_s: u64,
+}
+
+impl Default for AimdParams {
+    /// The paper's: 100 us, 15 MB/s (a segment of 1,500 bytes a round trip), and one segment to begin with.
+    fn default() -> Self {
+        Self { tick: Duration::from_us(100), increase_bytes_per_s: 15_000_000, initial_bytes_per_s: 15_000_000 }
+    }
+}
+
+impl FlowConfig {
+    /// Max-min rates until all flows have ended; a failure costs 100 ms, a repair is used at once.
+    pub fn new(rates: Rates, seed: u64) -> Self {
+        Self {
+            rates,
+            duration: Duration::MAX,
+            reconverge: Duration::from_ms(100),
+            restore_delay: Duration::ZERO,
+            link_samples: 1_000,
+            seed,
+        }
+    }
+}
+
+/// How far a run is; handed to the caller's progress bar a few times a second at most, by events and not by a clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Simulated time.
+    pub now: Instant,
+    /// When the run ends at the latest; [`Instant::MAX`] if only its flows end it.
+    pub end: Instant,
+    /// Flows under way.
+    pub active: usize,
+    /// Flows that have ended.
+    pub ended: usize,
+    /// Events so far.
+    pub events: u64,
+}
+
+impl FlowWorld {
+    /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
+    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
+        let duration = self.config.duration;
+        let end = Instant::ZERO.saturating_add(duration);
+        match self.config.rates {
+            Rates::MaxMin => {
+                let model = maxmin::MaxMin::new(&self.fabric);
+                world::run(self, model, world::Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+            }
+            Rates::Aimd(params) => {
+                let model = aimd::Aimd::new(&self.fabric, params, self.config.seed);
+                let tick = params.tick.as_ps().max(1);
+                // The run ends with a whole tick.
+                let end = if end == Instant::MAX { end } else { Instant::from_ps(end.as_ps() / tick * tick) };
+                let sample = if end == Instant::MAX { 1 } else { end.as_ps().div_ceil(tick).div_ceil(AIMD_SAMPLES) };
+                let unit = Duration::from_ps(tick);
+                world::run(self, model, world::Pace { end, unit, sample_every: Some(unit * sample) }, progress)
+            }
+            Rates::Slots { flows_per_host } => {
+                let Self { fabric, mut router, mut workload, .. } = self;
+                let counted = slots::count(&fabric, &mut router, &mut *workload, flows_per_host, &mut |flows| {
+                    progress(Progress { now: Instant::ZERO, end, active: 0, ended: flows as usize, events: flows });
+                });
+                slots::outcome(&fabric, &counted, flows_per_host, duration)
+            }
+        }
+    }
+}
+
+/// Samples of a run in ticks whose length is known, besides those where flows begin or end.
+const AIMD_SAMPLES: u64 = 6_000;

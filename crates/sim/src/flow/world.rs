@@ -1,0 +1,399 @@
+//! The event loop: what happens when, and who hears of it.
+
+use weft_control::controller::{Controller, FlowCounter, Input, Output};
+use weft_fabric::record::Outcome;
+use weft_fabric::routing::{FlowKey, Path, Router};
+use weft_fabric::topology::{Fabric, Health, Part};
+use weft_fabric::traffic::{Size, Workload};
+use weft_fabric::{Bytes, Duration, FlowId, Instant};
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use crate::flow::ledger::Ledger;
+use crate::flow::model::{Ended, RateModel};
+use crate::flow::{Change, FlowWorld, Progress, TimedEvent};
+
+/// How the loop and a model share time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// The run ends here at the latest.
+    pub end: Instant,
+    /// The model's clock moves in steps of this.
+    pub unit: Duration,
+    /// Rates change between events, so the network is sampled this often too.
+    pub sample_every: Option<Duration>,
+}
+
+/// Runs a world with a rate model.
+pub(crate) fn run<M: RateModel>(world: FlowWorld, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    let mut run = Run::new(world, model, pace);
+    run.begin();
+    while run.step() {
+        if run.steps % PROGRESS_EVERY == 0 {
+            progress(run.progress());
+        }
+    }
+    progress(run.progress());
+    run.finish()
+}
+
+struct Run<M> {
+    fabric: Arc<Fabric>,
+    router: Router,
+    controller: Option<Box<dyn Controller>>,
+    workload: Box<dyn Workload>,
+    model: M,
+    pace: Pace,
+    reconverge: Duration,
+    restore_delay: Duration,
+    now: Instant,
+    steps: u64,
+    /// Events to come, the next one last.
+    events: Vec<TimedEvent>,
+    /// Changes that routing will learn of.
+    lessons: BinaryHeap<Lesson>,
+    lesson_count: u64,
+    health: Health,
+    failed: Vec<Part>,
+    /// What routing knows of `health`.
+    believed: Health,
+    ledger: Ledger,
+    link_samples: usize,
+    next_sample: Instant,
+    ended: Vec<Ended>,
+}
+
+/// Routing learns of a change. Ordered so that the heap's greatest is the earliest, then the first scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lesson {
+    at: Instant,
+    number: u64,
+    part: Part,
+    works: bool,
+}
+
+impl Ord for Lesson {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+impl PartialOrd for Lesson {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<M: RateModel> Run<M> {
+    fn new(world: FlowWorld, model: M, pace: Pace) -> Self {
+        let FlowWorld { fabric, router, controller, workload, mut events, config } = world;
+        events.sort_by_key(|e| e.at);
+        events.reverse();
+        Self {
+            router,
+            controller,
+            workload,
+            model,
+            pace,
+            reconverge: config.reconverge,
+            restore_delay: config.restore_delay,
+            now: Instant::ZERO,
+            steps: 0,
+            events,
+            lessons: BinaryHeap::new(),
+            lesson_count: 0,
+            health: Health::new(&fabric),
+            failed: Vec::new(),
+            believed: Health::new(&fabric),
+            ledger: Ledger::new(&fabric),
+            link_samples: config.link_samples,
+            next_sample: Instant::ZERO,
+            ended: Vec::new(),
+            fabric,
+        }
+    }
+
+    /// What happens at time 0.
+    fn begin(&mut self) {
+        self.happen();
+        self.ledger.open_series(self.link_samples, self.pace.end, self.pace.unit);
+    }
+
+    /// Goes on to the next instant at which something happens; false when the run is over.
+    fn step(&mut self) -> bool {
+        self.steps += 1;
+        if self.now >= self.pace.end || self.nothing_left() {
+            return false;
+        }
+        let due = self.next_due();
+        if due == Instant::MAX && !self.model.will_end() {
+            return false;
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        self.now = self.model.advance(due, &mut ended);
+        for flow in ended.drain(..) {
+            self.end_flow(flow);
+        }
+        self.ended = ended;
+        if self.nothing_left() {
+            // A tick may go on after the last end: the run does not.
+            self.now = self.ledger.last_end();
+            return false;
+        }
+        if self.now < self.pace.end {
+            self.happen();
+        }
+        true
+    }
+
+    /// All but the ends of flows that happens now, in the order that the module's header promises.
+    fn happen(&mut self) {
+        self.change_parts();
+        self.learn();
+        self.begin_flows();
+        self.wake_controller();
+        self.model.settle();
+        self.sample();
+        if self.ledger.series_due().is_some_and(|at| at <= self.now) {
+            self.ledger.close_span(self.now, &mut self.model);
+        }
+    }
+
+    fn nothing_left(&self) -> bool {
+        self.ledger.active().is_empty() && self.workload.next_start().is_none()
+    }
+
+    fn next_due(&self) -> Instant {
+        let sample = self.pace.sample_every.map(|_| self.next_sample);
+        // Spans of links end only while something moves: the last one ends with the run.
+        let series = self.ledger.series_due().filter(|_| self.pace.end != Instant::MAX || self.model.will_end());
+        [
+            Some(self.pace.end),
+            self.workload.next_start(),
+            self.events.last().map(|e| e.at),
+            self.lessons.peek().map(|l| l.at),
+            self.controller.as_ref().and_then(|c| c.deadline()),
+            sample.filter(|_| self.pace.end != Instant::MAX || self.model.will_end()),
+            series,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(Instant::MAX)
+        .max(self.now)
+    }
+
+    fn sample(&mut self) {
+        self.ledger.sample(self.now, self.model.delivered_total());
+        if let Some(every) = self.pace.sample_every
+            && self.next_sample <= self.now
+        {
+            self.next_sample = self.now.saturating_add(every);
+        }
+    }
+
+    fn end_flow(&mut self, ended: Ended) {
+        let spec = self.ledger.end(ended.id, ended.at);
+        self.workload.flow_ended(ended.id, &spec, ended.at);
+        let key = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
+        self.tell(Input::FlowRemoved(key));
+    }
+
+    fn begin_flows(&mut self) {
+        while self.workload.next_start().is_some_and(|at| at <= self.now) {
+            let Some(spec) = self.workload.next_flow() else { break };
+            let id = self.ledger.begin(spec);
+            if spec.size == Size::Finite(Bytes(0)) {
+                let spec = self.ledger.end(id, spec.start);
+                self.workload.flow_ended(id, &spec, self.now);
+                continue;
+            }
+            self.model.start(id, spec.size);
+            self.route(id);
+        }
+    }
+
+    fn change_parts(&mut self) {
+        while let Some(&TimedEvent { at, change }) = self.events.last()
+            && at <= self.now
+        {
+            self.events.pop();
+            match change {
+                Change::Fail(part) => self.fail(part, true),
+                Change::FailSilent(part) => self.fail(part, false),
+                Change::Restore(part) => self.restore(part),
+            }
+        }
+    }
+
+    fn fail(&mut self, part: Part, noticed: bool) {
+        if !self.failed.contains(&part) {
+            self.failed.push(part);
+        }
+        let down = self.health.fail(&self.fabric, part);
+        if !down.is_empty() {
+            for id in self.ledger.active().to_vec() {
+                self.refresh(id);
+            }
+        }
+        if noticed {
+            self.teach(part, false, self.reconverge);
+            self.tell(Input::Failed(part));
+        }
+    }
+
+    fn restore(&mut self, part: Part) {
+        self.failed.retain(|&p| p != part);
+        let up = self.health.restore(&self.fabric, part);
+        if !up.is_empty() {
+            for id in self.ledger.active().to_vec() {
+                self.refresh(id);
+            }
+        }
+        self.teach(part, true, self.restore_delay);
+        self.tell(Input::Restored(part));
+    }
+
+    fn teach(&mut self, part: Part, works: bool, delay: Duration) {
+        let at = self.now.saturating_add(delay);
+        self.lessons.push(Lesson { at, number: self.lesson_count, part, works });
+        self.lesson_count += 1;
+    }
+
+    /// Routing learns what is due, unless the part has changed back in the meantime: another lesson will tell.
+    fn learn(&mut self) {
+        let (mut lost, mut gained) = (false, false);
+        while self.lessons.peek().is_some_and(|l| l.at <= self.now) {
+            let lesson = self.lessons.pop().expect("peeked");
+            if self.failed.contains(&lesson.part) == lesson.works {
+                continue;
+            }
+            let changed = if lesson.works {
+                self.believed.restore(&self.fabric, lesson.part)
+            } else {
+                self.believed.fail(&self.fabric, lesson.part)
+            };
+            lost |= !lesson.works && !changed.is_empty();
+            gained |= lesson.works && !changed.is_empty();
+        }
+        if lost || gained {
+            self.router.health_changed(&self.believed);
+            self.reroute(gained);
+        }
+    }
+
+    /// After routing has learnt: flows without a usable path get one; if a part came back, all unscheduled flows hash again.
+    fn reroute(&mut self, all: bool) {
+        let mut ids = self.ledger.active().to_vec();
+        ids.sort_unstable();
+        for id in ids {
+            let flow = self.ledger.flow(id);
+            let usable = flow.routed && self.believed.path_is_up(&flow.record.path);
+            if !usable {
+                self.ledger.flow_mut(id).scheduled = false;
+            }
+            if !usable || (all && !self.ledger.flow(id).scheduled) {
+                self.route(id);
+            }
+        }
+    }
+
+    /// The flow takes the path that the switches give it, if they have one.
+    fn route(&mut self, id: FlowId) {
+        let key = self.ledger.key(id);
+        match self.router.route(&key) {
+            Some(path) => self.assign(id, path),
+            None => {
+                self.ledger.flow_mut(id).routed = false;
+                self.refresh(id);
+            }
+        }
+    }
+
+    fn assign(&mut self, id: FlowId, path: Path) {
+        let flow = self.ledger.flow_mut(id);
+        let same = flow.record.path == path;
+        flow.routed = true;
+        if !same {
+            if flow.moving {
+                self.ledger.credit(id, self.model.delivered(id));
+            }
+            let flow = self.ledger.flow_mut(id);
+            flow.record.path = path;
+            if std::mem::take(&mut flow.moving) {
+                self.model.set_path(id, &[]);
+            }
+        }
+        self.refresh(id);
+    }
+
+    /// Starts or stops the flow as its path works or not.
+    fn refresh(&mut self, id: FlowId) {
+        let flow = self.ledger.flow_mut(id);
+        let moving = flow.routed && self.health.path_is_up(&flow.record.path);
+        if moving != flow.moving {
+            flow.moving = moving;
+            self.model.set_path(id, if moving { &flow.record.path } else { &[] });
+        }
+    }
+
+    fn wake_controller(&mut self) {
+        if self.controller.as_ref().and_then(|c| c.deadline()).is_some_and(|at| at <= self.now) {
+            self.tell(Input::Timer);
+        }
+    }
+
+    /// Hands the controller an input and does what it wants until it wants nothing more.
+    fn tell(&mut self, input: Input<'_>) {
+        let Some(mut controller) = self.controller.take() else { return };
+        controller.handle(self.now, input);
+        while let Some(output) = controller.poll() {
+            match output {
+                Output::ReadFlowCounters => {
+                    let counters = self.counters();
+                    controller.handle(self.now, Input::FlowCounters(&counters));
+                }
+                Output::SetPath { flow, path } => {
+                    if let Some(id) = self.ledger.find(&flow) {
+                        self.ledger.flow_mut(id).scheduled = true;
+                        self.assign(id, path);
+                    }
+                }
+                Output::ClearPath { flow } => {
+                    if let Some(id) = self.ledger.find(&flow) {
+                        self.ledger.flow_mut(id).scheduled = false;
+                        self.route(id);
+                    }
+                }
+            }
+        }
+        self.controller = Some(controller);
+    }
+
+    fn counters(&mut self) -> Vec<FlowCounter> {
+        let (model, ledger, read_at) = (&mut self.model, &self.ledger, self.now);
+        let mut counter = |id| FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at };
+        let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
+        counters.sort_unstable_by_key(|c| c.flow);
+        counters
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            now: self.now,
+            end: self.pace.end,
+            active: self.ledger.active().len(),
+            ended: self.ledger.ended(),
+            events: self.model.work(),
+        }
+    }
+
+    fn finish(mut self) -> Outcome {
+        let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
+        self.ledger.finish(&self.fabric, self.now, &mut self.model, control)
+    }
+}
+
+/// Steps of the loop between two calls of the progress bar.
+const PROGRESS_EVERY: u64 = 256;

@@ -1,0 +1,316 @@
+"""weft.run: results, overrides, folders, determinism."""
+
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.api import types
+
+import weft
+
+FLOWS = ["id", "src", "dst", "start_s", "end_s", "bytes", "goodput_bps", "path"]
+LINKS = ["id", "from", "to", "capacity_bps", "bytes"]
+SERIES = ["t_s", "link", "utilisation"]
+THROUGHPUT = ["t_s", "delivered_bytes", "active_flows", "nic_bound_bps"]
+
+
+def toml(scenario: dict[str, Any]) -> str:
+    """A scenario of one level of tables as TOML; JSON's scalars and lists are TOML's."""
+    lines = [f"{k} = {json.dumps(v)}" for k, v in scenario.items() if not isinstance(v, dict)]
+    for section, table in scenario.items():
+        if isinstance(table, dict):
+            lines += [f"[{section}]", *(f'"{k}" = {json.dumps(v)}' for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def files(folder: pathlib.Path) -> dict[str, bytes]:
+    """All that must not change from one run to the next: only `summary.json` holds wall-clock figures."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "summary.json")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_tables_of_one_run(stride: dict[str, Any]) -> None:
+    result = weft.run(stride)
+    assert result.title == stride["title"]
+    assert len(result.runs) == 1
+    assert result.report.read_text().lstrip().lower().startswith("<!doctype html>")
+    assert result.summary == json.loads((result.out / "summary.json").read_text())
+
+    flows = result.flows
+    assert list(flows.columns)[: len(FLOWS)] == FLOWS
+    assert flows["id"].tolist() == list(range(16))
+    assert flows["src"].tolist() == list(range(16))
+    assert flows["dst"].tolist() == [(host + 4) % 16 for host in range(16)]
+    assert (flows["bytes"] == 10_000_000).all()
+    assert (flows["end_s"] > flows["start_s"]).all()
+    assert types.is_unsigned_integer_dtype(flows["id"])
+    assert flows["goodput_bps"].dtype == np.float64
+
+    links = result.links
+    assert list(links.columns) == LINKS
+    assert len(links) == 96
+    assert list(result.link_series.columns) == SERIES
+    assert list(result.throughput.columns) == THROUGHPUT
+    assert result.throughput["delivered_bytes"].iloc[-1] == pytest.approx(160e6)
+
+
+def test_paths_lead_from_source_to_destination(stride: dict[str, Any]) -> None:
+    result = weft.run(stride)
+    fabric = weft.fabric("fat-tree", k=4)
+    hosts = fabric.hosts["name"].to_numpy()
+    begins, ends = result.links["from"].to_numpy(), result.links["to"].to_numpy()
+    for src, dst, path in zip(*(result.flows[column] for column in ("src", "dst", "path")), strict=True):
+        assert begins[path[0]] == hosts[src]
+        assert ends[path[-1]] == hosts[dst]
+        assert (ends[path[:-1]] == begins[path[1:]]).all()
+
+
+def test_goodput_is_the_max_min_rate(stride: dict[str, Any]) -> None:
+    """Endless flows on paths that never change have the rates of `weft.max_min`."""
+    stride["traffic"]["size"] = "inf"
+    stride["world"]["duration"] = "1s"
+    result = weft.run(stride)
+    rates = weft.max_min(result.flows["path"], result.links["capacity_bps"])
+    np.testing.assert_allclose(result.flows["goodput_bps"], rates, rtol=1e-6)
+
+
+def test_unfinished_flows_have_no_end(stride: dict[str, Any]) -> None:
+    stride["traffic"]["size"] = "inf"
+    result = weft.run(stride, world__duration="1s")
+    assert result.flows["end_s"].isna().all()
+
+
+def test_sweep(sweep: dict[str, Any]) -> None:
+    result = weft.run(sweep)
+    assert [run.set for run in result.runs] == [{"control.scheduler": "none"}, {"control.scheduler": "first-fit"}]
+    assert list(result.flows.columns)[: len(FLOWS) + 1] == ["run", *FLOWS]
+    assert list(result.links.columns) == ["run", *LINKS]
+    assert list(result.link_series.columns) == ["run", *SERIES]
+    assert list(result.throughput.columns) == ["run", *THROUGHPUT]
+    for run in result.runs:
+        own = result.flows[result.flows["run"] == run.index].drop(columns="run").reset_index(drop=True)
+        pd.testing.assert_frame_equal(own, run.flows)
+        assert run.folder == result.out / f"{run.index:03}"
+    metrics = result.metrics
+    assert metrics.index.tolist() == [0, 1]
+    assert metrics["control.scheduler"].tolist() == ["none", "first-fit"]
+    assert metrics["seed"].tolist() == [1, 1]
+    assert metrics.loc[1, "goodput_bps"] == result.runs[1].metrics["goodput_bps"]
+
+
+def test_file_and_dict_are_the_same(stride: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "stride.toml"
+    path.write_text(toml(stride))
+    weft.run(str(path), out=tmp_path / "file")
+    weft.run(stride, out=tmp_path / "dict")
+    assert files(tmp_path / "file") == files(tmp_path / "dict")
+
+
+def test_same_bytes_for_any_number_of_threads(sweep: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    sweep["sweep"]["world.seed"] = [1, 2, 3]
+    sweep["traffic"] = {"pattern": "random", "size": "1MB", "flows_per_host": 4}
+    one = weft.run(sweep, out=tmp_path / "one", threads=1)
+    two = weft.run(sweep, out=tmp_path / "two", threads=2)
+    assert len(one.runs) == len(two.runs) == 6
+    assert files(one.out) == files(two.out) != {}
+
+
+def test_overrides(stride: dict[str, Any]) -> None:
+    def hosts(result: weft.Result) -> int:
+        return len(result.flows)
+
+    assert hosts(weft.run(stride, fabric__k=6)) == 54
+    assert hosts(weft.run(stride, set={"fabric.k": 6})) == 54
+    assert hosts(weft.run(stride, set={"fabric.k": 8}, fabric__k=np.int64(6))) == 54
+    assert weft.run(stride, seed=7).runs[0].seed == 7
+    assert weft.run(stride, world__seed=7).runs[0].seed == 7
+    assert weft.run(stride, title="Another").title == "Another"
+    assert hosts(weft.run(stride, fabric={"kind": "switch", "hosts": 5})) == 5
+
+
+def test_an_override_narrows_a_sweep(sweep: dict[str, Any]) -> None:
+    result = weft.run(sweep, control__scheduler="first-fit")
+    assert len(result.runs) == 1
+    assert result.runs[0].set == {}
+
+
+def test_forms(stride: dict[str, Any]) -> None:
+    scenario = stride | {"quick": {"fabric": {"k": 2}}, "full": {"fabric": {"k": 6}}}
+    scenario["traffic"] = {"pattern": "bijection", "size": "1MB"}
+    assert len(weft.run(scenario).flows) == 16
+    assert len(weft.run(scenario, quick=True).flows) == 2
+    assert len(weft.run(scenario, full=True).flows) == 54
+    with pytest.raises(TypeError, match="not both"):
+        weft.run(scenario, quick=True, full=True)
+
+
+def test_temporary_folder_lives_as_long_as_the_result(stride: dict[str, Any]) -> None:
+    result = weft.run(stride)
+    run, folder = result.runs[0], result.out
+    del result
+    gc.collect()
+    assert len(run.flows) == 16
+    assert folder.is_dir()
+    del run
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_out_is_kept_and_replaced(stride: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    out = tmp_path / "results"
+    weft.run(stride, out=out)
+    weft.run(stride, out=str(out), title="Again")
+    assert json.loads((out / "summary.json").read_text())["title"] == "Again"
+    assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+def test_a_folder_that_is_not_ours_is_refused(stride: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(weft.WeftError, match="not a results folder"):
+        weft.run(stride, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize(
+    ("change", "place", "remedy"),
+    [
+        ({"fabric.k": 5}, "fabric.k", "even"),
+        ({"fabric.kk": 4}, "fabric.kk", "known are"),
+        ({"fabric.kind": "fat-trie"}, "fabric.kind", "did you mean `fat-tree`"),
+        ({"fabric.link": 10}, "fabric.link", "10Gbps"),
+        ({"traffic.stride": 0}, "traffic.stride", ""),
+        ({"traffic.size": "-1MB"}, "traffic.size", ""),
+        ({"traffic.pattern": "shufle"}, "traffic.pattern", "did you mean `shuffle`"),
+        ({"control.scheduler": "best"}, "control.scheduler", "first-fit"),
+        ({"world.duration": "0s"}, "world.duration", "60s"),
+    ],
+)
+def test_errors_name_key_and_remedy(
+    stride: dict[str, Any], tmp_path: pathlib.Path, change: dict[str, Any], place: str, remedy: str
+) -> None:
+    """As an override, in a dict and in a file."""
+    for section, value in change.items():
+        head, key = section.split(".")
+        wrong = stride | {head: stride.get(head, {}) | {key: value}}
+    path = tmp_path / "wrong.toml"
+    path.write_text(toml(wrong))
+    line = 1 + next(i for i, text in enumerate(path.read_text().splitlines()) if text.startswith(f'"{key}" ='))
+
+    for scenario, settings, where in ((stride, change, place), (wrong, {}, place), (path, {}, f"{path}:{line}")):
+        with pytest.raises(weft.WeftError) as caught:
+            weft.run(scenario, set=settings, out=tmp_path / "out")
+        assert caught.value.message.startswith(f"{where}: ")
+        assert caught.value.help is not None
+        assert remedy in caught.value.help
+        assert caught.value.help in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["wrong.toml"]
+
+
+def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(weft.WeftError, match=r"nowhere\.toml"):
+        weft.run(tmp_path / "nowhere.toml")
+    (tmp_path / "broken.toml").write_text("title = \n")
+    with pytest.raises(weft.WeftError, match=r"broken\.toml:1"):
+        weft.run(tmp_path / "broken.toml")
+
+
+@pytest.mark.parametrize("value", [None, float("inf"), float("nan"), b"1", object(), {1: 2}, 2**80])
+def test_values_that_toml_cannot_hold(stride: dict[str, Any], value: object) -> None:
+    with pytest.raises(weft.WeftError):
+        weft.run(stride, fabric__k=value)
+    with pytest.raises(weft.WeftError):
+        weft.run(stride | {"fabric": {"kind": "fat-tree", "k": value}})
+
+
+def test_settings_need_a_section(stride: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="control__scheduler"):
+        weft.run(stride, scheduler="annealing")
+
+
+def test_threads_must_be_positive(stride: dict[str, Any]) -> None:
+    with pytest.raises(weft.WeftError, match="0 threads"):
+        weft.run(stride, threads=0)
+    with pytest.raises((OverflowError, TypeError)):
+        weft.run(stride, threads=-1)
+
+
+def test_other_threads_run_meanwhile(stride: dict[str, Any]) -> None:
+    """The interpreter lock is released: two runs at a time give what each gives alone."""
+    alone = weft.run(stride).metrics["goodput_bps"].tolist()
+    results: list[list[float]] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(weft.run(stride).metrics["goodput_bps"].tolist())) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [alone, alone]
+
+
+def test_ctrl_c_ends_a_run_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    program = """
+        import sys
+        import weft
+
+        print("ready", flush=True)
+        weft.run(
+            {
+                "fabric": {"kind": "fat-tree", "k": 8},
+                "traffic": {"pattern": "random", "size": "1MB", "arrivals": "poisson", "load": 0.5},
+                "world": {"rates": "max-min", "duration": "36000s"},
+            },
+            out=sys.argv[1],
+        )
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1)
+            os.kill(process.pid, signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert "panicked" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check(stride: dict[str, Any]) -> None:
+    expect = {"source": "our requirement", "metric": "goodput_bps"}
+    scenario = stride | {
+        "quick": {"fabric": {"k": 2}},
+        "traffic": {"pattern": "bijection", "size": "1MB"},
+        "expect": [
+            expect | {"value": 2e9},
+            expect | {"at_least": 1e12, "known_miss": "no such network"},
+        ],
+    }
+    check = weft.check(scenario)
+    assert check.ok
+    verdicts = check.verdicts
+    assert verdicts["ok"].tolist() == [True, False]
+    assert verdicts["known"].tolist() == [False, True]
+    assert verdicts["cause"].iloc[1] == "no such network"
+    assert verdicts["measured"].iloc[0] == pytest.approx(2e9, rel=0.1)
+
+    scenario["expect"][1].pop("known_miss")
+    assert not weft.check(scenario).ok
+    assert weft.run(scenario, quick=True).verdicts["ok"].tolist() == [True, False]

@@ -1,0 +1,218 @@
+"""What a run gives: the results folder as DataFrames."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import pandas as pd
+import pyarrow.parquet
+
+
+class Verdict(TypedDict):
+    """One ``[[expect]]`` entry beside what was measured."""
+
+    source: str
+    metric: str
+    paper: float
+    measured: float | None
+    within: str
+    ok: bool
+    known: NotRequired[bool]
+    cause: NotRequired[str]
+    over: NotRequired[dict[str, Any]]
+
+
+class RunSummary(TypedDict):
+    """One run in a summary."""
+
+    set: dict[str, Any]
+    seed: int
+    metrics: dict[str, float]
+    expect: list[Verdict]
+
+
+class Summary(TypedDict):
+    """What ``summary.json`` holds and ``weft run --json`` prints."""
+
+    title: str
+    out: NotRequired[str]
+    runs: list[RunSummary]
+
+
+class Run:
+    """One run of a scenario.
+
+    The tables are read from the results folder when they are first asked for, and kept.
+    """
+
+    #: Its number in the sweep, from 0.
+    index: int
+    #: Its part of the summary.
+    summary: RunSummary
+    #: Where its files are.
+    folder: Path
+
+    def __init__(self, index: int, summary: RunSummary, folder: Path, keep: object) -> None:
+        self.index = index
+        self.summary = summary
+        self.folder = folder
+        self._keep = keep  # the temporary folder lives as long as anything that reads from it
+
+    @property
+    def set(self) -> dict[str, Any]:
+        """The swept settings, by dotted key."""
+        return self.summary["set"]
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return self.summary["seed"]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What was measured, by name; what the world does not know is absent."""
+        return self.summary["metrics"]
+
+    @property
+    def expect(self) -> list[Verdict]:
+        """What the scenario expects of this run, beside what was measured."""
+        return self.summary["expect"]
+
+    @cached_property
+    def flows(self) -> pd.DataFrame:
+        """A row a flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`."""
+        return self._read("flows")
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """A row a directed link: `id`, `from`, `to`, `capacity_bps`, `bytes`."""
+        return self._read("links")
+
+    @cached_property
+    def link_series(self) -> pd.DataFrame:
+        """Mean utilisation of links over the span that ends at `t_s`: `t_s`, `link`, `utilisation`; zero rows are left out."""
+        return self._read("link_series")
+
+    @cached_property
+    def throughput(self) -> pd.DataFrame:
+        """The network over time: `t_s`, `delivered_bytes` since the start, `active_flows`, `nic_bound_bps`."""
+        return self._read("throughput")
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.set.items())
+        return f"<weft.Run {self.index}: {settings or 'as written'}>"
+
+    def _read(self, table: str) -> pd.DataFrame:
+        frame: pd.DataFrame = pyarrow.parquet.read_table(self.folder / f"{table}.parquet").to_pandas()
+        return frame
+
+
+class Result:
+    """What :func:`weft.run` returns.
+
+    For a scenario without a sweep the tables are those of its one run. For a sweep they are those of all its runs, one after the
+    other, with the run's number in a first column `run`; ``runs[i]`` holds each alone.
+    """
+
+    #: What ``summary.json`` holds.
+    summary: Summary
+    #: The results folder. Without ``out`` it is a temporary one that goes when the result and all its runs are gone.
+    out: Path
+    #: In the order of the sweep.
+    runs: Sequence[Run]
+
+    def __init__(self, summary: Summary, out: Path, keep: "TemporaryFolder | None" = None) -> None:
+        self.summary = summary
+        self.out = out
+        one = len(summary["runs"]) == 1
+        self.runs = tuple(Run(i, run, out if one else out / f"{i:03}", keep) for i, run in enumerate(summary["runs"]))
+
+    @property
+    def title(self) -> str:
+        """The scenario's title."""
+        return self.summary["title"]
+
+    @property
+    def report(self) -> Path:
+        """The report: one HTML file for a browser."""
+        return self.out / "report.html"
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """A row a run: the swept settings, `seed`, and every metric that some run knows."""
+        rows = [{**run.set, "seed": run.seed, **run.metrics} for run in self.runs]
+        return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
+
+    @cached_property
+    def verdicts(self) -> pd.DataFrame:
+        """A row an expectation of a run: `run`, `source`, `metric`, `paper`, `measured`, `within`, `ok`, `known`, `cause`."""
+        return verdicts(self.summary)
+
+    @cached_property
+    def flows(self) -> pd.DataFrame:
+        """:attr:`Run.flows` of all runs."""
+        return self._all("flows")
+
+    @cached_property
+    def links(self) -> pd.DataFrame:
+        """:attr:`Run.links` of all runs."""
+        return self._all("links")
+
+    @cached_property
+    def link_series(self) -> pd.DataFrame:
+        """:attr:`Run.link_series` of all runs."""
+        return self._all("link_series")
+
+    @cached_property
+    def throughput(self) -> pd.DataFrame:
+        """:attr:`Run.throughput` of all runs."""
+        return self._all("throughput")
+
+    def __repr__(self) -> str:
+        count = len(self.runs)
+        return f"<weft.Result {self.title!r}: {count} run{'s' if count > 1 else ''} in {self.out}>"
+
+    def _all(self, table: str) -> pd.DataFrame:
+        if len(self.runs) == 1:
+            frame: pd.DataFrame = getattr(self.runs[0], table)
+            return frame
+        frames: list[pd.DataFrame] = []
+        for run in self.runs:
+            frame = getattr(run, table).copy()
+            frame.insert(0, "run", run.index)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+
+class TemporaryFolder:
+    """A folder that goes when nothing refers to this object any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="weft-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def verdicts(summary: Summary) -> pd.DataFrame:
+    """The expectations of all runs of a summary as a table."""
+    columns = ["run", "source", "metric", "paper", "measured", "within", "ok", "known", "cause"]
+    rows = [
+        [
+            i,
+            v["source"],
+            v["metric"],
+            v["paper"],
+            v["measured"],
+            v["within"],
+            v["ok"],
+            v.get("known", False),
+            v.get("cause"),
+        ]
+        for i, run in enumerate(summary["runs"])
+        for v in run["expect"]
+    ]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.astype({"run": "int64", "paper": "float64", "measured": "float64", "ok": "bool", "known": "bool"})

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Installs all that any target of the Makefile needs; what is there already costs nothing.
+
+here=$(dirname "${BASH_SOURCE[0]}")
+set -euo pipefail
+
+"$here/setup-build.sh" --lint
+"$here/setup-python.sh"
+"$here/setup-report.sh"
+"$here/setup-deny.sh"
