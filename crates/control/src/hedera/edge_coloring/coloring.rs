@@ -8,7 +8,7 @@
 //!        r0 ----------- agg 0 ----------- r2            cell (r0, agg 0): all flows of r0 with colour 0
 //!           \_________  agg 1  _________/               together fit the link r0 - agg 0
 //! ```
-//! A new edge takes a colour with room at both of its ends, the one that it fills best. If there is none, some colour `a` has room
+//! A new edge takes the colour with the most room at both of its ends. If it fits in none, some colour `a` has room
 //! at one end and `b` at the other, and an **alternating path** makes room: the edge takes `a`, the other end moves an edge from
 //! `a` to `b`, that edge's far end moves one from `b` to `a`, and so on until a node has room. With equal weights this always
 //! ends well as long as every node has room in some colour: each node that the path passes gives and takes one edge of each colour,
@@ -136,7 +136,7 @@ impl Coloring {
     /// Gives an edge that is in no cell a colour. Alternating paths start from colours with `least` room at one end.
     fn settle(&mut self, e: u32, least: Units) {
         let edge = self.edges[e as usize].new;
-        if let Some(colour) = self.best_fit(&edge) {
+        if let Some(colour) = self.roomiest_fit(&edge) {
             self.put(e, colour);
             return;
         }
@@ -221,8 +221,9 @@ impl Coloring {
         self.room(edge, 0, colour) >= edge.weight && self.room(edge, 1, colour) >= edge.weight
     }
 
-    /// The colour with room at both ends that leaves the least of it: large holes stay for large flows.
-    fn best_fit(&self, edge: &NewEdge) -> Option<u32> {
+    /// The colour with the most room, if the edge fits at both ends: even loads leave room for demands that grow next round, and
+    /// since large edges come first, small ones fill what is left.
+    fn roomiest_fit(&self, edge: &NewEdge) -> Option<u32> {
         let left = |colour| {
             let [a, b] = [0, 1].map(|side| self.room(edge, side, colour) - edge.weight);
             (a >= 0 && b >= 0).then_some((a.min(b), std::cmp::Reverse(colour as u32)))
@@ -337,7 +338,7 @@ const TRIED: usize = 3;
 
 /// What alternating paths may move in vain, on average over the edges: it bounds the work where demands are unequal and racks full.
 /// With equal demands no path of any length is in vain.
-const MOVES_IN_VAIN: [usize; 2] = [4, 4];
+const MOVES_IN_VAIN: [usize; 2] = [2, 1];
 
 #[cfg(test)]
 mod tests {
