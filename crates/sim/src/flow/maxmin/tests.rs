@@ -68,7 +68,7 @@ fn bad_input_is_named() {
     assert_eq!(max_min(&[0, 2], &[0, 0], &[1.0]), Err(MaxMinError::LinkTwice { flow: 0, link: 0 }));
     assert_eq!(max_min(&[0, 1], &[0], &[-1.0]), Err(MaxMinError::Capacity { link: 0, capacity: -1.0 }));
     assert!(matches!(max_min(&[0, 1], &[0], &[f64::NAN]), Err(MaxMinError::Capacity { link: 0, .. })));
-    assert_eq!(max_min(&[0, 2, 1, 3], &[0, 0, 0], &[1.0; 3]).is_err(), true);
+    assert!(max_min(&[0, 2, 1, 3], &[0, 0, 0], &[1.0; 3]).is_err());
     assert!(matches!(max_min(&[1, 2], &[0, 0], &[1.0]), Err(MaxMinError::Offsets { .. })));
     assert!(matches!(max_min(&[], &[0], &[1.0]), Err(MaxMinError::Offsets { .. })));
     assert_eq!(max_min(&[], &[], &[]), Ok(vec![]));
