@@ -243,7 +243,7 @@ mod tests {
             bytes[0] += 5;
             let rows = series.finish(&fabric, now, &bytes);
             let mut sums = [0.0; 4];
-            let mut from = vec![0.0; 4];
+            let mut from = [0.0; 4];
             let mut last = 0.0;
             for row in &rows {
                 let at = row.at.as_secs_f64();

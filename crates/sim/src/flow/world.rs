@@ -30,7 +30,7 @@ pub(crate) fn run<M: RateModel>(world: FlowWorld, model: M, pace: Pace, progress
     let mut run = Run::new(world, model, pace);
     run.begin();
     while run.step() {
-        if run.steps % PROGRESS_EVERY == 0 {
+        if run.steps.is_multiple_of(PROGRESS_EVERY) {
             progress(run.progress());
         }
     }

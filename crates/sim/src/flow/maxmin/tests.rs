@@ -1,7 +1,13 @@
 //! The fast solvers beside a slow obvious one.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
-use weft_fabric::LinkId;
+use rand::RngExt;
+use weft_fabric::rng::{Stream, stream};
+use weft_fabric::routing::{FlowKey, Router, Routing};
+use weft_fabric::topology::shapes::{Cabling, fat_tree};
+use weft_fabric::{BitsPerSec, Duration, HostId, LinkId};
 
 use super::levels::Levels;
 use super::solver::{MaxMinError, max_min};
@@ -62,11 +68,50 @@ fn bad_input_is_named() {
     assert_eq!(max_min(&[0, 2], &[0, 0], &[1.0]), Err(MaxMinError::LinkTwice { flow: 0, link: 0 }));
     assert_eq!(max_min(&[0, 1], &[0], &[-1.0]), Err(MaxMinError::Capacity { link: 0, capacity: -1.0 }));
     assert!(matches!(max_min(&[0, 1], &[0], &[f64::NAN]), Err(MaxMinError::Capacity { link: 0, .. })));
-    assert_eq!(max_min(&[0, 2, 1, 3], &[0, 0, 0], &[1.0; 3]).is_err(), true);
+    assert!(max_min(&[0, 2, 1, 3], &[0, 0, 0], &[1.0; 3]).is_err());
     assert!(matches!(max_min(&[1, 2], &[0, 0], &[1.0]), Err(MaxMinError::Offsets { .. })));
     assert!(matches!(max_min(&[], &[0], &[1.0]), Err(MaxMinError::Offsets { .. })));
     assert_eq!(max_min(&[], &[], &[]), Ok(vec![]));
     assert_eq!(max_min(&[0, 0], &[], &[]), Ok(vec![f64::INFINITY]));
+}
+
+/// Coupled as in a data centre: several flows a host, hashed paths, one change at a time; the error must not grow.
+#[test]
+fn thousands_of_repairs_do_not_drift() {
+    let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
+    let fabric = Arc::new(fat_tree(8, link).unwrap());
+    let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 1);
+    let mut rng = stream(1, Stream::Traffic);
+    let capacities: Vec<f64> = fabric.links().iter().map(|l| l.capacity.as_f64()).collect();
+    let mut levels = Levels::new(capacities.clone());
+    let mut paths: Vec<Vec<u32>> = vec![Vec::new(); 700];
+    let mut worst = 0.0f64;
+    for change in 0..4_000u32 {
+        let slot = rng.random_range(0..700usize);
+        if !paths[slot].is_empty() {
+            levels.leave(slot as u32);
+        }
+        let src = HostId(rng.random_range(0..128));
+        // A tenth goes to one host: an incast that holds many flows.
+        let dst = if rng.random_range(0..10) == 0 { HostId(0) } else { HostId(rng.random_range(0..128)) };
+        let path = router.route(&FlowKey::of_flow(change, src, dst)).unwrap();
+        if src == dst || rng.random_range(0..3) == 0 {
+            paths[slot].clear();
+        } else {
+            levels.join(slot as u32, &path);
+            paths[slot] = path.iter().map(|l| l.0).collect();
+        }
+        let touched = levels.settle();
+        levels.recycle(touched);
+        if change % 4 == 0 {
+            let (offsets, links) = rows(&paths);
+            let exact = max_min(&offsets, &links, &capacities).unwrap();
+            for (slot, exact) in exact.into_iter().enumerate().filter(|(s, _)| !paths[*s].is_empty()) {
+                worst = worst.max((levels.rate(slot as u32) / exact - 1.0).abs());
+            }
+        }
+    }
+    assert!(worst < 1e-10, "{worst}");
 }
 
 proptest! {
