@@ -221,7 +221,7 @@ impl Source {
             Error::Key(error) => error,
             other => return other,
         };
-        let by_user = self.set_by_user.iter().any(|k| *k == error.key);
+        let by_user = self.set_by_user.contains(&error.key);
         let span = if by_user { None } else { self.locate(&error.key) };
         let place = match &span {
             _ if by_user => format!("--set {}", error.key),
