@@ -4,4 +4,4 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-VIRTUAL_ENV="$ROOT/.venv" .venv/bin/maturin develop --quiet --locked "$@" </dev/null
+PIP_QUIET=1 VIRTUAL_ENV="$ROOT/.venv" .venv/bin/maturin develop --quiet --locked "$@" </dev/null

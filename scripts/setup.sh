@@ -6,5 +6,5 @@ set -euo pipefail
 
 "$here/setup-build.sh" --lint
 "$here/setup-python.sh"
-"$here/setup-browser.sh"
+"$here/setup-report.sh"
 "$here/setup-deny.sh"

@@ -4,7 +4,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-stages=(test-rust test-scenarios test-python test-report)
+stages=(test-rust test-scenarios test-python)
 logs=target/test-logs
 
 # sum WORD LOG: adds up the numbers before WORD on the lines by which cargo, pytest and `weft check` end.

@@ -5,8 +5,8 @@ class WeftError(ValueError):
     """What is wrong with a scenario, a file or an argument: the place, the problem and the remedy.
 
     Attributes:
-        message: the place and the problem: ``first.toml:4: `k = 5` is not possible``. In a dict and in an override the place is the
-            dotted key: ``fabric.k``.
+        message: the place and the problem: ``first.toml:4: `k = 5` is not possible``. In a dict and in an override the place is
+            the dotted key: ``fabric.k``.
         help: what to do about it, if there is something to say.
     """
 

@@ -1,6 +1,7 @@
 """The algorithms alone, on NumPy arrays: :func:`estimate_demands` and :func:`max_min`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,7 +34,7 @@ def estimate_demands(src: ArrayLike, dst: ArrayLike, hosts: int | None = None) -
 
 
 def max_min(
-    paths: ArrayLike | Sequence[ArrayLike],
+    paths: ArrayLike | Iterable[ArrayLike],
     capacities: ArrayLike,
     *,
     offsets: ArrayLike | None = None,
@@ -54,22 +55,22 @@ def max_min(
             arrays do not have one dimension or hold something else than numbers.
     """
     if offsets is None:
-        rows = [_ids(path, f"paths[{i}]") for i, path in enumerate(_iterate(paths))]
+        rows = [_ids(path, f"paths[{i}]") for i, path in enumerate(_rows(paths))]
         links = np.concatenate(rows) if rows else np.empty(0, np.uint32)
         starts = np.zeros(len(rows) + 1, np.uintp)
         np.cumsum([len(row) for row in rows], out=starts[1:])
     else:
-        links = _ids(paths, "paths")
+        links = _ids(cast(ArrayLike, paths), "paths")
         starts = _ids(offsets, "offsets").astype(np.uintp)
         if starts.size == 0:
             raise WeftError("offsets: there are none", "offsets begin with 0 and have one entry more than there are flows")
     return _weft.max_min(starts, links, _numbers(capacities, "capacities"))
 
 
-def _iterate(paths: ArrayLike | Sequence[ArrayLike]) -> Sequence[ArrayLike]:
-    if isinstance(paths, np.ndarray) and paths.ndim == 0 or not hasattr(paths, "__len__"):
+def _rows(paths: ArrayLike | Iterable[ArrayLike]) -> Sequence[ArrayLike]:
+    if isinstance(paths, str | bytes) or not isinstance(paths, Iterable) or (isinstance(paths, np.ndarray) and paths.ndim == 0):
         raise WeftError(f"paths: {paths!r} is not a list of paths", "give the links of each flow, such as [[0, 1], [1]]")
-    return paths  # type: ignore[return-value]
+    return list(paths)
 
 
 def _ids(values: ArrayLike, name: str) -> NDArray[np.uint32]:

@@ -40,7 +40,7 @@ class Fabric:
 
     @cached_property
     def nodes(self) -> pd.DataFrame:
-        """A row a node, hosts first: `id`, `name`, `tier` (0 for hosts), `pod` (absent for roots), `kind` (`host` or `switch`)."""
+        """A row a node, hosts first: `id`, `name`, `tier` (0 for hosts), `pod` (none for roots), `kind` (`host` or `switch`)."""
         columns = self._handle.nodes()
         pods = columns["pod"]
         return pd.DataFrame(

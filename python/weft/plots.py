@@ -1,4 +1,4 @@
-"""Figures of a result with Matplotlib (`pip install matplotlib`). Each call draws on `ax`, or on new axes, and returns the axes."""
+"""Figures of a result, with Matplotlib (`pip install matplotlib`). Each call draws on `ax`, or on new axes, and returns them."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,6 +1,8 @@
 """What a run gives: the results folder as DataFrames."""
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -123,13 +125,11 @@ class Result:
     #: In the order of the sweep.
     runs: Sequence[Run]
 
-    def __init__(self, summary: Summary, out: Path, keep: tempfile.TemporaryDirectory[str] | None = None) -> None:
+    def __init__(self, summary: Summary, out: Path, keep: "TemporaryFolder | None" = None) -> None:
         self.summary = summary
         self.out = out
         one = len(summary["runs"]) == 1
-        self.runs = tuple(
-            Run(i, run, out if one else out / f"{i:03}", keep) for i, run in enumerate(summary["runs"])
-        )
+        self.runs = tuple(Run(i, run, out if one else out / f"{i:03}", keep) for i, run in enumerate(summary["runs"]))
 
     @property
     def title(self) -> str:
@@ -180,15 +180,37 @@ class Result:
         if len(self.runs) == 1:
             frame: pd.DataFrame = getattr(self.runs[0], table)
             return frame
-        frames = {run.index: getattr(run, table) for run in self.runs}
-        return pd.concat(frames, names=["run"]).reset_index(level="run").reset_index(drop=True)
+        frames: list[pd.DataFrame] = []
+        for run in self.runs:
+            frame = getattr(run, table).copy()
+            frame.insert(0, "run", run.index)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
+
+
+class TemporaryFolder:
+    """A folder that goes when nothing refers to this object any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="weft-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def verdicts(summary: Summary) -> pd.DataFrame:
     """The expectations of all runs of a summary as a table."""
     columns = ["run", "source", "metric", "paper", "measured", "within", "ok", "known", "cause"]
     rows = [
-        [i, v["source"], v["metric"], v["paper"], v["measured"], v["within"], v["ok"], v.get("known", False), v.get("cause")]
+        [
+            i,
+            v["source"],
+            v["metric"],
+            v["paper"],
+            v["measured"],
+            v["within"],
+            v["ok"],
+            v.get("known", False),
+            v.get("cause"),
+        ]
         for i, run in enumerate(summary["runs"])
         for v in run["expect"]
     ]

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ import pandas as pd
 
 from weft import _weft
 from weft._settings import Settings, dotted, to_json
-from weft.results import Result, Summary, verdicts
+from weft.results import Result, Summary, TemporaryFolder, verdicts
 
 Scenario: TypeAlias = str | os.PathLike[str] | Settings
 
@@ -50,8 +49,8 @@ def run(
     if out is not None:
         summary = _call(scenario, out, threads, _form(quick, full), seed, set, overrides)
         return Result(summary, Path(out))
-    temporary = tempfile.TemporaryDirectory(prefix="weft-")
-    folder = Path(temporary.name) / "results"
+    temporary = TemporaryFolder()
+    folder = temporary.path / "results"
     summary = _call(scenario, folder, threads, _form(quick, full), seed, set, overrides)
     return Result(summary, folder, temporary)
 
@@ -113,10 +112,10 @@ def _call(
     settings = [*(set or {}).items(), *dotted(overrides)]
     if seed is not None:
         settings.append(("world.seed", seed))
-    is_table = isinstance(scenario, Mapping)
+    path, table = (None, to_json(scenario)) if isinstance(scenario, Mapping) else (scenario, None)
     text = _weft.run(
-        scenario=None if is_table else scenario,
-        table=to_json(scenario) if is_table else None,
+        scenario=path,
+        table=table,
         folder="",
         settings="[" + ", ".join(f"[{json.dumps(key)}, {to_json(value, key)}]" for key, value in settings) + "]",
         form=form,

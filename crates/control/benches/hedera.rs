@@ -7,8 +7,9 @@ use rand::RngExt;
 use weft_control::hedera::DemandEstimator;
 use weft_control::hedera::annealing::per_flow::EnergyBy;
 use weft_control::hedera::annealing::{Annealing, AnnealingPerFlow, Cooling};
+use weft_control::hedera::edge_coloring::EdgeColoring;
 use weft_control::hedera::first_fit::FirstFit;
-use weft_control::hedera::network::{Candidate, Network, Occasion, Place, to_units};
+use weft_control::hedera::network::{Candidate, NIC, Network, Occasion, Place, to_units};
 use weft_fabric::rng::{Stream, stream};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
 use weft_fabric::{BitsPerSec, Duration, HostId};
@@ -130,5 +131,36 @@ fn first_fit(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, demand, annealing, per_flow, first_fit);
+/// All flows new: a bijection (equal demands, every link full), then random flows.
+fn edge_coloring(c: &mut Criterion) {
+    let mut group = c.benchmark_group("edge-coloring");
+    group.sample_size(10);
+    for (k, per_host) in [(16, 0), (16, 3), (32, 0), (32, 3), (48, 0), (48, 3)] {
+        let network = network(k);
+        let hosts = network.fabric().host_count() as u32;
+        let candidates = if per_host == 0 { bijection(&network) } else { candidates(&network, per_host * hosts) };
+        let fresh = EdgeColoring::new(&network);
+        let pattern = if per_host == 0 { "bijection" } else { "3 random" };
+        group.bench_function(BenchmarkId::from_parameter(format!("{hosts} hosts, {pattern}")), |b| {
+            b.iter_batched_ref(
+                || (fresh.clone(), candidates.clone()),
+                |(placer, flows)| placer.place(&network, flows, Occasion::Round),
+                BatchSize::LargeInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+/// A random cycle through all hosts.
+fn bijection(network: &Network) -> Vec<Candidate> {
+    let mut rng = stream(1, Stream::Traffic);
+    let hosts = network.fabric().host_count();
+    let mut order: Vec<HostId> = network.fabric().hosts().collect();
+    (1..hosts).rev().for_each(|i| order.swap(i, rng.random_range(0..=i)));
+    let flow = |i: usize| Candidate { src: order[i], dst: order[(i + 1) % hosts], demand: NIC, label: None, reserved: 0 };
+    (0..hosts).map(flow).filter(|f| network.has_choice(f.src, f.dst)).collect()
+}
+
+criterion_group!(benches, demand, annealing, per_flow, first_fit, edge_coloring);
 criterion_main!(benches);

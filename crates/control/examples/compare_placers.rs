@@ -37,6 +37,9 @@ fn main() {
         for pattern in [Pattern::Bijection, Pattern::Random(1), Pattern::Random(3), Pattern::Random(9)] {
             compare(&fabric, &network, pattern);
         }
+        if k == 32 {
+            destination_against_flow(&fabric, &network);
+        }
     }
 }
 
@@ -49,7 +52,7 @@ enum Pattern {
 }
 
 fn compare(fabric: &Arc<Fabric>, network: &Network, pattern: Pattern) {
-    let (first, second) = rounds(fabric.host_count(), pattern);
+    let (first, second) = rounds(fabric.host_count(), pattern, 1);
     let mut router = Router::new(Arc::clone(fabric), Routing::default(), 1);
     let iterations = |n| Cooling { iterations: n, c: Cooling::c_for(fabric.host_count()) };
     let mut placers: Vec<(&str, Option<Box<dyn Place>>)> = vec![
@@ -95,6 +98,44 @@ fn compare(fabric: &Arc<Fabric>, network: &Network, pattern: Pattern) {
     }
 }
 
+/// Hedera section 4.4: a core a destination against a core a flow, 16K flows of 8,192 hosts, 1,000 iterations a round.
+fn destination_against_flow(fabric: &Arc<Fabric>, network: &Network) {
+    let (random, _) = rounds(fabric.host_count(), Pattern::Random(2), 1);
+    let bijection = |seed| rounds(fabric.host_count(), Pattern::Bijection, seed).0;
+    let two: Vec<FlowKey> = [1, 2].into_iter().flat_map(bijection).collect();
+    for (name, keys) in [("2 random", random), ("2 bijections", two)] {
+        compare_annealing(fabric, network, name, &keys);
+    }
+}
+
+fn compare_annealing(fabric: &Arc<Fabric>, network: &Network, pattern: &str, keys: &[FlowKey]) {
+    let mut router = Router::new(Arc::clone(fabric), Routing::default(), 1);
+    let cooling = Cooling { iterations: 1000, c: Cooling::c_for(fabric.host_count()) };
+    let mut goodputs = Vec::new();
+    let per_flow = AnnealingPerFlow::new(cooling, EnergyBy::Recomputing, 1);
+    for placer in [Box::new(Annealing::new(network, cooling, 1)) as Box<dyn Place>, Box::new(per_flow)] {
+        let mut placer = Some(placer);
+        let mut flows = candidates(network, keys, |_| None);
+        for round in 1..=12 {
+            let (energy, ms) = place(network, &mut placer, &mut flows);
+            if [1, 12].contains(&round) {
+                goodputs.push((round, energy, goodput(fabric, &mut router, network, keys, &flows), ms));
+            }
+        }
+    }
+    for (destination, flow) in goodputs[..2].iter().zip(&goodputs[2..]) {
+        println!(
+            "core a destination / core a flow, {pattern}, {} flows, round {}: energy {:.0} / {:.0}, goodput x {:.3}, run time x 1/{:.0}",
+            keys.len(),
+            destination.0,
+            destination.1,
+            flow.1,
+            destination.2 / flow.2,
+            flow.3 / destination.3
+        );
+    }
+}
+
 impl Pattern {
     fn name(self) -> String {
         match self {
@@ -105,8 +146,8 @@ impl Pattern {
 }
 
 /// The flows of both rounds, position by position; a tenth of the positions holds a new flow in the second.
-fn rounds(hosts: usize, pattern: Pattern) -> (Vec<FlowKey>, Vec<FlowKey>) {
-    let mut rng = stream(1, Stream::Traffic);
+fn rounds(hosts: usize, pattern: Pattern, seed: u64) -> (Vec<FlowKey>, Vec<FlowKey>) {
+    let mut rng = stream(seed, Stream::Traffic);
     let key = |number: usize, src: usize, dst: usize| FlowKey::of_flow(number as u32, HostId::from(src), HostId::from(dst));
     match pattern {
         Pattern::Bijection => {

@@ -50,6 +50,9 @@ pub const NAMES: &[&str] = &[
     "cpu_idle_fraction",
 ];
 
+/// Metrics that differ from one run of the same scenario to the next. Only `summary.json` holds them.
+pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rss_bytes", "cpu_idle_fraction"];
+
 /// Metrics by name, in the order of [`NAMES`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(Vec<(&'static str, f64)>);

@@ -13,6 +13,7 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
+use crate::scenario::world::Rates;
 use crate::scenario::{Run, Study};
 use crate::wall::Stopwatch;
 use crate::{ideal::Ideals, metrics, wall, world};
@@ -86,7 +87,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
             std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
             write_tables(&place, &fabric, &outcome)?;
             Some(report::collect(RunInput {
-                name: place.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                name: if study.runs.len() == 1 { String::new() } else { format!("{index:03}") },
                 set: run.variant.set.clone(),
                 seed: run.scenario.world.seed,
                 metrics: &[],
@@ -108,11 +109,19 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
+    if world.rates == Rates::Slots {
+        // All flows offer what the NICs can carry; what is not delivered is lost.
+        metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
+        metrics.put("flows", outcome.events as f64);
+    }
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
         metrics.put("optimal_fraction", own / best);
     }
     metrics.put_some("nonblocking_fraction", best.map(|b| b / metrics::nic_total(fabric)));
+    if run.scenario.wants_ideal() {
+        metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
+    }
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)
 }
@@ -148,8 +157,10 @@ fn write_summary(folder: &Folder, study: &Study, summary: &Summary, carried: Vec
         .zip(&summary.runs)
         .filter_map(|(carried, run)| {
             let mut report = carried.report?;
-            let metrics: Vec<(String, f64)> = run.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            let expect: Vec<Expectation> = run.expect.iter().map(Expectation::from).collect();
+            let repeats = |name: &str| !metrics::WALL_CLOCK.contains(&name);
+            let metrics: Vec<(String, f64)> =
+                run.metrics.iter().filter(|(name, _)| repeats(name)).map(|(name, value)| (name.to_owned(), value)).collect();
+            let expect: Vec<Expectation> = run.expect.iter().filter(|v| repeats(&v.metric)).map(Expectation::from).collect();
             report.judge(&metrics, &expect);
             Some(report)
         })

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once};
+use weft_control::hedera::{
+    DemandEstimator, Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once,
+};
 use weft_fabric::record::Outcome;
+use weft_fabric::routing::optimal::splittable_fraction;
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
-use weft_fabric::topology::Part;
+use weft_fabric::topology::{Health, Part};
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::flow::{AimdParams, Change, FlowConfig, FlowWorld, Progress, Rates, TimedEvent};
 
@@ -108,7 +111,7 @@ fn hedera_config(run: &Run) -> Option<HederaConfig> {
         Scheduler::FirstFit => Placer::FirstFit,
         Scheduler::Annealing => Placer::Annealing,
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
-        Scheduler::EdgeColoring => Placer::FirstFit,
+        Scheduler::EdgeColoring => Placer::EdgeColoring,
     };
     Some(HederaConfig {
         period: control.period,
@@ -184,17 +187,39 @@ impl FirstFlows {
     /// # Errors
     /// Traffic that the fabric cannot have.
     pub fn of(fabric: &Arc<Fabric>, run: &Run) -> Result<Self> {
-        let seed = run.scenario.world.seed;
-        let mut workload = run.scenario.traffic.prepare(fabric, seed)?.workload;
-        let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, seed);
-        let mut keys = Vec::new();
-        while workload.next_start() == Some(Instant::ZERO) {
-            let Some(flow) = workload.next_flow() else { break };
-            keys.push(FlowKey::of_flow(keys.len() as u32, flow.src, flow.dst));
-        }
+        let keys = first_keys(fabric, run)?;
+        let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, run.scenario.world.seed);
         let hashed = keys.iter().map(|k| router.route(k)).collect();
         Ok(Self { keys, hashed })
     }
+}
+
+fn first_keys(fabric: &Arc<Fabric>, run: &Run) -> Result<Vec<FlowKey>> {
+    let mut workload = run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?.workload;
+    let mut keys = Vec::new();
+    while workload.next_start() == Some(Instant::ZERO) {
+        let Some(flow) = workload.next_flow() else { break };
+        keys.push(FlowKey::of_flow(keys.len() as u32, flow.src, flow.dst));
+    }
+    Ok(keys)
+}
+
+/// The part of the non-blocking switch's max-min rates that the fabric, whole as at the start, could carry if the flows that begin
+/// at time 0 were split over all paths. `None` if there are none, or if it is too much to compute.
+///
+/// # Errors
+/// Traffic that the fabric cannot have.
+pub fn splittable_optimum(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<f64>> {
+    let keys = first_keys(fabric, run)?;
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let (src, dst): (Vec<u32>, Vec<u32>) = keys.iter().map(|k| (k.src.0, k.dst.0)).unzip();
+    let nic: Vec<f64> = fabric.hosts().map(|h| fabric.nic_capacity(h).as_f64()).collect();
+    let mut rates = Vec::new();
+    DemandEstimator::default().estimate(&src, &dst, &nic, &mut rates).map_err(|e| at_control(e.into()))?;
+    let demands: Vec<_> = keys.iter().zip(rates).map(|(k, rate)| (k.src, k.dst, rate)).collect();
+    Ok(splittable_fraction(fabric, &Health::new(fabric), &demands))
 }
 
 /// Runs the scenario's scheduler once on its first flows.

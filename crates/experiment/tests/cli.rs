@@ -97,7 +97,10 @@ fn a_sweep_writes_a_folder_a_run() {
 fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     let folder = folder_with(&[
         ("pattern = \"stride\"\nstride = 4", "pattern = \"random\"\nflows_per_host = 3"),
-        ("[[expect]]", "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\", \"annealing\"]\n\"world.rates\" = [\"max-min\", \"aimd\"]\n\n[[expect]]"),
+        (
+            "[[expect]]",
+            "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\", \"annealing\"]\n\"world.rates\" = [\"max-min\", \"aimd\"]\n\n[[expect]]",
+        ),
     ]);
     for (out, threads) in [("one", "1"), ("two", "2")] {
         assert!(weft(&["run", "s.toml", "--out", out, "--threads", threads], folder.path()).status.success());
@@ -160,7 +163,8 @@ fn a_check_that_would_check_nothing_is_an_error() {
 
 #[test]
 fn quick_and_full_override_keys() {
-    let folder = folder_with(&[("[[expect]]", "[quick]\n\"fabric.k\" = 2\n\n[full]\n\"fabric.k\" = 6\ntakes = \"1min\"\n\n[[expect]]")]);
+    let folder =
+        folder_with(&[("[[expect]]", "[quick]\n\"fabric.k\" = 2\n\n[full]\n\"fabric.k\" = 6\ntakes = \"1min\"\n\n[[expect]]")]);
     let hosts = |form: &[&str]| {
         let mut words = vec!["run", "s.toml", "--json", "--set", "traffic.stride=1"];
         words.extend(form);
@@ -176,8 +180,7 @@ fn quick_and_full_override_keys() {
 #[test]
 fn demand_gives_figure_4() {
     let output = weft(&["demand", "scenarios/data/hedera-figure4.csv", "--json"], &root());
-    let demands: Vec<f64> =
-        json(&output)["demands"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
+    let demands: Vec<f64> = json(&output)["demands"].as_array().expect("a list").iter().filter_map(Value::as_f64).collect();
     for (i, demand) in demands.iter().enumerate() {
         let paper = if i == 7 { 2.0 / 3.0 } else { 1.0 / 3.0 };
         assert!((demand - paper).abs() < 1e-12, "flow {i}: {demand}");
@@ -269,7 +272,11 @@ fn bad_scenarios_are_refused_with_place_and_remedy() {
         ("\"stride\"\nstride = 4", "\"incast\"\nreceiver = 99", &["receiver", "99"]),
         ("[[expect]]", "[[event]]\nat = \"1s\"\nfail = \"link agg0-core9\"\n\n[[expect]]", &["s.toml:22", "core9"]),
         ("[[expect]]", "[[event]]\nat = \"1s\"\nfail = \"link agg0-agg1\"\n\n[[expect]]", &["no link between"]),
-        ("metric = \"completion_s\"", "metric = \"completion\"", &["there is no metric `completion`", "did you mean `completion_s`?"]),
+        (
+            "metric = \"completion_s\"",
+            "metric = \"completion\"",
+            &["there is no metric `completion`", "did you mean `completion_s`?"],
+        ),
         ("duration = \"20s\"", "duration = \"20s\"\nkind = \"packet\"", &["packet"]),
         ("[traffic]", "[traffic]\nfile = \"nowhere.csv\"\n[other]", &["nowhere.csv"]),
         ("title = ", "title ", &["s.toml:1"]),

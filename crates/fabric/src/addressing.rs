@@ -398,13 +398,13 @@ mod tests {
 
     #[test]
     fn the_largest_fabrics_fit() {
-        let (_, fat_tree) = addressed(Shape::FatTree { k: 64 });
-        assert_eq!(fat_tree.pod(63).unwrap().to_string(), "10.64.0.0/16");
+        let (_, fat_tree) = addressed(Shape::FatTree { k: 48 });
+        assert_eq!(fat_tree.pod(47).unwrap().to_string(), "10.48.0.0/16");
         let (vl2, a) = addressed(Shape::Clos { agg_ports: 144, int_ports: 144, hosts_per_tor: 20 });
         assert_eq!(a.host(HostId(103_679)).to_string(), "10.72.72.21");
         assert_eq!(vl2.host_count(), a.by_locator.len() - vl2.switch_count());
-        let (_, one) = addressed(Shape::Switch { hosts: 1 << 20 });
-        assert_eq!(one.rack(RackId(0)).len, 11);
+        let (_, one) = addressed(Shape::Switch { hosts: 1 << 18 });
+        assert_eq!(one.rack(RackId(0)).len, 13);
     }
 
     #[test]

@@ -74,8 +74,7 @@ impl FabricHandle {
             let error = Error::usage(format!("there is no format `{format}`"), one_of(&names, format));
             return Err(from_experiment(&error));
         };
-        py.detach(|| topology::write(&self.0, export))
-            .map_err(|e| from_experiment(&Error::usage(e.to_string(), e.help)))
+        py.detach(|| topology::write(&self.0, export)).map_err(|e| from_experiment(&Error::usage(e.to_string(), e.help)))
     }
 }
 

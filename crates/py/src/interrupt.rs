@@ -48,7 +48,9 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> T + Se
             (message, ended) = py.detach(move || (ended.recv_timeout(LOOK_FOR_SIGNALS), ended));
             match message {
                 Ok(Ok(value)) => return signal.map(|()| value),
-                Ok(Err(payload)) if payload.is::<Interrupted>() => return signal.map(|()| unreachable!("only a signal stops it")),
+                Ok(Err(payload)) if payload.is::<Interrupted>() => {
+                    return signal.map(|()| unreachable!("only a signal stops it"));
+                }
                 Ok(Err(payload)) => resume_unwind(payload),
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the worker always sends"),
                 Err(RecvTimeoutError::Timeout) if signal.is_ok() => {

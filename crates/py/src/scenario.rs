@@ -55,8 +55,9 @@ pub fn overrides(settings: &str, form: &str) -> Result<Overrides> {
 
 /// Reads JSON that `python/weft` wrote as TOML's types.
 pub fn parse<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T> {
-    serde_json::from_str(text)
-        .map_err(|e| Error::usage(format!("{what} holds what TOML cannot: {e}"), "use numbers below 2^63, texts, booleans, lists and dicts"))
+    serde_json::from_str(text).map_err(|e| {
+        Error::usage(format!("{what} holds what TOML cannot: {e}"), "use numbers below 2^63, texts, booleans, lists and dicts")
+    })
 }
 
 fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T> {

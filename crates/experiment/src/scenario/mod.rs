@@ -72,6 +72,14 @@ impl Study {
         Self::new(Source::read(path, overrides)?)
     }
 
+    /// The same for a text, which `name` stands for in errors; relative paths start at `folder`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, with its line.
+    pub fn from_text(name: &str, text: String, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
+        Self::new(Source::from_text(name, text, folder, overrides)?)
+    }
+
     /// The same for a table, as from Python; relative paths start at `folder`.
     ///
     /// # Errors

@@ -82,8 +82,13 @@ impl Source {
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let table = parse(&path.display().to_string(), &text)?;
-        Self::new(path.display().to_string(), text, folder, table, overrides)
+        Self::from_text(&path.display().to_string(), text, folder, overrides)
+    }
+
+    /// Takes a scenario's text; `name` stands in its errors, and relative paths start at `folder`.
+    pub fn from_text(name: &str, text: String, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
+        let table = parse(name, &text)?;
+        Self::new(name.to_owned(), text, folder, table, overrides)
     }
 
     /// Takes a scenario that is a table already (from Python). Relative paths start at `folder`.
@@ -216,7 +221,7 @@ impl Source {
             Error::Key(error) => error,
             other => return other,
         };
-        let by_user = self.set_by_user.iter().any(|k| *k == error.key);
+        let by_user = self.set_by_user.contains(&error.key);
         let span = if by_user { None } else { self.locate(&error.key) };
         let place = match &span {
             _ if by_user => format!("--set {}", error.key),

@@ -8,7 +8,7 @@
 //!        r0 ----------- agg 0 ----------- r2            cell (r0, agg 0): all flows of r0 with colour 0
 //!           \_________  agg 1  _________/               together fit the link r0 - agg 0
 //! ```
-//! A new edge takes a colour with room at both of its ends, the one that it fills best. If there is none, some colour `a` has room
+//! A new edge takes the colour with the most room at both of its ends. If it fits in none, some colour `a` has room
 //! at one end and `b` at the other, and an **alternating path** makes room: the edge takes `a`, the other end moves an edge from
 //! `a` to `b`, that edge's far end moves one from `b` to `a`, and so on until a node has room. With equal weights this always
 //! ends well as long as every node has room in some colour: each node that the path passes gives and takes one edge of each colour,
@@ -32,8 +32,8 @@ pub struct Coloring {
     excess: Units,
     /// Number of the alternating path under way: edges that it has moved carry it.
     path: u32,
-    /// Moves that all alternating paths together may still make.
-    budget: usize,
+    /// Moves that alternating paths may still make in vain: short ones, and those of any length.
+    budget: [usize; 2],
     moved: Vec<u32>,
     open: Vec<Cell>,
 }
@@ -88,7 +88,7 @@ impl Coloring {
             edges: Vec::with_capacity(expected),
             excess: 0,
             path: 0,
-            budget: MOVES_PER_EDGE * expected + 8 * nodes,
+            budget: MOVES_IN_VAIN.map(|moves| moves * expected + 8 * nodes),
             moved: Vec::new(),
             open: Vec::new(),
         }
@@ -116,7 +116,7 @@ impl Coloring {
     /// Adds an edge with the best colour.
     pub fn insert(&mut self, edge: NewEdge) -> u32 {
         let e = self.push(edge);
-        self.settle(e);
+        self.settle(e, edge.weight);
         e
     }
 
@@ -128,23 +128,33 @@ impl Coloring {
             }
             if self.is_over(e) {
                 self.take(e);
-                self.settle(e);
+                self.settle(e, Units::MIN + 1);
             }
         }
     }
 
-    /// Gives an edge that is in no cell a colour.
-    fn settle(&mut self, e: u32) {
+    /// Gives an edge that is in no cell a colour. Alternating paths start from colours with `least` room at one end.
+    fn settle(&mut self, e: u32, least: Units) {
         let edge = self.edges[e as usize].new;
-        if let Some(colour) = self.best_fit(&edge) {
+        if let Some(colour) = self.roomiest_fit(&edge) {
             self.put(e, colour);
             return;
         }
-        let [a, b] = [0, 1].map(|side| self.roomiest(&edge, side));
-        for (first, second) in [(a[0], b[0]), (b[0], a[0]), (a[1], b[0]), (a[0], b[1]), (b[0], a[1]), (b[1], a[0]), (a[1], b[1])]
-        {
-            if first != second && self.alternate(e, first, second) {
-                return;
+        let [from, to] = [0, 1].map(|side| self.roomiest(&edge, side, least));
+        let any_length = 2 * (self.sides[0].group.len() + self.sides[1].group.len()) + 16;
+        for (most, pairs, purse) in [(4, usize::MAX, 0), (16, 4, 0), (any_length, 1, 1)] {
+            let all = from.iter().flat_map(|&a| to.iter().map(move |&b| (a, b))).filter(|&(a, b)| a != b);
+            for (a, b) in all.filter(|&(a, b)| a != NONE && b != NONE).take(pairs) {
+                for (first, second) in [(a, b), (b, a)] {
+                    if self.budget[purse] == 0 {
+                        break;
+                    }
+                    if self.alternate(e, first, second, most) {
+                        return;
+                    }
+                    self.budget[purse] = self.budget[purse].saturating_sub(self.moved.len() + 1);
+                    self.take_back(e, first ^ second);
+                }
             }
         }
         let colour = self.least_excess(&edge);
@@ -211,24 +221,24 @@ impl Coloring {
         self.room(edge, 0, colour) >= edge.weight && self.room(edge, 1, colour) >= edge.weight
     }
 
-    /// The colour with room at both ends that leaves the least of it: large holes stay for large flows.
-    fn best_fit(&self, edge: &NewEdge) -> Option<u32> {
+    /// The colour with the most room, if the edge fits at both ends: even loads leave room for demands that grow next round, and
+    /// since large edges come first, small ones fill what is left.
+    fn roomiest_fit(&self, edge: &NewEdge) -> Option<u32> {
         let left = |colour| {
             let [a, b] = [0, 1].map(|side| self.room(edge, side, colour) - edge.weight);
-            (a >= 0 && b >= 0).then_some((a + b, colour as u32))
+            (a >= 0 && b >= 0).then_some((a.min(b), std::cmp::Reverse(colour as u32)))
         };
-        (0..self.colours).filter_map(left).min().map(|(_, colour)| colour)
+        (0..self.colours).filter_map(left).max().map(|(_, colour)| colour.0)
     }
 
-    /// The two colours with the most room at one end.
-    fn roomiest(&self, edge: &NewEdge, side: usize) -> [u32; 2] {
-        let mut best = [(Units::MIN, 0); 2];
+    /// The colours with the most room at one end, the roomiest first.
+    fn roomiest(&self, edge: &NewEdge, side: usize, least: Units) -> [u32; TRIED] {
+        let mut best = [(least - 1, NONE); TRIED];
         for colour in 0..self.colours {
             let room = self.room(edge, side, colour);
-            if room > best[0].0 {
-                best = [(room, colour as u32), best[0]];
-            } else if room > best[1].0 {
-                best[1] = (room, colour as u32);
+            if let Some(rank) = best.iter().position(|&(r, _)| room > r) {
+                best[rank..].rotate_right(1);
+                best[rank] = (room, colour as u32);
             }
         }
         best.map(|(_, colour)| colour)
@@ -247,9 +257,9 @@ impl Coloring {
         [0, 1].iter().any(|&side| self.room(new, side, *colour as usize) < 0)
     }
 
-    /// Inserts an edge with colour `a` and makes room for it by an alternating path of `a` and `b`. Takes all back and returns
-    /// false if the excess grew.
-    fn alternate(&mut self, e: u32, a: u32, b: u32) -> bool {
+    /// Inserts an edge with colour `a` and makes room for it by an alternating path of `a` and `b` that moves at most `most` edges.
+    /// Returns whether the excess did not grow; else all is to be taken back.
+    fn alternate(&mut self, e: u32, a: u32, b: u32, most: usize) -> bool {
         let before = self.excess;
         self.path += 1;
         self.edges[e as usize].path = self.path;
@@ -257,7 +267,6 @@ impl Coloring {
         self.moved.clear();
         self.open.clear();
         self.open_cells(e);
-        let most = self.budget.min(2 * (self.sides[0].group.len() + self.sides[1].group.len()) + 16);
         while let Some(cell) = self.open.pop() {
             let over = -self.room_of(cell);
             if over <= 0 {
@@ -272,17 +281,18 @@ impl Coloring {
             self.open.push(cell);
             self.open_cells(next);
         }
-        self.budget -= self.moved.len();
-        if self.excess <= before {
-            return true;
-        }
-        while let Some(edge) = self.moved.pop() {
-            let colour = a ^ b ^ self.edges[edge as usize].colour;
-            self.take(edge);
-            self.put(edge, colour);
+        self.excess <= before
+    }
+
+    /// Undoes an alternating path of two colours, given their exclusive or, and takes out the edge that it began with.
+    fn take_back(&mut self, e: u32, both: u32) {
+        for i in (0..self.moved.len()).rev() {
+            let moved = self.moved[i];
+            let colour = both ^ self.edges[moved as usize].colour;
+            self.take(moved);
+            self.put(moved, colour);
         }
         self.take(e);
-        false
     }
 
     fn open_cells(&mut self, e: u32) {
@@ -323,8 +333,12 @@ impl Coloring {
 
 const NONE: u32 = u32::MAX;
 
-/// What alternating paths may cost, on average over the edges.
-const MOVES_PER_EDGE: usize = 64;
+/// How many colours an edge without room tries at each end.
+const TRIED: usize = 3;
+
+/// What alternating paths may move in vain, on average over the edges: it bounds the work where demands are unequal and racks full.
+/// With equal demands no path of any length is in vain.
+const MOVES_IN_VAIN: [usize; 2] = [2, 1];
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,9 @@
 //! theorem each stage colours flows of one size without conflict ([`coloring`]), and every flow gets what a non-blocking switch
 //! would give it. The same holds of a leaf-spine, with one stage, and of nested Closes of any height.
 //!
+//! Cost: near-linear in the flows where they fit, as in every case of equal demands; where demands are unequal and racks full, a fixed
+//! number of moves in vain a flow on top.
+//!
 //! Beyond flows of one size:
 //! - *unequal demands, many flows a host*: cells hold any number of flows up to their capacity; the largest flows go first;
 //! - *failed links*: their cells have no capacity; a stage also respects what the levels above can still carry of each colour;
@@ -214,7 +217,7 @@ impl Stage<'_> {
 }
 
 /// How many flows a round may move one by one after colouring.
-const IMPROVEMENTS: usize = 50_000;
+const IMPROVEMENTS: usize = 2_000;
 
 #[cfg(test)]
 mod tests {

@@ -10,9 +10,12 @@
 
 use std::fmt::Write;
 
+use rustc_hash::FxHashSet;
+
 use crate::formats::FormatError;
 use crate::formats::topology::assemble::{Raw, RawCable, RawNode, assemble, check_counts};
-use crate::formats::topology::{Imported, shorten};
+use crate::formats::topology::{ExportError, Imported, shorten};
+use crate::ids::LinkId;
 use crate::topology::Fabric;
 use crate::units::BitsPerSec;
 
@@ -143,14 +146,24 @@ impl<'a> Words<'a> {
     }
 }
 
-pub(super) fn write(fabric: &Fabric) -> String {
+pub(super) fn write(fabric: &Fabric) -> Result<String, ExportError> {
     let (nodes, hosts) = (fabric.nodes().len(), fabric.host_count());
     let mut text = format!("{nodes} {} {}\n", nodes - hosts, fabric.links().len() / 2);
     let switches: Vec<String> = (hosts..nodes).map(|i| i.to_string()).collect();
     text.push_str(&switches.join(" "));
     text.push('\n');
-    for link in fabric.links().iter().step_by(2) {
-        writeln!(text, "{} {} {} {} 0.000000", link.from.0, link.to.0, link.capacity, link.delay).expect("writing to a string");
+    let mut seen: FxHashSet<[u32; 2]> = FxHashSet::default();
+    for (i, link) in fabric.links().iter().enumerate().step_by(2) {
+        let ends = [link.from.0, link.to.0];
+        if !seen.insert([ends[0].min(ends[1]), ends[0].max(ends[1])]) {
+            let reason = format!("there is more than one cable `{}`", fabric.link_name(LinkId::from(i)));
+            return Err(ExportError {
+                format: "an HPCC topology",
+                reason,
+                help: "join them into one of their capacity, or use another format",
+            });
+        }
+        writeln!(text, "{} {} {} {} 0.000000", ends[0], ends[1], link.capacity, link.delay).expect("writing to a string");
     }
-    text
+    Ok(text)
 }

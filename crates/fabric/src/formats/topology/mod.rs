@@ -124,7 +124,7 @@ pub fn write(fabric: &Fabric, format: Export) -> Result<String, ExportError> {
         Export::GraphMl => Ok(graphml::write(fabric)),
         Export::Containerlab => containerlab::write(fabric),
         Export::Htsim => htsim_regular::write(fabric),
-        Export::Hpcc => Ok(hpcc::write(fabric)),
+        Export::Hpcc => hpcc::write(fabric),
         Export::Native => native::write(fabric),
     }
 }

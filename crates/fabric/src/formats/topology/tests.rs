@@ -117,6 +117,7 @@ fn htsim_parameters() {
     let agg3 = fabric.node_by_name("agg3").unwrap();
     let cores: Vec<_> = fabric.out(agg3).iter().map(|&l| fabric.link(l).to).filter(|&n| fabric.node(n).tier == 3).collect();
     assert_eq!(cores.iter().map(|&n| &*fabric.node(n).name).collect::<Vec<_>>(), ["core1", "core1", "core3", "core3"]);
+    assert!(write(&fabric, Export::Hpcc).unwrap_err().reason.contains("`agg0-core0`"));
     let native = write(&fabric, Export::Native).expect("native");
     assert_eq!(parts(&read(native.as_bytes()).expect("parallel cables").fabric), parts(&fabric));
     let spine = "nodes 32\ntiers 2\npodsize 32\ntier 0\ndownlink_speed_gbps 100\nradix_down 8\nradix_up 2\ndownlink_latency_ns 1000\n\

@@ -3,7 +3,7 @@
 //! | [`Shape`] | tiers, from the bottom | names | pod |
 //! | --- | --- | --- | --- |
 //! | `FatTree` | edge, aggregation, core | `edge0 agg0 core0` | k/2 edge and k/2 aggregation switches |
-//! | `TwoLevel` | edge, core | `edge0 core0` | one edge switch |
+//! | `TwoLevel`, `TwoLevelOfPorts` | edge, core | `edge0 core0` | one edge switch |
 //! | `Clos`, `ClosExplicit` | ToR, aggregation, intermediate | `tor0 agg0 int0` | aggregation switches that share ToRs |
 //! | `Tree` | ToR, (aggregation,) core | `tor0 agg0 core0` | a pair of aggregation switches; without them a ToR |
 //! | `Clique` | edge | `edge0` | the whole fabric |
@@ -52,6 +52,11 @@ pub enum Shape {
         cores: u32,
         /// Hosts of an edge switch.
         hosts_per_edge: u32,
+    },
+    /// `fat-tree` with `levels = 2`, from the ports of its switches: `k` edge switches of k/2 hosts, k/2 cores.
+    TwoLevelOfPorts {
+        /// Ports of a switch: even.
+        k: u32,
     },
     /// `clos`: the folded Clos of VL2 section 4.1, from the ports of its switches.
     Clos {
@@ -105,9 +110,9 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The two-level fat-tree of `k`-port switches: k edge switches of k/2 hosts, k/2 cores.
+    /// The two-level fat-tree of `k`-port switches.
     pub const fn two_level_of_ports(k: u32) -> Self {
-        Self::TwoLevel { edges: k, cores: k / 2, hosts_per_edge: k / 2 }
+        Self::TwoLevelOfPorts { k }
     }
 
     /// The 80 servers on which VL2 was measured (section 5), with links of 1 and 10 Gbps.
@@ -125,6 +130,7 @@ impl Shape {
             Self::TwoLevel { edges, cores, hosts_per_edge } => {
                 two_level::build(edges, cores, hosts_per_edge, host_link, fabric_link)
             }
+            Self::TwoLevelOfPorts { k } => two_level::from_ports(k, host_link, fabric_link),
             Self::Clos { agg_ports, int_ports, hosts_per_tor } => {
                 clos::from_ports(agg_ports, int_ports, hosts_per_tor, host_link, fabric_link)
             }

@@ -9,8 +9,16 @@
 //! ```
 
 use crate::topology::shapes::Cabling;
-use crate::topology::shapes::limits::{at_least_one, check_size};
+use crate::topology::shapes::limits::{at_least_one, check_size, refuse};
 use crate::topology::{Fabric, FabricBuilder, FabricError};
+
+pub(super) fn from_ports(k: u32, host_link: Cabling, fabric_link: Cabling) -> Result<Fabric, FabricError> {
+    if k == 0 || !k.is_multiple_of(2) {
+        return Err(refuse("k", k, "a fat-tree needs an even number of ports per switch: choose one from 2 upwards"));
+    }
+    check_size("k", k, u64::from(k) * u64::from(k / 2), 0, 0)?;
+    build(k, k / 2, k / 2, host_link, fabric_link)
+}
 
 pub(super) fn build(
     edges: u32,
