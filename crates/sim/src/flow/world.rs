@@ -312,19 +312,16 @@ impl<M: RateModel> Run<M> {
     }
 
     fn assign(&mut self, id: FlowId, path: Path) {
-        let flow = self.ledger.flow_mut(id);
-        let same = flow.record.path == path;
-        flow.routed = true;
-        if !same {
-            if flow.moving {
-                self.ledger.credit(id, self.model.delivered(id));
-            }
+        if self.ledger.flow(id).record.path != path {
+            // Also if it stands still: it may have moved since it was last booked.
+            self.ledger.credit(id, self.model.delivered(id));
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
             if std::mem::take(&mut flow.moving) {
                 self.model.set_path(id, &[]);
             }
         }
+        self.ledger.flow_mut(id).routed = true;
         self.refresh(id);
     }
 

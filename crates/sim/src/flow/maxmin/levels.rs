@@ -23,14 +23,13 @@ use weft_fabric::LinkId;
 
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
 
-/// Flows by slot, links by id.
+/// Flows by slot, links by id. A link and a flow are a cache line each: a repair jumps from one to the next.
 #[derive(Debug)]
 pub(crate) struct Levels {
-    links: Vec<LinkState>,
-    capacities: Vec<f64>,
-    members: Vec<Vec<u32>>,
-    limits: Vec<Limit>,
-    hops: Vec<SmallVec<[Hop; 6]>>,
+    links: Vec<Link>,
+    flows: Vec<Flow>,
+    /// By flow: where it stands among the members of each of its links.
+    places: Vec<SmallVec<[u32; 6]>>,
     /// Flows on some link.
     count: usize,
     /// Links that flows joined or left since rates were settled.
@@ -40,68 +39,70 @@ pub(crate) struct Levels {
     /// Flows whose rate may have changed since then.
     touched: Vec<u32>,
     queue: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Counts repairs, to tell stale [`LinkState::raises`].
-    repair: u32,
+    /// Counts repairs, to tell stale [`Link::raises`].
+    repair: u16,
     scratch: Vec<f64>,
 }
 
 /// What is known of a link.
 #[derive(Clone, Debug)]
-struct LinkState {
+#[repr(align(64))]
+struct Link {
+    capacity: f64,
     /// The level that its flows see.
     level: f64,
-    /// The level that its flows' other links call for, as far as known: exact if `fresh`, else an estimate.
-    due: f64,
+    /// While queued: the level that its flows' other links call for, as far as known; exact if `fresh`, else an estimate.
+    /// Else, if the level is infinite: what its flows leave of the capacity.
+    due_or_slack: f64,
     /// The key under which it is queued; NaN if it is not.
     key: f64,
+    members: Vec<u32>,
     /// Flows that this link, and no other, holds back; none if the level is infinite.
     held: u32,
-    /// While the level is infinite: what its flows leave of the capacity.
-    slack: f64,
     /// Repair to which `raises` belongs.
-    repair: u32,
+    repair: u16,
     /// How often its level rose in this repair.
-    raises: u16,
+    raises: u8,
     fresh: bool,
     dirty: bool,
 }
 
-/// The two lowest levels on a flow's path.
+/// A flow's path, and the two lowest levels on it.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Flow {
+    limit: Limit,
+    touched: bool,
+    links: SmallVec<[u32; 6]>,
+}
+
+/// The two lowest levels on a path.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
     low: f64,
     next: f64,
     /// The link of `low`.
     at: u32,
-    touched: bool,
-}
-
-/// A link of a flow's path, and where the flow stands among its members.
-#[derive(Clone, Copy, Debug, Default)]
-struct Hop {
-    link: u32,
-    place: u32,
 }
 
 impl Levels {
-    pub fn new(capacities: Vec<f64>) -> Self {
-        let link = LinkState {
+    pub fn new(capacities: impl Iterator<Item = f64>) -> Self {
+        let link = |capacity| Link {
+            capacity,
             level: f64::INFINITY,
-            due: f64::INFINITY,
+            due_or_slack: capacity,
             key: f64::NAN,
+            members: Vec::new(),
             held: 0,
-            slack: 0.0,
             repair: 0,
             raises: 0,
             fresh: false,
             dirty: false,
         };
         Self {
-            links: vec![link; capacities.len()],
-            members: vec![Vec::new(); capacities.len()],
-            capacities,
-            limits: Vec::new(),
-            hops: Vec::new(),
+            links: capacities.map(link).collect(),
+            flows: Vec::new(),
+            places: Vec::new(),
             count: 0,
             dirty: Vec::new(),
             changes: 0,
@@ -115,18 +116,20 @@ impl Levels {
     /// Puts a flow on its links; the slot must be free.
     pub fn join(&mut self, slot: u32, path: &[LinkId]) {
         let s = slot as usize;
-        if s >= self.hops.len() {
-            self.hops.resize_with(s + 1, SmallVec::new);
-            self.limits.resize(s + 1, Limit { low: f64::INFINITY, next: f64::INFINITY, at: 0, touched: false });
+        if s >= self.flows.len() {
+            let free = Flow { limit: Limit::NONE, touched: false, links: SmallVec::new() };
+            self.flows.resize(s + 1, free);
+            self.places.resize(s + 1, SmallVec::new());
         }
-        debug_assert!(self.hops[s].is_empty());
+        debug_assert!(self.flows[s].links.is_empty());
         for &link in path {
-            let members = &mut self.members[link.index()];
-            self.hops[s].push(Hop { link: link.0, place: members.len() as u32 });
+            let members = &mut self.links[link.index()].members;
+            self.flows[s].links.push(link.0);
+            self.places[s].push(members.len() as u32);
             members.push(slot);
             self.soil(link.0);
         }
-        self.limits[s] = Limit { touched: self.limits[s].touched, ..self.limit_of(slot) };
+        self.flows[s].limit = self.limit_of(slot);
         self.touch(slot);
         self.count += 1;
         self.changes += 1;
@@ -134,14 +137,16 @@ impl Levels {
 
     /// Takes a flow off its links; the slot is free then.
     pub fn leave(&mut self, slot: u32) {
-        for hop in std::mem::take(&mut self.hops[slot as usize]) {
-            let members = &mut self.members[hop.link as usize];
-            members.swap_remove(hop.place as usize);
-            if let Some(&moved) = members.get(hop.place as usize) {
-                let hops = &mut self.hops[moved as usize];
-                hops.iter_mut().find(|h| h.link == hop.link).expect("members cross the link").place = hop.place;
+        let links = std::mem::take(&mut self.flows[slot as usize].links);
+        let places = std::mem::take(&mut self.places[slot as usize]);
+        for (link, place) in links.into_iter().zip(places) {
+            let members = &mut self.links[link as usize].members;
+            members.swap_remove(place as usize);
+            if let Some(&moved) = members.get(place as usize) {
+                let hop = self.flows[moved as usize].links.iter().position(|&l| l == link).expect("members cross the link");
+                self.places[moved as usize][hop] = place;
             }
-            self.soil(hop.link);
+            self.soil(link);
         }
         self.count -= 1;
         self.changes += 1;
@@ -157,14 +162,14 @@ impl Levels {
         self.changes = 0;
         let touched = std::mem::take(&mut self.touched);
         for &slot in &touched {
-            self.limits[slot as usize].touched = false;
+            self.flows[slot as usize].touched = false;
         }
         touched
     }
 
     /// The rate of a flow on some link.
     pub fn rate(&self, slot: u32) -> f64 {
-        self.limits[slot as usize].low
+        self.flows[slot as usize].limit.low
     }
 
     /// Gives the list of [`Levels::settle`] back for reuse.
@@ -180,19 +185,17 @@ impl Levels {
     }
 
     fn touch(&mut self, slot: u32) {
-        if !std::mem::replace(&mut self.limits[slot as usize].touched, true) {
+        if !std::mem::replace(&mut self.flows[slot as usize].touched, true) {
             self.touched.push(slot);
         }
     }
 
     fn limit_of(&self, slot: u32) -> Limit {
-        let mut limit = Limit { low: f64::INFINITY, next: f64::INFINITY, at: u32::MAX, touched: false };
-        for hop in &self.hops[slot as usize] {
-            let level = self.links[hop.link as usize].level;
+        let mut limit = Limit::NONE;
+        for &link in &self.flows[slot as usize].links {
+            let level = self.links[link as usize].level;
             if level < limit.low || limit.at == u32::MAX {
-                limit.next = limit.low;
-                limit.low = level;
-                limit.at = hop.link;
+                limit = Limit { low: level, next: limit.low, at: link };
             } else if level < limit.next {
                 limit.next = level;
             }
@@ -201,21 +204,20 @@ impl Levels {
     }
 
     /// Computes the level that the other links of its members call for.
-    fn level_due(&mut self, link: u32) -> f64 {
-        let open = &mut self.scratch;
-        open.clear();
-        open.extend(self.members[link as usize].iter().map(|&slot| self.limits[slot as usize].without(link)));
-        let Water { level, held, left } = water_level(open, self.capacities[link as usize]);
+    fn examine(&mut self, link: u32) -> f64 {
         let state = &mut self.links[link as usize];
-        state.due = level;
+        self.scratch.clear();
+        self.scratch.extend(state.members.iter().map(|&slot| self.flows[slot as usize].limit.without(link)));
+        let Water { level, held, left } = water_level(&mut self.scratch, state.capacity);
         state.held = held;
-        state.slack = left;
         state.fresh = true;
+        state.due_or_slack = if state.level == level && held == 0 { left } else { level };
         level
     }
 
     fn refill(&mut self) {
-        let Filled { levels, .. } = fill(&Members(self), &self.capacities);
+        let capacities: Vec<f64> = self.links.iter().map(|l| l.capacity).collect();
+        let Filled { levels, .. } = fill(&Members(self), &capacities);
         for (link, level) in self.links.iter_mut().zip(levels) {
             link.level = level;
             link.dirty = false;
@@ -224,17 +226,19 @@ impl Levels {
         self.relimit();
         // Links that stopped no flow may yet be full, or have a level above all of their flows.
         for link in 0..self.links.len() as u32 {
-            if self.links[link as usize].level == f64::INFINITY && !self.members[link as usize].is_empty() {
-                self.links[link as usize].level = self.level_due(link);
+            let level = self.examine(link);
+            let state = &mut self.links[link as usize];
+            if state.level == f64::INFINITY && level < f64::INFINITY {
+                state.level = level;
             }
         }
         self.relimit();
     }
 
     fn relimit(&mut self) {
-        for slot in 0..self.hops.len() as u32 {
-            if !self.hops[slot as usize].is_empty() {
-                self.limits[slot as usize] = Limit { touched: self.limits[slot as usize].touched, ..self.limit_of(slot) };
+        for slot in 0..self.flows.len() as u32 {
+            if !self.flows[slot as usize].links.is_empty() {
+                self.flows[slot as usize].limit = self.limit_of(slot);
                 self.touch(slot);
             }
         }
@@ -244,9 +248,13 @@ impl Levels {
         self.repair = self.repair.wrapping_add(1);
         let mut dirty = std::mem::take(&mut self.dirty);
         for link in dirty.drain(..) {
-            self.links[link as usize].dirty = false;
-            self.links[link as usize].key = f64::NAN;
-            self.examine(link);
+            let due = self.examine(link);
+            let state = &mut self.links[link as usize];
+            state.dirty = false;
+            if !agree(state.level, due) {
+                let key = state.level.min(due);
+                self.enqueue(link, key);
+            }
         }
         self.dirty = dirty;
         let mut patience = PATIENCE * (self.links.len() + 64);
@@ -256,7 +264,7 @@ impl Levels {
                 continue;
             }
             state.key = f64::NAN;
-            if !state.fresh && !self.examine_now(link) {
+            if !state.fresh && !self.is_first(link) {
                 continue;
             }
             self.adopt(link);
@@ -271,26 +279,14 @@ impl Levels {
         }
     }
 
-    /// Computes the due level, and queues the link if it differs from its level.
-    fn examine(&mut self, link: u32) {
-        let due = self.level_due(link);
-        let state = &mut self.links[link as usize];
-        if agree(state.level, due) {
-            state.key = f64::NAN;
-        } else {
-            let key = state.level.min(due);
-            self.enqueue(link, key);
-        }
-    }
-
-    /// The same for a link just taken from the queue: true if it is still the first, false if it is settled or queued again.
-    fn examine_now(&mut self, link: u32) -> bool {
-        let due = self.level_due(link);
-        let state = &self.links[link as usize];
-        if agree(state.level, due) {
+    /// Examines a link just taken from the queue: true if it is still the first, false if it agrees by now or is queued again.
+    fn is_first(&mut self, link: u32) -> bool {
+        let due = self.examine(link);
+        let level = self.links[link as usize].level;
+        if agree(level, due) {
             return false;
         }
-        let key = state.level.min(due);
+        let key = level.min(due);
         if self.queue.peek().is_some_and(|&Reverse((next, _))| key.to_bits() > next) {
             self.enqueue(link, key);
             return false;
@@ -305,37 +301,49 @@ impl Levels {
 
     /// Gives a link its due level, and tells the other links of its flows.
     fn adopt(&mut self, link: u32) {
-        let repair = self.repair;
         let state = &mut self.links[link as usize];
-        let old = state.level;
-        let mut new = state.due;
+        let (old, due) = (state.level, state.due_or_slack);
+        let mut new = due;
         if new > old {
-            let raises = if state.repair == repair { state.raises + 1 } else { 1 };
-            (state.repair, state.raises) = (repair, raises);
-            if raises > RAISES {
+            state.raises = if state.repair == self.repair { state.raises + 1 } else { 1 };
+            state.repair = self.repair;
+            if state.raises > RAISES {
                 // Links that lift each other in turn: from infinity it can only come down, once and for all.
                 new = f64::INFINITY;
             }
         }
         state.level = new;
-        for i in 0..self.members[link as usize].len() {
-            let slot = self.members[link as usize][i];
+        let members = std::mem::take(&mut state.members);
+        self.warm(&members);
+        for &slot in &members {
             self.relevel(slot, link, old, new);
         }
-        let state = &self.links[link as usize];
-        if !agree(state.level, state.due) {
-            let key = state.level.min(state.due);
-            self.enqueue(link, key);
+        let state = &mut self.links[link as usize];
+        state.members = members;
+        if new != due {
+            self.enqueue(link, due);
+        } else if new == f64::INFINITY {
+            // What is left of it was not noted: the first change to come looks.
+            state.due_or_slack = 0.0;
         }
+    }
+
+    /// Reads what [`Levels::relevel`] is about to need. These short loops let the processor wait for many cache lines at once; in
+    /// the work itself each wait would come after the other.
+    fn warm(&self, members: &[u32]) {
+        let of_flow = |sum: u32, &slot: &u32| sum ^ self.flows[slot as usize].limit.at;
+        std::hint::black_box(members.iter().fold(0, of_flow));
+        let links = members.iter().flat_map(|&slot| &self.flows[slot as usize].links);
+        std::hint::black_box(links.fold(0, |sum, &link| sum ^ self.links[link as usize].held));
     }
 
     /// The level of a link on the flow's path has changed.
     fn relevel(&mut self, slot: u32, link: u32, old: f64, new: f64) {
-        let before = self.limits[slot as usize];
+        let before = self.flows[slot as usize].limit;
         let after = if before.at == link {
             if new <= before.next { Limit { low: new, ..before } } else { self.limit_of(slot) }
         } else if new < before.low {
-            Limit { low: new, next: before.low, at: link, ..before }
+            Limit { low: new, next: before.low, at: link }
         } else if new <= before.next {
             Limit { next: new, ..before }
         } else if old <= before.next {
@@ -343,48 +351,46 @@ impl Levels {
         } else {
             return;
         };
-        self.limits[slot as usize] = Limit { touched: before.touched, ..after };
+        self.flows[slot as usize].limit = after;
         if before.low != after.low {
             self.touch(slot);
         } else if before.next == after.next {
             return;
         }
-        for h in 0..self.hops[slot as usize].len() {
-            let other = self.hops[slot as usize][h].link;
-            if other != link {
-                self.hear(other, before.without(other), after.without(other));
+        for h in 0..self.flows[slot as usize].links.len() {
+            let other = self.flows[slot as usize].links[h];
+            let (was, is) = (before.without(other), after.without(other));
+            if other != link && was != is {
+                self.hear(other, was, is);
             }
         }
     }
 
     /// What its other links allow a member of this link has changed from `was` to `is`.
     fn hear(&mut self, link: u32, was: f64, is: f64) {
-        if was == is {
-            return;
-        }
-        let margin = SLACK * self.capacities[link as usize];
         let state = &mut self.links[link as usize];
         let queued = !state.key.is_nan();
+        let lower = was.min(is);
         if !queued {
             if state.level == f64::INFINITY {
                 // Most links are not full, and stay so. (Infinity less infinity is not above the margin either.)
-                state.slack += was - is;
-                if state.slack > margin {
+                state.due_or_slack += was - is;
+                if state.due_or_slack > SLACK * state.capacity {
                     return;
                 }
             }
-            if was.min(is) >= state.level {
+            if lower >= state.level {
                 return;
             }
-            state.due = state.level;
-        } else if was.min(is) >= state.level.max(state.due) {
+            state.due_or_slack = state.level;
+        } else if lower >= state.level.max(state.due_or_slack) {
             return;
         }
         // An estimate is enough: it decides when the link is looked at, not what it gets.
-        let cap = if state.due == f64::INFINITY { was.max(is).min(MOST) } else { state.due };
-        state.due = (cap - (is.min(cap) - was.min(cap)) / f64::from(state.held.max(1))).max(0.0);
+        let due = if state.due_or_slack == f64::INFINITY { was.max(is).min(MOST) } else { state.due_or_slack };
+        state.due_or_slack = (due - (is.min(due) - was.min(due)) / f64::from(state.held.max(1))).max(0.0);
         state.fresh = false;
-        let key = state.level.min(state.due);
+        let key = state.level.min(state.due_or_slack);
         if !queued || key < state.key {
             self.enqueue(link, key);
         }
@@ -392,6 +398,9 @@ impl Levels {
 }
 
 impl Limit {
+    /// Of a path without links.
+    const NONE: Self = Self { low: f64::INFINITY, next: f64::INFINITY, at: u32::MAX };
+
     /// What the links other than this one allow.
     fn without(&self, link: u32) -> f64 {
         if self.at == link { self.next } else { self.low }
@@ -436,15 +445,15 @@ struct Members<'a>(&'a Levels);
 
 impl Incidence for Members<'_> {
     fn flow_count(&self) -> usize {
-        self.0.hops.len()
+        self.0.flows.len()
     }
 
     fn links(&self, flow: u32) -> impl Iterator<Item = u32> {
-        self.0.hops[flow as usize].iter().map(|h| h.link)
+        self.0.flows[flow as usize].links.iter().copied()
     }
 
     fn members(&self, link: u32) -> &[u32] {
-        &self.0.members[link as usize]
+        &self.0.links[link as usize].members
     }
 }
 
@@ -456,7 +465,7 @@ const SLACK: f64 = 1e-6;
 /// Stands for infinity where a difference is taken.
 const MOST: f64 = 1e300;
 /// A link whose level rose so often in a repair is lifted to infinity, to come down at its last level.
-const RAISES: u16 = 3;
+const RAISES: u8 = 3;
 /// Repairs of more steps than this for each link begin anew.
 const PATIENCE: usize = 8;
 /// More changes than this at one instant, and more than one flow in [`REFILL_SHARE`], are solved from scratch.

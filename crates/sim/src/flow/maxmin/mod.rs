@@ -55,7 +55,7 @@ impl MaxMin {
     pub fn new(fabric: &Fabric) -> Self {
         Self {
             now: Instant::ZERO,
-            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64()).collect()),
+            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64())),
             ends: First::default(),
             slots: Vec::new(),
             free: Vec::new(),

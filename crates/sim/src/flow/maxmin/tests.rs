@@ -83,7 +83,7 @@ fn thousands_of_repairs_do_not_drift() {
     let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 1);
     let mut rng = stream(1, Stream::Traffic);
     let capacities: Vec<f64> = fabric.links().iter().map(|l| l.capacity.as_f64()).collect();
-    let mut levels = Levels::new(capacities.clone());
+    let mut levels = Levels::new(capacities.iter().copied());
     let mut paths: Vec<Vec<u32>> = vec![Vec::new(); 700];
     let mut worst = 0.0f64;
     for change in 0..4_000u32 {
@@ -139,7 +139,7 @@ proptest! {
             1 => if l % 3 == 0 { 1e10 } else { 1e9 },
             _ => 1e8 * (1.0 + f64::from(l * 7919 % 101)),
         }).collect();
-        let mut levels = Levels::new(capacities.clone());
+        let mut levels = Levels::new(capacities.iter().copied());
         let mut paths: Vec<Vec<u32>> = vec![Vec::new(); 60];
         for (slot, path, several) in changes {
             let mut path: Vec<u32> = path.into_iter().map(|l| l % link_count).collect();
