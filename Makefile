@@ -96,7 +96,7 @@ format: ## Format everything
 .PHONY: deny
 deny: ## Licences, bans and sources of the dependencies
 	scripts/setup-deny.sh
-	$(CARGO) deny check licenses bans sources
+	$(CARGO) deny --locked check licenses bans sources
 
 .PHONY: advisories
 advisories: ## Known vulnerabilities of the dependencies (fetches a database from github.com)

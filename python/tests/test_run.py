@@ -216,6 +216,21 @@ def test_errors_name_key_and_remedy(
     assert [p.name for p in tmp_path.iterdir()] == ["wrong.toml"]
 
 
+@pytest.mark.parametrize(
+    ("table", "place"),
+    [
+        ({"sweep": {"control.scheduler": ["none", "best"]}}, "sweep.control.scheduler: "),
+        ({"event": [{"at": "1s", "fail": "link h0-h1"}]}, "event.fail: "),
+        ({"expect": [{"source": "here", "metric": "goodput"}]}, "expect.metric: "),
+        ({"traffic": {}}, "traffic: "),
+    ],
+)
+def test_errors_in_other_tables_of_a_dict(stride: dict[str, Any], table: dict[str, Any], place: str) -> None:
+    with pytest.raises(weft.WeftError) as caught:
+        weft.run(stride | table)
+    assert caught.value.message.startswith(place)
+
+
 def test_files_that_cannot_be_read(tmp_path: pathlib.Path) -> None:
     with pytest.raises(weft.WeftError, match=r"nowhere\.toml"):
         weft.run(tmp_path / "nowhere.toml")

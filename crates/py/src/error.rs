@@ -43,7 +43,7 @@ fn key_at(text: &str, offset: usize) -> String {
     if line.starts_with('[') {
         return header(line);
     }
-    let key = line.split('=').next().unwrap_or_default().trim();
+    let key = line.split('=').next().unwrap_or_default().trim().trim_matches('"');
     match lines.find(|l| l.starts_with('[')) {
         Some(section) => format!("{}.{key}", header(section)),
         None => key.to_owned(),
