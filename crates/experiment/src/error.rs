@@ -29,19 +29,19 @@ pub enum Error {
     #[diagnostic(transparent)]
     Key(#[from] KeyError),
     /// A line of another file that a scenario or a command reads.
-    #[error("{}:{}: {}", path.display(), source.line, source.message)]
+    #[error("{}:{}: {}", path.display(), cause.line, cause.message)]
     Format {
         path: PathBuf,
-        source: FormatError,
+        cause: FormatError,
         #[help]
         help: String,
     },
     /// A file or folder that cannot be read or written.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}: {cause}", path.display())]
     Io {
         what: &'static str,
         path: PathBuf,
-        source: std::io::Error,
+        cause: std::io::Error,
         #[help]
         help: Option<String>,
     },
@@ -61,18 +61,18 @@ impl Error {
     }
 
     /// A file could not be read or written.
-    pub fn io(what: &'static str, path: &Path, source: std::io::Error) -> Self {
-        let help = match source.kind() {
+    pub fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
+        let help = match cause.kind() {
             std::io::ErrorKind::NotFound => Some("check the path; relative paths start at the scenario's folder".to_owned()),
             std::io::ErrorKind::PermissionDenied => Some("choose a place that you may write to, with `--out DIR`".to_owned()),
             _ => None,
         };
-        Self::Io { what, path: path.to_owned(), source, help }
+        Self::Io { what, path: path.to_owned(), cause, help }
     }
 
     /// A line of a file that another tool or the user wrote.
-    pub fn format(path: &Path, source: FormatError) -> Self {
-        Self::Format { path: path.to_owned(), help: source.help.clone(), source }
+    pub fn format(path: &Path, cause: FormatError) -> Self {
+        Self::Format { path: path.to_owned(), help: cause.help.clone(), cause }
     }
 }
 

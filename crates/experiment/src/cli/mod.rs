@@ -11,6 +11,7 @@ mod table;
 mod topo;
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -99,6 +100,9 @@ fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
 pub fn main() -> ExitCode {
     let weft = Weft::parse();
     start_logging(weft.verbose);
+    // Lines are wrapped for people, and left whole for programs.
+    let wrap = std::io::stderr().is_terminal();
+    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
     let result = match weft.command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
