@@ -122,3 +122,7 @@ bench: build ## Speed and memory of the engines
 clean: ## Remove what was built; what was installed (.venv, .tools) stays
 	$(CARGO) clean
 	rm -rf results python/weft/_weft*.so .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: bench-simgrid
+bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)
+	benches/simgrid/run.sh

@@ -82,6 +82,8 @@ pub(crate) struct LinkSeries {
     /// Bytes of each link when the last span was closed.
     before: Vec<u64>,
     closed: Instant,
+    /// Scratch.
+    rows: Vec<(u32, u64)>,
 }
 
 impl LinkSeries {
@@ -98,7 +100,7 @@ impl LinkSeries {
             span_ps /= 2;
         }
         let span_ps = span_ps.checked_next_multiple_of(unit_ps).unwrap_or(unit_ps).max(unit_ps);
-        Self { limit, span_ps, spans: Vec::new(), before: vec![0; links], closed: Instant::ZERO }
+        Self { limit, span_ps, spans: Vec::new(), before: vec![0; links], closed: Instant::ZERO, rows: Vec::new() }
     }
 
     /// When the open span ends.
@@ -111,14 +113,15 @@ impl LinkSeries {
         if self.limit == 0 || now <= self.closed {
             return;
         }
-        let mut rows = Vec::new();
-        for (link, (&total, before)) in bytes.iter().zip(&mut self.before).enumerate() {
-            if total > *before {
-                rows.push((link as u32, total - *before));
-                *before = total;
-            }
+        // Whether a link had traffic is hard to predict: rows are written in any case, and kept if so.
+        self.rows.resize(bytes.len(), (0, 0));
+        let mut count = 0;
+        for (link, (&total, before)) in (0..).zip(bytes.iter().zip(&mut self.before)) {
+            self.rows[count] = (link, total - *before);
+            count += usize::from(total > *before);
+            *before = total;
         }
-        rows.shrink_to_fit();
+        let rows = self.rows[..count].to_vec();
         self.spans.push(rows);
         self.closed = now;
         if self.spans.len() > self.limit {
@@ -192,8 +195,8 @@ const SAMPLES: usize = 32_768;
 const LINK_SAMPLES: usize = 1_000;
 /// Fewer samples than this are of no use, however large the fabric.
 const LINK_SAMPLES_LEAST: usize = 16;
-/// Links x samples: bounds the memory to 64 MB.
-const LINK_ROWS: usize = 4_000_000;
+/// Links x samples: bounds the memory to 32 MB.
+const LINK_ROWS: usize = 2_000_000;
 /// The shortest span: 100 us.
 const FIRST_SPAN_PS: u64 = 100_000_000;
 
