@@ -83,7 +83,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     let report = match folder {
         None => None,
         Some(folder) => {
-            let place = if study.runs.len() == 1 { folder.path().to_owned() } else { folder.path().join(format!("{index:03}")) };
+            let place = if study.runs.len() == 1 { folder.path() } else { folder.path().join(format!("{index:03}")) };
             std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
             write_tables(&place, &fabric, &outcome)?;
             Some(report::collect(RunInput {

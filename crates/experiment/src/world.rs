@@ -27,7 +27,7 @@ use crate::wall::Stopwatch;
 /// Traffic that the fabric cannot have, and events that name parts which it does not have.
 pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
     let scenario = &run.scenario;
-    let events = scenario.events.iter().map(|e| timed(fabric, e)).collect::<Result<Vec<_>, _>>()?;
+    let events = timed_events(fabric, run)?;
     let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
     let world = FlowWorld {
         fabric: Arc::clone(fabric),
@@ -38,8 +38,36 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
         config: config(run),
     };
     let mut outcome = world.run(&mut |p| on_progress(part_done(&p)));
+    if scenario.world.duration.is_none() {
+        all_ended(&outcome)?;
+    }
     number_by_line(lines.as_deref(), &mut outcome.flows);
     Ok(outcome)
+}
+
+/// Checks what can be told before a run: its traffic, the parts that its events name, its scheduler's settings.
+///
+/// # Errors
+/// The first of them that this fabric cannot have.
+pub fn check(fabric: &Fabric, run: &Run) -> Result<()> {
+    timed_events(fabric, run)?;
+    run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?;
+    match hedera_config(run) {
+        Some(config) => Ok(config.check().map_err(at_control)?),
+        None => Ok(()),
+    }
+}
+
+/// A run without a duration lasts until its flows have ended, so they must.
+fn all_ended(outcome: &Outcome) -> Result<(), KeyError> {
+    match outcome.flows.iter().find(|f| f.end.is_none()) {
+        None => Ok(()),
+        Some(flow) => Err(KeyError::new(
+            "world",
+            format!("the flow from host {} to host {} can never end, and so neither can the run", flow.src, flow.dst),
+            "add `duration = \"60s\"` to [world], or a `restore` of what fails",
+        )),
+    }
 }
 
 /// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks.
@@ -74,6 +102,10 @@ fn config(run: &Run) -> FlowConfig {
         restore_delay: control.restore_delay,
         ..FlowConfig::new(Rates::MaxMin, world.seed)
     }
+}
+
+fn timed_events(fabric: &Fabric, run: &Run) -> Result<Vec<TimedEvent>> {
+    run.scenario.events.iter().map(|e| timed(fabric, e)).collect()
 }
 
 fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent> {

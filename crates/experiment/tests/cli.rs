@@ -259,6 +259,87 @@ fn a_missing_daemon_is_named() {
     assert!(stderr(&output).contains("`weft-directory` is not installed"), "{}", stderr(&output));
 }
 
+#[test]
+fn a_folder_with_anything_else_in_it_is_kept() {
+    let folder = folder_with(&[]);
+    std::fs::create_dir(folder.path().join("e")).expect("made");
+    std::fs::write(folder.path().join("e/summary.json"), "{}").expect("written");
+    assert_eq!(weft(&["run", "s.toml", "--out", "e"], folder.path()).status.code(), Some(2), "not a summary of ours");
+    assert!(weft(&["run", "s.toml", "--out", "r"], folder.path()).status.success());
+    std::fs::write(folder.path().join("r/notes.md"), "mine").expect("written");
+    assert_eq!(weft(&["run", "s.toml", "--out", "r"], folder.path()).status.code(), Some(2));
+    assert!(folder.path().join("r/notes.md").is_file());
+}
+
+#[test]
+fn a_failed_run_leaves_no_folders_behind() {
+    let folder = folder_with(&[("stride = 4", "stride = 16")]);
+    assert_eq!(weft(&["run", "s.toml", "--out", "deep/er/r"], folder.path()).status.code(), Some(2));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 1);
+}
+
+#[test]
+fn mistakes_in_the_last_run_of_a_sweep_are_found_before_the_first() {
+    let folder = folder_with(&[("[[expect]]", "[sweep]\n\"traffic.stride\" = [1, 2, 16]\n\n[[expect]]")]);
+    let output = weft(&["run", "s.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("stride"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_run_that_could_never_end_is_an_error() {
+    let event = "[[event]]\nat = \"10ms\"\nfail = \"link h0-edge0\"\n\n[[expect]]";
+    for scheduler in ["none", "first-fit", "annealing", "edge-coloring"] {
+        let folder =
+            folder_with(&[("duration = \"20s\"\n", ""), ("\"first-fit\"", &format!("\"{scheduler}\"")), ("[[expect]]", event)]);
+        let output = weft(&["run", "s.toml"], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{scheduler}");
+        assert!(stderr(&output).contains("can never end"), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn what_is_set_counts_over_tables_of_the_sweep() {
+    let sweep = "[sweep]\nfabric = [{ kind = \"fat-tree\", k = 4 }, { kind = \"fat-tree\", k = 6 }]\n\n[[expect]]";
+    let folder = folder_with(&[("[[expect]]", sweep)]);
+    let printed = json(&weft(&["run", "s.toml", "--set", "fabric.k=8", "--json"], folder.path()));
+    assert_eq!(printed["runs"][0]["metrics"]["flows"], 128);
+    assert_eq!(printed["runs"][0]["set"]["fabric.k"], 8);
+}
+
+#[test]
+fn absurd_numbers_are_refused_at_once() {
+    let cases: &[(&[(&str, &str)], &[&str], &str)] = &[
+        (&[("stride = 4", "stride = 4\nflows = 4000000000")], &[], "flows"),
+        (&[("duration = \"20s\"", "duration = \"20s\"\nrates = \"aimd\"\ntick = \"1ps\"")], &[], "ticks"),
+        (&[("period = \"100ms\"", "period = \"1ps\"")], &[], "rounds"),
+        (&[], &["--threads", "100000000"], "threads"),
+    ];
+    for (changes, arguments, wanted) in cases {
+        let folder = folder_with(changes);
+        let output = weft(&[&["run", "s.toml"], *arguments].concat(), folder.path());
+        assert_eq!(output.status.code(), Some(2), "{wanted}");
+        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    }
+    let axis = format!("= [{}]\n", "1,".repeat(256));
+    let sweep: String = (0..8).map(|i| format!("\"control.k{i}\" {axis}")).collect();
+    let folder = folder_with(&[("[[expect]]", &format!("[sweep]\n{sweep}\n[[expect]]"))]);
+    let output = weft(&["run", "s.toml"], folder.path());
+    assert!(stderr(&output).contains("more than 10000 runs"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_full_disk_is_noticed_and_a_closed_pipe_is_not_an_error() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    for words in [&["topo", "fat-tree", "k=4", "--export", "dot"][..], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");
+        let status = Command::new(env!("CARGO_BIN_EXE_weft")).args(words).stdout(full).status().expect("weft starts");
+        assert_eq!(status.code(), Some(2), "{words:?}");
+    }
+}
+
 /// Each line: what is changed, and what the error must name. The exit code is 2 and nothing is written.
 #[test]
 fn bad_scenarios_are_refused_with_place_and_remedy() {

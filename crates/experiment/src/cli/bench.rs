@@ -66,7 +66,7 @@ struct Case {
 /// Runs it.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(file) = &args.only {
-        print_json(&measure(file)?);
+        print_json(&measure(file)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.runs == 0 {
@@ -84,12 +84,12 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
         }
         let case = best.expect("at least one run");
         if !args.json {
-            print_text(&line(&case));
+            print_text(&line(&case))?;
         }
         cases.push(case);
     }
     if args.json {
-        print_json(&serde_json::json!({ "cases": cases }));
+        print_json(&serde_json::json!({ "cases": cases }))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -60,16 +60,16 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let studies = studies(args)?;
     announce(&studies, args);
     let mut checked = Vec::new();
-    for (path, study) in &studies {
+    for Asked { path, name, study } in &studies {
         let clock = Stopwatch::start();
         let bar = Bar::new(study.runs.len());
-        let out = args.out.as_ref().map(|out| out.join(path.with_extension("").file_name().unwrap_or_default()));
+        let out = args.out.as_ref().map(|out| out.join(name));
         let summary = in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
         bar.finish();
         let one =
             Checked { scenario: path.display().to_string(), title: summary.title, wall_s: clock.seconds(), runs: summary.runs };
         if !args.json {
-            print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs));
+            print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs))?;
         }
         checked.push(one);
     }
@@ -79,17 +79,25 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let misses = verdicts().filter(|v| !v.ok && !v.known).count();
     let report = Report { ok: misses == 0, passed, known_misses, misses, scenarios: checked };
     if args.json {
-        print_json(&report);
+        print_json(&report)?;
     } else {
-        print_text(&format!("{passed} met, {known_misses} missed for a known cause, {misses} missed\n"));
+        print_text(&format!("{passed} met, {known_misses} missed for a known cause, {misses} missed\n"))?;
     }
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// A scenario that is to be checked.
+struct Asked {
+    path: PathBuf,
+    /// Its folder below `--out`: its place below the argument that named it.
+    name: PathBuf,
+    study: Study,
+}
+
 /// All scenarios are read, and so checked for mistakes, before the first is run.
-fn studies(args: &CheckArgs) -> Result<Vec<(PathBuf, Study)>> {
-    let overrides = args.changes.overrides(if args.full { Form::Full } else { Form::Quick });
-    let mut studies = Vec::new();
+fn studies(args: &CheckArgs) -> Result<Vec<Asked>> {
+    let overrides = args.changes.overrides(if args.full { Form::Full } else { Form::Quick })?;
+    let mut studies: Vec<Asked> = Vec::new();
     for path in &args.paths {
         let named = path.is_file();
         let files = if path.is_dir() { toml_files(path)? } else { vec![path.clone()] };
@@ -102,9 +110,18 @@ fn studies(args: &CheckArgs) -> Result<Vec<(PathBuf, Study)>> {
                     "add `[[expect]]` entries, or use `weft run`",
                 ));
             }
-            if expects {
-                studies.push((file, study));
+            if !expects {
+                continue;
             }
+            let above = if named { path.parent().unwrap_or(Path::new("")) } else { path };
+            let name = file.strip_prefix(above).unwrap_or(&file).with_extension("");
+            if let (Some(other), true) = (studies.iter().find(|s| s.name == name), args.out.is_some()) {
+                return Err(Error::usage(
+                    format!("{} and {} would both be written to {}", other.path.display(), file.display(), name.display()),
+                    "check them one after the other, or name the folder above both",
+                ));
+            }
+            studies.push(Asked { path: file, name, study });
         }
     }
     if studies.is_empty() {
@@ -127,11 +144,11 @@ fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn announce(studies: &[(PathBuf, Study)], args: &CheckArgs) {
+fn announce(studies: &[Asked], args: &CheckArgs) {
     if !args.full {
         return;
     }
-    for (path, study) in studies {
+    for Asked { path, study, .. } in studies {
         let takes = study.source.takes.as_deref().unwrap_or("less than a minute");
         eprintln!("{}: {} runs, about {takes} on 2 cores", path.display(), study.runs.len());
     }

@@ -30,17 +30,23 @@ pub fn run(args: &DemandArgs) -> Result<ExitCode> {
     let flows = demand::parse(&read(&args.flows)?).map_err(|e| Error::format(&args.flows, e))?;
     let (src, dst): (Vec<u32>, Vec<u32>) = flows.into_iter().map(|(s, d)| (s.0, d.0)).unzip();
     let hosts = args.hosts.unwrap_or_else(|| src.iter().chain(&dst).max().map_or(0, |h| h + 1));
+    if hosts > MAX_HOSTS {
+        return Err(Error::usage(format!("{hosts} hosts are too many"), format!("`--hosts` ends at {MAX_HOSTS}")));
+    }
     let demands =
         estimate(&src, &dst, hosts as usize).map_err(|e| Error::usage(e.to_string(), "check the file and `--hosts`"))?;
     if args.json {
-        print_json(&json!({ "demands": demands }));
+        print_json(&json!({ "demands": demands }))?;
     } else {
         let lines: Vec<String> =
             src.iter().zip(&dst).zip(&demands).map(|((s, d), x)| format!("{s:>8} {d:>8}  {x:.6}\n")).collect();
-        print_text(&format!("     src      dst  demand (of the NIC)\n{}", lines.concat()));
+        print_text(&format!("     src      dst  demand (of the NIC)\n{}", lines.concat()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// As in the file itself: estimators keep arrays of all hosts.
+const MAX_HOSTS: u32 = 10_000_000;
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     if path == Path::new("-") {

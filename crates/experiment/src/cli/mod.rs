@@ -11,14 +11,15 @@ mod table;
 mod topo;
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use toml::Value;
 
 use crate::error::{Error, Result};
+use crate::results::remove_unfinished;
 use crate::scenario::source::{Form, Overrides, parse_value};
 
 /// Designs, simulates, emulates and runs data-centre networks.
@@ -78,14 +79,18 @@ struct ScenarioArgs {
     set: Vec<(String, Value)>,
     /// Override world.seed
     #[arg(long, value_name = "N")]
-    seed: Option<u32>,
+    seed: Option<u64>,
 }
 
 impl ScenarioArgs {
-    fn overrides(&self, form: Form) -> Overrides {
+    fn overrides(&self, form: Form) -> Result<Overrides> {
         let mut set = self.set.clone();
-        set.extend(self.seed.map(|s| ("world.seed".to_owned(), Value::Integer(s.into()))));
-        Overrides { form, set }
+        if let Some(seed) = self.seed {
+            let seed = i64::try_from(seed)
+                .map_err(|_| Error::usage(format!("the seed {seed} is too large"), "TOML's numbers end at 2^63 - 1"))?;
+            set.push(("world.seed".to_owned(), Value::Integer(seed)));
+        }
+        Ok(Overrides { form, set })
     }
 }
 
@@ -100,6 +105,11 @@ fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
 pub fn main() -> ExitCode {
     let weft = Weft::parse();
     start_logging(weft.verbose);
+    // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
+    let _ = ctrlc::set_handler(|| {
+        remove_unfinished();
+        std::process::exit(130);
+    });
     // Lines are wrapped for people, and left whole for programs.
     let wrap = std::io::stderr().is_terminal();
     let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
@@ -112,15 +122,16 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::New(args) => new::run(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Weft::command(), "weft", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Weft::command(), "weft", &mut script);
+            print_text(&String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
         Command::Directory(rest) => external("weft-directory", &rest.arguments),
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("{:?}", miette::Report::new(error));
+        let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(error));
         ExitCode::from(2)
     })
 }
@@ -128,7 +139,11 @@ pub fn main() -> ExitCode {
 fn start_logging(verbose: u8) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| level.into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
 }
 
 /// Runs a program that stands beside this one, or else on the PATH, as git and cargo do.
@@ -145,11 +160,14 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
 }
 
 /// Prints a JSON document to stdout. A closed pipe is not an error.
-fn print_json(value: &impl serde::Serialize) {
-    print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"));
+fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"))
 }
 
-fn print_text(text: &str) {
-    use std::io::Write as _;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+fn print_text(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("write to", Path::new("standard output"), e)),
+        _ => Ok(()),
+    }
 }

@@ -42,9 +42,9 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         if args.json {
             print_json(
                 &json!({ "templates": TEMPLATES.iter().map(|(name, about, _)| json!({"name": name, "about": about})).collect::<Vec<_>>() }),
-            );
+            )?;
         } else {
-            print_text(&TEMPLATES.iter().map(|(name, about, _)| format!("{name:<8}  {about}\n")).collect::<String>());
+            print_text(&TEMPLATES.iter().map(|(name, about, _)| format!("{name:<8}  {about}\n")).collect::<String>())?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -53,7 +53,7 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         return Err(Error::usage(format!("there is no template `{}`", args.template), one_of(&names, &args.template)));
     };
     if args.file == Path::new("-") {
-        print_text(text);
+        print_text(text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut file = std::fs::File::create_new(&args.file).map_err(|e| match e.kind() {
@@ -64,9 +64,9 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
     })?;
     file.write_all(text.as_bytes()).map_err(|e| Error::io("write", &args.file, e))?;
     if args.json {
-        print_json(&json!({ "file": args.file, "template": name }));
+        print_json(&json!({ "file": args.file, "template": name }))?;
     } else {
-        print_text(&format!("{0}: written; run it with `weft run {0}`\n", args.file.display()));
+        print_text(&format!("{0}: written; run it with `weft run {0}`\n", args.file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

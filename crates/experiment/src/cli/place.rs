@@ -63,7 +63,7 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
         (_, true) => Form::Full,
         _ => Form::Plain,
     };
-    let study = Study::read(&args.scenario, &args.changes.overrides(form))?;
+    let study = Study::read(&args.scenario, &args.changes.overrides(form)?)?;
     let [run] = &study.runs[..] else {
         return Err(Error::usage(
             format!("{} has {} runs; `place` looks at one", args.scenario.display(), study.runs.len()),
@@ -98,9 +98,9 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
         energy: placement.energy,
     };
     if args.json {
-        print_json(&placed);
+        print_json(&placed)?;
     } else {
-        print_text(&text(&placed, &fabric));
+        print_text(&text(&placed, &fabric))?;
     }
     Ok(ExitCode::SUCCESS)
 }

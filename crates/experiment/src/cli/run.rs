@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         (_, true) => Form::Full,
         _ => Form::Plain,
     };
-    let mut overrides = args.changes.overrides(form);
+    let mut overrides = args.changes.overrides(form)?;
     overrides.set.extend(args.world.iter().map(|w| ("world.kind".to_owned(), Value::String(w.clone()))));
     let study = Study::read(&args.scenario, &overrides)?;
     let out = match &args.out {
@@ -58,23 +58,25 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let summary = in_pool(args.threads, || run::run(&study, Some(&out), &|i, part| bar.update(i, part)))??;
     bar.finish();
     if args.json {
-        print_json(&summary);
+        print_json(&summary)?;
     } else {
-        print_text(&table::of_runs(&summary));
-        print_text(&format!("results: {0}\nreport:  {0}/report.html\n", out.display()));
+        print_text(&table::of_runs(&summary))?;
+        print_text(&format!("results: {0}\nreport:  {0}/report.html\n", out.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `work` with that many threads.
 pub fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> Result<T> {
-    if threads == Some(0) {
-        return Err(Error::usage("no run can go on with 0 threads", "write `--threads 1` or more"));
+    if threads.is_some_and(|n| n == 0 || n > MAX_THREADS) {
+        return Err(Error::usage("that is no number of threads to run on", format!("write `--threads` with 1 to {MAX_THREADS}")));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build();
     let pool = pool.map_err(|e| Error::usage(e.to_string(), "ask for fewer `--threads`"))?;
     Ok(pool.install(work))
 }
+
+const MAX_THREADS: usize = 1024;
 
 fn default_out(scenario: &std::path::Path) -> Result<PathBuf> {
     let stem = scenario

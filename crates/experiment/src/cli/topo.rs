@@ -48,9 +48,9 @@ pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     }
     let metrics = Metrics::of(&fabric);
     if asked.json || args.json {
-        print_json(&metrics);
+        print_json(&metrics)?;
     } else {
-        print_text(&table::of_fabric(&metrics));
+        print_text(&table::of_fabric(&metrics))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,7 +71,7 @@ fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
     };
     let text = topology::write(fabric, format).map_err(|e| Error::usage(e.to_string(), e.help))?;
     match out {
-        None => print_text(&text),
+        None => print_text(&text)?,
         Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -80,6 +80,12 @@ fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
 fn read(kind: &str, keys: &[(String, Value)]) -> Result<(Source, FabricSpec)> {
     let set: Vec<(String, Value)> = keys.iter().map(|(k, v)| (format!("fabric.{k}"), v.clone())).collect();
     let overrides = Overrides { set, ..Overrides::default() };
+    if kind.ends_with(".toml") && !Path::new(kind).is_file() {
+        return Err(Error::usage(
+            format!("there is no file {kind}"),
+            "name a scenario file, or a kind of fabric such as `fat-tree`",
+        ));
+    }
     let source = if Path::new(kind).is_file() {
         Source::read(Path::new(kind), &overrides)?
     } else {

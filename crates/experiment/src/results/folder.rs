@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
@@ -9,16 +12,29 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Folder {
     target: PathBuf,
-    partial: PathBuf,
+    partial: TempDir,
+    /// Parents of the target that were made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+/// Folders in the making, for [`remove_unfinished`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Removes every folder in the making: for a signal handler that ends the process.
+pub fn remove_unfinished() {
+    for path in UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
+        let _ = fs::remove_dir_all(path);
+    }
 }
 
 impl Folder {
     /// Prepares to write `target`, which may exist only as an earlier results folder or an empty one.
     pub fn prepare(target: &Path) -> Result<Self> {
-        let occupied = target.is_dir() && fs::read_dir(target).map_err(|e| Error::io("read", target, e))?.next().is_some();
-        if target.exists() && !target.is_dir() || occupied && !target.join("summary.json").is_file() {
+        // Through a symbolic link, the folder that it leads to is replaced and the link stays.
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        if target.symlink_metadata().is_ok() && !may_replace(&target)? {
             return Err(Error::usage(
-                format!("{} is there already and is not a results folder", target.display()),
+                format!("{} is there already, with things in it that are not results of weft", target.display()),
                 "choose another folder with `--out DIR`",
             ));
         }
@@ -29,42 +45,75 @@ impl Folder {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
         };
+        let made: Vec<PathBuf> =
+            parent.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).map(Path::to_owned).collect();
         fs::create_dir_all(parent).map_err(|e| Error::io("make", parent, e))?;
-        let partial = parent.join(format!(".{}.partial-{}", name.to_string_lossy(), std::process::id()));
-        fs::create_dir(&partial).map_err(|e| Error::io("write in", parent, e))?;
-        Ok(Self { target: target.to_owned(), partial })
+        let prefix = format!(".{}.partial-", name.to_string_lossy());
+        let partial =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(|e| Error::io("write in", parent, e))?;
+        // A temporary folder is for its owner alone; results are for whom the user's umask says.
+        let inner = partial.path().join("results");
+        fs::create_dir(&inner).map_err(|e| Error::io("write in", parent, e))?;
+        UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(partial.path().to_owned());
+        Ok(Self { target, partial, made })
     }
 
     /// Where files are written meanwhile.
-    pub fn path(&self) -> &Path {
-        &self.partial
+    pub fn path(&self) -> PathBuf {
+        self.partial.path().join("results")
     }
 
     /// Writes one file.
     pub fn write(&self, name: &str, content: &str) -> Result<()> {
-        let path = self.partial.join(name);
+        let path = self.path().join(name);
         fs::write(&path, content).map_err(|e| Error::io("write", &path, e))
     }
 
     /// Puts the folder in its place, instead of an earlier one.
-    pub fn publish(self) -> Result<()> {
+    pub fn publish(mut self) -> Result<()> {
         let error = |e| Error::io("write", &self.target, e);
-        if self.target.exists() {
-            let old = self.partial.with_extension("old");
+        self.made.clear();
+        let old = self.partial.path().join("old");
+        let replaces = self.target.exists();
+        if replaces {
             fs::rename(&self.target, &old).map_err(error)?;
-            if let Err(e) = fs::rename(&self.partial, &self.target) {
-                let _ = fs::rename(&old, &self.target);
-                return Err(error(e));
-            }
-            fs::remove_dir_all(&old).map_err(error)
-        } else {
-            fs::rename(&self.partial, &self.target).map_err(error)
         }
+        fs::rename(self.path(), &self.target).map_err(|e| {
+            if replaces {
+                let _ = fs::rename(&old, &self.target);
+            }
+            error(e)
+        })
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.partial);
+        UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).retain(|p| p != self.partial.path());
+        let _ = fs::remove_dir_all(self.partial.path());
+        for parent in &self.made {
+            // Only if empty: another run may have put its results there.
+            let _ = fs::remove_dir(parent);
+        }
     }
+}
+
+/// Whether what stands there is a folder with nothing in it, or nothing but results of ours.
+fn may_replace(target: &Path) -> Result<bool> {
+    if !target.is_dir() {
+        return Ok(false);
+    }
+    let entries =
+        fs::read_dir(target).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(|e| Error::io("read", target, e))?;
+    let ours = |name: &str| {
+        let run = name.len() >= 3 && name.bytes().all(|b| b.is_ascii_digit());
+        run || name.ends_with(".parquet") || name == "report.html" || name == "summary.json"
+    };
+    let all_ours = entries.iter().all(|e| ours(&e.file_name().to_string_lossy()));
+    Ok(entries.is_empty() || all_ours && is_summary(&target.join("summary.json")))
+}
+
+fn is_summary(path: &Path) -> bool {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|v| v["title"].is_string() && v["runs"].is_array())
 }

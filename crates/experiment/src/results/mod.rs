@@ -3,5 +3,5 @@
 mod folder;
 mod parquet;
 
-pub use folder::Folder;
+pub use folder::{Folder, remove_unfinished};
 pub use parquet::write_tables;

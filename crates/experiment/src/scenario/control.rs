@@ -79,11 +79,11 @@ impl Control {
         if control.period == Duration::ZERO {
             return Err(keys.error("period", "the scheduler cannot run all the time", "write a period such as \"5s\""));
         }
-        if !(0.0..=1.0).contains(&control.threshold) {
+        if !(control.threshold > 0.0 && control.threshold <= 1.0) {
             return Err(keys.error(
                 "threshold",
                 "a threshold is a fraction of the NIC",
-                "write a number from 0 to 1, such as 0.1",
+                "write a number above 0 and at most 1, such as 0.1",
             ));
         }
         if control.measure && control.scheduler == Scheduler::None {

@@ -70,7 +70,8 @@ fn read_bound(keys: &Keys<'_>) -> Result<Bound, KeyError> {
     match (value, at_least, at_most) {
         (Some(value), None, None) => {
             let text = within.unwrap_or_else(|| "10%".to_owned());
-            let fraction = text.strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok()).filter(|p| *p >= 0.0);
+            let fraction =
+                text.strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok()).filter(|p| *p >= 0.0 && p.is_finite());
             let Some(percent) = fraction else {
                 return Err(keys.error("within", format!("`{text}` is not a tolerance"), "write it as \"5%\""));
             };

@@ -16,6 +16,7 @@ pub mod world;
 use std::path::{Path, PathBuf};
 
 use toml::Table;
+use weft_fabric::Fabric;
 
 use crate::error::{KeyError, Result};
 use control::{Control, Scheduler};
@@ -97,7 +98,29 @@ impl Study {
                 Ok(Run { variant, scenario })
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self { source, runs })
+        let study = Self { source, runs };
+        study.check()?;
+        Ok(study)
+    }
+
+    /// Whatever can be told before the first run is told then, so that no sweep is carried half-way for a mistake in its last run.
+    fn check(&self) -> Result<()> {
+        let mut built: Option<(&FabricSpec, Fabric)> = None;
+        for run in &self.runs {
+            let spec = &run.scenario.fabric;
+            if built.as_ref().is_none_or(|(known, _)| *known != spec) {
+                built = Some((spec, spec.build().map_err(|e| self.source.at(e))?));
+            }
+            let (_, fabric) = built.as_ref().expect("built above");
+            crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
+        }
+        for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
+            let speaks = |run: &Run| crate::expect::matches(&run.variant.table, &expect.conditions);
+            if self.source.is_plain() && !self.runs.iter().any(speaks) {
+                tracing::warn!("[[expect]] number {} ({}) speaks of no run: check its `where`", i + 1, expect.source);
+            }
+        }
+        Ok(())
     }
 
     /// The scenario's title.
@@ -144,6 +167,7 @@ impl Scenario {
                 "add `duration = \"60s\"` to [world]",
             ));
         }
+        self.check_steps()?;
         if self.world.rates == world::Rates::Slots && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
         }
@@ -153,11 +177,37 @@ impl Scenario {
         Ok(())
     }
 
+    /// A slip of a unit must not cost days.
+    fn check_steps(&self) -> Result<(), KeyError> {
+        let Some(duration) = self.world.duration else { return Ok(()) };
+        let steps = |step: weft_fabric::Duration| duration.as_ps() / step.as_ps();
+        if let world::Rates::Aimd { tick, .. } = self.world.rates
+            && steps(tick) > MAX_TICKS
+        {
+            let message = format!("{duration} are {} ticks of {tick}", steps(tick));
+            return Err(KeyError::new("world.tick", message, format!("lengthen the tick: {MAX_TICKS} are the most")));
+        }
+        if self.control.scheduler != Scheduler::None && steps(self.control.period) > MAX_ROUNDS {
+            let message = format!("{duration} are {} rounds of {}", steps(self.control.period), self.control.period);
+            return Err(KeyError::new(
+                "control.period",
+                message,
+                format!("lengthen the period: {MAX_ROUNDS} rounds are the most"),
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
         self.world.ideal && self.world.rates != world::Rates::Slots
     }
 }
+
+/// Ticks of the AIMD model: a day of round trips of 100 us is 864 million.
+const MAX_TICKS: u64 = 10_000_000_000;
+/// Rounds of a scheduler.
+const MAX_ROUNDS: u64 = 100_000_000;
 
 impl Run {
     /// The settings in a line: `scheduler=annealing k=16`.

@@ -57,7 +57,7 @@ pub struct Source {
     /// Relative paths start here.
     pub folder: PathBuf,
     table: Table,
-    set_by_user: Vec<String>,
+    set_by_user: Vec<(String, Value)>,
     set_by_form: Vec<String>,
     /// The table whose keys override: `quick` or `full`.
     form: Option<&'static str>,
@@ -133,7 +133,7 @@ impl Source {
         for (key, value) in &overrides.set {
             source.axes.retain(|(axis, _)| axis != key);
             set(&mut source.table, key, value.clone()).map_err(|e| source.at(e))?;
-            source.set_by_user.push(key.clone());
+            source.set_by_user.push((key.clone(), value.clone()));
         }
         Ok(source)
     }
@@ -181,12 +181,18 @@ impl Source {
         Ok(())
     }
 
+    /// Whether the scenario is taken as it is written, without `[quick]`, `[full]` or anything set.
+    pub fn is_plain(&self) -> bool {
+        self.form.is_none() && self.set_by_user.is_empty()
+    }
+
     /// Every combination of the sweep's values; the first key changes slowest. One run if there is no sweep.
     pub fn variants(&self) -> Result<Vec<Variant>> {
-        let count: usize = self.axes.iter().map(|(_, values)| values.len()).product();
-        if count > 10_000 {
-            return Err(self.at(KeyError::new("sweep", format!("{count} runs"), "sweep fewer values: 10,000 runs at the most")));
-        }
+        let count = self.axes.iter().try_fold(1usize, |n, (_, values)| n.checked_mul(values.len()).filter(|&n| n <= MAX_RUNS));
+        let Some(count) = count else {
+            let message = format!("more than {MAX_RUNS} runs");
+            return Err(self.at(KeyError::new("sweep", message, "sweep fewer values")));
+        };
         (0..count)
             .map(|mut index| {
                 let mut position = vec![0; self.axes.len()];
@@ -212,6 +218,13 @@ impl Source {
                 set(&mut table, &key, value)?;
             }
         }
+        // A table of the sweep may set a key that the user has set: the user's counts.
+        for (key, value) in &self.set_by_user {
+            if let Some(shown) = chosen.get_mut(key) {
+                *shown = serde_json::to_value(value).unwrap_or(Json::Null);
+            }
+            set(&mut table, key, value.clone())?;
+        }
         Ok(Variant { set: chosen, position, table })
     }
 
@@ -221,8 +234,10 @@ impl Source {
             Error::Key(error) => error,
             other => return other,
         };
-        let by_user = self.set_by_user.contains(&error.key);
-        let span = if by_user { None } else { self.locate(&error.key) };
+        let exactly = self.set_by_user.iter().any(|(key, _)| *key == error.key);
+        let span = if exactly { None } else { self.locate(&error.key) };
+        let below = format!("{}.", error.key);
+        let by_user = exactly || span.is_none() && self.set_by_user.iter().any(|(key, _)| key.starts_with(&below));
         let place = match &span {
             _ if by_user => format!("--set {}", error.key),
             Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
@@ -241,6 +256,9 @@ impl Source {
     fn locate(&self, key: &str) -> Option<Range<usize>> {
         let document = DeTable::parse(&self.text).ok()?;
         let root = document.get_ref();
+        if let Some(axis) = key.strip_prefix("sweep.") {
+            return find_quoted(root, "sweep", axis).or_else(|| find(root, key));
+        }
         let in_form = self.form.and_then(|f| find(root, &format!("{f}.{key}")).or_else(|| find_quoted(root, f, key)));
         in_form.or_else(|| find_quoted(root, "sweep", key)).or_else(|| find(root, key)).or_else(|| {
             let parent = key.rsplit_once('.').map(|(parent, _)| parent)?;
@@ -248,6 +266,9 @@ impl Source {
         })
     }
 }
+
+/// Runs of one study.
+const MAX_RUNS: usize = 10_000;
 
 /// Reads TOML.
 pub fn parse(name: &str, text: &str) -> Result<Table> {

@@ -171,6 +171,11 @@ impl TrafficSpec {
         if self.flows == Some(0) {
             return Err(parameter("flows", 0, "at least one flow begins"));
         }
+        let all = self.flows_per_host.map(|n| n.saturating_mul(fabric.host_count() as u64));
+        if let Some(count) = self.flows.or(all).filter(|&n| n > MAX_FLOWS && self.arrivals == Arrivals::Once) {
+            let key = if self.flows.is_some() { "flows" } else { "flows_per_host" };
+            return Err(parameter(key, count, format!("a run has at most {MAX_FLOWS} flows")));
+        }
         let workload = match &self.pattern {
             Pattern::Shuffle { hosts, mode } => self.shuffle(fabric, seed, *hosts, *mode),
             _ => self.drawn(fabric, seed),
@@ -302,6 +307,8 @@ pub(super) fn spread_start(start: Instant, spread: Duration, seed: u64, source: 
 /// The part of the flows that go to hotspots where a scenario does not say: half of them.
 pub const HOTSPOT_FRACTION: f64 = 0.5;
 
+/// Flows that begin together; a record of each is kept, but by the slots model.
+const MAX_FLOWS: u64 = 100_000_000;
 /// Starts that must be sorted are held in memory: 32 bytes each.
 pub(super) const MAX_SPREAD_FLOWS: u64 = 100_000_000;
 /// Flows per second of a host; at most one a nanosecond, so that time moves on.

@@ -61,6 +61,8 @@ struct Run<M> {
     ledger: Ledger,
     link_samples: usize,
     next_sample: Instant,
+    /// Rounds of the controller in a row during which nothing else was to happen.
+    idle_rounds: u32,
     ended: Vec<Ended>,
 }
 
@@ -109,6 +111,7 @@ impl<M: RateModel> Run<M> {
             ledger: Ledger::new(&fabric),
             link_samples: config.link_samples,
             next_sample: Instant::ZERO,
+            idle_rounds: 0,
             ended: Vec::new(),
             fabric,
         }
@@ -173,7 +176,7 @@ impl<M: RateModel> Run<M> {
             self.workload.next_start(),
             self.events.last().map(|e| e.at),
             self.lessons.peek().map(|l| l.at),
-            self.controller.as_ref().and_then(|c| c.deadline()),
+            self.controller_due(),
             sample.filter(|_| self.pace.end != Instant::MAX || self.model.will_end()),
             series,
         ]
@@ -182,6 +185,18 @@ impl<M: RateModel> Run<M> {
         .min()
         .unwrap_or(Instant::MAX)
         .max(self.now)
+    }
+
+    /// The controller's timer. In a run that only its flows end, it does not keep a run alive in which nothing else can happen: after a
+    /// few rounds that set nothing in motion the run is over.
+    fn controller_due(&self) -> Option<Instant> {
+        let due = self.controller.as_ref().and_then(|c| c.deadline())?;
+        (self.pace.end != Instant::MAX || self.idle_rounds < IDLE_ROUNDS).then_some(due)
+    }
+
+    /// Whether something besides the controller's timer will happen.
+    fn is_moving(&self) -> bool {
+        self.model.will_end() || self.workload.next_start().is_some() || !self.events.is_empty() || !self.lessons.is_empty()
     }
 
     fn sample(&mut self) {
@@ -337,6 +352,7 @@ impl<M: RateModel> Run<M> {
 
     fn wake_controller(&mut self) {
         if self.controller.as_ref().and_then(|c| c.deadline()).is_some_and(|at| at <= self.now) {
+            self.idle_rounds = if self.is_moving() { 0 } else { self.idle_rounds + 1 };
             self.tell(Input::Timer);
         }
     }
@@ -394,3 +410,5 @@ impl<M: RateModel> Run<M> {
 
 /// Steps of the loop between two calls of the progress bar.
 const PROGRESS_EVERY: u64 = 256;
+/// A controller may need a round to see a stalled flow and one to move it.
+const IDLE_ROUNDS: u32 = 3;
