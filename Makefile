@@ -7,7 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 SCENARIO ?= scenarios/first.toml
 CARGO := cargo
-RELEASE := target/release/weft
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release/weft
 PYTHON := .venv/bin/python
 # Tests fail, and do not skip, where a tool is missing; snapshots are compared, not rewritten.
 STRICT := CI=true
@@ -56,12 +57,13 @@ docs: ## Build the documentation of the crates into target/doc
 test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser included
 	scripts/setup-build.sh
 	scripts/setup-report.sh
-	$(STRICT) $(CARGO) test --locked --workspace --exclude weft-py
+	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
 .PHONY: test-scenarios
 test-scenarios: ## The quick forms of all scenarios, by the build that the tests use
 	scripts/setup-build.sh
-	$(CARGO) run --quiet --locked --package weft-experiment --bin weft -- check scenarios
+	$(CARGO) test --quiet --locked --workspace --no-run
+	$(TARGET)/debug/weft check scenarios
 
 .PHONY: test-python
 test-python: ## The Python package, its types and the examples of its documentation
@@ -75,7 +77,7 @@ test-python: ## The Python package, its types and the examples of its documentat
 test-report: ## Of these, only the report and its scripts
 	scripts/setup-build.sh
 	scripts/setup-report.sh
-	$(STRICT) $(CARGO) test --locked --package weft-experiment --test 'report*'
+	$(STRICT) $(CARGO) test --locked --workspace --test 'report*'
 
 .PHONY: lint
 lint: ## Formatting and lints; warnings are errors

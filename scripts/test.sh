@@ -10,7 +10,7 @@ logs=target/test-logs
 # sum WORD LOG: adds up the numbers before WORD on the lines by which cargo, pytest and `weft check` end.
 sum() {
     sed -nE -e '/^test result:/p' -e '/^=+ .* in [0-9.]+s.*=+$/p' -e '/^[0-9]+ met, /{s/ met,/ passed,/;s/ missed$/ failed/;p}' "$2" |
-        grep -oE "[0-9]+ $1" | awk '{ total += $1 } END { print total + 0 }'
+        awk -v word="$1" '{ for (i = 2; i <= NF; i++) if ($i ~ "^" word) total += $(i - 1) } END { print total + 0 }'
 }
 
 mkdir -p "$logs"
