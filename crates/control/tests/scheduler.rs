@@ -7,7 +7,7 @@ use weft_control::hedera::{Hedera, HederaConfig, Placer, place_once};
 use weft_fabric::routing::FlowKey;
 use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
-use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
+use weft_fabric::{BitsPerSec, Bytes, CableId, Duration, Fabric, Health, HostId, Instant, LinkId};
 
 const PLACERS: [Placer; 4] = [Placer::FirstFit, Placer::Annealing, Placer::AnnealingPerFlow, Placer::EdgeColoring];
 
@@ -117,6 +117,43 @@ fn flows_on_a_failed_part_move_at_once() {
         machine.handle(secs(8), Input::Failed(Part::Cable(cable)));
         machine.handle(secs(8), Input::Restored(Part::Cable(cable)));
         assert_eq!(drain(&mut machine), [], "{placer:?}");
+    }
+}
+
+/// Whatever fails, on the source's side, in the middle, or on the destination's: all flows have another path in a fat-tree.
+#[test]
+fn every_flow_on_a_failed_part_is_told_a_live_path_at_once() {
+    let fabric = fabric(4);
+    let between_switches = |c: &CableId| fabric.as_host(fabric.link(LinkId(2 * c.0)).from).is_none();
+    let cables = fabric.cables().filter(between_switches).map(Part::Cable);
+    let upper = fabric.switches().map(|s| fabric.switch_node(s)).filter(|&n| fabric.node(n).tier > 1).map(Part::Node);
+    let parts: Vec<Part> = cables.chain(upper).collect();
+    assert_eq!(parts.len(), 32 + 12);
+    // From pod to pod, and within a pod.
+    let few = [flow(0, 0, 8), flow(1, 6, 4)];
+    let many: Vec<_> = (0..16).map(|i| flow(i, i, (i * 7 + 5) % 16)).filter(|f| f.src.0 / 2 != f.dst.0 / 2).collect();
+    for placer in PLACERS {
+        // First Fit leaves flows that fit nowhere to the hash: with few flows all fit.
+        let flows = if placer == Placer::FirstFit { &few[..] } else { &many[..] };
+        let mut hit = 0;
+        for &part in &parts {
+            let mut machine = scheduler(placer);
+            let mut health = Health::new(&fabric);
+            let outputs = round(&mut machine, 5, flows);
+            let down = health.fail(&fabric, part);
+            machine.handle(secs(7), Input::Failed(part));
+            let after = drain(&mut machine);
+            for output in outputs {
+                let Output::SetPath { flow, path } = output else { panic!("{placer:?}: {output:?}") };
+                if !path.iter().any(|l| down.contains(l)) {
+                    continue;
+                }
+                hit += 1;
+                let live = |o: &Output| matches!(o, Output::SetPath { flow: f, path } if *f == flow && path.iter().all(|l| !down.contains(l)));
+                assert!(after.iter().any(live), "{placer:?}, {part:?}, {flow:?}: {after:?}");
+            }
+        }
+        assert!(hit >= 8, "{placer:?}: {hit}");
     }
 }
 

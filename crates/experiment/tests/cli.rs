@@ -309,7 +309,8 @@ fn what_is_set_counts_over_tables_of_the_sweep() {
 
 #[test]
 fn absurd_numbers_are_refused_at_once() {
-    let cases: &[(&[(&str, &str)], &[&str], &str)] = &[
+    type Changes = &'static [(&'static str, &'static str)];
+    let cases: &[(Changes, &[&str], &str)] = &[
         (&[("stride = 4", "stride = 4\nflows = 4000000000")], &[], "flows"),
         (&[("duration = \"20s\"", "duration = \"20s\"\nrates = \"aimd\"\ntick = \"1ps\"")], &[], "ticks"),
         (&[("period = \"100ms\"", "period = \"1ps\"")], &[], "rounds"),

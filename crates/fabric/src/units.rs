@@ -33,6 +33,10 @@ impl Bytes {
 }
 
 impl BitsPerSec {
+    /// The fastest rate that is read and that a cable may have, 1000Tbps: far above any hardware, and far enough below 64 bits for
+    /// what is computed of one link. (Sums over a fabric are bounded by `FabricBuilder::build`.)
+    pub const MAX_READ: Self = Self(1_000_000_000_000_000);
+
     /// Time to send `bytes` at this rate, rounded up to the picosecond.
     ///
     /// # Panics
@@ -80,12 +84,12 @@ impl FromStr for Bytes {
 impl FromStr for BitsPerSec {
     type Err = UnitError;
 
+    /// Rates above [`BitsPerSec::MAX_READ`] are an error.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse_quantity(text, RATE_UNITS).map(BitsPerSec).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "a rate",
-            example: "`100Mbps`, `10Gbps` or `500kbps`",
-        })
+        let error = |what| UnitError { text: text.to_owned(), what, example: "`100Mbps`, `10Gbps` or `500kbps`" };
+        let bps = parse_wide(text, RATE_UNITS).ok_or_else(|| error("a rate"))?;
+        let rate = u64::try_from(bps).ok().map(BitsPerSec).filter(|&rate| rate <= Self::MAX_READ);
+        rate.ok_or_else(|| error("a rate of 1000Tbps at the most"))
     }
 }
 
@@ -121,6 +125,11 @@ impl fmt::Debug for BitsPerSec {
 /// Parses `<decimal> <unit>` exactly (no floating point), rounding half up to one unit of the base.
 /// `None` if it is negative, malformed, of another unit, or beyond 64 bits.
 pub(crate) fn parse_quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> {
+    parse_wide(text, units).and_then(|value| u64::try_from(value).ok())
+}
+
+/// As [`parse_quantity`], beyond 64 bits too.
+fn parse_wide(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);
@@ -132,8 +141,7 @@ pub(crate) fn parse_quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> 
     let denominator = 10u128.pow(u32::try_from(fraction.len()).ok()?);
     let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
     let numerator = whole.parse::<u128>().ok()?.checked_mul(denominator)?.checked_add(fraction)?;
-    let value = numerator.checked_mul(scale)?.checked_add(denominator / 2)? / denominator;
-    u64::try_from(value).ok()
+    Some(numerator.checked_mul(scale)?.checked_add(denominator / 2)? / denominator)
 }
 
 /// Writes the value in the largest unit that needs no more than three decimals, so that it parses back exactly.
@@ -169,6 +177,15 @@ mod tests {
     }
 
     #[test]
+    fn rates_that_no_link_has_are_refused() {
+        assert_eq!("1000Tbps".parse(), Ok(BitsPerSec::MAX_READ));
+        for text in ["1000.001Tbps", "1000000000000001bps", "9000000Tbps", "99999999999Tbps"] {
+            let error = text.parse::<BitsPerSec>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}` is not a rate of 1000Tbps at the most")), "{error}");
+        }
+    }
+
+    #[test]
     fn sending_time_is_exact() {
         assert_eq!(BitsPerSec(1_000_000_000).time_to_send(Bytes(1500)), Duration::from_us(12));
     }
@@ -177,7 +194,8 @@ mod tests {
         #[test]
         fn display_parses_back(value: u64) {
             prop_assert_eq!(Bytes(value).to_string().parse(), Ok(Bytes(value)));
-            prop_assert_eq!(BitsPerSec(value).to_string().parse(), Ok(BitsPerSec(value)));
+            let rate = BitsPerSec(value % (BitsPerSec::MAX_READ.0 + 1));
+            prop_assert_eq!(rate.to_string().parse(), Ok(rate));
         }
 
         #[test]

@@ -4,6 +4,8 @@
 //! function"): for each flow the climb from the source's rack, and once for all of them the descent to the host's rack.
 //! Every change is logged, so that a refused move is undone exactly.
 
+use std::cmp::Reverse;
+
 use weft_fabric::routing::RootLabel;
 use weft_fabric::{HostId, LinkId, RackId};
 
@@ -105,6 +107,31 @@ impl Energy {
             self.add(down.at(row, a).reverse(), -demand);
             self.add(down.at(row, b).reverse(), demand);
         }
+    }
+
+    /// Adds a flow's demand to its path under a label.
+    pub fn put_on(&mut self, network: &Network, flow: &Candidate, label: RootLabel) {
+        network.for_each_link(flow.src, flow.dst, label, |link| self.add(link, flow.demand));
+    }
+
+    /// Takes a flow's demand off its path under a label.
+    pub fn take_off(&mut self, network: &Network, flow: &Candidate, label: RootLabel) {
+        network.for_each_link(flow.src, flow.dst, label, |link| self.add(link, -flow.demand));
+    }
+
+    /// For a flow that is on no path: of the labels whose path is up, the one where it would exceed least; of equals the one with
+    /// most room at its tightest link, then the first. `None` if no path is up.
+    pub fn best_label(&self, network: &Network, flow: &Candidate) -> Option<RootLabel> {
+        let labels = (0..network.climbs().labels() as u32).map(RootLabel);
+        labels.filter(|&label| network.is_up(flow.src, flow.dst, label)).min_by_key(|&label| {
+            let (mut excess, mut tightest) = (0, Units::MAX);
+            network.for_each_link(flow.src, flow.dst, label, |link| {
+                let room = self.room[link.index()];
+                excess += room.min(0) - (room - flow.demand).min(0);
+                tightest = tightest.min(room);
+            });
+            (excess, Reverse(tightest))
+        })
     }
 
     /// Adds (or takes away) the whole paths of the flows to a host.

@@ -10,7 +10,9 @@
 //! | acceptance | 1 if the energy falls, else exp(c (E - E_n) / T) with c = 0.5 T0 up to 16 hosts and 1000 T0 above |
 //!
 //! Links that are down have capacity 0, so that all demand on them is exceeded. A flow whose own rack has lost its way to the
-//! destination's core is left to the hash, which routing repairs.
+//! destination's core makes a *detour*: it gets a core of its own, the one where it exceeds least, until the destination's is in
+//! reach again, by repair or because a round has moved the destination.
+//! DEVIATION: the paper has no failures and no label but the destination's.
 //!
 //! Cost of an iteration: proportional to the flows to the two hosts, whatever the size of the fabric. The paper copies every best
 //! state; we keep the swaps since the best one and take them back at the end.
@@ -98,6 +100,31 @@ impl Annealing {
         None
     }
 
+    /// Gives each flow its destination's core, or a detour. A failure moves no detour that still works.
+    fn give_labels(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion) {
+        let mut cut_off = Vec::new();
+        for (i, flow) in flows.iter_mut().enumerate() {
+            let label = self.seats.label_of(flow.dst);
+            if network.is_up(flow.src, flow.dst, label) {
+                flow.label = Some(label);
+                continue;
+            }
+            self.energy.take_off(network, flow, label);
+            match flow.label.filter(|&l| occasion == Occasion::Failure && network.is_up(flow.src, flow.dst, l)) {
+                Some(detour) => self.energy.put_on(network, flow, detour),
+                None => cut_off.push(i),
+            }
+        }
+        for i in cut_off {
+            let flow = &mut flows[i];
+            flow.label = self.energy.best_label(network, flow);
+            if let Some(detour) = flow.label {
+                self.energy.put_on(network, flow, detour);
+            }
+        }
+        self.energy.mark();
+    }
+
     #[inline]
     fn swap(&mut self, network: &Network, (a, b): (u32, u32)) {
         let (core_a, core_b) = (self.seats.label(a), self.seats.label(b));
@@ -120,10 +147,7 @@ impl Place for Annealing {
         if occasion == Occasion::Round {
             self.search(network);
         }
-        for flow in flows.iter_mut() {
-            let label = self.seats.label_of(flow.dst);
-            flow.label = network.is_up(flow.src, flow.dst, label).then_some(label);
-        }
+        self.give_labels(network, flows, occasion);
         let label = |host: HostId| self.energy.has_arrivals(host).then(|| self.seats.label_of(host));
         self.destinations.clear();
         self.destinations.extend(network.fabric().hosts().map(label));
@@ -260,6 +284,54 @@ mod tests {
         let before = flows.clone();
         annealing.place(&network, &mut flows, Occasion::Round);
         assert_eq!(flows, before);
+    }
+
+    proptest! {
+        #[test]
+        fn flows_that_are_cut_off_from_their_destinations_core_make_detours(
+            shape in 0..4usize, count in 1u32..60, seed: u64, failures in 1usize..4,
+        ) {
+            let mut network = Network::new([fat_tree(4), fat_tree(6), leaf_spine(4, 3, 4), clos(4, 6, 3)][shape].clone());
+            let mut flows = candidates(&network, &random_flows(network.fabric().host_count() as u32, count, seed));
+            let mut annealing = Annealing::new(&network, HOT, seed);
+            annealing.place(&network, &mut flows, Occasion::Round);
+            let mut rng = crate::hedera::testing::rng(seed);
+            for _ in 0..failures {
+                let cable = weft_fabric::rng::reduce(rng.random(), network.fabric().cables().len());
+                let links = network.fail(Part::Cable(weft_fabric::CableId(cable as u32)));
+                annealing.links_changed(&network, &links);
+                for occasion in [Occasion::Failure, Occasion::Round] {
+                    annealing.place(&network, &mut flows, occasion);
+                    for f in &flows {
+                        let up = |l: usize| network.is_up(f.src, f.dst, RootLabel(l as u32));
+                        prop_assert_eq!(f.label.is_some(), (0..network.climbs().labels()).any(up));
+                        prop_assert!(f.label.is_none_or(|l| network.is_up(f.src, f.dst, l)));
+                    }
+                    prop_assert_eq!(annealing.energy(), network.energy(&flows));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_detour_ends_when_the_destinations_core_is_back() {
+        let mut network = Network::new(fat_tree(4));
+        let mut flows = candidates(&network, &bijection(16, 5));
+        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        annealing.place(&network, &mut flows, Occasion::Round);
+        let before = flows.clone();
+        let part = Part::parse(network.fabric(), "link edge0-agg0").unwrap();
+        let links = network.fail(part);
+        annealing.links_changed(&network, &links);
+        annealing.place(&network, &mut flows, Occasion::Failure);
+        let detours = flows.clone();
+        assert_ne!(detours, before);
+        annealing.place(&network, &mut flows, Occasion::Failure);
+        assert_eq!(flows, detours, "they stay where they are");
+        let links = network.restore(part);
+        annealing.links_changed(&network, &links);
+        annealing.place(&network, &mut flows, Occasion::Round);
+        assert!(flows.iter().all(|f| f.label == Some(annealing.seats.label_of(f.dst))));
     }
 
     #[test]

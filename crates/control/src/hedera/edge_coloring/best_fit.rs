@@ -37,6 +37,14 @@ impl BestFit {
         self.add(network, flow, 1);
     }
 
+    /// Moves a flow off a path that is down, even where that relieves nothing: it has excess everywhere, but elsewhere it gets on.
+    pub fn rescue(&mut self, network: &Network, flow: &mut Candidate) {
+        if flow.label.is_some_and(|label| !network.is_up(flow.src, flow.dst, label)) {
+            self.add(network, flow, -1);
+            self.insert(network, flow);
+        }
+    }
+
     /// Places each flow that crosses an overfull link anew, at most `most` of them. Returns whether some excess went away.
     pub fn improve(&mut self, network: &Network, flows: &mut [Candidate], most: &mut usize) -> bool {
         let mut better = false;

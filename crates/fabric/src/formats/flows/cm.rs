@@ -83,8 +83,8 @@ impl ConnectionMatrix {
 /// Reads a matrix.
 ///
 /// # Errors
-/// The first line that cannot be read; counts that do not match; triggers that nothing sets off, or that htsim itself would
-/// stop at. Failed links, priorities and `addon` are refused.
+/// The first line that cannot be read; counts that do not match; more nodes than there are hosts; flows that never begin,
+/// triggers that nothing sets off, or that htsim itself would stop at. Failed links, priorities and `addon` are refused.
 pub fn parse(bytes: &[u8], hosts: HostNames<'_>) -> Result<ConnectionMatrix, FormatError> {
     let text = fields::text(bytes)?;
     let mut reader = Reader { hosts, header: Header::default(), connections: Vec::new(), triggers: Vec::new() };
@@ -147,7 +147,10 @@ impl Reader<'_> {
             return Ok(());
         }
         match first {
-            "Nodes" => count(line, "Nodes", words, &mut self.header.nodes),
+            "Nodes" => {
+                count(line, "Nodes", words, &mut self.header.nodes)?;
+                self.check_nodes()
+            }
             "Connections" => count(line, "Connections", words, &mut self.header.connections),
             "Triggers" => count(line, "Triggers", words, &mut self.header.triggers),
             "Failures" => match words.next() {
@@ -163,6 +166,17 @@ impl Reader<'_> {
                 let help = "a line is `Nodes N`, `Connections N`, `Triggers N`, `src->dst ...` or `trigger id N ...`";
                 Err(FormatError::new(line, format!("`{first}` is not known here"), help))
             }
+        }
+    }
+
+    /// A matrix of a smaller network fits: its hosts are the first ones.
+    fn check_nodes(&self) -> Result<(), FormatError> {
+        match self.header.nodes {
+            Some((line, nodes)) if nodes > self.hosts.count() as u64 => {
+                let message = format!("`Nodes {nodes}`, and the fabric has {} hosts", self.hosts.count());
+                Err(FormatError::new(line, message, "choose a fabric of as many hosts, or correct the header"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -326,7 +340,8 @@ mod tests {
             ("Nodes 16\nNodes 16\n", 2, "twice"),
             ("Nodes\n", 1, "no value"),
             ("Nodes 4\nConnections 1\n0->5 start 0 size 5\n", 3, "Nodes 4"),
-            ("Nodes 99\nConnections 1\n0->50 start 0 size 5\n", 3, "out of range"),
+            ("Nodes 16\nConnections 1\n0->50 start 0 size 5\n", 3, "out of range"),
+            ("Nodes 17\nConnections 1\n0->1 start 0 size 5\n", 1, "the fabric has 16 hosts"),
             ("Nodes 16\nConnections 1\n5->5 start 0 size 5\n", 3, "itself"),
             ("Nodes 16\nConnections 1\n0->5 start -1 size 5\n", 3, "not a start"),
             ("Nodes 16\nConnections 1\n0->5 start 0 size -5\n", 3, "not a size"),

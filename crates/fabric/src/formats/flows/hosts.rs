@@ -29,6 +29,11 @@ impl<'a> HostNames<'a> {
         Self { names_first: true, ..Self::of(fabric) }
     }
 
+    /// How many hosts there are.
+    pub(super) const fn count(&self) -> usize {
+        self.hosts
+    }
+
     /// The host of that text.
     pub(super) fn resolve(&self, line: usize, text: &str) -> Result<HostId, FormatError> {
         if self.names_first

@@ -12,9 +12,9 @@ use super::FormatError;
 use super::cm::{Connection, ConnectionMatrix, RawConnection, Trigger, TriggerKind};
 use crate::ids::FlowId;
 use crate::time::Instant;
-use crate::traffic::{FlowSpec, Workload};
+use crate::traffic::{FlowSpec, Size, Workload};
 
-/// Ties connections to triggers, and checks that each trigger fires as often as its kind allows.
+/// Ties connections to triggers, and checks that each trigger fires as often as its kind allows and that each flow begins.
 pub(super) fn check_triggers(
     nodes: u64,
     connections: &[RawConnection],
@@ -43,7 +43,27 @@ pub(super) fn check_triggers(
     for (place, (line, trigger)) in triggers.iter().enumerate() {
         check_signals(*line, trigger, signals[place], waiting[place])?;
     }
-    Ok(ConnectionMatrix { nodes, connections: tied, triggers: triggers.into_iter().map(|t| t.1).collect() })
+    let matrix = ConnectionMatrix { nodes, connections: tied, triggers: triggers.into_iter().map(|t| t.1).collect() };
+    check_beginnings(connections, matrix)
+}
+
+/// Counts alone do not tell: flows that wait for each other's ends never begin, nor do flows that wait for one without end.
+/// Lets every flow end as soon as it begins; each trigger then sees all the ends that it can ever see.
+fn check_beginnings(lines: &[RawConnection], matrix: ConnectionMatrix) -> Result<ConnectionMatrix, FormatError> {
+    let mut workload = TriggeredWorkload::new(matrix);
+    let mut begun = 0;
+    while let Some(flow) = workload.next_flow() {
+        if flow.size != Size::Infinite {
+            workload.flow_ended(FlowId(begun), &flow, flow.start);
+        }
+        begun += 1;
+    }
+    let Some(&never) = workload.waiting.iter().flatten().min() else { return Ok(workload.matrix) };
+    let RawConnection { line, begins_on, .. } = lines[never as usize];
+    let trigger = begins_on.expect("a flow that waits has a trigger");
+    let message = format!("the flow never begins: what sets off trigger {trigger} waits for it in turn, or never ends");
+    let help = "let flows that have a `start` and a `size` above 0 set it off, themselves or through the flows that they begin";
+    Err(FormatError::new(line, message, help))
 }
 
 /// htsim stops at a oneshot that is set off twice and at a barrier that is reached too often; a barrier that is reached too
@@ -197,5 +217,53 @@ mod tests {
         assert!(twice.line == 5 && twice.message.contains("twice"), "{twice}");
         let barrier = error("0->1 start 0 size 9 send_done_trigger 5\ntrigger id 5 barrier count 3\n", 1);
         assert!(barrier.message.contains("exactly 3"), "{barrier}");
+    }
+
+    /// Lines count from the first connection.
+    fn never_begins(connections: &[&str], triggers: &[&str]) -> Option<usize> {
+        let (c, t) = (connections.len(), triggers.len());
+        let text = format!("Nodes 16\nConnections {c}\nTriggers {t}\n{}\n{}\n", connections.join("\n"), triggers.join("\n"));
+        let error = cm::parse(text.as_bytes(), HostNames::numbers(16)).err()?;
+        assert!(error.message.contains("never begins"), "{error}");
+        Some(error.line - 4)
+    }
+
+    #[test]
+    fn flows_that_wait_for_each_other_are_refused() {
+        let oneshot = ["trigger id 1 oneshot", "trigger id 2 oneshot"];
+        let first = "0->1 start 0 size 9";
+        assert_eq!(never_begins(&[first, "1->2 trigger 1 size 9 send_done_trigger 1"], &oneshot[..1]), Some(1));
+        let two = [
+            first,
+            "1->2 trigger 2 size 9 send_done_trigger 1",
+            "2->3 trigger 1 size 9 recv_done_trigger 2",
+            "3->4 trigger 1 size 9",
+        ];
+        assert_eq!(never_begins(&two, &oneshot), Some(1));
+        let chain =
+            ["3->4 trigger 2 size 9", "1->2 trigger 1 size 9 send_done_trigger 2", "0->1 start 0 size 9 send_done_trigger 1"];
+        assert_eq!(never_begins(&chain, &oneshot), None, "the order of the lines does not matter");
+    }
+
+    #[test]
+    fn a_multishot_that_feeds_itself_needs_a_first_end() {
+        let multishot = ["trigger id 1 multishot"];
+        let ring = ["1->2 trigger 1 size 9 send_done_trigger 1", "2->3 trigger 1 size 9 send_done_trigger 1"];
+        assert_eq!(never_begins(&ring, &multishot), Some(0));
+        let fed = ["0->1 start 5 size 9 send_done_trigger 1", ring[0], ring[1]];
+        assert_eq!(never_begins(&fed, &multishot), None, "htsim's closed loop");
+    }
+
+    #[test]
+    fn a_barrier_behind_which_a_member_waits_is_refused() {
+        let barrier = ["trigger id 1 barrier count 2"];
+        let flows = ["0->1 start 0 size 9 send_done_trigger 1", "1->2 trigger 1 size 9 send_done_trigger 1"];
+        assert_eq!(never_begins(&flows, &barrier), Some(1));
+    }
+
+    #[test]
+    fn a_flow_without_end_begins_no_other() {
+        let flows = ["0->1 start 0 size 0 send_done_trigger 1", "1->2 trigger 1 size 9"];
+        assert_eq!(never_begins(&flows, &["trigger id 1 oneshot"]), Some(1));
     }
 }

@@ -225,6 +225,7 @@ struct FileTier {
     values: [Option<Value>; TIER_KEYS.len()],
 }
 
+const MAX_GBPS: u64 = BitsPerSec::MAX_READ.0 / 1_000_000_000;
 const HEADER_KEYS: [&str; 3] = ["Nodes", "Tiers", "Podsize"];
 const TIER_KEYS: [&str; 9] = [
     "Downlink_speed_Gbps",
@@ -343,8 +344,13 @@ impl File {
             (true, None) => 0,
             (true, Some(v)) => return Err(FormatError::new(v.line, "the highest tier has no cables up", "remove the line")),
         };
+        let speed_gbps = needed(0)?;
+        if let (true, Some(v)) = (u64::from(speed_gbps) > MAX_GBPS, tier.values[0]) {
+            let message = format!("Downlink_speed_Gbps {speed_gbps}: a link has {MAX_GBPS} at the most");
+            return Err(FormatError::new(v.line, message, "the unit is Gbps: write 10 for 10Gbps"));
+        }
         Ok(Tier {
-            speed_gbps: needed(0)?,
+            speed_gbps,
             radix_down: needed(1)?,
             radix_up,
             latency_ns: needed(3)?,

@@ -127,6 +127,18 @@ fn htsim_parameters() {
 }
 
 #[test]
+fn rates_that_no_link_has_name_the_line() {
+    let error = |text: &str| read(text.as_bytes()).expect_err(text);
+    let hpcc = error("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 9000000Tb/s 1us 0\n");
+    assert!(hpcc.line == 4 && hpcc.message.contains("1000Tbps at the most"), "{hpcc}");
+    let htsim = error(
+        "nodes 32\ntiers 2\npodsize 32\ntier 0\ndownlink_speed_gbps 1000001\nradix_down 8\nradix_up 8\ndownlink_latency_ns 1\n\
+         tier 1\ndownlink_speed_gbps 1000001\nradix_down 4\ndownlink_latency_ns 1",
+    );
+    assert!(htsim.line == 5 && htsim.message.contains("1000000 at the most"), "{htsim}");
+}
+
+#[test]
 fn small_exports_read_well() {
     let small = Shape::TwoLevel { edges: 2, cores: 1, hosts_per_edge: 2 }.build(LINK, FAST).expect("a fabric");
     insta::assert_snapshot!("dot", write(&small, Export::Dot).unwrap());
@@ -172,6 +184,7 @@ fn native_errors_name_the_line() {
         (good.replace("host b", "host a"), 3, "declared on line 2"),
         (good.replace("cable b s", "cable c s"), 6, "no node called `c`"),
         (good.replace("cable b s 1Gbps 1us", "cable b s 1Gb 1us"), 6, "not a rate"),
+        (good.replace("cable b s 1Gbps 1us", "cable b s 9000000Tbps 1us"), 6, "1000Tbps at the most"),
         (good.replace("cable b s 1Gbps 1us", "cable b s 1Gbps -1us"), 6, "`-1us`"),
         (good.replace("cable b s 1Gbps", "cable b s 0Gbps"), 6, "no capacity"),
         (good.replace("cable b s 1Gbps 1us\n", ""), 3, "`b` has no cable"),

@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::topology::Fabric;
+use crate::topology::graph::MAX_TOTAL_BPS;
 use crate::topology::metrics::max_flow::FlowNetwork;
 use crate::topology::switch_graph::SwitchGraph;
 
@@ -67,5 +68,5 @@ pub(super) fn measure(fabric: &Fabric, graph: &SwitchGraph) -> Bisection {
     Bisection { nic_bps, bps, fraction, unlimited_nics_bps }
 }
 
-/// More than all cables together carry.
-const UNLIMITED: u64 = u64::MAX / 4;
+/// All that the cables together carry at the most.
+const UNLIMITED: u64 = MAX_TOTAL_BPS;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::time::Duration;
-use crate::topology::FabricBuilder;
 use crate::topology::shapes::{Cabling, Shape};
+use crate::topology::{FabricBuilder, FabricError};
 use crate::units::BitsPerSec;
 
 const G: u64 = 1_000_000_000;
@@ -115,6 +115,27 @@ fn two_level_and_parallel_cables() {
     let m = Metrics::of(&b.build().unwrap());
     assert_eq!((m.paths.shortest, m.paths.disjoint), (spread(2), spread(2)));
     assert_eq!((m.bisection.bps, m.bisection.unlimited_nics_bps), (2 * G, Some(20 * G)));
+}
+
+#[test]
+fn sums_over_the_fastest_cables_hold() {
+    const P: u64 = BitsPerSec::MAX_READ.0;
+    let star = |hosts, rate| {
+        let mut b = FabricBuilder::new("fast");
+        let [s0, s1] = [0, 1].map(|i| b.switch(format!("s{i}"), 1, None));
+        b.cable(s0, s1, BitsPerSec::MAX_READ, LINK_1G.delay);
+        for i in 0..hosts {
+            let host = b.host(format!("h{i}"), None);
+            b.cable(host, if i < hosts / 2 { s0 } else { s1 }, BitsPerSec(rate), LINK_1G.delay);
+        }
+        b.build()
+    };
+    // The most that fits into 63 bits: 9,223 cables.
+    let m = Metrics::of(&star(9_222, P).unwrap());
+    assert_eq!((m.bisection.nic_bps, m.bisection.bps, m.bisection.unlimited_nics_bps), (4_611 * P, P, Some(P)));
+    assert_eq!((m.tiers[0].down_bps, m.tiers[0].lateral_bps), (9_222 * P, 2 * P));
+    assert_eq!(star(9_223, P).unwrap_err(), FabricError::TooFastTogether { bps: 9_224 * u128::from(P) });
+    assert_eq!(star(2, P + 1).unwrap_err(), FabricError::TooFast("h0".into(), "s0".into(), BitsPerSec(P + 1)));
 }
 
 #[test]

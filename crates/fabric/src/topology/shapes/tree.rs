@@ -134,9 +134,13 @@ fn check(counts: &Counts, ratios: &Ratios) -> Result<(), FabricError> {
 
 /// The capacity of an uplink, to the nearest bit per second.
 fn rate(parameter: &'static str, ratio: f64, bps: f64) -> Result<BitsPerSec, FabricError> {
-    if (1.0..1e18).contains(&bps) {
+    if (1.0..=BitsPerSec::MAX_READ.as_f64()).contains(&bps) {
         Ok(BitsPerSec(libm::round(bps) as u64))
     } else {
-        Err(refuse(parameter, ratio, format!("an uplink would carry {bps} bps: choose a smaller ratio or a faster `host_link`")))
+        Err(refuse(
+            parameter,
+            ratio,
+            format!("an uplink would carry {bps} bps: choose a ratio and a `host_link` that give 1 bps to 1000Tbps"),
+        ))
     }
 }
