@@ -176,7 +176,7 @@ def test_out_is_kept_and_replaced(stride: dict[str, Any], tmp_path: pathlib.Path
 
 def test_a_folder_that_is_not_ours_is_refused(stride: dict[str, Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "precious").write_text("data")
-    with pytest.raises(weft.WeftError, match="not a results folder"):
+    with pytest.raises(weft.WeftError, match="is there already"):
         weft.run(stride, out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
