@@ -16,7 +16,7 @@ use weft_fabric::traffic::Size;
 use weft_fabric::{Duration, FlowId, Instant, LinkId};
 
 use crate::flow::AimdParams;
-use crate::flow::model::{Ended, RateModel};
+use crate::world::{Ended, Model};
 use lanes::{Draws, Entry, Lanes, MOST, SPARE, Step, TABLE_LEAST, lanes};
 
 /// The model. A flow has a slot; when it moves it also has a place in the lanes.
@@ -36,7 +36,7 @@ pub(crate) struct Aimd {
     /// By slot: its place in the lanes. Outdated after a pass.
     place_of: Vec<u32>,
     places_known: bool,
-    /// Slots with a new path, which begin at [`RateModel::settle`].
+    /// Slots with a new path, which begin at [`Model::settle`].
     joining: Vec<u32>,
     /// Finite flows in the lanes or joining.
     ending: usize,
@@ -184,7 +184,7 @@ impl Aimd {
     }
 }
 
-impl RateModel for Aimd {
+impl Model for Aimd {
     fn start(&mut self, id: FlowId, size: Size) {
         let whole = match size {
             Size::Finite(bytes) => self.units.of_bytes(bytes.0),

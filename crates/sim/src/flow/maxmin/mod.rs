@@ -14,7 +14,7 @@ use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Size;
 use weft_fabric::{FlowId, Instant, LinkId};
 
-use crate::flow::model::{Ended, RateModel};
+use crate::world::{Ended, Model};
 use first::First;
 use levels::Levels;
 
@@ -99,7 +99,7 @@ impl MaxMin {
     }
 }
 
-impl RateModel for MaxMin {
+impl Model for MaxMin {
     fn start(&mut self, id: FlowId, size: Size) {
         let size = match size {
             Size::Finite(bytes) => bytes.0 as f64,

@@ -1,4 +1,4 @@
-//! What the event loop asks of a rate model.
+//! What the event loop asks of a model.
 
 use weft_fabric::traffic::Size;
 use weft_fabric::{FlowId, Instant, LinkId};
@@ -10,8 +10,8 @@ pub(crate) struct Ended {
     pub at: Instant,
 }
 
-/// Decides the rates of flows on paths and moves their bytes. Its clock starts at 0 and moves by [`RateModel::advance`].
-pub(crate) trait RateModel {
+/// Moves the bytes of flows over paths. Its clock starts at 0 and moves by [`Model::advance`].
+pub(crate) trait Model {
     /// A flow begins, standing still: it has no path yet.
     fn start(&mut self, id: FlowId, size: Size);
 

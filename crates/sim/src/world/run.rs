@@ -10,9 +10,9 @@ use weft_fabric::{Bytes, Duration, FlowId, Instant};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::flow::ledger::Ledger;
-use crate::flow::model::{Ended, RateModel};
-use crate::flow::{Change, FlowWorld, Progress, TimedEvent};
+use crate::world::ledger::Ledger;
+use crate::world::model::{Ended, Model};
+use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
 #[derive(Clone, Copy, Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Pace {
     pub sample_every: Option<Duration>,
 }
 
-/// Runs a world with a rate model.
-pub(crate) fn run<M: RateModel>(world: FlowWorld, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
-    let mut run = Run::new(world, model, pace);
+/// Runs a world with a model.
+pub(crate) fn run<M: Model>(parts: Parts, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    let mut run = Run::new(parts, model, pace);
     run.begin();
     while run.step() {
         if run.steps.is_multiple_of(PROGRESS_EVERY) {
@@ -87,9 +87,9 @@ impl PartialOrd for Lesson {
     }
 }
 
-impl<M: RateModel> Run<M> {
-    fn new(world: FlowWorld, model: M, pace: Pace) -> Self {
-        let FlowWorld { fabric, router, controller, workload, mut events, config } = world;
+impl<M: Model> Run<M> {
+    fn new(parts: Parts, model: M, pace: Pace) -> Self {
+        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples } = parts;
         events.sort_by_key(|e| e.at);
         events.reverse();
         Self {
@@ -98,8 +98,8 @@ impl<M: RateModel> Run<M> {
             workload,
             model,
             pace,
-            reconverge: config.reconverge,
-            restore_delay: config.restore_delay,
+            reconverge,
+            restore_delay,
             now: Instant::ZERO,
             steps: 0,
             events,
@@ -109,7 +109,7 @@ impl<M: RateModel> Run<M> {
             failed: Vec::new(),
             believed: Health::new(&fabric),
             ledger: Ledger::new(&fabric),
-            link_samples: config.link_samples,
+            link_samples,
             next_sample: Instant::ZERO,
             idle_rounds: 0,
             ended: Vec::new(),

@@ -9,8 +9,8 @@ use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Bytes, Duration, FlowId, HostId, Instant, LinkId};
 
-use crate::flow::model::RateModel;
-use crate::flow::series::{LinkSeries, Samples};
+use crate::world::model::Model;
+use crate::world::series::{LinkSeries, Samples};
 
 /// A flow's entry.
 #[derive(Clone, Debug)]
@@ -157,13 +157,13 @@ impl Ledger {
     }
 
     /// Closes a span of the link series.
-    pub fn close_span(&mut self, now: Instant, model: &mut impl RateModel) {
+    pub fn close_span(&mut self, now: Instant, model: &mut impl Model) {
         self.credit_all(model);
         self.series.close(now, &self.link_bytes);
     }
 
     /// Everything, at the end of the run.
-    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &mut impl RateModel, control: ControlRecord) -> Outcome {
+    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &mut impl Model, control: ControlRecord) -> Outcome {
         self.credit_all(model);
         let delivered: u64 = self.flows.iter().map(|f| f.record.bytes.0).sum();
         self.sample(ended, delivered as f64);
@@ -179,7 +179,7 @@ impl Ledger {
         }
     }
 
-    fn credit_all(&mut self, model: &mut impl RateModel) {
+    fn credit_all(&mut self, model: &mut impl Model) {
         for i in 0..self.active.len() {
             let id = self.active[i];
             self.credit(id, model.delivered(id));
