@@ -73,6 +73,8 @@ pub struct Outcome {
     pub ended: Instant,
     /// Events (max-min) or flow updates (AIMD) processed.
     pub events: u64,
+    /// Packets sent over links, in a world of packets.
+    pub hops: Option<u64>,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
 }

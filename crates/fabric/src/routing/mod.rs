@@ -50,6 +50,12 @@ impl FlowKey {
         Self { src, dst, sport: (number >> 16) as u16, dport: number as u16 }
     }
 
+    /// The key of what the receiver sends back.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport }
+    }
+
     /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).
     #[inline]
     pub const fn entropy(&self, fields: HashFields) -> u64 {

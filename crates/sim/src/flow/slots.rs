@@ -107,6 +107,7 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
         ended,
         events: flows,
         control: ControlRecord::default(),
+        hops: None,
         ..Outcome::default()
     }
 }

@@ -1,5 +1,6 @@
 //! What the event loop asks of a model.
 
+use weft_fabric::record::Outcome;
 use weft_fabric::traffic::Size;
 use weft_fabric::{FlowId, Instant, LinkId};
 
@@ -12,11 +13,37 @@ pub(crate) struct Ended {
 
 /// Moves the bytes of flows over paths. Its clock starts at 0 and moves by [`Model::advance`].
 pub(crate) trait Model {
+    /// Whether answers travel too: the loop then gives each flow a path back.
+    const ANSWERS: bool = false;
+    /// Whether a flow sends on over a path that is broken, as hosts do until routing has learnt of it. Else it stands still.
+    const BLIND: bool = false;
+
     /// A flow begins, standing still: it has no path yet.
     fn start(&mut self, id: FlowId, size: Size);
 
     /// The flow takes this path from now on; an empty one makes it stand still. What it delivered stays delivered.
     fn set_path(&mut self, id: FlowId, path: &[LinkId]);
+
+    /// The path of the flow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
+    fn set_path_back(&mut self, id: FlowId, path: &[LinkId]) {
+        let _ = (id, path);
+    }
+
+    /// A link works, or not, from now on.
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        let _ = (link, up);
+    }
+
+    /// Bytes that each link has carried, if the model counts them itself; else they follow from the flows' paths.
+    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+        let _ = bytes;
+        false
+    }
+
+    /// What the model knows of the run besides flows.
+    fn finish(&mut self, outcome: &mut Outcome) {
+        let _ = outcome;
+    }
 
     /// All changes of this instant are in: compute the rates.
     fn settle(&mut self);

@@ -5,7 +5,7 @@ use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router};
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
-use weft_fabric::{Bytes, Duration, FlowId, Instant};
+use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -247,11 +247,7 @@ impl<M: Model> Run<M> {
             self.failed.push(part);
         }
         let down = self.health.fail(&self.fabric, part);
-        if !down.is_empty() {
-            for id in self.ledger.active().to_vec() {
-                self.refresh(id);
-            }
-        }
+        self.links_changed(&down, false);
         if noticed {
             self.teach(part, false, self.reconverge);
             self.tell(Input::Failed(part));
@@ -261,13 +257,20 @@ impl<M: Model> Run<M> {
     fn restore(&mut self, part: Part) {
         self.failed.retain(|&p| p != part);
         let up = self.health.restore(&self.fabric, part);
-        if !up.is_empty() {
+        self.links_changed(&up, true);
+        self.teach(part, true, self.restore_delay);
+        self.tell(Input::Restored(part));
+    }
+
+    fn links_changed(&mut self, links: &[LinkId], up: bool) {
+        for &link in links {
+            self.model.set_link(link, up);
+        }
+        if !links.is_empty() && !M::BLIND {
             for id in self.ledger.active().to_vec() {
                 self.refresh(id);
             }
         }
-        self.teach(part, true, self.restore_delay);
-        self.tell(Input::Restored(part));
     }
 
     fn teach(&mut self, part: Part, works: bool, delay: Duration) {
@@ -310,12 +313,17 @@ impl<M: Model> Run<M> {
             }
             if !usable || (all && !self.ledger.flow(id).scheduled) {
                 self.route(id);
+            } else if M::ANSWERS && !self.believed.path_is_up(&self.ledger.flow(id).back) {
+                self.route_back(id);
             }
         }
     }
 
     /// The flow takes the path that the switches give it, if they have one.
     fn route(&mut self, id: FlowId) {
+        if M::ANSWERS {
+            self.route_back(id);
+        }
         let key = self.ledger.key(id);
         match self.router.route(&key) {
             Some(path) => self.assign(id, path),
@@ -326,13 +334,20 @@ impl<M: Model> Run<M> {
         }
     }
 
+    /// The answers of a flow take the path that the switches give the reverse flow.
+    fn route_back(&mut self, id: FlowId) {
+        let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
+        self.model.set_path_back(id, &back);
+        self.ledger.flow_mut(id).back = back;
+    }
+
     fn assign(&mut self, id: FlowId, path: Path) {
         if self.ledger.flow(id).record.path != path {
             // Also if it stands still: it may have moved since it was last booked.
             self.ledger.credit(id, self.model.delivered(id));
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
-            if std::mem::take(&mut flow.moving) {
+            if std::mem::take(&mut flow.moving) && !M::BLIND {
                 self.model.set_path(id, &[]);
             }
         }
@@ -343,7 +358,7 @@ impl<M: Model> Run<M> {
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
         let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && self.health.path_is_up(&flow.record.path);
+        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
         if moving != flow.moving {
             flow.moving = moving;
             self.model.set_path(id, if moving { &flow.record.path } else { &[] });
