@@ -1,10 +1,34 @@
 //! The packet world: TCP and UDP over output-queued switches, packet by packet.
-#![allow(dead_code)]
+//!
+//! ```text
+//!    source                        switch                                   destination
+//!   +--------+   +-----------+    +-----------------------------+          +----------+
+//!   | sender |-->| NIC queue |--->| route -> output queue, drop |--> ... ->| receiver |
+//!   +--------+   +-----------+    | tail by bytes, marks        |          +----------+
+//!       ^                         +-----------------------------+               |
+//!       +--------- acknowledgements, by a path and queues of their own ---------+
+//! ```
+//! | module | what it is |
+//! | --- | --- |
+//! | [`wheel`] | what happens when |
+//! | [`ports`] | queues and links |
+//! | [`paths`], [`packets`] | where packets go, and what they are |
+//! | [`tcp`], [`multipath`], [`requests`] | the ends |
+//! | [`net`] | the engine that joins them |
+//! | [`model`] | the engine as a model of the event loop ([`crate::world`]) |
+//!
+//! `docs/packet-world.md` says what is modelled and what is not.
+
+mod capture;
+mod histogram;
 mod model;
+mod multipath;
 mod net;
 mod packets;
 mod paths;
 mod ports;
+mod requests;
+mod settings;
 mod tcp;
 mod touch;
 mod wheel;
@@ -12,13 +36,17 @@ mod wheel;
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
+use weft_fabric::Instant;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::Router;
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
-use weft_fabric::{Bytes, Duration, Instant};
 
 use crate::world::{self, Pace, Parts, Progress, TimedEvent};
+
+pub use capture::{Trace, Traced};
+pub use requests::Requests;
+pub use settings::{PacketConfig, PacketError, Transport, TransportKind};
 
 /// All that a run needs; [`PacketWorld::run`] consumes it.
 pub struct PacketWorld {
@@ -28,7 +56,7 @@ pub struct PacketWorld {
     pub router: Router,
     /// The scheduler, if there is one.
     pub controller: Option<Box<dyn Controller>>,
-    /// What wants to move.
+    /// What wants to move; with [`PacketConfig::requests`] the flows of its pairs, endless and from time 0.
     pub workload: Box<dyn Workload>,
     /// What fails and comes back; need not be sorted, equal times keep their order.
     pub events: Vec<TimedEvent>,
@@ -36,32 +64,20 @@ pub struct PacketWorld {
     pub config: PacketConfig,
 }
 
-/// Settings of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PacketConfig {
-    pub switch_queue: Bytes,
-    pub nic_queue: Bytes,
-    pub hop_delay: Duration,
-    pub duration: Duration,
-    pub reconverge: Duration,
-    pub restore_delay: Duration,
-    pub link_samples: usize,
-}
-
 impl PacketWorld {
-    /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
-    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    /// Carries the workload and says what happened, and what the trace asked for. The same world gives the same outcome, bit by bit.
+    ///
+    /// # Errors
+    /// [`PacketError`] if a setting means nothing on this fabric.
+    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Result<(Outcome, Traced), PacketError> {
         let Self { fabric, router, controller, workload, events, config } = self;
-        let PacketConfig { reconverge, restore_delay, link_samples, duration, .. } = config;
-        let ports = ports::Ports::new(&fabric, config.hop_delay, |l| {
-            let size = if fabric.as_host(fabric.link(l).from).is_some() { config.nic_queue } else { config.switch_queue };
-            ports::Queue { size, mark: None }
-        });
-        let net = net::Net::new(&fabric, ports, tcp::Tcp::default(), net::Sizes { mss: 1460, header: 40, detour_header: 20 });
-        let model = model::PacketModel {
-            fabric: Arc::clone(&fabric), net, sizes: vec![], opening: vec![], ending: 0, short: 0, ended: vec![] };
-        let end = Instant::ZERO.saturating_add(duration);
+        let net = config.net(&fabric)?;
+        let mut traced = Traced::default();
+        let model = model::PacketModel::new(Arc::clone(&fabric), net, &mut traced);
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
+        let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
         let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
-        world::run(parts, model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+        let outcome = world::run(parts, model, pace, progress);
+        Ok((outcome, traced))
     }
 }

@@ -1,51 +1,69 @@
 //! The engine as a model of the event loop: flows by id, links by id, instants.
 
-use weft_fabric::record::Outcome;
-use weft_fabric::traffic::Size;
+use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
+use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
+use super::capture::Traced;
 use super::net::Net;
 use crate::world::{Ended, Model};
 
 /// Carries flows as packets.
-pub(super) struct PacketModel {
-    pub fabric: Arc<Fabric>,
-    pub net: Net,
+pub(super) struct PacketModel<'a> {
+    fabric: Arc<Fabric>,
+    net: Net,
     /// Bytes of each flow; `u64::MAX` if it never ends.
-    pub sizes: Vec<u64>,
+    sizes: Vec<u64>,
     /// Flows whose connection opens when this instant's changes are in.
-    pub opening: Vec<u32>,
-    /// Flows that end some time.
-    pub ending: usize,
+    opening: Vec<u32>,
+    /// Flows under way that end some time.
+    ending: usize,
     /// What flows lack of a whole number of segments, over all that have ended.
-    pub short: u64,
-    pub ended: Vec<u32>,
+    short: u64,
+    ended: Vec<u32>,
+    traced: &'a mut Traced,
 }
 
-impl Model for PacketModel {
+impl<'a> PacketModel<'a> {
+    pub fn new(fabric: Arc<Fabric>, net: Net, traced: &'a mut Traced) -> Self {
+        Self { fabric, net, sizes: Vec::new(), opening: Vec::new(), ending: 0, short: 0, ended: Vec::new(), traced }
+    }
+}
+
+impl Model for PacketModel<'_> {
     const ANSWERS: bool = true;
     const BLIND: bool = true;
 
-    fn start(&mut self, id: FlowId, size: Size) {
-        debug_assert_eq!(id.index(), self.sizes.len(), "flows are numbered as they begin");
-        let bytes = match size {
+    fn subflows(&self) -> u32 {
+        self.net.subflows
+    }
+
+    fn start(&mut self, id: FlowId, spec: &FlowSpec) {
+        while self.sizes.len() < id.index() {
+            // An empty flow has ended as it began, and has a number.
+            self.net.add([0, 0], Some(0));
+            self.sizes.push(0);
+        }
+        let bytes = match spec.size {
             Size::Finite(bytes) => Some(bytes.0),
             Size::Infinite => None,
         };
-        self.net.add(bytes);
+        self.net.add([spec.src.0, spec.dst.0], bytes);
         self.sizes.push(bytes.unwrap_or(u64::MAX));
         self.opening.push(id.0);
         self.ending += usize::from(bytes.is_some());
     }
 
-    fn set_path(&mut self, id: FlowId, path: &[LinkId]) {
-        self.net.tx[id.index()].route = self.net.paths.intern(&self.fabric, path);
+    fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let end = id.0 * self.net.subflows + subflow;
+        self.net.tx[end as usize].route = self.net.paths.intern(&self.fabric, path);
     }
 
-    fn set_path_back(&mut self, id: FlowId, path: &[LinkId]) {
-        self.net.rx[id.index()].route = self.net.paths.intern(&self.fabric, path);
+    fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let end = id.0 * self.net.subflows + subflow;
+        self.net.rx[end as usize].route = self.net.paths.intern(&self.fabric, path);
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
@@ -67,14 +85,14 @@ impl Model for PacketModel {
     }
 
     fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
-        let now = self.net.run(until.as_ps(), &mut self.ended);
+        let now = Instant::from_ps(self.net.run(until.as_ps(), &mut self.ended));
         for flow in self.ended.drain(..) {
             let bytes = self.sizes[flow as usize];
-            self.short += u64::from(self.net.rx[flow as usize].end) * u64::from(self.net.sizes.mss) - bytes;
+            self.short += bytes.next_multiple_of(self.net.unit()) - bytes;
             self.ending -= 1;
-            ended.push(Ended { id: FlowId(flow), at: Instant::from_ps(now) });
+            ended.push(Ended { id: FlowId(flow), at: now });
         }
-        Instant::from_ps(now)
+        now
     }
 
     fn will_end(&self) -> bool {
@@ -82,12 +100,11 @@ impl Model for PacketModel {
     }
 
     fn delivered(&mut self, id: FlowId) -> u64 {
-        let segments = self.net.rx[id.index()].tcp.next();
-        (u64::from(segments) * u64::from(self.net.sizes.mss)).min(self.sizes[id.index()])
+        (self.net.delivered(id.0) * self.net.unit()).min(self.sizes[id.index()])
     }
 
     fn delivered_total(&self) -> f64 {
-        (self.net.totals.delivered * u64::from(self.net.sizes.mss) - self.short) as f64
+        (self.net.totals.delivered * self.net.unit() - self.short) as f64
     }
 
     fn work(&self) -> u64 {
@@ -95,6 +112,24 @@ impl Model for PacketModel {
     }
 
     fn finish(&mut self, outcome: &mut Outcome) {
-        outcome.hops = Some(self.net.totals.hops);
+        let net = &mut self.net;
+        let mut all = 0;
+        for flow in &mut outcome.flows {
+            let ends = (flow.id.0 * net.subflows) as usize..((flow.id.0 + 1) * net.subflows) as usize;
+            if ends.end > net.tx.len() {
+                continue; // empty, and the last
+            }
+            let retransmits = net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum();
+            let reordered = net.rx[ends].iter().map(|r| r.tcp.reordered).sum();
+            flow.packets = Some(PacketRecord { retransmits, reordered });
+            all += u64::from(retransmits);
+        }
+        for link in &mut outcome.links {
+            link.drops = u64::from(net.ports.drops(link.id.0));
+        }
+        let requests = net.load.as_ref().map(|l| l.totals(outcome.ended));
+        let (hops, drops) = (net.totals.hops, net.totals.drops);
+        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests });
+        *self.traced = net.take_traced();
     }
 }

@@ -4,14 +4,18 @@
 //! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
 //! acknowledgement on the spot.
 
-use weft_fabric::Fabric;
+use weft_fabric::record::{QueueSample, WindowSample};
+use weft_fabric::{Bytes, Fabric, Instant};
 
+use super::capture::{Capture, Shown, Trace, Traced};
+use super::multipath::{Connection, linked_increase};
 use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
 use super::ports::{Fate, Ports};
+use super::requests::Load;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
-use super::tcp::{Congestion, NEVER, Tcp};
+use super::tcp::{NEVER, Tcp};
 use super::touch::touch;
 use super::wheel::{Event, Wheel};
 
@@ -31,6 +35,16 @@ pub(super) struct Rx {
     pub route: Route,
     /// Segments of the whole flow.
     pub end: u32,
+}
+
+/// What a run carries besides TCP as it is, and what it shows.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// TCP connections that a flow has; 0 counts as 1.
+    pub subflows: u32,
+    /// Requests take the place of TCP.
+    pub load: Option<Load>,
+    pub trace: Trace,
 }
 
 /// Sizes of packets.
@@ -53,8 +67,11 @@ pub(super) struct Totals {
     pub events: u64,
     /// Packets lost at full queues or dead links.
     pub drops: u64,
-    /// Segments delivered in order.
+    /// Segments delivered in order, or responses.
     pub delivered: u64,
+    /// Packets that ends have sent, and that ends have got.
+    pub sent: u64,
+    pub received: u64,
 }
 
 /// The network and the ends of all flows.
@@ -76,18 +93,33 @@ pub(super) struct Net {
     down: usize,
     /// Flows that have ended since the last look.
     ended: Vec<u32>,
+    /// TCP connections of a flow: the ends of flow f are those from `f * subflows` on.
+    pub subflows: u32,
+    /// Of each flow, if it has several.
+    connections: Vec<Connection>,
+    pub load: Option<Load>,
+    trace: Trace,
+    pub traced: Traced,
+    /// The port whose packets are captured; no link if none is.
+    captured: u32,
+    capture: Option<Capture>,
+    /// By flow, for captures: source and destination.
+    shown: Vec<[u32; 2]>,
 }
 
 /// Timers, as links beyond the fabric's.
 const RETRANSMIT: u32 = 0;
 const DELAYED_ACK: u32 = 1;
-const TIMERS: u32 = 2;
+const REQUEST: u32 = 2;
+const LOOK: u32 = 3;
+const TIMERS: u32 = 4;
 
 impl Net {
-    pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes) -> Self {
+    pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
-        Self {
+        let Extras { subflows, load, trace } = extras;
+        let mut net = Self {
             now: 0,
             tcp,
             sizes,
@@ -101,28 +133,79 @@ impl Net {
             timers: links,
             down: 0,
             ended: Vec::new(),
+            subflows: subflows.max(1),
+            connections: Vec::new(),
+            load,
+            traced: Traced::default(),
+            captured: trace.port.map_or(u32::MAX, |l| l.0),
+            capture: trace.port.map(|_| Capture::new(trace.packets)),
+            trace,
+            shown: Vec::new(),
+        };
+        net.begin();
+        net
+    }
+
+    /// The first timers.
+    fn begin(&mut self) {
+        if let Some(load) = &self.load {
+            for client in 0..load.clients() {
+                self.wheel.push(load.sent_at(client, 0), self.timers + REQUEST, client);
+            }
+        }
+        if self.trace.is_periodic() {
+            self.wheel.push(self.trace.every.as_ps(), self.timers + LOOK, 0);
         }
     }
 
     /// Enters a flow of so many bytes (`None`: endless), without routes.
-    pub fn add(&mut self, bytes: Option<u64>) {
+    pub fn add(&mut self, ends: [u32; 2], bytes: Option<u64>) {
         let mss = u64::from(self.sizes.mss);
         let (end, last) = match bytes {
             None => (u32::MAX, mss),
             Some(bytes) => {
                 let segments = bytes.div_ceil(mss);
                 let end = u32::try_from(segments).unwrap_or(u32::MAX);
-                (end, bytes - (segments - 1) * mss)
+                (end, bytes - segments.saturating_sub(1) * mss)
             }
         };
-        self.tx.push(Tx { tcp: Sender::new(&self.tcp, end), route: NOWHERE, last: last as u16 });
-        self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
+        if self.subflows > 1 {
+            self.connections.push(Connection::new(self.subflows as usize, end));
+        }
+        // Subflows are fed as they go.
+        let to_send = if self.subflows > 1 { 0 } else { end };
+        for _ in 0..self.subflows {
+            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16 });
+            self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
+        }
+        if self.capture.is_some() {
+            self.shown.push(ends);
+        }
     }
 
     /// Opens a flow's connection.
     pub fn open(&mut self, flow: u32) {
-        self.tx[flow as usize].tcp.open(self.now);
-        self.pump(flow);
+        if self.load.is_some() {
+            return;
+        }
+        for end in flow * self.subflows..(flow + 1) * self.subflows {
+            self.tx[end as usize].tcp.open(self.now);
+            self.pump(end);
+        }
+    }
+
+    /// Bytes that [`Totals::delivered`] and [`Net::delivered`] count in.
+    pub fn unit(&self) -> u64 {
+        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.spec().response_len))
+    }
+
+    /// Segments of a flow that have arrived in order, or its responses.
+    pub fn delivered(&self, flow: u32) -> u64 {
+        match (&self.load, self.connections.get(flow as usize)) {
+            (Some(load), _) => load.delivered[flow as usize],
+            (None, Some(connection)) => u64::from(connection.next()),
+            (None, None) => u64::from(self.rx[flow as usize].tcp.next()),
+        }
     }
 
     pub fn set_up(&mut self, link: u32, up: bool) {
@@ -152,9 +235,9 @@ impl Net {
         until
     }
 
-    /// Whether anything is under way or timed.
+    /// Whether anything is under way or timed, besides looks.
     pub fn is_busy(&self) -> bool {
-        self.wheel.pending() > 0
+        self.wheel.pending() > usize::from(self.trace.is_periodic())
     }
 
     /// A packet comes to the end of a link.
@@ -165,6 +248,7 @@ impl Net {
         let hop = self.paths.at(packet.place);
         if self.down > 0 && !self.ports.is_up(event.link) {
             self.totals.drops += 1;
+            self.ports.lose(event.link);
             self.packets.remove(event.item);
         } else if hop < FORWARDED {
             self.forward(hop, event.item);
@@ -186,6 +270,9 @@ impl Net {
                     packet.flags |= CE;
                 }
                 self.totals.hops += 1;
+                if link == self.captured {
+                    self.capture(item, link);
+                }
                 self.wheel.push(at, link, item);
             }
             Fate::Dropped => {
@@ -199,13 +286,18 @@ impl Net {
     #[inline]
     fn deliver(&mut self, item: u32) {
         let Packet { flow, number, kind, flags, .. } = self.packets[item];
+        self.totals.received += 1;
         match kind {
             Kind::Data => {
                 let rx = &mut self.rx[flow as usize];
                 let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
-                self.totals.delivered += u64::from(answer.fresh);
-                if answer.fresh > 0 && rx.tcp.next() == rx.end {
-                    self.ended.push(flow);
+                if self.subflows > 1 {
+                    self.reassemble(flow, number);
+                } else {
+                    self.totals.delivered += u64::from(answer.fresh);
+                    if answer.fresh > 0 && rx.tcp.next() == rx.end {
+                        self.ended.push(flow);
+                    }
                 }
                 match answer.ack {
                     Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
@@ -226,7 +318,29 @@ impl Net {
                 self.tx[flow as usize].tcp.on_syn_ack(&self.tcp, self.now);
                 self.pump(flow);
             }
-            Kind::Request | Kind::Response => unreachable!("no datagrams yet"),
+            Kind::Request => {
+                let len = self.load.as_ref().map_or(0, |l| l.spec().response_len);
+                let Route { begin, forwards } = self.tx[flow as usize].route;
+                self.reply(
+                    item,
+                    begin,
+                    Packet {
+                        flow,
+                        number,
+                        place: begin,
+                        len: len + forwards * self.sizes.detour_header,
+                        kind: Kind::Response,
+                        flags: 0,
+                    },
+                );
+            }
+            Kind::Response => {
+                self.packets.remove(item);
+                self.totals.delivered += 1;
+                if let Some(load) = &mut self.load {
+                    load.answered(flow, number, self.now);
+                }
+            }
         }
     }
 
@@ -234,31 +348,68 @@ impl Net {
     #[inline]
     fn answer(&mut self, item: u32, flow: u32, kind: Kind, number: u32, marked: bool) {
         let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = self.sizes.header + forwards * self.sizes.detour_header;
+        let flags = if marked { CE } else { 0 };
+        self.reply(item, begin, Packet { flow, number, place: begin, len, kind, flags });
+    }
+
+    /// Sends a packet in the place of one that has arrived.
+    #[inline]
+    fn reply(&mut self, item: u32, begin: u32, packet: Packet) {
+        self.totals.sent += 1;
         if begin == END {
             self.totals.drops += 1;
             return self.packets.remove(item);
         }
-        let len = self.sizes.header + forwards * self.sizes.detour_header;
-        let flags = if marked { CE } else { 0 };
-        self.packets[item] = Packet { flow, number, place: begin, len, kind, flags };
+        self.packets[item] = packet;
         self.forward(self.paths.at(begin), item);
+    }
+
+    /// A segment of a subflow has arrived: what that means for its connection.
+    #[cold]
+    fn reassemble(&mut self, end: u32, number: u32) {
+        let flow = end / self.subflows;
+        let connection = &mut self.connections[flow as usize];
+        let fresh = connection.arrive((end % self.subflows) as usize, number);
+        self.totals.delivered += u64::from(fresh);
+        if fresh > 0 && connection.is_whole() {
+            self.ended.push(flow);
+        }
+    }
+
+    /// Gives a subflow what its window has room for, and tells it how to grow.
+    #[cold]
+    fn feed(&mut self, end: u32) -> bool {
+        let (flow, first) = (end / self.subflows, end / self.subflows * self.subflows);
+        let window = self.tx[end as usize].tcp.window();
+        let siblings = self.tx[first as usize..(first + self.subflows) as usize].iter().map(|t| &t.tcp);
+        let increase = linked_increase(siblings, window);
+        let tx = &mut self.tx[end as usize].tcp;
+        tx.set_increase(increase);
+        tx.is_hungry(&self.tcp) && self.connections[flow as usize].feed((end - first) as usize, tx)
     }
 
     /// Sends what a flow may send.
     #[inline]
     fn pump(&mut self, flow: u32) {
-        let ect = if self.tcp.congestion == Congestion::Dctcp { ECT } else { 0 };
+        let ect = if self.tcp.ecn { ECT } else { 0 };
         loop {
             let tx = &mut self.tx[flow as usize];
-            let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else { break };
+            let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else {
+                if self.subflows > 1 && self.feed(flow) {
+                    continue;
+                }
+                break;
+            };
             let Route { begin, forwards } = tx.route;
             let (kind, number, payload, flags) = match segment {
                 Segment::Syn => (Kind::Syn, 0, 0, 0),
                 Segment::Data { number, repeat } => {
-                    let payload = if tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
+                    let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
                     (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
                 }
             };
+            self.totals.sent += 1;
             if begin == END {
                 self.totals.drops += 1;
                 continue;
@@ -284,23 +435,88 @@ impl Net {
 
     #[cold]
     fn timer(&mut self, event: Event) {
-        let flow = event.item;
-        if event.link == self.timers + RETRANSMIT {
-            let tx = &mut self.tx[flow as usize].tcp;
-            tx.armed = false;
-            tx.on_timer(&self.tcp, self.now);
-            self.pump(flow);
-        } else {
-            let rx = &mut self.rx[flow as usize];
-            rx.tcp.armed = false;
-            match rx.tcp.on_timer(self.now) {
-                Some((number, marked)) => {
-                    let item = self.packets.add(Packet { flow, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 });
-                    self.answer(item, flow, Kind::Ack, number, marked);
-                }
-                None => self.arm_delayed_ack(flow),
+        match event.link - self.timers {
+            RETRANSMIT => self.retransmit(event.item),
+            DELAYED_ACK => self.delayed_ack(event.item),
+            REQUEST => self.request(event.item),
+            _ => self.look(),
+        }
+    }
+
+    fn retransmit(&mut self, end: u32) {
+        let tx = &mut self.tx[end as usize].tcp;
+        tx.armed = false;
+        if self.subflows > 1 && tx.deadline() <= self.now {
+            self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
+        }
+        let expired = tx.on_timer(&self.tcp, self.now);
+        self.pump(end);
+        if expired && self.subflows > 1 {
+            let first = end / self.subflows * self.subflows;
+            (first..first + self.subflows).filter(|&e| e != end).for_each(|e| self.pump(e));
+        }
+    }
+
+    fn delayed_ack(&mut self, end: u32) {
+        let rx = &mut self.rx[end as usize];
+        rx.tcp.armed = false;
+        match rx.tcp.on_timer(self.now) {
+            Some((number, marked)) => {
+                let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+                let item = self.packets.add(empty);
+                self.answer(item, end, Kind::Ack, number, marked);
+            }
+            None => self.arm_delayed_ack(end),
+        }
+    }
+
+    /// A client sends its next request.
+    fn request(&mut self, client: u32) {
+        let Some(load) = &mut self.load else { return };
+        let (flow, number, next) = load.next(client);
+        let len = load.spec().request_len;
+        self.wheel.push(next, self.timers + REQUEST, client);
+        let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = len + forwards * self.sizes.detour_header;
+        let packet = Packet { flow, number, place: begin, len, kind: Kind::Request, flags: 0 };
+        let item = self.packets.add(packet);
+        self.reply(item, begin, packet);
+    }
+
+    /// Records what the trace asks for.
+    fn look(&mut self) {
+        let at = Instant::from_ps(self.now);
+        for &link in &self.trace.queues {
+            let bytes = Bytes(self.ports.backlog(link.0, self.now));
+            self.traced.queues.push(QueueSample { at, link, bytes, drops: u64::from(self.ports.drops(link.0)) });
+        }
+        for &flow in &self.trace.windows {
+            let first = flow.0 * self.subflows;
+            for (subflow, end) in (first..first + self.subflows).enumerate() {
+                let Some(Tx { tcp, .. }) = self.tx.get(end as usize).filter(|t| t.tcp.is_under_way()) else { continue };
+                let (segments, srtt_ps) = (tcp.window(), tcp.srtt());
+                self.traced.windows.push(WindowSample { at, flow, subflow: subflow as u32, segments, srtt_ps });
             }
         }
+        self.wheel.push(self.now + self.trace.every.as_ps(), self.timers + LOOK, 0);
+    }
+
+    /// A packet leaves the port that is captured.
+    #[cold]
+    fn capture(&mut self, item: u32, link: u32) {
+        let packet = self.packets[item];
+        let flow = packet.flow / self.subflows;
+        let [src, dst] = self.shown[flow as usize];
+        let shown = Shown { src, dst, flow, mss: self.sizes.mss };
+        if let Some(capture) = &mut self.capture {
+            capture.packet(Instant::from_ps(self.ports.free_at(link)), &packet, &shown);
+        }
+    }
+
+    /// The capture, at the end.
+    pub fn take_traced(&mut self) -> Traced {
+        let pcap = self.capture.take().map(|c| c.bytes).unwrap_or_default();
+        Traced { pcap, ..std::mem::take(&mut self.traced) }
     }
 
     /// Touches what the events after this one will need, step by step: the packet, its next hop, then its port or its flow's end.

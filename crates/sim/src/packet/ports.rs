@@ -34,7 +34,6 @@ struct Port {
     drops: u32,
     class: u16,
     down: bool,
-    watched: bool,
 }
 
 /// What becomes of a packet at a port.
@@ -84,7 +83,7 @@ impl Ports {
                 classes.len() - 1
             });
             let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
-            Port { free: 0, bytes: 0, drops: 0, class, down: false, watched: false }
+            Port { free: 0, bytes: 0, drops: 0, class, down: false }
         });
         Self { ports: ports.collect(), classes }
     }
@@ -120,16 +119,22 @@ impl Ports {
         ((ps << FRACTION) / u128::from(self.classes[port.class as usize].byte_time)) as u64
     }
 
+    /// When all that was accepted has left.
+    pub fn free_at(&self, link: u32) -> u64 {
+        self.ports[link as usize].free
+    }
+
     pub fn bytes(&self, link: u32) -> u64 {
         self.ports[link as usize].bytes
     }
 
-    pub fn drops(&self, link: u32) -> u32 {
-        self.ports[link as usize].drops
+    /// A packet was lost on a link that failed.
+    pub fn lose(&mut self, link: u32) {
+        self.ports[link as usize].drops += 1;
     }
 
-    pub fn len(&self) -> usize {
-        self.ports.len()
+    pub fn drops(&self, link: u32) -> u32 {
+        self.ports[link as usize].drops
     }
 
     /// The least time from a packet's arrival at a switch to its arrival at the next node.
@@ -137,7 +142,7 @@ impl Ports {
         self.classes.iter().map(|c| c.delay + sending_time(c, least_len)).min().unwrap_or(0)
     }
 
-    /// The longest time from a packet's arrival to its arrival at the next node, over ports of switches.
+    /// The longest time from a packet's arrival to its arrival at the next node.
     pub fn longest_stay(&self) -> u64 {
         self.classes.iter().map(|c| c.limit + c.delay).max().unwrap_or(0)
     }

@@ -109,10 +109,26 @@ impl Ledger {
     /// Enters a new flow.
     pub fn begin(&mut self, spec: FlowSpec) -> FlowId {
         let id = FlowId::from(self.flows.len());
-        let record =
-            FlowRecord { id, src: spec.src, dst: spec.dst, start: spec.start, end: None, bytes: Bytes(0), path: Path::new() };
+        let record = FlowRecord {
+            id,
+            src: spec.src,
+            dst: spec.dst,
+            start: spec.start,
+            end: None,
+            bytes: Bytes(0),
+            path: Path::new(),
+            packets: None,
+        };
         let place = self.active.len() as u32;
-        self.flows.push(Flow { record, size: spec.size, back: Path::new(), routed: false, moving: false, scheduled: false, place });
+        self.flows.push(Flow {
+            record,
+            size: spec.size,
+            back: Path::new(),
+            routed: false,
+            moving: false,
+            scheduled: false,
+            place,
+        });
         self.active.push(id);
         self.nics.begin(spec.src, spec.dst);
         id
@@ -172,14 +188,14 @@ impl Ledger {
         self.sample(ended, delivered as f64);
         let bytes = self.link_bytes.iter().enumerate();
         let mut outcome = Outcome {
-            links: bytes.map(|(i, &b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(b) }).collect(),
+            links: bytes.map(|(i, &b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(b), drops: 0 }).collect(),
             link_series: self.series.finish(fabric, ended, &self.link_bytes),
             samples: self.samples.finish(),
             flows: self.flows.into_iter().map(|f| f.record).collect(),
             ended,
             events: model.work(),
             control,
-            hops: None,
+            packets: None,
         };
         model.finish(&mut outcome);
         outcome

@@ -1,7 +1,7 @@
 //! What the event loop asks of a model.
 
 use weft_fabric::record::Outcome;
-use weft_fabric::traffic::Size;
+use weft_fabric::traffic::FlowSpec;
 use weft_fabric::{FlowId, Instant, LinkId};
 
 /// A flow that has delivered all its bytes.
@@ -19,14 +19,19 @@ pub(crate) trait Model {
     const BLIND: bool = false;
 
     /// A flow begins, standing still: it has no path yet.
-    fn start(&mut self, id: FlowId, size: Size);
+    fn start(&mut self, id: FlowId, spec: &FlowSpec);
 
-    /// The flow takes this path from now on; an empty one makes it stand still. What it delivered stays delivered.
-    fn set_path(&mut self, id: FlowId, path: &[LinkId]);
+    /// Paths that a flow takes at once.
+    fn subflows(&self) -> u32 {
+        1
+    }
 
-    /// The path of the flow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
-    fn set_path_back(&mut self, id: FlowId, path: &[LinkId]) {
-        let _ = (id, path);
+    /// The flow's subflow takes this path from now on; with an empty one it stands still. What it delivered stays delivered.
+    fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]);
+
+    /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
+    fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let _ = (id, subflow, path);
     }
 
     /// A link works, or not, from now on.

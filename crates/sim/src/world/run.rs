@@ -15,7 +15,7 @@ use crate::world::model::{Ended, Model};
 use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// The run ends here at the latest.
     pub end: Instant,
@@ -224,7 +224,7 @@ impl<M: Model> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
-            self.model.start(id, spec.size);
+            self.model.start(id, &spec);
             self.route(id);
         }
     }
@@ -325,6 +325,9 @@ impl<M: Model> Run<M> {
             self.route_back(id);
         }
         let key = self.ledger.key(id);
+        for subflow in 1..self.model.subflows() {
+            self.route_subflow(id, &key, subflow);
+        }
         match self.router.route(&key) {
             Some(path) => self.assign(id, path),
             None => {
@@ -337,8 +340,17 @@ impl<M: Model> Run<M> {
     /// The answers of a flow take the path that the switches give the reverse flow.
     fn route_back(&mut self, id: FlowId) {
         let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
-        self.model.set_path_back(id, &back);
+        self.model.set_path_back(id, 0, &back);
         self.ledger.flow_mut(id).back = back;
+    }
+
+    /// A further subflow is a connection of its own: it hashes by a port of its own.
+    fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
+        let key = key.subflow(subflow);
+        let path = self.router.route(&key).unwrap_or_default();
+        self.model.set_path(id, subflow, &path);
+        let back = self.router.route(&key.reverse()).unwrap_or_default();
+        self.model.set_path_back(id, subflow, &back);
     }
 
     fn assign(&mut self, id: FlowId, path: Path) {
@@ -348,7 +360,7 @@ impl<M: Model> Run<M> {
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
             if std::mem::take(&mut flow.moving) && !M::BLIND {
-                self.model.set_path(id, &[]);
+                self.model.set_path(id, 0, &[]);
             }
         }
         self.ledger.flow_mut(id).routed = true;
@@ -361,7 +373,7 @@ impl<M: Model> Run<M> {
         let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, if moving { &flow.record.path } else { &[] });
+            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
         }
     }
 

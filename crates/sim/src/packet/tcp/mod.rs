@@ -21,6 +21,8 @@ pub(super) struct Tcp {
     pub rto_min: u64,
     pub rto_max: u64,
     pub rto_initial: u64,
+    /// Whether segments may be marked instead of dropped.
+    pub ecn: bool,
     /// Waiting for a second segment before acknowledging, in picoseconds; `None`: every segment is acknowledged.
     pub delayed_ack: Option<u64>,
 }
@@ -45,6 +47,7 @@ impl Default for Tcp {
             rto_min: Duration::from_ms(200).as_ps(),
             rto_max: Duration::from_secs(60).as_ps(),
             rto_initial: Duration::from_secs(1).as_ps(),
+            ecn: false,
             delayed_ack: None,
         }
     }

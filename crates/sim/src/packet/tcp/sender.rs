@@ -61,6 +61,8 @@ pub(in crate::packet) struct Sender {
     restarted: bool,
     /// Whether a timer of the engine will look at `deadline`.
     pub armed: bool,
+    /// Whether a timeout has doubled `rto` since new data was last acknowledged.
+    backed_off: bool,
     /// The segment whose round trip is being timed, if `timing`.
     timed: u32,
     timing: bool,
@@ -98,6 +100,7 @@ impl Sender {
             resend: false,
             restarted: false,
             armed: false,
+            backed_off: false,
             timed: 0,
             timing: false,
             timed_at: 0,
@@ -148,6 +151,11 @@ impl Sender {
             if self.timing && number > self.timed {
                 self.timing = false;
                 self.sample(tcp, now - self.timed_at);
+            }
+            if self.backed_off {
+                // The back-off ends with new data acknowledged, as in stacks with timestamps.
+                self.backed_off = false;
+                self.set_rto(tcp);
             }
             if tcp.congestion == Congestion::Dctcp || marked {
                 self.observe(tcp, acked, marked);
@@ -279,6 +287,7 @@ impl Sender {
         }
         self.timing = false;
         self.rto = (self.rto * 2).min(tcp.rto_max);
+        self.backed_off = true;
         self.deadline = now.saturating_add(self.rto);
         true
     }
@@ -372,7 +381,7 @@ impl Sender {
         self.deadline = now.saturating_add(self.rto);
     }
 
-    /// A round trip was measured: RFC 6298 section 2. Ends the back-off (section 5.7).
+    /// A round trip was measured: RFC 6298 section 2.
     fn sample(&mut self, tcp: &Tcp, rtt: u64) {
         let rtt = rtt.max(1);
         if self.srtt == 0 {
@@ -382,7 +391,14 @@ impl Sender {
             self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(rtt)) / 4;
             self.srtt = (self.srtt * 7 + rtt) / 8;
         }
-        self.rto = (self.srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max);
+        self.set_rto(tcp);
+    }
+
+    fn set_rto(&mut self, tcp: &Tcp) {
+        self.rto = match self.srtt {
+            0 => tcp.rto_initial,
+            srtt => (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max),
+        };
     }
 
     /// When [`Sender::on_timer`] is due; [`NEVER`] if nothing is under way.
@@ -401,8 +417,9 @@ impl Sender {
         self.srtt
     }
 
-    pub fn phase(&self) -> Phase {
-        self.phase
+    /// Whether the connection has begun and something is left to send or to be acknowledged.
+    pub fn is_under_way(&self) -> bool {
+        self.phase != Phase::Closed && (self.una < self.end || self.phase == Phase::SynSent)
     }
 }
 
