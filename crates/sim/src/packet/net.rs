@@ -118,6 +118,7 @@ impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
+        let wheel = Wheel::new(width, slots, links + TIMERS);
         let Extras { subflows, load, trace } = extras;
         let mut net = Self {
             now: 0,
@@ -128,8 +129,8 @@ impl Net {
             tx: Vec::new(),
             rx: Vec::new(),
             totals: Totals::default(),
-            packets: Packets::default(),
-            wheel: Wheel::new(width, slots, links + TIMERS),
+            packets: Packets::new(wheel.max_items()),
+            wheel,
             timers: links,
             down: 0,
             ended: Vec::new(),
