@@ -13,9 +13,10 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
-use crate::scenario::world::Rates;
+use crate::scenario::world::Kind;
 use crate::scenario::{Run, Study};
 use crate::wall::Stopwatch;
+use crate::world::packet::payload_part;
 use crate::{ideal::Ideals, metrics, wall, world};
 
 /// What `--json` prints and `summary.json` holds.
@@ -109,10 +110,13 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
-    if world.rates == Rates::Slots {
+    if world.is_slots() {
         // All flows offer what the NICs can carry; what is not delivered is lost.
         metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
         metrics.put("flows", outcome.events as f64);
+    }
+    if world.kind == Kind::Packet {
+        metrics::measure_packets(fabric, outcome, &mut metrics, world.queues.nic_duplex * payload_part(&run.scenario.transport.transport));
     }
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
