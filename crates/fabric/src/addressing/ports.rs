@@ -206,6 +206,7 @@ mod tests {
     #[test]
     fn type_1_has_p_addresses_of_one_subnet_and_type_2_of_several() {
         let (fabric, ports) = check(SubwaysSpec::new(SubwaysType::Type1));
+        assert_eq!(ports.of(HostId(0)).iter().map(LocAddr::to_string).collect::<Vec<_>>(), ["10.0.0.33", "10.0.1.129"]);
         let subnets = |fabric: &Fabric, ports: &PortAddressing, host: HostId| -> BTreeSet<String> {
             let tors = fabric.out(host.node()).iter().map(|&l| edge_switch(fabric, l));
             tors.map(|t| ports.pod_of(t).expect("a ToR").to_string()).collect()
