@@ -36,7 +36,7 @@ pub fn of_runs(summary: &Summary) -> String {
         table.add_row(values.chain(metrics));
     }
     align(&mut table, settings.len());
-    format!("{}\n{table}\n{}", summary.title, of_expectations(&summary.runs))
+    format!("{}\n{table}\n{}{}", summary.title, of_searches(&summary.runs), of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
@@ -119,12 +119,28 @@ fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
     }
 }
 
-/// Settings whose value is not the same in all runs.
+/// What searches found, a line each.
+fn of_searches(runs: &[RunSummary]) -> String {
+    let line = |run: &RunSummary| {
+        let s = run.search.as_ref()?;
+        let (word, bound) = s.at_most.map_or(("at least", s.at_least), |b| ("at most", Some(b)));
+        let goal = format!("{} {word} {}", s.metric, bound.map_or(String::new(), |b| show(&s.metric, b)));
+        Some(match (s.value, s.fails_at) {
+            (None, _) => format!("no {} that was tried has {goal}: shown is the smallest ({} trials)\n", s.key, s.trials),
+            (Some(v), None) => format!("every {} up to {v} has {goal} ({} trials)\n", s.key, s.trials),
+            (Some(v), Some(f)) => format!("largest {} with {goal}: {v}; {f} misses it ({} trials)\n", s.key, s.trials),
+        })
+    };
+    runs.iter().filter_map(line).collect()
+}
+
+/// Settings whose value is not the same in all runs, and those that were searched for.
 fn varying(runs: &[RunSummary]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for run in runs {
         for key in run.set.keys() {
-            if !keys.contains(key) && runs.iter().any(|r| r.set.get(key) != run.set.get(key)) {
+            let searched = run.search.as_ref().is_some_and(|s| s.key == *key);
+            if !keys.contains(key) && (searched || runs.iter().any(|r| r.set.get(key) != run.set.get(key))) {
                 keys.push(key.clone());
             }
         }

@@ -9,6 +9,7 @@ pub mod control;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
+pub mod search;
 pub mod source;
 pub mod traffic;
 pub mod world;
@@ -23,6 +24,7 @@ use control::{Control, Scheduler};
 use expect::Expect;
 use fabric::FabricSpec;
 use keys::Keys;
+use search::Search;
 use source::{Overrides, Source, Variant};
 use traffic::Traffic;
 use world::{Event, World};
@@ -41,8 +43,10 @@ pub struct Study {
 pub struct Run {
     /// The settings.
     pub variant: Variant,
-    /// What they mean.
+    /// What they mean; of a search, with its first setting.
     pub scenario: Scenario,
+    /// The setting that is looked for.
+    pub search: Option<Search>,
 }
 
 /// One scenario, ready to be carried.
@@ -93,10 +97,7 @@ impl Study {
         let runs = source
             .variants()?
             .into_iter()
-            .map(|variant| {
-                let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
-                Ok(Run { variant, scenario })
-            })
+            .map(|variant| Run::read(variant, &source))
             .collect::<Result<Vec<_>>>()?;
         let study = Self { source, runs };
         study.check()?;
@@ -113,6 +114,11 @@ impl Study {
             }
             let (_, fabric) = built.as_ref().expect("built above");
             crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
+            if let Some(search) = &run.search {
+                let last = run.at(&self.source, search, search.to)?;
+                let fabric = last.scenario.fabric.build().map_err(|e| self.source.at(e))?;
+                crate::world::check(&fabric, &last).map_err(|e| self.source.at(e))?;
+            }
         }
         for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
             let speaks = |run: &Run| crate::expect::matches(&run.variant.table, &expect.conditions);
@@ -210,6 +216,32 @@ const MAX_TICKS: u64 = 10_000_000_000;
 const MAX_ROUNDS: u64 = 100_000_000;
 
 impl Run {
+    fn read(mut variant: Variant, source: &Source) -> Result<Self> {
+        let search = Search::of(&variant.table).map_err(|e| source.at(e))?;
+        if let Some(search) = &search {
+            if variant.set.contains_key(&search.key) {
+                let message = format!("`{}` is swept and searched for", search.key);
+                return Err(source.at(KeyError::new("search.key", message, "leave it out of the sweep or of the search")));
+            }
+            search.set(&mut variant.table, search.from).map_err(|e| source.at(e))?;
+        }
+        let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
+        Ok(Self { variant, scenario, search })
+    }
+
+    /// The same run with another setting of what is searched for.
+    ///
+    /// # Errors
+    /// A setting that the scenario cannot have.
+    pub fn at(&self, source: &Source, search: &Search, number: f64) -> Result<Self> {
+        let mut variant = self.variant.clone();
+        search.set(&mut variant.table, number).map_err(|e| source.at(e))?;
+        let shown = serde_json::to_value(search.value(number)).unwrap_or(serde_json::Value::Null);
+        variant.set.insert(search.key.clone(), shown);
+        let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
+        Ok(Self { variant, scenario, search: None })
+    }
+
     /// The settings in a line: `scheduler=annealing k=16`.
     pub fn name(&self) -> String {
         let texts: Vec<String> = self
@@ -226,7 +258,7 @@ impl Run {
     /// Runs with the same key have the same ideal run: it does not depend on control or on what breaks.
     pub fn ideal_key(&self) -> String {
         let mut table = self.variant.table.clone();
-        for section in ["title", "control", "event", "expect"] {
+        for section in ["title", "control", "event", "expect", "search"] {
             table.remove(section);
         }
         table.to_string()
@@ -254,7 +286,8 @@ fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
             return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\""));
         }
     }
-    for section in ["directory", "service", "tenant", "search"] {
+    root.has("search");
+    for section in ["directory", "service", "tenant"] {
         if root.has(section) {
             return Err(root.error(
                 section,
