@@ -15,8 +15,8 @@ use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
 use crate::scenario::world::Rates;
 use crate::scenario::{Run, Study};
-use crate::wall::Stopwatch;
 use crate::search::{self, Finding};
+use crate::wall::Stopwatch;
 use crate::{ideal::Ideals, metrics, wall, world};
 
 /// What `--json` prints and `summary.json` holds.
@@ -100,7 +100,11 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     let mut progress = |part| on_progress(index, part);
     let found = asked.search.as_ref().map(|s| search::find(study, asked, s, &mut progress)).transpose()?;
     let run = found.as_ref().map_or(asked, |(run, _)| run);
-    let mut last = |part: f64| if found.is_none() { on_progress(index, part) };
+    let mut last = |part: f64| {
+        if found.is_none() {
+            on_progress(index, part)
+        }
+    };
     let Observed { fabric, outcome, ideal, mut metrics } = observe(study, run, ideals, &mut last)?;
     let report = match folder {
         None => None,
@@ -141,6 +145,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
+    if window(outcome).is_none() {
+        tell_empty_window(run, outcome);
+    }
     if world.rates == Rates::Slots {
         // All flows offer what the NICs can carry; what is not delivered is lost.
         metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
@@ -156,6 +163,24 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     }
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)
+}
+
+/// Says why rates are missing.
+fn tell_empty_window(run: &Run, outcome: &Outcome) {
+    let world = &run.scenario.world;
+    let (name, ended) = (run.name(), outcome.ended.saturating_since(weft_fabric::Instant::ZERO));
+    let which = if name.is_empty() { "the run".to_owned() } else { format!("the run {name}") };
+    let spans = [("warm-up", world.warmup), ("cool-down", world.cooldown)];
+    let left_out: Vec<String> =
+        spans.iter().filter(|(_, span)| span.as_ps() > 0).map(|(what, span)| format!("a {what} of {span}")).collect();
+    if left_out.is_empty() {
+        tracing::warn!("{which} ended at {ended}, before anything moved: rates are absent");
+    } else {
+        tracing::warn!(
+            "{which} ended at {ended}: without {} nothing of it is left, and rates are absent",
+            left_out.join(" and ")
+        );
+    }
 }
 
 fn compare(study: &Study, carried: &[Carried]) -> Vec<RunSummary> {

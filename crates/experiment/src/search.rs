@@ -55,7 +55,11 @@ pub fn find(study: &Study, run: &Run, search: &Search, on_progress: &mut dyn FnM
         if measured.is_none() && bracket.trials == 0 {
             let known: Vec<&str> = metrics.iter().map(|(name, _)| name).collect();
             let message = format!("with {} = {value} the run has no `{}`", search.key, search.metric);
-            return Err(study.source.at(Error::from(KeyError::new("search.metric", message, format!("it has {}", known.join(", "))))));
+            return Err(study.source.at(Error::from(KeyError::new(
+                "search.metric",
+                message,
+                format!("it has {}", known.join(", ")),
+            ))));
         }
         bracket.tell(value, measured.is_some_and(|m| search.bound.is_met(m)));
     }

@@ -18,7 +18,9 @@ const LOADED: &[(&str, &str)] = &[
 
 fn searching(search: &str, sweep: &str) -> tempfile::TempDir {
     let tail = format!("[search]\n{search}\n\n{sweep}\n[[expect]]");
-    folder_with(&[LOADED, &[("[[expect]]", tail.as_str()), ("\"completion_s\"\nvalue = 1.0", "\"flows\"\nvalue = 1000")]].concat())
+    folder_with(
+        &[LOADED, &[("[[expect]]", tail.as_str()), ("\"completion_s\"\nvalue = 1.0", "\"flows\"\nvalue = 1000")]].concat(),
+    )
 }
 
 const LOAD: &str = "key = \"traffic.load\"\nmetric = \"fct_mean_s\"\nat_most = 0.02\nfrom = 0.05\nto = 0.95\nprecision = 0.02";
@@ -32,7 +34,10 @@ fn the_largest_load_that_meets_a_bound_is_run_and_written() {
     let (value, fails_at) = (found["value"].as_f64().unwrap(), found["fails_at"].as_f64().unwrap());
     assert!(value < fails_at && fails_at <= value * 1.0201, "{found}");
     assert_eq!(run["set"]["traffic.load"].as_f64(), Some(value));
-    assert_eq!((&found["key"], &found["metric"], &found["at_most"]), (&"traffic.load".into(), &"fct_mean_s".into(), &0.02.into()));
+    assert_eq!(
+        (&found["key"], &found["metric"], &found["at_most"]),
+        (&"traffic.load".into(), &"fct_mean_s".into(), &0.02.into())
+    );
     assert!(run["metrics"]["fct_mean_s"].as_f64().unwrap() <= 0.02);
     assert!(run["metrics"]["optimal_fraction"].as_f64().is_some(), "the run that is shown is whole");
 
@@ -84,7 +89,8 @@ fn a_range_that_meets_the_bound_or_misses_it_is_told() {
 #[test]
 fn whole_numbers_quantities_and_lower_bounds_can_be_searched_for() {
     let whole = searching("key = \"traffic.flows_per_host\"\nmetric = \"flows\"\nat_most = 100\nfrom = 1\nto = 1000\n", "");
-    let printed = json(&weft(&["run", "s.toml", "--set", "traffic.arrivals=once", "--json", "--set", "traffic.until=1s"], whole.path()));
+    let traffic = "traffic={pattern=\"random\", size=\"1MB\"}";
+    let printed = json(&weft(&["run", "s.toml", "--set", traffic, "--json"], whole.path()));
     assert_eq!(printed["runs"][0]["set"]["traffic.flows_per_host"], 12, "8 hosts, 100 flows");
 
     let search = "key = \"traffic.size\"\nunit = \"MB\"\nmetric = \"goodput_fraction\"\nat_least = 0.0\nfrom = 1\nto = 4";

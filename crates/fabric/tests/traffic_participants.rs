@@ -106,11 +106,8 @@ fn many_to_many_is_table_2_of_subways() {
     let flows = flows(&job, 1);
     assert_eq!(flows.len(), 6 * 2 * 4);
     assert_eq!(pairs(&flows)[..9], [(0, 6), (0, 6), (0, 6), (0, 6), (0, 7), (0, 7), (0, 7), (0, 7), (1, 6)]);
-    let overlapping = Pattern::ManyToMany {
-        senders: HostList::Hosts(vec![1, 2]),
-        receivers: HostList::Hosts(vec![2, 3]),
-        flows_per_pair: 1,
-    };
+    let overlapping =
+        Pattern::ManyToMany { senders: HostList::Hosts(vec![1, 2]), receivers: HostList::Hosts(vec![2, 3]), flows_per_pair: 1 };
     assert_eq!(pairs(&self::flows(&spec(overlapping), 1)), [(1, 2), (1, 3), (2, 3)]);
 }
 

@@ -186,20 +186,31 @@ pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
     }
     align(&mut tiers, 1);
     format!(
-        "{}\n{} hosts in {} racks and {} pods, {} switches, {} cables, {} ports in use\n{tiers}\n{}{}",
+        "{}\n{} in {} and {}, {}, {}, {} in use\n{tiers}\n{}{}",
         m.title,
-        m.hosts,
-        m.racks,
-        m.pods,
-        m.switches,
-        m.cables,
-        m.ports,
+        counted(m.hosts, "host"),
+        counted(m.racks, "rack"),
+        counted(m.pods, "pod"),
+        counted(m.switches, "switch"),
+        counted(m.cables, "cable"),
+        counted(m.ports, "port"),
         m.cabling
             .iter()
             .map(|c| format!("cables of {} between tiers {} and {}: {}\n", rate(c.capacity_bps), c.from_tier, c.to_tier, c.count))
             .collect::<String>(),
         of_paths(m)
     )
+}
+
+/// `1 rack`, `2 racks`, `3 switches`.
+fn counted(n: impl std::fmt::Display, noun: &str) -> String {
+    let n = n.to_string();
+    let ending = match (n.as_str(), noun.ends_with("ch")) {
+        ("1", _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {noun}{ending}")
 }
 
 fn of_paths(m: &weft_fabric::topology::Metrics) -> String {

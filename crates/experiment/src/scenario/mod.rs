@@ -94,11 +94,7 @@ impl Study {
     }
 
     fn new(source: Source) -> Result<Self> {
-        let runs = source
-            .variants()?
-            .into_iter()
-            .map(|variant| Run::read(variant, &source))
-            .collect::<Result<Vec<_>>>()?;
+        let runs = source.variants()?.into_iter().map(|variant| Run::read(variant, &source)).collect::<Result<Vec<_>>>()?;
         let study = Self { source, runs };
         study.check()?;
         Ok(study)
@@ -107,6 +103,7 @@ impl Study {
     /// Whatever can be told before the first run is told then, so that no sweep is carried half-way for a mistake in its last run.
     fn check(&self) -> Result<()> {
         let mut built: Option<(&FabricSpec, Fabric)> = None;
+        let mut loads = Vec::new();
         for run in &self.runs {
             let spec = &run.scenario.fabric;
             if built.as_ref().is_none_or(|(known, _)| *known != spec) {
@@ -114,19 +111,48 @@ impl Study {
             }
             let (_, fabric) = built.as_ref().expect("built above");
             crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
+            let seed = run.scenario.world.seed;
+            loads.extend(run.scenario.traffic.offered_load(fabric, seed).map_err(|e| self.source.at(e))?);
             if let Some(search) = &run.search {
                 let last = run.at(&self.source, search, search.to)?;
                 let fabric = last.scenario.fabric.build().map_err(|e| self.source.at(e))?;
                 crate::world::check(&fabric, &last).map_err(|e| self.source.at(e))?;
             }
         }
+        self.tell_overload(&loads);
+        self.tell_idle_expectations();
+        Ok(())
+    }
+
+    /// Queues that can only grow are rarely what was meant.
+    fn tell_overload(&self, loads: &[f64]) {
+        let beyond: Vec<f64> = loads.iter().copied().filter(|&load| load > 1.0 + 1e-9).collect();
+        if let Some(worst) = beyond.iter().copied().reduce(f64::max) {
+            let runs =
+                if self.runs.len() > 1 { format!(" in {} of {} runs", beyond.len(), self.runs.len()) } else { String::new() };
+            tracing::warn!(
+                "the arrivals ask a NIC for {:.0} % of what it can carry{runs}: flows pile up as long as they arrive; lower `load` or `rate`",
+                worst * 100.0
+            );
+        }
+    }
+
+    /// An expectation that nothing is compared with is a slip of its `where` or its `over`.
+    fn tell_idle_expectations(&self) {
+        let any =
+            |settings: &[(String, toml::Value)]| self.runs.iter().any(|run| crate::expect::matches(&run.variant.table, settings));
         for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
-            let speaks = |run: &Run| crate::expect::matches(&run.variant.table, &expect.conditions);
-            if self.source.is_plain() && !self.runs.iter().any(speaks) {
-                tracing::warn!("[[expect]] number {} ({}) speaks of no run: check its `where`", i + 1, expect.source);
+            let (number, source) = (i + 1, &expect.source);
+            let speaks = any(&expect.conditions);
+            if self.source.is_plain() && !speaks {
+                tracing::warn!("[[expect]] number {number} ({source}) speaks of no run: check its `where`");
+            }
+            if speaks && expect.over.as_ref().is_some_and(|over| !any(over)) {
+                tracing::warn!(
+                    "[[expect]] number {number} ({source}): no run has the settings of its `over`, so there is nothing to divide by"
+                );
             }
         }
-        Ok(())
     }
 
     /// The scenario's title.

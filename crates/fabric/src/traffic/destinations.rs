@@ -27,13 +27,26 @@ pub(super) struct Destinations {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Stride { offset: usize },
-    Staggered { edge: f64, pod: f64, places: Places },
+    Stride {
+        offset: usize,
+    },
+    Staggered {
+        edge: f64,
+        pod: f64,
+        places: Places,
+    },
     Random,
     /// By position: the position of the destination.
-    Bijection { table: Vec<u32> },
-    Hotspot { hot: Vec<HostId>, fraction: f64 },
-    Incast { receiver: HostId },
+    Bijection {
+        table: Vec<u32>,
+    },
+    Hotspot {
+        hot: Vec<HostId>,
+        fraction: f64,
+    },
+    Incast {
+        receiver: HostId,
+    },
 }
 
 impl Destinations {

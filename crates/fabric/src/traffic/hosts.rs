@@ -107,7 +107,8 @@ impl Participants {
             let following = fabric.racks()[first as usize..].iter().flat_map(|rack| rack.hosts.iter().copied());
             let part: Vec<HostId> = following.take(count / from.len()).collect();
             if part.len() < count / from.len() {
-                let rule = format!("from rack {first} on there are only {} hosts of the {} needed", part.len(), count / from.len());
+                let rule =
+                    format!("from rack {first} on there are only {} hosts of the {} needed", part.len(), count / from.len());
                 return Err(parameter("first_rack", first, rule));
             }
             for host in part {
@@ -127,12 +128,7 @@ impl HostList {
     ///
     /// # Errors
     /// [`TrafficError::Parameter`] with one of these keys: an empty list, one twice, or one that the fabric has not.
-    pub fn pick(
-        &self,
-        fabric: &Fabric,
-        racks_key: &'static str,
-        hosts_key: &'static str,
-    ) -> Result<Vec<HostId>, TrafficError> {
+    pub fn pick(&self, fabric: &Fabric, racks_key: &'static str, hosts_key: &'static str) -> Result<Vec<HostId>, TrafficError> {
         match self {
             Self::Racks(racks) => hosts_of_racks(fabric, racks, racks_key),
             Self::Hosts(hosts) => {

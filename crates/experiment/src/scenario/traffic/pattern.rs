@@ -80,7 +80,11 @@ fn read_mode(keys: &Keys<'_>) -> Result<ShuffleMode, KeyError> {
 
 fn need_list(keys: &Keys<'_>, racks: &'static str, hosts: &'static str) -> Result<HostList, KeyError> {
     opt_list(keys, racks, hosts)?.ok_or_else(|| {
-        keys.error("pattern", format!("which are the {hosts}?"), format!("add `{racks} = [0, 1]`, or `{hosts} = [..]` with host numbers"))
+        keys.error(
+            "pattern",
+            format!("which are the {hosts}?"),
+            format!("add `{racks} = [0, 1]`, or `{hosts} = [..]` with host numbers"),
+        )
     })
 }
 
