@@ -122,6 +122,9 @@ fn bad_searches_are_refused_with_place_and_remedy() {
         assert!(stderr(&output).contains(wanted) && stderr(&output).contains("s.toml"), "{wanted}: {}", stderr(&output));
         assert!(!folder.path().join("r").exists());
     }
+    let placed = weft(&["place", "s.toml"], searching(LOAD, "").path());
+    assert_eq!(placed.status.code(), Some(2));
+    assert!(stderr(&placed).contains("`--set traffic.load=VALUE`"), "{}", stderr(&placed));
     let swept = searching(LOAD, "[sweep]\n\"traffic.load\" = [0.1, 0.2]\n");
     let output = weft(&["run", "s.toml"], swept.path());
     assert!(stderr(&output).contains("swept and searched for"), "{}", stderr(&output));
