@@ -5,17 +5,17 @@ use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router};
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
-use weft_fabric::{Bytes, Duration, FlowId, Instant};
+use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::flow::ledger::Ledger;
-use crate::flow::model::{Ended, RateModel};
-use crate::flow::{Change, FlowWorld, Progress, TimedEvent};
+use crate::world::ledger::Ledger;
+use crate::world::model::{Ended, Model};
+use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// The run ends here at the latest.
     pub end: Instant,
@@ -25,9 +25,9 @@ pub(crate) struct Pace {
     pub sample_every: Option<Duration>,
 }
 
-/// Runs a world with a rate model.
-pub(crate) fn run<M: RateModel>(world: FlowWorld, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
-    let mut run = Run::new(world, model, pace);
+/// Runs a world with a model.
+pub(crate) fn run<M: Model>(parts: Parts, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    let mut run = Run::new(parts, model, pace);
     run.begin();
     while run.step() {
         if run.steps.is_multiple_of(PROGRESS_EVERY) {
@@ -87,9 +87,9 @@ impl PartialOrd for Lesson {
     }
 }
 
-impl<M: RateModel> Run<M> {
-    fn new(world: FlowWorld, model: M, pace: Pace) -> Self {
-        let FlowWorld { fabric, router, controller, workload, mut events, config } = world;
+impl<M: Model> Run<M> {
+    fn new(parts: Parts, model: M, pace: Pace) -> Self {
+        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples } = parts;
         events.sort_by_key(|e| e.at);
         events.reverse();
         Self {
@@ -98,8 +98,8 @@ impl<M: RateModel> Run<M> {
             workload,
             model,
             pace,
-            reconverge: config.reconverge,
-            restore_delay: config.restore_delay,
+            reconverge,
+            restore_delay,
             now: Instant::ZERO,
             steps: 0,
             events,
@@ -109,7 +109,7 @@ impl<M: RateModel> Run<M> {
             failed: Vec::new(),
             believed: Health::new(&fabric),
             ledger: Ledger::new(&fabric),
-            link_samples: config.link_samples,
+            link_samples,
             next_sample: Instant::ZERO,
             idle_rounds: 0,
             ended: Vec::new(),
@@ -224,7 +224,7 @@ impl<M: RateModel> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
-            self.model.start(id, spec.size);
+            self.model.start(id, &spec);
             self.route(id);
         }
     }
@@ -247,11 +247,7 @@ impl<M: RateModel> Run<M> {
             self.failed.push(part);
         }
         let down = self.health.fail(&self.fabric, part);
-        if !down.is_empty() {
-            for id in self.ledger.active().to_vec() {
-                self.refresh(id);
-            }
-        }
+        self.links_changed(&down, false);
         if noticed {
             self.teach(part, false, self.reconverge);
             self.tell(Input::Failed(part));
@@ -261,13 +257,20 @@ impl<M: RateModel> Run<M> {
     fn restore(&mut self, part: Part) {
         self.failed.retain(|&p| p != part);
         let up = self.health.restore(&self.fabric, part);
-        if !up.is_empty() {
+        self.links_changed(&up, true);
+        self.teach(part, true, self.restore_delay);
+        self.tell(Input::Restored(part));
+    }
+
+    fn links_changed(&mut self, links: &[LinkId], up: bool) {
+        for &link in links {
+            self.model.set_link(link, up);
+        }
+        if !links.is_empty() && !M::BLIND {
             for id in self.ledger.active().to_vec() {
                 self.refresh(id);
             }
         }
-        self.teach(part, true, self.restore_delay);
-        self.tell(Input::Restored(part));
     }
 
     fn teach(&mut self, part: Part, works: bool, delay: Duration) {
@@ -310,13 +313,21 @@ impl<M: RateModel> Run<M> {
             }
             if !usable || (all && !self.ledger.flow(id).scheduled) {
                 self.route(id);
+            } else if M::ANSWERS && !self.believed.path_is_up(&self.ledger.flow(id).back) {
+                self.route_back(id);
             }
         }
     }
 
     /// The flow takes the path that the switches give it, if they have one.
     fn route(&mut self, id: FlowId) {
+        if M::ANSWERS {
+            self.route_back(id);
+        }
         let key = self.ledger.key(id);
+        for subflow in 1..self.model.subflows() {
+            self.route_subflow(id, &key, subflow);
+        }
         match self.router.route(&key) {
             Some(path) => self.assign(id, path),
             None => {
@@ -326,14 +337,30 @@ impl<M: RateModel> Run<M> {
         }
     }
 
+    /// The answers of a flow take the path that the switches give the reverse flow.
+    fn route_back(&mut self, id: FlowId) {
+        let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
+        self.model.set_path_back(id, 0, &back);
+        self.ledger.flow_mut(id).back = back;
+    }
+
+    /// A further subflow is a connection of its own: it hashes by a port of its own.
+    fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
+        let key = key.subflow(subflow);
+        let path = self.router.route(&key).unwrap_or_default();
+        self.model.set_path(id, subflow, &path);
+        let back = self.router.route(&key.reverse()).unwrap_or_default();
+        self.model.set_path_back(id, subflow, &back);
+    }
+
     fn assign(&mut self, id: FlowId, path: Path) {
         if self.ledger.flow(id).record.path != path {
             // Also if it stands still: it may have moved since it was last booked.
             self.ledger.credit(id, self.model.delivered(id));
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
-            if std::mem::take(&mut flow.moving) {
-                self.model.set_path(id, &[]);
+            if std::mem::take(&mut flow.moving) && !M::BLIND {
+                self.model.set_path(id, 0, &[]);
             }
         }
         self.ledger.flow_mut(id).routed = true;
@@ -343,10 +370,10 @@ impl<M: RateModel> Run<M> {
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
         let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && self.health.path_is_up(&flow.record.path);
+        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, if moving { &flow.record.path } else { &[] });
+            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
         }
     }
 
