@@ -9,6 +9,7 @@
 use crate::ids::HostId;
 use crate::time::{Duration, Instant, PS_PER_S};
 use crate::topology::Fabric;
+use crate::traffic::flow::{FlowSpec, Size};
 use crate::traffic::hosts::HostList;
 use crate::traffic::random::{Draw, below, generator, key};
 use crate::traffic::spec::{TrafficError, parameter};
@@ -44,8 +45,10 @@ pub struct RequestLoad {
     pub response: Bytes,
     /// From one request of a client to its next.
     pub interval: Duration,
-    start: Instant,
-    seed: u64,
+    /// When the first interval begins.
+    pub start: Instant,
+    /// Of phases and keys.
+    pub seed: u64,
 }
 
 impl RequestSpec {
@@ -127,6 +130,13 @@ impl RequestLoad {
         self.servers[below(rng, self.servers.len())]
     }
 
+    /// Each pair as a flow without end from the server to the client, whose path the responses follow: number
+    /// `client x servers + server`, by position.
+    pub fn flows(&self) -> Vec<FlowSpec> {
+        let (start, size) = (self.start, Size::Infinite);
+        self.clients.iter().flat_map(|&dst| self.servers.iter().map(move |&src| FlowSpec { src, dst, start, size })).collect()
+    }
+
     /// Requests that all clients send a second.
     pub fn requests_per_s(&self) -> f64 {
         self.clients.len() as f64 * (PS_PER_S as f64 / self.interval.as_ps() as f64)
@@ -166,6 +176,9 @@ mod tests {
         let load = spec().load(&fabric(), 1).unwrap();
         assert_eq!(load.servers, (0..8).map(HostId).collect::<Vec<_>>());
         assert_eq!(load.clients, (8..16).map(HostId).collect::<Vec<_>>());
+        let flows = load.flows();
+        assert_eq!(flows.len(), 64);
+        assert_eq!((flows[11].src, flows[11].dst), (HostId(3), HostId(9)), "client 1, server 3");
         let named = RequestSpec { clients: Some(HostList::Racks(vec![31])), ..spec() };
         assert_eq!(named.load(&fabric(), 1).unwrap().clients, (124..128).map(HostId).collect::<Vec<_>>());
     }
