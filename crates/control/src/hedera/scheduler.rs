@@ -83,7 +83,7 @@ impl Hedera {
         }
     }
 
-    fn round(&mut self, counters: &[FlowCounter]) {
+    fn round(&mut self, counters: &[FlowCounter<'_>]) {
         self.detector.read(counters, self.asked);
         self.update_large();
         self.record.rounds += 1;
@@ -163,6 +163,8 @@ impl Controller for Hedera {
         match input {
             Input::Timer => self.timer(now),
             Input::FlowCounters(counters) => self.round(counters),
+            // Flows' counters tell it all.
+            Input::LinkCounters(_) => {}
             Input::FlowRemoved(key) => self.removed(&key),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
