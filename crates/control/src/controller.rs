@@ -38,8 +38,8 @@ pub enum Input<'a> {
     FlowCounters(&'a [FlowCounter<'a>]),
     /// The answer to [`Output::ReadLinkCounters`].
     LinkCounters(LinkCounters<'a>),
-    /// A flow has ended (an OpenFlow flow-removed message).
-    FlowRemoved(FlowKey),
+    /// A flow has ended; its last counter (an OpenFlow flow-removed message has it too).
+    FlowRemoved(FlowCounter<'a>),
     /// A part has failed.
     Failed(Part),
     /// A part works again.

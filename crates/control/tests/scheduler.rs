@@ -166,8 +166,9 @@ fn a_flow_that_ends_frees_its_reservation() {
         let outputs = round(&mut machine, 5, &[a, b]);
         assert_eq!(paths_set(&outputs), [a, b]);
         if by_message {
-            machine.handle(secs(6), Input::FlowRemoved(a));
-            machine.handle(secs(6), Input::FlowRemoved(a));
+            let gone = FlowCounter { flow: a, bytes: Bytes(0), read_at: secs(6), path: &[] };
+            machine.handle(secs(6), Input::FlowRemoved(gone));
+            machine.handle(secs(6), Input::FlowRemoved(gone));
         }
         let c = flow(2, 0, 12);
         let outputs = round(&mut machine, 10, &[b, c]);

@@ -237,7 +237,7 @@ impl Controller for Scripted {
                 let busy = counters.bytes.iter().enumerate().filter(|(_, b)| b.0 > 0);
                 busy.map(|(link, b)| format!("{link}:{}", b.0)).collect::<Vec<_>>().join("+")
             }
-            Input::FlowRemoved(key) => format!("removed {}", key.src.0),
+            Input::FlowRemoved(counter) => format!("removed {} after {}", counter.flow.src.0, counter.bytes.0),
             Input::Failed(_) => "failed".to_owned(),
             Input::Restored(_) => "restored".to_owned(),
         };
@@ -341,7 +341,10 @@ fn a_controller_moves_a_flow() {
     assert_eq!(outcome.flows[1].path, of_second[3]);
     assert_eq!(outcome.control.rounds, 7);
     let heard = heard.lock().unwrap();
-    assert_eq!(*heard, ["0ps timer", "1s timer", "1s 62500000+62500000", "1.5s removed 0", "1.5s removed 2"]);
+    assert_eq!(
+        *heard,
+        ["0ps timer", "1s timer", "1s 62500000+62500000", "1.5s removed 0 after 125000000", "1.5s removed 2 after 125000000"]
+    );
     for link in &outcome.links {
         let on: u64 = [(&of_second[0], SECOND / 2), (&of_second[3], SECOND / 2), (&outcome.flows[0].path, SECOND)]
             .iter()

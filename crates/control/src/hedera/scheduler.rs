@@ -165,7 +165,7 @@ impl Controller for Hedera {
             Input::FlowCounters(counters) => self.round(counters),
             // Flows' counters tell it all.
             Input::LinkCounters(_) => {}
-            Input::FlowRemoved(key) => self.removed(&key),
+            Input::FlowRemoved(counter) => self.removed(&counter.flow),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
         }

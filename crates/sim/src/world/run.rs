@@ -211,8 +211,12 @@ impl<M: Model> Run<M> {
     fn end_flow(&mut self, ended: Ended) {
         let spec = self.ledger.end(ended.id, ended.at);
         self.workload.flow_ended(ended.id, &spec, ended.at);
-        let key = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
-        self.tell(Input::FlowRemoved(key));
+        if self.controller.is_some() {
+            let record = &self.ledger.flow(ended.id).record;
+            let (bytes, path) = (record.bytes, record.path.clone());
+            let flow = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
+            self.tell(Input::FlowRemoved(FlowCounter { flow, bytes, read_at: ended.at, path: &path }));
+        }
     }
 
     fn begin_flows(&mut self) {
