@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::ids::{HostId, LinkId, NodeId, SwitchId};
 use crate::rng::{Stream, mix, reduce, stream};
 use crate::routing::next_hops::{NextHops, Target};
-use crate::routing::ways::{Direction, Pairing, Way, nic_ways};
+use crate::routing::ways::{Direction, Pairing, Way, crosses_itself, nic_ways};
 use crate::routing::{FlowKey, HashFields, Path};
 use crate::topology::{Fabric, Health};
 
@@ -182,7 +182,7 @@ impl Router {
     /// One of the pairs of ways whose ToRs are at most `farthest` links apart.
     fn choose(&mut self, key: &FlowKey, [leaving, arriving]: &[Ways; 2], farthest: usize) -> Option<(Way, Way)> {
         let pairing = Pairing::new(leaving, arriving, |l, a| {
-            self.distance(l, a).is_some_and(|d| d <= farthest) && !crosses_itself(&self.fabric, l, a)
+            self.distance(l, a).is_some_and(|d| d <= farthest) && !crosses_itself(&self.fabric, &l.links, &a.links)
         });
         let (l, a) = match self.routing.kind {
             RoutingKind::SinglePath => pairing.first()?,
@@ -246,17 +246,6 @@ impl Router {
 
 /// Few hosts have more ways.
 type Ways = SmallVec<[Way; 4]>;
-
-/// Whether the path would pass a node of one way again in the other. Only detours can.
-fn crosses_itself(fabric: &Fabric, leaving: &Way, arriving: &Way) -> bool {
-    if leaving.links.len() + arriving.links.len() == 2 {
-        return false;
-    }
-    let turn = arriving.tor(fabric, Direction::In);
-    let left = |node| leaving.links.iter().any(|&l| fabric.link(l).from == node);
-    let passes_again = |node| left(node) || (node != turn && node == leaving.tor(fabric, Direction::Out));
-    left(turn) || arriving.links.iter().any(|&l| passes_again(fabric.link(l).to))
-}
 
 /// Before all intermediates are tried in turn: with half of them dead, one flow in 2^32 gets there.
 const REHASHES: u64 = 32;

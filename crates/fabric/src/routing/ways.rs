@@ -74,6 +74,17 @@ pub fn cut(fabric: &Fabric, path: &[LinkId]) -> (usize, usize) {
     (a, b)
 }
 
+/// Whether a path of these two ways would pass a node of the one again in the other. Only detours can.
+pub fn crosses_itself(fabric: &Fabric, leaving: &[LinkId], arriving: &[LinkId]) -> bool {
+    if leaving.len() + arriving.len() == 2 {
+        return false;
+    }
+    let (end, turn) = (fabric.link(leaving[leaving.len() - 1]).to, fabric.link(arriving[0]).from);
+    let left = |node| leaving.iter().any(|&l| fabric.link(l).from == node);
+    let passes_again = |node| left(node) || (node != turn && node == end);
+    left(turn) || arriving.iter().any(|&l| passes_again(fabric.link(l).to))
+}
+
 /// Which of a flow's ways go together, and the choice among them.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
