@@ -53,6 +53,18 @@ impl FlowKey {
         Self { src, dst, sport: (number >> 16) as u16, dport: number as u16 }
     }
 
+    /// The key of what the receiver sends back.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport }
+    }
+
+    /// The key of a subflow of this flow; subflow 0 is the flow itself. Unique for up to 2^28 flows and 16 subflows.
+    #[must_use]
+    pub const fn subflow(&self, number: u32) -> Self {
+        Self { sport: self.sport ^ (number << 12) as u16, ..*self }
+    }
+
     /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).
     #[inline]
     pub const fn entropy(&self, fields: HashFields) -> u64 {

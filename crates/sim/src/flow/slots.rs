@@ -99,7 +99,9 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
     };
     let links = count.used.iter().enumerate();
     Outcome {
-        links: links.map(|(i, &n)| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(f64::from(n)) as u64) }).collect(),
+        links: links
+            .map(|(i, &n)| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(f64::from(n)) as u64), drops: 0 })
+            .collect(),
         samples: vec![
             sample(Instant::ZERO, 0.0, flows, flows as f64 * slot_bps),
             sample(ended, bytes(count.carried as f64), flows, flows as f64 * slot_bps),
@@ -107,6 +109,7 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
         ended,
         events: flows,
         control: ControlRecord::default(),
+        packets: None,
         ..Outcome::default()
     }
 }

@@ -1,6 +1,7 @@
 //! What the event loop asks of a model.
 
-use weft_fabric::traffic::Size;
+use weft_fabric::record::Outcome;
+use weft_fabric::traffic::FlowSpec;
 use weft_fabric::{FlowId, Instant, LinkId};
 
 /// A flow that has delivered all its bytes.
@@ -12,11 +13,42 @@ pub(crate) struct Ended {
 
 /// Moves the bytes of flows over paths. Its clock starts at 0 and moves by [`Model::advance`].
 pub(crate) trait Model {
-    /// A flow begins, standing still: it has no path yet.
-    fn start(&mut self, id: FlowId, size: Size);
+    /// Whether answers travel too: the loop then gives each flow a path back.
+    const ANSWERS: bool = false;
+    /// Whether a flow sends on over a path that is broken, as hosts do until routing has learnt of it. Else it stands still.
+    const BLIND: bool = false;
 
-    /// The flow takes this path from now on; an empty one makes it stand still. What it delivered stays delivered.
-    fn set_path(&mut self, id: FlowId, path: &[LinkId]);
+    /// A flow begins, standing still: it has no path yet.
+    fn start(&mut self, id: FlowId, spec: &FlowSpec);
+
+    /// Paths that a flow takes at once.
+    fn subflows(&self) -> u32 {
+        1
+    }
+
+    /// The flow's subflow takes this path from now on; with an empty one it stands still. What it delivered stays delivered.
+    fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]);
+
+    /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
+    fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let _ = (id, subflow, path);
+    }
+
+    /// A link works, or not, from now on.
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        let _ = (link, up);
+    }
+
+    /// Bytes that each link has carried, if the model counts them itself; else they follow from the flows' paths.
+    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+        let _ = bytes;
+        false
+    }
+
+    /// What the model knows of the run besides flows.
+    fn finish(&mut self, outcome: &mut Outcome) {
+        let _ = outcome;
+    }
 
     /// All changes of this instant are in: compute the rates.
     fn settle(&mut self);

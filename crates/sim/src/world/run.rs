@@ -15,7 +15,7 @@ use crate::world::model::{Ended, Model};
 use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// The run ends here at the latest.
     pub end: Instant,
@@ -228,7 +228,7 @@ impl<M: Model> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
-            self.model.start(id, spec.size);
+            self.model.start(id, &spec);
             self.route(id);
         }
     }
@@ -251,11 +251,7 @@ impl<M: Model> Run<M> {
             self.failed.push(part);
         }
         let down = self.health.fail(&self.fabric, part);
-        if !down.is_empty() {
-            for id in self.ledger.active().to_vec() {
-                self.refresh(id);
-            }
-        }
+        self.links_changed(&down, false);
         if noticed {
             self.teach(part, false, self.reconverge);
             self.tell(Input::Failed(part));
@@ -265,13 +261,20 @@ impl<M: Model> Run<M> {
     fn restore(&mut self, part: Part) {
         self.failed.retain(|&p| p != part);
         let up = self.health.restore(&self.fabric, part);
-        if !up.is_empty() {
+        self.links_changed(&up, true);
+        self.teach(part, true, self.restore_delay);
+        self.tell(Input::Restored(part));
+    }
+
+    fn links_changed(&mut self, links: &[LinkId], up: bool) {
+        for &link in links {
+            self.model.set_link(link, up);
+        }
+        if !links.is_empty() && !M::BLIND {
             for id in self.ledger.active().to_vec() {
                 self.refresh(id);
             }
         }
-        self.teach(part, true, self.restore_delay);
-        self.tell(Input::Restored(part));
     }
 
     fn teach(&mut self, part: Part, works: bool, delay: Duration) {
@@ -314,13 +317,21 @@ impl<M: Model> Run<M> {
             }
             if !usable || (all && !self.ledger.flow(id).scheduled) {
                 self.route(id);
+            } else if M::ANSWERS && !self.believed.path_is_up(&self.ledger.flow(id).back) {
+                self.route_back(id);
             }
         }
     }
 
     /// The flow takes the path that the switches give it, if they have one.
     fn route(&mut self, id: FlowId) {
+        if M::ANSWERS {
+            self.route_back(id);
+        }
         let key = self.ledger.key(id);
+        for subflow in 1..self.model.subflows() {
+            self.route_subflow(id, &key, subflow);
+        }
         match self.router.route(&key) {
             Some(path) => self.assign(id, path),
             None => {
@@ -330,14 +341,30 @@ impl<M: Model> Run<M> {
         }
     }
 
+    /// The answers of a flow take the path that the switches give the reverse flow.
+    fn route_back(&mut self, id: FlowId) {
+        let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
+        self.model.set_path_back(id, 0, &back);
+        self.ledger.flow_mut(id).back = back;
+    }
+
+    /// A further subflow is a connection of its own: it hashes by a port of its own.
+    fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
+        let key = key.subflow(subflow);
+        let path = self.router.route(&key).unwrap_or_default();
+        self.model.set_path(id, subflow, &path);
+        let back = self.router.route(&key.reverse()).unwrap_or_default();
+        self.model.set_path_back(id, subflow, &back);
+    }
+
     fn assign(&mut self, id: FlowId, path: Path) {
         if self.ledger.flow(id).record.path != path {
             // Also if it stands still: it may have moved since it was last booked.
             self.ledger.credit(id, self.model.delivered(id));
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
-            if std::mem::take(&mut flow.moving) {
-                self.model.set_path(id, &[]);
+            if std::mem::take(&mut flow.moving) && !M::BLIND {
+                self.model.set_path(id, 0, &[]);
             }
         }
         self.ledger.flow_mut(id).routed = true;
@@ -347,10 +374,10 @@ impl<M: Model> Run<M> {
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
         let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && self.health.path_is_up(&flow.record.path);
+        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, if moving { &flow.record.path } else { &[] });
+            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
         }
     }
 
