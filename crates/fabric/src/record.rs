@@ -172,4 +172,6 @@ pub struct ControlRecord {
     pub large_flows: u64,
     /// Changes of a flow's path.
     pub moves: u64,
+    /// Detours from rack to rack that were in force, summed over the rounds.
+    pub detours: u64,
 }

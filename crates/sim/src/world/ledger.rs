@@ -174,6 +174,12 @@ impl Ledger {
         self.series.due()
     }
 
+    /// Bytes that each link has carried, those of flows under way included.
+    pub fn link_bytes(&mut self, model: &mut impl Model) -> Vec<Bytes> {
+        self.credit_all(model);
+        self.link_bytes.iter().map(|&b| Bytes(b)).collect()
+    }
+
     /// Closes a span of the link series.
     pub fn close_span(&mut self, now: Instant, model: &mut impl Model) {
         self.count_links(model);
