@@ -38,7 +38,8 @@ fn two_loops() -> Arc<Fabric> {
 fn flows(racks: &[u32], inbound: bool, bytes: u64) -> Vec<FlowSpec> {
     let hosts = racks.iter().flat_map(|r| r * 5..r * 5 + 5);
     let pairs = hosts.flat_map(|h| (90..120).map(move |far| if inbound { (far, h) } else { (h, far) }));
-    let flow = |(src, dst)| FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO, size: Size::Finite(Bytes(bytes)) };
+    let flow =
+        |(src, dst)| FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO, size: Size::Finite(Bytes(bytes)) };
     pairs.map(flow).collect()
 }
 
@@ -76,7 +77,8 @@ fn tail(outcome: &Outcome) -> f64 {
 fn by_tor(fabric: &Fabric, outcome: &Outcome, inbound: bool) -> Vec<u64> {
     (0..12u32)
         .map(|t| {
-            let up = fabric.out(fabric.switch_node(SwitchId(t))).iter().filter(|&&l| fabric.as_switch(fabric.link(l).to).is_some());
+            let up =
+                fabric.out(fabric.switch_node(SwitchId(t))).iter().filter(|&&l| fabric.as_switch(fabric.link(l).to).is_some());
             up.map(|&l| outcome.links[if inbound { l.reverse() } else { l }.index()].bytes.0).sum()
         })
         .collect()
@@ -89,10 +91,19 @@ fn print_all() {
         for inbound in [false, true] {
             let mb = 4_000_000;
             let bytes = racks.len() as f64 * 150.0 * mb as f64;
-            for s in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Adaptive(Rebind::All), Scheduler::Detour] {
+            for s in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Adaptive(Rebind::All), Scheduler::Detour]
+            {
                 let o = run(&fabric, flows(racks, inbound, mb), s, vec![]);
                 let by: Vec<u64> = by_tor(&fabric, &o, inbound).iter().map(|b| b / 1_000_000).collect();
-                println!("{racks:?} in={inbound} tail {:.4} ToRs worth {:.2} moves {} rounds {} det {} {:?}", tail(&o), bytes * 8.0 / tail(&o) / 20e9, o.control.moves, o.control.rounds, o.control.detours, by);
+                println!(
+                    "{racks:?} in={inbound} tail {:.4} ToRs worth {:.2} moves {} rounds {} det {} {:?}",
+                    tail(&o),
+                    bytes * 8.0 / tail(&o) / 20e9,
+                    o.control.moves,
+                    o.control.rounds,
+                    o.control.detours,
+                    by
+                );
             }
         }
     }

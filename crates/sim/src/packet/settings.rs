@@ -177,7 +177,7 @@ impl PacketConfig {
     /// The largest packet there is, with its headers for detours.
     fn full_packet(&self) -> Bytes {
         let Transport { mss, header, .. } = self.transport;
-        let datagram = self.requests.as_ref().map_or(0, |r| u64::from(r.response_len.max(r.request_len)));
+        let datagram = self.requests.as_ref().map_or(0, |r| r.load.response.max(r.load.request).0);
         Bytes(mss.0.saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
     }
 
