@@ -89,6 +89,13 @@ impl Control {
         if control.measure && control.scheduler == Scheduler::None {
             return Err(keys.error("measure", "there is no scheduler to measure", "choose a `scheduler`"));
         }
+        if control.iterations == 0 {
+            return Err(keys.error(
+                "iterations",
+                "annealing that tries nothing leaves every flow where it was",
+                "write 1 or more; 1000 is the paper's number",
+            ));
+        }
         if control.annealing_c.is_some_and(|c| c <= 0.0) {
             return Err(keys.error("annealing_c", "annealing's c must be positive", "leave it out for the paper's value"));
         }
