@@ -13,10 +13,11 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
-use crate::scenario::world::Rates;
+use crate::scenario::world::Kind;
 use crate::scenario::{Run, Study};
 use crate::search::{self, Finding};
 use crate::wall::Stopwatch;
+use crate::world::packet::payload_part;
 use crate::{ideal::Ideals, metrics, wall, world};
 
 /// What `--json` prints and `summary.json` holds.
@@ -148,10 +149,18 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     if window(outcome).is_none() {
         tell_empty_window(run, outcome);
     }
-    if world.rates == Rates::Slots {
+    if world.is_slots() {
         // All flows offer what the NICs can carry; what is not delivered is lost.
         metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
         metrics.put("flows", outcome.events as f64);
+    }
+    if world.kind == Kind::Packet {
+        metrics::measure_packets(
+            fabric,
+            outcome,
+            &mut metrics,
+            world.queues.nic_duplex * payload_part(&run.scenario.transport.transport),
+        );
     }
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {

@@ -88,6 +88,8 @@ pub struct Outcome {
     pub events: u64,
     /// What only a world of packets knows.
     pub packets: Option<PacketTotals>,
+    /// What a world of packets was asked to show.
+    pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
 }
@@ -150,6 +152,17 @@ pub struct WindowSample {
     pub srtt_ps: u64,
 }
 
+/// What a world of packets was asked to show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traced {
+    /// Queues, by time, in the order in which they were asked for.
+    pub queues: Vec<QueueSample>,
+    /// Windows, by time, then in the order in which they were asked for; of flows under way.
+    pub windows: Vec<WindowSample>,
+    /// A pcap file; empty if no port was captured.
+    pub pcap: Vec<u8>,
+}
+
 /// What the scheduler did over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControlRecord {
@@ -159,4 +172,6 @@ pub struct ControlRecord {
     pub large_flows: u64,
     /// Changes of a flow's path.
     pub moves: u64,
+    /// Detours from rack to rack that were in force, summed over the rounds.
+    pub detours: u64,
 }

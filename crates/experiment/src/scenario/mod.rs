@@ -11,7 +11,9 @@ pub mod fabric;
 pub mod keys;
 pub mod search;
 pub mod source;
+pub mod trace;
 pub mod traffic;
+pub mod transport;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +28,9 @@ use fabric::FabricSpec;
 use keys::Keys;
 use search::Search;
 use source::{Overrides, Source, Variant};
+use trace::TraceSpec;
 use traffic::Traffic;
+use transport::TransportSpec;
 use world::{Event, World};
 
 /// All runs of a scenario file.
@@ -62,6 +66,10 @@ pub struct Scenario {
     pub control: Control,
     /// Who carries the bytes.
     pub world: World,
+    /// How hosts send, in a world of packets.
+    pub transport: TransportSpec,
+    /// What a world of packets is to record.
+    pub trace: TraceSpec,
     /// What breaks meanwhile.
     pub events: Vec<Event>,
     /// What the paper says.
@@ -181,6 +189,8 @@ impl Scenario {
             traffic: Traffic::read(&root.table("traffic")?, folder)?,
             control: Control::read(&root.table("control")?)?,
             world: World::read(&root.table("world")?)?,
+            transport: TransportSpec::read(&root.table("transport")?)?,
+            trace: TraceSpec::read(&root.table("trace")?)?,
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
         };
@@ -199,11 +209,16 @@ impl Scenario {
                 "add `duration = \"60s\"` to [world]",
             ));
         }
+        if self.world.kind == world::Kind::Flow && self.traffic.is_requests() {
+            let message = "the flow world carries flows, and no requests and responses";
+            let help = "write kind = \"packet\" in [world], or describe them as flows";
+            return Err(KeyError::new("traffic.pattern", message, help));
+        }
         self.check_steps()?;
-        if self.world.rates == world::Rates::Slots && self.control.scheduler != Scheduler::None {
+        if self.world.is_slots() && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
         }
-        if self.world.rates == world::Rates::Slots && !self.events.is_empty() {
+        if self.world.is_slots() && !self.events.is_empty() {
             return Err(KeyError::new("event[0]", "the slots model looks at one instant", "leave the events out"));
         }
         Ok(())
@@ -214,6 +229,7 @@ impl Scenario {
         let Some(duration) = self.world.duration else { return Ok(()) };
         let steps = |step: weft_fabric::Duration| duration.as_ps() / step.as_ps();
         if let world::Rates::Aimd { tick, .. } = self.world.rates
+            && self.world.kind == world::Kind::Flow
             && steps(tick) > MAX_TICKS
         {
             let message = format!("{duration} are {} ticks of {tick}", steps(tick));
@@ -232,7 +248,7 @@ impl Scenario {
 
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
-        self.world.ideal && self.world.rates != world::Rates::Slots
+        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests()
     }
 }
 
@@ -296,20 +312,13 @@ impl Run {
     }
 }
 
-/// Tables of other worlds: a scenario may have them, the flow world carries it without.
+/// Tables of other worlds.
 fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
-    let transport = root.table("transport")?;
-    transport.opt::<String>("kind")?;
-    transport.opt::<weft_fabric::Bytes>("mss")?;
-    transport.opt::<u32>("initial_window")?;
-    transport.opt::<weft_fabric::Duration>("rto_min")?;
-    transport.opt::<bool>("delayed_ack")?;
-    transport.done()?;
     let overlay = root.table("overlay")?;
     match overlay.or("kind", "none".to_owned())?.as_str() {
         "none" => {}
         other => {
-            return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\""));
+            return Err(overlay.error("kind", format!("this world carries no `{other}` overlay"), "write kind = \"none\""));
         }
     }
     root.has("search");
@@ -317,7 +326,7 @@ fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
         if root.has(section) {
             return Err(root.error(
                 section,
-                format!("the flow world has no use for `{section}`"),
+                format!("this world has no use for `{section}`"),
                 "leave it out, or choose another world",
             ));
         }

@@ -19,6 +19,7 @@ pub const SECTIONS: &[&str] = &[
     "control",
     "world",
     "transport",
+    "trace",
     "overlay",
     "directory",
     "service",

@@ -1,13 +1,14 @@
 //! Which path a flow takes through a fabric.
 //!
 //! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
-//! path, ECMP, VLB); [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
+//! path, ECMP, VLB), and [`ways`] says how hosts with several NICs choose among them; [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
 //! [`optimal::splittable_fraction`] bounds what any of them can reach.
 
 pub mod next_hops;
 pub mod optimal;
 pub mod roots;
 pub mod router;
+pub mod ways;
 
 use smallvec::SmallVec;
 
@@ -17,8 +18,10 @@ use crate::rng::mix;
 pub use next_hops::NextHops;
 pub use roots::{RootLabel, RootPaths};
 pub use router::{Router, Routing, RoutingKind};
+pub use ways::{Direction, Way};
 
-/// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six.
+/// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six, and two more for each
+/// server that forwards on a detour.
 pub type Path = SmallVec<[LinkId; 8]>;
 
 /// A flow as switches see it: the five-tuple, with hosts for addresses; the protocol is TCP.

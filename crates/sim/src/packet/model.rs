@@ -2,16 +2,15 @@
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
 use weft_fabric::traffic::{FlowSpec, Size};
-use weft_fabric::{Fabric, FlowId, Instant, LinkId};
+use weft_fabric::{Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
-use super::capture::Traced;
 use super::net::Net;
 use crate::world::{Ended, Model};
 
 /// Carries flows as packets.
-pub(super) struct PacketModel<'a> {
+pub(super) struct PacketModel {
     fabric: Arc<Fabric>,
     net: Net,
     /// Bytes of each flow; `u64::MAX` if it never ends.
@@ -23,16 +22,26 @@ pub(super) struct PacketModel<'a> {
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
     ended: Vec<u32>,
-    traced: &'a mut Traced,
+    /// How long a flow must have been silent before it takes the next path that it is given.
+    gap: (Option<FlowId>, Duration),
 }
 
-impl<'a> PacketModel<'a> {
-    pub fn new(fabric: Arc<Fabric>, net: Net, traced: &'a mut Traced) -> Self {
-        Self { fabric, net, sizes: Vec::new(), opening: Vec::new(), ending: 0, short: 0, ended: Vec::new(), traced }
+impl PacketModel {
+    pub fn new(fabric: Arc<Fabric>, net: Net) -> Self {
+        Self {
+            fabric,
+            net,
+            sizes: Vec::new(),
+            opening: Vec::new(),
+            ending: 0,
+            short: 0,
+            ended: Vec::new(),
+            gap: (None, Duration::ZERO),
+        }
     }
 }
 
-impl Model for PacketModel<'_> {
+impl Model for PacketModel {
     const ANSWERS: bool = true;
     const BLIND: bool = true;
 
@@ -58,7 +67,15 @@ impl Model for PacketModel<'_> {
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let end = id.0 * self.net.subflows + subflow;
-        self.net.tx[end as usize].route = self.net.paths.intern(&self.fabric, path);
+        let route = self.net.paths.intern(&self.fabric, path);
+        match std::mem::take(&mut self.gap) {
+            (waiting, gap) if waiting == Some(id) && gap > Duration::ZERO => self.net.move_at_gap(end, route, gap.as_ps()),
+            _ => self.net.move_now(end, route),
+        }
+    }
+
+    fn wait_for_gap(&mut self, id: FlowId, gap: Duration) {
+        self.gap = (Some(id), gap);
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
@@ -130,6 +147,6 @@ impl Model for PacketModel<'_> {
         let requests = net.load.as_ref().map(|l| l.totals(outcome.ended));
         let (hops, drops) = (net.totals.hops, net.totals.drops);
         outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests });
-        *self.traced = net.take_traced();
+        outcome.traced = net.take_traced();
     }
 }

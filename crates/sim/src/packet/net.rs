@@ -4,10 +4,11 @@
 //! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
 //! acknowledgement on the spot.
 
-use weft_fabric::record::{QueueSample, WindowSample};
+use rustc_hash::FxHashMap;
+use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::{Bytes, Fabric, Instant};
 
-use super::capture::{Capture, Shown, Trace, Traced};
+use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
 use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
@@ -26,6 +27,8 @@ pub(super) struct Tx {
     pub route: Route,
     /// Payload of the last segment.
     pub last: u16,
+    /// Whether it waits for a gap to move ([`Net::moves`]).
+    waits: bool,
 }
 
 /// The receiving end of a flow and where it answers.
@@ -45,6 +48,15 @@ pub(super) struct Extras {
     /// Requests take the place of TCP.
     pub load: Option<Load>,
     pub trace: Trace,
+}
+
+/// A route that an end takes at the next gap between its packets.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    route: Route,
+    gap: u64,
+    /// When it last sent, as far as is known since the move was asked for.
+    sent: u64,
 }
 
 /// Sizes of packets.
@@ -103,6 +115,8 @@ pub(super) struct Net {
     /// The port whose packets are captured; no link if none is.
     captured: u32,
     capture: Option<Capture>,
+    /// Ends that move once they have been silent for long enough.
+    moves: FxHashMap<u32, Move>,
     /// By flow, for captures: source and destination.
     shown: Vec<[u32; 2]>,
 }
@@ -140,6 +154,7 @@ impl Net {
             captured: trace.port.map_or(u32::MAX, |l| l.0),
             capture: trace.port.map(|_| Capture::new(trace.packets)),
             trace,
+            moves: FxHashMap::default(),
             shown: Vec::new(),
         };
         net.begin();
@@ -175,7 +190,7 @@ impl Net {
         // Subflows are fed as they go.
         let to_send = if self.subflows > 1 { 0 } else { end };
         for _ in 0..self.subflows {
-            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16 });
+            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false });
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
         }
         if self.capture.is_some() {
@@ -196,7 +211,7 @@ impl Net {
 
     /// Bytes that [`Totals::delivered`] and [`Net::delivered`] count in.
     pub fn unit(&self) -> u64 {
-        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.spec().response_len))
+        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.response_len()))
     }
 
     /// Segments of a flow that have arrived in order, or its responses.
@@ -205,6 +220,32 @@ impl Net {
             (Some(load), _) => load.delivered[flow as usize],
             (None, Some(connection)) => u64::from(connection.next()),
             (None, None) => u64::from(self.rx[flow as usize].tcp.next()),
+        }
+    }
+
+    /// An end sends by another route from now on.
+    pub fn move_now(&mut self, end: u32, route: Route) {
+        let tx = &mut self.tx[end as usize];
+        tx.route = route;
+        if std::mem::take(&mut tx.waits) {
+            self.moves.remove(&end);
+        }
+    }
+
+    /// An end sends by another route as soon as it has sent nothing for `gap`.
+    pub fn move_at_gap(&mut self, end: u32, route: Route, gap: u64) {
+        self.tx[end as usize].waits = true;
+        self.moves.insert(end, Move { route, gap, sent: self.now });
+    }
+
+    #[cold]
+    fn move_if_silent(&mut self, end: u32) {
+        let Some(change) = self.moves.get_mut(&end) else { return };
+        if self.now - change.sent >= change.gap {
+            let route = change.route;
+            self.move_now(end, route);
+        } else {
+            change.sent = self.now;
         }
     }
 
@@ -319,7 +360,7 @@ impl Net {
                 self.pump(flow);
             }
             Kind::Request => {
-                let len = self.load.as_ref().map_or(0, |l| l.spec().response_len);
+                let len = self.load.as_ref().map_or(0, |l| l.response_len());
                 let Route { begin, forwards } = self.tx[flow as usize].route;
                 self.reply(
                     item,
@@ -401,6 +442,10 @@ impl Net {
                 }
                 break;
             };
+            if tx.waits {
+                self.move_if_silent(flow);
+            }
+            let tx = &self.tx[flow as usize];
             let Route { begin, forwards } = tx.route;
             let (kind, number, payload, flags) = match segment {
                 Segment::Syn => (Kind::Syn, 0, 0, 0),
@@ -474,7 +519,7 @@ impl Net {
     fn request(&mut self, client: u32) {
         let Some(load) = &mut self.load else { return };
         let (flow, number, next) = load.next(client);
-        let len = load.spec().request_len;
+        let len = load.request_len();
         self.wheel.push(next, self.timers + REQUEST, client);
         let Route { begin, forwards } = self.rx[flow as usize].route;
         let len = len + forwards * self.sizes.detour_header;
@@ -548,7 +593,7 @@ impl Net {
 
 /// Width of the wheel's slots and their number: a slot holds a few dozen arrivals when all links are busy, and the wheel reaches over
 /// the longest stay at a port where that is possible.
-fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
+pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
     let bits_per_ps: f64 = fabric.links().iter().map(|l| l.capacity.as_f64() / 1e12).sum();
     let packet_bits = f64::from(sizes.mss / 2 + sizes.header) * 8.0;
     let wanted = EVENTS_A_SLOT * packet_bits / bits_per_ps;

@@ -3,7 +3,7 @@
 //! A link's bytes are booked when a flow that crosses it changes its path, ends, or a span of the series closes: always as whole
 //! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it.
 
-use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample};
+use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
@@ -174,6 +174,12 @@ impl Ledger {
         self.series.due()
     }
 
+    /// Bytes that each link has carried, those of flows under way included.
+    pub fn link_bytes(&mut self, model: &mut impl Model) -> Vec<Bytes> {
+        self.count_links(model);
+        self.link_bytes.iter().map(|&b| Bytes(b)).collect()
+    }
+
     /// Closes a span of the link series.
     pub fn close_span(&mut self, now: Instant, model: &mut impl Model) {
         self.count_links(model);
@@ -196,6 +202,7 @@ impl Ledger {
             events: model.work(),
             control,
             packets: None,
+            traced: Traced::default(),
         };
         model.finish(&mut outcome);
         outcome

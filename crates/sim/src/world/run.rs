@@ -1,6 +1,6 @@
 //! The event loop: what happens when, and who hears of it.
 
-use weft_control::controller::{Controller, FlowCounter, Input, Output};
+use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router};
 use weft_fabric::topology::{Fabric, Health, Part};
@@ -211,8 +211,12 @@ impl<M: Model> Run<M> {
     fn end_flow(&mut self, ended: Ended) {
         let spec = self.ledger.end(ended.id, ended.at);
         self.workload.flow_ended(ended.id, &spec, ended.at);
-        let key = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
-        self.tell(Input::FlowRemoved(key));
+        if self.controller.is_some() {
+            let record = &self.ledger.flow(ended.id).record;
+            let (bytes, path) = (record.bytes, record.path.clone());
+            let flow = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
+            self.tell(Input::FlowRemoved(FlowCounter { flow, bytes, read_at: ended.at, path: &path }));
+        }
     }
 
     fn begin_flows(&mut self) {
@@ -328,7 +332,8 @@ impl<M: Model> Run<M> {
         for subflow in 1..self.model.subflows() {
             self.route_subflow(id, &key, subflow);
         }
-        match self.router.route(&key) {
+        let path = if self.model.subflows() > 1 { self.subflow_path(&key, 0) } else { self.router.route(&key) };
+        match path {
             Some(path) => self.assign(id, path),
             None => {
                 self.ledger.flow_mut(id).routed = false;
@@ -344,13 +349,26 @@ impl<M: Model> Run<M> {
         self.ledger.flow_mut(id).back = back;
     }
 
-    /// A further subflow is a connection of its own: it hashes by a port of its own.
     fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
-        let key = key.subflow(subflow);
-        let path = self.router.route(&key).unwrap_or_default();
+        let path = self.subflow_path(key, subflow).unwrap_or_default();
         self.model.set_path(id, subflow, &path);
-        let back = self.router.route(&key.reverse()).unwrap_or_default();
+        let back = self.subflow_path(&key.reverse(), subflow).unwrap_or_default();
         self.model.set_path_back(id, subflow, &back);
+    }
+
+    /// A subflow is a connection of its own, between addresses of its own where hosts have several: it takes each combination of NICs
+    /// in turn (Subways section 5.1), and hashes by a port of its own.
+    fn subflow_path(&mut self, key: &FlowKey, subflow: u32) -> Option<Path> {
+        let key = key.subflow(subflow);
+        let (leaving, arriving) = (self.fabric.out(key.src.node()), self.fabric.out(key.dst.node()));
+        if leaving.len() * arriving.len() == 1 {
+            return self.router.route(&key);
+        }
+        let number = subflow as usize;
+        let (nic, last) = (leaving[number % leaving.len()], arriving[number / leaving.len() % arriving.len()].reverse());
+        let shares = self.fabric.link(nic).to == self.fabric.link(last).from;
+        let path = if shares { Some(Path::from_slice(&[nic, last])) } else { self.router.route_through(&key, &[nic], &[last]) };
+        path.filter(|p| self.believed.path_is_up(p)).or_else(|| self.router.route(&key))
     }
 
     fn assign(&mut self, id: FlowId, path: Path) {
@@ -391,9 +409,15 @@ impl<M: Model> Run<M> {
         while let Some(output) = controller.poll() {
             match output {
                 Output::ReadFlowCounters => {
-                    let counters = self.counters();
+                    let counters = counters(&self.ledger, &mut self.model, self.now);
                     controller.handle(self.now, Input::FlowCounters(&counters));
                 }
+                Output::ReadLinkCounters => {
+                    let bytes = self.ledger.link_bytes(&mut self.model);
+                    controller.handle(self.now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: self.now }));
+                }
+                Output::SetWays { host, direction, ways } => self.router.set_ways(host, direction, ways),
+                Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap),
                 Output::SetPath { flow, path } => {
                     if let Some(id) = self.ledger.find(&flow) {
                         self.ledger.flow_mut(id).scheduled = true;
@@ -411,12 +435,16 @@ impl<M: Model> Run<M> {
         self.controller = Some(controller);
     }
 
-    fn counters(&mut self) -> Vec<FlowCounter> {
-        let (model, ledger, read_at) = (&mut self.model, &self.ledger, self.now);
-        let mut counter = |id| FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at };
-        let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
-        counters.sort_unstable_by_key(|c| c.flow);
-        counters
+    /// The flow goes by these ways, if it is still there and they lead to its destination. It belongs to the switches again.
+    fn rebind(&mut self, flow: &FlowKey, leaving: &[LinkId], arriving: &[LinkId], gap: Duration) {
+        let Some(id) = self.ledger.find(flow) else { return };
+        if let Some(path) = self.router.route_through(flow, leaving, arriving)
+            && self.ledger.flow(id).record.path != path
+        {
+            self.model.wait_for_gap(id, gap);
+            self.ledger.flow_mut(id).scheduled = false;
+            self.assign(id, path);
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -433,6 +461,17 @@ impl<M: Model> Run<M> {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
         self.ledger.finish(&self.fabric, self.now, &mut self.model, control)
     }
+}
+
+/// The counters of all flows under way, by key.
+fn counters<'a>(ledger: &'a Ledger, model: &mut impl Model, read_at: Instant) -> Vec<FlowCounter<'a>> {
+    let mut counter = |id: FlowId| {
+        let path = &ledger.flow(id).record.path;
+        FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at, path }
+    };
+    let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
+    counters.sort_unstable_by_key(|c| c.flow);
+    counters
 }
 
 /// Steps of the loop between two calls of the progress bar.
