@@ -88,8 +88,9 @@ impl Model for PacketModel {
     }
 
     fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+        // Without what still waits: as that only ever leaves, a link's bytes only ever grow.
         for (link, bytes) in (0..).zip(bytes) {
-            *bytes = self.net.ports.bytes(link);
+            *bytes = self.net.ports.bytes(link) - self.net.ports.backlog(link, self.net.now);
         }
         true
     }

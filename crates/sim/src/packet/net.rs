@@ -132,6 +132,7 @@ impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
+        let wheel = Wheel::new(width, slots, links + TIMERS);
         let Extras { subflows, load, trace } = extras;
         let mut net = Self {
             now: 0,
@@ -142,8 +143,8 @@ impl Net {
             tx: Vec::new(),
             rx: Vec::new(),
             totals: Totals::default(),
-            packets: Packets::default(),
-            wheel: Wheel::new(width, slots, links + TIMERS),
+            packets: Packets::new(wheel.max_items()),
+            wheel,
             timers: links,
             down: 0,
             ended: Vec::new(),
@@ -272,8 +273,10 @@ impl Net {
                 return self.now;
             }
         }
-        self.now = until;
-        until
+        if until != NEVER {
+            self.now = until;
+        }
+        self.now
     }
 
     /// Whether anything is under way or timed, besides looks.
@@ -339,6 +342,9 @@ impl Net {
                     if answer.fresh > 0 && rx.tcp.next() == rx.end {
                         self.ended.push(flow);
                     }
+                }
+                if let Some(before) = answer.early {
+                    self.acknowledge(flow, before, !answer.marked);
                 }
                 match answer.ack {
                     Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
@@ -464,9 +470,11 @@ impl Net {
             self.forward(self.paths.at(begin), item);
         }
         let tx = &mut self.tx[flow as usize];
-        if !tx.tcp.armed && tx.tcp.deadline() != NEVER {
-            tx.tcp.armed = true;
-            self.wheel.push(tx.tcp.deadline(), self.timers + RETRANSMIT, flow);
+        // A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
+        let deadline = tx.tcp.deadline();
+        if deadline < tx.tcp.timer_at {
+            tx.tcp.timer_at = deadline;
+            self.wheel.push(deadline, self.timers + RETRANSMIT, flow);
         }
     }
 
@@ -490,7 +498,10 @@ impl Net {
 
     fn retransmit(&mut self, end: u32) {
         let tx = &mut self.tx[end as usize].tcp;
-        tx.armed = false;
+        if tx.timer_at != self.now {
+            return; // overtaken
+        }
+        tx.timer_at = NEVER;
         if self.subflows > 1 && tx.deadline() <= self.now {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
@@ -506,13 +517,17 @@ impl Net {
         let rx = &mut self.rx[end as usize];
         rx.tcp.armed = false;
         match rx.tcp.on_timer(self.now) {
-            Some((number, marked)) => {
-                let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
-                let item = self.packets.add(empty);
-                self.answer(item, end, Kind::Ack, number, marked);
-            }
+            Some((number, marked)) => self.acknowledge(end, number, marked),
             None => self.arm_delayed_ack(end),
         }
+    }
+
+    /// Sends an acknowledgement that no packet becomes.
+    #[cold]
+    fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
+        let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+        let item = self.packets.add(empty);
+        self.answer(item, end, Kind::Ack, number, marked);
     }
 
     /// A client sends its next request.

@@ -224,6 +224,7 @@ impl PacketConfig {
             initial_window: transport.initial_window,
             max_window: u32::try_from(window).unwrap_or(u32::MAX),
             rto_min: transport.rto_min.as_ps(),
+            rto_max: Tcp::default().rto_max.max(transport.rto_min.as_ps()),
             rto_initial: transport.rto_initial.max(transport.rto_min).as_ps(),
             ecn: self.ecn_threshold.is_some() || congestion == Congestion::Dctcp,
             delayed_ack: transport.delayed_ack.map(Duration::as_ps),
