@@ -5,12 +5,14 @@
 //! | [`units`], [`time`], [`ids`] | how quantities and parts are named |
 //! | [`topology`] | which hosts, switches and links there are, and which of them work |
 //! | [`addressing`] | which LA and AA each has (VL2 section 4.2.1) |
+//! | [`cabling`] | how long the cables are and what all costs (Subways section 7) |
 //! | [`routing`] | which path a flow takes |
 //! | [`traffic`] | which flows want to move |
 //! | [`formats`] | how other tools write these things down |
 //! | [`record`] | what every world reports of a run |
 
 pub mod addressing;
+pub mod cabling;
 pub mod formats;
 pub mod ids;
 pub mod record;
