@@ -37,8 +37,9 @@ fn two_loops() -> Arc<Fabric> {
 /// Every host of the racks sends to (or, if `inbound`, receives from) every host of two racks of the second loop.
 fn flows(racks: &[u32], inbound: bool, bytes: u64) -> Vec<FlowSpec> {
     let hosts = racks.iter().flat_map(|r| r * 5..r * 5 + 5);
-    let pairs = hosts.flat_map(|h| (90..120).map(move |far| if inbound { (far, h) } else { (h, far) }));
-    let flow = |(src, dst)| FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO, size: Size::Finite(Bytes(bytes)) };
+    let pairs = hosts.flat_map(|h| (90..100).map(move |far| if inbound { (far, h) } else { (h, far) }));
+    let flow =
+        |(src, dst)| FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO, size: Size::Finite(Bytes(bytes)) };
     pairs.map(flow).collect()
 }
 
@@ -76,7 +77,8 @@ fn tail(outcome: &Outcome) -> f64 {
 fn by_tor(fabric: &Fabric, outcome: &Outcome, inbound: bool) -> Vec<u64> {
     (0..12u32)
         .map(|t| {
-            let up = fabric.out(fabric.switch_node(SwitchId(t))).iter().filter(|&&l| fabric.as_switch(fabric.link(l).to).is_some());
+            let up =
+                fabric.out(fabric.switch_node(SwitchId(t))).iter().filter(|&&l| fabric.as_switch(fabric.link(l).to).is_some());
             up.map(|&l| outcome.links[if inbound { l.reverse() } else { l }.index()].bytes.0).sum()
         })
         .collect()
@@ -87,13 +89,65 @@ fn print_all() {
     let fabric = two_loops();
     for racks in [&[3u32][..], &[3, 4], &[3, 4, 5], &[3, 4, 5, 6]] {
         for inbound in [false, true] {
-            let mb = 4_000_000;
-            let bytes = racks.len() as f64 * 150.0 * mb as f64;
-            for s in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Adaptive(Rebind::All), Scheduler::Detour] {
+            let mb = 12_000_000;
+            let bytes = racks.len() as f64 * 50.0 * mb as f64;
+            for s in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Adaptive(Rebind::All), Scheduler::Detour]
+            {
                 let o = run(&fabric, flows(racks, inbound, mb), s, vec![]);
                 let by: Vec<u64> = by_tor(&fabric, &o, inbound).iter().map(|b| b / 1_000_000).collect();
-                println!("{racks:?} in={inbound} tail {:.4} ToRs worth {:.2} moves {} rounds {} det {} {:?}", tail(&o), bytes * 8.0 / tail(&o) / 20e9, o.control.moves, o.control.rounds, o.control.detours, by);
+                println!(
+                    "{racks:?} in={inbound} tail {:.4} ToRs worth {:.2} moves {} rounds {} det {} {:?}",
+                    tail(&o),
+                    bytes * 8.0 / tail(&o) / 20e9,
+                    o.control.moves,
+                    o.control.rounds,
+                    o.control.detours,
+                    by
+                );
             }
+        }
+    }
+}
+
+#[test]
+fn print_packets() {
+    use weft_sim::packet::{PacketConfig, PacketWorld};
+    let fabric = two_loops();
+    for racks in [&[3u32][..], &[3, 4], &[3, 4, 5]] {
+        let mb = 12_000_000;
+        let bytes = racks.len() as f64 * 50.0 * mb as f64;
+        for (name, config) in [
+            ("ecmp", None),
+            ("surplus", Some(SubwaysConfig::default())),
+            ("all", Some(SubwaysConfig { rebind: Rebind::All, ..SubwaysConfig::default() })),
+            ("detour", Some(SubwaysConfig { detour: Some(DetourConfig::default()), ..SubwaysConfig::default() })),
+            (
+                "detour all",
+                Some(SubwaysConfig { rebind: Rebind::All, detour: Some(DetourConfig::default()), ..SubwaysConfig::default() }),
+            ),
+        ] {
+            let controller = config.map(|c| Box::new(Subways::new(Arc::clone(&fabric), c).unwrap()) as Box<dyn Controller>);
+            let world = PacketWorld {
+                fabric: Arc::clone(&fabric),
+                router: Router::new(Arc::clone(&fabric), Routing::default(), 1),
+                controller,
+                workload: Box::new(StaticWorkload::new(flows(racks, false, mb))),
+                events: vec![],
+                config: PacketConfig { hop_delay: Duration::from_us(60), ..PacketConfig::default() },
+            };
+            let o = world.run(&mut |_| {}).unwrap().0;
+            let by: Vec<u64> = by_tor(&fabric, &o, false).iter().map(|b| b / 1_000_000).collect();
+            let mean = o.flows.iter().map(|f| f.end.unwrap().as_secs_f64()).sum::<f64>() / o.flows.len() as f64;
+            println!(
+                "{racks:?} {name} tail {:.4} mean {mean:.4} ToRs worth {:.2} moves {} rounds {} retr {} drops {} {:?}",
+                tail(&o),
+                bytes * 8.0 / tail(&o) / 20e9,
+                o.control.moves,
+                o.control.rounds,
+                o.packets.as_ref().unwrap().retransmits,
+                o.packets.as_ref().unwrap().drops,
+                by
+            );
         }
     }
 }

@@ -176,7 +176,7 @@ impl Ledger {
 
     /// Bytes that each link has carried, those of flows under way included.
     pub fn link_bytes(&mut self, model: &mut impl Model) -> Vec<Bytes> {
-        self.credit_all(model);
+        self.count_links(model);
         self.link_bytes.iter().map(|&b| Bytes(b)).collect()
     }
 
