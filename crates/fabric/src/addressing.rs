@@ -12,7 +12,11 @@
 //! So a core knows a pod by one prefix, an aggregation switch a rack by one, and an edge switch its hosts by their whole locator.
 //! Where an overlay locates a server by its ToR (VL2), the host part goes unused.
 //!
+//! A server with several ports has a locator for each of them, below the switch that the port leads to, in [`PortAddressing`].
+//!
 //! Application addresses (AA) name servers and stay with them wherever they move: 20.0.0.0/8, host h is 20.0.0.1 + h.
+
+mod ports;
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -22,6 +26,8 @@ use rustc_hash::FxHashMap;
 
 use crate::ids::{HostId, NodeId, RackId, SwitchId};
 use crate::topology::Fabric;
+
+pub use ports::PortAddressing;
 
 /// An application address: a server's, in 20.0.0.0/8, the same wherever it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +69,11 @@ pub enum AddressError {
          has 24: use smaller racks, or pods of more even size"
     )]
     LocatorsDoNotFit { needed: u32, pods: usize, racks: usize, nodes: usize },
+    #[error(
+        "locators of ports need {needed} bits ({networks} interconnects, at most {pods} pods in one, {switches} switches in a pod and {ports} \
+         ports at a switch) and 10.0.0.0/8 has 24: use smaller racks, or pods of more even size"
+    )]
+    PortsDoNotFit { needed: u32, networks: usize, pods: usize, switches: usize, ports: usize },
     #[error("{hosts} hosts need more application addresses than 20.0.0.0/8 has: use fewer hosts")]
     TooManyHosts { hosts: usize },
     #[error("rack {rack} has hosts in the pods {first} and {second}: give all hosts of a rack the same pod")]
@@ -207,7 +218,9 @@ impl Places {
             if let Some(&other) = rack.hosts.iter().find(|&&h| fabric.pod_of(h) != pod) {
                 return Err(AddressError::RackInTwoPods { rack: id, first: pod, second: fabric.pod_of(other) });
             }
-            let switches = rack.switches.iter().map(|&s| fabric.switch_node(s));
+            // A switch of another pod (Subways type 2) is with the racks of its own.
+            let here = |n: &NodeId| fabric.node(*n).pod.is_none_or(|p| p == pod);
+            let switches = rack.switches.iter().map(|&s| fabric.switch_node(s)).filter(here);
             let mut nodes: Vec<NodeId> = switches.filter(|n| !std::mem::replace(&mut placed[n.index()], true)).collect();
             nodes.extend(rack.hosts.iter().map(|h| h.node()));
             pods[place(pod)].racks.push(RackPlaces { id, nodes });

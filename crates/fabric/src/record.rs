@@ -88,6 +88,8 @@ pub struct Outcome {
     pub events: u64,
     /// What only a world of packets knows.
     pub packets: Option<PacketTotals>,
+    /// What a world of packets was asked to show.
+    pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
 }
@@ -148,6 +150,17 @@ pub struct WindowSample {
     pub segments: u32,
     /// Smoothed round-trip time in picoseconds; 0 before the first measurement.
     pub srtt_ps: u64,
+}
+
+/// What a world of packets was asked to show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traced {
+    /// Queues, by time, in the order in which they were asked for.
+    pub queues: Vec<QueueSample>,
+    /// Windows, by time, then in the order in which they were asked for; of flows under way.
+    pub windows: Vec<WindowSample>,
+    /// A pcap file; empty if no port was captured.
+    pub pcap: Vec<u8>,
 }
 
 /// What the scheduler did over a run.

@@ -45,7 +45,7 @@ fn main() {
             ..PacketConfig::default()
         },
     };
-    let (o, _) = world.run(&mut |_| {}).unwrap();
+    let o = world.run(&mut |_| {}).unwrap();
     let s = t0.elapsed().as_secs_f64();
     let hops = o.packets.as_ref().unwrap().hops;
     let rss = std::fs::read_to_string("/proc/self/status").unwrap().lines().find(|l| l.starts_with("VmHWM")).unwrap().to_owned();

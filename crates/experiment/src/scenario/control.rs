@@ -108,6 +108,13 @@ impl Control {
             let help = "choose a scheduler that estimates demands, such as `annealing`";
             return Err(keys.error("measure", "there is no scheduler to measure", help));
         }
+        if control.iterations == 0 {
+            return Err(keys.error(
+                "iterations",
+                "annealing that tries nothing leaves every flow where it was",
+                "write 1 or more; 1000 is the paper's number",
+            ));
+        }
         if control.annealing_c.is_some_and(|c| c <= 0.0) {
             return Err(keys.error("annealing_c", "annealing's c must be positive", "leave it out for the paper's value"));
         }

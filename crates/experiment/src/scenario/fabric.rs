@@ -1,9 +1,12 @@
 //! `[fabric]`: what the network is. `docs/fabrics.md` draws each kind.
 
+mod subways;
+
 use std::path::{Path, PathBuf};
 
 use weft_fabric::formats::topology::{self, Format};
 use weft_fabric::topology::FabricError;
+use weft_fabric::topology::shapes::subways::Balancing;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Duration, Fabric};
 
@@ -42,7 +45,8 @@ impl FabricSpec {
         let rate = |key, default: u64| -> Result<Cabling, KeyError> {
             let rate: BitsPerSec = keys.opt(key)?.or(link).unwrap_or(BitsPerSec(default));
             if rate.0 == 0 {
-                Err(keys.error(key, "a link without capacity", "write a rate such as \"1Gbps\""))
+                let given = if keys.has(key) { key } else { "link" };
+                Err(keys.error(given, "a link without capacity", "write a rate such as \"1Gbps\""))
             } else {
                 Ok(Cabling { rate, delay })
             }
@@ -60,24 +64,30 @@ impl FabricSpec {
             Self::File { path, bytes, format: keys.word("format", &formats, None)? }
         } else {
             let shape = read_shape(keys, &kind)?;
-            let switch_default =
-                if matches!(shape, Shape::Clos { .. } | Shape::ClosExplicit { .. }) { 10_000_000_000 } else { 1_000_000_000 };
-            let host_link = rate("host_link", 1_000_000_000)?;
+            let (host_default, switch_default) = match shape {
+                Shape::Clos { .. } | Shape::ClosExplicit { .. } => (GIGABIT, 10 * GIGABIT),
+                Shape::Subways(_) => (10 * GIGABIT, 10 * GIGABIT),
+                _ => (GIGABIT, GIGABIT),
+            };
+            let host_link = rate("host_link", host_default)?;
             Self::Regular { shape, host_link, fabric_link: rate("fabric_link", switch_default)? }
         };
         keys.done()?;
         Ok(spec)
     }
 
+    /// Who balances the load if `[control]` does not say: what the suffix of a Subways type asks for.
+    pub fn balancing(&self) -> Balancing {
+        match self {
+            Self::Regular { shape: Shape::Subways(spec), .. } => spec.kind.balancing(),
+            _ => Balancing::None,
+        }
+    }
+
     /// Builds it.
     pub fn build(&self) -> Result<Fabric, KeyError> {
         match self {
-            Self::Regular { shape, host_link, fabric_link } => shape.build(*host_link, *fabric_link).map_err(|e| match e {
-                FabricError::Parameter { parameter, ref value, ref rule } => {
-                    KeyError::new(format!("fabric.{parameter}"), format!("`{parameter} = {value}` is not possible"), rule.clone())
-                }
-                other => KeyError::new("fabric", other.to_string(), "change the fabric's parameters"),
-            }),
+            Self::Regular { shape, host_link, fabric_link } => shape.build(*host_link, *fabric_link).map_err(key_error),
             Self::File { path, bytes, format } => {
                 let read = match format {
                     None => topology::read(bytes),
@@ -93,6 +103,18 @@ impl FabricSpec {
         }
     }
 }
+
+/// A fabric's error, at the key that has to change.
+fn key_error(error: FabricError) -> KeyError {
+    match error {
+        FabricError::Parameter { parameter, value, rule } => {
+            KeyError::new(format!("fabric.{parameter}"), format!("`{parameter} = {value}` is not possible"), rule)
+        }
+        other => KeyError::new("fabric", other.to_string(), "change the fabric's parameters"),
+    }
+}
+
+const GIGABIT: u64 = 1_000_000_000;
 
 fn read_shape(keys: &Keys<'_>, kind: &str) -> Result<Shape, KeyError> {
     Ok(match kind {
@@ -139,8 +161,9 @@ fn read_shape(keys: &Keys<'_>, kind: &str) -> Result<Shape, KeyError> {
         },
         "clique" => Shape::Clique { switches: keys.need("switches")?, hosts_per_switch: keys.need("hosts_per_switch")? },
         "switch" => Shape::Switch { hosts: keys.need("hosts")? },
+        "subways" => Shape::Subways(subways::read(keys)?),
         other => {
-            let known = ["fat-tree", "clos", "tree", "clique", "switch", "file"];
+            let known = ["fat-tree", "clos", "tree", "clique", "switch", "subways", "file"];
             return Err(keys.error(
                 "kind",
                 format!("there is no fabric `{other}`"),

@@ -14,7 +14,7 @@
 //! | the same with all four stages | 67.9 % | 2.8 % |
 //! | flows get the share of their worst link | 63.1 % | |
 
-use weft_fabric::record::{ControlRecord, LinkRecord, Outcome, Sample};
+use weft_fabric::record::{ControlRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Router};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
@@ -110,6 +110,7 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
         events: flows,
         control: ControlRecord::default(),
         packets: None,
+        traced: Traced::default(),
         ..Outcome::default()
     }
 }

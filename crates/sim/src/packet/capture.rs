@@ -3,7 +3,6 @@
 //! pcap: `24 bytes of file header, then for each packet 16 bytes (seconds, nanoseconds, captured, on the wire) and its first bytes`, here
 //! those of Ethernet, IPv4 and TCP or UDP. Hosts are 10.x.y.z and 02:00:0a:x:y:z by number.
 
-use weft_fabric::record::{QueueSample, WindowSample};
 use weft_fabric::{FlowId, Instant, LinkId};
 
 use super::packets::{CE, ECT, Kind, Packet};
@@ -28,17 +27,6 @@ impl Trace {
     pub(super) fn is_periodic(&self) -> bool {
         self.every > weft_fabric::Duration::ZERO && !(self.queues.is_empty() && self.windows.is_empty())
     }
-}
-
-/// What was recorded.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Traced {
-    /// Queues, by time, in the order in which they were asked for.
-    pub queues: Vec<QueueSample>,
-    /// Windows, by time, then flow; of flows under way.
-    pub windows: Vec<WindowSample>,
-    /// A pcap file; empty if no port was captured.
-    pub pcap: Vec<u8>,
 }
 
 /// A flow as its packets show it.

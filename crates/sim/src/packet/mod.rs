@@ -19,6 +19,7 @@
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
 
+mod bare;
 mod capture;
 mod histogram;
 mod model;
@@ -44,9 +45,10 @@ use weft_fabric::traffic::Workload;
 
 use crate::world::{self, Pace, Parts, Progress, TimedEvent};
 
-pub use capture::{Trace, Traced};
+pub use bare::bare_loop;
+pub use capture::Trace;
 pub use requests::Requests;
-pub use settings::{PacketConfig, PacketError, Transport, TransportKind};
+pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Transport, TransportKind};
 
 /// All that a run needs; [`PacketWorld::run`] consumes it.
 pub struct PacketWorld {
@@ -69,15 +71,13 @@ impl PacketWorld {
     ///
     /// # Errors
     /// [`PacketError`] if a setting means nothing on this fabric.
-    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Result<(Outcome, Traced), PacketError> {
+    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, PacketError> {
         let Self { fabric, router, controller, workload, events, config } = self;
         let net = config.net(&fabric)?;
-        let mut traced = Traced::default();
-        let model = model::PacketModel::new(Arc::clone(&fabric), net, &mut traced);
+        let model = model::PacketModel::new(Arc::clone(&fabric), net);
         let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
         let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
         let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
-        let outcome = world::run(parts, model, pace, progress);
-        Ok((outcome, traced))
+        Ok(world::run(parts, model, pace, progress))
     }
 }

@@ -6,12 +6,11 @@ use weft_fabric::{Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
-use super::capture::Traced;
 use super::net::Net;
 use crate::world::{Ended, Model};
 
 /// Carries flows as packets.
-pub(super) struct PacketModel<'a> {
+pub(super) struct PacketModel {
     fabric: Arc<Fabric>,
     net: Net,
     /// Bytes of each flow; `u64::MAX` if it never ends.
@@ -23,16 +22,15 @@ pub(super) struct PacketModel<'a> {
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
     ended: Vec<u32>,
-    traced: &'a mut Traced,
 }
 
-impl<'a> PacketModel<'a> {
-    pub fn new(fabric: Arc<Fabric>, net: Net, traced: &'a mut Traced) -> Self {
-        Self { fabric, net, sizes: Vec::new(), opening: Vec::new(), ending: 0, short: 0, ended: Vec::new(), traced }
+impl PacketModel {
+    pub fn new(fabric: Arc<Fabric>, net: Net) -> Self {
+        Self { fabric, net, sizes: Vec::new(), opening: Vec::new(), ending: 0, short: 0, ended: Vec::new() }
     }
 }
 
-impl Model for PacketModel<'_> {
+impl Model for PacketModel {
     const ANSWERS: bool = true;
     const BLIND: bool = true;
 
@@ -130,6 +128,6 @@ impl Model for PacketModel<'_> {
         let requests = net.load.as_ref().map(|l| l.totals(outcome.ended));
         let (hops, drops) = (net.totals.hops, net.totals.drops);
         outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests });
-        *self.traced = net.take_traced();
+        outcome.traced = net.take_traced();
     }
 }

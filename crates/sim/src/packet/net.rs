@@ -4,10 +4,10 @@
 //! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
 //! acknowledgement on the spot.
 
-use weft_fabric::record::{QueueSample, WindowSample};
+use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::{Bytes, Fabric, Instant};
 
-use super::capture::{Capture, Shown, Trace, Traced};
+use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
 use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
@@ -548,7 +548,7 @@ impl Net {
 
 /// Width of the wheel's slots and their number: a slot holds a few dozen arrivals when all links are busy, and the wheel reaches over
 /// the longest stay at a port where that is possible.
-fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
+pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
     let bits_per_ps: f64 = fabric.links().iter().map(|l| l.capacity.as_f64() / 1e12).sum();
     let packet_bits = f64::from(sizes.mss / 2 + sizes.header) * 8.0;
     let wanted = EVENTS_A_SLOT * packet_bits / bits_per_ps;

@@ -50,9 +50,10 @@ pub(super) enum Fate {
     Dropped,
 }
 
-/// Queue of a kind of port.
+/// Queue of a kind of port, and what empties it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
+    pub rate: BitsPerSec,
     pub size: Bytes,
     pub mark: Option<Bytes>,
 }
@@ -69,13 +70,13 @@ impl Ports {
     pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let ports = fabric.links().iter().enumerate().map(|(i, link)| {
-            let Queue { size, mark } = queue(LinkId::from(i));
+            let Queue { rate, size, mark } = queue(LinkId::from(i));
             let into_switch = fabric.as_switch(link.to).is_some();
             let class = Class {
-                byte_time: byte_time(link.capacity),
+                byte_time: byte_time(rate),
                 delay: link.delay.as_ps() + if into_switch { hop_delay.as_ps() } else { 0 },
-                limit: time_of(link.capacity, size),
-                mark: mark.map_or(u64::MAX, |m| time_of(link.capacity, m)),
+                limit: time_of(rate, size),
+                mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
             };
             let known = classes.iter().position(|c| *c == class);
             let class = known.unwrap_or_else(|| {

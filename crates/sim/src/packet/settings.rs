@@ -1,5 +1,6 @@
 //! Settings of the packet world, and the engine that they mean on a fabric.
 
+use weft_fabric::topology::Link;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
 
 use super::capture::Trace;
@@ -69,6 +70,8 @@ pub struct PacketConfig {
     pub nic_queue: Option<Bytes>,
     /// Beyond so many waiting bytes a switch marks packets; `None`: none are marked, but DCTCP has a quarter of the queue.
     pub ecn_threshold: Option<Bytes>,
+    /// What a NIC reaches of its rate in each direction, while it sends and receives: 1, or less for hosts that do not keep up.
+    pub nic_duplex: f64,
     /// What a switch takes to forward a packet.
     pub hop_delay: Duration,
     /// What a detoured packet carries in addition for each server that forwards it.
@@ -94,6 +97,7 @@ impl Default for PacketConfig {
             switch_queue: None,
             nic_queue: None,
             ecn_threshold: None,
+            nic_duplex: 1.0,
             hop_delay: Duration::ZERO,
             detour_header: Bytes(20),
             requests: None,
@@ -126,6 +130,8 @@ pub enum PacketError {
     Subflows(u32),
     #[error("the least retransmission timeout is 0")]
     NoTimeout,
+    #[error("a NIC reaches a part of its rate, above 0 and at most 1, not {0}")]
+    Duplex(String),
 }
 
 impl PacketConfig {
@@ -159,6 +165,9 @@ impl PacketConfig {
         if rto_min == Duration::ZERO {
             return Err(PacketError::NoTimeout);
         }
+        if !(self.nic_duplex > 0.0 && self.nic_duplex <= 1.0) {
+            return Err(PacketError::Duplex(self.nic_duplex.to_string()));
+        }
         match kind {
             TransportKind::Mptcp { subflows } if !(2..=MAX_SUBFLOWS).contains(&subflows) => Err(PacketError::Subflows(subflows)),
             _ => Ok(()),
@@ -187,14 +196,19 @@ impl PacketConfig {
     }
 
     fn queue(&self, fabric: &Fabric, link: LinkId, round_trip: Duration, packet: Bytes) -> Queue {
-        let from_host = fabric.as_host(fabric.link(link).from).is_some();
+        let Link { from, to, capacity, .. } = *fabric.link(link);
+        let [from_host, to_host] = [from, to].map(|n| fabric.as_host(n).is_some());
+        let rate = match (from_host || to_host) && self.nic_duplex < 1.0 {
+            true => BitsPerSec((capacity.as_f64() * self.nic_duplex) as u64),
+            false => capacity,
+        };
         if from_host {
-            return Queue { size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None };
+            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None };
         }
-        let product = bandwidth_delay(fabric.link(link).capacity, round_trip);
+        let product = bandwidth_delay(rate, round_trip);
         let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
         let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { size, mark: self.ecn_threshold.or(dctcp) }
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp) }
     }
 
     fn tcp(&self) -> Tcp {

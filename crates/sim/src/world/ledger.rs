@@ -3,7 +3,7 @@
 //! A link's bytes are booked when a flow that crosses it changes its path, ends, or a span of the series closes: always as whole
 //! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it.
 
-use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample};
+use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
@@ -202,6 +202,7 @@ impl Ledger {
             events: model.work(),
             control,
             packets: None,
+            traced: Traced::default(),
         };
         model.finish(&mut outcome);
         outcome

@@ -8,20 +8,25 @@
 //! | `Tree` | ToR, (aggregation,) core | `tor0 agg0 core0` | a pair of aggregation switches; without them a ToR |
 //! | `Clique` | edge | `edge0` | the whole fabric |
 //! | `Switch` | the switch | `switch0` | the whole fabric |
+//! | `Subways` | ToR, aggregation(, core) | `tor0 agg0 core0` | a cluster; without cores the ToRs and servers of one |
 //!
 //! Hosts are `h0`, `h1`, ... everywhere, contiguous by rack and then by pod. A pod is what hangs together below the roots,
 //! the switches of the highest tier (Hedera section 3.1); where the hosts attach to the roots themselves there is one pod.
+//! In Subways servers of type 2 hang in several clusters: there the pod is the cluster of a server's own ToR, and hosts are numbered around
+//! the loops, so that those of a pod are not contiguous.
 
 mod clique;
 mod clos;
 mod fat_tree;
 pub(crate) mod limits;
 mod single_switch;
+pub mod subways;
 mod tree;
 mod two_level;
 
 pub use fat_tree::fat_tree;
 pub use single_switch::{ideal_of, single_switch};
+pub use subways::SubwaysSpec;
 
 use crate::time::Duration;
 use crate::topology::{Fabric, FabricError};
@@ -107,6 +112,8 @@ pub enum Shape {
         /// Hosts.
         hosts: u32,
     },
+    /// `subways`: servers wired to several ToRs (Subways section 4).
+    Subways(SubwaysSpec),
 }
 
 impl Shape {
@@ -144,6 +151,7 @@ impl Shape {
             }
             Self::Clique { switches, hosts_per_switch } => clique::build(switches, hosts_per_switch, host_link, fabric_link),
             Self::Switch { hosts } => single_switch(hosts, host_link),
+            Self::Subways(ref spec) => subways::build(spec, host_link, fabric_link),
         }
     }
 }
