@@ -155,7 +155,12 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
         metrics.put("flows", outcome.events as f64);
     }
     if world.kind == Kind::Packet {
-        metrics::measure_packets(fabric, outcome, &mut metrics, world.queues.nic_duplex * payload_part(&run.scenario.transport.transport));
+        metrics::measure_packets(
+            fabric,
+            outcome,
+            &mut metrics,
+            world.queues.nic_duplex * payload_part(&run.scenario.transport.transport),
+        );
     }
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {

@@ -3,6 +3,7 @@
 use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_fabric::Duration;
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
+use weft_fabric::topology::shapes::subways::Balancing;
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
@@ -69,9 +70,14 @@ const ROUTINGS: &[(&str, RoutingKind)] =
 const HASHES: &[(&str, HashFields)] = &[("5-tuple", HashFields::FiveTuple), ("dst", HashFields::Dst)];
 
 impl Control {
-    /// Reads `[control]`.
-    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
-        let scheduler = keys.word("scheduler", SCHEDULERS, Scheduler::None)?;
+    /// Reads `[control]`. The fabric's type may ask for a scheduler; the key `scheduler` has the last word.
+    pub fn read(keys: &Keys<'_>, balancing: Balancing) -> Result<Self, KeyError> {
+        let usual = match balancing {
+            Balancing::None => Scheduler::None,
+            Balancing::Adaptive => Scheduler::Adaptive,
+            Balancing::Detour => Scheduler::Detour,
+        };
+        let scheduler = keys.word("scheduler", SCHEDULERS, usual)?;
         let usual_period = match scheduler {
             Scheduler::Adaptive | Scheduler::Detour => SubwaysConfig::default().period,
             _ => Duration::from_secs(5),

@@ -104,7 +104,9 @@ impl World {
         let kind = match kind.as_str() {
             "flow" => Kind::Flow,
             "packet" => Kind::Packet,
-            "lab" => return Err(keys.error("kind", "this build of weft has no lab world", "write kind = \"flow\" or \"packet\"")),
+            "lab" => {
+                return Err(keys.error("kind", "this build of weft has no lab world", "write kind = \"flow\" or \"packet\""));
+            }
             _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
         };
         let world = Self {

@@ -47,7 +47,8 @@ impl Bare {
     fn new(fabric: &Fabric, paths: &[(Vec<LinkId>, Vec<LinkId>)], segments: u32) -> Self {
         let endless = |l: LinkId| Queue { rate: fabric.link(l).capacity, size: Bytes(1 << 40), mark: None };
         let ports = Ports::new(fabric, Duration::ZERO, endless);
-        let (width, slots) = super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });
+        let (width, slots) =
+            super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });
         let mut store = Paths::default();
         let routes = paths.iter().map(|(there, back)| (store.intern(fabric, there), store.intern(fabric, back))).collect();
         Self {
