@@ -135,7 +135,8 @@ impl Model for PacketModel {
         for flow in &mut outcome.flows {
             let ends = (flow.id.0 * net.subflows) as usize..((flow.id.0 + 1) * net.subflows) as usize;
             if ends.end > net.tx.len() {
-                continue; // empty, and the last
+                flow.packets = Some(PacketRecord::default()); // empty, and the last
+                continue;
             }
             let retransmits = net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum();
             let reordered = net.rx[ends].iter().map(|r| r.tcp.reordered).sum();
