@@ -6,6 +6,7 @@
 //! | [`run`] | tells the whole story: build, carry, measure, compare, write |
 //! | [`metrics`], [`expect`] | what a run's records say, and what the paper said |
 //! | [`results`], [`report`] | the files of a run |
+//! | [`subways`] | cabling and upgrades of Subways fabrics |
 //! | [`cli`] | the commands of the `weft` binary |
 
 pub mod cli;
@@ -17,6 +18,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod subways;
 pub mod wall;
 pub mod world;
 
