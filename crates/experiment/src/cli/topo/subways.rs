@@ -67,12 +67,12 @@ fn money(amount: f64) -> String {
     let digits = (cents / 100).to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
     }
-    if cents % 100 > 0 {
+    if !cents.is_multiple_of(100) {
         let _ = write!(text, ".{:02}", cents % 100);
     }
     text
