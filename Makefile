@@ -120,11 +120,11 @@ bench: build ## Speed and memory of the engines
 	$(RELEASE) bench flow
 	$(RELEASE) bench control
 
+.PHONY: bench-simgrid
+bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)
+	benches/simgrid/run.sh
+
 .PHONY: clean
 clean: ## Remove what was built; what was installed (.venv, .tools) stays
 	$(CARGO) clean
 	rm -rf results python/weft/_weft*.so .pytest_cache .mypy_cache .ruff_cache
-
-.PHONY: bench-simgrid
-bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)
-	benches/simgrid/run.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs all that any target of the Makefile needs; what is there already costs nothing.
+# Installs all that any target of the Makefile needs, but for `make bench-simgrid`, which installs SimGrid itself
+# (setup-simgrid.sh). What is there already costs nothing.
 
 here=$(dirname "${BASH_SOURCE[0]}")
 set -euo pipefail

@@ -1,7 +1,7 @@
 //! The one contract between any scheduler and any world.
 //!
 //! ```text
-//!              counters, topology changes                paths
+//!              counters, topology changes            paths, weights, detours
 //!   world  ------------- Input ------------>  Controller  ------ Output ----->  world
 //!              handle(now, input)                         poll() until None
 //!                                             deadline(): when to send Input::Timer
@@ -9,9 +9,9 @@
 //! The worlds differ in what they do with an [`Output`]: a simulator changes its model, a real network sends OpenFlow messages.
 
 use weft_fabric::record::ControlRecord;
-use weft_fabric::routing::{FlowKey, Path};
+use weft_fabric::routing::{Direction, FlowKey, Path, Way};
 use weft_fabric::topology::Part;
-use weft_fabric::{Bytes, Instant};
+use weft_fabric::{Bytes, Duration, HostId, Instant, LinkId};
 
 /// A scheduler as a sans-I/O machine.
 pub trait Controller: Send {
@@ -35,9 +35,11 @@ pub enum Input<'a> {
     Timer,
     /// The answer to [`Output::ReadFlowCounters`]: every flow that the edge switches count, in ascending order of flow keys.
     /// A flow that is no longer listed has ended.
-    FlowCounters(&'a [FlowCounter]),
-    /// A flow has ended (an OpenFlow flow-removed message).
-    FlowRemoved(FlowKey),
+    FlowCounters(&'a [FlowCounter<'a>]),
+    /// The answer to [`Output::ReadLinkCounters`].
+    LinkCounters(LinkCounters<'a>),
+    /// A flow has ended; its last counter (an OpenFlow flow-removed message has it too).
+    FlowRemoved(FlowCounter<'a>),
     /// A part has failed.
     Failed(Part),
     /// A part works again.
@@ -46,12 +48,23 @@ pub enum Input<'a> {
 
 /// An edge switch's counter of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowCounter {
+pub struct FlowCounter<'a> {
     /// The flow.
     pub flow: FlowKey,
     /// Bytes since the flow began.
     pub bytes: Bytes,
     /// When the switch read the counter: rates are computed from this, not from the arrival of the answer.
+    pub read_at: Instant,
+    /// The links that it takes now, NIC to NIC; the last ones if it stands still, empty if it never had a path.
+    pub path: &'a [LinkId],
+}
+
+/// The ports' counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkCounters<'a> {
+    /// By link: bytes that its sending port has sent since the start.
+    pub bytes: &'a [Bytes],
+    /// When they were read.
     pub read_at: Instant,
 }
 
@@ -60,6 +73,8 @@ pub struct FlowCounter {
 pub enum Output {
     /// Read the counters of all flows at the edge switches.
     ReadFlowCounters,
+    /// Read the counters of all ports.
+    ReadLinkCounters,
     /// Send the flow along this path from now on, NIC to NIC.
     SetPath {
         /// The flow.
@@ -71,5 +86,28 @@ pub enum Output {
     ClearPath {
         /// The flow.
         flow: FlowKey,
+    },
+    /// Flows that begin from now on leave (or reach) the host by these ways; `None`: by its NICs again
+    /// (see [`Router::set_ways`](weft_fabric::routing::Router::set_ways)).
+    SetWays {
+        /// The host.
+        host: HostId,
+        /// Whether it sends or receives.
+        direction: Direction,
+        /// Its ways and their weights.
+        ways: Option<Vec<Way>>,
+    },
+    /// The flow leaves and arrives by these ways from now on, and is hashed between their ToRs
+    /// (see [`Router::route_through`](weft_fabric::routing::Router::route_through)). If that is not possible it stays where it is.
+    Rebind {
+        /// The flow.
+        flow: FlowKey,
+        /// From its source to a ToR.
+        leaving: Path,
+        /// From a ToR to its destination.
+        arriving: Path,
+        /// The flow moves once it has sent nothing for so long, so that packets keep their order. A world without packets moves it at
+        /// once: there is no order to keep.
+        gap: Duration,
     },
 }

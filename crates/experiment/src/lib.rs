@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`scenario`] | text, overrides and sweeps become built objects, once |
 //! | [`run`] | tells the whole story: build, carry, measure, compare, write |
+//! | [`search`] | tries settings until the largest that meets a bound is found |
 //! | [`metrics`], [`expect`] | what a run's records say, and what the paper said |
 //! | [`results`], [`report`] | the files of a run |
 //! | [`subways`] | cabling and upgrades of Subways fabrics |
@@ -18,6 +19,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod scenario;
+pub mod search;
 pub mod subways;
 pub mod wall;
 pub mod world;

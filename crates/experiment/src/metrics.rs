@@ -4,7 +4,7 @@
 
 use serde::{Serialize, Serializer};
 use weft_fabric::record::{FlowRecord, Outcome, Sample};
-use weft_fabric::{Duration, Fabric, Instant};
+use weft_fabric::{Duration, Fabric, HostId, Instant};
 
 /// Every name that a metric can have, in the order in which they are shown.
 pub const NAMES: &[&str] = &[
@@ -21,6 +21,8 @@ pub const NAMES: &[&str] = &[
     "fct_p50_s",
     "fct_p99_s",
     "latency_mean_s",
+    "latency_p50_s",
+    "latency_p99_s",
     "requests_per_s",
     "jain_flows",
     "split_jain_mean",
@@ -97,7 +99,7 @@ impl Serialize for Metrics {
 }
 
 /// Counts are written as whole numbers.
-fn whole(value: f64) -> serde_json::Value {
+pub(crate) fn whole(value: f64) -> serde_json::Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
 }
 
@@ -154,6 +156,26 @@ pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Me
     metrics.put_some("split_jain_mean", split_jain(fabric, outcome));
     metrics.put("events", outcome.events as f64);
     metrics
+}
+
+/// What only a world of packets knows. `useful` is the part of the NICs' bits that can be payload.
+pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics, useful: f64) {
+    let Some(packets) = &outcome.packets else { return };
+    metrics.put("drops", packets.drops as f64);
+    metrics.put("hops", packets.hops as f64);
+    if let Some(requests) = packets.requests {
+        metrics.put("latency_mean_s", requests.mean_s);
+        metrics.put("latency_p50_s", requests.p50_s);
+        metrics.put("latency_p99_s", requests.p99_s);
+        metrics.put("requests_per_s", requests.answered as f64 / requests.seconds);
+        return;
+    }
+    metrics.put("retransmits", packets.retransmits as f64);
+    let mut senders: Vec<HostId> = outcome.flows.iter().map(|f| f.src).collect();
+    senders.sort_unstable();
+    senders.dedup();
+    let nics: f64 = senders.iter().map(|&h| fabric.nic_capacity(h).as_f64()).sum();
+    metrics.put_some("efficiency", metrics.get("goodput_bps").map(|goodput| goodput / (nics * useful)));
 }
 
 /// Delivered bits over the time that a flow had.

@@ -13,9 +13,11 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
-use crate::scenario::world::Rates;
+use crate::scenario::world::Kind;
 use crate::scenario::{Run, Study};
+use crate::search::{self, Finding};
 use crate::wall::Stopwatch;
+use crate::world::packet::payload_part;
 use crate::{ideal::Ideals, metrics, wall, world};
 
 /// What `--json` prints and `summary.json` holds.
@@ -41,6 +43,9 @@ pub struct RunSummary {
     pub metrics: Metrics,
     /// What the paper says of it.
     pub expect: Vec<Verdict>,
+    /// What `[search]` found: `set` holds it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Finding>,
 }
 
 /// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1.
@@ -50,6 +55,24 @@ pub type OnProgress<'a> = &'a (dyn Fn(usize, f64) + Sync);
 struct Carried {
     metrics: Metrics,
     report: Option<RunReport>,
+    /// Of a search: the run at the setting that was found, and what was found.
+    found: Option<(Run, Finding)>,
+}
+
+impl Carried {
+    /// The run that was carried.
+    fn run<'a>(&'a self, asked: &'a Run) -> &'a Run {
+        self.found.as_ref().map_or(asked, |(run, _)| run)
+    }
+}
+
+/// What a run gave.
+pub(crate) struct Observed {
+    fabric: Arc<Fabric>,
+    outcome: Outcome,
+    ideal: Option<Arc<Outcome>>,
+    /// What was measured.
+    pub(crate) metrics: Metrics,
 }
 
 /// Carries all runs of a study, as many at a time as the thread pool has threads, and writes the results folder if one is named.
@@ -73,13 +96,17 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
 }
 
 fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, on_progress: OnProgress<'_>) -> Result<Carried> {
-    let run = &study.runs[index];
+    let asked = &study.runs[index];
     let clock = Stopwatch::start();
-    let locate = |e: Error| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
-    let outcome = world::carry(&fabric, run, &mut |part| on_progress(index, part)).map_err(locate)?;
-    let ideal = ideals.of(&fabric, run).map_err(locate)?;
-    let mut metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
+    let mut progress = |part| on_progress(index, part);
+    let found = asked.search.as_ref().map(|s| search::find(study, asked, s, &mut progress)).transpose()?;
+    let run = found.as_ref().map_or(asked, |(run, _)| run);
+    let mut last = |part: f64| {
+        if found.is_none() {
+            on_progress(index, part)
+        }
+    };
+    let Observed { fabric, outcome, ideal, mut metrics } = observe(study, run, ideals, &mut last)?;
     let report = match folder {
         None => None,
         Some(folder) => {
@@ -102,17 +129,38 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     metrics.put("wall_s", clock.seconds());
     metrics.put_some("rss_bytes", wall::peak_rss_bytes().map(|b| b as f64));
     on_progress(index, 1.0);
-    Ok(Carried { metrics, report })
+    Ok(Carried { metrics, report, found })
+}
+
+/// Builds, carries and measures a run.
+pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &mut dyn FnMut(f64)) -> Result<Observed> {
+    let locate = |e: Error| study.source.at(e);
+    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
+    let outcome = world::carry(&fabric, run, on_progress).map_err(locate)?;
+    let ideal = ideals.of(&fabric, run).map_err(locate)?;
+    let metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
+    Ok(Observed { fabric, outcome, ideal, metrics })
 }
 
 fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Outcome>) -> Result<Metrics> {
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
-    if world.rates == Rates::Slots {
+    if window(outcome).is_none() {
+        tell_empty_window(run, outcome);
+    }
+    if world.is_slots() {
         // All flows offer what the NICs can carry; what is not delivered is lost.
         metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
         metrics.put("flows", outcome.events as f64);
+    }
+    if world.kind == Kind::Packet {
+        metrics::measure_packets(
+            fabric,
+            outcome,
+            &mut metrics,
+            world.queues.nic_duplex * payload_part(&run.scenario.transport.transport),
+        );
     }
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
@@ -126,19 +174,41 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     Ok(metrics)
 }
 
+/// Says why rates are missing.
+fn tell_empty_window(run: &Run, outcome: &Outcome) {
+    let world = &run.scenario.world;
+    let (name, ended) = (run.name(), outcome.ended.saturating_since(weft_fabric::Instant::ZERO));
+    let which = if name.is_empty() { "the run".to_owned() } else { format!("the run {name}") };
+    let spans = [("warm-up", world.warmup), ("cool-down", world.cooldown)];
+    let left_out: Vec<String> =
+        spans.iter().filter(|(_, span)| span.as_ps() > 0).map(|(what, span)| format!("a {what} of {span}")).collect();
+    if left_out.is_empty() {
+        tracing::warn!("{which} ended at {ended}, before anything moved: rates are absent");
+    } else {
+        tracing::warn!(
+            "{which} ended at {ended}: without {} nothing of it is left, and rates are absent",
+            left_out.join(" and ")
+        );
+    }
+}
+
 fn compare(study: &Study, carried: &[Carried]) -> Vec<RunSummary> {
     let candidates: Vec<Candidate<'_>> = study
         .runs
         .iter()
         .zip(carried)
-        .map(|(run, c)| Candidate { table: &run.variant.table, position: &run.variant.position, metrics: &c.metrics })
+        .map(|(asked, c)| {
+            let variant = &c.run(asked).variant;
+            Candidate { table: &variant.table, position: &variant.position, metrics: &c.metrics }
+        })
         .collect();
     (0..candidates.len())
         .map(|i| RunSummary {
-            set: study.runs[i].variant.set.clone(),
+            set: carried[i].run(&study.runs[i]).variant.set.clone(),
             seed: study.runs[i].scenario.world.seed,
             metrics: carried[i].metrics.clone(),
             expect: expect::judge(&study.runs[i].scenario.expect, &candidates, i),
+            search: carried[i].found.as_ref().map(|(_, finding)| finding.clone()),
         })
         .collect()
 }

@@ -1,4 +1,6 @@
-//! From a scenario to the flow world and back: who carries what, with which scheduler.
+//! From a scenario to a world and back: who carries what, with which scheduler.
+
+pub mod packet;
 
 use std::sync::Arc;
 
@@ -6,19 +8,23 @@ use weft_control::controller::Controller;
 use weft_control::hedera::{
     DemandEstimator, Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once,
 };
+use weft_control::subways::{Subways, SubwaysConfig, SubwaysError};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::optimal::splittable_fraction;
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::{Health, Part};
+use weft_fabric::traffic::{FlowSpec, flows_known_at_start};
 use weft_fabric::{Duration, Fabric, Instant};
-use weft_sim::flow::{AimdParams, Change, FlowConfig, FlowWorld, Progress, Rates, TimedEvent};
+use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
+use weft_sim::packet::PacketWorld;
+use weft_sim::world::{Change, Progress, TimedEvent};
 
 use crate::error::{KeyError, Result};
 use crate::metrics::Metrics;
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
 use crate::scenario::traffic::{Prepared, number_by_line};
-use crate::scenario::world::{self, EventKind};
+use crate::scenario::world::{self, EventKind, Kind};
 use crate::wall::Stopwatch;
 
 /// Carries a run. `on_progress` hears how much of it is done, from 0 to 1.
@@ -29,15 +35,17 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
     let scenario = &run.scenario;
     let events = timed_events(fabric, run)?;
     let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
-    let world = FlowWorld {
-        fabric: Arc::clone(fabric),
-        router: Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed),
-        controller: controller(fabric, run)?,
-        workload,
-        events,
-        config: config(run),
+    let router = Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed);
+    let controller = controller(fabric, run)?;
+    let fabric = Arc::clone(fabric);
+    let progress = &mut |p: Progress| on_progress(part_done(&p));
+    let mut outcome = match scenario.world.kind {
+        Kind::Flow => FlowWorld { fabric, router, controller, workload, events, config: config(run) }.run(progress),
+        Kind::Packet => {
+            let config = packet::config(&fabric, run)?;
+            packet::carry(PacketWorld { fabric, router, controller, workload, events, config }, progress)?
+        }
     };
-    let mut outcome = world.run(&mut |p| on_progress(part_done(&p)));
     if scenario.world.duration.is_none() {
         all_ended(&outcome)?;
     }
@@ -52,6 +60,9 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
 pub fn check(fabric: &Fabric, run: &Run) -> Result<()> {
     timed_events(fabric, run)?;
     run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?;
+    if run.scenario.world.kind == Kind::Packet {
+        packet::config(fabric, run)?;
+    }
     match hedera_config(run) {
         Some(config) => Ok(config.check().map_err(at_control)?),
         None => Ok(()),
@@ -75,6 +86,9 @@ fn all_ended(outcome: &Outcome) -> Result<(), KeyError> {
 /// # Errors
 /// Traffic that the fabric cannot have.
 pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Result<Outcome> {
+    if run.scenario.world.kind == Kind::Packet {
+        return packet::carry_ideal(fabric, ideal, run);
+    }
     let seed = run.scenario.world.seed;
     let world = FlowWorld {
         fabric: Arc::clone(ideal),
@@ -127,8 +141,17 @@ fn part_done(progress: &Progress) -> f64 {
 }
 
 fn controller(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Box<dyn Controller>>> {
+    if run.scenario.control.scheduler.is_subways() {
+        return Ok(Some(Box::new(subways(fabric, run)?)));
+    }
     let Some(config) = hedera_config(run) else { return Ok(None) };
     Ok(Some(Box::new(Hedera::new(Arc::clone(fabric), config).map_err(at_control)?)))
+}
+
+fn subways(fabric: &Arc<Fabric>, run: &Run) -> Result<Subways> {
+    let config = SubwaysConfig { seed: run.scenario.world.seed, ..run.scenario.control.subways };
+    let error = |e: SubwaysError| KeyError::new("control", e.to_string(), "see docs/scenario.md, [control]");
+    Ok(Subways::new(Arc::clone(fabric), config).map_err(error)?)
 }
 
 fn at_control(error: HederaError) -> KeyError {
@@ -139,7 +162,7 @@ fn at_control(error: HederaError) -> KeyError {
 fn hedera_config(run: &Run) -> Option<HederaConfig> {
     let control = &run.scenario.control;
     let placer = match control.scheduler {
-        Scheduler::None => return None,
+        Scheduler::None | Scheduler::Adaptive | Scheduler::Detour => return None,
         Scheduler::FirstFit => Placer::FirstFit,
         Scheduler::Annealing => Placer::Annealing,
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
@@ -161,6 +184,13 @@ fn hedera_config(run: &Run) -> Option<HederaConfig> {
 /// Traffic that the fabric cannot have.
 pub fn measure_control(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, metrics: &mut Metrics) -> Result<()> {
     if run.scenario.control.scheduler == Scheduler::None {
+        return Ok(());
+    }
+    if run.scenario.control.scheduler.is_subways() {
+        let control = outcome.control;
+        metrics.put("rounds", control.rounds as f64);
+        metrics.put("moves", control.moves as f64);
+        metrics.put("detours_mean", control.detours as f64 / control.rounds.max(1) as f64);
         return Ok(());
     }
     let mut large = outcome.control.large_flows as f64 / outcome.control.rounds.max(1) as f64;
@@ -226,6 +256,15 @@ impl FirstFlows {
     }
 }
 
+/// The flows that a run begins without waiting for one to end, a million at the most.
+///
+/// # Errors
+/// Traffic that the fabric cannot have.
+pub fn known_flows(fabric: &Arc<Fabric>, run: &Run) -> Result<Vec<FlowSpec>> {
+    let mut workload = run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?.workload;
+    Ok(flows_known_at_start(&mut *workload, 1_000_000))
+}
+
 fn first_keys(fabric: &Arc<Fabric>, run: &Run) -> Result<Vec<FlowKey>> {
     let mut workload = run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?.workload;
     let mut keys = Vec::new();
@@ -263,6 +302,9 @@ pub fn place(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<Plac
 }
 
 fn need_scheduler(run: &Run) -> Result<HederaConfig> {
-    let missing = || KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`");
+    let missing = || {
+        let help = "choose one that does, such as `first-fit`";
+        KeyError::new("control.scheduler", "there is no scheduler that places flows by their demands", help)
+    };
     Ok(hedera_config(run).ok_or_else(missing)?)
 }

@@ -1,68 +1,13 @@
 //! The commands as a user runs them: output, exit codes, what is written and what is not. `docs/cli.md` promises what is checked here.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+#[path = "support/weft.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
-
-fn weft(arguments: &[&str], folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).current_dir(folder).output().expect("weft starts")
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
-
-fn json(output: &Output) -> Value {
-    assert!(output.status.success(), "{}", stderr(output));
-    serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else")
-}
-
-/// A folder with a small scenario in it, changed by replacing texts.
-fn folder_with(changes: &[(&str, &str)]) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut text = SMALL.to_owned();
-    for (from, to) in changes {
-        assert!(text.contains(from), "the scenario has no `{from}`");
-        text = text.replace(from, to);
-    }
-    std::fs::write(folder.path().join("s.toml"), text).expect("written");
-    folder
-}
-
-const SMALL: &str = r#"title = "Stride on 16 hosts"
-
-[fabric]
-kind = "fat-tree"
-k = 4
-link = "1Gbps"
-
-[traffic]
-pattern = "stride"
-stride = 4
-size = "125MB"
-
-[control]
-scheduler = "first-fit"
-period = "100ms"
-
-[world]
-duration = "20s"
-
-[[expect]]
-source = "every flow alone on its path"
-metric = "completion_s"
-value = 1.0
-within = "50%"
-"#;
+use support::{folder_with, json, root, stderr, stdout, weft};
 
 #[test]
 fn run_writes_a_results_folder_and_prints_the_same_json() {
@@ -359,7 +304,7 @@ fn bad_scenarios_are_refused_with_place_and_remedy() {
             "metric = \"completion\"",
             &["there is no metric `completion`", "did you mean `completion_s`?"],
         ),
-        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"packet\"", &["packet"]),
+        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"lab\"", &["s.toml:19", "lab"]),
         ("[traffic]", "[traffic]\nfile = \"nowhere.csv\"\n[other]", &["nowhere.csv"]),
         ("title = ", "title ", &["s.toml:1"]),
     ];

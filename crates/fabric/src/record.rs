@@ -22,6 +22,17 @@ pub struct FlowRecord {
     pub bytes: Bytes,
     /// Directed links from NIC to NIC; the last ones used if it was moved; empty if it never had a path.
     pub path: Path,
+    /// What its packets did, in a world of packets.
+    pub packets: Option<PacketRecord>,
+}
+
+/// What the packets of a flow did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Segments that arrived after a later one without having been sent again.
+    pub reordered: u32,
 }
 
 /// Bytes that a directed link carried.
@@ -31,6 +42,8 @@ pub struct LinkRecord {
     pub id: LinkId,
     /// Bytes sent over it.
     pub bytes: Bytes,
+    /// Packets that its queue dropped, or that it lost as it failed; 0 in a world without packets.
+    pub drops: u64,
 }
 
 /// The whole network at one instant. Between two samples the delivered bytes grow linearly.
@@ -73,8 +86,81 @@ pub struct Outcome {
     pub ended: Instant,
     /// Events (max-min) or flow updates (AIMD) processed.
     pub events: u64,
+    /// What only a world of packets knows.
+    pub packets: Option<PacketTotals>,
+    /// What a world of packets was asked to show.
+    pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
+}
+
+/// Totals of a world of packets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PacketTotals {
+    /// Packets sent over links.
+    pub hops: u64,
+    /// Packets lost: at full queues, on links that failed, and where there was no route.
+    pub drops: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Requests and responses, if that is the load.
+    pub requests: Option<RequestTotals>,
+}
+
+/// What became of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RequestTotals {
+    /// Responses that arrived, to requests sent in the window of the aggregates.
+    pub answered: u64,
+    /// Requests sent in that window.
+    pub sent: u64,
+    /// Length of the window in seconds.
+    pub seconds: f64,
+    /// Mean time from a request to its response, in seconds.
+    pub mean_s: f64,
+    /// Median of the same.
+    pub p50_s: f64,
+    /// 99th percentile of the same.
+    pub p99_s: f64,
+}
+
+/// A queue at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSample {
+    /// When.
+    pub at: Instant,
+    /// The link before which it stands.
+    pub link: LinkId,
+    /// Bytes that have not left yet.
+    pub bytes: Bytes,
+    /// Packets dropped here so far.
+    pub drops: u64,
+}
+
+/// The sending end of a flow at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowSample {
+    /// When.
+    pub at: Instant,
+    /// The flow.
+    pub flow: FlowId,
+    /// Its subflow; 0 where there is one.
+    pub subflow: u32,
+    /// Congestion window in segments.
+    pub segments: u32,
+    /// Smoothed round-trip time in picoseconds; 0 before the first measurement.
+    pub srtt_ps: u64,
+}
+
+/// What a world of packets was asked to show.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traced {
+    /// Queues, by time, in the order in which they were asked for.
+    pub queues: Vec<QueueSample>,
+    /// Windows, by time, then in the order in which they were asked for; of flows under way.
+    pub windows: Vec<WindowSample>,
+    /// A pcap file; empty if no port was captured.
+    pub pcap: Vec<u8>,
 }
 
 /// What the scheduler did over a run.
@@ -86,4 +172,6 @@ pub struct ControlRecord {
     pub large_flows: u64,
     /// Changes of a flow's path.
     pub moves: u64,
+    /// Detours from rack to rack that were in force, summed over the rounds.
+    pub detours: u64,
 }

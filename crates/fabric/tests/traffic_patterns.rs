@@ -153,7 +153,9 @@ fn an_incast_has_its_senders() {
 }
 
 fn shuffle(hosts: Option<u32>, mode: ShuffleMode) -> TrafficSpec {
-    TrafficSpec::new(Pattern::Shuffle { hosts, mode }, SizeSpec::Fixed(Bytes(500_000_000)))
+    let mut spec = TrafficSpec::new(Pattern::Shuffle { mode }, SizeSpec::Fixed(Bytes(500_000_000)));
+    spec.among.hosts = hosts;
+    spec
 }
 
 #[test]
@@ -357,7 +359,7 @@ fn what_makes_no_sense_names_its_key() {
     assert_eq!(key(shuffle(Some(17), ShuffleMode::Parallel)), "hosts");
     assert_eq!(key(shuffle(Some(1), ShuffleMode::Parallel)), "hosts");
     assert_eq!(key(shuffle(None, ShuffleMode::Sequential { concurrency: 0 })), "concurrency");
-    assert_eq!(key(once(Pattern::Shuffle { hosts: None, mode: ShuffleMode::Parallel }, 2)), "flows_per_host");
+    assert_eq!(key(once(Pattern::Shuffle { mode: ShuffleMode::Parallel }, 2)), "flows_per_host");
     assert_eq!(key(poisson(ArrivalRate::PerHost(0.0), "1MB", None)), "rate");
     assert_eq!(key(poisson(ArrivalRate::Load(f64::NAN), "1MB", None)), "load");
     assert_eq!(key(poisson(ArrivalRate::Load(0.5), "inf", None)), "load");
@@ -378,8 +380,7 @@ fn any_pattern() -> impl Strategy<Value = Pattern> {
         (prop::option::of(0u32..20), -0.1f64..1.1).prop_map(|(hotspots, fraction)| Pattern::Hotspot { hotspots, fraction }),
         (prop::option::of(0u32..20), 0u32..20)
             .prop_map(|(fan_in, receiver)| Pattern::Incast { fan_in, receiver: HostId(receiver) }),
-        (prop::option::of(0u32..20), prop::option::of(0u32..5)).prop_map(|(hosts, concurrency)| Pattern::Shuffle {
-            hosts,
+        prop::option::of(0u32..5).prop_map(|concurrency| Pattern::Shuffle {
             mode: concurrency.map_or(ShuffleMode::Parallel, |concurrency| ShuffleMode::Sequential { concurrency }),
         }),
     ]

@@ -5,3 +5,5 @@
 //! | [`flow`] | flows with rates: max-min fair, or the AIMD ticks of Hedera section 5.5 |
 
 pub mod flow;
+pub mod packet;
+pub mod world;

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use weft_control::controller::{Controller, FlowCounter, Input, Output};
 use weft_fabric::record::{ControlRecord, Outcome};
-use weft_fabric::routing::{FlowKey, Path, RootLabel, RootPaths, Router, Routing};
+use weft_fabric::routing::{Direction, FlowKey, Path, RootLabel, RootPaths, Router, Routing, Way};
 use weft_fabric::topology::shapes::{Cabling, fat_tree, single_switch};
-use weft_fabric::topology::{Fabric, Part};
+use weft_fabric::topology::{Fabric, FabricBuilder, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload, Workload};
-use weft_fabric::{BitsPerSec, Bytes, Duration, FlowId, HostId, Instant};
+use weft_fabric::{BitsPerSec, Bytes, Duration, FlowId, HostId, Instant, LinkId};
 use weft_sim::flow::{AimdParams, Change, FlowConfig, FlowWorld, Rates, TimedEvent};
 
 const GBPS: Cabling = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
@@ -208,7 +208,7 @@ fn a_failed_switch_takes_its_links_with_it() {
         let fabric = Arc::clone(&world.fabric);
         let outcome = run(world);
         assert!(outcome.flows.iter().all(|f| f.end.is_some()));
-        let touches = |l: &weft_fabric::LinkId| fabric.link(*l).from == core || fabric.link(*l).to == core;
+        let touches = |l: &LinkId| fabric.link(*l).from == core || fabric.link(*l).to == core;
         assert!(outcome.flows.iter().all(|f| !f.path.iter().any(touches)));
     }
 }
@@ -233,7 +233,11 @@ impl Controller for Scripted {
                 let bytes = |c: &FlowCounter| format!("{}", c.bytes.0);
                 counters.iter().map(bytes).collect::<Vec<_>>().join("+")
             }
-            Input::FlowRemoved(key) => format!("removed {}", key.src.0),
+            Input::LinkCounters(counters) => {
+                let busy = counters.bytes.iter().enumerate().filter(|(_, b)| b.0 > 0);
+                busy.map(|(link, b)| format!("{link}:{}", b.0)).collect::<Vec<_>>().join("+")
+            }
+            Input::FlowRemoved(counter) => format!("removed {} after {}", counter.flow.src.0, counter.bytes.0),
             Input::Failed(_) => "failed".to_owned(),
             Input::Restored(_) => "restored".to_owned(),
         };
@@ -251,6 +255,56 @@ impl Controller for Scripted {
     fn record(&self) -> ControlRecord {
         ControlRecord { rounds: 7, ..ControlRecord::default() }
     }
+}
+
+/// Three ToRs in a ring of three racks of two hosts each, and two switches above: host 0 is on ToRs 0 and 1, host 2 on 1 and 2,
+/// host 4 on 2 and 0. Cables in this order: hosts' NICs, then ToRs' uplinks.
+fn ring_of_three() -> Fabric {
+    let mut b = FabricBuilder::new("ring");
+    let tors: Vec<_> = (0..4).map(|i| b.switch(format!("tor{i}"), 1, None)).collect();
+    let tops: Vec<_> = (0..2).map(|i| b.switch(format!("agg{i}"), 2, None)).collect();
+    for i in 0..6usize {
+        let host = b.host(format!("h{i}"), None);
+        b.cable(host, tors[i / 2], GBPS.rate, GBPS.delay);
+        b.cable(host, tors[(i / 2 + 1) % 3], GBPS.rate, GBPS.delay);
+    }
+    let far = b.host("h6", None);
+    b.cable(far, tors[3], GBPS.rate, GBPS.delay);
+    for tor in tors {
+        tops.iter().for_each(|&top| b.cable(tor, top, GBPS.rate, GBPS.delay));
+    }
+    b.build().unwrap()
+}
+
+#[test]
+fn a_controller_weighs_ways_and_sends_flows_over_detours() {
+    let flows = vec![flow(0, 6, 0, SECOND), flow(1, 6, 500, SECOND / 4)];
+    let mut world = world(ring_of_three(), flows, Rates::MaxMin);
+    let fabric = Arc::clone(&world.fabric);
+    let nic = |host: u32, n: usize| fabric.out(HostId(host).node())[n];
+    // Host 0 to ToR 1, from there to host 2 and to ToR 2.
+    let detour = Path::from_slice(&[nic(0, 1), nic(2, 0).reverse(), nic(2, 1)]);
+    let arriving = Path::from_slice(&[nic(6, 0).reverse()]);
+    let way = |links: &[LinkId], weight| Way { links: Path::from_slice(links), weight };
+    let key = FlowKey::of_flow(0, HostId(0), HostId(6));
+    let ways = Some(vec![way(&[nic(1, 0)], 0), way(&[nic(1, 1)], 5)]);
+    let (controller, heard) = scripted(vec![
+        (Instant::ZERO, Output::SetWays { host: HostId(1), direction: Direction::Out, ways }),
+        (at_ms(250), Output::Rebind { flow: key, leaving: detour.clone(), arriving, gap: Duration::from_us(100) }),
+        (at_ms(250), Output::ReadLinkCounters),
+    ]);
+    world.controller = controller;
+    let outcome = run(world);
+    assert_eq!(outcome.flows[0].path[..3], detour[..]);
+    assert_eq!(outcome.flows[1].path[0], nic(1, 1));
+    // Both come down the NIC of host 6.
+    assert_eq!(ends_ms(&outcome), [Some(1_250.0), Some(1_000.0)]);
+    let heard = heard.lock().unwrap();
+    let quarter = heard[2].strip_prefix("250ms ").unwrap();
+    assert_eq!(quarter.matches(":31250000").count(), 4, "first path: {quarter}");
+    let bytes = |link: LinkId| outcome.links[link.index()].bytes.0;
+    assert_eq!(bytes(nic(2, 1)), SECOND * 3 / 4, "what the detour forwards");
+    assert_eq!(bytes(nic(1, 0)), 0);
 }
 
 /// What a scripted controller hears.
@@ -287,7 +341,10 @@ fn a_controller_moves_a_flow() {
     assert_eq!(outcome.flows[1].path, of_second[3]);
     assert_eq!(outcome.control.rounds, 7);
     let heard = heard.lock().unwrap();
-    assert_eq!(*heard, ["0ps timer", "1s timer", "1s 62500000+62500000", "1.5s removed 0", "1.5s removed 2"]);
+    assert_eq!(
+        *heard,
+        ["0ps timer", "1s timer", "1s 62500000+62500000", "1.5s removed 0 after 125000000", "1.5s removed 2 after 125000000"]
+    );
     for link in &outcome.links {
         let on: u64 = [(&of_second[0], SECOND / 2), (&of_second[3], SECOND / 2), (&outcome.flows[0].path, SECOND)]
             .iter()
@@ -396,7 +453,7 @@ proptest! {
         };
         let outcome = run(build());
         let fabric = fat_tree(4, GBPS).unwrap();
-        let bytes_of = |id: weft_fabric::LinkId| outcome.links[id.index()].bytes.0;
+        let bytes_of = |id: LinkId| outcome.links[id.index()].bytes.0;
         for host in fabric.hosts() {
             let nic = fabric.out(host.node())[0];
             let sent: u64 = outcome.flows.iter().filter(|f| f.src == host).map(|f| f.bytes.0).sum();

@@ -46,7 +46,7 @@ impl Detector {
     }
 
     /// Takes the counters of all flows, ascending by key, that were asked for at `asked`. Flows that are not among them have ended.
-    pub fn read(&mut self, counters: &[FlowCounter], asked: Instant) {
+    pub fn read(&mut self, counters: &[FlowCounter<'_>], asked: Instant) {
         debug_assert!(counters.is_sorted_by_key(|c| c.flow), "worlds list flows in the order of their keys");
         let mut known = self.seen.iter().filter(|s| !s.ended).peekable();
         self.scratch.clear();
@@ -97,8 +97,8 @@ mod tests {
         FlowKey::of_flow(number, HostId(0), HostId(5))
     }
 
-    fn counter(number: u32, bytes: u64, ms: u64) -> FlowCounter {
-        FlowCounter { flow: key(number), bytes: Bytes(bytes), read_at: at(ms) }
+    fn counter(number: u32, bytes: u64, ms: u64) -> FlowCounter<'static> {
+        FlowCounter { flow: key(number), bytes: Bytes(bytes), read_at: at(ms), path: &[] }
     }
 
     fn at(ms: u64) -> Instant {

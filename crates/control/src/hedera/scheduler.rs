@@ -83,7 +83,7 @@ impl Hedera {
         }
     }
 
-    fn round(&mut self, counters: &[FlowCounter]) {
+    fn round(&mut self, counters: &[FlowCounter<'_>]) {
         self.detector.read(counters, self.asked);
         self.update_large();
         self.record.rounds += 1;
@@ -163,7 +163,9 @@ impl Controller for Hedera {
         match input {
             Input::Timer => self.timer(now),
             Input::FlowCounters(counters) => self.round(counters),
-            Input::FlowRemoved(key) => self.removed(&key),
+            // Flows' counters tell it all.
+            Input::LinkCounters(_) => {}
+            Input::FlowRemoved(counter) => self.removed(&counter.flow),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
         }

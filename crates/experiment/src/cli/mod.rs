@@ -104,7 +104,8 @@ fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
     let weft = Weft::parse();
-    start_logging(weft.verbose);
+    let behind_keys = if let Command::Topo(args) = &weft.command { args.verbosity() } else { 0 };
+    start_logging(weft.verbose.saturating_add(behind_keys));
     // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
     let _ = ctrlc::set_handler(|| {
         remove_unfinished();

@@ -70,6 +70,10 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
             "narrow the sweep with `--set KEY=VALUE`",
         ));
     };
+    if let Some(search) = &run.search {
+        let message = format!("{} searches for `{}`; `place` looks at one setting", args.scenario.display(), search.key);
+        return Err(Error::usage(message, format!("choose it with `--set {}=VALUE`", search.key)));
+    }
     let locate = |e: Error| study.source.at(e);
     let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
     let first = FirstFlows::of(&fabric, run).map_err(locate)?;

@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         print_json(&summary)?;
     } else {
         print_text(&table::of_runs(&summary))?;
-        print_text(&format!("results: {0}\nreport:  {0}/report.html\n", out.display()))?;
+        print_text(&format!("results: {}\nreport:  {}\n", out.display(), out.join("report.html").display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

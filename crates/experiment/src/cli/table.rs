@@ -36,7 +36,7 @@ pub fn of_runs(summary: &Summary) -> String {
         table.add_row(values.chain(metrics));
     }
     align(&mut table, settings.len());
-    format!("{}\n{table}\n{}", summary.title, of_expectations(&summary.runs))
+    format!("{}\n{table}\n{}{}", summary.title, of_searches(&summary.runs), of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
@@ -119,12 +119,31 @@ fn scaled(value: f64, units: &[(f64, &str)], base: &str) -> String {
     }
 }
 
-/// Settings whose value is not the same in all runs.
+/// What searches found, a line each.
+fn of_searches(runs: &[RunSummary]) -> String {
+    let line = |run: &RunSummary| {
+        let s = run.search.as_ref()?;
+        let (word, bound) = s.at_most.map_or(("at least", s.at_least), |b| ("at most", Some(b)));
+        let goal = format!("{} {word} {}", s.metric, bound.map_or(String::new(), |b| show(&s.metric, b)));
+        let others: serde_json::Map<_, _> =
+            run.set.iter().filter(|(key, _)| **key != s.key).map(|(key, v)| (key.clone(), v.clone())).collect();
+        let which = if others.is_empty() { String::new() } else { format!("{}: ", settings_text(&others)) };
+        Some(match (s.value, s.fails_at) {
+            (None, _) => format!("{which}no {} that was tried has {goal}: shown is the smallest ({} trials)\n", s.key, s.trials),
+            (Some(v), None) => format!("{which}every {} up to {v} has {goal} ({} trials)\n", s.key, s.trials),
+            (Some(v), Some(f)) => format!("{which}largest {} with {goal}: {v}; {f} misses it ({} trials)\n", s.key, s.trials),
+        })
+    };
+    runs.iter().filter_map(line).collect()
+}
+
+/// Settings whose value is not the same in all runs, and those that were searched for.
 fn varying(runs: &[RunSummary]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for run in runs {
         for key in run.set.keys() {
-            if !keys.contains(key) && runs.iter().any(|r| r.set.get(key) != run.set.get(key)) {
+            let searched = run.search.as_ref().is_some_and(|s| s.key == *key);
+            if !keys.contains(key) && (searched || runs.iter().any(|r| r.set.get(key) != run.set.get(key))) {
                 keys.push(key.clone());
             }
         }
@@ -170,20 +189,31 @@ pub fn of_fabric(m: &weft_fabric::topology::Metrics) -> String {
     }
     align(&mut tiers, 1);
     format!(
-        "{}\n{} hosts in {} racks and {} pods, {} switches, {} cables, {} ports in use\n{tiers}\n{}{}",
+        "{}\n{} in {} and {}, {}, {}, {} in use\n{tiers}\n{}{}",
         m.title,
-        m.hosts,
-        m.racks,
-        m.pods,
-        m.switches,
-        m.cables,
-        m.ports,
+        counted(m.hosts, "host"),
+        counted(m.racks, "rack"),
+        counted(m.pods, "pod"),
+        counted(m.switches, "switch"),
+        counted(m.cables, "cable"),
+        counted(m.ports, "port"),
         m.cabling
             .iter()
             .map(|c| format!("cables of {} between tiers {} and {}: {}\n", rate(c.capacity_bps), c.from_tier, c.to_tier, c.count))
             .collect::<String>(),
         of_paths(m)
     )
+}
+
+/// `1 rack`, `2 racks`, `3 switches`.
+fn counted(n: impl std::fmt::Display, noun: &str) -> String {
+    let n = n.to_string();
+    let ending = match (n.as_str(), noun.ends_with("ch")) {
+        ("1", _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{n} {noun}{ending}")
 }
 
 fn of_paths(m: &weft_fabric::topology::Metrics) -> String {

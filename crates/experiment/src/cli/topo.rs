@@ -5,13 +5,13 @@ mod subways;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, CommandFactory as _};
 use toml::{Table, Value};
 use weft_fabric::Fabric;
 use weft_fabric::formats::topology::{self, Export};
 use weft_fabric::topology::Metrics;
 
-use crate::cli::{print_json, print_text, table};
+use crate::cli::{Weft, print_json, print_text, table};
 use crate::error::{Error, Result};
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::keys::one_of;
@@ -21,11 +21,13 @@ use crate::subways::FLOOR_KEYS;
 
 /// Arguments of `weft topo`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Behind the keys:\n  --export FORMAT  dot, graphml, containerlab, htsim, hpcc or native, instead of the counts\n  --out FILE       Where the export goes\n  --cabling        Of subways: lengths of the cables and what all costs; with --prices FILE, and the hall: --arrangement aisle|row,\n                   --tors-per-rack N, --rack-height, --rack-width, --rack-depth, --cold-aisle, --hot-aisle, --slack METRES\n  --upgrade-to KEY=VALUE...  Of subways: the steps to the fabric with these keys changed"
+)]
 pub struct TopoArgs {
     /// fat-tree, clos, tree, clique, switch, subways, file; or a scenario file
     kind: String,
-    /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps. Also --export FORMAT, --out FILE; for subways
-    /// --cabling (with --prices FILE, --arrangement row, --rack-height 2, ...) and --upgrade-to KEY=VALUE...
+    /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps
     #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
     keys: Vec<String>,
     /// Print one JSON document and nothing else
@@ -45,13 +47,34 @@ struct Asked {
     floor: Table,
     /// Keys of the fabric to upgrade to: what differs from `keys`.
     upgrade: Option<Vec<(String, Value)>>,
+    help: bool,
+}
+
+impl TopoArgs {
+    /// How often `-v` stands behind the first key, where clap no longer looks.
+    pub fn verbosity(&self) -> u8 {
+        self.keys.iter().map(|word| verbosity(word)).fold(0, u8::saturating_add)
+    }
+}
+
+/// What `-v`, `-vv` or `--verbose` asks for.
+fn verbosity(word: &str) -> u8 {
+    match word.strip_prefix('-') {
+        Some("-verbose") => 1,
+        Some(short) if !short.is_empty() && short.bytes().all(|b| b == b'v') => u8::try_from(short.len()).unwrap_or(u8::MAX),
+        _ => 0,
+    }
 }
 
 /// Runs it.
 pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     let asked = split(&args.keys)?;
-    asked.check()?;
+    if asked.help {
+        return help();
+    }
     let json = asked.json || args.json;
+    asked.check()?;
+    check_export(&asked, json)?;
     let (source, spec) = read(&args.kind, &asked.keys)?;
     if asked.cabling {
         let survey = crate::subways::cabling(&spec, &asked.floor, asked.prices.as_deref()).map_err(|e| placed(&source, e))?;
@@ -64,7 +87,7 @@ pub fn run(args: &TopoArgs) -> Result<ExitCode> {
     }
     let fabric = spec.build().map_err(|e| source.at(e))?;
     if let Some(name) = &asked.export {
-        return export(&fabric, name, asked.out.as_deref());
+        return export(&fabric, name, asked.out.as_deref(), json);
     }
     print(json, &Metrics::of(&fabric), table::of_fabric)
 }
@@ -113,7 +136,28 @@ const EXPORTS: &[(&str, Export)] = &[
     ("native", Export::Native),
 ];
 
-fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
+fn help() -> Result<ExitCode> {
+    let mut weft = Weft::command();
+    weft.build();
+    let topo = weft.find_subcommand_mut("topo").expect("this command");
+    print_text(&topo.render_help().to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Options that have no meaning together.
+fn check_export(asked: &Asked, json: bool) -> Result<()> {
+    if asked.out.is_some() && asked.export.is_none() {
+        let help = "add `--export dot` (or graphml, containerlab, htsim, hpcc, native), or leave out `--out`";
+        return Err(Error::usage("`--out` says where an export goes, and there is none", help));
+    }
+    if asked.export.is_some() && asked.out.is_none() && json {
+        let help = "add `--out FILE`: then the JSON names the file; or leave out `--json`";
+        return Err(Error::usage("an export and a JSON document cannot both go to standard output", help));
+    }
+    Ok(())
+}
+
+fn export(fabric: &Fabric, name: &str, out: Option<&Path>, json: bool) -> Result<ExitCode> {
     let Some(&(_, format)) = EXPORTS.iter().find(|(n, _)| *n == name) else {
         let names: Vec<&str> = EXPORTS.iter().map(|(n, _)| *n).collect();
         return Err(Error::usage(format!("there is no export `{name}`"), one_of(&names, name)));
@@ -122,6 +166,9 @@ fn export(fabric: &Fabric, name: &str, out: Option<&Path>) -> Result<ExitCode> {
     match out {
         None => print_text(&text)?,
         Some(path) => std::fs::write(path, text).map_err(|e| Error::io("write", path, e))?,
+    }
+    if let (Some(path), true) = (out, json) {
+        print_json(&serde_json::json!({ "export": name, "out": path }))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -183,6 +230,13 @@ fn split(words: &[String]) -> Result<Asked> {
     let mut asked = Asked::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
+        if verbosity(word) > 0 {
+            continue;
+        }
+        if ["--help", "-h"].contains(&word.as_str()) {
+            asked.help = true;
+            return Ok(asked);
+        }
         let (name, mut value) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (word.as_str(), None),

@@ -245,7 +245,8 @@ mod tests {
 
     /// A run of 8 s, in which a link of 1 Gbps carries a gigabyte at the most.
     fn outcome(fabric: &Fabric, bytes: impl Fn(usize) -> u64) -> Outcome {
-        let links = (0..fabric.links().len()).map(|i| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(i)) }).collect();
+        let links =
+            (0..fabric.links().len()).map(|i| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(i)), drops: 0 }).collect();
         Outcome { links, ended: Instant::ZERO + Duration::from_secs(8), ..Outcome::default() }
     }
 

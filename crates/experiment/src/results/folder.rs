@@ -107,7 +107,7 @@ fn may_replace(target: &Path) -> Result<bool> {
         fs::read_dir(target).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(|e| Error::io("read", target, e))?;
     let ours = |name: &str| {
         let run = name.len() >= 3 && name.bytes().all(|b| b.is_ascii_digit());
-        run || name.ends_with(".parquet") || name == "report.html" || name == "summary.json"
+        run || name.ends_with(".parquet") || name == "port.pcap" || name == "report.html" || name == "summary.json"
     };
     let all_ours = entries.iter().all(|e| ours(&e.file_name().to_string_lossy()));
     Ok(entries.is_empty() || all_ours && is_summary(&target.join("summary.json")))

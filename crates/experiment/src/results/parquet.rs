@@ -10,7 +10,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use weft_fabric::Fabric;
-use weft_fabric::record::{FlowRecord, Outcome};
+use weft_fabric::record::{FlowRecord, Outcome, QueueSample, Traced, WindowSample};
 
 use crate::error::{Error, Result};
 use crate::metrics::flow_goodput_bps;
@@ -37,7 +37,8 @@ pub fn write_tables(folder: &Path, fabric: &Fabric, outcome: &Outcome) -> Result
             column("utilisation", Float64Array::from_iter_values([])),
         ]
     })?;
-    write(&folder.join("throughput.parquet"), std::iter::once(throughput_columns(outcome)), Vec::new)
+    write(&folder.join("throughput.parquet"), std::iter::once(throughput_columns(outcome)), Vec::new)?;
+    write_traced(folder, &outcome.traced)
 }
 
 type Column = (&'static str, ArrayRef);
@@ -74,7 +75,7 @@ fn flow_columns(rows: &[FlowRecord], outcome: &Outcome) -> Vec<Column> {
         paths.values().append_slice(&flow.path.iter().map(|l| l.0).collect::<Vec<_>>());
         paths.append(true);
     }
-    vec![
+    let mut columns = vec![
         column("id", UInt32Array::from_iter_values(rows.iter().map(|f| f.id.0))),
         column("src", UInt32Array::from_iter_values(rows.iter().map(|f| f.src.0))),
         column("dst", UInt32Array::from_iter_values(rows.iter().map(|f| f.dst.0))),
@@ -83,17 +84,61 @@ fn flow_columns(rows: &[FlowRecord], outcome: &Outcome) -> Vec<Column> {
         column("bytes", UInt64Array::from_iter_values(rows.iter().map(|f| f.bytes.0))),
         column("goodput_bps", Float64Array::from_iter_values(rows.iter().map(|f| flow_goodput_bps(f, outcome.ended)))),
         column("path", paths.finish()),
-    ]
+    ];
+    if outcome.packets.is_some() {
+        let of = |f: &FlowRecord| f.packets.unwrap_or_default();
+        columns.push(column("reordered", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).reordered))));
+        columns.push(column("retransmits", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).retransmits))));
+    }
+    columns
 }
 
 fn link_columns(fabric: &Fabric, outcome: &Outcome) -> Vec<Column> {
     let name = |node| &*fabric.node(node).name;
-    vec![
+    let mut columns = vec![
         column("id", UInt32Array::from_iter_values(outcome.links.iter().map(|l| l.id.0))),
         column("from", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).from)))),
         column("to", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).to)))),
         column("capacity_bps", UInt64Array::from_iter_values(outcome.links.iter().map(|l| fabric.link(l.id).capacity.0))),
         column("bytes", UInt64Array::from_iter_values(outcome.links.iter().map(|l| l.bytes.0))),
+    ];
+    if outcome.packets.is_some() {
+        columns.push(column("drops", UInt64Array::from_iter_values(outcome.links.iter().map(|l| l.drops))));
+    }
+    columns
+}
+
+/// What was asked to be shown: `queues.parquet`, `windows.parquet`, `port.pcap`.
+fn write_traced(folder: &Path, traced: &Traced) -> Result<()> {
+    if !traced.queues.is_empty() {
+        write(&folder.join("queues.parquet"), traced.queues.chunks(BATCH).map(queue_columns), Vec::new)?;
+    }
+    if !traced.windows.is_empty() {
+        write(&folder.join("windows.parquet"), traced.windows.chunks(BATCH).map(window_columns), Vec::new)?;
+    }
+    if !traced.pcap.is_empty() {
+        let path = folder.join("port.pcap");
+        std::fs::write(&path, &traced.pcap).map_err(|e| Error::io("write", &path, e))?;
+    }
+    Ok(())
+}
+
+fn queue_columns(rows: &[QueueSample]) -> Vec<Column> {
+    vec![
+        column("t_s", Float64Array::from_iter_values(rows.iter().map(|r| r.at.as_secs_f64()))),
+        column("link", UInt32Array::from_iter_values(rows.iter().map(|r| r.link.0))),
+        column("bytes", UInt64Array::from_iter_values(rows.iter().map(|r| r.bytes.0))),
+        column("drops", UInt64Array::from_iter_values(rows.iter().map(|r| r.drops))),
+    ]
+}
+
+fn window_columns(rows: &[WindowSample]) -> Vec<Column> {
+    vec![
+        column("t_s", Float64Array::from_iter_values(rows.iter().map(|r| r.at.as_secs_f64()))),
+        column("flow", UInt32Array::from_iter_values(rows.iter().map(|r| r.flow.0))),
+        column("subflow", UInt32Array::from_iter_values(rows.iter().map(|r| r.subflow))),
+        column("cwnd_segments", UInt32Array::from_iter_values(rows.iter().map(|r| r.segments))),
+        column("srtt_s", Float64Array::from_iter_values(rows.iter().map(|r| r.srtt_ps as f64 / 1e12))),
     ]
 }
 

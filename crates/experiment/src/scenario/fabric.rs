@@ -45,8 +45,8 @@ impl FabricSpec {
         let rate = |key, default: u64| -> Result<Cabling, KeyError> {
             let rate: BitsPerSec = keys.opt(key)?.or(link).unwrap_or(BitsPerSec(default));
             if rate.0 == 0 {
-                let key = if keys.has(key) { key } else { "link" };
-                Err(keys.error(key, "a link without capacity", "write a rate such as \"1Gbps\""))
+                let given = if keys.has(key) { key } else { "link" };
+                Err(keys.error(given, "a link without capacity", "write a rate such as \"1Gbps\""))
             } else {
                 Ok(Cabling { rate, delay })
             }

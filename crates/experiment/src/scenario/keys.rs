@@ -214,6 +214,38 @@ impl<T: FromToml> FromToml for Vec<T> {
     }
 }
 
+/// Whole numbers, as of racks: `3`, `[0, 1, 2]`, `"0-2"`, `["0-2", 12]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers(pub Vec<u32>);
+
+impl FromToml for Numbers {
+    const WHAT: &'static str = "a list of numbers such as [0, 1, 2] or \"0-2\"";
+    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
+        let entries = match value {
+            Value::Array(entries) => entries.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let mut numbers = Vec::new();
+        for entry in entries {
+            numbers.extend(numbers_of(entry).ok_or(None)?);
+        }
+        Ok(Self(numbers))
+    }
+}
+
+/// The numbers of `3` or `"0-2"`; a range of more than a million is a slip.
+fn numbers_of(entry: &Value) -> Option<std::ops::RangeInclusive<u32>> {
+    if let Some(number) = entry.as_integer() {
+        let number = u32::try_from(number).ok()?;
+        return Some(number..=number);
+    }
+    let text = entry.as_str()?;
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let [first, last] = [first, last].map(|n| n.trim().parse::<u32>().ok());
+    let range = first?..=last?;
+    (!range.is_empty() && range.end() - range.start() < 1_000_000).then_some(range)
+}
+
 impl FromToml for Table {
     const WHAT: &'static str = "a table";
     fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {

@@ -9,8 +9,11 @@ pub mod control;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
+pub mod search;
 pub mod source;
+pub mod trace;
 pub mod traffic;
+pub mod transport;
 pub mod world;
 
 use std::path::{Path, PathBuf};
@@ -23,8 +26,11 @@ use control::{Control, Scheduler};
 use expect::Expect;
 use fabric::FabricSpec;
 use keys::Keys;
+use search::Search;
 use source::{Overrides, Source, Variant};
+use trace::TraceSpec;
 use traffic::Traffic;
+use transport::TransportSpec;
 use world::{Event, World};
 
 /// All runs of a scenario file.
@@ -41,8 +47,10 @@ pub struct Study {
 pub struct Run {
     /// The settings.
     pub variant: Variant,
-    /// What they mean.
+    /// What they mean; of a search, with its first setting.
     pub scenario: Scenario,
+    /// The setting that is looked for.
+    pub search: Option<Search>,
 }
 
 /// One scenario, ready to be carried.
@@ -58,6 +66,10 @@ pub struct Scenario {
     pub control: Control,
     /// Who carries the bytes.
     pub world: World,
+    /// How hosts send, in a world of packets.
+    pub transport: TransportSpec,
+    /// What a world of packets is to record.
+    pub trace: TraceSpec,
     /// What breaks meanwhile.
     pub events: Vec<Event>,
     /// What the paper says.
@@ -90,14 +102,7 @@ impl Study {
     }
 
     fn new(source: Source) -> Result<Self> {
-        let runs = source
-            .variants()?
-            .into_iter()
-            .map(|variant| {
-                let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
-                Ok(Run { variant, scenario })
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let runs = source.variants()?.into_iter().map(|variant| Run::read(variant, &source)).collect::<Result<Vec<_>>>()?;
         let study = Self { source, runs };
         study.check()?;
         Ok(study)
@@ -106,6 +111,7 @@ impl Study {
     /// Whatever can be told before the first run is told then, so that no sweep is carried half-way for a mistake in its last run.
     fn check(&self) -> Result<()> {
         let mut built: Option<(&FabricSpec, Fabric)> = None;
+        let mut loads = Vec::new();
         for run in &self.runs {
             let spec = &run.scenario.fabric;
             if built.as_ref().is_none_or(|(known, _)| *known != spec) {
@@ -113,14 +119,48 @@ impl Study {
             }
             let (_, fabric) = built.as_ref().expect("built above");
             crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
-        }
-        for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
-            let speaks = |run: &Run| crate::expect::matches(&run.variant.table, &expect.conditions);
-            if self.source.is_plain() && !self.runs.iter().any(speaks) {
-                tracing::warn!("[[expect]] number {} ({}) speaks of no run: check its `where`", i + 1, expect.source);
+            let seed = run.scenario.world.seed;
+            loads.extend(run.scenario.traffic.offered_load(fabric, seed).map_err(|e| self.source.at(e))?);
+            if let Some(search) = &run.search {
+                let last = run.at(&self.source, search, search.to)?;
+                let fabric = last.scenario.fabric.build().map_err(|e| self.source.at(e))?;
+                crate::world::check(&fabric, &last).map_err(|e| self.source.at(e))?;
             }
         }
+        self.tell_overload(&loads);
+        self.tell_idle_expectations();
         Ok(())
+    }
+
+    /// Queues that can only grow are rarely what was meant.
+    fn tell_overload(&self, loads: &[f64]) {
+        let beyond: Vec<f64> = loads.iter().copied().filter(|&load| load > 1.0 + 1e-9).collect();
+        if let Some(worst) = beyond.iter().copied().reduce(f64::max) {
+            let runs =
+                if self.runs.len() > 1 { format!(" in {} of {} runs", beyond.len(), self.runs.len()) } else { String::new() };
+            tracing::warn!(
+                "the arrivals ask a NIC for {:.0} % of what it can carry{runs}: flows pile up as long as they arrive; lower `load` or `rate`",
+                worst * 100.0
+            );
+        }
+    }
+
+    /// An expectation that nothing is compared with is a slip of its `where` or its `over`.
+    fn tell_idle_expectations(&self) {
+        let any =
+            |settings: &[(String, toml::Value)]| self.runs.iter().any(|run| crate::expect::matches(&run.variant.table, settings));
+        for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
+            let (number, source) = (i + 1, &expect.source);
+            let speaks = any(&expect.conditions);
+            if self.source.is_plain() && !speaks {
+                tracing::warn!("[[expect]] number {number} ({source}) speaks of no run: check its `where`");
+            }
+            if speaks && expect.over.as_ref().is_some_and(|over| !any(over)) {
+                tracing::warn!(
+                    "[[expect]] number {number} ({source}): no run has the settings of its `over`, so there is nothing to divide by"
+                );
+            }
+        }
     }
 
     /// The scenario's title.
@@ -143,12 +183,15 @@ pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
 impl Scenario {
     fn read(table: &Table, folder: &Path) -> Result<Self> {
         let root = Keys::new("", table);
+        let fabric = FabricSpec::read(&root.table("fabric")?, folder)?;
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
-            fabric: FabricSpec::read(&root.table("fabric")?, folder)?,
             traffic: Traffic::read(&root.table("traffic")?, folder)?,
-            control: Control::read(&root.table("control")?)?,
+            control: Control::read(&root.table("control")?, fabric.balancing())?,
+            fabric,
             world: World::read(&root.table("world")?)?,
+            transport: TransportSpec::read(&root.table("transport")?)?,
+            trace: TraceSpec::read(&root.table("trace")?)?,
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
         };
@@ -167,11 +210,16 @@ impl Scenario {
                 "add `duration = \"60s\"` to [world]",
             ));
         }
+        if self.world.kind == world::Kind::Flow && self.traffic.is_requests() {
+            let message = "the flow world carries flows, and no requests and responses";
+            let help = "write kind = \"packet\" in [world], or describe them as flows";
+            return Err(KeyError::new("traffic.pattern", message, help));
+        }
         self.check_steps()?;
-        if self.world.rates == world::Rates::Slots && self.control.scheduler != Scheduler::None {
+        if self.world.is_slots() && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
         }
-        if self.world.rates == world::Rates::Slots && !self.events.is_empty() {
+        if self.world.is_slots() && !self.events.is_empty() {
             return Err(KeyError::new("event[0]", "the slots model looks at one instant", "leave the events out"));
         }
         Ok(())
@@ -182,6 +230,7 @@ impl Scenario {
         let Some(duration) = self.world.duration else { return Ok(()) };
         let steps = |step: weft_fabric::Duration| duration.as_ps() / step.as_ps();
         if let world::Rates::Aimd { tick, .. } = self.world.rates
+            && self.world.kind == world::Kind::Flow
             && steps(tick) > MAX_TICKS
         {
             let message = format!("{duration} are {} ticks of {tick}", steps(tick));
@@ -200,7 +249,7 @@ impl Scenario {
 
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
-        self.world.ideal && self.world.rates != world::Rates::Slots
+        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests()
     }
 }
 
@@ -210,6 +259,32 @@ const MAX_TICKS: u64 = 10_000_000_000;
 const MAX_ROUNDS: u64 = 100_000_000;
 
 impl Run {
+    fn read(mut variant: Variant, source: &Source) -> Result<Self> {
+        let search = Search::of(&variant.table).map_err(|e| source.at(e))?;
+        if let Some(search) = &search {
+            if variant.set.contains_key(&search.key) {
+                let message = format!("`{}` is swept and searched for", search.key);
+                return Err(source.at(KeyError::new("search.key", message, "leave it out of the sweep or of the search")));
+            }
+            search.set(&mut variant.table, search.from).map_err(|e| source.at(e))?;
+        }
+        let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
+        Ok(Self { variant, scenario, search })
+    }
+
+    /// The same run with another setting of what is searched for.
+    ///
+    /// # Errors
+    /// A setting that the scenario cannot have.
+    pub fn at(&self, source: &Source, search: &Search, number: f64) -> Result<Self> {
+        let mut variant = self.variant.clone();
+        search.set(&mut variant.table, number).map_err(|e| source.at(e))?;
+        let shown = serde_json::to_value(search.value(number)).unwrap_or(serde_json::Value::Null);
+        variant.set.insert(search.key.clone(), shown);
+        let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
+        Ok(Self { variant, scenario, search: None })
+    }
+
     /// The settings in a line: `scheduler=annealing k=16`.
     pub fn name(&self) -> String {
         let texts: Vec<String> = self
@@ -226,7 +301,7 @@ impl Run {
     /// Runs with the same key have the same ideal run: it does not depend on control or on what breaks.
     pub fn ideal_key(&self) -> String {
         let mut table = self.variant.table.clone();
-        for section in ["title", "control", "event", "expect"] {
+        for section in ["title", "control", "event", "expect", "search"] {
             table.remove(section);
         }
         table.to_string()
@@ -238,27 +313,21 @@ impl Run {
     }
 }
 
-/// Tables of other worlds: a scenario may have them, the flow world carries it without.
+/// Tables of other worlds.
 fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
-    let transport = root.table("transport")?;
-    transport.opt::<String>("kind")?;
-    transport.opt::<weft_fabric::Bytes>("mss")?;
-    transport.opt::<u32>("initial_window")?;
-    transport.opt::<weft_fabric::Duration>("rto_min")?;
-    transport.opt::<bool>("delayed_ack")?;
-    transport.done()?;
     let overlay = root.table("overlay")?;
     match overlay.or("kind", "none".to_owned())?.as_str() {
         "none" => {}
         other => {
-            return Err(overlay.error("kind", format!("the flow world carries no `{other}` overlay"), "write kind = \"none\""));
+            return Err(overlay.error("kind", format!("this world carries no `{other}` overlay"), "write kind = \"none\""));
         }
     }
-    for section in ["directory", "service", "tenant", "search"] {
+    root.has("search");
+    for section in ["directory", "service", "tenant"] {
         if root.has(section) {
             return Err(root.error(
                 section,
-                format!("the flow world has no use for `{section}`"),
+                format!("this world has no use for `{section}`"),
                 "leave it out, or choose another world",
             ));
         }

@@ -19,6 +19,7 @@ pub const SECTIONS: &[&str] = &[
     "control",
     "world",
     "transport",
+    "trace",
     "overlay",
     "directory",
     "service",
@@ -134,6 +135,11 @@ impl Source {
             source.axes.retain(|(axis, _)| axis != key);
             set(&mut source.table, key, value.clone()).map_err(|e| source.at(e))?;
             source.set_by_user.push((key.clone(), value.clone()));
+        }
+        // What the user sets is not searched for, as it is not swept.
+        let searched = get(&source.table, "search.key").and_then(Value::as_str);
+        if searched.is_some_and(|key| source.set_by_user.iter().any(|(set, _)| set == key)) {
+            source.table.remove("search");
         }
         Ok(source)
     }

@@ -1,4 +1,6 @@
-//! `[traffic]`: what wants to move. `docs/traffic.md` explains every pattern.
+//! `[traffic]`: what wants to move. `docs/traffic.md` explains every pattern; [`pattern`] reads who sends to whom.
+
+pub mod pattern;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,18 +8,23 @@ use std::sync::Arc;
 use weft_fabric::formats::cdf::{self, CdfOptions, CdfUnits};
 use weft_fabric::formats::flows::{HostNames, cm, csv, flow_txt};
 use weft_fabric::record::FlowRecord;
-use weft_fabric::traffic::sizes::{Concurrency, SizeSpec};
-use weft_fabric::traffic::{ArrivalRate, Arrivals, Pattern, ShuffleMode, StaticWorkload, TrafficError, TrafficSpec, Workload};
-use weft_fabric::{Duration, Fabric, FlowId, HostId, Instant};
+use weft_fabric::traffic::sizes::{Concurrency, SizeError, SizeSpec, named};
+use weft_fabric::traffic::{
+    ArrivalRate, Arrivals, EmpiricalCdf, RequestLoad, RequestSpec, StaticWorkload, TrafficError, TrafficSpec, Workload,
+};
+use weft_fabric::{Duration, Fabric, FlowId, Instant};
 
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::keys::{Keys, one_of};
+use pattern::{MEMCACHE, read_participants, read_pattern, read_requests};
 
 /// What wants to move.
 #[derive(Clone, Debug)]
 pub enum Traffic {
     /// Flows drawn from a description.
     Drawn(TrafficSpec),
+    /// Requests and responses, which only a world of packets can carry.
+    Requests(RequestSpec),
     /// Flows listed in a file, with the text that they came from.
     File {
         /// Where it is.
@@ -44,14 +51,16 @@ pub enum FlowFormat {
 const FORMATS: &[(&str, &str, FlowFormat)] =
     &[("csv", "csv", FlowFormat::Csv), ("htsim", "cm", FlowFormat::Htsim), ("hpcc", "txt", FlowFormat::Hpcc)];
 
-const PATTERNS: &[&str] =
-    &["stride", "staggered", "random", "bijection", "permutation", "hotspot", "shuffle", "incast", "closed-loop"];
-
 impl Traffic {
     /// Reads `[traffic]`.
     pub fn read(keys: &Keys<'_>, folder: &Path) -> Result<Self> {
         if keys.has("file") {
             return Ok(Self::read_file(keys, folder)?);
+        }
+        if keys.opt::<String>("pattern")?.as_deref() == Some(MEMCACHE) {
+            let spec = read_requests(keys)?;
+            keys.done()?;
+            return Ok(Self::Requests(spec));
         }
         let spec = read_spec(keys, folder)?;
         keys.done()?;
@@ -70,6 +79,16 @@ impl Traffic {
                 return Err(keys.error("file", message, "add format = \"csv\", \"htsim\" or \"hpcc\""));
             }
         };
+        if keys.has("pattern") {
+            return Err(keys.error(
+                "file",
+                "`file` takes the place of `pattern`, its settings and `size`",
+                format!(
+                    "leave one of them out; on the command line, --set 'traffic={{file=\"{}\"}}' replaces the whole table",
+                    keys.need::<String>("file")?
+                ),
+            ));
+        }
         keys.done()?;
         let bytes = std::fs::read(&path).map_err(|e| {
             keys.error("file", format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder")
@@ -86,6 +105,10 @@ impl Traffic {
             Self::Drawn(spec) => {
                 let workload = spec.workload(fabric, seed).map_err(|e| at_key(&e))?;
                 return Ok(Prepared { workload, lines: None });
+            }
+            Self::Requests(spec) => {
+                let flows = spec.load(fabric, seed).map_err(|e| at_key(&e))?.flows();
+                return Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: None });
             }
             Self::File { path, bytes, format } => (path, bytes, format),
         };
@@ -105,10 +128,38 @@ impl Traffic {
         Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: Some(lines) })
     }
 
+    /// Whether this is traffic of requests and responses.
+    pub const fn is_requests(&self) -> bool {
+        matches!(self, Self::Requests(_))
+    }
+
+    /// The requests on a fabric; `None` if this is traffic of flows.
+    ///
+    /// # Errors
+    /// A description that this fabric cannot have.
+    pub fn requests(&self, fabric: &Fabric, seed: u64) -> Result<Option<RequestLoad>> {
+        match self {
+            Self::Requests(spec) => Ok(Some(spec.load(fabric, seed).map_err(|e| at_key(&e))?)),
+            Self::Drawn(_) | Self::File { .. } => Ok(None),
+        }
+    }
+
+    /// The largest part of a NIC that flows ask for as long as they arrive; `None` where that is not fixed beforehand.
+    ///
+    /// # Errors
+    /// A description that this fabric cannot have.
+    pub fn offered_load(&self, fabric: &Fabric, seed: u64) -> Result<Option<f64>> {
+        match self {
+            Self::Drawn(spec) => Ok(spec.offered_load(fabric, seed).map_err(|e| at_key(&e))?),
+            Self::Requests(_) | Self::File { .. } => Ok(None),
+        }
+    }
+
     /// Whether some flow never ends, or flows never stop coming.
     pub fn is_endless(&self) -> bool {
         match self {
             Self::File { .. } => false,
+            Self::Requests(_) => true,
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
                     && spec.flows.is_none()
@@ -126,7 +177,7 @@ impl Traffic {
     pub fn flows_per_host(&self) -> u32 {
         match self {
             Self::Drawn(spec) => spec.flows_per_host.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            Self::File { .. } => 1,
+            Self::File { .. } | Self::Requests(_) => 1,
         }
     }
 }
@@ -153,8 +204,9 @@ fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
     let start: Duration = keys.or("start", Duration::ZERO)?;
     Ok(TrafficSpec {
         pattern: read_pattern(keys)?,
+        among: read_participants(keys)?,
         size: read_size(keys, folder)?,
-        arrivals: read_arrivals(keys)?,
+        arrivals: read_arrivals(keys, folder)?,
         flows_per_host: keys.opt("flows_per_host")?,
         flows: keys.opt("flows")?,
         start: Instant::ZERO + start,
@@ -162,26 +214,7 @@ fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
     })
 }
 
-fn read_pattern(keys: &Keys<'_>) -> Result<Pattern, KeyError> {
-    let name: String = keys.need("pattern")?;
-    Ok(match name.as_str() {
-        "stride" => Pattern::Stride { stride: keys.need("stride")? },
-        "staggered" => Pattern::Staggered { edge: keys.need("edge_p")?, pod: keys.need("pod_p")? },
-        "random" | "closed-loop" => Pattern::Random,
-        "bijection" | "permutation" => Pattern::Bijection,
-        "hotspot" => Pattern::Hotspot { hotspots: keys.opt("hotspots")?, fraction: keys.or("fraction", 0.5)? },
-        "shuffle" => Pattern::Shuffle { hosts: keys.opt("hosts")?, mode: read_mode(keys)? },
-        "incast" => Pattern::Incast { fan_in: keys.opt("fan_in")?, receiver: HostId(keys.or("receiver", 0)?) },
-        other => return Err(keys.error("pattern", format!("there is no pattern `{other}`"), one_of(PATTERNS, other))),
-    })
-}
-
-fn read_mode(keys: &Keys<'_>) -> Result<ShuffleMode, KeyError> {
-    let sequential = keys.word("mode", &[("parallel", false), ("sequential", true)], false)?;
-    Ok(if sequential { ShuffleMode::Sequential { concurrency: keys.or("concurrency", 1)? } } else { ShuffleMode::Parallel })
-}
-
-fn read_arrivals(keys: &Keys<'_>) -> Result<Arrivals, KeyError> {
+fn read_arrivals(keys: &Keys<'_>, folder: &Path) -> Result<Arrivals> {
     #[derive(Clone, Copy)]
     enum Kind {
         Once,
@@ -197,43 +230,66 @@ fn read_arrivals(keys: &Keys<'_>) -> Result<Arrivals, KeyError> {
                 (Some(rate), None) => ArrivalRate::PerHost(rate),
                 (None, Some(load)) => ArrivalRate::Load(load),
                 _ => {
-                    return Err(keys.error(
-                        "arrivals",
-                        "how many flows arrive?",
-                        "add `load = 0.5` or `rate = 10`, and not both",
-                    ));
+                    return Err(keys
+                        .error("arrivals", "how many flows arrive?", "add `load = 0.5` or `rate = 10`, and not both")
+                        .into());
                 }
             };
             Arrivals::Poisson { rate, until: keys.opt::<Duration>("until")?.map(|d| Instant::ZERO + d) }
         }
-        Kind::ClosedLoop => {
-            let text = match keys.raw().get("concurrency") {
-                Some(toml::Value::Integer(n)) => n.to_string(),
-                _ => keys.or("concurrency", "1".to_owned())?,
-            };
-            keys.has("concurrency");
-            let concurrency: Concurrency =
-                text.parse().map_err(|e| keys.error("concurrency", format!("{e}"), "write a number, or \"vl2-concurrency\""))?;
-            Arrivals::ClosedLoop { concurrency }
-        }
+        Kind::ClosedLoop => Arrivals::ClosedLoop { concurrency: read_concurrency(keys, folder)? },
     })
+}
+
+/// `concurrency`: a number of flows, a distribution by name, or a CDF file.
+fn read_concurrency(keys: &Keys<'_>, folder: &Path) -> Result<Concurrency> {
+    keys.has("concurrency");
+    let text = match keys.raw().get("concurrency") {
+        Some(toml::Value::Integer(n)) => n.to_string(),
+        _ => keys.or("concurrency", "1".to_owned())?,
+    };
+    let at_key = |e: SizeError| keys.error("concurrency", format!("{e}"), "write a number, or \"vl2-concurrency\"");
+    if !SizeSpec::is_file_name(&text) {
+        return Ok(text.parse().map_err(at_key)?);
+    }
+    let drawn = Concurrency::Drawn(Arc::new(read_cdf(keys, folder, "concurrency", &text, CdfOptions::default())?));
+    drawn.check().map_err(at_key)?;
+    Ok(drawn)
 }
 
 /// `size`: a quantity, `inf`, a distribution by name, or a CDF file.
 fn read_size(keys: &Keys<'_>, folder: &Path) -> Result<SizeSpec> {
     let words = [("percent", Some(CdfUnits::Percent)), ("fraction", Some(CdfUnits::Fraction))];
     let units = keys.word("cdf_units", &words, None)?;
-    let text: String = keys.or("size", "inf".to_owned())?;
-    if !SizeSpec::is_file_name(&text) {
-        return Ok(text.parse().map_err(|e| keys.error("size", format!("{e}"), "see docs/traffic.md"))?);
-    }
-    let path = folder.join(&text);
-    let content = std::fs::read(&path).map_err(|e| {
-        keys.error("size", format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder")
-    })?;
     let scale = keys.opt("cdf_scale")?;
-    let cdf = cdf::parse(&content, CdfOptions { units, scale }).map_err(|e| Error::format(&path, e))?;
-    Ok(SizeSpec::Empirical(Arc::new(cdf)))
+    let text: String = keys.or("size", "inf".to_owned())?;
+    if SizeSpec::is_file_name(&text) {
+        return Ok(SizeSpec::Empirical(Arc::new(read_cdf(keys, folder, "size", &text, CdfOptions { units, scale })?)));
+    }
+    for (key, given) in [("cdf_units", units.is_some()), ("cdf_scale", scale.is_some())] {
+        if given {
+            let message = format!("`{key}` speaks of a CDF file, and `size = \"{text}\"` names none");
+            return Err(keys.error(key, message, "leave it out, or name a file: size = \"sizes/mine.cdf\"").into());
+        }
+    }
+    Ok(text.parse().map_err(|e| keys.error("size", format!("{e}"), size_help(&text)))?)
+}
+
+/// A name that was nearly right is worth more than a list.
+fn size_help(text: &str) -> String {
+    let guess = one_of(&named::NAMES, text);
+    match guess.split_once("? ") {
+        Some((guess, _)) => format!("{guess}?"),
+        None => "see docs/traffic.md".to_owned(),
+    }
+}
+
+fn read_cdf(keys: &Keys<'_>, folder: &Path, key: &str, file: &str, options: CdfOptions) -> Result<EmpiricalCdf> {
+    let path = folder.join(file);
+    let content = std::fs::read(&path).map_err(|e| {
+        keys.error(key, format!("cannot read {}: {e}", path.display()), "relative paths start at the scenario's folder")
+    })?;
+    cdf::parse(&content, options).map_err(|e| Error::format(&path, e))
 }
 
 /// The key that a description's error speaks of.

@@ -8,8 +8,12 @@ use crate::scenario::keys::Keys;
 /// Who carries the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// How rates come about.
+    /// Which world.
+    pub kind: Kind,
+    /// How rates come about in the flow world.
     pub rates: Rates,
+    /// Queues and delays of the packet world.
+    pub queues: Queues,
     /// The run ends here at the latest; `None`: when the last flow has ended.
     pub duration: Option<Duration>,
     /// Left out of the aggregates at the start.
@@ -20,6 +24,32 @@ pub struct World {
     pub seed: u64,
     /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
     pub ideal: bool,
+}
+
+/// The worlds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Flows with rates.
+    Flow,
+    /// Packets in queues.
+    Packet,
+}
+
+/// What only the packet world has. The flow world reads it, so that one file serves both, and carries the flows without.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queues {
+    /// Bytes that wait at a port of a switch at the most; `None`: rate times round trip of the longest path.
+    pub switch: Option<Bytes>,
+    /// The same at a NIC; `None`: 1,000 packets.
+    pub nic: Option<Bytes>,
+    /// Beyond so many waiting bytes packets are marked.
+    pub ecn_threshold: Option<Bytes>,
+    /// What a switch takes to forward a packet.
+    pub hop_delay: Duration,
+    /// What a NIC reaches of its rate in each direction.
+    pub nic_duplex: f64,
+    /// What a detoured packet carries in addition for each server that forwards it.
+    pub detour_header: Bytes,
 }
 
 /// The rate models of the flow world.
@@ -63,29 +93,39 @@ pub enum EventKind {
 }
 
 impl World {
+    /// Whether the slots model looks at one instant, and there is no run.
+    pub fn is_slots(&self) -> bool {
+        self.kind == Kind::Flow && self.rates == Rates::Slots
+    }
+
     /// Reads `[world]`.
     pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let kind: String = keys.or("kind", "flow".to_owned())?;
-        match kind.as_str() {
-            "flow" => {}
-            "packet" | "lab" => {
-                return Err(keys.error("kind", format!("this build of weft has no {kind} world"), "write kind = \"flow\""));
+        let kind = match kind.as_str() {
+            "flow" => Kind::Flow,
+            "packet" => Kind::Packet,
+            "lab" => {
+                return Err(keys.error("kind", "this build of weft has no lab world", "write kind = \"flow\" or \"packet\""));
             }
             _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
-        }
+        };
         let world = Self {
+            kind,
             rates: read_rates(keys)?,
+            queues: Queues {
+                switch: keys.opt("switch_queue")?,
+                nic: keys.opt("nic_queue")?,
+                ecn_threshold: keys.opt("ecn_threshold")?,
+                hop_delay: keys.or("hop_delay", Duration::ZERO)?,
+                nic_duplex: keys.or("nic_duplex", 1.0)?,
+                detour_header: keys.or("detour_header", Bytes(20))?,
+            },
             duration: keys.opt("duration")?,
             warmup: keys.or("warmup", Duration::ZERO)?,
             cooldown: keys.or("cooldown", Duration::ZERO)?,
             seed: keys.or("seed", 1)?,
             ideal: keys.or("ideal", true)?,
         };
-        // Keys of the packet world: read, so that one file serves both, and without effect here.
-        for key in ["switch_queue", "nic_queue"] {
-            keys.opt::<Bytes>(key)?;
-        }
-        keys.opt::<Duration>("hop_delay")?;
         keys.done()?;
         match world.duration {
             Some(Duration::ZERO) => Err(keys.error("duration", "a run of no length", "write a duration such as \"60s\"")),
@@ -155,7 +195,7 @@ fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
             let Some(kind) = kind else {
                 return Err(keys.error(
                     key,
-                    format!("the flow world knows no `{key}`"),
+                    format!("a simulated world knows no `{key}`"),
                     "it knows `fail`, `fail_silent` and `restore`",
                 ));
             };

@@ -256,10 +256,12 @@ impl<'a> Fluid<'a> {
             end: self.ends[i].map(at),
             bytes: Bytes(flow.bytes as u64),
             path: self.paths[i].clone(),
+            packets: None,
         };
         self.outcome.flows = self.flows.iter().enumerate().map(record).collect();
         let carried = self.link_bytes.iter().enumerate();
-        self.outcome.links = carried.map(|(i, b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(*b as u64) }).collect();
+        self.outcome.links =
+            carried.map(|(i, b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(*b as u64), drops: 0 }).collect();
         self.outcome.ended = at(self.now);
         self.outcome
     }

@@ -1,13 +1,14 @@
 //! Which path a flow takes through a fabric.
 //!
 //! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
-//! path, ECMP, VLB); [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
+//! path, ECMP, VLB), and [`ways`] says how hosts with several NICs choose among them; [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
 //! [`optimal::splittable_fraction`] bounds what any of them can reach.
 
 pub mod next_hops;
 pub mod optimal;
 pub mod roots;
 pub mod router;
+pub mod ways;
 
 use smallvec::SmallVec;
 
@@ -17,8 +18,10 @@ use crate::rng::mix;
 pub use next_hops::NextHops;
 pub use roots::{RootLabel, RootPaths};
 pub use router::{Router, Routing, RoutingKind};
+pub use ways::{Direction, Way};
 
-/// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six.
+/// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six, and two more for each
+/// server that forwards on a detour.
 pub type Path = SmallVec<[LinkId; 8]>;
 
 /// A flow as switches see it: the five-tuple, with hosts for addresses; the protocol is TCP.
@@ -48,6 +51,18 @@ impl FlowKey {
     /// The key of the `number`-th flow of a run: the ports together count flows, so keys are unique.
     pub const fn of_flow(number: u32, src: HostId, dst: HostId) -> Self {
         Self { src, dst, sport: (number >> 16) as u16, dport: number as u16 }
+    }
+
+    /// The key of what the receiver sends back.
+    #[must_use]
+    pub const fn reverse(self) -> Self {
+        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport }
+    }
+
+    /// The key of a subflow of this flow; subflow 0 is the flow itself. Unique for up to 2^28 flows and 16 subflows.
+    #[must_use]
+    pub const fn subflow(&self, number: u32) -> Self {
+        Self { sport: self.sport ^ (number << 12) as u16, ..*self }
     }
 
     /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).

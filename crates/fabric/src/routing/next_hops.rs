@@ -95,6 +95,18 @@ impl NextHops {
         self.sets.members(row[column])
     }
 
+    /// How many links a switch is from another; `None` if there is no way.
+    pub fn distance(&mut self, health: &Health, from: NodeId, to: SwitchId) -> Option<usize> {
+        let mut node = from;
+        for links in 0.. {
+            let Some(&next) = self.toward(health, Target::Switch(to), node).first() else {
+                return (node == self.fabric.switch_node(to)).then_some(links);
+            };
+            node = self.fabric.link(next).to;
+        }
+        unreachable!("every hop comes nearer")
+    }
+
     fn row_index(&self, target: Target) -> usize {
         match target {
             Target::Rack(rack) => rack.index(),

@@ -3,14 +3,20 @@
 //! ECMP: every switch hashes the flow with a seed of its own and takes that one of its equal-cost next hops. One seed for all
 //! switches polarises: the next switch picks the same way again, and half of the paths stay empty. VLB (VL2 section 4.2.2): a
 //! random intermediate switch for each flow, ECMP to it and from it.
+//!
+//! Hosts with several NICs first choose a leaving and an arriving [`Way`] (Subways sections 4.2 and 4.3): a shared ToR if there is one,
+//! else by weight among the pairs whose ToRs are nearest to each other; switches then hash from the one ToR to the other.
 
 use std::sync::Arc;
 
 use rand::RngExt;
 
-use crate::ids::{LinkId, NodeId, SwitchId};
+use smallvec::SmallVec;
+
+use crate::ids::{HostId, LinkId, NodeId, SwitchId};
 use crate::rng::{Stream, mix, reduce, stream};
 use crate::routing::next_hops::{NextHops, Target};
+use crate::routing::ways::{Direction, Pairing, Way, crosses_itself, nic_ways};
 use crate::routing::{FlowKey, HashFields, Path};
 use crate::topology::{Fabric, Health};
 
@@ -47,6 +53,10 @@ pub struct Router {
     vlb_seed: u64,
     intermediates: Vec<SwitchId>,
     next_hops: NextHops,
+    /// Whether some host has several NICs or ways of its own.
+    has_choice: bool,
+    /// Leaving and arriving ways by host, where a controller has set them; empty before it first does.
+    ways: [Vec<Option<Box<[Way]>>>; 2],
     /// What routing believes; lags the truth until it re-converges.
     believed: Health,
 }
@@ -64,9 +74,52 @@ impl Router {
             intermediates: fabric.switches_of_tier(top).collect(),
             next_hops: NextHops::new(Arc::clone(&fabric)),
             believed: Health::new(&fabric),
+            has_choice: fabric.hosts().any(|h| fabric.out(h.node()).len() > 1),
+            ways: [Vec::new(), Vec::new()],
             fabric,
             routing,
         }
+    }
+
+    /// From now on flows leave (or reach) the host by these ways, instead of its NICs; `None` takes that back. Ways that cross a
+    /// failed part are passed over; if none is left, flows use the NICs. Flows between hosts that share a ToR always take it.
+    ///
+    /// # Panics
+    /// If a way has no links.
+    pub fn set_ways(&mut self, host: HostId, direction: Direction, ways: Option<Vec<Way>>) {
+        assert!(ways.iter().flatten().all(|w| !w.links.is_empty()), "a way has links");
+        let of = &mut self.ways[direction as usize];
+        if of.is_empty() {
+            of.resize(self.fabric.host_count(), None);
+        }
+        of[host.index()] = ways.filter(|w| !w.is_empty()).map(Vec::into_boxed_slice);
+        self.has_choice = true;
+    }
+
+    /// The path of a flow that leaves and arrives by these links and hashes in between; `None` if a part of them has failed or there
+    /// is no way from the one ToR to the other.
+    ///
+    /// # Panics
+    /// If either is empty.
+    pub fn route_through(&mut self, key: &FlowKey, leaving: &[LinkId], arriving: &[LinkId]) -> Option<Path> {
+        if !self.believed.path_is_up(leaving) || !self.believed.path_is_up(arriving) {
+            return None;
+        }
+        let entropy = key.entropy(self.routing.hash);
+        let from = self.fabric.link(leaving[leaving.len() - 1]).to;
+        let to = self.fabric.link(arriving[0]).from;
+        let mut path = Path::from_slice(leaving);
+        if from != to {
+            let target = Target::Switch(self.fabric.as_switch(to)?);
+            let mut node = from;
+            if self.routing.kind == RoutingKind::Vlb {
+                let via = self.intermediate(key, node, target)?;
+                node = self.walk(entropy, Target::Switch(via), node, &mut path)?;
+            }
+            self.walk(entropy, target, node, &mut path)?;
+        }
+        path.extend_from_slice(arriving);
+        Some(path)
     }
 
     /// Routing learns the state of the fabric and repairs its routes.
@@ -77,13 +130,17 @@ impl Router {
 
     /// The path of a flow, or `None` if the destination cannot be reached.
     pub fn route(&mut self, key: &FlowKey) -> Option<Path> {
+        if self.has_choice && self.chooses(key) {
+            let (leaving, arriving) = self.choose_ways(key)?;
+            return self.route_through(key, &leaving.links, &arriving.links);
+        }
         let mut path = Path::new();
         let entropy = key.entropy(self.routing.hash);
-        let target = self.target(key, entropy)?;
+        let target = Target::Rack(self.fabric.rack_of(key.dst));
         let mut node = key.src.node();
         let same_rack = self.fabric.rack_of(key.src) == self.fabric.rack_of(key.dst);
         if self.routing.kind == RoutingKind::Vlb && !same_rack {
-            let via = self.intermediate(key, target)?;
+            let via = self.intermediate(key, node, target)?;
             node = self.walk(entropy, Target::Switch(via), node, &mut path)?;
         }
         node = self.walk(entropy, target, node, &mut path)?;
@@ -91,24 +148,58 @@ impl Router {
         Some(path)
     }
 
-    /// The destination's rack; if the destination has lost a NIC, one of the switches that it still reaches.
-    fn target(&mut self, key: &FlowKey, entropy: u64) -> Option<Target> {
-        let rack = Target::Rack(self.fabric.rack_of(key.dst));
-        let nics = self.fabric.out(key.dst.node());
-        if nics.iter().all(|l| self.believed.is_up(l.reverse())) {
-            return Some(rack);
+    /// Whether either end of the flow has more than one way.
+    fn chooses(&self, key: &FlowKey) -> bool {
+        [(key.src, Direction::Out), (key.dst, Direction::In)]
+            .iter()
+            .any(|&(host, direction)| self.fabric.out(host.node()).len() > 1 || self.ways_of(host, direction).is_some())
+    }
+
+    fn ways_of(&self, host: HostId, direction: Direction) -> Option<&[Way]> {
+        self.ways[direction as usize].get(host.index())?.as_deref()
+    }
+
+    /// A leaving and an arriving way: through a shared ToR by the NICs alone, else by the controller's ways where there are such.
+    fn choose_ways(&mut self, key: &FlowKey) -> Option<(Way, Way)> {
+        let ends = [(key.src, Direction::Out), (key.dst, Direction::In)];
+        let nics: [Ways; 2] = ends.map(|(host, direction)| nic_ways(&self.fabric, &self.believed, host, direction).collect());
+        let pairs = nics[0].iter().flat_map(|l| nics[1].iter().map(move |a| (l, a)));
+        let shortest = pairs.filter_map(|(l, a)| self.distance(l, a)).min()?;
+        if shortest > 0 && ends.iter().any(|&(host, direction)| self.ways_of(host, direction).is_some()) {
+            let set: [Ways; 2] = std::array::from_fn(|end| {
+                let (host, direction) = ends[end];
+                let ways = self.ways_of(host, direction).into_iter().flatten().cloned();
+                let up: Ways = ways.filter(|w| self.believed.path_is_up(&w.links)).collect();
+                if up.is_empty() { nics[end].clone() } else { up }
+            });
+            if let Some(chosen) = self.choose(key, &set, shortest) {
+                return Some(chosen);
+            }
         }
-        let up = nics.iter().filter(|l| self.believed.is_up(l.reverse()));
-        let attached: Vec<SwitchId> = up.filter_map(|&l| self.fabric.as_switch(self.fabric.link(l).to)).collect();
-        let start = reduce(mix(entropy), attached.len());
-        (0..attached.len())
-            .map(|i| Target::Switch(attached[(start + i) % attached.len()]))
-            .find(|&switch| !self.next_hops.toward(&self.believed, switch, key.src.node()).is_empty())
+        self.choose(key, &nics, shortest)
+    }
+
+    /// One of the pairs of ways whose ToRs are at most `farthest` links apart.
+    fn choose(&mut self, key: &FlowKey, [leaving, arriving]: &[Ways; 2], farthest: usize) -> Option<(Way, Way)> {
+        let pairing = Pairing::new(leaving, arriving, |l, a| {
+            self.distance(l, a).is_some_and(|d| d <= farthest) && !crosses_itself(&self.fabric, &l.links, &a.links)
+        });
+        let (l, a) = match self.routing.kind {
+            RoutingKind::SinglePath => pairing.first()?,
+            _ => pairing.draw(leaving, arriving, key.entropy(self.routing.hash))?,
+        };
+        Some((leaving[l].clone(), arriving[a].clone()))
+    }
+
+    /// Links between the ToRs of two ways.
+    fn distance(&mut self, leaving: &Way, arriving: &Way) -> Option<usize> {
+        let to = self.fabric.as_switch(arriving.tor(&self.fabric, Direction::In))?;
+        self.next_hops.distance(&self.believed, leaving.tor(&self.fabric, Direction::Out), to)
     }
 
     /// The intermediate switch of a flow: one of those that both ends can reach, by the flow's own hash. The flows of a dead
     /// intermediate hash again until they find a live one, so that they spread over all of the others and the rest stay.
-    fn intermediate(&mut self, key: &FlowKey, target: Target) -> Option<SwitchId> {
+    fn intermediate(&mut self, key: &FlowKey, from: NodeId, target: Target) -> Option<SwitchId> {
         let draw = mix(key.entropy(HashFields::FiveTuple) ^ self.vlb_seed);
         let count = self.intermediates.len();
         let hashed = (0..REHASHES).map(|i| reduce(if i == 0 { draw } else { mix(draw ^ i) }, count));
@@ -116,7 +207,7 @@ impl Router {
             let via = self.intermediates[i];
             let node = self.fabric.switch_node(via);
             self.believed.node_is_up(node)
-                && !self.next_hops.toward(&self.believed, Target::Switch(via), key.src.node()).is_empty()
+                && (node == from || !self.next_hops.toward(&self.believed, Target::Switch(via), from).is_empty())
                 && (self.arrived(target, node) || !self.next_hops.toward(&self.believed, target, node).is_empty())
         };
         let found = hashed.chain(0..count).find(usable)?;
@@ -153,10 +244,13 @@ impl Router {
     }
 }
 
+/// Few hosts have more ways.
+type Ways = SmallVec<[Way; 4]>;
+
 /// Before all intermediates are tried in turn: with half of them dead, one flow in 2^32 gets there.
 const REHASHES: u64 = 32;
 
-/// Hosts share the seed 0: they hash only where they have several NICs.
+/// Hosts have one link: they never hash.
 fn seed_at(fabric: &Fabric, seeds: &[u64], node: NodeId) -> u64 {
     fabric.as_switch(node).map_or(0, |s| seeds[s.index()])
 }

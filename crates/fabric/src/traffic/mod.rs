@@ -3,18 +3,25 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`flow`] | a flow, and [`Workload`]: the contract with the world that carries it |
+//! | [`hosts`] | which hosts take part: racks, contiguous or spread |
+//! | [`requests`] | requests and responses at a constant rate, for worlds of packets |
 //! | [`spec`] | [`TrafficSpec`]: pattern, size and arrivals, and the workload that they make on a fabric |
 //! | [`sizes`] | distributions of sizes and of concurrent flows |
 
 mod arrivals;
 mod destinations;
 pub mod flow;
+pub mod hosts;
 mod loops;
+mod many_to_many;
 mod random;
+pub mod requests;
 mod shuffle;
 pub mod sizes;
 pub mod spec;
 
 pub use flow::{FlowSpec, Size, StaticWorkload, Workload, flows_known_at_start};
+pub use hosts::{HostList, Participants, Place};
+pub use requests::{RequestLoad, RequestSpec};
 pub use sizes::{Concurrency, EmpiricalCdf, SizeError, SizeSpec};
 pub use spec::{ArrivalRate, Arrivals, Pattern, ShuffleMode, TrafficError, TrafficSpec};

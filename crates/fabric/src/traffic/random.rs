@@ -18,6 +18,8 @@ pub(super) enum Draw {
     Bijection = 7,
     Hotspots = 8,
     Senders = 9,
+    Phase = 10,
+    Key = 11,
 }
 
 /// The generator of one draw of the flow `nth` of `source`.

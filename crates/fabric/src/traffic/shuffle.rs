@@ -4,7 +4,6 @@ use crate::ids::HostId;
 use crate::time::Instant;
 use crate::traffic::flow::{FlowSpec, Workload};
 use crate::traffic::sizes::Sizes;
-use crate::traffic::spec::{TrafficError, parameter};
 
 /// Each host to each other one, by source and then by destination.
 pub(super) struct AllPairs {
@@ -40,13 +39,4 @@ impl Workload for AllPairs {
         }
         Some(FlowSpec { src, dst, start, size })
     }
-}
-
-/// The hosts that take part: `count` of them at even distances, so that every rack gives its share.
-pub(super) fn participants(hosts: usize, count: Option<u32>) -> Result<Vec<HostId>, TrafficError> {
-    let count = count.map_or(hosts, |n| n as usize);
-    if count < 2 || count > hosts {
-        return Err(parameter("hosts", count, format!("a shuffle takes from 2 to the {hosts} hosts of the fabric")));
-    }
-    Ok((0..count).map(|i| HostId::from((i as u128 * hosts as u128 / count as u128) as usize)).collect())
 }

@@ -14,8 +14,10 @@ use crate::topology::Fabric;
 use crate::traffic::arrivals::{LimitedWorkload, OnceWorkload, PoissonWorkload};
 use crate::traffic::destinations::Destinations;
 use crate::traffic::flow::{StaticWorkload, Workload};
+use crate::traffic::hosts::{HostList, Participants};
 use crate::traffic::loops::{DrawnPlan, LoopWorkload, Openings, ShufflePlan};
-use crate::traffic::shuffle::{AllPairs, participants};
+use crate::traffic::many_to_many::ManyToMany;
+use crate::traffic::shuffle::AllPairs;
 use crate::traffic::sizes::{Concurrency, SizeError, SizeSpec, Sizes};
 
 /// Which flows want to move, when, and how much.
@@ -23,6 +25,8 @@ use crate::traffic::sizes::{Concurrency, SizeError, SizeSpec, Sizes};
 pub struct TrafficSpec {
     /// Who sends to whom: `pattern`.
     pub pattern: Pattern,
+    /// Which hosts take part: `hosts`, `racks`, `place`, `first_rack`.
+    pub among: Participants,
     /// How much a flow sends: `size`.
     pub size: SizeSpec,
     /// When flows begin: `arrivals`.
@@ -42,7 +46,7 @@ pub struct TrafficSpec {
 /// Who sends to whom.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Host x sends to host (x + stride) mod hosts (Hedera section 6.1).
+    /// Host x sends to host (x + stride) mod hosts, counted among those that take part (Hedera section 6.1).
     Stride {
         /// Not a multiple of the number of hosts.
         stride: u64,
@@ -70,19 +74,26 @@ pub enum Pattern {
         /// Part of the flows that go to them, from 0 to 1.
         fraction: f64,
     },
-    /// Each of some hosts sends one flow to each other one of them (VL2 section 5.1, Hedera section 6.3).
+    /// Each host sends one flow to each other one (VL2 section 5.1, Hedera section 6.3).
     Shuffle {
-        /// How many hosts take part, spread evenly over the host numbers, and so over the racks; `None`: all.
-        hosts: Option<u32>,
         /// All at once, or a few destinations at a time.
         mode: ShuffleMode,
     },
-    /// Several hosts send to one.
+    /// Several of the hosts that take part send to one host, which need not.
     Incast {
         /// How many senders, drawn at random; `None`: all other hosts.
         fan_in: Option<u32>,
         /// The receiver.
         receiver: HostId,
+    },
+    /// Each of some hosts sends a number of flows to each of some others, all at once (Subways section 8.2).
+    ManyToMany {
+        /// `sender_racks` or `senders`.
+        senders: HostList,
+        /// `receiver_racks` or `receivers`; a host of both sides does not send to itself.
+        receivers: HostList,
+        /// How many flows.
+        flows_per_pair: u32,
     },
 }
 
@@ -146,6 +157,7 @@ impl TrafficSpec {
     pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
         Self {
             pattern,
+            among: Participants { hosts: None, racks: None, place: crate::traffic::hosts::Place::Spread },
             size,
             arrivals: Arrivals::Once,
             flows_per_host: None,
@@ -171,14 +183,18 @@ impl TrafficSpec {
         if self.flows == Some(0) {
             return Err(parameter("flows", 0, "at least one flow begins"));
         }
-        let all = self.flows_per_host.map(|n| n.saturating_mul(fabric.host_count() as u64));
+        let members = self.among.pick(fabric)?;
+        let all = self.flows_per_host.map(|n| n.saturating_mul(members.len() as u64));
         if let Some(count) = self.flows.or(all).filter(|&n| n > MAX_FLOWS && self.arrivals == Arrivals::Once) {
             let key = if self.flows.is_some() { "flows" } else { "flows_per_host" };
             return Err(parameter(key, count, format!("a run has at most {MAX_FLOWS} flows")));
         }
         let workload = match &self.pattern {
-            Pattern::Shuffle { hosts, mode } => self.shuffle(fabric, seed, *hosts, *mode),
-            _ => self.drawn(fabric, seed),
+            Pattern::Shuffle { mode } => self.shuffle(fabric, members, seed, *mode),
+            Pattern::ManyToMany { senders, receivers, flows_per_pair } => {
+                self.many_to_many(fabric, seed, (senders, receivers), *flows_per_pair)
+            }
+            _ => self.drawn(fabric, members, seed),
         }?;
         Ok(match self.flows {
             None => workload,
@@ -189,17 +205,14 @@ impl TrafficSpec {
     fn shuffle(
         &self,
         fabric: &Fabric,
+        hosts: Vec<HostId>,
         seed: u64,
-        hosts: Option<u32>,
         mode: ShuffleMode,
     ) -> Result<Box<dyn Workload>, TrafficError> {
-        if self.arrivals != Arrivals::Once {
-            return Err(parameter("arrivals", "poisson or closed-loop", "a shuffle begins its flows itself: leave it out"));
+        self.begins_its_flows_itself("a shuffle has one flow a pair: leave it out, or set `hosts`")?;
+        if hosts.len() < 2 {
+            return Err(parameter("hosts", hosts.len(), "a shuffle takes two hosts at the least"));
         }
-        if let Some(flows) = self.flows_per_host {
-            return Err(parameter("flows_per_host", flows, "a shuffle has one flow a pair: leave it out, or set `hosts`"));
-        }
-        let hosts = participants(fabric.host_count(), hosts)?;
         let sizes = Sizes::new(&self.size, seed);
         match mode {
             ShuffleMode::Parallel => {
@@ -217,8 +230,47 @@ impl TrafficSpec {
         }
     }
 
-    fn drawn(&self, fabric: &Fabric, seed: u64) -> Result<Box<dyn Workload>, TrafficError> {
-        let destinations = Destinations::new(&self.pattern, fabric, seed)?;
+    fn many_to_many(
+        &self,
+        fabric: &Fabric,
+        seed: u64,
+        (senders, receivers): (&HostList, &HostList),
+        flows_per_pair: u32,
+    ) -> Result<Box<dyn Workload>, TrafficError> {
+        self.begins_its_flows_itself("the pattern has a number of flows a pair: set `flows_per_pair` instead")?;
+        if !self.among.is_everybody() {
+            let key = if self.among.racks.is_some() { "racks" } else { "hosts" };
+            return Err(parameter(key, "...", "the pattern names its senders and receivers: leave it out"));
+        }
+        let senders = senders.pick(fabric, "sender_racks", "senders")?;
+        let receivers = receivers.pick(fabric, "receiver_racks", "receivers")?;
+        let count = (senders.len() as u64).saturating_mul(receivers.len() as u64).saturating_mul(u64::from(flows_per_pair));
+        if flows_per_pair == 0 || count > MAX_FLOWS {
+            let rule = format!("from 1 on, and at most {MAX_FLOWS} flows in all");
+            return Err(parameter("flows_per_pair", flows_per_pair, rule));
+        }
+        let pairs: Vec<_> =
+            senders.iter().flat_map(|&s| receivers.iter().map(move |&r| (s, r))).filter(|(s, r)| s != r).collect();
+        if pairs.is_empty() {
+            return Err(parameter("receivers", receivers[0], "the only receiver is the only sender"));
+        }
+        let flows = pairs.len() as u64 * u64::from(flows_per_pair);
+        self.spread_out(ManyToMany::new(pairs, flows_per_pair, Sizes::new(&self.size, seed), self.start), flows, seed)
+    }
+
+    /// For patterns that fix when flows begin and how many there are.
+    fn begins_its_flows_itself(&self, instead: &str) -> Result<(), TrafficError> {
+        if self.arrivals != Arrivals::Once {
+            return Err(parameter("arrivals", "poisson or closed-loop", "this pattern begins its flows itself: leave it out"));
+        }
+        match self.flows_per_host {
+            None => Ok(()),
+            Some(flows) => Err(parameter("flows_per_host", flows, instead)),
+        }
+    }
+
+    fn drawn(&self, fabric: &Fabric, members: Vec<HostId>, seed: u64) -> Result<Box<dyn Workload>, TrafficError> {
+        let destinations = Destinations::new(&self.pattern, fabric, members, seed)?;
         let sizes = Sizes::new(&self.size, seed);
         match &self.arrivals {
             Arrivals::Once => {
@@ -267,6 +319,25 @@ impl TrafficSpec {
             all.push(flow);
         }
         Ok(Box::new(StaticWorkload::new(all)))
+    }
+
+    /// The largest part of its NIC's capacity that Poisson arrivals ask a host to send, or a favoured one to receive. Above 1 no
+    /// fabric can carry them. `None` for other arrivals, and for flows without end.
+    ///
+    /// # Errors
+    /// As for [`TrafficSpec::workload`].
+    pub fn offered_load(&self, fabric: &Fabric, seed: u64) -> Result<Option<f64>, TrafficError> {
+        let (Arrivals::Poisson { rate, .. }, Some(mean)) = (&self.arrivals, self.size.mean()) else { return Ok(None) };
+        if matches!(self.pattern, Pattern::Shuffle { .. } | Pattern::ManyToMany { .. }) {
+            return Ok(None);
+        }
+        let destinations = Destinations::new(&self.pattern, fabric, self.among.pick(fabric)?, seed)?;
+        let rates = self.rates(*rate, &destinations, fabric)?;
+        let nic = |host: HostId| fabric.nic_capacity(host).as_f64();
+        let sent = destinations.sources().iter().zip(&rates).map(|(&h, rate)| rate * 8.0 * mean / nic(h)).fold(0.0, f64::max);
+        let all = rates.iter().sum::<f64>() * 8.0 * mean;
+        let received = destinations.favourite().map_or(0.0, |(host, part)| all * part / nic(host));
+        Ok(Some(sent.max(received)))
     }
 
     /// Flows per second of each source.

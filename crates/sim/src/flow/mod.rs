@@ -14,22 +14,21 @@
 //! `docs/flow-world.md` says what is modelled and what is not.
 
 mod aimd;
-mod ledger;
 mod maxmin;
-mod model;
-mod series;
 pub mod slots;
-mod world;
 
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::Router;
-use weft_fabric::topology::{Fabric, Part};
+use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
 
+use crate::world::{self, Pace, Parts};
+
+pub use crate::world::{Change, Progress, TimedEvent};
 pub use maxmin::solver::{MaxMinError, max_min};
 
 /// All that a run needs; [`FlowWorld::run`] consumes it.
@@ -46,26 +45,6 @@ pub struct FlowWorld {
     pub events: Vec<TimedEvent>,
     /// Settings.
     pub config: FlowConfig,
-}
-
-/// Something that happens to a part of the fabric at a given time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedEvent {
-    /// When.
-    pub at: Instant,
-    /// What.
-    pub change: Change,
-}
-
-/// What can happen to a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It fails, and the switches beside it notice: the controller hears of it at once, routing after [`FlowConfig::reconverge`].
-    Fail(Part),
-    /// It fails and nobody notices: what it carried stands still until it is restored.
-    FailSilent(Part),
-    /// It works again: the controller hears of it at once, routing after [`FlowConfig::restore_delay`].
-    Restore(Part),
 }
 
 /// Settings of a run.
@@ -133,21 +112,6 @@ impl FlowConfig {
     }
 }
 
-/// How far a run is; handed to the caller's progress bar a few times a second at most, by events and not by a clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Simulated time.
-    pub now: Instant,
-    /// When the run ends at the latest; [`Instant::MAX`] if only its flows end it.
-    pub end: Instant,
-    /// Flows under way.
-    pub active: usize,
-    /// Flows that have ended.
-    pub ended: usize,
-    /// Events so far.
-    pub events: u64,
-}
-
 impl FlowWorld {
     /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
     pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
@@ -156,7 +120,7 @@ impl FlowWorld {
         match self.config.rates {
             Rates::MaxMin => {
                 let model = maxmin::MaxMin::new(&self.fabric);
-                world::run(self, model, world::Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+                world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
             Rates::Aimd(params) => {
                 let model = aimd::Aimd::new(&self.fabric, params, self.config.seed);
@@ -165,7 +129,7 @@ impl FlowWorld {
                 let end = if end == Instant::MAX { end } else { Instant::from_ps(end.as_ps() / tick * tick) };
                 let sample = if end == Instant::MAX { 1 } else { end.as_ps().div_ceil(tick).div_ceil(AIMD_SAMPLES) };
                 let unit = Duration::from_ps(tick);
-                world::run(self, model, world::Pace { end, unit, sample_every: Some(unit * sample) }, progress)
+                world::run(self.parts(), model, Pace { end, unit, sample_every: Some(unit * sample) }, progress)
             }
             Rates::Slots { flows_per_host } => {
                 let Self { fabric, mut router, mut workload, .. } = self;
@@ -175,6 +139,12 @@ impl FlowWorld {
                 slots::outcome(&fabric, &counted, flows_per_host, duration)
             }
         }
+    }
+
+    fn parts(self) -> Parts {
+        let Self { fabric, router, controller, workload, events, config } = self;
+        let FlowConfig { reconverge, restore_delay, link_samples, .. } = config;
+        Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples }
     }
 }
 

@@ -14,7 +14,7 @@
 //! | the same with all four stages | 67.9 % | 2.8 % |
 //! | flows get the share of their worst link | 63.1 % | |
 
-use weft_fabric::record::{ControlRecord, LinkRecord, Outcome, Sample};
+use weft_fabric::record::{ControlRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Router};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
@@ -99,7 +99,9 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
     };
     let links = count.used.iter().enumerate();
     Outcome {
-        links: links.map(|(i, &n)| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(f64::from(n)) as u64) }).collect(),
+        links: links
+            .map(|(i, &n)| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(f64::from(n)) as u64), drops: 0 })
+            .collect(),
         samples: vec![
             sample(Instant::ZERO, 0.0, flows, flows as f64 * slot_bps),
             sample(ended, bytes(count.carried as f64), flows, flows as f64 * slot_bps),
@@ -107,6 +109,8 @@ pub(crate) fn outcome(fabric: &Fabric, count: &SlotCount, flows_per_host: u32, d
         ended,
         events: flows,
         control: ControlRecord::default(),
+        packets: None,
+        traced: Traced::default(),
         ..Outcome::default()
     }
 }

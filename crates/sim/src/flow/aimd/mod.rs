@@ -12,11 +12,11 @@ mod tests;
 use weft_fabric::rng::{Stream, stream};
 use weft_fabric::time::PS_PER_S;
 use weft_fabric::topology::Fabric;
-use weft_fabric::traffic::Size;
+use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Duration, FlowId, Instant, LinkId};
 
 use crate::flow::AimdParams;
-use crate::flow::model::{Ended, RateModel};
+use crate::world::{Ended, Model};
 use lanes::{Draws, Entry, Lanes, MOST, SPARE, Step, TABLE_LEAST, lanes};
 
 /// The model. A flow has a slot; when it moves it also has a place in the lanes.
@@ -36,7 +36,7 @@ pub(crate) struct Aimd {
     /// By slot: its place in the lanes. Outdated after a pass.
     place_of: Vec<u32>,
     places_known: bool,
-    /// Slots with a new path, which begin at [`RateModel::settle`].
+    /// Slots with a new path, which begin at [`Model::settle`].
     joining: Vec<u32>,
     /// Finite flows in the lanes or joining.
     ending: usize,
@@ -184,15 +184,15 @@ impl Aimd {
     }
 }
 
-impl RateModel for Aimd {
-    fn start(&mut self, id: FlowId, size: Size) {
-        let whole = match size {
+impl Model for Aimd {
+    fn start(&mut self, id: FlowId, spec: &FlowSpec) {
+        let whole = match spec.size {
             Size::Finite(bytes) => self.units.of_bytes(bytes.0),
             Size::Infinite => FOR_EVER,
         };
         let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
         let entry = Entry { slot, left: whole, rate: 0, slow_start: true, links: Default::default() };
-        let flow = Slot { id, size, whole, entry, left_lanes: Instant::MAX, state: State::Still };
+        let flow = Slot { id, size: spec.size, whole, entry, left_lanes: Instant::MAX, state: State::Still };
         if slot as usize == self.slots.len() {
             self.slots.push(flow);
         } else {
@@ -204,7 +204,7 @@ impl RateModel for Aimd {
         self.slot_of[id.index()] = slot;
     }
 
-    fn set_path(&mut self, id: FlowId, path: &[LinkId]) {
+    fn set_path(&mut self, id: FlowId, _: u32, path: &[LinkId]) {
         let slot = self.slot_of[id.index()];
         let finite = self.slots[slot as usize].size != Size::Infinite;
         match self.slots[slot as usize].state {

@@ -11,10 +11,10 @@ mod tests;
 
 use weft_fabric::time::PS_PER_S;
 use weft_fabric::topology::Fabric;
-use weft_fabric::traffic::Size;
+use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{FlowId, Instant, LinkId};
 
-use crate::flow::model::{Ended, RateModel};
+use crate::world::{Ended, Model};
 use first::First;
 use levels::Levels;
 
@@ -99,9 +99,9 @@ impl MaxMin {
     }
 }
 
-impl RateModel for MaxMin {
-    fn start(&mut self, id: FlowId, size: Size) {
-        let size = match size {
+impl Model for MaxMin {
+    fn start(&mut self, id: FlowId, spec: &FlowSpec) {
+        let size = match spec.size {
             Size::Finite(bytes) => bytes.0 as f64,
             Size::Infinite => f64::INFINITY,
         };
@@ -118,7 +118,7 @@ impl RateModel for MaxMin {
         self.slot_of[id.index()] = slot;
     }
 
-    fn set_path(&mut self, id: FlowId, path: &[LinkId]) {
+    fn set_path(&mut self, id: FlowId, _: u32, path: &[LinkId]) {
         let slot = self.slot_of[id.index()];
         let flow = &mut self.slots[slot as usize];
         let finite = flow.size < f64::INFINITY;

@@ -1,21 +1,21 @@
 //! The event loop: what happens when, and who hears of it.
 
-use weft_control::controller::{Controller, FlowCounter, Input, Output};
+use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router};
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
-use weft_fabric::{Bytes, Duration, FlowId, Instant};
+use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use crate::flow::ledger::Ledger;
-use crate::flow::model::{Ended, RateModel};
-use crate::flow::{Change, FlowWorld, Progress, TimedEvent};
+use crate::world::ledger::Ledger;
+use crate::world::model::{Ended, Model};
+use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// The run ends here at the latest.
     pub end: Instant,
@@ -25,9 +25,9 @@ pub(crate) struct Pace {
     pub sample_every: Option<Duration>,
 }
 
-/// Runs a world with a rate model.
-pub(crate) fn run<M: RateModel>(world: FlowWorld, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
-    let mut run = Run::new(world, model, pace);
+/// Runs a world with a model.
+pub(crate) fn run<M: Model>(parts: Parts, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
+    let mut run = Run::new(parts, model, pace);
     run.begin();
     while run.step() {
         if run.steps.is_multiple_of(PROGRESS_EVERY) {
@@ -87,9 +87,9 @@ impl PartialOrd for Lesson {
     }
 }
 
-impl<M: RateModel> Run<M> {
-    fn new(world: FlowWorld, model: M, pace: Pace) -> Self {
-        let FlowWorld { fabric, router, controller, workload, mut events, config } = world;
+impl<M: Model> Run<M> {
+    fn new(parts: Parts, model: M, pace: Pace) -> Self {
+        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples } = parts;
         events.sort_by_key(|e| e.at);
         events.reverse();
         Self {
@@ -98,8 +98,8 @@ impl<M: RateModel> Run<M> {
             workload,
             model,
             pace,
-            reconverge: config.reconverge,
-            restore_delay: config.restore_delay,
+            reconverge,
+            restore_delay,
             now: Instant::ZERO,
             steps: 0,
             events,
@@ -109,7 +109,7 @@ impl<M: RateModel> Run<M> {
             failed: Vec::new(),
             believed: Health::new(&fabric),
             ledger: Ledger::new(&fabric),
-            link_samples: config.link_samples,
+            link_samples,
             next_sample: Instant::ZERO,
             idle_rounds: 0,
             ended: Vec::new(),
@@ -211,8 +211,12 @@ impl<M: RateModel> Run<M> {
     fn end_flow(&mut self, ended: Ended) {
         let spec = self.ledger.end(ended.id, ended.at);
         self.workload.flow_ended(ended.id, &spec, ended.at);
-        let key = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
-        self.tell(Input::FlowRemoved(key));
+        if self.controller.is_some() {
+            let record = &self.ledger.flow(ended.id).record;
+            let (bytes, path) = (record.bytes, record.path.clone());
+            let flow = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
+            self.tell(Input::FlowRemoved(FlowCounter { flow, bytes, read_at: ended.at, path: &path }));
+        }
     }
 
     fn begin_flows(&mut self) {
@@ -224,7 +228,7 @@ impl<M: RateModel> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
-            self.model.start(id, spec.size);
+            self.model.start(id, &spec);
             self.route(id);
         }
     }
@@ -247,11 +251,7 @@ impl<M: RateModel> Run<M> {
             self.failed.push(part);
         }
         let down = self.health.fail(&self.fabric, part);
-        if !down.is_empty() {
-            for id in self.ledger.active().to_vec() {
-                self.refresh(id);
-            }
-        }
+        self.links_changed(&down, false);
         if noticed {
             self.teach(part, false, self.reconverge);
             self.tell(Input::Failed(part));
@@ -261,13 +261,20 @@ impl<M: RateModel> Run<M> {
     fn restore(&mut self, part: Part) {
         self.failed.retain(|&p| p != part);
         let up = self.health.restore(&self.fabric, part);
-        if !up.is_empty() {
+        self.links_changed(&up, true);
+        self.teach(part, true, self.restore_delay);
+        self.tell(Input::Restored(part));
+    }
+
+    fn links_changed(&mut self, links: &[LinkId], up: bool) {
+        for &link in links {
+            self.model.set_link(link, up);
+        }
+        if !links.is_empty() && !M::BLIND {
             for id in self.ledger.active().to_vec() {
                 self.refresh(id);
             }
         }
-        self.teach(part, true, self.restore_delay);
-        self.tell(Input::Restored(part));
     }
 
     fn teach(&mut self, part: Part, works: bool, delay: Duration) {
@@ -310,14 +317,23 @@ impl<M: RateModel> Run<M> {
             }
             if !usable || (all && !self.ledger.flow(id).scheduled) {
                 self.route(id);
+            } else if M::ANSWERS && !self.believed.path_is_up(&self.ledger.flow(id).back) {
+                self.route_back(id);
             }
         }
     }
 
     /// The flow takes the path that the switches give it, if they have one.
     fn route(&mut self, id: FlowId) {
+        if M::ANSWERS {
+            self.route_back(id);
+        }
         let key = self.ledger.key(id);
-        match self.router.route(&key) {
+        for subflow in 1..self.model.subflows() {
+            self.route_subflow(id, &key, subflow);
+        }
+        let path = if self.model.subflows() > 1 { self.subflow_path(&key, 0) } else { self.router.route(&key) };
+        match path {
             Some(path) => self.assign(id, path),
             None => {
                 self.ledger.flow_mut(id).routed = false;
@@ -326,14 +342,43 @@ impl<M: RateModel> Run<M> {
         }
     }
 
+    /// The answers of a flow take the path that the switches give the reverse flow.
+    fn route_back(&mut self, id: FlowId) {
+        let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
+        self.model.set_path_back(id, 0, &back);
+        self.ledger.flow_mut(id).back = back;
+    }
+
+    fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
+        let path = self.subflow_path(key, subflow).unwrap_or_default();
+        self.model.set_path(id, subflow, &path);
+        let back = self.subflow_path(&key.reverse(), subflow).unwrap_or_default();
+        self.model.set_path_back(id, subflow, &back);
+    }
+
+    /// A subflow is a connection of its own, between addresses of its own where hosts have several: it takes each combination of NICs
+    /// in turn (Subways section 5.1), and hashes by a port of its own.
+    fn subflow_path(&mut self, key: &FlowKey, subflow: u32) -> Option<Path> {
+        let key = key.subflow(subflow);
+        let (leaving, arriving) = (self.fabric.out(key.src.node()), self.fabric.out(key.dst.node()));
+        if leaving.len() * arriving.len() == 1 {
+            return self.router.route(&key);
+        }
+        let number = subflow as usize;
+        let (nic, last) = (leaving[number % leaving.len()], arriving[number / leaving.len() % arriving.len()].reverse());
+        let shares = self.fabric.link(nic).to == self.fabric.link(last).from;
+        let path = if shares { Some(Path::from_slice(&[nic, last])) } else { self.router.route_through(&key, &[nic], &[last]) };
+        path.filter(|p| self.believed.path_is_up(p)).or_else(|| self.router.route(&key))
+    }
+
     fn assign(&mut self, id: FlowId, path: Path) {
         if self.ledger.flow(id).record.path != path {
             // Also if it stands still: it may have moved since it was last booked.
             self.ledger.credit(id, self.model.delivered(id));
             let flow = self.ledger.flow_mut(id);
             flow.record.path = path;
-            if std::mem::take(&mut flow.moving) {
-                self.model.set_path(id, &[]);
+            if std::mem::take(&mut flow.moving) && !M::BLIND {
+                self.model.set_path(id, 0, &[]);
             }
         }
         self.ledger.flow_mut(id).routed = true;
@@ -343,10 +388,10 @@ impl<M: RateModel> Run<M> {
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
         let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && self.health.path_is_up(&flow.record.path);
+        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, if moving { &flow.record.path } else { &[] });
+            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
         }
     }
 
@@ -364,9 +409,15 @@ impl<M: RateModel> Run<M> {
         while let Some(output) = controller.poll() {
             match output {
                 Output::ReadFlowCounters => {
-                    let counters = self.counters();
+                    let counters = counters(&self.ledger, &mut self.model, self.now);
                     controller.handle(self.now, Input::FlowCounters(&counters));
                 }
+                Output::ReadLinkCounters => {
+                    let bytes = self.ledger.link_bytes(&mut self.model);
+                    controller.handle(self.now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: self.now }));
+                }
+                Output::SetWays { host, direction, ways } => self.router.set_ways(host, direction, ways),
+                Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap),
                 Output::SetPath { flow, path } => {
                     if let Some(id) = self.ledger.find(&flow) {
                         self.ledger.flow_mut(id).scheduled = true;
@@ -384,12 +435,16 @@ impl<M: RateModel> Run<M> {
         self.controller = Some(controller);
     }
 
-    fn counters(&mut self) -> Vec<FlowCounter> {
-        let (model, ledger, read_at) = (&mut self.model, &self.ledger, self.now);
-        let mut counter = |id| FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at };
-        let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
-        counters.sort_unstable_by_key(|c| c.flow);
-        counters
+    /// The flow goes by these ways, if it is still there and they lead to its destination. It belongs to the switches again.
+    fn rebind(&mut self, flow: &FlowKey, leaving: &[LinkId], arriving: &[LinkId], gap: Duration) {
+        let Some(id) = self.ledger.find(flow) else { return };
+        if let Some(path) = self.router.route_through(flow, leaving, arriving)
+            && self.ledger.flow(id).record.path != path
+        {
+            self.model.wait_for_gap(id, gap);
+            self.ledger.flow_mut(id).scheduled = false;
+            self.assign(id, path);
+        }
     }
 
     fn progress(&self) -> Progress {
@@ -406,6 +461,17 @@ impl<M: RateModel> Run<M> {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
         self.ledger.finish(&self.fabric, self.now, &mut self.model, control)
     }
+}
+
+/// The counters of all flows under way, by key.
+fn counters<'a>(ledger: &'a Ledger, model: &mut impl Model, read_at: Instant) -> Vec<FlowCounter<'a>> {
+    let mut counter = |id: FlowId| {
+        let path = &ledger.flow(id).record.path;
+        FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at, path }
+    };
+    let mut counters: Vec<_> = ledger.active().iter().map(|&id| counter(id)).collect();
+    counters.sort_unstable_by_key(|c| c.flow);
+    counters
 }
 
 /// Steps of the loop between two calls of the progress bar.

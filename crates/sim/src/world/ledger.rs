@@ -3,20 +3,22 @@
 //! A link's bytes are booked when a flow that crosses it changes its path, ends, or a span of the series closes: always as whole
 //! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it.
 
-use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample};
+use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Bytes, Duration, FlowId, HostId, Instant, LinkId};
 
-use crate::flow::model::RateModel;
-use crate::flow::series::{LinkSeries, Samples};
+use crate::world::model::Model;
+use crate::world::series::{LinkSeries, Samples};
 
 /// A flow's entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub record: FlowRecord,
     size: Size,
+    /// The path of its answers, where they travel.
+    pub back: Path,
     /// Whether routing or the scheduler gives it a path; the record keeps the last one.
     pub routed: bool,
     /// Whether it has a path that works.
@@ -107,10 +109,26 @@ impl Ledger {
     /// Enters a new flow.
     pub fn begin(&mut self, spec: FlowSpec) -> FlowId {
         let id = FlowId::from(self.flows.len());
-        let record =
-            FlowRecord { id, src: spec.src, dst: spec.dst, start: spec.start, end: None, bytes: Bytes(0), path: Path::new() };
+        let record = FlowRecord {
+            id,
+            src: spec.src,
+            dst: spec.dst,
+            start: spec.start,
+            end: None,
+            bytes: Bytes(0),
+            path: Path::new(),
+            packets: None,
+        };
         let place = self.active.len() as u32;
-        self.flows.push(Flow { record, size: spec.size, routed: false, moving: false, scheduled: false, place });
+        self.flows.push(Flow {
+            record,
+            size: spec.size,
+            back: Path::new(),
+            routed: false,
+            moving: false,
+            scheduled: false,
+            place,
+        });
         self.active.push(id);
         self.nics.begin(spec.src, spec.dst);
         id
@@ -156,30 +174,48 @@ impl Ledger {
         self.series.due()
     }
 
+    /// Bytes that each link has carried, those of flows under way included.
+    pub fn link_bytes(&mut self, model: &mut impl Model) -> Vec<Bytes> {
+        self.count_links(model);
+        self.link_bytes.iter().map(|&b| Bytes(b)).collect()
+    }
+
     /// Closes a span of the link series.
-    pub fn close_span(&mut self, now: Instant, model: &mut impl RateModel) {
-        self.credit_all(model);
+    pub fn close_span(&mut self, now: Instant, model: &mut impl Model) {
+        self.count_links(model);
         self.series.close(now, &self.link_bytes);
     }
 
     /// Everything, at the end of the run.
-    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &mut impl RateModel, control: ControlRecord) -> Outcome {
+    pub fn finish(mut self, fabric: &Fabric, ended: Instant, model: &mut impl Model, control: ControlRecord) -> Outcome {
         self.credit_all(model);
+        self.count_links(model);
         let delivered: u64 = self.flows.iter().map(|f| f.record.bytes.0).sum();
         self.sample(ended, delivered as f64);
         let bytes = self.link_bytes.iter().enumerate();
-        Outcome {
-            links: bytes.map(|(i, &b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(b) }).collect(),
+        let mut outcome = Outcome {
+            links: bytes.map(|(i, &b)| LinkRecord { id: LinkId::from(i), bytes: Bytes(b), drops: 0 }).collect(),
             link_series: self.series.finish(fabric, ended, &self.link_bytes),
             samples: self.samples.finish(),
             flows: self.flows.into_iter().map(|f| f.record).collect(),
             ended,
             events: model.work(),
             control,
+            packets: None,
+            traced: Traced::default(),
+        };
+        model.finish(&mut outcome);
+        outcome
+    }
+
+    /// Brings the links' bytes up to date.
+    pub fn count_links(&mut self, model: &mut impl Model) {
+        if !model.link_bytes(&mut self.link_bytes) {
+            self.credit_all(model);
         }
     }
 
-    fn credit_all(&mut self, model: &mut impl RateModel) {
+    fn credit_all(&mut self, model: &mut impl Model) {
         for i in 0..self.active.len() {
             let id = self.active[i];
             self.credit(id, model.delivered(id));

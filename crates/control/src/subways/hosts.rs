@@ -1,0 +1,160 @@
+//! Every host's ways in both directions: its NICs, and the detours that were given to it.
+
+use weft_fabric::routing::{Direction, Path, Way};
+use weft_fabric::topology::Health;
+use weft_fabric::{Fabric, HostId, LinkId, NodeId};
+
+use crate::subways::detour::{Plan, RackPath};
+use crate::subways::ring::Ring;
+
+/// Both directions, in the order of their numbers.
+pub const DIRECTIONS: [Direction; 2] = [Direction::Out, Direction::In];
+
+/// A host in a loop, as a source or as a destination.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub host: HostId,
+    /// Number of the loop.
+    pub ring: usize,
+    /// What it may use now.
+    pub lanes: Vec<HostLane>,
+    /// What the world was told last.
+    pub told: Option<Vec<Way>>,
+}
+
+/// One of a host's ways.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostLane {
+    pub links: Path,
+    /// Position of the ToR at its far end.
+    pub tor: usize,
+    /// What its rack may send over the detour, and this host, in bits per second; `None` for a NIC.
+    pub detour: Option<Share>,
+    /// The rate of the host's own link, bits per second.
+    pub nic: f64,
+    /// Bytes of the host's flows that took it since the last rebinding.
+    pub bytes: u64,
+}
+
+/// What a detour may carry, in bits per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    pub rack: f64,
+    pub host: f64,
+}
+
+/// The ends of all hosts.
+#[derive(Clone, Debug)]
+pub struct Ends {
+    /// By direction.
+    ends: [Vec<End>; 2],
+    /// By host: where it stands in both lists.
+    place: Vec<Option<u32>>,
+}
+
+impl Ends {
+    /// Every host of the loops has its NICs.
+    pub fn new(fabric: &Fabric, rings: &[Ring]) -> Self {
+        let mut place = vec![None; fabric.host_count()];
+        let mut ends = [Vec::new(), Vec::new()];
+        for (number, ring) in rings.iter().enumerate() {
+            for rack in &ring.racks {
+                for &host in &rack.hosts {
+                    place[host.index()] = Some(ends[0].len() as u32);
+                    for direction in DIRECTIONS {
+                        let lanes = nics(fabric, ring, host, direction, &[]);
+                        ends[direction as usize].push(End { host, ring: number, lanes, told: None });
+                    }
+                }
+            }
+        }
+        Self { ends, place }
+    }
+
+    /// Where a host stands; `None` if it has no choice.
+    pub fn place(&self, host: HostId) -> Option<usize> {
+        self.place[host.index()].map(|p| p as usize)
+    }
+
+    pub fn of(&self, direction: Direction) -> &[End] {
+        &self.ends[direction as usize]
+    }
+
+    pub fn of_mut(&mut self, direction: Direction) -> &mut [End] {
+        &mut self.ends[direction as usize]
+    }
+
+    /// Gives the hosts of a loop their NICs that work, but those left to others, and the detours of a plan. Bytes stay with ways that stay.
+    pub fn deliver(&mut self, fabric: &Fabric, health: &Health, ring: &Ring, direction: Direction, plan: &Plan) {
+        for (r, rack) in ring.racks.iter().enumerate() {
+            for (turn, &host) in rack.hosts.iter().enumerate() {
+                let place = self.place[host.index()].expect("it is in the loop") as usize;
+                let end = &mut self.ends[direction as usize][place];
+                let leaves = plan.leaves.get(r).map_or(&[][..], |l| l);
+                let mut lanes = nics(fabric, ring, host, direction, leaves);
+                for egress in &plan.egresses {
+                    for path in egress.paths.iter().filter(|p| p.source == r) {
+                        let links = concrete(fabric, ring, host, turn, path, egress.tor, direction);
+                        let share = Share { rack: path.usable, host: path.usable / rack.hosts.len() as f64 };
+                        let nic = fabric.link(links[0]).capacity.as_f64();
+                        lanes.push(HostLane { links, tor: egress.tor, detour: Some(share), nic, bytes: 0 });
+                    }
+                }
+                if lanes.iter().any(|l| health.path_is_up(&l.links)) {
+                    lanes.retain(|l| health.path_is_up(&l.links));
+                }
+                for lane in &mut lanes {
+                    lane.bytes = end.lanes.iter().find(|old| old.links == lane.links).map_or(0, |old| old.bytes);
+                }
+                end.lanes = lanes;
+            }
+        }
+    }
+}
+
+fn nics(fabric: &Fabric, ring: &Ring, host: HostId, direction: Direction, leaves: &[usize]) -> Vec<HostLane> {
+    let lanes = fabric.out(host.node()).iter().filter_map(|&nic| {
+        let tor = position(fabric, ring, fabric.link(nic).to);
+        let links = Path::from_slice(&[if direction == Direction::Out { nic } else { nic.reverse() }]);
+        let lane = HostLane { links, tor, detour: None, nic: fabric.link(nic).capacity.as_f64(), bytes: 0 };
+        (!leaves.contains(&tor)).then_some(lane)
+    });
+    lanes.collect()
+}
+
+/// A detour with servers for racks: the `turn`-th server of the source's rack goes through the `turn`-th of each rack on the way, so that
+/// they forward equally much.
+fn concrete(
+    fabric: &Fabric,
+    ring: &Ring,
+    host: HostId,
+    turn: usize,
+    path: &RackPath,
+    egress: usize,
+    direction: Direction,
+) -> Path {
+    let tor = |position: usize| fabric.switch_node(ring.tors[position]);
+    let mut links = Path::from_slice(&[nic_to(fabric, host, tor(path.hops[0].0))]);
+    for (i, &(from, rack)) in path.hops.iter().enumerate() {
+        let servers = &ring.racks[rack].hosts;
+        let server = servers[turn % servers.len()];
+        let to = path.hops.get(i + 1).map_or(egress, |h| h.0);
+        links.push(nic_to(fabric, server, tor(from)).reverse());
+        links.push(nic_to(fabric, server, tor(to)));
+    }
+    if direction == Direction::In {
+        links.reverse();
+        links.iter_mut().for_each(|l| *l = l.reverse());
+    }
+    links
+}
+
+fn nic_to(fabric: &Fabric, host: HostId, tor: NodeId) -> LinkId {
+    let nics = fabric.out(host.node());
+    *nics.iter().find(|&&l| fabric.link(l).to == tor).expect("the hosts of a rack are on its ToRs")
+}
+
+fn position(fabric: &Fabric, ring: &Ring, tor: NodeId) -> usize {
+    let switch = fabric.as_switch(tor).expect("hosts touch only switches");
+    ring.tors.iter().position(|&t| t == switch).expect("all ToRs of its hosts are in the loop")
+}

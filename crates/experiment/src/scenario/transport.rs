@@ -1,0 +1,57 @@
+//! `[transport]`: how hosts send, in a world of packets. The flow world reads it and carries the flows without.
+
+use weft_fabric::{Bytes, Duration};
+use weft_sim::packet::{Transport, TransportKind};
+
+use crate::error::KeyError;
+use crate::scenario::keys::Keys;
+
+/// `[transport]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransportSpec {
+    /// All but the number of subflows, which may depend on the fabric.
+    pub transport: Transport,
+    /// Subflows of MPTCP, if they are given.
+    pub subflows: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    NewReno,
+    Dctcp,
+    Mptcp,
+}
+
+const KINDS: &[(&str, Kind)] = &[("newreno", Kind::NewReno), ("dctcp", Kind::Dctcp), ("mptcp", Kind::Mptcp)];
+
+impl TransportSpec {
+    /// Reads `[transport]`.
+    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let default = Transport::default();
+        let kind = keys.word("kind", KINDS, Kind::NewReno)?;
+        let subflows: Option<u32> = keys.opt("subflows")?;
+        if subflows.is_some() && kind != Kind::Mptcp {
+            return Err(keys.error("subflows", "only MPTCP has subflows", "write kind = \"mptcp\", or leave it out"));
+        }
+        let wait = keys.or("delayed_ack_timeout", Duration::from_ms(40))?;
+        let transport = Transport {
+            kind: match kind {
+                Kind::NewReno => TransportKind::NewReno,
+                Kind::Dctcp => TransportKind::Dctcp,
+                Kind::Mptcp => TransportKind::Mptcp { subflows: subflows.unwrap_or(DEFAULT_SUBFLOWS) },
+            },
+            mss: keys.or("mss", default.mss)?,
+            header: keys.or("header", default.header)?,
+            initial_window: keys.or("initial_window", default.initial_window)?,
+            max_window: keys.opt::<Bytes>("max_window")?,
+            rto_min: keys.or("rto_min", default.rto_min)?,
+            rto_initial: keys.or("rto_initial", default.rto_initial)?,
+            delayed_ack: keys.or("delayed_ack", false)?.then_some(wait),
+        };
+        keys.done()?;
+        Ok(Self { transport, subflows })
+    }
+}
+
+/// Subflows of MPTCP where hosts have one NIC.
+const DEFAULT_SUBFLOWS: u32 = 8;

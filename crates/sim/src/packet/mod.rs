@@ -1,0 +1,83 @@
+//! The packet world: TCP and UDP over output-queued switches, packet by packet.
+//!
+//! ```text
+//!    source                        switch                                   destination
+//!   +--------+   +-----------+    +-----------------------------+          +----------+
+//!   | sender |-->| NIC queue |--->| route -> output queue, drop |--> ... ->| receiver |
+//!   +--------+   +-----------+    | tail by bytes, marks        |          +----------+
+//!       ^                         +-----------------------------+               |
+//!       +--------- acknowledgements, by a path and queues of their own ---------+
+//! ```
+//! | module | what it is |
+//! | --- | --- |
+//! | [`wheel`] | what happens when |
+//! | [`ports`] | queues and links |
+//! | [`paths`], [`packets`] | where packets go, and what they are |
+//! | [`tcp`], [`multipath`], [`requests`] | the ends |
+//! | [`net`] | the engine that joins them |
+//! | [`model`] | the engine as a model of the event loop ([`crate::world`]) |
+//!
+//! `docs/packet-world.md` says what is modelled and what is not.
+
+mod bare;
+mod capture;
+mod histogram;
+mod model;
+mod multipath;
+mod net;
+mod packets;
+mod paths;
+mod ports;
+mod requests;
+mod settings;
+mod tcp;
+mod touch;
+mod wheel;
+
+use std::sync::Arc;
+
+use weft_control::controller::Controller;
+use weft_fabric::Instant;
+use weft_fabric::record::Outcome;
+use weft_fabric::routing::Router;
+use weft_fabric::topology::Fabric;
+use weft_fabric::traffic::Workload;
+
+use crate::world::{self, Pace, Parts, Progress, TimedEvent};
+
+pub use bare::bare_loop;
+pub use capture::Trace;
+pub use requests::Requests;
+pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Transport, TransportKind};
+
+/// All that a run needs; [`PacketWorld::run`] consumes it.
+pub struct PacketWorld {
+    /// The network, whole at the start.
+    pub fabric: Arc<Fabric>,
+    /// Where the switches send a flow that nobody schedules.
+    pub router: Router,
+    /// The scheduler, if there is one.
+    pub controller: Option<Box<dyn Controller>>,
+    /// What wants to move; with [`PacketConfig::requests`] the flows of its pairs, endless and from time 0.
+    pub workload: Box<dyn Workload>,
+    /// What fails and comes back; need not be sorted, equal times keep their order.
+    pub events: Vec<TimedEvent>,
+    /// Settings.
+    pub config: PacketConfig,
+}
+
+impl PacketWorld {
+    /// Carries the workload and says what happened, and what the trace asked for. The same world gives the same outcome, bit by bit.
+    ///
+    /// # Errors
+    /// [`PacketError`] if a setting means nothing on this fabric.
+    pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, PacketError> {
+        let Self { fabric, router, controller, workload, events, config } = self;
+        let net = config.net(&fabric)?;
+        let model = model::PacketModel::new(Arc::clone(&fabric), net);
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
+        let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
+        let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
+        Ok(world::run(parts, model, pace, progress))
+    }
+}

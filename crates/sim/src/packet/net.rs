@@ -1,0 +1,638 @@
+//! The engine: packets hop from port to port, and the ends of flows answer them.
+//!
+//! One event a hop: that a packet has arrived at the end of a link. There its next port says when it will have arrived at the next
+//! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
+//! acknowledgement on the spot.
+
+use rustc_hash::FxHashMap;
+use weft_fabric::record::{QueueSample, Traced, WindowSample};
+use weft_fabric::rng::mix;
+use weft_fabric::{Bytes, Fabric, Instant};
+
+use super::capture::{Capture, Shown, Trace};
+use super::multipath::{Connection, linked_increase};
+use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
+use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
+use super::ports::{Fate, Ports};
+use super::requests::Load;
+use super::tcp::receiver::Receiver;
+use super::tcp::sender::{Segment, Sender};
+use super::tcp::{NEVER, Tcp};
+use super::touch::touch;
+use super::wheel::{Event, Wheel};
+
+/// The sending end of a flow and where it sends.
+#[derive(Clone, Debug)]
+pub(super) struct Tx {
+    pub tcp: Sender,
+    pub route: Route,
+    /// Payload of the last segment.
+    pub last: u16,
+    /// Whether it waits for a gap to move ([`Net::moves`]).
+    waits: bool,
+}
+
+/// The receiving end of a flow and where it answers.
+#[derive(Clone, Debug)]
+pub(super) struct Rx {
+    pub tcp: Receiver,
+    pub route: Route,
+    /// Segments of the whole flow.
+    pub end: u32,
+}
+
+/// What a run carries besides TCP as it is, and what it shows.
+#[derive(Debug, Default)]
+pub(super) struct Extras {
+    /// TCP connections that a flow has; 0 counts as 1.
+    pub subflows: u32,
+    /// Requests take the place of TCP.
+    pub load: Option<Load>,
+    pub trace: Trace,
+}
+
+/// A route that an end takes at the next gap between its packets.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    route: Route,
+    gap: u64,
+    /// When it last sent, as far as is known since the move was asked for.
+    sent: u64,
+}
+
+/// Sizes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Payload of a full segment.
+    pub mss: u16,
+    /// All else of a packet, and all of one without payload.
+    pub header: u16,
+    /// What a detoured packet carries in addition for every server that forwards it.
+    pub detour_header: u16,
+}
+
+/// Totals of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    /// Packets sent over links.
+    pub hops: u64,
+    /// Events: arrivals and timers.
+    pub events: u64,
+    /// Packets lost at full queues or dead links.
+    pub drops: u64,
+    /// Segments delivered in order, or responses.
+    pub delivered: u64,
+    /// Packets that ends have sent, and that ends have got.
+    pub sent: u64,
+    pub received: u64,
+}
+
+/// The network and the ends of all flows.
+#[derive(Debug)]
+pub(super) struct Net {
+    pub now: u64,
+    pub tcp: Tcp,
+    pub sizes: Sizes,
+    pub paths: Paths,
+    pub ports: Ports,
+    pub tx: Vec<Tx>,
+    pub rx: Vec<Rx>,
+    pub totals: Totals,
+    pub packets: Packets,
+    wheel: Wheel,
+    /// Numbers from here on are timers, not links.
+    timers: u32,
+    /// Links that are down.
+    down: usize,
+    /// Flows that have ended since the last look.
+    ended: Vec<u32>,
+    /// TCP connections of a flow: the ends of flow f are those from `f * subflows` on.
+    pub subflows: u32,
+    /// Of each flow, if it has several.
+    connections: Vec<Connection>,
+    pub load: Option<Load>,
+    trace: Trace,
+    pub traced: Traced,
+    /// The port whose packets are captured; no link if none is.
+    captured: u32,
+    capture: Option<Capture>,
+    /// Ends that move once they have been silent for long enough.
+    moves: FxHashMap<u32, Move>,
+    /// By flow, for captures: source and destination.
+    shown: Vec<[u32; 2]>,
+}
+
+/// Timers, as links beyond the fabric's.
+const RETRANSMIT: u32 = 0;
+const DELAYED_ACK: u32 = 1;
+const REQUEST: u32 = 2;
+const LOOK: u32 = 3;
+const TIMERS: u32 = 4;
+
+impl Net {
+    pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
+        let links = fabric.links().len() as u32;
+        let (width, slots) = wheel_size(fabric, &ports, sizes);
+        let wheel = Wheel::new(width, slots, links + TIMERS);
+        let Extras { subflows, load, trace } = extras;
+        let mut net = Self {
+            now: 0,
+            tcp,
+            sizes,
+            paths: Paths::default(),
+            ports,
+            tx: Vec::new(),
+            rx: Vec::new(),
+            totals: Totals::default(),
+            packets: Packets::new(wheel.max_items()),
+            wheel,
+            timers: links,
+            down: 0,
+            ended: Vec::new(),
+            subflows: subflows.max(1),
+            connections: Vec::new(),
+            load,
+            traced: Traced::default(),
+            captured: trace.port.map_or(u32::MAX, |l| l.0),
+            capture: trace.port.map(|_| Capture::new(trace.packets)),
+            trace,
+            moves: FxHashMap::default(),
+            shown: Vec::new(),
+        };
+        net.begin();
+        net
+    }
+
+    /// The first timers.
+    fn begin(&mut self) {
+        if let Some(load) = &self.load {
+            for client in 0..load.clients() {
+                self.wheel.push(load.sent_at(client, 0), self.timers + REQUEST, client);
+            }
+        }
+        if self.trace.is_periodic() {
+            self.wheel.push(self.trace.every.as_ps(), self.timers + LOOK, 0);
+        }
+    }
+
+    /// Enters a flow of so many bytes (`None`: endless), without routes.
+    pub fn add(&mut self, ends: [u32; 2], bytes: Option<u64>) {
+        let mss = u64::from(self.sizes.mss);
+        let (end, last) = match bytes {
+            None => (u32::MAX, mss),
+            Some(bytes) => {
+                let segments = bytes.div_ceil(mss);
+                let end = u32::try_from(segments).unwrap_or(u32::MAX);
+                (end, bytes - segments.saturating_sub(1) * mss)
+            }
+        };
+        if self.subflows > 1 {
+            self.connections.push(Connection::new(self.subflows as usize, end));
+        }
+        // Subflows are fed as they go.
+        let to_send = if self.subflows > 1 { 0 } else { end };
+        for _ in 0..self.subflows {
+            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false });
+            self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
+        }
+        if self.capture.is_some() {
+            self.shown.push(ends);
+        }
+    }
+
+    /// Opens a flow's connection.
+    pub fn open(&mut self, flow: u32) {
+        if self.load.is_some() {
+            return;
+        }
+        for end in flow * self.subflows..(flow + 1) * self.subflows {
+            self.tx[end as usize].tcp.open(self.now);
+            self.pump(end);
+        }
+    }
+
+    /// Bytes that [`Totals::delivered`] and [`Net::delivered`] count in.
+    pub fn unit(&self) -> u64 {
+        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.response_len()))
+    }
+
+    /// Segments of a flow that have arrived in order, or its responses.
+    pub fn delivered(&self, flow: u32) -> u64 {
+        match (&self.load, self.connections.get(flow as usize)) {
+            (Some(load), _) => load.delivered[flow as usize],
+            (None, Some(connection)) => u64::from(connection.next()),
+            (None, None) => u64::from(self.rx[flow as usize].tcp.next()),
+        }
+    }
+
+    /// An end sends by another route from now on.
+    pub fn move_now(&mut self, end: u32, route: Route) {
+        let tx = &mut self.tx[end as usize];
+        tx.route = route;
+        if std::mem::take(&mut tx.waits) {
+            self.moves.remove(&end);
+        }
+    }
+
+    /// An end sends by another route as soon as it has sent nothing for `gap`.
+    pub fn move_at_gap(&mut self, end: u32, route: Route, gap: u64) {
+        self.tx[end as usize].waits = true;
+        self.moves.insert(end, Move { route, gap, sent: self.now });
+    }
+
+    #[cold]
+    fn move_if_silent(&mut self, end: u32) {
+        let Some(change) = self.moves.get_mut(&end) else { return };
+        if self.now - change.sent >= change.gap {
+            let route = change.route;
+            self.move_now(end, route);
+        } else {
+            change.sent = self.now;
+        }
+    }
+
+    pub fn set_up(&mut self, link: u32, up: bool) {
+        if self.ports.is_up(link) != up {
+            self.ports.set_up(link, up);
+            self.down = if up { self.down - 1 } else { self.down + 1 };
+        }
+    }
+
+    /// Runs until just before `until`, or until flows have ended: these are then in `ended`. Returns the time.
+    pub fn run(&mut self, until: u64, ended: &mut Vec<u32>) -> u64 {
+        while let Some(event) = self.wheel.pop(until) {
+            self.look_ahead();
+            self.now = event.at;
+            self.totals.events += 1;
+            if event.link < self.timers {
+                self.arrive(event);
+            } else {
+                self.timer(event);
+            }
+            if !self.ended.is_empty() {
+                ended.append(&mut self.ended);
+                return self.now;
+            }
+        }
+        if until != NEVER {
+            self.now = until;
+        }
+        self.now
+    }
+
+    /// Whether anything is under way or timed, besides looks.
+    pub fn is_busy(&self) -> bool {
+        self.wheel.pending() > usize::from(self.trace.is_periodic())
+    }
+
+    /// A packet comes to the end of a link.
+    #[inline]
+    fn arrive(&mut self, event: Event) {
+        let packet = &mut self.packets[event.item];
+        packet.place += 1;
+        let hop = self.paths.at(packet.place);
+        if self.down > 0 && !self.ports.is_up(event.link) {
+            self.totals.drops += 1;
+            self.ports.lose(event.link);
+            self.packets.remove(event.item);
+        } else if hop < FORWARDED {
+            self.forward(hop, event.item);
+        } else if hop == END {
+            self.deliver(event.item);
+        } else {
+            packet.len -= self.sizes.detour_header;
+            self.forward(hop & !FORWARDED, event.item);
+        }
+    }
+
+    /// A host hands a packet of its own to its NIC.
+    #[inline]
+    fn emit(&mut self, item: u32) {
+        let Packet { flow, number, place, .. } = self.packets[item];
+        let link = self.paths.at(place);
+        let draw = mix(self.now ^ mix(u64::from(flow) << 32 | u64::from(number))) as u32;
+        let at = self.ports.handed_over(link, self.now, draw);
+        self.forward_at(link, item, at);
+    }
+
+    /// A packet leaves over a link, if it can.
+    #[inline]
+    fn forward(&mut self, link: u32, item: u32) {
+        self.forward_at(link, item, self.now);
+    }
+
+    #[inline]
+    fn forward_at(&mut self, link: u32, item: u32, at: u64) {
+        let packet = &mut self.packets[item];
+        match self.ports.send(link, packet.len, at) {
+            Fate::Arrives { at, marked } => {
+                if marked && packet.flags & ECT != 0 {
+                    packet.flags |= CE;
+                }
+                self.totals.hops += 1;
+                if link == self.captured {
+                    self.capture(item, link);
+                }
+                self.wheel.push(at, link, item);
+            }
+            Fate::Dropped => {
+                self.totals.drops += 1;
+                self.packets.remove(item);
+            }
+        }
+    }
+
+    /// A packet has come to the end of its path.
+    #[inline]
+    fn deliver(&mut self, item: u32) {
+        let Packet { flow, number, kind, flags, .. } = self.packets[item];
+        self.totals.received += 1;
+        match kind {
+            Kind::Data => {
+                let rx = &mut self.rx[flow as usize];
+                let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
+                if self.subflows > 1 {
+                    self.reassemble(flow, number);
+                } else {
+                    self.totals.delivered += u64::from(answer.fresh);
+                    if answer.fresh > 0 && rx.tcp.next() == rx.end {
+                        self.ended.push(flow);
+                    }
+                }
+                if let Some(before) = answer.early {
+                    self.acknowledge(flow, before, !answer.marked);
+                }
+                match answer.ack {
+                    Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
+                    None => {
+                        self.packets.remove(item);
+                        self.arm_delayed_ack(flow);
+                    }
+                }
+            }
+            Kind::Ack => {
+                self.packets.remove(item);
+                self.tx[flow as usize].tcp.on_ack(&self.tcp, self.now, number, flags & CE != 0);
+                self.pump(flow);
+            }
+            Kind::Syn => self.answer(item, flow, Kind::SynAck, 0, false),
+            Kind::SynAck => {
+                self.packets.remove(item);
+                self.tx[flow as usize].tcp.on_syn_ack(&self.tcp, self.now);
+                self.pump(flow);
+            }
+            Kind::Request => {
+                let len = self.load.as_ref().map_or(0, |l| l.response_len());
+                let Route { begin, forwards } = self.tx[flow as usize].route;
+                self.reply(
+                    item,
+                    begin,
+                    Packet {
+                        flow,
+                        number,
+                        place: begin,
+                        len: len + forwards * self.sizes.detour_header,
+                        kind: Kind::Response,
+                        flags: 0,
+                    },
+                );
+            }
+            Kind::Response => {
+                self.packets.remove(item);
+                self.totals.delivered += 1;
+                if let Some(load) = &mut self.load {
+                    load.answered(flow, number, self.now);
+                }
+            }
+        }
+    }
+
+    /// Turns a packet that has arrived into one that goes back.
+    #[inline]
+    fn answer(&mut self, item: u32, flow: u32, kind: Kind, number: u32, marked: bool) {
+        let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = self.sizes.header + forwards * self.sizes.detour_header;
+        let flags = if marked { CE } else { 0 };
+        self.reply(item, begin, Packet { flow, number, place: begin, len, kind, flags });
+    }
+
+    /// Sends a packet in the place of one that has arrived.
+    #[inline]
+    fn reply(&mut self, item: u32, begin: u32, packet: Packet) {
+        self.totals.sent += 1;
+        if begin == END {
+            self.totals.drops += 1;
+            return self.packets.remove(item);
+        }
+        self.packets[item] = packet;
+        self.emit(item);
+    }
+
+    /// A segment of a subflow has arrived: what that means for its connection.
+    #[cold]
+    fn reassemble(&mut self, end: u32, number: u32) {
+        let flow = end / self.subflows;
+        let connection = &mut self.connections[flow as usize];
+        let fresh = connection.arrive((end % self.subflows) as usize, number);
+        self.totals.delivered += u64::from(fresh);
+        if fresh > 0 && connection.is_whole() {
+            self.ended.push(flow);
+        }
+    }
+
+    /// Gives a subflow what its window has room for, and tells it how to grow.
+    #[cold]
+    fn feed(&mut self, end: u32) -> bool {
+        let (flow, first) = (end / self.subflows, end / self.subflows * self.subflows);
+        let window = self.tx[end as usize].tcp.window();
+        let siblings = self.tx[first as usize..(first + self.subflows) as usize].iter().map(|t| &t.tcp);
+        let increase = linked_increase(siblings, window);
+        let tx = &mut self.tx[end as usize].tcp;
+        tx.set_increase(increase);
+        tx.is_hungry(&self.tcp) && self.connections[flow as usize].feed((end - first) as usize, tx)
+    }
+
+    /// Sends what a flow may send.
+    #[inline]
+    fn pump(&mut self, flow: u32) {
+        let ect = if self.tcp.ecn { ECT } else { 0 };
+        loop {
+            let tx = &mut self.tx[flow as usize];
+            let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else {
+                if self.subflows > 1 && self.feed(flow) {
+                    continue;
+                }
+                break;
+            };
+            if tx.waits {
+                self.move_if_silent(flow);
+            }
+            let tx = &self.tx[flow as usize];
+            let Route { begin, forwards } = tx.route;
+            let (kind, number, payload, flags) = match segment {
+                Segment::Syn => (Kind::Syn, 0, 0, 0),
+                Segment::Data { number, repeat } => {
+                    let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
+                    (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
+                }
+            };
+            self.totals.sent += 1;
+            if begin == END {
+                self.totals.drops += 1;
+                continue;
+            }
+            let len = self.sizes.header + payload + forwards * self.sizes.detour_header;
+            let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
+            self.emit(item);
+        }
+        let tx = &mut self.tx[flow as usize];
+        // A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
+        let deadline = tx.tcp.deadline();
+        if deadline < tx.tcp.timer_at {
+            tx.tcp.timer_at = deadline;
+            self.wheel.push(deadline, self.timers + RETRANSMIT, flow);
+        }
+    }
+
+    fn arm_delayed_ack(&mut self, flow: u32) {
+        let rx = &mut self.rx[flow as usize].tcp;
+        if !rx.armed && rx.due() != NEVER {
+            rx.armed = true;
+            self.wheel.push(rx.due(), self.timers + DELAYED_ACK, flow);
+        }
+    }
+
+    #[cold]
+    fn timer(&mut self, event: Event) {
+        match event.link - self.timers {
+            RETRANSMIT => self.retransmit(event.item),
+            DELAYED_ACK => self.delayed_ack(event.item),
+            REQUEST => self.request(event.item),
+            _ => self.look(),
+        }
+    }
+
+    fn retransmit(&mut self, end: u32) {
+        let tx = &mut self.tx[end as usize].tcp;
+        if tx.timer_at != self.now {
+            return; // overtaken
+        }
+        tx.timer_at = NEVER;
+        if self.subflows > 1 && tx.deadline() <= self.now {
+            self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
+        }
+        let expired = tx.on_timer(&self.tcp, self.now);
+        self.pump(end);
+        if expired && self.subflows > 1 {
+            let first = end / self.subflows * self.subflows;
+            (first..first + self.subflows).filter(|&e| e != end).for_each(|e| self.pump(e));
+        }
+    }
+
+    fn delayed_ack(&mut self, end: u32) {
+        let rx = &mut self.rx[end as usize];
+        rx.tcp.armed = false;
+        match rx.tcp.on_timer(self.now) {
+            Some((number, marked)) => self.acknowledge(end, number, marked),
+            None => self.arm_delayed_ack(end),
+        }
+    }
+
+    /// Sends an acknowledgement that no packet becomes.
+    #[cold]
+    fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
+        let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+        let item = self.packets.add(empty);
+        self.answer(item, end, Kind::Ack, number, marked);
+    }
+
+    /// A client sends its next request.
+    fn request(&mut self, client: u32) {
+        let Some(load) = &mut self.load else { return };
+        let (flow, number, next) = load.next(client);
+        let len = load.request_len();
+        self.wheel.push(next, self.timers + REQUEST, client);
+        let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = len + forwards * self.sizes.detour_header;
+        let packet = Packet { flow, number, place: begin, len, kind: Kind::Request, flags: 0 };
+        let item = self.packets.add(packet);
+        self.reply(item, begin, packet);
+    }
+
+    /// Records what the trace asks for.
+    fn look(&mut self) {
+        let at = Instant::from_ps(self.now);
+        for &link in &self.trace.queues {
+            let bytes = Bytes(self.ports.backlog(link.0, self.now));
+            self.traced.queues.push(QueueSample { at, link, bytes, drops: u64::from(self.ports.drops(link.0)) });
+        }
+        for &flow in &self.trace.windows {
+            let first = flow.0 * self.subflows;
+            for (subflow, end) in (first..first + self.subflows).enumerate() {
+                let Some(Tx { tcp, .. }) = self.tx.get(end as usize).filter(|t| t.tcp.is_under_way()) else { continue };
+                let (segments, srtt_ps) = (tcp.window(), tcp.srtt());
+                self.traced.windows.push(WindowSample { at, flow, subflow: subflow as u32, segments, srtt_ps });
+            }
+        }
+        self.wheel.push(self.now + self.trace.every.as_ps(), self.timers + LOOK, 0);
+    }
+
+    /// A packet leaves the port that is captured.
+    #[cold]
+    fn capture(&mut self, item: u32, link: u32) {
+        let packet = self.packets[item];
+        let flow = packet.flow / self.subflows;
+        let [src, dst] = self.shown[flow as usize];
+        let shown = Shown { src, dst, flow, mss: self.sizes.mss };
+        if let Some(capture) = &mut self.capture {
+            capture.packet(Instant::from_ps(self.ports.free_at(link)), &packet, &shown);
+        }
+    }
+
+    /// The capture, at the end.
+    pub fn take_traced(&mut self) -> Traced {
+        let pcap = self.capture.take().map(|c| c.bytes).unwrap_or_default();
+        Traced { pcap, ..std::mem::take(&mut self.traced) }
+    }
+
+    /// Touches what the events after this one will need, step by step: the packet, its next hop, then its port or its flow's end.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some(event) = self.wheel.ahead(12) {
+            touch(self.packets.as_ptr(event.item));
+        }
+        if let Some(event) = self.wheel.ahead(4)
+            && event.link < self.timers
+        {
+            let packet = &self.packets[event.item];
+            let hop = self.paths.at(packet.place + 1);
+            if hop == END {
+                match packet.kind {
+                    Kind::Data => touch(self.rx.as_ptr().wrapping_add(packet.flow as usize)),
+                    _ => {
+                        let tx = self.tx.as_ptr().wrapping_add(packet.flow as usize);
+                        touch(tx);
+                        touch(tx.cast::<u8>().wrapping_add(64));
+                    }
+                }
+            } else {
+                touch(self.ports.as_ptr(hop & !FORWARDED));
+            }
+        }
+    }
+}
+
+/// Width of the wheel's slots and their number: a slot holds a few dozen arrivals when all links are busy, and the wheel reaches over
+/// the longest stay at a port where that is possible.
+pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
+    let bits_per_ps: f64 = fabric.links().iter().map(|l| l.capacity.as_f64() / 1e12).sum();
+    let packet_bits = f64::from(sizes.mss / 2 + sizes.header) * 8.0;
+    let wanted = EVENTS_A_SLOT * packet_bits / bits_per_ps;
+    let ahead = ports.look_ahead(sizes.header).max(1);
+    let width = (wanted as u64).clamp(1, ahead).ilog2().min(super::wheel::MAX_WIDTH);
+    let slots = (ports.longest_stay() >> width).clamp(1 << 10, MAX_SLOTS as u64 - 1) + 1;
+    (width, (slots as usize).next_power_of_two())
+}
+
+const EVENTS_A_SLOT: f64 = 40.0;
+const MAX_SLOTS: usize = 1 << 15;

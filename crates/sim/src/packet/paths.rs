@@ -1,0 +1,66 @@
+//! Paths as packets follow them: each stored once, hop after hop, in one array. A packet knows its place in it, so that the next hop
+//! is the next word, and packets under way keep to their path when their flow takes another one.
+
+use rustc_hash::FxHashMap;
+use weft_fabric::{Fabric, LinkId};
+
+/// The end of a path; larger than any word of a hop.
+pub(super) const END: u32 = u32::MAX;
+/// Set in the word of a hop by which a server forwards a detoured packet: there it loses a header.
+pub(super) const FORWARDED: u32 = 1 << 31;
+
+/// All paths in use.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    words: Vec<u32>,
+    known: FxHashMap<Box<[u32]>, u32>,
+}
+
+/// A path: where it begins, and how often servers forward along it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// Place of the first hop; [`END`] if there is no path.
+    pub begin: u32,
+    /// Servers that forward: so many headers a packet begins with.
+    pub forwards: u16,
+}
+
+/// No path.
+pub(super) const NOWHERE: Route = Route { begin: END, forwards: 0 };
+
+impl Paths {
+    /// The route along these links, stored if it is new.
+    pub fn intern(&mut self, fabric: &Fabric, links: &[LinkId]) -> Route {
+        if links.is_empty() {
+            return NOWHERE;
+        }
+        let hop = |(i, &l): (usize, &LinkId)| {
+            let by_server = i > 0 && fabric.as_host(fabric.link(l).from).is_some();
+            if by_server { l.0 | FORWARDED } else { l.0 }
+        };
+        let words: Vec<u32> = links.iter().enumerate().map(hop).collect();
+        let forwards = words.iter().filter(|&&w| w & FORWARDED != 0).count() as u16;
+        let begin = match self.known.get(&words[..]) {
+            Some(&begin) => begin,
+            None => {
+                let begin = u32::try_from(self.words.len()).expect("fewer than 2^32 hops in all paths together");
+                self.words.extend_from_slice(&words);
+                self.words.push(END);
+                self.known.insert(words.into(), begin);
+                begin
+            }
+        };
+        Route { begin, forwards }
+    }
+
+    /// The hop at a place.
+    #[inline]
+    pub fn at(&self, place: u32) -> u32 {
+        self.words[place as usize]
+    }
+
+    /// The links from a place on.
+    pub fn rest(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
+        self.words[place as usize..].iter().take_while(|&&w| w != END).map(|&w| w & !FORWARDED)
+    }
+}

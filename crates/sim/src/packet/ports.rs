@@ -1,0 +1,186 @@
+//! Output ports: a FIFO queue before each directed link.
+//!
+//! A FIFO link knows when it will be free, and so when a packet that arrives now will have left: no event is needed for the queue.
+//!
+//! ```text
+//!   arrives at t        backlog = free - t, as time to send it        leaves at max(t, free) + sending time, arrives after the delay
+//! ```
+//! A packet is dropped if the bytes that have not left yet and its own exceed the queue; it is marked if those before it exceed the
+//! marking threshold. Both are compared as times, which is the same on one link.
+
+use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId};
+
+/// What kinds of ports have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Class {
+    /// Picoseconds a byte takes, times 2^20.
+    byte_time: u64,
+    /// From leaving here until the packet can leave again elsewhere.
+    delay: u64,
+    /// Time to send a full queue.
+    limit: u64,
+    /// Time to send a queue at the marking threshold.
+    mark: u64,
+    /// The longest that a host takes to hand over a packet.
+    jitter: u64,
+}
+
+/// The changing state of a port.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Port {
+    /// When all that was accepted has been sent, in picoseconds.
+    free: u64,
+    /// Bytes accepted.
+    bytes: u64,
+    drops: u32,
+    class: u16,
+    down: bool,
+}
+
+/// What becomes of a packet at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It arrives at the other end at that time.
+    Arrives {
+        /// In picoseconds.
+        at: u64,
+        /// The queue was longer than the marking threshold.
+        marked: bool,
+    },
+    /// The queue is full, or the link is down.
+    Dropped,
+}
+
+/// Queue of a kind of port, and what empties it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Queue {
+    pub rate: BitsPerSec,
+    pub size: Bytes,
+    pub mark: Option<Bytes>,
+    /// The longest that the node takes to hand over a packet of its own.
+    pub jitter: Duration,
+}
+
+/// All ports.
+#[derive(Clone, Debug)]
+pub(super) struct Ports {
+    ports: Vec<Port>,
+    classes: Vec<Class>,
+}
+
+impl Ports {
+    /// The ports of a fabric. `queue` says what the queue before a link is; every forwarding switch adds `hop_delay`.
+    pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
+        let mut classes: Vec<Class> = Vec::new();
+        let ports = fabric.links().iter().enumerate().map(|(i, link)| {
+            let Queue { rate, size, mark, jitter } = queue(LinkId::from(i));
+            let into_switch = fabric.as_switch(link.to).is_some();
+            let class = Class {
+                byte_time: byte_time(rate),
+                delay: link.delay.as_ps() + if into_switch { hop_delay.as_ps() } else { 0 },
+                limit: time_of(rate, size),
+                mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
+                jitter: jitter.as_ps(),
+            };
+            let known = classes.iter().position(|c| *c == class);
+            let class = known.unwrap_or_else(|| {
+                classes.push(class);
+                classes.len() - 1
+            });
+            let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
+            Port { free: 0, bytes: 0, drops: 0, class, down: false }
+        });
+        Self { ports: ports.collect(), classes }
+    }
+
+    /// A packet of `len` bytes wants to leave over `link` at `now`.
+    #[inline]
+    pub fn send(&mut self, link: u32, len: u16, now: u64) -> Fate {
+        let port = &mut self.ports[link as usize];
+        let class = &self.classes[port.class as usize];
+        let backlog = port.free.saturating_sub(now);
+        let after = backlog + sending_time(class, len);
+        if after > class.limit || port.down {
+            port.drops += 1;
+            return Fate::Dropped;
+        }
+        port.free = now + after;
+        port.bytes += u64::from(len);
+        Fate::Arrives { at: port.free + class.delay, marked: backlog > class.mark }
+    }
+
+    /// When a host that wants to send at `now` has handed the packet over: up to its jitter later, by `draw`.
+    #[inline]
+    pub fn handed_over(&self, link: u32, now: u64, draw: u32) -> u64 {
+        let class = &self.classes[self.ports[link as usize].class as usize];
+        now + ((u128::from(draw) * u128::from(class.jitter)) >> 32) as u64
+    }
+
+    pub fn set_up(&mut self, link: u32, up: bool) {
+        self.ports[link as usize].down = !up;
+    }
+
+    pub fn is_up(&self, link: u32) -> bool {
+        !self.ports[link as usize].down
+    }
+
+    /// Bytes that have not left yet.
+    pub fn backlog(&self, link: u32, now: u64) -> u64 {
+        let port = &self.ports[link as usize];
+        let ps = u128::from(port.free.saturating_sub(now));
+        ((ps << FRACTION) / u128::from(self.classes[port.class as usize].byte_time)) as u64
+    }
+
+    /// When all that was accepted has left.
+    pub fn free_at(&self, link: u32) -> u64 {
+        self.ports[link as usize].free
+    }
+
+    pub fn bytes(&self, link: u32) -> u64 {
+        self.ports[link as usize].bytes
+    }
+
+    /// A packet was lost on a link that failed.
+    pub fn lose(&mut self, link: u32) {
+        self.ports[link as usize].drops += 1;
+    }
+
+    pub fn drops(&self, link: u32) -> u32 {
+        self.ports[link as usize].drops
+    }
+
+    /// The least time from a packet's arrival at a switch to its arrival at the next node.
+    pub fn look_ahead(&self, least_len: u16) -> u64 {
+        self.classes.iter().map(|c| c.delay + sending_time(c, least_len)).min().unwrap_or(0)
+    }
+
+    /// The longest time from a packet's arrival to its arrival at the next node.
+    pub fn longest_stay(&self) -> u64 {
+        self.classes.iter().map(|c| c.limit + c.delay).max().unwrap_or(0)
+    }
+
+    #[inline]
+    pub fn as_ptr(&self, link: u32) -> *const u8 {
+        self.ports.as_ptr().wrapping_add(link as usize).cast()
+    }
+}
+
+/// Fractional bits of a byte's time.
+const FRACTION: u32 = 20;
+
+#[inline]
+fn sending_time(class: &Class, len: u16) -> u64 {
+    ((u64::from(len) * class.byte_time) >> FRACTION).max(1)
+}
+
+/// 8 bits at 1 bps are 8e12 ps, 63 bits with the fraction: it holds, and 65,535 times that of 1 kbps and faster holds too.
+fn byte_time(rate: BitsPerSec) -> u64 {
+    let ps = ((8_000_000_000_000u128 << FRACTION) + u128::from(rate.0) / 2) / u128::from(rate.0);
+    u64::try_from(ps).unwrap_or(u64::MAX).clamp(1, u64::MAX >> 16)
+}
+
+fn time_of(rate: BitsPerSec, bytes: Bytes) -> u64 {
+    let ps = (u128::from(bytes.0) * u128::from(byte_time(rate))) >> FRACTION;
+    u64::try_from(ps).unwrap_or(u64::MAX).min(u64::MAX >> 8)
+}

@@ -1,0 +1,290 @@
+//! Settings of the packet world, and the engine that they mean on a fabric.
+
+use weft_fabric::topology::Link;
+use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
+
+use super::capture::Trace;
+use super::net::{Extras, Net, Sizes};
+use super::ports::{Ports, Queue};
+use super::requests::{Load, Requests};
+use super::tcp::{Congestion, Tcp};
+
+/// How ends send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transport {
+    /// Congestion control.
+    pub kind: TransportKind,
+    /// Payload of a full segment.
+    pub mss: Bytes,
+    /// All else of a packet on the wire, and all of one without payload: 40 B are IPv4 and TCP.
+    pub header: Bytes,
+    /// Segments that may be sent before the first acknowledgement: 10 (RFC 6928).
+    pub initial_window: u32,
+    /// The receiver's window; `None`: as large as it takes.
+    pub max_window: Option<Bytes>,
+    /// The least retransmission timeout: 200 ms in Linux (Hedera section 6.2).
+    pub rto_min: Duration,
+    /// The timeout before the first measurement, and so of the SYN: 1 s (RFC 6298).
+    pub rto_initial: Duration,
+    /// The longest time that an acknowledgement waits for a second segment; `None`: none waits.
+    pub delayed_ack: Option<Duration>,
+}
+
+/// Congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportKind {
+    /// RFC 5681 and 6582.
+    NewReno,
+    /// RFC 8257. Needs marks.
+    Dctcp,
+    /// Several NewReno subflows with linked increases (RFC 6356).
+    Mptcp {
+        /// Subflows of a flow, each with a path of its own: 2 to 16.
+        subflows: u32,
+    },
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            kind: TransportKind::NewReno,
+            mss: Bytes(1460),
+            header: Bytes(40),
+            initial_window: 10,
+            max_window: None,
+            rto_min: Duration::from_ms(200),
+            rto_initial: Duration::from_secs(1),
+            delayed_ack: None,
+        }
+    }
+}
+
+/// Settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketConfig {
+    /// How ends send.
+    pub transport: Transport,
+    /// Bytes that wait at a port of a switch at the most; `None`: the link's rate times the round trip of the longest path.
+    pub switch_queue: Option<Bytes>,
+    /// The same at a host's NIC; `None`: 1,000 full packets, as in Linux.
+    pub nic_queue: Option<Bytes>,
+    /// Beyond so many waiting bytes a switch marks packets; `None`: none are marked, but DCTCP has a quarter of the queue.
+    pub ecn_threshold: Option<Bytes>,
+    /// What a NIC reaches of its rate in each direction, while it sends and receives: 1, or less for hosts that do not keep up.
+    pub nic_duplex: f64,
+    /// The longest that a host takes to hand a packet to its NIC, uniform from 0, in order; `None`: as long as the NIC takes to send
+    /// a full one. Without any, drop-tail queues fall into step with some flows and starve others (Floyd and Jacobson, "On traffic
+    /// phase effects in packet-switched gateways").
+    pub host_jitter: Option<Duration>,
+    /// What a switch takes to forward a packet.
+    pub hop_delay: Duration,
+    /// What a detoured packet carries in addition for each server that forwards it.
+    pub detour_header: Bytes,
+    /// Requests instead of TCP.
+    pub requests: Option<Requests>,
+    /// What to record.
+    pub trace: Trace,
+    /// The run ends here, or when all flows have ended.
+    pub duration: Duration,
+    /// From a failure until the switches' routes avoid it.
+    pub reconverge: Duration,
+    /// From a repair until the switches' routes use it again.
+    pub restore_delay: Duration,
+    /// At the most so many samples of link utilisation over the run, 1,000 in all; 0 for none.
+    pub link_samples: usize,
+}
+
+impl Default for PacketConfig {
+    fn default() -> Self {
+        Self {
+            transport: Transport::default(),
+            switch_queue: None,
+            nic_queue: None,
+            ecn_threshold: None,
+            nic_duplex: 1.0,
+            host_jitter: None,
+            hop_delay: Duration::ZERO,
+            detour_header: Bytes(20),
+            requests: None,
+            trace: Trace::default(),
+            duration: Duration::MAX,
+            reconverge: Duration::from_ms(100),
+            restore_delay: Duration::ZERO,
+            link_samples: 1_000,
+        }
+    }
+}
+
+/// A setting that means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum PacketError {
+    #[error("a packet of {packet} does not fit: a packet has {MAX_PACKET} at the most")]
+    PacketTooLarge { packet: Bytes },
+    #[error("a segment carries nothing: `mss` must be 1 B or more")]
+    NoPayload,
+    #[error("a packet has no header: `header` must be 1 B or more")]
+    NoHeader,
+    #[error("a queue of {queue} never holds a packet of {packet}")]
+    QueueTooSmall { queue: Bytes, packet: Bytes },
+    #[error("a window of {window} never holds a segment of {mss}")]
+    WindowTooSmall { window: Bytes, mss: Bytes },
+    #[error("`initial_window` is 0: nothing would ever be sent")]
+    NoWindow,
+    #[error("MPTCP has from 2 to {MAX_SUBFLOWS} subflows, not {0}")]
+    Subflows(u32),
+    #[error("the least retransmission timeout is 0")]
+    NoTimeout,
+    #[error("a NIC reaches a part of its rate, above 0 and at most 1, not {0}")]
+    Duplex(String),
+}
+
+impl PacketConfig {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// The first that means nothing.
+    pub fn check(&self) -> Result<(), PacketError> {
+        let Transport { mss, header, initial_window, max_window, rto_min, kind, .. } = self.transport;
+        if mss.0 == 0 {
+            return Err(PacketError::NoPayload);
+        }
+        if header.0 == 0 {
+            return Err(PacketError::NoHeader);
+        }
+        let packet = self.full_packet();
+        if packet > MAX_PACKET {
+            return Err(PacketError::PacketTooLarge { packet });
+        }
+        for queue in [self.switch_queue, self.nic_queue].into_iter().flatten() {
+            if queue < packet {
+                return Err(PacketError::QueueTooSmall { queue, packet });
+            }
+        }
+        if let Some(window) = max_window.filter(|w| w.0 < mss.0) {
+            return Err(PacketError::WindowTooSmall { window, mss });
+        }
+        if initial_window == 0 {
+            return Err(PacketError::NoWindow);
+        }
+        if rto_min == Duration::ZERO {
+            return Err(PacketError::NoTimeout);
+        }
+        if !(self.nic_duplex > 0.0 && self.nic_duplex <= 1.0) {
+            return Err(PacketError::Duplex(self.nic_duplex.to_string()));
+        }
+        match kind {
+            TransportKind::Mptcp { subflows } if !(2..=MAX_SUBFLOWS).contains(&subflows) => Err(PacketError::Subflows(subflows)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The largest packet there is, with its headers for detours.
+    fn full_packet(&self) -> Bytes {
+        let Transport { mss, header, .. } = self.transport;
+        let datagram = self.requests.as_ref().map_or(0, |r| r.load.response.max(r.load.request).0);
+        Bytes(mss.0.saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
+    }
+
+    /// The engine for a fabric.
+    pub(super) fn net(&self, fabric: &Fabric) -> Result<Net, PacketError> {
+        self.check()?;
+        let transport = &self.transport;
+        let round_trip = longest_path(fabric, self.hop_delay) * 2;
+        let packet = Bytes(transport.mss.0 + transport.header.0);
+        let ports = Ports::new(fabric, self.hop_delay, |link| self.queue(fabric, link, round_trip, packet));
+        let sizes =
+            Sizes { mss: transport.mss.0 as u16, header: transport.header.0 as u16, detour_header: self.detour_header.0 as u16 };
+        let subflows = if let TransportKind::Mptcp { subflows } = transport.kind { subflows } else { 1 };
+        let extras = Extras { subflows, load: self.requests.clone().map(Load::new), trace: self.trace.clone() };
+        Ok(Net::new(fabric, ports, self.tcp(), sizes, extras))
+    }
+
+    fn queue(&self, fabric: &Fabric, link: LinkId, round_trip: Duration, packet: Bytes) -> Queue {
+        let Link { from, to, capacity, .. } = *fabric.link(link);
+        let [from_host, to_host] = [from, to].map(|n| fabric.as_host(n).is_some());
+        let rate = match (from_host || to_host) && self.nic_duplex < 1.0 {
+            true => BitsPerSec((capacity.as_f64() * self.nic_duplex) as u64),
+            false => capacity,
+        };
+        if from_host {
+            let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
+            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter };
+        }
+        let product = bandwidth_delay(rate, round_trip);
+        let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
+        let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO }
+    }
+
+    fn tcp(&self) -> Tcp {
+        let transport = &self.transport;
+        let congestion = match transport.kind {
+            TransportKind::NewReno => Congestion::NewReno,
+            TransportKind::Dctcp => Congestion::Dctcp,
+            TransportKind::Mptcp { .. } => Congestion::Linked,
+        };
+        let window = transport.max_window.map_or(u64::MAX, |w| w.0 / transport.mss.0);
+        Tcp {
+            congestion,
+            initial_window: transport.initial_window,
+            max_window: u32::try_from(window).unwrap_or(u32::MAX),
+            rto_min: transport.rto_min.as_ps(),
+            rto_max: Tcp::default().rto_max.max(transport.rto_min.as_ps()),
+            rto_initial: transport.rto_initial.max(transport.rto_min).as_ps(),
+            ecn: self.ecn_threshold.is_some() || congestion == Congestion::Dctcp,
+            delayed_ack: transport.delayed_ack.map(Duration::as_ps),
+            ..Tcp::default()
+        }
+    }
+}
+
+/// Propagation and forwarding along the longest of the shortest paths, found by two sweeps: from the first host to the farthest node, and
+/// from there. Exact on trees, and on the regular fabrics.
+pub(super) fn longest_path(fabric: &Fabric, hop_delay: Duration) -> Duration {
+    let (far, _) = farthest(fabric, NodeId(0), hop_delay);
+    farthest(fabric, far, hop_delay).1
+}
+
+fn farthest(fabric: &Fabric, from: NodeId, hop_delay: Duration) -> (NodeId, Duration) {
+    let mut distance = vec![u64::MAX; fabric.nodes().len()];
+    let mut open = std::collections::BinaryHeap::from([std::cmp::Reverse((0u64, from.0))]);
+    distance[from.index()] = 0;
+    while let Some(std::cmp::Reverse((here, node))) = open.pop() {
+        if here > distance[node as usize] {
+            continue;
+        }
+        for &link in fabric.out(NodeId(node)) {
+            let link = fabric.link(link);
+            let forwarding = if fabric.as_switch(link.to).is_some() { hop_delay.as_ps() } else { 0 };
+            let there = here.saturating_add(link.delay.as_ps()).saturating_add(forwarding);
+            // Hosts do not forward.
+            if there < distance[link.to.index()] {
+                distance[link.to.index()] = there;
+                if fabric.as_host(link.to).is_none() {
+                    open.push(std::cmp::Reverse((there, link.to.0)));
+                }
+            }
+        }
+    }
+    let hosts = fabric.hosts().map(|h| h.node());
+    let far = hosts.max_by_key(|h| (distance[h.index()], std::cmp::Reverse(h.0))).expect("a fabric has hosts");
+    (far, Duration::from_ps(distance[far.index()]))
+}
+
+/// Bytes that a rate sends in a span.
+fn bandwidth_delay(rate: BitsPerSec, span: Duration) -> Bytes {
+    let bits = u128::from(rate.0) * u128::from(span.as_ps()) / 1_000_000_000_000;
+    Bytes(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+}
+
+/// The largest packet.
+pub const MAX_PACKET: Bytes = Bytes(65_535);
+/// The most subflows of MPTCP.
+pub const MAX_SUBFLOWS: u32 = 16;
+/// Servers that may forward a packet.
+const MAX_DETOURS: u64 = 8;
+/// Linux's `txqueuelen`.
+const NIC_PACKETS: u64 = 1_000;
+/// A queue by the bandwidth-delay product holds so many full packets at the least: with less delay than that, it would hold none.
+const LEAST_PACKETS: u64 = 10;

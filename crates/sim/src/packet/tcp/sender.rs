@@ -1,0 +1,458 @@
+//! The sending end: NewReno (RFC 5681, 6582), its timer (RFC 6298), and two variations of it (DCTCP, linked increases).
+//!
+//! ```text
+//!            acknowledged   under way       may be sent        not yet
+//!   segments  ........... | .......... | ................ | ...........
+//!                        una          nxt          una + window        end
+//! ```
+//! `handle -> poll`: the engine tells it of acknowledgements and timeouts, then polls for segments until there is none.
+
+use super::{Congestion, NEVER, Tcp};
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub(in crate::packet) enum Phase {
+    /// Not begun.
+    Closed,
+    /// The SYN is unanswered.
+    SynSent,
+    /// Slow start or congestion avoidance.
+    Open,
+    /// Fast recovery, until all that was sent before the loss is acknowledged.
+    Recovery,
+    /// After a timeout, until more than that is acknowledged: everything is sent again.
+    Loss,
+}
+
+/// What to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::packet) enum Segment {
+    /// Open the connection.
+    Syn,
+    /// This segment, again if it repeats one.
+    Data {
+        /// Its sequence number.
+        number: u32,
+        /// Whether it was sent before.
+        repeat: bool,
+    },
+}
+
+/// A sending end: two cache lines.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(in crate::packet) struct Sender {
+    una: u32,
+    nxt: u32,
+    /// One beyond the highest segment ever sent.
+    high: u32,
+    /// Segments there are to send; `u32::MAX` if they never end.
+    end: u32,
+    cwnd: u32,
+    /// Segments acknowledged towards the next increase in congestion avoidance.
+    credit: u32,
+    ssthresh: u32,
+    /// Segments that must be acknowledged before the next loss counts as new.
+    recover: u32,
+    dup: u32,
+    phase: Phase,
+    resend: bool,
+    /// Whether a partial acknowledgement has restarted the timer in this recovery.
+    restarted: bool,
+    /// Timeouts since new data was last acknowledged.
+    timeouts: u8,
+    /// When a timer of the engine will look at `deadline`; [`NEVER`] if none will.
+    pub timer_at: u64,
+    /// The segment whose round trip is being timed, if `timing`.
+    timed: u32,
+    timing: bool,
+    timed_at: u64,
+    /// Round-trip time, its variation, and the timeout, in picoseconds; no sample yet if `srtt` is 0.
+    srtt: u64,
+    rttvar: u64,
+    rto: u64,
+    deadline: u64,
+    /// Segments sent again.
+    pub repeats: u32,
+    /// DCTCP: the part of marked segments, times 2^20; the end of the window that is being observed; what was seen in it.
+    alpha: u32,
+    observed: u32,
+    seen: u32,
+    marked: u32,
+    /// Marks on segments below this have been answered.
+    cut: u32,
+    /// Linked increases: segments to be acknowledged for one more, times 2^10; 0 if not linked.
+    increase: u32,
+}
+
+impl Sender {
+    /// A connection with so many segments to send; `u32::MAX` if they never end.
+    pub fn new(tcp: &Tcp, end: u32) -> Self {
+        Self {
+            una: 0,
+            nxt: 0,
+            high: 0,
+            end,
+            cwnd: tcp.initial_window,
+            credit: 0,
+            ssthresh: u32::MAX,
+            recover: 0,
+            dup: 0,
+            phase: Phase::Closed,
+            resend: false,
+            restarted: false,
+            timeouts: 0,
+            timer_at: NEVER,
+            timed: 0,
+            timing: false,
+            timed_at: 0,
+            srtt: 0,
+            rttvar: 0,
+            rto: tcp.rto_initial,
+            deadline: NEVER,
+            repeats: 0,
+            alpha: 1 << ALPHA_BITS,
+            observed: 0,
+            seen: 0,
+            marked: 0,
+            cut: 0,
+            increase: 0,
+        }
+    }
+
+    /// Opens the connection.
+    pub fn open(&mut self, now: u64) {
+        self.phase = Phase::SynSent;
+        self.resend = true;
+        self.start_timing(0, now);
+    }
+
+    /// The other end has answered the SYN.
+    pub fn on_syn_ack(&mut self, tcp: &Tcp, now: u64) {
+        if self.phase != Phase::SynSent {
+            return;
+        }
+        self.phase = Phase::Open;
+        self.resend = false;
+        self.deadline = NEVER;
+        if self.timing {
+            self.sample(tcp, now - self.timed_at);
+            self.timing = false;
+        } else {
+            // The SYN was sent twice, so nothing is known of the path: RFC 5681 section 3.1, RFC 6298 section 5.7.
+            self.cwnd = 1;
+            self.rto = tcp.rto_initial.saturating_mul(3).min(tcp.rto_max);
+            self.timeouts = 0;
+        }
+    }
+
+    /// All segments below `number` have arrived; `marked` echoes a congestion mark.
+    #[inline]
+    pub fn on_ack(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool) {
+        if matches!(self.phase, Phase::Closed | Phase::SynSent) {
+            return;
+        }
+        if number > self.una {
+            let acked = number - self.una;
+            self.una = number;
+            self.nxt = self.nxt.max(number);
+            if self.timing && number > self.timed {
+                self.timing = false;
+                self.sample(tcp, now - self.timed_at);
+            }
+            // The back-off stays until a round trip has been measured (RFC 6298 section 5).
+            self.timeouts = 0;
+            if tcp.congestion == Congestion::Dctcp {
+                self.observe(acked, marked);
+            }
+            if marked && number > self.cut && self.phase == Phase::Open {
+                self.cut_down(tcp);
+            }
+            // An acknowledgement that echoes a mark lets nothing grow (RFC 3168 section 6.1.2).
+            let grows = !marked && self.cwnd < tcp.max_window;
+            self.advance(acked, number, now, grows);
+        } else if number == self.una && self.una < self.high && self.una < self.nxt {
+            self.duplicate(now);
+        }
+    }
+
+    /// New data was acknowledged.
+    #[inline]
+    fn advance(&mut self, acked: u32, number: u32, now: u64, grows: bool) {
+        match self.phase {
+            Phase::Recovery if number >= self.recover => {
+                // RFC 6582 section 3.2, step 3, full acknowledgement, option 1: no burst.
+                self.cwnd = self.ssthresh.min((self.high - self.una).max(1) + 1);
+                self.phase = Phase::Open;
+                self.dup = 0;
+                self.restart(now);
+            }
+            Phase::Recovery => {
+                // Partial: the next hole is lost too; deflate by what left the network.
+                self.resend = true;
+                self.cwnd = self.cwnd.saturating_sub(acked).saturating_add(1).max(1);
+                if !self.restarted {
+                    self.restarted = true;
+                    self.restart(now);
+                }
+            }
+            phase => {
+                // What is sent again after a timeout may have arrived before: until more than `recover` is acknowledged, duplicate
+                // acknowledgements tell nothing (RFC 6582 section 3.2, step 1).
+                if phase == Phase::Open || number > self.recover {
+                    self.phase = Phase::Open;
+                }
+                self.dup = 0;
+                if grows {
+                    self.grow(acked);
+                }
+                self.restart(now);
+            }
+        }
+        if self.una == self.high {
+            self.deadline = NEVER;
+        }
+    }
+
+    /// A duplicate acknowledgement.
+    #[inline]
+    fn duplicate(&mut self, now: u64) {
+        self.dup += 1;
+        if self.phase == Phase::Recovery {
+            self.cwnd = self.cwnd.saturating_add(1);
+        } else if self.dup == DUPLICATES && self.phase == Phase::Open {
+            // DEVIATION: RFC 6582 section 3.2 wants more than `recover` acknowledged after a fast recovery too. There nothing but holes is
+            // sent again, so that duplicates at `recover` itself are a loss; the rule as it stands would wait for the timeout.
+            self.ssthresh = (self.flight() / 2).max(2);
+            self.recover = self.high;
+            self.cwnd = self.ssthresh + DUPLICATES;
+            self.phase = Phase::Recovery;
+            self.restarted = false;
+            self.resend = true;
+            self.restart(now);
+        }
+    }
+
+    /// Slow start: one segment more an acknowledgement. Congestion avoidance: one more a window.
+    #[inline]
+    fn grow(&mut self, acked: u32) {
+        if self.cwnd < self.ssthresh {
+            self.cwnd += 1;
+        } else if self.increase > 0 {
+            // In units of 2^-10 segments, `increase` of them make one.
+            self.credit += acked << INCREASE_BITS;
+            while self.credit >= self.increase {
+                self.credit -= self.increase;
+                self.cwnd += 1;
+            }
+        } else {
+            self.credit += acked;
+            if self.credit >= self.cwnd {
+                self.credit -= self.cwnd;
+                self.cwnd += 1;
+            }
+        }
+    }
+
+    /// DCTCP: the part of segments that were marked, once a window of data (RFC 8257 section 3.3).
+    fn observe(&mut self, acked: u32, marked: bool) {
+        self.seen += acked;
+        self.marked += if marked { acked } else { 0 };
+        if self.una <= self.observed {
+            return;
+        }
+        let part = ((u64::from(self.marked) << ALPHA_BITS) / u64::from(self.seen.max(1))) as u32;
+        self.alpha = self.alpha - (self.alpha >> GAIN_BITS) + (part >> GAIN_BITS);
+        self.observed = self.nxt;
+        self.seen = 0;
+        self.marked = 0;
+    }
+
+    /// The first mark of a window of data: DCTCP shrinks by their part (RFC 8257 section 3.3), others halve (RFC 3168 section 6.1.2).
+    fn cut_down(&mut self, tcp: &Tcp) {
+        let loss = match tcp.congestion {
+            Congestion::Dctcp => (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1),
+            _ => u64::from(self.cwnd / 2),
+        };
+        self.ssthresh = (self.cwnd - loss as u32).max(2);
+        self.cwnd = self.cwnd.min(self.ssthresh);
+        self.credit = 0;
+        self.cut = self.nxt;
+    }
+
+    /// The deadline has passed. Returns whether it had: else the engine looks again later.
+    pub fn on_timer(&mut self, tcp: &Tcp, now: u64) -> bool {
+        if self.deadline > now {
+            return false;
+        }
+        self.timing = false;
+        if self.timeouts >= GIVE_UP && self.rto >= tcp.rto_max {
+            self.phase = Phase::Closed;
+            self.resend = false;
+            self.deadline = NEVER;
+            return true;
+        }
+        if self.phase == Phase::SynSent {
+            self.resend = true;
+        } else {
+            // RFC 5681 section 3.1: not again for a segment that the timer has sent again already.
+            if self.timeouts == 0 {
+                self.ssthresh = (self.flight() / 2).max(2);
+            }
+            self.recover = self.high;
+            self.cwnd = 1;
+            self.credit = 0;
+            self.nxt = self.una;
+            self.phase = Phase::Loss;
+            self.dup = 0;
+            self.resend = false;
+        }
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.rto = (self.rto * 2).min(tcp.rto_max);
+        self.deadline = now.saturating_add(self.rto);
+        true
+    }
+
+    /// The next segment to send now.
+    #[inline]
+    pub fn poll(&mut self, tcp: &Tcp, now: u64) -> Option<Segment> {
+        if self.resend {
+            return Some(self.poll_again(now));
+        }
+        if self.nxt >= self.end || self.nxt - self.una >= self.cwnd.min(tcp.max_window) || self.phase <= Phase::SynSent {
+            return None;
+        }
+        let number = self.nxt;
+        let repeat = number < self.high;
+        self.nxt += 1;
+        if repeat {
+            self.repeats += 1;
+        } else {
+            self.high = self.nxt;
+            if !self.timing {
+                self.start_timing(number, now);
+            }
+        }
+        self.start(now);
+        Some(Segment::Data { number, repeat })
+    }
+
+    #[cold]
+    fn poll_again(&mut self, now: u64) -> Segment {
+        self.resend = false;
+        self.start(now);
+        if self.phase == Phase::SynSent {
+            return Segment::Syn;
+        }
+        self.repeats += 1;
+        // Karn: what is sent twice times nothing.
+        self.timing = false;
+        self.nxt = self.nxt.max(self.una + 1);
+        Segment::Data { number: self.una, repeat: true }
+    }
+
+    /// Whether the window has room for a segment that there is not yet.
+    pub fn is_hungry(&self, tcp: &Tcp) -> bool {
+        self.phase >= Phase::Open && self.nxt == self.end && self.nxt - self.una < self.cwnd.min(tcp.max_window)
+    }
+
+    /// One segment more to send.
+    pub fn feed(&mut self) {
+        self.end += 1;
+    }
+
+    /// Takes back what was never sent: the segments under way stay.
+    pub fn outstanding(&self) -> std::ops::Range<u32> {
+        self.una..self.high
+    }
+
+    /// Whether it is the last segment of the flow.
+    #[inline]
+    pub fn is_last(&self, number: u32) -> bool {
+        number + 1 == self.end
+    }
+
+    /// Linked increases: segments to be acknowledged for one more.
+    pub fn set_increase(&mut self, segments: f64) {
+        self.increase = (segments * f64::from(1 << INCREASE_BITS)).clamp(1.0, f64::from(u32::MAX / 2)) as u32;
+    }
+
+    #[inline]
+    fn flight(&self) -> u32 {
+        self.nxt - self.una
+    }
+
+    #[inline]
+    fn start_timing(&mut self, number: u32, now: u64) {
+        self.timed = number;
+        self.timed_at = now;
+        self.timing = true;
+    }
+
+    /// RFC 6298 section 5.1: starts the timer if it does not run.
+    #[inline]
+    fn start(&mut self, now: u64) {
+        if self.deadline == NEVER {
+            self.deadline = now.saturating_add(self.rto);
+        }
+    }
+
+    #[inline]
+    fn restart(&mut self, now: u64) {
+        self.deadline = now.saturating_add(self.rto);
+    }
+
+    /// A round trip was measured: RFC 6298 section 2.
+    fn sample(&mut self, tcp: &Tcp, rtt: u64) {
+        let rtt = rtt.max(1);
+        if self.srtt == 0 {
+            self.srtt = rtt;
+            self.rttvar = rtt / 2;
+        } else {
+            self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(rtt)) / 4;
+            self.srtt = (self.srtt * 7 + rtt) / 8;
+        }
+        self.rto = (self.srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max);
+    }
+
+    /// When [`Sender::on_timer`] is due; [`NEVER`] if nothing is under way.
+    #[inline]
+    pub fn deadline(&self) -> u64 {
+        self.deadline
+    }
+
+    /// Congestion window in segments.
+    pub fn window(&self) -> u32 {
+        self.cwnd
+    }
+
+    /// DCTCP's estimate of the part of marked segments.
+    #[cfg(test)]
+    pub fn alpha(&self) -> f64 {
+        f64::from(self.alpha) / f64::from(1u32 << ALPHA_BITS)
+    }
+
+    /// Smoothed round-trip time in picoseconds, 0 before the first sample.
+    pub fn srtt(&self) -> u64 {
+        self.srtt
+    }
+
+    /// Whether the connection has begun and something is left to send or to be acknowledged.
+    pub fn is_under_way(&self) -> bool {
+        self.phase != Phase::Closed && (self.una < self.end || self.phase == Phase::SynSent)
+    }
+}
+
+/// Duplicate acknowledgements that tell of a loss.
+const DUPLICATES: u32 = 3;
+/// Clock granularity of RFC 6298: 1 ns.
+const GRANULARITY: u64 = 1_000;
+/// A connection is given up after so many timeouts in a row, as in Linux, and not before the longest: that takes minutes (RFC 1122
+/// section 4.2.3.5), and lets a run end in which a host cannot be reached.
+const GIVE_UP: u8 = 15;
+const ALPHA_BITS: u32 = 20;
+/// DCTCP's g = 1/16.
+const GAIN_BITS: u32 = 4;
+const INCREASE_BITS: u32 = 10;
+
+const _: () = assert!(size_of::<Sender>() == 128, "two cache lines");

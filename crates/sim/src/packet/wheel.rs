@@ -1,0 +1,357 @@
+//! What happens when: a timing wheel for the arrivals of packets, a calendar of far ones behind it.
+//!
+//! ```text
+//!            now
+//!   slots    | 0 | 1 | 2 | ...                      | n-1 |      one slot = 2^width ps, events unsorted in blocks of 15
+//!              |                                                 sorted when its turn comes: time, link, packet
+//!   far      rounds: [n slots later) [2n slots later) ...        events beyond the wheel wait for their round
+//! ```
+//! An event is one 64-bit word: the time within its slot, the link, the packet. So sorting words sorts by time and then link, and no
+//! two arrivals share both: a link delivers one packet at a time. Order never depends on how packets are numbered.
+
+use std::collections::BTreeMap;
+
+use weft_fabric::Instant;
+
+/// An event taken from the wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    /// When, in picoseconds.
+    pub at: u64,
+    /// The link that delivers, or a number beyond the links: a timer.
+    pub link: u32,
+    /// The packet, or what the timer is for.
+    pub item: u32,
+}
+
+/// Widths of the fields of an event's word, and of a slot.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    /// log2 of a slot's length in picoseconds; so many bits of the word hold the time.
+    width: u32,
+    /// Bits that hold the item.
+    item_bits: u32,
+    link_bits: u32,
+}
+
+/// The wheel.
+#[derive(Debug)]
+pub(super) struct Wheel {
+    layout: Layout,
+    slots: Vec<Slot>,
+    /// One bit a slot that has events.
+    occupied: Vec<u64>,
+    blocks: Vec<Block>,
+    free: u32,
+    /// The slot whose turn it is, counted from time 0, and the round that it belongs to.
+    slot: u64,
+    /// Its events, sorted; those before `next` are done.
+    current: Vec<u64>,
+    next: usize,
+    /// Events of later rounds, by round.
+    far: BTreeMap<u64, Vec<Event>>,
+    far_count: usize,
+    pending: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    block: u32,
+    count: u32,
+}
+
+/// Two cache lines.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(128))]
+struct Block {
+    words: [u64; BLOCK],
+    next: u32,
+}
+
+const BLOCK: usize = 15;
+const NONE: u32 = u32::MAX;
+const EMPTY: Slot = Slot { block: NONE, count: 0 };
+
+impl Wheel {
+    /// A wheel at time 0 for links numbered below `links`. Slots are of 2^`width` ps; `width` is at most [`MAX_WIDTH`].
+    pub fn new(width: u32, slots: usize, links: u32) -> Self {
+        assert!(slots.is_power_of_two() && slots >= 64 && width <= MAX_WIDTH, "a wheel of 2^n slots");
+        let link_bits = 32 - links.leading_zeros();
+        let item_bits = (64 - width - link_bits).min(32);
+        Self {
+            layout: Layout { width, item_bits, link_bits },
+            slots: vec![EMPTY; slots],
+            occupied: vec![0; slots / 64],
+            blocks: Vec::new(),
+            free: NONE,
+            slot: 0,
+            current: Vec::new(),
+            next: 0,
+            far: BTreeMap::new(),
+            far_count: 0,
+            pending: 0,
+        }
+    }
+
+    /// How many items a word can tell apart.
+    pub fn max_items(&self) -> u64 {
+        1 << self.layout.item_bits
+    }
+
+    /// Events that have not been taken.
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Enters an event, not before the last one taken.
+    #[inline]
+    pub fn push(&mut self, at: u64, link: u32, item: u32) {
+        self.pending += 1;
+        let slot = at >> self.layout.width;
+        let ahead = slot.wrapping_sub(self.slot);
+        if ahead.wrapping_sub(1) < self.slots.len() as u64 - 1 {
+            self.put(slot, self.word(at, link, item));
+        } else {
+            self.push_aside(at, link, item);
+        }
+    }
+
+    #[inline]
+    fn round(&self, slot: u64) -> u64 {
+        slot >> self.slots.len().trailing_zeros()
+    }
+
+    #[inline]
+    fn word(&self, at: u64, link: u32, item: u32) -> u64 {
+        let Layout { width, item_bits, link_bits } = self.layout;
+        let offset = at & ((1 << width) - 1);
+        ((offset << link_bits) | u64::from(link)) << item_bits | u64::from(item)
+    }
+
+    #[inline]
+    fn event(&self, word: u64) -> Event {
+        let Layout { width, item_bits, link_bits } = self.layout;
+        let (item, rest) = (word & ((1 << item_bits) - 1), word >> item_bits);
+        let link = rest & ((1 << link_bits) - 1);
+        Event { at: self.slot << width | rest >> link_bits, link: link as u32, item: item as u32 }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: u64, word: u64) {
+        let i = slot as usize & (self.slots.len() - 1);
+        let Slot { block, count } = self.slots[i];
+        if (count as usize) < BLOCK && block != NONE {
+            self.blocks[block as usize].words[count as usize] = word;
+            self.slots[i].count = count + 1;
+        } else {
+            self.put_in_new_block(i, word);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_in_new_block(&mut self, slot: usize, word: u64) {
+        let block = self.free;
+        let before = self.slots[slot].block;
+        let block = if block == NONE {
+            self.blocks.push(Block { words: [0; BLOCK], next: before });
+            self.blocks.len() as u32 - 1
+        } else {
+            self.free = self.blocks[block as usize].next;
+            self.blocks[block as usize].next = before;
+            block
+        };
+        self.blocks[block as usize].words[0] = word;
+        self.slots[slot] = Slot { block, count: 1 };
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// An event of the current slot, or of a later round.
+    #[cold]
+    #[inline(never)]
+    fn push_aside(&mut self, at: u64, link: u32, item: u32) {
+        let slot = at >> self.layout.width;
+        if slot <= self.slot {
+            debug_assert!(slot == self.slot, "an event in the past");
+            let word = self.word(at, link, item);
+            if self.slots[slot as usize & (self.slots.len() - 1)].block != NONE {
+                return self.put(slot, word); // its turn has not come
+            }
+            let place = self.next + self.current[self.next..].partition_point(|&w| w < word);
+            self.current.insert(place, word);
+        } else {
+            self.far_count += 1;
+            self.far.entry(self.round(slot)).or_default().push(Event { at, link, item });
+        }
+    }
+
+    /// The next event before `until`, with the words that follow it in [`Wheel::ahead`].
+    #[inline]
+    pub fn pop(&mut self, until: u64) -> Option<Event> {
+        loop {
+            if let Some(&word) = self.current.get(self.next) {
+                let event = self.event(word);
+                if event.at >= until {
+                    return None;
+                }
+                self.next += 1;
+                self.pending -= 1;
+                return Some(event);
+            }
+            if !self.turn(until) {
+                return None;
+            }
+        }
+    }
+
+    /// The event that will be taken after `n` others, if it is in the same slot and nothing comes between: to touch what it needs.
+    #[inline]
+    pub fn ahead(&self, n: usize) -> Option<Event> {
+        self.current.get(self.next + n).map(|&w| self.event(w))
+    }
+
+    /// Goes on to the next slot with events that begins before `until`; false if there is none.
+    fn turn(&mut self, until: u64) -> bool {
+        self.current.clear();
+        self.next = 0;
+        let last = until.saturating_sub(1) >> self.layout.width;
+        loop {
+            let i = self.slot as usize & (self.slots.len() - 1);
+            if let Some(found) = self.next_occupied(i) {
+                let slot = self.slot + (found - i) as u64;
+                if slot > last {
+                    // Not beyond `until`: what happens there may push events between.
+                    self.slot = self.slot.max(last);
+                    return false;
+                }
+                self.slot = slot;
+                self.gather(found);
+                return true;
+            }
+            // The rest of the round is empty. Near events may be in the next one; else only far ones are left.
+            let round = if self.pending > self.far_count {
+                Some(self.round(self.slot) + 1)
+            } else {
+                self.far.first_key_value().map(|(&round, _)| round)
+            };
+            let begin = round.map(|r| r << self.slots.len().trailing_zeros());
+            match begin {
+                Some(begin) if begin <= last => self.enter(begin),
+                _ => {
+                    if last < u64::MAX >> self.layout.width {
+                        self.enter(last.max(self.slot));
+                    }
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Moves to a slot before which nothing is left; the far events of its round come near.
+    fn enter(&mut self, slot: u64) {
+        self.slot = slot;
+        for event in self.far.remove(&self.round(slot)).unwrap_or_default() {
+            self.far_count -= 1;
+            self.put(event.at >> self.layout.width, self.word(event.at, event.link, event.item));
+        }
+    }
+
+    /// The first slot at or after `i`, before the end of the round, that has events.
+    #[inline]
+    fn next_occupied(&self, i: usize) -> Option<usize> {
+        let mut word = self.occupied[i / 64] & (u64::MAX << (i % 64));
+        let mut at = i / 64;
+        while word == 0 {
+            at += 1;
+            word = *self.occupied.get(at)?;
+        }
+        Some(at * 64 + word.trailing_zeros() as usize)
+    }
+
+    /// Takes the events of a slot and sorts them.
+    fn gather(&mut self, slot: usize) {
+        let Slot { mut block, mut count } = std::mem::replace(&mut self.slots[slot], EMPTY);
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        while block != NONE {
+            let Block { words, next } = &mut self.blocks[block as usize];
+            self.current.extend_from_slice(&words[..count as usize]);
+            count = BLOCK as u32;
+            let after = std::mem::replace(next, self.free);
+            self.free = block;
+            block = after;
+        }
+        self.current.sort_unstable();
+    }
+
+    /// Where the clock of the wheel stands: events before it have been taken.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.current.get(self.next).map(|&w| Instant::from_ps(self.event(w).at))
+    }
+}
+
+/// log2 of the longest slot: 1 us. Leaves 44 bits for link and packet.
+pub(super) const MAX_WIDTH: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    /// Pushes while popping, as an engine does, and compares with a heap.
+    fn compare(width: u32, slots: usize, start: &[(u64, u32)], delays: &[(u64, u32)], stops: &[u64]) {
+        let mut wheel = Wheel::new(width, slots, 1000);
+        let mut heap = BinaryHeap::new();
+        let mut item = 0;
+        for &(at, link) in start {
+            wheel.push(at, link, item);
+            heap.push(Reverse((at, link, item)));
+            item += 1;
+        }
+        let mut delays = delays.iter();
+        let mut stops = stops.to_vec();
+        stops.sort_unstable();
+        stops.push(u64::MAX);
+        for until in stops {
+            loop {
+                let expected = heap.peek().copied().filter(|e| e.0.0 < until);
+                let got = wheel.pop(until);
+                assert_eq!(got.map(|e| (e.at, e.link, e.item)), expected.map(|e| e.0));
+                assert_eq!(wheel.pending() + usize::from(got.is_some()), heap.len());
+                let Some(got) = got else { break };
+                heap.pop();
+                if let Some(&(delay, link)) = delays.next() {
+                    let link = if delay == 0 { link.max(got.link) } else { link };
+                    wheel.push(got.at + delay, link, item);
+                    heap.push(Reverse((got.at + delay, link, item)));
+                    item += 1;
+                }
+            }
+            for later in [0, 1000, 64 * 300] {
+                let Some(at) = until.checked_add(later).filter(|_| until < u64::MAX) else { break };
+                wheel.push(at, 7 + item % 3, item);
+                heap.push(Reverse((at, 7 + item % 3, item)));
+                item += 1;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn takes_what_a_heap_takes(
+            width in 0u32..12,
+            start in prop::collection::vec((0u64..5000, 0u32..1000), 0..40),
+            delays in prop::collection::vec((prop_oneof![0u64..50, 0u64..3000, 0u64..5_000_000], 0u32..1000), 0..300),
+            stops in prop::collection::vec(0u64..60_000, 0..12),
+        ) {
+            compare(width, 64, &start, &delays, &stops);
+        }
+    }
+
+    #[test]
+    fn many_events_of_one_slot_and_far_ones() {
+        let start: Vec<(u64, u32)> = (0..200).map(|i| (1000 + i % 7, (i % 999) as u32)).collect();
+        compare(10, 64, &start, &[(u64::from(u32::MAX) * 16, 3), (1, 4), (1 << 40, 5)], &[1, 1003, 1 << 30]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the event loop asks of a model.
+
+use weft_fabric::record::Outcome;
+use weft_fabric::traffic::FlowSpec;
+use weft_fabric::{Duration, FlowId, Instant, LinkId};
+
+/// A flow that has delivered all its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub id: FlowId,
+    pub at: Instant,
+}
+
+/// Moves the bytes of flows over paths. Its clock starts at 0 and moves by [`Model::advance`].
+pub(crate) trait Model {
+    /// Whether answers travel too: the loop then gives each flow a path back.
+    const ANSWERS: bool = false;
+    /// Whether a flow sends on over a path that is broken, as hosts do until routing has learnt of it. Else it stands still.
+    const BLIND: bool = false;
+
+    /// A flow begins, standing still: it has no path yet.
+    fn start(&mut self, id: FlowId, spec: &FlowSpec);
+
+    /// Paths that a flow takes at once.
+    fn subflows(&self) -> u32 {
+        1
+    }
+
+    /// The flow's subflow takes this path from now on; with an empty one it stands still. What it delivered stays delivered.
+    fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]);
+
+    /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
+    fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let _ = (id, subflow, path);
+    }
+
+    /// The next path that the flow is given is to be taken once it has sent nothing for so long.
+    fn wait_for_gap(&mut self, id: FlowId, gap: Duration) {
+        let _ = (id, gap);
+    }
+
+    /// A link works, or not, from now on.
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        let _ = (link, up);
+    }
+
+    /// Bytes that each link has carried, if the model counts them itself; else they follow from the flows' paths.
+    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+        let _ = bytes;
+        false
+    }
+
+    /// What the model knows of the run besides flows.
+    fn finish(&mut self, outcome: &mut Outcome) {
+        let _ = outcome;
+    }
+
+    /// All changes of this instant are in: compute the rates.
+    fn settle(&mut self);
+
+    /// Moves the clock to `until`, but stops when flows end; these are appended by end, then id, and forgotten.
+    /// A model with ticks may overshoot to the end of a tick. Returns where the clock stands.
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant;
+
+    /// Whether some flow will end if nothing else happens.
+    fn will_end(&self) -> bool;
+
+    /// Whole bytes that a flow under way has delivered.
+    fn delivered(&mut self, id: FlowId) -> u64;
+
+    /// Bytes that all flows have delivered, ended ones too.
+    fn delivered_total(&self) -> f64;
+
+    /// Rate changes (max-min) or flow updates (AIMD) so far.
+    fn work(&self) -> u64;
+}
