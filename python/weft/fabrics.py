@@ -16,8 +16,8 @@ def fabric(kind: str | os.PathLike[str], **params: Any) -> "Fabric":
     """Builds a fabric, as ``weft topo`` does.
 
     Args:
-        kind: ``fat-tree``, ``clos``, ``tree``, ``clique``, ``switch``, ``subways`` or ``file``; or the path of a scenario file, whose
-            ``[fabric]`` table is taken.
+        kind: ``fat-tree``, ``clos``, ``tree``, ``clique``, ``switch``, ``subways`` or ``file``; or the path of a scenario file,
+            whose ``[fabric]`` table is taken.
         **params: keys of the ``[fabric]`` table: ``k=8``, ``link="10Gbps"``; see ``docs/fabrics.md``.
 
     Raises:
@@ -90,7 +90,7 @@ class Fabric:
         return self._handle.export(format)
 
     def cabling(self, *, prices: str | os.PathLike[str] | None = None, **floor: Any) -> dict[str, Any]:
-        """Lengths of the cables of a ``subways`` fabric and a bill of materials: what ``weft topo subways --cabling --json`` prints.
+        """Cable lengths and a bill of materials of a ``subways`` fabric: what ``weft topo subways --cabling --json`` prints.
 
         Args:
             prices: a price list as ``scenarios/data/prices.toml``; the illustrative prices if absent.
