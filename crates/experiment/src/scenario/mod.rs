@@ -210,6 +210,11 @@ impl Scenario {
                 "add `duration = \"60s\"` to [world]",
             ));
         }
+        if self.world.kind == world::Kind::Flow && self.traffic.is_requests() {
+            let message = "the flow world carries flows, and no requests and responses";
+            let help = "write kind = \"packet\" in [world], or describe them as flows";
+            return Err(KeyError::new("traffic.pattern", message, help));
+        }
         self.check_steps()?;
         if self.world.is_slots() && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
@@ -244,7 +249,7 @@ impl Scenario {
 
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
-        self.world.ideal && !self.world.is_slots()
+        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests()
     }
 }
 

@@ -106,13 +106,9 @@ impl Traffic {
                 let workload = spec.workload(fabric, seed).map_err(|e| at_key(&e))?;
                 return Ok(Prepared { workload, lines: None });
             }
-            Self::Requests(_) => {
-                return Err(KeyError::new(
-                    "traffic.pattern",
-                    "the flow world carries flows, and no requests and responses",
-                    "write kind = \"packet\" in [world], or describe them as flows",
-                )
-                .into());
+            Self::Requests(spec) => {
+                let flows = spec.load(fabric, seed).map_err(|e| at_key(&e))?.flows();
+                return Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: None });
             }
             Self::File { path, bytes, format } => (path, bytes, format),
         };
@@ -130,6 +126,11 @@ impl Traffic {
         };
         let lines = StaticWorkload::places(&flows);
         Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: Some(lines) })
+    }
+
+    /// Whether this is traffic of requests and responses.
+    pub const fn is_requests(&self) -> bool {
+        matches!(self, Self::Requests(_))
     }
 
     /// The requests on a fabric; `None` if this is traffic of flows.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use weft_fabric::Fabric;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing};
-use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Trace, Transport, TransportKind};
+use weft_fabric::{Duration, Fabric, Instant};
+use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Requests, Trace, Transport, TransportKind};
 
 use crate::error::{KeyError, Result};
 use crate::scenario::Run;
@@ -26,8 +26,9 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         nic_duplex: queues.nic_duplex,
         hop_delay: queues.hop_delay,
         detour_header: queues.detour_header,
+        requests: requests(fabric, run)?,
         trace: run.scenario.trace.on(fabric)?,
-        duration: world.duration.unwrap_or(weft_fabric::Duration::MAX),
+        duration: world.duration.unwrap_or(Duration::MAX),
         reconverge: control.reconverge,
         restore_delay: control.restore_delay,
         ..PacketConfig::default()
@@ -38,6 +39,14 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         return Err(KeyError::new("control.scheduler", message, "write scheduler = \"none\", or another transport").into());
     }
     Ok(config)
+}
+
+/// The requests of a run, if those are its load; the ones within its window count.
+fn requests(fabric: &Fabric, run: &Run) -> Result<Option<Requests>> {
+    let world = &run.scenario.world;
+    let Some(load) = run.scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
+    let end = world.duration.unwrap_or(Duration::MAX).as_ps() - world.cooldown.as_ps();
+    Ok(Some(Requests { load, from: Instant::ZERO + world.warmup, to: Instant::from_ps(end) }))
 }
 
 /// MPTCP takes each combination of the two hosts' NICs (Subways section 5.1), unless the scenario says how many.

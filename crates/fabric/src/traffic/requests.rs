@@ -22,9 +22,9 @@ pub struct RequestSpec {
     pub servers: HostList,
     /// The hosts that ask: `client_racks` or `clients`. `None`: all other hosts of the servers' pods.
     pub clients: Option<HostList>,
-    /// Size of a request, without headers: `request_size`; 50 B in the paper.
+    /// Bytes of a request's packet: `request_size`; 50 B in the paper.
     pub request: Bytes,
-    /// Size of a response, without headers: `response_size`; 1500 B in the paper.
+    /// Bytes of a response's packet: `response_size`; 1500 B in the paper.
     pub response: Bytes,
     /// Requests that each client sends a second: `requests_per_s`.
     pub requests_per_s: f64,
@@ -39,9 +39,9 @@ pub struct RequestLoad {
     pub clients: Vec<HostId>,
     /// The hosts that answer, ascending.
     pub servers: Vec<HostId>,
-    /// Size of a request, without headers.
+    /// Bytes of a request's packet.
     pub request: Bytes,
-    /// Size of a response, without headers.
+    /// Bytes of a response's packet.
     pub response: Bytes,
     /// From one request of a client to its next.
     pub interval: Duration,
@@ -81,7 +81,7 @@ impl RequestSpec {
         }
         for (key, size) in [("request_size", self.request), ("response_size", self.response)] {
             if size.0 == 0 || size > MAX_MESSAGE {
-                return Err(parameter(key, size, format!("a UDP datagram carries from 1B to {MAX_MESSAGE}")));
+                return Err(parameter(key, size, format!("a packet has from 1B to {MAX_MESSAGE}")));
             }
         }
         if !(self.requests_per_s > 0.0 && self.requests_per_s <= MAX_RATE) {
@@ -143,8 +143,8 @@ impl RequestLoad {
     }
 }
 
-/// The payload of the largest UDP datagram over IPv4.
-const MAX_MESSAGE: Bytes = Bytes(65_507);
+/// The largest packet of IPv4, with room for the headers of detours.
+const MAX_MESSAGE: Bytes = Bytes(65_000);
 /// Requests a second of a client: one a nanosecond, so that time moves on.
 const MAX_RATE: f64 = 1e9;
 const LONGEST: Duration = Duration::from_secs(86_400);

@@ -45,7 +45,8 @@ struct Bare {
 
 impl Bare {
     fn new(fabric: &Fabric, paths: &[(Vec<LinkId>, Vec<LinkId>)], segments: u32) -> Self {
-        let endless = |l: LinkId| Queue { rate: fabric.link(l).capacity, size: Bytes(1 << 40), mark: None };
+        let endless =
+            |l: LinkId| Queue { rate: fabric.link(l).capacity, size: Bytes(1 << 40), mark: None, jitter: Duration::ZERO };
         let ports = Ports::new(fabric, Duration::ZERO, endless);
         let (width, slots) =
             super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });
@@ -56,7 +57,7 @@ impl Bare {
             hops: 0,
             wheel: Wheel::new(width, slots, fabric.links().len() as u32),
             ports,
-            packets: Packets::default(),
+            packets: Packets::new(u64::MAX),
             paths: store,
             routes,
             left: vec![segments; paths.len()],

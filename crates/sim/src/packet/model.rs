@@ -2,7 +2,7 @@
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
 use weft_fabric::traffic::{FlowSpec, Size};
-use weft_fabric::{Fabric, FlowId, Instant, LinkId};
+use weft_fabric::{Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
@@ -22,11 +22,22 @@ pub(super) struct PacketModel {
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
     ended: Vec<u32>,
+    /// How long a flow must have been silent before it takes the next path that it is given.
+    gap: (Option<FlowId>, Duration),
 }
 
 impl PacketModel {
     pub fn new(fabric: Arc<Fabric>, net: Net) -> Self {
-        Self { fabric, net, sizes: Vec::new(), opening: Vec::new(), ending: 0, short: 0, ended: Vec::new() }
+        Self {
+            fabric,
+            net,
+            sizes: Vec::new(),
+            opening: Vec::new(),
+            ending: 0,
+            short: 0,
+            ended: Vec::new(),
+            gap: (None, Duration::ZERO),
+        }
     }
 }
 
@@ -56,7 +67,15 @@ impl Model for PacketModel {
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let end = id.0 * self.net.subflows + subflow;
-        self.net.tx[end as usize].route = self.net.paths.intern(&self.fabric, path);
+        let route = self.net.paths.intern(&self.fabric, path);
+        match std::mem::take(&mut self.gap) {
+            (waiting, gap) if waiting == Some(id) && gap > Duration::ZERO => self.net.move_at_gap(end, route, gap.as_ps()),
+            _ => self.net.move_now(end, route),
+        }
+    }
+
+    fn wait_for_gap(&mut self, id: FlowId, gap: Duration) {
+        self.gap = (Some(id), gap);
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
@@ -69,8 +88,9 @@ impl Model for PacketModel {
     }
 
     fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+        // Without what still waits: as that only ever leaves, a link's bytes only ever grow.
         for (link, bytes) in (0..).zip(bytes) {
-            *bytes = self.net.ports.bytes(link);
+            *bytes = self.net.ports.bytes(link) - self.net.ports.backlog(link, self.net.now);
         }
         true
     }

@@ -4,7 +4,9 @@
 //! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
 //! acknowledgement on the spot.
 
+use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
+use weft_fabric::rng::mix;
 use weft_fabric::{Bytes, Fabric, Instant};
 
 use super::capture::{Capture, Shown, Trace};
@@ -26,6 +28,8 @@ pub(super) struct Tx {
     pub route: Route,
     /// Payload of the last segment.
     pub last: u16,
+    /// Whether it waits for a gap to move ([`Net::moves`]).
+    waits: bool,
 }
 
 /// The receiving end of a flow and where it answers.
@@ -45,6 +49,15 @@ pub(super) struct Extras {
     /// Requests take the place of TCP.
     pub load: Option<Load>,
     pub trace: Trace,
+}
+
+/// A route that an end takes at the next gap between its packets.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    route: Route,
+    gap: u64,
+    /// When it last sent, as far as is known since the move was asked for.
+    sent: u64,
 }
 
 /// Sizes of packets.
@@ -103,6 +116,8 @@ pub(super) struct Net {
     /// The port whose packets are captured; no link if none is.
     captured: u32,
     capture: Option<Capture>,
+    /// Ends that move once they have been silent for long enough.
+    moves: FxHashMap<u32, Move>,
     /// By flow, for captures: source and destination.
     shown: Vec<[u32; 2]>,
 }
@@ -118,6 +133,7 @@ impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
+        let wheel = Wheel::new(width, slots, links + TIMERS);
         let Extras { subflows, load, trace } = extras;
         let mut net = Self {
             now: 0,
@@ -128,8 +144,8 @@ impl Net {
             tx: Vec::new(),
             rx: Vec::new(),
             totals: Totals::default(),
-            packets: Packets::default(),
-            wheel: Wheel::new(width, slots, links + TIMERS),
+            packets: Packets::new(wheel.max_items()),
+            wheel,
             timers: links,
             down: 0,
             ended: Vec::new(),
@@ -140,6 +156,7 @@ impl Net {
             captured: trace.port.map_or(u32::MAX, |l| l.0),
             capture: trace.port.map(|_| Capture::new(trace.packets)),
             trace,
+            moves: FxHashMap::default(),
             shown: Vec::new(),
         };
         net.begin();
@@ -175,7 +192,7 @@ impl Net {
         // Subflows are fed as they go.
         let to_send = if self.subflows > 1 { 0 } else { end };
         for _ in 0..self.subflows {
-            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16 });
+            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false });
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
         }
         if self.capture.is_some() {
@@ -196,7 +213,7 @@ impl Net {
 
     /// Bytes that [`Totals::delivered`] and [`Net::delivered`] count in.
     pub fn unit(&self) -> u64 {
-        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.spec().response_len))
+        u64::from(self.load.as_ref().map_or(self.sizes.mss, |l| l.response_len()))
     }
 
     /// Segments of a flow that have arrived in order, or its responses.
@@ -205,6 +222,32 @@ impl Net {
             (Some(load), _) => load.delivered[flow as usize],
             (None, Some(connection)) => u64::from(connection.next()),
             (None, None) => u64::from(self.rx[flow as usize].tcp.next()),
+        }
+    }
+
+    /// An end sends by another route from now on.
+    pub fn move_now(&mut self, end: u32, route: Route) {
+        let tx = &mut self.tx[end as usize];
+        tx.route = route;
+        if std::mem::take(&mut tx.waits) {
+            self.moves.remove(&end);
+        }
+    }
+
+    /// An end sends by another route as soon as it has sent nothing for `gap`.
+    pub fn move_at_gap(&mut self, end: u32, route: Route, gap: u64) {
+        self.tx[end as usize].waits = true;
+        self.moves.insert(end, Move { route, gap, sent: self.now });
+    }
+
+    #[cold]
+    fn move_if_silent(&mut self, end: u32) {
+        let Some(change) = self.moves.get_mut(&end) else { return };
+        if self.now - change.sent >= change.gap {
+            let route = change.route;
+            self.move_now(end, route);
+        } else {
+            change.sent = self.now;
         }
     }
 
@@ -231,8 +274,10 @@ impl Net {
                 return self.now;
             }
         }
-        self.now = until;
-        until
+        if until != NEVER {
+            self.now = until;
+        }
+        self.now
     }
 
     /// Whether anything is under way or timed, besides looks.
@@ -260,11 +305,26 @@ impl Net {
         }
     }
 
+    /// A host hands a packet of its own to its NIC.
+    #[inline]
+    fn emit(&mut self, item: u32) {
+        let Packet { flow, number, place, .. } = self.packets[item];
+        let link = self.paths.at(place);
+        let draw = mix(self.now ^ mix(u64::from(flow) << 32 | u64::from(number))) as u32;
+        let at = self.ports.handed_over(link, self.now, draw);
+        self.forward_at(link, item, at);
+    }
+
     /// A packet leaves over a link, if it can.
     #[inline]
     fn forward(&mut self, link: u32, item: u32) {
+        self.forward_at(link, item, self.now);
+    }
+
+    #[inline]
+    fn forward_at(&mut self, link: u32, item: u32, at: u64) {
         let packet = &mut self.packets[item];
-        match self.ports.send(link, packet.len, self.now) {
+        match self.ports.send(link, packet.len, at) {
             Fate::Arrives { at, marked } => {
                 if marked && packet.flags & ECT != 0 {
                     packet.flags |= CE;
@@ -299,6 +359,9 @@ impl Net {
                         self.ended.push(flow);
                     }
                 }
+                if let Some(before) = answer.early {
+                    self.acknowledge(flow, before, !answer.marked);
+                }
                 match answer.ack {
                     Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
                     None => {
@@ -319,7 +382,7 @@ impl Net {
                 self.pump(flow);
             }
             Kind::Request => {
-                let len = self.load.as_ref().map_or(0, |l| l.spec().response_len);
+                let len = self.load.as_ref().map_or(0, |l| l.response_len());
                 let Route { begin, forwards } = self.tx[flow as usize].route;
                 self.reply(
                     item,
@@ -362,7 +425,7 @@ impl Net {
             return self.packets.remove(item);
         }
         self.packets[item] = packet;
-        self.forward(self.paths.at(begin), item);
+        self.emit(item);
     }
 
     /// A segment of a subflow has arrived: what that means for its connection.
@@ -401,6 +464,10 @@ impl Net {
                 }
                 break;
             };
+            if tx.waits {
+                self.move_if_silent(flow);
+            }
+            let tx = &self.tx[flow as usize];
             let Route { begin, forwards } = tx.route;
             let (kind, number, payload, flags) = match segment {
                 Segment::Syn => (Kind::Syn, 0, 0, 0),
@@ -416,12 +483,14 @@ impl Net {
             }
             let len = self.sizes.header + payload + forwards * self.sizes.detour_header;
             let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
-            self.forward(self.paths.at(begin), item);
+            self.emit(item);
         }
         let tx = &mut self.tx[flow as usize];
-        if !tx.tcp.armed && tx.tcp.deadline() != NEVER {
-            tx.tcp.armed = true;
-            self.wheel.push(tx.tcp.deadline(), self.timers + RETRANSMIT, flow);
+        // A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
+        let deadline = tx.tcp.deadline();
+        if deadline < tx.tcp.timer_at {
+            tx.tcp.timer_at = deadline;
+            self.wheel.push(deadline, self.timers + RETRANSMIT, flow);
         }
     }
 
@@ -445,7 +514,10 @@ impl Net {
 
     fn retransmit(&mut self, end: u32) {
         let tx = &mut self.tx[end as usize].tcp;
-        tx.armed = false;
+        if tx.timer_at != self.now {
+            return; // overtaken
+        }
+        tx.timer_at = NEVER;
         if self.subflows > 1 && tx.deadline() <= self.now {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
@@ -461,20 +533,24 @@ impl Net {
         let rx = &mut self.rx[end as usize];
         rx.tcp.armed = false;
         match rx.tcp.on_timer(self.now) {
-            Some((number, marked)) => {
-                let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
-                let item = self.packets.add(empty);
-                self.answer(item, end, Kind::Ack, number, marked);
-            }
+            Some((number, marked)) => self.acknowledge(end, number, marked),
             None => self.arm_delayed_ack(end),
         }
+    }
+
+    /// Sends an acknowledgement that no packet becomes.
+    #[cold]
+    fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
+        let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+        let item = self.packets.add(empty);
+        self.answer(item, end, Kind::Ack, number, marked);
     }
 
     /// A client sends its next request.
     fn request(&mut self, client: u32) {
         let Some(load) = &mut self.load else { return };
         let (flow, number, next) = load.next(client);
-        let len = load.spec().request_len;
+        let len = load.request_len();
         self.wheel.push(next, self.timers + REQUEST, client);
         let Route { begin, forwards } = self.rx[flow as usize].route;
         let len = len + forwards * self.sizes.detour_header;

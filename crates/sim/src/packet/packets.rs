@@ -41,19 +41,26 @@ pub(super) const CE: u8 = 2;
 pub(super) const REPEAT: u8 = 4;
 
 /// All packets under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Packets {
     slots: Vec<Packet>,
     free: Vec<u32>,
+    limit: u64,
 }
 
 impl Packets {
+    /// At the most so many at once, as many as the wheel can tell apart.
+    pub fn new(limit: u64) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), limit }
+    }
+
     #[inline]
     pub fn add(&mut self, packet: Packet) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = packet;
             slot
         } else {
+            assert!((self.slots.len() as u64) < self.limit, "more than {} packets under way at once", self.limit);
             self.slots.push(packet);
             self.slots.len() as u32 - 1
         }
@@ -71,6 +78,13 @@ impl Packets {
 
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Those under way.
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &Packet> {
+        let free: std::collections::BTreeSet<u32> = self.free.iter().copied().collect();
+        (0..).zip(&self.slots).filter(move |(slot, _)| !free.contains(slot)).map(|(_, packet)| packet)
     }
 
     #[inline]

@@ -3,27 +3,18 @@
 //! A pair of client and server is a flow from the server to the client: responses follow its path, requests the path back. Nothing is
 //! sent twice: a request whose datagram or whose response is lost has no response.
 
+use rustc_hash::FxHashMap;
 use weft_fabric::record::RequestTotals;
-use weft_fabric::rng::mix;
-use weft_fabric::{Duration, Instant};
+use weft_fabric::traffic::RequestLoad;
+use weft_fabric::{HostId, Instant};
 
 use super::histogram::Histogram;
 
-/// A load of requests. Flow `c * servers + s` of the run's workload goes from server `s` to client `c`.
+/// A load of requests; its flows are the run's workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requests {
-    /// When each client sends its first request.
-    pub first: Vec<Instant>,
-    /// How many servers there are.
-    pub servers: u32,
-    /// From one request of a client to its next.
-    pub interval: Duration,
-    /// Bytes of a request on the wire.
-    pub request_len: u16,
-    /// Bytes of a response on the wire.
-    pub response_len: u16,
-    /// Chooses the servers.
-    pub seed: u64,
+    /// Who asks whom, and when. Its sizes are those of packets on the wire.
+    pub load: RequestLoad,
     /// Requests sent from then on count,
     pub from: Instant,
     /// up to then.
@@ -34,8 +25,11 @@ pub struct Requests {
 #[derive(Debug)]
 pub(super) struct Load {
     spec: Requests,
-    /// Requests of each client.
-    sent: Vec<u32>,
+    /// By client: when it sends its first request, in picoseconds, and how many it has sent.
+    clients: Vec<(u64, u32)>,
+    interval: u64,
+    /// By server: its position.
+    place: FxHashMap<HostId, u32>,
     /// Responses that each flow has delivered.
     pub delivered: Vec<u64>,
     counted: u64,
@@ -44,40 +38,47 @@ pub(super) struct Load {
 
 impl Load {
     pub fn new(spec: Requests) -> Self {
-        let clients = spec.first.len();
-        let flows = clients * spec.servers as usize;
-        Self { sent: vec![0; clients], delivered: vec![0; flows], counted: 0, latency: Histogram::default(), spec }
+        let load = &spec.load;
+        let clients = (0..load.clients.len()).map(|c| (load.sent_at(c, 0).as_ps(), 0)).collect();
+        let place = (0..).zip(&load.servers).map(|(i, &s)| (s, i)).collect();
+        let delivered = vec![0; load.clients.len() * load.servers.len()];
+        Self { clients, interval: load.interval.as_ps(), place, delivered, counted: 0, latency: Histogram::default(), spec }
     }
 
-    pub fn spec(&self) -> &Requests {
-        &self.spec
+    /// Bytes of a request on the wire.
+    pub fn request_len(&self) -> u16 {
+        self.spec.load.request.0 as u16
+    }
+
+    /// Bytes of a response on the wire.
+    pub fn response_len(&self) -> u16 {
+        self.spec.load.response.0 as u16
     }
 
     pub fn clients(&self) -> u32 {
-        self.sent.len() as u32
+        self.clients.len() as u32
     }
 
     /// When a client sends its `n`th request, in picoseconds.
     #[inline]
     pub fn sent_at(&self, client: u32, n: u32) -> u64 {
-        self.spec.first[client as usize].as_ps() + u64::from(n) * self.spec.interval.as_ps()
+        self.clients[client as usize].0.saturating_add(u64::from(n) * self.interval)
     }
 
     /// A client sends its next request: the flow, the request's number, and when the next one is due.
     pub fn next(&mut self, client: u32) -> (u32, u32, u64) {
-        let n = self.sent[client as usize];
-        self.sent[client as usize] += 1;
-        let draw = mix(self.spec.seed ^ mix(u64::from(client) << 32 | u64::from(n)));
-        let server = weft_fabric::rng::reduce(draw, self.spec.servers as usize) as u32;
+        let n = self.clients[client as usize].1;
+        self.clients[client as usize].1 += 1;
+        let server = self.place[&self.spec.load.server(client as usize, u64::from(n))];
         self.counted += u64::from(self.counts(self.sent_at(client, n)));
-        (client * self.spec.servers + server, n, self.sent_at(client, n + 1))
+        (client * self.place.len() as u32 + server, n, self.sent_at(client, n + 1))
     }
 
     /// A response has arrived.
     #[inline]
     pub fn answered(&mut self, flow: u32, n: u32, now: u64) {
         self.delivered[flow as usize] += 1;
-        let sent = self.sent_at(flow / self.spec.servers, n);
+        let sent = self.sent_at(flow / self.place.len() as u32, n);
         if self.counts(sent) {
             self.latency.add(now - sent);
         }

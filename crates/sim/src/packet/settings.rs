@@ -72,6 +72,10 @@ pub struct PacketConfig {
     pub ecn_threshold: Option<Bytes>,
     /// What a NIC reaches of its rate in each direction, while it sends and receives: 1, or less for hosts that do not keep up.
     pub nic_duplex: f64,
+    /// The longest that a host takes to hand a packet to its NIC, uniform from 0, in order; `None`: as long as the NIC takes to send
+    /// a full one. Without any, drop-tail queues fall into step with some flows and starve others (Floyd and Jacobson, "On traffic
+    /// phase effects in packet-switched gateways").
+    pub host_jitter: Option<Duration>,
     /// What a switch takes to forward a packet.
     pub hop_delay: Duration,
     /// What a detoured packet carries in addition for each server that forwards it.
@@ -98,6 +102,7 @@ impl Default for PacketConfig {
             nic_queue: None,
             ecn_threshold: None,
             nic_duplex: 1.0,
+            host_jitter: None,
             hop_delay: Duration::ZERO,
             detour_header: Bytes(20),
             requests: None,
@@ -177,7 +182,7 @@ impl PacketConfig {
     /// The largest packet there is, with its headers for detours.
     fn full_packet(&self) -> Bytes {
         let Transport { mss, header, .. } = self.transport;
-        let datagram = self.requests.as_ref().map_or(0, |r| u64::from(r.response_len.max(r.request_len)));
+        let datagram = self.requests.as_ref().map_or(0, |r| r.load.response.max(r.load.request).0);
         Bytes(mss.0.saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
     }
 
@@ -203,12 +208,13 @@ impl PacketConfig {
             false => capacity,
         };
         if from_host {
-            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None };
+            let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
+            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter };
         }
         let product = bandwidth_delay(rate, round_trip);
         let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
         let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { rate, size, mark: self.ecn_threshold.or(dctcp) }
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO }
     }
 
     fn tcp(&self) -> Tcp {
@@ -224,6 +230,7 @@ impl PacketConfig {
             initial_window: transport.initial_window,
             max_window: u32::try_from(window).unwrap_or(u32::MAX),
             rto_min: transport.rto_min.as_ps(),
+            rto_max: Tcp::default().rto_max.max(transport.rto_min.as_ps()),
             rto_initial: transport.rto_initial.max(transport.rto_min).as_ps(),
             ecn: self.ecn_threshold.is_some() || congestion == Congestion::Dctcp,
             delayed_ack: transport.delayed_ack.map(Duration::as_ps),

@@ -328,7 +328,8 @@ mod tests {
                     item += 1;
                 }
             }
-            for at in [until, until + 1000, until + 64 * 300].into_iter().take(if until == u64::MAX { 0 } else { 3 }) {
+            for later in [0, 1000, 64 * 300] {
+                let Some(at) = until.checked_add(later).filter(|_| until < u64::MAX) else { break };
                 wheel.push(at, 7 + item % 3, item);
                 heap.push(Reverse((at, 7 + item % 3, item)));
                 item += 1;

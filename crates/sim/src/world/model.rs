@@ -2,7 +2,7 @@
 
 use weft_fabric::record::Outcome;
 use weft_fabric::traffic::FlowSpec;
-use weft_fabric::{FlowId, Instant, LinkId};
+use weft_fabric::{Duration, FlowId, Instant, LinkId};
 
 /// A flow that has delivered all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,11 @@ pub(crate) trait Model {
     /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let _ = (id, subflow, path);
+    }
+
+    /// The next path that the flow is given is to be taken once it has sent nothing for so long.
+    fn wait_for_gap(&mut self, id: FlowId, gap: Duration) {
+        let _ = (id, gap);
     }
 
     /// A link works, or not, from now on.

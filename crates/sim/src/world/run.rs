@@ -332,7 +332,8 @@ impl<M: Model> Run<M> {
         for subflow in 1..self.model.subflows() {
             self.route_subflow(id, &key, subflow);
         }
-        match self.router.route(&key) {
+        let path = if self.model.subflows() > 1 { self.subflow_path(&key, 0) } else { self.router.route(&key) };
+        match path {
             Some(path) => self.assign(id, path),
             None => {
                 self.ledger.flow_mut(id).routed = false;
@@ -348,13 +349,26 @@ impl<M: Model> Run<M> {
         self.ledger.flow_mut(id).back = back;
     }
 
-    /// A further subflow is a connection of its own: it hashes by a port of its own.
     fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
-        let key = key.subflow(subflow);
-        let path = self.router.route(&key).unwrap_or_default();
+        let path = self.subflow_path(key, subflow).unwrap_or_default();
         self.model.set_path(id, subflow, &path);
-        let back = self.router.route(&key.reverse()).unwrap_or_default();
+        let back = self.subflow_path(&key.reverse(), subflow).unwrap_or_default();
         self.model.set_path_back(id, subflow, &back);
+    }
+
+    /// A subflow is a connection of its own, between addresses of its own where hosts have several: it takes each combination of NICs
+    /// in turn (Subways section 5.1), and hashes by a port of its own.
+    fn subflow_path(&mut self, key: &FlowKey, subflow: u32) -> Option<Path> {
+        let key = key.subflow(subflow);
+        let (leaving, arriving) = (self.fabric.out(key.src.node()), self.fabric.out(key.dst.node()));
+        if leaving.len() * arriving.len() == 1 {
+            return self.router.route(&key);
+        }
+        let number = subflow as usize;
+        let (nic, last) = (leaving[number % leaving.len()], arriving[number / leaving.len() % arriving.len()].reverse());
+        let shares = self.fabric.link(nic).to == self.fabric.link(last).from;
+        let path = if shares { Some(Path::from_slice(&[nic, last])) } else { self.router.route_through(&key, &[nic], &[last]) };
+        path.filter(|p| self.believed.path_is_up(p)).or_else(|| self.router.route(&key))
     }
 
     fn assign(&mut self, id: FlowId, path: Path) {
@@ -403,8 +417,7 @@ impl<M: Model> Run<M> {
                     controller.handle(self.now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: self.now }));
                 }
                 Output::SetWays { host, direction, ways } => self.router.set_ways(host, direction, ways),
-                // The models here have no packets whose order a gap would keep.
-                Output::Rebind { flow, leaving, arriving, gap: _ } => self.rebind(&flow, &leaving, &arriving),
+                Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap),
                 Output::SetPath { flow, path } => {
                     if let Some(id) = self.ledger.find(&flow) {
                         self.ledger.flow_mut(id).scheduled = true;
@@ -423,9 +436,12 @@ impl<M: Model> Run<M> {
     }
 
     /// The flow goes by these ways, if it is still there and they lead to its destination. It belongs to the switches again.
-    fn rebind(&mut self, flow: &FlowKey, leaving: &[LinkId], arriving: &[LinkId]) {
+    fn rebind(&mut self, flow: &FlowKey, leaving: &[LinkId], arriving: &[LinkId], gap: Duration) {
         let Some(id) = self.ledger.find(flow) else { return };
-        if let Some(path) = self.router.route_through(flow, leaving, arriving) {
+        if let Some(path) = self.router.route_through(flow, leaving, arriving)
+            && self.ledger.flow(id).record.path != path
+        {
+            self.model.wait_for_gap(id, gap);
             self.ledger.flow_mut(id).scheduled = false;
             self.assign(id, path);
         }

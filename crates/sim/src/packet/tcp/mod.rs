@@ -55,3 +55,6 @@ impl Default for Tcp {
 
 /// No timer runs.
 pub(super) const NEVER: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@ use super::{NEVER, Tcp};
 /// Answer to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::packet) struct Answer {
+    /// An acknowledgement to send before, which does not cover this segment, and whose echo is the opposite of `marked`.
+    pub early: Option<u32>,
     /// The acknowledgement to send now: all below `number` has arrived.
     pub ack: Option<u32>,
     /// Whether it echoes a congestion mark.
@@ -55,18 +57,21 @@ impl Receiver {
         }
         let fresh = self.next - before;
         let Some(wait) = tcp.delayed_ack else {
-            return Answer { ack: Some(self.next), marked, fresh };
+            return Answer { early: None, ack: Some(self.next), marked, fresh };
         };
-        // Out of order, or filling a hole, or the mark changes: at once. So is every second segment.
-        if fresh == 0 || had_islands || self.due != NEVER || marked != self.mark {
-            let echo = if self.due != NEVER { self.mark } else { marked };
-            self.mark = marked;
+        // RFC 8257 section 3.2: the mark changes while an acknowledgement waits, so that goes first, with the mark of its segments.
+        let early = (self.due != NEVER && marked != self.mark).then_some(before);
+        if early.is_some() {
             self.due = NEVER;
-            return Answer { ack: Some(self.next), marked: echo, fresh };
         }
         self.mark = marked;
+        // Out of order, or filling a hole: at once. So is every second segment.
+        if fresh == 0 || had_islands || self.due != NEVER {
+            self.due = NEVER;
+            return Answer { early, ack: Some(self.next), marked, fresh };
+        }
         self.due = now.saturating_add(wait);
-        Answer { ack: None, marked: false, fresh }
+        Answer { early, ack: None, marked, fresh }
     }
 
     /// The delayed acknowledgement is due: what to send, or `None` if it has been sent or must still wait.
@@ -76,11 +81,6 @@ impl Receiver {
         }
         self.due = NEVER;
         Some((self.next, self.mark))
-    }
-
-    /// Acknowledges at once what waits.
-    pub fn flush(&mut self) {
-        self.due = NEVER;
     }
 
     pub fn due(&self) -> u64 {

@@ -20,7 +20,7 @@ pub(in crate::packet) enum Phase {
     Open,
     /// Fast recovery, until all that was sent before the loss is acknowledged.
     Recovery,
-    /// After a timeout, the same: everything is sent again.
+    /// After a timeout, until more than that is acknowledged: everything is sent again.
     Loss,
 }
 
@@ -59,10 +59,10 @@ pub(in crate::packet) struct Sender {
     resend: bool,
     /// Whether a partial acknowledgement has restarted the timer in this recovery.
     restarted: bool,
-    /// Whether a timer of the engine will look at `deadline`.
-    pub armed: bool,
-    /// Whether a timeout has doubled `rto` since new data was last acknowledged.
-    backed_off: bool,
+    /// Timeouts since new data was last acknowledged.
+    timeouts: u8,
+    /// When a timer of the engine will look at `deadline`; [`NEVER`] if none will.
+    pub timer_at: u64,
     /// The segment whose round trip is being timed, if `timing`.
     timed: u32,
     timing: bool,
@@ -79,6 +79,8 @@ pub(in crate::packet) struct Sender {
     observed: u32,
     seen: u32,
     marked: u32,
+    /// Marks on segments below this have been answered.
+    cut: u32,
     /// Linked increases: segments to be acknowledged for one more, times 2^10; 0 if not linked.
     increase: u32,
 }
@@ -99,8 +101,8 @@ impl Sender {
             phase: Phase::Closed,
             resend: false,
             restarted: false,
-            armed: false,
-            backed_off: false,
+            timeouts: 0,
+            timer_at: NEVER,
             timed: 0,
             timing: false,
             timed_at: 0,
@@ -113,6 +115,7 @@ impl Sender {
             observed: 0,
             seen: 0,
             marked: 0,
+            cut: 0,
             increase: 0,
         }
     }
@@ -131,11 +134,16 @@ impl Sender {
         }
         self.phase = Phase::Open;
         self.resend = false;
+        self.deadline = NEVER;
         if self.timing {
             self.sample(tcp, now - self.timed_at);
             self.timing = false;
+        } else {
+            // The SYN was sent twice, so nothing is known of the path: RFC 5681 section 3.1, RFC 6298 section 5.7.
+            self.cwnd = 1;
+            self.rto = tcp.rto_initial.saturating_mul(3).min(tcp.rto_max);
+            self.timeouts = 0;
         }
-        self.deadline = NEVER;
     }
 
     /// All segments below `number` have arrived; `marked` echoes a congestion mark.
@@ -152,15 +160,17 @@ impl Sender {
                 self.timing = false;
                 self.sample(tcp, now - self.timed_at);
             }
-            if self.backed_off {
-                // The back-off ends with new data acknowledged, as in stacks with timestamps.
-                self.backed_off = false;
-                self.set_rto(tcp);
+            // The back-off stays until a round trip has been measured (RFC 6298 section 5).
+            self.timeouts = 0;
+            if tcp.congestion == Congestion::Dctcp {
+                self.observe(acked, marked);
             }
-            if tcp.congestion == Congestion::Dctcp || marked {
-                self.observe(tcp, acked, marked);
+            if marked && number > self.cut && self.phase == Phase::Open {
+                self.cut_down(tcp);
             }
-            self.advance(acked, number, now);
+            // An acknowledgement that echoes a mark lets nothing grow (RFC 3168 section 6.1.2).
+            let grows = !marked && self.cwnd < tcp.max_window;
+            self.advance(acked, number, now, grows);
         } else if number == self.una && self.una < self.high && self.una < self.nxt {
             self.duplicate(now);
         }
@@ -168,7 +178,7 @@ impl Sender {
 
     /// New data was acknowledged.
     #[inline]
-    fn advance(&mut self, acked: u32, number: u32, now: u64) {
+    fn advance(&mut self, acked: u32, number: u32, now: u64, grows: bool) {
         match self.phase {
             Phase::Recovery if number >= self.recover => {
                 // RFC 6582 section 3.2, step 3, full acknowledgement, option 1: no burst.
@@ -186,15 +196,16 @@ impl Sender {
                     self.restart(now);
                 }
             }
-            Phase::Loss if number < self.recover => {
+            phase => {
+                // What is sent again after a timeout may have arrived before: until more than `recover` is acknowledged, duplicate
+                // acknowledgements tell nothing (RFC 6582 section 3.2, step 1).
+                if phase == Phase::Open || number > self.recover {
+                    self.phase = Phase::Open;
+                }
                 self.dup = 0;
-                self.grow(acked);
-                self.restart(now);
-            }
-            _ => {
-                self.phase = Phase::Open;
-                self.dup = 0;
-                self.grow(acked);
+                if grows {
+                    self.grow(acked);
+                }
                 self.restart(now);
             }
         }
@@ -209,7 +220,9 @@ impl Sender {
         self.dup += 1;
         if self.phase == Phase::Recovery {
             self.cwnd = self.cwnd.saturating_add(1);
-        } else if self.dup == DUPLICATES && self.una >= self.recover {
+        } else if self.dup == DUPLICATES && self.phase == Phase::Open {
+            // DEVIATION: RFC 6582 section 3.2 wants more than `recover` acknowledged after a fast recovery too. There nothing but holes is
+            // sent again, so that duplicates at `recover` itself are a loss; the rule as it stands would wait for the timeout.
             self.ssthresh = (self.flight() / 2).max(2);
             self.recover = self.high;
             self.cwnd = self.ssthresh + DUPLICATES;
@@ -241,29 +254,30 @@ impl Sender {
         }
     }
 
-    /// Congestion marks: once a window, DCTCP shrinks by their part (RFC 8257 section 3.3), others halve (RFC 3168 section 6.1.2).
-    fn observe(&mut self, tcp: &Tcp, acked: u32, marked: bool) {
+    /// DCTCP: the part of segments that were marked, once a window of data (RFC 8257 section 3.3).
+    fn observe(&mut self, acked: u32, marked: bool) {
         self.seen += acked;
         self.marked += if marked { acked } else { 0 };
         if self.una <= self.observed {
             return;
         }
-        if tcp.congestion == Congestion::Dctcp {
-            let part = ((u64::from(self.marked) << ALPHA_BITS) / u64::from(self.seen.max(1))) as u32;
-            self.alpha = self.alpha - (self.alpha >> GAIN_BITS) + (part >> GAIN_BITS);
-        }
-        if self.marked > 0 && self.phase == Phase::Open {
-            let loss = match tcp.congestion {
-                Congestion::Dctcp => (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1),
-                _ => u64::from(self.cwnd / 2),
-            };
-            self.ssthresh = (self.cwnd - loss as u32).max(2);
-            self.cwnd = self.ssthresh;
-            self.credit = 0;
-        }
+        let part = ((u64::from(self.marked) << ALPHA_BITS) / u64::from(self.seen.max(1))) as u32;
+        self.alpha = self.alpha - (self.alpha >> GAIN_BITS) + (part >> GAIN_BITS);
         self.observed = self.nxt;
         self.seen = 0;
         self.marked = 0;
+    }
+
+    /// The first mark of a window of data: DCTCP shrinks by their part (RFC 8257 section 3.3), others halve (RFC 3168 section 6.1.2).
+    fn cut_down(&mut self, tcp: &Tcp) {
+        let loss = match tcp.congestion {
+            Congestion::Dctcp => (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1),
+            _ => u64::from(self.cwnd / 2),
+        };
+        self.ssthresh = (self.cwnd - loss as u32).max(2);
+        self.cwnd = self.cwnd.min(self.ssthresh);
+        self.credit = 0;
+        self.cut = self.nxt;
     }
 
     /// The deadline has passed. Returns whether it had: else the engine looks again later.
@@ -271,10 +285,18 @@ impl Sender {
         if self.deadline > now {
             return false;
         }
+        self.timing = false;
+        if self.timeouts >= GIVE_UP && self.rto >= tcp.rto_max {
+            self.phase = Phase::Closed;
+            self.resend = false;
+            self.deadline = NEVER;
+            return true;
+        }
         if self.phase == Phase::SynSent {
             self.resend = true;
         } else {
-            if self.phase != Phase::Loss || self.una >= self.recover {
+            // RFC 5681 section 3.1: not again for a segment that the timer has sent again already.
+            if self.timeouts == 0 {
                 self.ssthresh = (self.flight() / 2).max(2);
             }
             self.recover = self.high;
@@ -285,9 +307,8 @@ impl Sender {
             self.dup = 0;
             self.resend = false;
         }
-        self.timing = false;
+        self.timeouts = self.timeouts.saturating_add(1);
         self.rto = (self.rto * 2).min(tcp.rto_max);
-        self.backed_off = true;
         self.deadline = now.saturating_add(self.rto);
         true
     }
@@ -391,14 +412,7 @@ impl Sender {
             self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(rtt)) / 4;
             self.srtt = (self.srtt * 7 + rtt) / 8;
         }
-        self.set_rto(tcp);
-    }
-
-    fn set_rto(&mut self, tcp: &Tcp) {
-        self.rto = match self.srtt {
-            0 => tcp.rto_initial,
-            srtt => (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max),
-        };
+        self.rto = (self.srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max);
     }
 
     /// When [`Sender::on_timer`] is due; [`NEVER`] if nothing is under way.
@@ -410,6 +424,12 @@ impl Sender {
     /// Congestion window in segments.
     pub fn window(&self) -> u32 {
         self.cwnd
+    }
+
+    /// DCTCP's estimate of the part of marked segments.
+    #[cfg(test)]
+    pub fn alpha(&self) -> f64 {
+        f64::from(self.alpha) / f64::from(1u32 << ALPHA_BITS)
     }
 
     /// Smoothed round-trip time in picoseconds, 0 before the first sample.
@@ -427,7 +447,12 @@ impl Sender {
 const DUPLICATES: u32 = 3;
 /// Clock granularity of RFC 6298: 1 ns.
 const GRANULARITY: u64 = 1_000;
+/// A connection is given up after so many timeouts in a row, as in Linux, and not before the longest: that takes minutes (RFC 1122
+/// section 4.2.3.5), and lets a run end in which a host cannot be reached.
+const GIVE_UP: u8 = 15;
 const ALPHA_BITS: u32 = 20;
 /// DCTCP's g = 1/16.
 const GAIN_BITS: u32 = 4;
 const INCREASE_BITS: u32 = 10;
+
+const _: () = assert!(size_of::<Sender>() == 128, "two cache lines");
