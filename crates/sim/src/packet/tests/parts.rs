@@ -9,7 +9,7 @@ fn outcome(case: &Case, threads: usize) -> Option<Outcome> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn parts_change_nothing(case in cases(), jitter: bool) {
         let mut case = case;
@@ -17,7 +17,7 @@ proptest! {
         let one = outcome(&case, 1);
         prop_assume!(one.is_some());
         let one = one.unwrap();
-        for threads in [2, 3, 8] {
+        for threads in [2, 3] {
             let several = outcome(&case, threads).unwrap();
             prop_assert_eq!(&several, &one);
         }
