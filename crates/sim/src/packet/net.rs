@@ -156,7 +156,7 @@ impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
-        let wheel = Wheel::new(width, slots, links + TIMERS);
+        let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(sizes.header));
         let Extras { subflows, load, trace } = extras;
         let mut net = Self {
             now: 0,
