@@ -42,6 +42,7 @@ fn main() {
             switch_queue: Some(Bytes(150_000)),
             nic_queue: Some(Bytes(1_500_000)),
             link_samples: 0,
+            threads: std::env::args().nth(5).map_or(1, |t| t.parse().unwrap()),
             ..PacketConfig::default()
         },
     };

@@ -709,8 +709,8 @@ impl Net {
     }
 }
 
-/// Width of the wheel's slots and their number: a slot holds a few dozen arrivals when all links are busy, and the wheel reaches over
-/// the longest stay at a port where that is possible.
+/// Width of the wheel's slots and their number: a slot would hold some thousand arrivals if all links were busy, which they never are,
+/// and the wheel reaches over the longest stay at a port where that is possible.
 pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, usize) {
     let bits_per_ps: f64 = fabric.links().iter().map(|l| l.capacity.as_f64() / 1e12).sum();
     let packet_bits = f64::from(sizes.mss / 2 + sizes.header) * 8.0;
@@ -721,5 +721,5 @@ pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, 
     (width, (slots as usize).next_power_of_two())
 }
 
-const EVENTS_A_SLOT: f64 = 40.0;
-const MAX_SLOTS: usize = 1 << 15;
+const EVENTS_A_SLOT: f64 = 2_500.0;
+const MAX_SLOTS: usize = 1 << 14;
