@@ -230,7 +230,6 @@ impl PacketConfig {
             rto_initial: transport.rto_initial.max(transport.rto_min).as_ps(),
             ecn: self.ecn_threshold.is_some() || congestion == Congestion::Dctcp,
             delayed_ack: transport.delayed_ack.map(Duration::as_ps),
-            ..Tcp::default()
         }
     }
 }
