@@ -99,7 +99,7 @@ impl Serialize for Metrics {
 }
 
 /// Counts are written as whole numbers.
-fn whole(value: f64) -> serde_json::Value {
+pub(crate) fn whole(value: f64) -> serde_json::Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { (value as i64).into() } else { value.into() }
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //! It takes for granted that a larger setting never meets a bound that a smaller one misses.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::error::{Error, KeyError, Result};
 use crate::ideal::Ideals;
@@ -30,11 +30,18 @@ pub struct Finding {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
     /// The largest value that met it; `None`: not even `from` does.
+    #[serde(serialize_with = "as_written")]
     pub value: Option<f64>,
     /// The smallest value that missed it; `None`: the whole range meets it.
+    #[serde(serialize_with = "as_written")]
     pub fails_at: Option<f64>,
     /// Runs that it took.
     pub trials: u32,
+}
+
+/// Whole numbers without a point, as in `set`.
+fn as_written<S: Serializer>(value: &Option<f64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    value.map(crate::metrics::whole).serialize(serializer)
 }
 
 /// The run at the setting that was found, or at `from` if none was; and what was found.

@@ -8,6 +8,7 @@ use weft_control::controller::Controller;
 use weft_control::hedera::{
     DemandEstimator, Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once,
 };
+use weft_control::subways::{Subways, SubwaysConfig, SubwaysError};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::optimal::splittable_fraction;
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
@@ -140,8 +141,17 @@ fn part_done(progress: &Progress) -> f64 {
 }
 
 fn controller(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Box<dyn Controller>>> {
+    if run.scenario.control.scheduler.is_subways() {
+        return Ok(Some(Box::new(subways(fabric, run)?)));
+    }
     let Some(config) = hedera_config(run) else { return Ok(None) };
     Ok(Some(Box::new(Hedera::new(Arc::clone(fabric), config).map_err(at_control)?)))
+}
+
+fn subways(fabric: &Arc<Fabric>, run: &Run) -> Result<Subways> {
+    let config = SubwaysConfig { seed: run.scenario.world.seed, ..run.scenario.control.subways };
+    let error = |e: SubwaysError| KeyError::new("control", e.to_string(), "see docs/scenario.md, [control]");
+    Ok(Subways::new(Arc::clone(fabric), config).map_err(error)?)
 }
 
 fn at_control(error: HederaError) -> KeyError {
@@ -152,7 +162,7 @@ fn at_control(error: HederaError) -> KeyError {
 fn hedera_config(run: &Run) -> Option<HederaConfig> {
     let control = &run.scenario.control;
     let placer = match control.scheduler {
-        Scheduler::None => return None,
+        Scheduler::None | Scheduler::Adaptive | Scheduler::Detour => return None,
         Scheduler::FirstFit => Placer::FirstFit,
         Scheduler::Annealing => Placer::Annealing,
         Scheduler::AnnealingPerFlow => Placer::AnnealingPerFlow,
@@ -174,6 +184,13 @@ fn hedera_config(run: &Run) -> Option<HederaConfig> {
 /// Traffic that the fabric cannot have.
 pub fn measure_control(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, metrics: &mut Metrics) -> Result<()> {
     if run.scenario.control.scheduler == Scheduler::None {
+        return Ok(());
+    }
+    if run.scenario.control.scheduler.is_subways() {
+        let control = outcome.control;
+        metrics.put("rounds", control.rounds as f64);
+        metrics.put("moves", control.moves as f64);
+        metrics.put("detours_mean", control.detours as f64 / control.rounds.max(1) as f64);
         return Ok(());
     }
     let mut large = outcome.control.large_flows as f64 / outcome.control.rounds.max(1) as f64;
@@ -285,6 +302,9 @@ pub fn place(fabric: &Arc<Fabric>, run: &Run, first: &FirstFlows) -> Result<Plac
 }
 
 fn need_scheduler(run: &Run) -> Result<HederaConfig> {
-    let missing = || KeyError::new("control.scheduler", "there is no scheduler to place flows", "choose a `scheduler`");
+    let missing = || {
+        let help = "choose one that does, such as `first-fit`";
+        KeyError::new("control.scheduler", "there is no scheduler that places flows by their demands", help)
+    };
     Ok(hedera_config(run).ok_or_else(missing)?)
 }

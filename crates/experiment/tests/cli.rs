@@ -304,7 +304,7 @@ fn bad_scenarios_are_refused_with_place_and_remedy() {
             "metric = \"completion\"",
             &["there is no metric `completion`", "did you mean `completion_s`?"],
         ),
-        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"packet\"", &["packet"]),
+        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"lab\"", &["s.toml:19", "lab"]),
         ("[traffic]", "[traffic]\nfile = \"nowhere.csv\"\n[other]", &["nowhere.csv"]),
         ("title = ", "title ", &["s.toml:1"]),
     ];

@@ -67,7 +67,11 @@ fn each_run_of_a_sweep_has_a_search_of_its_own_and_repeats() {
     let value = |i: usize| one[i].1["value"].as_f64().unwrap();
     assert!(value(0) < value(2) && value(1) < value(3), "a looser bound allows more: {one:?}");
     let table = stdout(&weft(&["run", "s.toml", "--out", "t"], folder.path()));
-    assert!(table.contains("largest traffic.load with fct_mean_s at most 12 ms") && table.contains("misses it"), "{table}");
+    assert!(
+        table.contains("at_most=0.012 hosts=4: largest traffic.load with fct_mean_s at most 12 ms")
+            && table.contains("misses it"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -5,12 +5,15 @@
 //! | [`units`], [`time`], [`ids`] | how quantities and parts are named |
 //! | [`topology`] | which hosts, switches and links there are, and which of them work |
 //! | [`addressing`] | which LA and AA each has (VL2 section 4.2.1) |
+//! | [`cabling`] | how long the cables are and what all costs (Subways section 7) |
+//! | [`upgrade`] | how to get from one Subways fabric to another (Subways section 4) |
 //! | [`routing`] | which path a flow takes |
 //! | [`traffic`] | which flows want to move |
 //! | [`formats`] | how other tools write these things down |
 //! | [`record`] | what every world reports of a run |
 
 pub mod addressing;
+pub mod cabling;
 pub mod formats;
 pub mod ids;
 pub mod record;
@@ -20,6 +23,7 @@ pub mod time;
 pub mod topology;
 pub mod traffic;
 pub mod units;
+pub mod upgrade;
 
 pub use ids::{CableId, FlowId, HostId, LinkId, NodeId, RackId, SwitchId};
 pub use time::{Duration, Instant};

@@ -31,6 +31,7 @@ fn capture(port: u32, kind: TransportKind, header: u64) -> (Vec<u8>, u32) {
         config: PacketConfig {
             transport,
             switch_queue: Some(Bytes(30_000)),
+            host_jitter: Some(Duration::ZERO),
             trace: Trace { port: Some(LinkId(port)), packets: 100_000, ..Trace::default() },
             ..PacketConfig::default()
         },

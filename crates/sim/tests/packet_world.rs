@@ -43,9 +43,15 @@ fn endless(src: u32, dst: u32) -> FlowSpec {
     FlowSpec { size: Size::Infinite, ..flow(src, dst, 0) }
 }
 
+/// Hosts without jitter, so that times are exact.
 fn config(switch_queue: u64, initial_window: u32) -> PacketConfig {
     let transport = Transport { initial_window, ..Transport::default() };
-    PacketConfig { transport, switch_queue: Some(Bytes(switch_queue)), ..PacketConfig::default() }
+    PacketConfig {
+        transport,
+        switch_queue: Some(Bytes(switch_queue)),
+        host_jitter: Some(Duration::ZERO),
+        ..PacketConfig::default()
+    }
 }
 
 fn run(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, config: PacketConfig) -> Outcome {
@@ -82,7 +88,7 @@ const fn handshake(delay: u64) -> u64 {
 #[test]
 fn one_byte_takes_a_handshake_and_a_way() {
     // 41 bytes over two links.
-    let outcome = run(&star(2, 7), vec![flow(0, 1, 1)], PacketConfig::default());
+    let outcome = run(&star(2, 7), vec![flow(0, 1, 1)], config(150_000, 10));
     assert_eq!(ends(&outcome), [handshake(7 * US) + 2 * (41 * 8_000 + 7 * US)]);
     // SYN, its answer, the segment; the acknowledgement has left the NIC.
     assert_eq!(outcome.packets.unwrap().hops, 3 * 2 + 1);
@@ -93,10 +99,10 @@ fn one_byte_takes_a_handshake_and_a_way() {
 fn a_flow_that_fills_its_link_takes_its_packets_time() {
     // The window opens before the first ten packets have left, so that the NIC never rests.
     let (delay, n) = (US, 500);
-    let outcome = run(&star(2, 1), vec![flow(0, 1, n * 1460)], PacketConfig::default());
+    let outcome = run(&star(2, 1), vec![flow(0, 1, n * 1460)], config(150_000, 10));
     assert_eq!(ends(&outcome), [handshake(delay) + n * FULL + delay + FULL + delay]);
     // A short last segment waits for the one before it.
-    let outcome = run(&star(2, 1), vec![flow(0, 1, n * 1460 + 60)], PacketConfig::default());
+    let outcome = run(&star(2, 1), vec![flow(0, 1, n * 1460 + 60)], config(150_000, 10));
     assert_eq!(ends(&outcome), [handshake(delay) + n * FULL + delay + FULL + 800_000 + delay]);
 }
 
@@ -155,7 +161,7 @@ fn equal_times_are_ordered_by_link() {
     // numbered first does not matter.
     for flows in [[flow(0, 2, 100), flow(1, 2, 100)], [flow(1, 2, 100), flow(0, 2, 100)]] {
         let first = flows[0].src;
-        let outcome = run(&star(3, 1), flows.to_vec(), PacketConfig::default());
+        let outcome = run(&star(3, 1), flows.to_vec(), config(150_000, 10));
         let of = |host: u32| outcome.flows.iter().find(|f| f.src == HostId(host)).unwrap().end.unwrap().as_ps();
         assert!(of(0) < of(1), "first {first}");
         assert_eq!(of(0), handshake(US) + 2 * (140 * 8_000 + US));

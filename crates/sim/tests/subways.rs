@@ -9,7 +9,8 @@ use weft_fabric::routing::{Router, Routing};
 use weft_fabric::topology::{FabricBuilder, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, SwitchId};
-use weft_sim::flow::{Change, FlowConfig, FlowWorld, Rates, TimedEvent};
+use weft_sim::flow::{FlowConfig, FlowWorld, Rates};
+use weft_sim::world::{Change, TimedEvent};
 
 const GBPS: u64 = 1_000_000_000;
 
@@ -43,7 +44,7 @@ fn flows(racks: &[u32], inbound: bool, bytes: u64) -> Vec<FlowSpec> {
     pairs.map(flow).collect()
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Scheduler {
     Ecmp,
     Adaptive(Rebind),
@@ -51,21 +52,24 @@ enum Scheduler {
 }
 
 fn run(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, scheduler: Scheduler, events: Vec<TimedEvent>) -> Outcome {
+    world(fabric, flows, scheduler, events).run(&mut |_| {})
+}
+
+fn world(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, scheduler: Scheduler, events: Vec<TimedEvent>) -> FlowWorld {
     let config = match scheduler {
         Scheduler::Ecmp => None,
         Scheduler::Adaptive(rebind) => Some(SubwaysConfig { rebind, ..SubwaysConfig::default() }),
         Scheduler::Detour => Some(SubwaysConfig { detour: Some(DetourConfig::default()), ..SubwaysConfig::default() }),
     };
     let controller = config.map(|c| Box::new(Subways::new(Arc::clone(fabric), c).unwrap()) as Box<dyn Controller>);
-    let world = FlowWorld {
+    FlowWorld {
         fabric: Arc::clone(fabric),
         router: Router::new(Arc::clone(fabric), Routing::default(), 1),
         controller,
         workload: Box::new(StaticWorkload::new(flows)),
         events,
         config: FlowConfig { reconverge: Duration::ZERO, ..FlowConfig::new(Rates::MaxMin, 1) },
-    };
-    world.run(&mut |_| {})
+    }
 }
 
 /// Seconds until the last flow ended.
@@ -84,27 +88,105 @@ fn by_tor(fabric: &Fabric, outcome: &Outcome, inbound: bool) -> Vec<u64> {
         .collect()
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    racks: &'static [u32],
+    inbound: bool,
+}
+
+const CASES: [Case; 6] = [
+    Case { racks: &[3], inbound: false },
+    Case { racks: &[3], inbound: true },
+    Case { racks: &[3, 4], inbound: false },
+    Case { racks: &[3, 4], inbound: true },
+    Case { racks: &[3, 4, 5], inbound: false },
+    Case { racks: &[3, 4, 5], inbound: true },
+];
+
+const MB: u64 = 1_000_000;
+
+/// Section 5's example and section 6's: the racks get the bandwidth of so many ToRs. Of racks that are side by side, ECMP gives one ToR
+/// between two the load of both; balanced, all ToRs are as busy; detours add 0.6 of two ToRs on either side.
 #[test]
-fn print_all() {
+fn balance_beats_hashing_and_detours_beat_balance() {
     let fabric = two_loops();
-    for racks in [&[3u32][..], &[3, 4], &[3, 4, 5], &[3, 4, 5, 6]] {
-        for inbound in [false, true] {
-            let mb = 4_000_000;
-            let bytes = racks.len() as f64 * 150.0 * mb as f64;
-            for s in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Adaptive(Rebind::All), Scheduler::Detour]
-            {
-                let o = run(&fabric, flows(racks, inbound, mb), s, vec![]);
-                let by: Vec<u64> = by_tor(&fabric, &o, inbound).iter().map(|b| b / 1_000_000).collect();
-                println!(
-                    "{racks:?} in={inbound} tail {:.4} ToRs worth {:.2} moves {} rounds {} det {} {:?}",
-                    tail(&o),
-                    bytes * 8.0 / tail(&o) / 20e9,
-                    o.control.moves,
-                    o.control.rounds,
-                    o.control.detours,
-                    by
-                );
-            }
+    for case in CASES {
+        let bytes = case.racks.len() as f64 * 150.0 * (4 * MB) as f64;
+        let tors = |scheduler| {
+            let outcome = run(&fabric, flows(case.racks, case.inbound, 4 * MB), scheduler, vec![]);
+            (bytes * 8.0 / tail(&outcome) / (20 * GBPS) as f64, outcome)
+        };
+        let (ecmp, _) = tors(Scheduler::Ecmp);
+        let n = case.racks.len() as f64;
+        for rebind in [Rebind::Surplus, Rebind::All] {
+            let (adaptive, outcome) = tors(Scheduler::Adaptive(rebind));
+            let load = by_tor(&fabric, &outcome, case.inbound);
+            let busy = &load[3..4 + case.racks.len()];
+            let (least, most) = (*busy.iter().min().unwrap() as f64, *busy.iter().max().unwrap() as f64);
+            assert!(least > 0.93 * most, "{case:?}: {load:?}");
+            assert!(adaptive > 0.88 * (n + 1.0) && adaptive <= n + 1.0, "{case:?}: {adaptive} ToRs");
+            assert!(n < 2.0 || adaptive > 1.2 * ecmp, "{case:?}: {adaptive} {ecmp}");
+            assert_eq!(load.iter().sum::<u64>(), busy.iter().sum::<u64>(), "no other ToR is used");
+            let (detour, outcome) = tors(Scheduler::Detour);
+            let load = by_tor(&fabric, &outcome, case.inbound);
+            assert!(detour > 1.3 * adaptive, "{case:?}: {detour} {adaptive}");
+            // Two servers away on either side, and no further.
+            let reached: Vec<usize> = (0..12).filter(|&t| load[t] > 0).collect();
+            assert_eq!(reached, (1..6 + case.racks.len()).collect::<Vec<_>>(), "{case:?}: {load:?}");
+        }
+    }
+}
+
+/// With connections that last, every one gets about as much: section 5.1's example, by rebinding.
+#[test]
+fn connections_of_adjacent_racks_get_equal_portions() {
+    let fabric = two_loops();
+    let jain = |scheduler| {
+        let lasting: Vec<FlowSpec> =
+            flows(&[3, 4], false, 0).into_iter().map(|f| FlowSpec { size: Size::Infinite, ..f }).collect();
+        let mut world = world(&fabric, lasting, scheduler, vec![]);
+        world.config.duration = Duration::from_secs(1);
+        let outcome = world.run(&mut |_| {});
+        let rates: Vec<f64> = outcome.flows.iter().map(|f| f.bytes.0 as f64).collect();
+        let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|r| r * r).sum());
+        sum * sum / (rates.len() as f64 * squares)
+    };
+    let (ecmp, adaptive) = (jain(Scheduler::Ecmp), jain(Scheduler::Adaptive(Rebind::Surplus)));
+    // Half of the connections at half the rate of the others: (0.75)^2 / 0.625.
+    assert!((ecmp - 0.9).abs() < 0.03, "{ecmp}");
+    assert!(adaptive > 0.97, "{adaptive}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let fabric = two_loops();
+    let once = || run(&fabric, flows(&[3, 4], false, 4 * MB), Scheduler::Detour, vec![]);
+    let (a, b) = (once(), once());
+    assert_eq!((a.flows, a.links, a.control), (b.flows, b.links, b.control));
+}
+
+#[test]
+fn a_dead_tor_is_left_and_used_again() {
+    let fabric = two_loops();
+    for scheduler in [Scheduler::Ecmp, Scheduler::Adaptive(Rebind::Surplus), Scheduler::Detour] {
+        // A ToR of the hot racks, and one that detours use.
+        for tor in [4u32, 2] {
+            let part = Part::Node(fabric.switch_node(SwitchId(tor)));
+            let at = |ms| Instant::ZERO + Duration::from_ms(ms);
+            let fail = TimedEvent { at: at(30), change: Change::Fail(part) };
+            let outcome = run(&fabric, flows(&[3, 4], false, 8 * MB), scheduler, vec![fail]);
+            assert!(tail(&outcome) > 0.1);
+            let node = fabric.switch_node(SwitchId(tor));
+            assert!(
+                outcome
+                    .flows
+                    .iter()
+                    .filter(|f| f.end.unwrap() > at(30))
+                    .all(|f| f.path.iter().all(|&l| fabric.link(l).from != node && fabric.link(l).to != node))
+            );
+            let restored = TimedEvent { at: at(60), change: Change::Restore(part) };
+            let again = run(&fabric, flows(&[3, 4], false, 8 * MB), scheduler, vec![fail, restored]);
+            assert!(tail(&again) < 1.02 * tail(&outcome), "{} {}", tail(&again), tail(&outcome));
         }
     }
 }

@@ -84,10 +84,21 @@ pub enum SubwaysError {
     NoTime(&'static str),
     #[error("`{name}` = {value}: it lies above 0 and at most at 1")]
     Fraction { name: &'static str, value: f64 },
-    #[error("`aggressiveness` = {0}: it lies between 0 (stay) and 1 (all the way)")]
+    #[error("`aggressiveness` = {0}: it lies between 0, which stays, and 1, which goes all the way")]
     Aggressiveness(f64),
     #[error("a detour through no server is none: set `max_detour_servers` to 1 or more, or choose `scheduler = \"adaptive\"`")]
     NoServers,
+}
+
+impl SubwaysError {
+    /// The setting that is wrong.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::NoTime(name) | Self::Fraction { name, .. } => name,
+            Self::Aggressiveness(_) => "aggressiveness",
+            Self::NoServers => "max_detour_servers",
+        }
+    }
 }
 
 impl SubwaysConfig {
@@ -100,7 +111,7 @@ impl SubwaysConfig {
         let mut fractions = vec![("ewma_gain", self.ewma_gain), ("utilisation_floor", self.utilisation_floor)];
         if let Some(detour) = &self.detour {
             times.extend([("detect", detour.detect), ("hot_duration", detour.hot_duration)]);
-            fractions.extend([("hot_threshold", detour.hot_threshold), ("usable", detour.usable)]);
+            fractions.extend([("hot_threshold", detour.hot_threshold), ("detour_usable", detour.usable)]);
         }
         if let Some((name, _)) = times.iter().find(|(_, time)| *time == Duration::ZERO) {
             return Err(SubwaysError::NoTime(name));
@@ -115,5 +126,32 @@ impl SubwaysConfig {
             return Err(SubwaysError::NoServers);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_mean_nothing_are_refused_by_name() {
+        let good = SubwaysConfig { detour: Some(DetourConfig::default()), ..SubwaysConfig::default() };
+        assert_eq!(good.check(), Ok(()));
+        let detour = |d: DetourConfig| SubwaysConfig { detour: Some(d), ..SubwaysConfig::default() };
+        let bad = [
+            (SubwaysConfig { period: Duration::ZERO, ..good }, "period"),
+            (SubwaysConfig { ewma_gain: 0.0, ..good }, "ewma_gain"),
+            (SubwaysConfig { ewma_gain: f64::NAN, ..good }, "ewma_gain"),
+            (SubwaysConfig { utilisation_floor: 1.5, ..good }, "utilisation_floor"),
+            (SubwaysConfig { aggressiveness: -0.1, ..good }, "aggressiveness"),
+            (detour(DetourConfig { detect: Duration::ZERO, ..DetourConfig::default() }), "detect"),
+            (detour(DetourConfig { hot_duration: Duration::ZERO, ..DetourConfig::default() }), "hot_duration"),
+            (detour(DetourConfig { hot_threshold: 0.0, ..DetourConfig::default() }), "hot_threshold"),
+            (detour(DetourConfig { usable: 2.0, ..DetourConfig::default() }), "detour_usable"),
+            (detour(DetourConfig { max_servers: 0, ..DetourConfig::default() }), "max_detour_servers"),
+        ];
+        for (config, setting) in bad {
+            assert_eq!(config.check().unwrap_err().setting(), setting);
+        }
     }
 }

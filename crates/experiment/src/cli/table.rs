@@ -125,10 +125,13 @@ fn of_searches(runs: &[RunSummary]) -> String {
         let s = run.search.as_ref()?;
         let (word, bound) = s.at_most.map_or(("at least", s.at_least), |b| ("at most", Some(b)));
         let goal = format!("{} {word} {}", s.metric, bound.map_or(String::new(), |b| show(&s.metric, b)));
+        let others: serde_json::Map<_, _> =
+            run.set.iter().filter(|(key, _)| **key != s.key).map(|(key, v)| (key.clone(), v.clone())).collect();
+        let which = if others.is_empty() { String::new() } else { format!("{}: ", settings_text(&others)) };
         Some(match (s.value, s.fails_at) {
-            (None, _) => format!("no {} that was tried has {goal}: shown is the smallest ({} trials)\n", s.key, s.trials),
-            (Some(v), None) => format!("every {} up to {v} has {goal} ({} trials)\n", s.key, s.trials),
-            (Some(v), Some(f)) => format!("largest {} with {goal}: {v}; {f} misses it ({} trials)\n", s.key, s.trials),
+            (None, _) => format!("{which}no {} that was tried has {goal}: shown is the smallest ({} trials)\n", s.key, s.trials),
+            (Some(v), None) => format!("{which}every {} up to {v} has {goal} ({} trials)\n", s.key, s.trials),
+            (Some(v), Some(f)) => format!("{which}largest {} with {goal}: {v}; {f} misses it ({} trials)\n", s.key, s.trials),
         })
     };
     runs.iter().filter_map(line).collect()

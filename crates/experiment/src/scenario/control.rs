@@ -1,7 +1,9 @@
 //! `[control]`: who picks the paths.
 
+use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_fabric::Duration;
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
+use weft_fabric::topology::shapes::subways::Balancing;
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
@@ -21,6 +23,8 @@ pub struct Control {
     pub iterations: u32,
     /// Annealing's `c` in units of the initial temperature; `None` takes the paper's (0.5 for 16 hosts, else 1000).
     pub annealing_c: Option<f64>,
+    /// Settings of Subways' controllers; the seed is the run's.
+    pub subways: SubwaysConfig,
     /// Whether demand estimation and placement of the first flows are timed.
     pub measure: bool,
     /// From a failure until routing avoids it.
@@ -42,6 +46,10 @@ pub enum Scheduler {
     AnnealingPerFlow,
     /// Koenig colouring of the Clos of Closes.
     EdgeColoring,
+    /// Subways section 5.2: ToRs weighted by utilisation, and rebinding.
+    Adaptive,
+    /// Subways section 6: that, and detours around hot racks.
+    Detour,
 }
 
 const SCHEDULERS: &[(&str, Scheduler)] = &[
@@ -50,7 +58,11 @@ const SCHEDULERS: &[(&str, Scheduler)] = &[
     ("annealing", Scheduler::Annealing),
     ("annealing-per-flow", Scheduler::AnnealingPerFlow),
     ("edge-coloring", Scheduler::EdgeColoring),
+    ("adaptive", Scheduler::Adaptive),
+    ("detour", Scheduler::Detour),
 ];
+
+const REBINDS: &[(&str, Rebind)] = &[("surplus", Rebind::Surplus), ("all", Rebind::All)];
 
 const ROUTINGS: &[(&str, RoutingKind)] =
     &[("ecmp", RoutingKind::Ecmp), ("single-path", RoutingKind::SinglePath), ("vlb", RoutingKind::Vlb)];
@@ -58,19 +70,31 @@ const ROUTINGS: &[(&str, RoutingKind)] =
 const HASHES: &[(&str, HashFields)] = &[("5-tuple", HashFields::FiveTuple), ("dst", HashFields::Dst)];
 
 impl Control {
-    /// Reads `[control]`.
-    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+    /// Reads `[control]`. The fabric's type may ask for a scheduler; the key `scheduler` has the last word.
+    pub fn read(keys: &Keys<'_>, balancing: Balancing) -> Result<Self, KeyError> {
+        let usual = match balancing {
+            Balancing::None => Scheduler::None,
+            Balancing::Adaptive => Scheduler::Adaptive,
+            Balancing::Detour => Scheduler::Detour,
+        };
+        let scheduler = keys.word("scheduler", SCHEDULERS, usual)?;
+        let usual_period = match scheduler {
+            Scheduler::Adaptive | Scheduler::Detour => SubwaysConfig::default().period,
+            _ => Duration::from_secs(5),
+        };
+        let period = keys.or("period", usual_period)?;
         let control = Self {
             routing: Routing {
                 kind: keys.word("routing", ROUTINGS, RoutingKind::Ecmp)?,
                 hash: keys.word("hash", HASHES, HashFields::FiveTuple)?,
                 polarised: keys.or("polarised", false)?,
             },
-            scheduler: keys.word("scheduler", SCHEDULERS, Scheduler::None)?,
-            period: keys.or("period", Duration::from_secs(5))?,
+            scheduler,
+            period,
             threshold: keys.or("threshold", 0.1)?,
             iterations: keys.or("iterations", 1000)?,
             annealing_c: keys.opt("annealing_c")?,
+            subways: subways(keys, scheduler, period)?,
             measure: keys.or("measure", false)?,
             reconverge: keys.or("reconverge", Duration::ZERO)?,
             restore_delay: keys.or("restore_delay", Duration::ZERO)?,
@@ -86,8 +110,9 @@ impl Control {
                 "write a number above 0 and at most 1, such as 0.1",
             ));
         }
-        if control.measure && control.scheduler == Scheduler::None {
-            return Err(keys.error("measure", "there is no scheduler to measure", "choose a `scheduler`"));
+        if control.measure && !control.scheduler.is_hedera() {
+            let help = "choose a scheduler that estimates demands, such as `annealing`";
+            return Err(keys.error("measure", "there is no scheduler to measure", help));
         }
         if control.iterations == 0 {
             return Err(keys.error(
@@ -100,5 +125,45 @@ impl Control {
             return Err(keys.error("annealing_c", "annealing's c must be positive", "leave it out for the paper's value"));
         }
         Ok(control)
+    }
+}
+
+impl Scheduler {
+    /// Whether it places large flows by their demands.
+    pub fn is_hedera(self) -> bool {
+        !matches!(self, Self::None | Self::Adaptive | Self::Detour)
+    }
+
+    /// Whether it is one of Subways' controllers.
+    pub fn is_subways(self) -> bool {
+        matches!(self, Self::Adaptive | Self::Detour)
+    }
+}
+
+/// The settings of Subways' controllers, and their limits where one of them is chosen.
+fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: Duration) -> Result<SubwaysConfig, KeyError> {
+    let (usual, usual_detour) = (SubwaysConfig::default(), DetourConfig::default());
+    let detour = DetourConfig {
+        detect: keys.or("detect", usual_detour.detect)?,
+        hot_duration: keys.or("hot_duration", usual_detour.hot_duration)?,
+        hot_threshold: keys.or("hot_threshold", usual_detour.hot_threshold)?,
+        usable: keys.or("detour_usable", usual_detour.usable)?,
+        max_servers: keys.or("max_detour_servers", usual_detour.max_servers)?,
+    };
+    let config = SubwaysConfig {
+        period,
+        ewma_gain: keys.or("ewma_gain", usual.ewma_gain)?,
+        aggressiveness: keys.or("aggressiveness", usual.aggressiveness)?,
+        utilisation_floor: keys.or("utilisation_floor", usual.utilisation_floor)?,
+        rebind: keys.word("rebind", REBINDS, usual.rebind)?,
+        flowlet_gap: keys.or("flowlet_gap", usual.flowlet_gap)?,
+        detour: (scheduler == Scheduler::Detour).then_some(detour),
+        seed: usual.seed,
+    };
+    match config.check() {
+        Err(error) if scheduler.is_subways() => {
+            Err(keys.error(error.setting(), error.to_string(), "see docs/scenario.md, [control]"))
+        }
+        _ => Ok(config),
     }
 }

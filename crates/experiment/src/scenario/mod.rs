@@ -183,11 +183,12 @@ pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
 impl Scenario {
     fn read(table: &Table, folder: &Path) -> Result<Self> {
         let root = Keys::new("", table);
+        let fabric = FabricSpec::read(&root.table("fabric")?, folder)?;
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
-            fabric: FabricSpec::read(&root.table("fabric")?, folder)?,
             traffic: Traffic::read(&root.table("traffic")?, folder)?,
-            control: Control::read(&root.table("control")?)?,
+            control: Control::read(&root.table("control")?, fabric.balancing())?,
+            fabric,
             world: World::read(&root.table("world")?)?,
             transport: TransportSpec::read(&root.table("transport")?)?,
             trace: TraceSpec::read(&root.table("trace")?)?,

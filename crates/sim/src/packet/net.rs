@@ -6,6 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
+use weft_fabric::rng::mix;
 use weft_fabric::routing::FlowKey;
 use weft_fabric::{Bytes, Fabric, HostId, Instant};
 
@@ -306,11 +307,26 @@ impl Net {
         }
     }
 
+    /// A host hands a packet of its own to its NIC.
+    #[inline]
+    fn emit(&mut self, item: u32) {
+        let Packet { flow, number, place, .. } = self.packets[item];
+        let link = self.paths.at(place);
+        let draw = mix(self.now ^ mix(u64::from(flow) << 32 | u64::from(number))) as u32;
+        let at = self.ports.handed_over(link, self.now, draw);
+        self.forward_at(link, item, at);
+    }
+
     /// A packet leaves over a link, if it can.
     #[inline]
     fn forward(&mut self, link: u32, item: u32) {
+        self.forward_at(link, item, self.now);
+    }
+
+    #[inline]
+    fn forward_at(&mut self, link: u32, item: u32, at: u64) {
         let packet = &mut self.packets[item];
-        match self.ports.send(link, packet.len, self.now) {
+        match self.ports.send(link, packet.len, at) {
             Fate::Arrives { at, marked } => {
                 if marked && packet.flags & ECT != 0 {
                     packet.flags |= CE;
@@ -411,7 +427,7 @@ impl Net {
             return self.packets.remove(item);
         }
         self.packets[item] = packet;
-        self.forward(self.paths.at(begin), item);
+        self.emit(item);
     }
 
     /// A segment of a subflow has arrived: what that means for its connection.
@@ -469,7 +485,7 @@ impl Net {
             }
             let len = self.sizes.header + payload + forwards * self.sizes.detour_header;
             let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
-            self.forward(self.paths.at(begin), item);
+            self.emit(item);
         }
         self.arm_retransmit(flow);
     }

@@ -21,6 +21,8 @@ struct Class {
     limit: u64,
     /// Time to send a queue at the marking threshold.
     mark: u64,
+    /// The longest that a host takes to hand over a packet.
+    jitter: u64,
 }
 
 /// The changing state of a port.
@@ -56,6 +58,8 @@ pub(super) struct Queue {
     pub rate: BitsPerSec,
     pub size: Bytes,
     pub mark: Option<Bytes>,
+    /// The longest that the node takes to hand over a packet of its own.
+    pub jitter: Duration,
 }
 
 /// All ports.
@@ -70,13 +74,14 @@ impl Ports {
     pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let ports = fabric.links().iter().enumerate().map(|(i, link)| {
-            let Queue { rate, size, mark } = queue(LinkId::from(i));
+            let Queue { rate, size, mark, jitter } = queue(LinkId::from(i));
             let into_switch = fabric.as_switch(link.to).is_some();
             let class = Class {
                 byte_time: byte_time(rate),
                 delay: link.delay.as_ps() + if into_switch { hop_delay.as_ps() } else { 0 },
                 limit: time_of(rate, size),
                 mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
+                jitter: jitter.as_ps(),
             };
             let known = classes.iter().position(|c| *c == class);
             let class = known.unwrap_or_else(|| {
@@ -103,6 +108,13 @@ impl Ports {
         port.free = now + after;
         port.bytes += u64::from(len);
         Fate::Arrives { at: port.free + class.delay, marked: backlog > class.mark }
+    }
+
+    /// When a host that wants to send at `now` has handed the packet over: up to its jitter later, by `draw`.
+    #[inline]
+    pub fn handed_over(&self, link: u32, now: u64, draw: u32) -> u64 {
+        let class = &self.classes[self.ports[link as usize].class as usize];
+        now + ((u128::from(draw) * u128::from(class.jitter)) >> 32) as u64
     }
 
     pub fn set_up(&mut self, link: u32, up: bool) {

@@ -391,6 +391,7 @@ impl Reference {
 impl Model for Reference {
     const ANSWERS: bool = true;
     const BLIND: bool = true;
+    const COUNTS_LINKS: bool = true;
 
     fn subflows(&self) -> u32 {
         self.subflows as u32
@@ -424,11 +425,10 @@ impl Model for Reference {
         self.ports[link.index()].up = up;
     }
 
-    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+    fn link_bytes(&self, bytes: &mut [u64]) {
         for (bytes, port) in bytes.iter_mut().zip(&self.ports) {
             *bytes = self.bytes_out(port);
         }
-        true
     }
 
     fn settle(&mut self) {

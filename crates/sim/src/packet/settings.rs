@@ -72,6 +72,10 @@ pub struct PacketConfig {
     pub ecn_threshold: Option<Bytes>,
     /// What a NIC reaches of its rate in each direction, while it sends and receives: 1, or less for hosts that do not keep up.
     pub nic_duplex: f64,
+    /// The longest that a host takes to hand a packet to its NIC, uniform from 0, in order; `None`: as long as the NIC takes to send
+    /// a full one. Without any, drop-tail queues fall into step with some flows and starve others (Floyd and Jacobson, "On traffic
+    /// phase effects in packet-switched gateways").
+    pub host_jitter: Option<Duration>,
     /// What a switch takes to forward a packet.
     pub hop_delay: Duration,
     /// What a detoured packet carries in addition for each server that forwards it.
@@ -98,6 +102,7 @@ impl Default for PacketConfig {
             nic_queue: None,
             ecn_threshold: None,
             nic_duplex: 1.0,
+            host_jitter: None,
             hop_delay: Duration::ZERO,
             detour_header: Bytes(20),
             requests: None,
@@ -204,12 +209,13 @@ impl PacketConfig {
             false => capacity,
         };
         if from_host {
-            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None };
+            let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
+            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter };
         }
         let product = bandwidth_delay(rate, round_trip);
         let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
         let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { rate, size, mark: self.ecn_threshold.or(dctcp) }
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO }
     }
 
     /// What TCP's ends want to know.

@@ -46,6 +46,7 @@ fn is_what_the_reference_is_under_load() {
         let config = PacketConfig {
             transport,
             switch_queue: Some(Bytes(20_000)),
+            host_jitter: Some(Duration::ZERO),
             reconverge: Duration::from_ms(1),
             duration: Duration::from_secs(5),
             ..PacketConfig::default()

@@ -131,6 +131,7 @@ fn configs() -> impl Strategy<Value = PacketConfig> {
         switch_queue: switch.map(Bytes),
         nic_queue: nic.map(Bytes),
         ecn_threshold: mark.map(Bytes),
+        host_jitter: Some(Duration::ZERO),
         hop_delay: Duration::from_ps(hop),
         duration: Duration::from_us(us),
         reconverge: Duration::from_ms(2),

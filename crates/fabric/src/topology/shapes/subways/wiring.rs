@@ -144,12 +144,8 @@ impl SubwaysWiring {
         if self.kind.wiring() == Wiring::Trunk {
             return (0..self.ports).map(|_| rack).collect();
         }
-        let l = self.loop_length;
-        let (first, at) = (rack - rack % l, rack % l);
-        let clockwise = (self.ports - 1) / 2;
-        let counter_clockwise = self.ports - 1 - clockwise;
-        let offsets = (0..=clockwise).chain((1..=counter_clockwise).map(|i| l - i));
-        offsets.map(|offset| first + (at + offset) % l).collect()
+        let (first, at) = (rack - rack % self.loop_length, rack % self.loop_length);
+        self.offsets().map(|offset| first + (at + offset) % self.loop_length).collect()
     }
 
     /// The ToR of each link of the rack's servers in the graph: as [`Self::ports_of_rack`], but a trunk that spreads packets is one link.
@@ -163,8 +159,14 @@ impl SubwaysWiring {
 
     /// The racks whose servers a ToR serves, ascending.
     pub fn racks_of_tor(&self, tor: u32) -> SmallVec<[u32; 8]> {
-        let first = tor - tor % self.loop_length;
-        (first..first + self.loop_length).filter(|&rack| self.ports_of_rack(rack).contains(&tor)).collect()
+        if self.kind.wiring() == Wiring::Trunk {
+            return std::iter::once(tor).collect();
+        }
+        let (first, at) = (tor - tor % self.loop_length, tor % self.loop_length);
+        let mut racks: SmallVec<[u32; 8]> =
+            self.offsets().map(|offset| first + (at + self.loop_length - offset) % self.loop_length).collect();
+        racks.sort_unstable();
+        racks
     }
 
     /// The cluster of a ToR.
@@ -203,6 +205,13 @@ impl SubwaysWiring {
     /// A link between switches.
     pub fn fabric_link(&self, network: u32) -> Cabling {
         self.links[network as usize].1
+    }
+
+    /// How far clockwise of its rack each port of a server leads, modulo the loop.
+    fn offsets(&self) -> impl Iterator<Item = u32> + use<> {
+        let (ports, length) = (self.ports, self.loop_length);
+        let clockwise = (ports - 1) / 2;
+        (0..=clockwise).chain((1..ports - clockwise).map(move |i| length - i))
     }
 
     fn is_virtual_link(&self) -> bool {
