@@ -9,7 +9,7 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, RequestLoad, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, HostId, Instant, NodeId};
 use weft_sim::flow::{FlowConfig, FlowWorld, Rates};
-use weft_sim::packet::{PacketConfig, PacketWorld, Requests, Transport};
+use weft_sim::packet::{PacketConfig, PacketWorld, Requests, Transport, TransportKind};
 
 const GBPS: u64 = 1_000_000_000;
 /// Sending times in picoseconds of a full packet and of one without payload, at 1 and at 10 Gbps.
@@ -368,3 +368,29 @@ fn requests_are_answered_or_lost() {
     // Whoever gets through waits for the whole queue: ten packets.
     assert!(requests.p50_s > 100e-6 && requests.p99_s < 170e-6, "{requests:?}");
 }
+
+#[test]
+fn no_flow_locks_another_one_out() {
+    // A NIC as fast as the bottleneck and a window beyond the queue: host 0 sends without a gap, and its packets just fit.
+    for (kind, window) in
+        [(TransportKind::NewReno, 200), (TransportKind::NewReno, 120), (TransportKind::Mptcp { subflows: 2 }, 100)]
+    {
+        let bytes = |ms| {
+            let mut config = PacketConfig { duration: Duration::from_ms(ms), host_jitter: None, ..config(150_000, 10) };
+            config.transport =
+                Transport { kind, max_window: Some(Bytes(window * 1460)), rto_min: Duration::from_ms(5), ..config.transport };
+            run(&star(3, 5), vec![endless(0, 2), endless(1, 2)], config)
+                .flows
+                .iter()
+                .map(|f| f.bytes.0 as f64)
+                .collect::<Vec<_>>()
+        };
+        let (before, after) = (bytes(200), bytes(1200));
+        let parts: Vec<f64> = after.iter().zip(before).map(|(a, b)| (a - b) / (SECOND * 1460.0 / 1500.0)).collect();
+        assert!(parts.iter().all(|p| (0.4..0.6).contains(p)), "{kind:?}, {window}: {parts:?}");
+        assert!(parts.iter().sum::<f64>() > 0.98, "{kind:?}, {window}: {parts:?}");
+    }
+}
+
+/// Bytes of a second at 1 Gbps.
+const SECOND: f64 = 125e6;
