@@ -208,6 +208,24 @@ impl Wheel {
         self.current.get(self.next + n).map(|&w| self.event(w))
     }
 
+    /// No event comes before this; `u64::MAX` if there is none. Exact once a slot's turn has come.
+    pub fn next_at(&self) -> u64 {
+        if let Some(&word) = self.current.get(self.next) {
+            return self.event(word).at;
+        }
+        let bits = self.slots.len().trailing_zeros();
+        let i = self.slot as usize & (self.slots.len() - 1);
+        let slot = match (self.next_occupied(i), self.pending > self.far_count) {
+            (Some(found), _) => self.slot + (found - i) as u64,
+            (None, true) => (self.round(self.slot) + 1) << bits,
+            (None, false) => match self.far.first_key_value() {
+                Some((&round, _)) => round << bits,
+                None => return u64::MAX,
+            },
+        };
+        slot << self.layout.width
+    }
+
     /// Goes on to the next slot with events that begins before `until`; false if there is none.
     fn turn(&mut self, until: u64) -> bool {
         self.current.clear();
@@ -309,6 +327,8 @@ mod tests {
         for until in stops {
             loop {
                 let expected = heap.peek().copied().filter(|e| e.0.0 < until);
+                let bound = wheel.next_at();
+                assert!(heap.peek().is_none_or(|e| bound <= e.0.0), "{bound} is no bound");
                 let got = wheel.pop(until);
                 assert_eq!(got.map(|e| (e.at, e.link, e.item)), expected.map(|e| e.0));
                 assert_eq!(wheel.pending() + usize::from(got.is_some()), heap.len());
