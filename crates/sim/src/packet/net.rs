@@ -7,7 +7,8 @@
 use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::rng::mix;
-use weft_fabric::{Bytes, Fabric, Instant};
+use weft_fabric::routing::FlowKey;
+use weft_fabric::{Bytes, Fabric, HostId, Instant};
 
 use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
@@ -122,8 +123,8 @@ pub(super) struct Net {
     capture: Option<Capture>,
     /// Ends that move once they have been silent for long enough.
     moves: FxHashMap<u32, Move>,
-    /// By flow, for captures: source and destination.
-    shown: Vec<[u32; 2]>,
+    /// By flow, for captures: source, destination, bytes.
+    shown: Vec<(HostId, HostId, u64)>,
 }
 
 /// A flow has ended.
@@ -221,7 +222,8 @@ impl Net {
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
         }
         if self.capture.is_some() {
-            self.shown.push(ends);
+            let [src, dst] = ends.map(HostId);
+            self.shown.push((src, dst, bytes.unwrap_or(u64::MAX)));
         }
     }
 
@@ -668,9 +670,10 @@ impl Net {
     #[cold]
     fn capture(&mut self, item: u32, link: u32) {
         let packet = self.packets[item];
-        let flow = packet.flow / self.subflows;
-        let [src, dst] = self.shown[flow as usize];
-        let shown = Shown { src, dst, flow, mss: self.sizes.mss };
+        let (flow, subflow) = (packet.flow / self.subflows, packet.flow % self.subflows);
+        let (src, dst, bytes) = self.shown[flow as usize];
+        let key = FlowKey::of_flow(flow, src, dst).subflow(subflow);
+        let shown = Shown { key, mss: self.sizes.mss, bytes: if self.subflows > 1 { u64::MAX } else { bytes } };
         if let Some(capture) = &mut self.capture {
             capture.packet(Instant::from_ps(self.ports.free_at(link)), &packet, &shown);
         }
