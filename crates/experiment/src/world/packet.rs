@@ -24,6 +24,7 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         nic_queue: queues.nic,
         ecn_threshold: queues.ecn_threshold,
         nic_duplex: queues.nic_duplex,
+        host_jitter: queues.host_jitter,
         hop_delay: queues.hop_delay,
         detour_header: queues.detour_header,
         requests: requests(fabric, run)?,

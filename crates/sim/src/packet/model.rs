@@ -88,9 +88,11 @@ impl Model for PacketModel {
     }
 
     fn link_bytes(&self, bytes: &mut [u64]) -> bool {
-        // Without what still waits: as that only ever leaves, a link's bytes only ever grow.
+        // Without what still waits. The time that a host takes to hand a packet over looks like bytes that wait, so that less would
+        // have left than before: a link's bytes only ever grow.
         for (link, bytes) in (0..).zip(bytes) {
-            *bytes = self.net.ports.bytes(link) - self.net.ports.backlog(link, self.net.now);
+            let left = self.net.ports.bytes(link).saturating_sub(self.net.ports.backlog(link, self.net.now));
+            *bytes = left.max(*bytes);
         }
         true
     }
