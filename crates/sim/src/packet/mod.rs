@@ -28,6 +28,8 @@ mod net;
 mod packets;
 mod paths;
 mod ports;
+#[cfg(test)]
+mod reference;
 mod requests;
 mod settings;
 mod tcp;
@@ -81,3 +83,6 @@ impl PacketWorld {
         Ok(world::run(parts, model, pace, progress))
     }
 }
+
+#[cfg(test)]
+mod tests;

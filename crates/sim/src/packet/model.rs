@@ -44,6 +44,7 @@ impl PacketModel {
 impl Model for PacketModel {
     const ANSWERS: bool = true;
     const BLIND: bool = true;
+    const COUNTS_LINKS: bool = true;
 
     fn subflows(&self) -> u32 {
         self.net.subflows
@@ -87,14 +88,12 @@ impl Model for PacketModel {
         self.net.set_up(link.0, up);
     }
 
-    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
-        // Without what still waits. The time that a host takes to hand a packet over looks like bytes that wait, so that less would
-        // have left than before: a link's bytes only ever grow.
+    fn link_bytes(&self, bytes: &mut [u64]) {
+        // Without what still waits. A packet that its host has not handed over counts as more than its bytes: never less than before.
         for (link, bytes) in (0..).zip(bytes) {
             let left = self.net.ports.bytes(link).saturating_sub(self.net.ports.backlog(link, self.net.now));
             *bytes = left.max(*bytes);
         }
-        true
     }
 
     fn settle(&mut self) {
@@ -137,7 +136,8 @@ impl Model for PacketModel {
         for flow in &mut outcome.flows {
             let ends = (flow.id.0 * net.subflows) as usize..((flow.id.0 + 1) * net.subflows) as usize;
             if ends.end > net.tx.len() {
-                continue; // empty, and the last
+                flow.packets = Some(PacketRecord::default()); // empty, and the last
+                continue;
             }
             let retransmits = net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum();
             let reordered = net.rx[ends].iter().map(|r| r.tcp.reordered).sum();

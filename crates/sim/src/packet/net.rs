@@ -485,12 +485,17 @@ impl Net {
             let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
             self.emit(item);
         }
-        let tx = &mut self.tx[flow as usize];
-        // A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
-        let deadline = tx.tcp.deadline();
-        if deadline < tx.tcp.timer_at {
-            tx.tcp.timer_at = deadline;
-            self.wheel.push(deadline, self.timers + RETRANSMIT, flow);
+        self.arm_retransmit(flow);
+    }
+
+    /// A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
+    #[inline]
+    fn arm_retransmit(&mut self, end: u32) {
+        let tx = &mut self.tx[end as usize].tcp;
+        let deadline = tx.deadline();
+        if deadline < tx.timer_at {
+            tx.timer_at = deadline;
+            self.wheel.push(deadline, self.timers + RETRANSMIT, end);
         }
     }
 
@@ -521,9 +526,11 @@ impl Net {
         if self.subflows > 1 && tx.deadline() <= self.now {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
-        let expired = tx.on_timer(&self.tcp, self.now);
+        if !tx.on_timer(&self.tcp, self.now) {
+            return self.arm_retransmit(end);
+        }
         self.pump(end);
-        if expired && self.subflows > 1 {
+        if self.subflows > 1 {
             let first = end / self.subflows * self.subflows;
             (first..first + self.subflows).filter(|&e| e != end).for_each(|e| self.pump(e));
         }

@@ -71,20 +71,10 @@ impl Packets {
         self.free.push(slot);
     }
 
-    /// How many there have been at once, at the most.
-    pub fn peak(&self) -> usize {
-        self.slots.len()
-    }
-
+    /// How many there are.
+    #[cfg(test)]
     pub fn under_way(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// Those under way.
-    #[cfg(test)]
-    pub fn iter(&self) -> impl Iterator<Item = &Packet> {
-        let free: std::collections::BTreeSet<u32> = self.free.iter().copied().collect();
-        (0..).zip(&self.slots).filter(move |(slot, _)| !free.contains(slot)).map(|(_, packet)| packet)
     }
 
     #[inline]

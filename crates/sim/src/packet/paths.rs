@@ -58,9 +58,4 @@ impl Paths {
     pub fn at(&self, place: u32) -> u32 {
         self.words[place as usize]
     }
-
-    /// The links from a place on.
-    pub fn rest(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
-        self.words[place as usize..].iter().take_while(|&&w| w != END).map(|&w| w & !FORWARDED)
-    }
 }

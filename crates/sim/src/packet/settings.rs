@@ -200,7 +200,8 @@ impl PacketConfig {
         Ok(Net::new(fabric, ports, self.tcp(), sizes, extras))
     }
 
-    fn queue(&self, fabric: &Fabric, link: LinkId, round_trip: Duration, packet: Bytes) -> Queue {
+    /// The queue before a link.
+    pub(super) fn queue(&self, fabric: &Fabric, link: LinkId, round_trip: Duration, packet: Bytes) -> Queue {
         let Link { from, to, capacity, .. } = *fabric.link(link);
         let [from_host, to_host] = [from, to].map(|n| fabric.as_host(n).is_some());
         let rate = match (from_host || to_host) && self.nic_duplex < 1.0 {
@@ -217,7 +218,8 @@ impl PacketConfig {
         Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO }
     }
 
-    fn tcp(&self) -> Tcp {
+    /// What TCP's ends want to know.
+    pub(super) fn tcp(&self) -> Tcp {
         let transport = &self.transport;
         let congestion = match transport.kind {
             TransportKind::NewReno => Congestion::NewReno,

@@ -11,8 +11,6 @@
 
 use std::collections::BTreeMap;
 
-use weft_fabric::Instant;
-
 /// An event taken from the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Event {
@@ -281,11 +279,6 @@ impl Wheel {
             block = after;
         }
         self.current.sort_unstable();
-    }
-
-    /// Where the clock of the wheel stands: events before it have been taken.
-    pub fn next_at(&self) -> Option<Instant> {
-        self.current.get(self.next).map(|&w| Instant::from_ps(self.event(w).at))
     }
 }
 

@@ -37,14 +37,17 @@ pub(crate) struct Ledger {
     ended: usize,
     last_end: Instant,
     link_bytes: Vec<u64>,
+    /// Whether links' bytes follow from the flows' paths; else the model counts them.
+    by_path: bool,
     nics: Nics,
     samples: Samples,
     series: LinkSeries,
 }
 
 impl Ledger {
-    pub fn new(fabric: &Fabric) -> Self {
+    pub fn new(fabric: &Fabric, by_path: bool) -> Self {
         Self {
+            by_path,
             flows: Vec::new(),
             active: Vec::new(),
             ended: 0,
@@ -159,7 +162,7 @@ impl Ledger {
         let more = delivered - record.bytes.0;
         if more > 0 {
             record.bytes = Bytes(delivered);
-            for link in &record.path {
+            for link in record.path.iter().filter(|_| self.by_path) {
                 self.link_bytes[link.index()] += more;
             }
         }
@@ -210,8 +213,10 @@ impl Ledger {
 
     /// Brings the links' bytes up to date.
     pub fn count_links(&mut self, model: &mut impl Model) {
-        if !model.link_bytes(&mut self.link_bytes) {
+        if self.by_path {
             self.credit_all(model);
+        } else {
+            model.link_bytes(&mut self.link_bytes);
         }
     }
 

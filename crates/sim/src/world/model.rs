@@ -17,6 +17,8 @@ pub(crate) trait Model {
     const ANSWERS: bool = false;
     /// Whether a flow sends on over a path that is broken, as hosts do until routing has learnt of it. Else it stands still.
     const BLIND: bool = false;
+    /// Whether the model counts the bytes of links itself; else they follow from the flows' paths.
+    const COUNTS_LINKS: bool = false;
 
     /// A flow begins, standing still: it has no path yet.
     fn start(&mut self, id: FlowId, spec: &FlowSpec);
@@ -44,10 +46,9 @@ pub(crate) trait Model {
         let _ = (link, up);
     }
 
-    /// Bytes that each link has carried, if the model counts them itself; else they follow from the flows' paths.
-    fn link_bytes(&self, bytes: &mut [u64]) -> bool {
+    /// Bytes that each link has carried, if [`Model::COUNTS_LINKS`]; `bytes` holds those of the last time.
+    fn link_bytes(&self, bytes: &mut [u64]) {
         let _ = bytes;
-        false
     }
 
     /// What the model knows of the run besides flows.

@@ -108,7 +108,7 @@ impl<M: Model> Run<M> {
             health: Health::new(&fabric),
             failed: Vec::new(),
             believed: Health::new(&fabric),
-            ledger: Ledger::new(&fabric),
+            ledger: Ledger::new(&fabric, !M::COUNTS_LINKS),
             link_samples,
             next_sample: Instant::ZERO,
             idle_rounds: 0,

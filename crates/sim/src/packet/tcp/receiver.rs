@@ -1,5 +1,7 @@
 //! The receiving end: puts segments in order and says what to acknowledge.
 
+use std::collections::VecDeque;
+
 use super::{NEVER, Tcp};
 
 /// Answer to a segment.
@@ -29,20 +31,20 @@ pub(in crate::packet) struct Receiver {
     pub armed: bool,
     /// Segments that arrived after a later one without having been repeated.
     pub reordered: u32,
-    /// Beyond `next`: segments that have arrived, as ascending ranges.
-    islands: Vec<(u32, u32)>,
+    /// Beyond `next`: segments that have arrived, as ascending ranges. Most flows never have any.
+    islands: Option<Box<VecDeque<(u32, u32)>>>,
 }
 
 impl Receiver {
     pub fn new() -> Self {
-        Self { next: 0, high: 0, due: NEVER, mark: false, armed: false, reordered: 0, islands: Vec::new() }
+        Self { next: 0, high: 0, due: NEVER, mark: false, armed: false, reordered: 0, islands: None }
     }
 
     /// A segment arrives.
     #[inline]
     pub fn on_segment(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool, repeat: bool) -> Answer {
         let before = self.next;
-        let had_islands = !self.islands.is_empty();
+        let had_islands = self.islands.as_ref().is_some_and(|i| !i.is_empty());
         if number < self.high && !repeat && number >= self.next {
             self.reordered += 1;
         }
@@ -95,28 +97,34 @@ impl Receiver {
 
     /// Islands that have become part of what is in order.
     fn absorb(&mut self) {
-        let joined = self.islands.iter().take_while(|i| i.0 <= self.next).count();
-        if joined > 0 {
-            self.next = self.next.max(self.islands[joined - 1].1);
-            self.islands.drain(..joined);
+        let Some(islands) = &mut self.islands else { return };
+        while let Some(island) = islands.front().filter(|i| i.0 <= self.next) {
+            self.next = self.next.max(island.1);
+            islands.pop_front();
         }
     }
 
     /// A segment beyond a hole.
     #[inline(never)]
     fn land(&mut self, number: u32) {
-        let at = self.islands.partition_point(|i| i.1 < number);
-        match self.islands.get_mut(at) {
+        let islands = self.islands.get_or_insert_default();
+        // Mostly the last one grows, or a new one begins beyond it.
+        let at = match islands.back() {
+            Some(last) if last.1 == number => islands.len() - 1,
+            Some(last) if last.1 < number => islands.len(),
+            _ => islands.partition_point(|i| i.1 < number),
+        };
+        match islands.get_mut(at) {
             Some(island) if island.0 <= number && number < island.1 => {}
             Some(island) if island.1 == number => {
                 island.1 = number + 1;
-                if self.islands.get(at + 1).is_some_and(|after| after.0 == number + 1) {
-                    self.islands[at].1 = self.islands[at + 1].1;
-                    self.islands.remove(at + 1);
+                if islands.get(at + 1).is_some_and(|after| after.0 == number + 1) {
+                    islands[at].1 = islands[at + 1].1;
+                    islands.remove(at + 1);
                 }
             }
             Some(island) if island.0 == number + 1 => island.0 = number,
-            _ => self.islands.insert(at, (number, number + 1)),
+            _ => islands.insert(at, (number, number + 1)),
         }
     }
 }

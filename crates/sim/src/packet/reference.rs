@@ -1,0 +1,502 @@
+//! The engine once more, slow and plain, to compare with: a heap of events, a queue of packets before each link, and an event when a
+//! packet has left. Only TCP's ends are the same.
+//!
+//! ```text
+//!            +------- queue -------+   in service
+//!   enters ->| c | b |             |->    a   -> (left) -> ... delay ... -> (arrives)
+//!            +---------------------+
+//! ```
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
+use weft_fabric::traffic::{FlowSpec, Size};
+use weft_fabric::{Fabric, FlowId, Instant, LinkId};
+
+use super::multipath::{Connection, linked_increase};
+use super::settings::PacketConfig;
+use super::tcp::receiver::Receiver;
+use super::tcp::sender::{Segment, Sender};
+use super::tcp::{NEVER, Tcp};
+use crate::world::{Ended, Model};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happens {
+    /// Before arrivals at the same time: what has left takes no room.
+    Left(u32),
+    Arrives(u32),
+    Retransmit(u32),
+    DelayedAck(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Data { number: u32, repeat: bool },
+    Ack { number: u32 },
+    Syn,
+    SynAck,
+}
+
+#[derive(Clone, Debug)]
+struct Packet {
+    end: usize,
+    what: What,
+    marked: bool,
+    len: u64,
+    path: Rc<[LinkId]>,
+    hop: usize,
+}
+
+/// A link and the queue before it.
+#[derive(Debug)]
+struct Port {
+    byte_time: u128,
+    delay: u64,
+    limit: u64,
+    mark: Option<u64>,
+    waiting: VecDeque<Packet>,
+    service: Option<(Packet, u64)>,
+    /// Packets that have left and not arrived.
+    flying: VecDeque<Packet>,
+    up: bool,
+    books: Books,
+}
+
+/// Packets and bytes that came to a port, and what became of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Books {
+    accepted: [u64; 2],
+    refused: u64,
+    arrived: [u64; 2],
+    lost: u64,
+}
+
+impl Port {
+    fn time(&self, len: u64) -> u64 {
+        ((u128::from(len) * self.byte_time) >> 20) as u64
+    }
+
+    /// Time to send what is here.
+    fn backlog(&self, now: u64) -> u64 {
+        let serving = self.service.as_ref().map_or(0, |s| s.1 - now);
+        serving + self.waiting.iter().map(|p| self.time(p.len)).sum::<u64>()
+    }
+
+    fn inside(&self) -> u64 {
+        self.waiting.len() as u64 + u64::from(self.service.is_some())
+    }
+}
+
+#[derive(Debug)]
+struct Flow {
+    bytes: Option<u64>,
+    connection: Connection,
+}
+
+/// One end of a connection each.
+#[derive(Debug)]
+struct Ends {
+    tx: Sender,
+    rx: Receiver,
+    there: Rc<[LinkId]>,
+    back: Rc<[LinkId]>,
+}
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct Reference {
+    fabric: Arc<Fabric>,
+    tcp: Tcp,
+    mss: u64,
+    header: u64,
+    subflows: usize,
+    now: u64,
+    ports: Vec<Port>,
+    /// What happens, in order; how often does not matter.
+    heap: std::collections::BinaryHeap<Reverse<(u64, Happens)>>,
+    flows: BTreeMap<usize, Flow>,
+    ends: BTreeMap<usize, Ends>,
+    opening: Vec<usize>,
+    ended: Vec<usize>,
+    ending: usize,
+    delivered: u64,
+    hops: u64,
+    drops: u64,
+    sent: u64,
+    received: u64,
+}
+
+impl Reference {
+    pub fn new(fabric: &Arc<Fabric>, config: &PacketConfig) -> Self {
+        let round_trip = super::settings::longest_path(fabric, config.hop_delay) * 2;
+        let packet = weft_fabric::Bytes(config.transport.mss.0 + config.transport.header.0);
+        let port = |(i, link): (usize, &weft_fabric::topology::Link)| {
+            let queue = config.queue(fabric, LinkId::from(i), round_trip, packet);
+            let rate = u128::from(queue.rate.0);
+            let byte_time = ((8_000_000_000_000 << 20) + rate / 2) / rate;
+            let time = |bytes: u64| ((u128::from(bytes) * byte_time) >> 20) as u64;
+            let forwards = fabric.as_switch(link.to).is_some();
+            Port {
+                byte_time,
+                delay: link.delay.as_ps() + if forwards { config.hop_delay.as_ps() } else { 0 },
+                limit: time(queue.size.0),
+                mark: queue.mark.map(|m| time(m.0)),
+                waiting: VecDeque::new(),
+                service: None,
+                flying: VecDeque::new(),
+                up: true,
+                books: Books::default(),
+            }
+        };
+        Self {
+            ports: fabric.links().iter().enumerate().map(port).collect(),
+            fabric: Arc::clone(fabric),
+            tcp: config.tcp(),
+            mss: config.transport.mss.0,
+            header: config.transport.header.0,
+            subflows: if let super::TransportKind::Mptcp { subflows } = config.transport.kind { subflows as usize } else { 1 },
+            now: 0,
+            heap: std::collections::BinaryHeap::new(),
+            flows: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            opening: Vec::new(),
+            ended: Vec::new(),
+            ending: 0,
+            delivered: 0,
+            hops: 0,
+            drops: 0,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    fn at(&mut self, at: u64, what: Happens) {
+        self.heap.push(Reverse((at, what)));
+    }
+
+    fn happen(&mut self, what: Happens) {
+        match what {
+            Happens::Left(link) => {
+                let port = &mut self.ports[link as usize];
+                let (packet, done) = port.service.take().expect("something was in service");
+                assert_eq!(done, self.now);
+                port.flying.push_back(packet);
+                let arrives = self.now + port.delay;
+                self.at(arrives, Happens::Arrives(link));
+                self.serve(link);
+            }
+            Happens::Arrives(link) => {
+                let port = &mut self.ports[link as usize];
+                let mut packet = port.flying.pop_front().expect("something was on its way");
+                if !port.up {
+                    port.books.lost += 1;
+                    self.drops += 1;
+                    return;
+                }
+                port.books.arrived[0] += 1;
+                port.books.arrived[1] += packet.len;
+                packet.hop += 1;
+                if packet.hop == packet.path.len() { self.deliver(packet) } else { self.enter(packet) }
+            }
+            Happens::Retransmit(end) => {
+                if self.ends[&(end as usize)].tx.deadline() == self.now {
+                    self.time_out(end as usize);
+                }
+            }
+            Happens::DelayedAck(end) => {
+                let due = self.ends.get_mut(&(end as usize)).and_then(|e| e.rx.on_timer(self.now));
+                if let Some((number, marked)) = due {
+                    self.answer(end as usize, What::Ack { number }, marked);
+                }
+            }
+        }
+    }
+
+    /// The next packet of a port is sent, if there is one.
+    fn serve(&mut self, link: u32) {
+        let port = &mut self.ports[link as usize];
+        if let Some(packet) = port.waiting.pop_front() {
+            let done = self.now + port.time(packet.len);
+            port.service = Some((packet, done));
+            self.at(done, Happens::Left(link));
+        }
+    }
+
+    /// A packet comes to the port of its next hop.
+    fn enter(&mut self, mut packet: Packet) {
+        let link = packet.path[packet.hop];
+        let port = &mut self.ports[link.index()];
+        let backlog = port.backlog(self.now);
+        if !port.up || backlog + port.time(packet.len) > port.limit {
+            port.books.refused += 1;
+            self.drops += 1;
+            return;
+        }
+        let is_data = matches!(packet.what, What::Data { .. });
+        packet.marked |= self.tcp.ecn && is_data && port.mark.is_some_and(|m| backlog > m);
+        port.books.accepted[0] += 1;
+        port.books.accepted[1] += packet.len;
+        self.hops += 1;
+        let idle = port.service.is_none();
+        port.waiting.push_back(packet);
+        if idle {
+            self.serve(link.0);
+        }
+    }
+
+    fn send(&mut self, end: usize, what: What, marked: bool, len: u64, path: Rc<[LinkId]>) {
+        self.sent += 1;
+        if path.is_empty() {
+            self.drops += 1;
+        } else {
+            self.enter(Packet { end, what, marked, len, path, hop: 0 });
+        }
+    }
+
+    fn answer(&mut self, end: usize, what: What, marked: bool) {
+        let back = Rc::clone(&self.ends[&end].back);
+        self.send(end, what, marked, self.header, back);
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        self.received += 1;
+        let end = packet.end;
+        let ends = self.ends.get_mut(&end).expect("a known end");
+        match packet.what {
+            What::Syn => self.answer(end, What::SynAck, false),
+            What::SynAck => {
+                ends.tx.on_syn_ack(&self.tcp, self.now);
+                self.pump(end);
+            }
+            What::Ack { number } => {
+                ends.tx.on_ack(&self.tcp, self.now, number, packet.marked);
+                self.pump(end);
+            }
+            What::Data { number, repeat } => {
+                let answer = ends.rx.on_segment(&self.tcp, self.now, number, packet.marked, repeat);
+                let (next, due) = (ends.rx.next(), ends.rx.due());
+                self.book(end, number, answer.fresh, next);
+                if let Some(number) = answer.early {
+                    self.answer(end, What::Ack { number }, !answer.marked);
+                }
+                match answer.ack {
+                    Some(number) => self.answer(end, What::Ack { number }, answer.marked),
+                    None => self.at(due, Happens::DelayedAck(end as u32)),
+                }
+            }
+        }
+    }
+
+    /// Segments have arrived.
+    fn book(&mut self, end: usize, number: u32, mut fresh: u32, mut next: u32) {
+        let id = end / self.subflows;
+        let flow = self.flows.get_mut(&id).expect("a known flow");
+        if self.subflows > 1 {
+            fresh = flow.connection.arrive(end % self.subflows, number);
+            next = flow.connection.next();
+        }
+        let Some(bytes) = flow.bytes else {
+            self.delivered += u64::from(fresh) * self.mss;
+            return;
+        };
+        if fresh > 0 {
+            let reached = |segments: u32| (u64::from(segments) * self.mss).min(bytes);
+            self.delivered += reached(next) - reached(next - fresh);
+            if reached(next) == bytes {
+                self.ended.push(id);
+            }
+        }
+    }
+
+    /// Sends what an end may send.
+    fn pump(&mut self, end: usize) {
+        loop {
+            let ends = self.ends.get_mut(&end).expect("a known end");
+            let Some(segment) = ends.tx.poll(&self.tcp, self.now) else {
+                if self.subflows > 1 && self.feed(end) {
+                    continue;
+                }
+                break;
+            };
+            let there = Rc::clone(&ends.there);
+            match segment {
+                Segment::Syn => self.send(end, What::Syn, false, self.header, there),
+                Segment::Data { number, repeat } => {
+                    let whole = u64::from(number + 1) * self.mss;
+                    let over = match self.flows[&(end / self.subflows)].bytes {
+                        Some(bytes) if self.subflows == 1 => whole.saturating_sub(bytes),
+                        _ => 0,
+                    };
+                    let len = self.header + self.mss - over;
+                    self.send(end, What::Data { number, repeat }, false, len, there);
+                }
+            }
+        }
+        let deadline = self.ends[&end].tx.deadline();
+        if deadline != NEVER {
+            self.at(deadline, Happens::Retransmit(end as u32));
+        }
+    }
+
+    fn siblings(&self, end: usize) -> std::ops::Range<usize> {
+        let first = end / self.subflows * self.subflows;
+        first..first + self.subflows
+    }
+
+    fn feed(&mut self, end: usize) -> bool {
+        let window = self.ends[&end].tx.window();
+        let increase = linked_increase(self.siblings(end).map(|e| &self.ends[&e].tx), window);
+        let tx = &mut self.ends.get_mut(&end).expect("a known end").tx;
+        tx.set_increase(increase);
+        let flow = self.flows.get_mut(&(end / self.subflows)).expect("a known flow");
+        tx.is_hungry(&self.tcp) && flow.connection.feed(end % self.subflows, tx)
+    }
+
+    fn time_out(&mut self, end: usize) {
+        let tx = &mut self.ends.get_mut(&end).expect("a known end").tx;
+        let flow = self.flows.get_mut(&(end / self.subflows)).expect("a known flow");
+        if self.subflows > 1 {
+            flow.connection.timed_out(end % self.subflows, tx);
+        }
+        assert!(tx.on_timer(&self.tcp, self.now));
+        self.pump(end);
+        for other in self.siblings(end).filter(|&e| e != end) {
+            self.pump(other);
+        }
+    }
+
+    fn bytes_out(&self, port: &Port) -> u64 {
+        port.books.accepted[1] - ((u128::from(port.backlog(self.now)) << 20) / port.byte_time) as u64
+    }
+
+    /// Nothing is lost track of: at each port, at each node, and in all.
+    fn check_books(&self) {
+        let mut in_out = vec![[0u64; 2]; self.fabric.nodes().len()];
+        for (port, link) in self.ports.iter().zip(self.fabric.links()) {
+            let Books { accepted, refused, arrived, lost } = port.books;
+            assert_eq!(accepted[0], arrived[0] + lost + port.inside() + port.flying.len() as u64);
+            in_out[link.to.index()][0] += arrived[0];
+            in_out[link.from.index()][1] += accepted[0] + refused;
+        }
+        let hosts = self.fabric.host_count();
+        assert!(in_out[hosts..].iter().all(|[came, went]| came == went), "a switch makes or eats packets");
+        let under_way: u64 = self.ports.iter().map(|p| p.inside() + p.flying.len() as u64).sum();
+        assert_eq!(self.sent, self.received + self.drops + under_way);
+    }
+}
+
+impl Model for Reference {
+    const ANSWERS: bool = true;
+    const BLIND: bool = true;
+    const COUNTS_LINKS: bool = true;
+
+    fn subflows(&self) -> u32 {
+        self.subflows as u32
+    }
+
+    fn start(&mut self, id: FlowId, spec: &FlowSpec) {
+        let bytes = if let Size::Finite(bytes) = spec.size { Some(bytes.0) } else { None };
+        let segments = bytes.map_or(u32::MAX, |b| b.div_ceil(self.mss) as u32);
+        self.flows.insert(id.index(), Flow { bytes, connection: Connection::new(self.subflows, segments) });
+        let fed = if self.subflows > 1 { 0 } else { segments };
+        for i in 0..self.subflows {
+            let (there, back) = (Rc::from([]), Rc::from([]));
+            let ends = Ends { tx: Sender::new(&self.tcp, fed), rx: Receiver::new(), there, back };
+            self.ends.insert(id.index() * self.subflows + i, ends);
+        }
+        self.opening.push(id.index());
+        self.ending += usize::from(bytes.is_some());
+    }
+
+    fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let end = id.index() * self.subflows + subflow as usize;
+        self.ends.get_mut(&end).expect("a known end").there = Rc::from(path);
+    }
+
+    fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
+        let end = id.index() * self.subflows + subflow as usize;
+        self.ends.get_mut(&end).expect("a known end").back = Rc::from(path);
+    }
+
+    fn set_link(&mut self, link: LinkId, up: bool) {
+        self.ports[link.index()].up = up;
+    }
+
+    fn link_bytes(&self, bytes: &mut [u64]) {
+        for (bytes, port) in bytes.iter_mut().zip(&self.ports) {
+            *bytes = self.bytes_out(port);
+        }
+    }
+
+    fn settle(&mut self) {
+        for id in std::mem::take(&mut self.opening) {
+            for end in id * self.subflows..(id + 1) * self.subflows {
+                self.ends.get_mut(&end).expect("a known end").tx.open(self.now);
+                self.pump(end);
+            }
+        }
+    }
+
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
+        while let Some(&Reverse((at, what))) = self.heap.peek()
+            && at < until.as_ps()
+        {
+            self.heap.pop();
+            self.now = at;
+            self.happen(what);
+            for id in self.ended.drain(..) {
+                self.ending -= 1;
+                ended.push(Ended { id: FlowId(id as u32), at: Instant::from_ps(at) });
+            }
+            if !ended.is_empty() {
+                return Instant::from_ps(at);
+            }
+        }
+        self.check_books();
+        if until != Instant::MAX {
+            self.now = until.as_ps();
+        }
+        Instant::from_ps(self.now)
+    }
+
+    fn will_end(&self) -> bool {
+        self.ending > 0 && !self.heap.is_empty()
+    }
+
+    fn delivered(&mut self, id: FlowId) -> u64 {
+        let flow = &self.flows[&id.index()];
+        let next = if self.subflows > 1 { flow.connection.next() } else { self.ends[&id.index()].rx.next() };
+        (u64::from(next) * self.mss).min(flow.bytes.unwrap_or(u64::MAX))
+    }
+
+    fn delivered_total(&self) -> f64 {
+        self.delivered as f64
+    }
+
+    fn work(&self) -> u64 {
+        0
+    }
+
+    fn finish(&mut self, outcome: &mut Outcome) {
+        self.check_books();
+        let mut all = 0;
+        for flow in &mut outcome.flows {
+            let ends = self.siblings(flow.id.index() * self.subflows).filter_map(|e| self.ends.get(&e));
+            let mut record = PacketRecord::default();
+            for end in ends {
+                record.retransmits += end.tx.repeats;
+                record.reordered += end.rx.reordered;
+            }
+            all += u64::from(record.retransmits);
+            flow.packets = Some(record);
+        }
+        for (link, port) in outcome.links.iter_mut().zip(&self.ports) {
+            link.drops = port.books.refused + port.books.lost;
+        }
+        let (hops, drops) = (self.hops, self.drops);
+        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None });
+    }
+}

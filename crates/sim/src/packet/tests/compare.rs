@@ -1,0 +1,60 @@
+//! The engine against the reference: the same to the picosecond and the byte.
+
+use super::*;
+
+fn check(case: &Case) -> Outcome {
+    let (fast, slow) = (case.engine(), case.reference());
+    assert_eq!(fast.flows, slow.flows);
+    assert_eq!(fast.links, slow.links);
+    assert_eq!(fast.link_series, slow.link_series);
+    assert_eq!(fast.samples, slow.samples);
+    assert_eq!(fast.ended, slow.ended);
+    assert_eq!(fast.packets, slow.packets);
+    fast
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn is_what_the_reference_is(case in cases()) {
+        check(&case);
+    }
+}
+
+/// Many flows at once on a fat-tree, with small queues: losses, recoveries and timeouts by the thousand.
+#[test]
+fn is_what_the_reference_is_under_load() {
+    let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: Duration::from_us(1) };
+    let fabric = Arc::new(Shape::FatTree { k: 4 }.build(link, link).unwrap());
+    let flow = |i: u32| FlowSpec {
+        src: HostId(i % 16),
+        dst: HostId((i * 7 + 3 + i % 16) % 16),
+        start: Instant::from_ps(u64::from(i) * 1_000_003),
+        size: Size::Finite(Bytes(u64::from(i) * 20_011)),
+    };
+    let flows: Vec<FlowSpec> = (0..64).map(flow).filter(|f| f.src != f.dst).collect();
+    let aggregation = fabric.node_by_name("agg0").unwrap();
+    let at = |ms, change| TimedEvent { at: Instant::ZERO + Duration::from_ms(ms), change };
+    let events = vec![at(1, Change::Fail(Part::Node(aggregation))), at(4, Change::Restore(Part::Node(aggregation)))];
+    for (kind, delayed_ack) in [
+        (TransportKind::NewReno, None),
+        (TransportKind::NewReno, Some(Duration::from_ms(1))),
+        (TransportKind::Dctcp, None),
+        (TransportKind::Mptcp { subflows: 4 }, None),
+    ] {
+        let transport = Transport { kind, delayed_ack, rto_min: Duration::from_ms(2), ..Transport::default() };
+        let config = PacketConfig {
+            transport,
+            switch_queue: Some(Bytes(20_000)),
+            host_jitter: Some(Duration::ZERO),
+            reconverge: Duration::from_ms(1),
+            duration: Duration::from_secs(5),
+            ..PacketConfig::default()
+        };
+        let case = Case { fabric: Arc::clone(&fabric), flows: flows.clone(), events: events.clone(), config, seed: 7 };
+        let outcome = check(&case);
+        assert!(outcome.flows.iter().all(|f| f.end.is_some()), "{kind:?}");
+        let totals = outcome.packets.unwrap();
+        assert!(totals.drops > 100 && totals.retransmits > 100, "{kind:?}: {totals:?}");
+    }
+}
