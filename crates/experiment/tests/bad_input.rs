@@ -181,8 +181,8 @@ fn refused_in_packets(world: &str, transport: &str, wanted: &[&str]) {
 
 #[test]
 fn packets_need_room_and_a_payload() {
-    refused_in_packets("switch_queue = \"1499B\"", "", &["s.toml:22", "a queue of 1499B never holds a packet of 1500B"]);
-    refused_in_packets("nic_queue = \"100B\"", "", &["s.toml:22", "never holds a packet of 1500B", "enlarge"]);
+    refused_in_packets("switch_queue = \"1499B\"", "", &["s.toml:22", "a queue of 1.499kB never holds a packet of 1.66kB"]);
+    refused_in_packets("nic_queue = \"100B\"", "", &["s.toml:22", "never holds a packet of 1.66kB", "enlarge"]);
     refused_in_packets("", "mss = \"0B\"", &["s.toml:18", "a segment carries nothing"]);
     refused_in_packets("", "mss = \"1MB\"", &["s.toml:18", "does not fit"]);
     refused_in_packets("", "header = \"0B\"", &["s.toml:18", "no header"]);

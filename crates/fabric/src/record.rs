@@ -92,6 +92,8 @@ pub struct Outcome {
     pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
+    /// Of several services, the number of that to which each flow belongs; empty if there is only one.
+    pub services: Vec<u16>,
 }
 
 /// Totals of a world of packets.

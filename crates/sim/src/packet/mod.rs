@@ -39,7 +39,7 @@ mod wheel;
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_fabric::Instant;
+use weft_fabric::{Duration, Instant};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::Router;
 use weft_fabric::topology::Fabric;
@@ -78,7 +78,9 @@ impl PacketWorld {
         let net = config.net(&fabric)?;
         let model = model::PacketModel::new(Arc::clone(&fabric), net);
         let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
-        let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
+        // What failures cost shows between the events of the loop.
+        let sample_every = (!events.is_empty()).then_some(SAMPLE_EVERY);
+        let pace = Pace { end: Instant::ZERO.saturating_add(duration), sample_every, ..Pace::default() };
         let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
         Ok(world::run(parts, model, pace, progress))
     }
@@ -86,3 +88,6 @@ impl PacketWorld {
 
 #[cfg(test)]
 mod tests;
+
+/// The network is sampled so often in runs in which parts fail.
+const SAMPLE_EVERY: Duration = Duration::from_ms(10);
