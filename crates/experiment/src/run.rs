@@ -172,7 +172,7 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
         metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
     }
     let events = world::timed_events(fabric, run)?;
-    metrics.put_some("reconverge_s", metrics::recovery::reconverge_s(outcome, &events));
+    metrics.put_some("reconverge_s", metrics::recovery::reconverge_s(fabric, outcome, &events));
     metrics.put_some("restore_s", metrics::recovery::restore_s(fabric, outcome, &events));
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)

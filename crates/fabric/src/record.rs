@@ -107,6 +107,8 @@ pub struct PacketTotals {
     pub retransmits: u64,
     /// Requests and responses, if that is the load.
     pub requests: Option<RequestTotals>,
+    /// Links that lost packets because they were down, ascending, and when they last did.
+    pub lost: Vec<(LinkId, Instant)>,
 }
 
 /// What became of requests.

@@ -7,20 +7,29 @@ use weft_sim::world::{Change, TimedEvent};
 
 use super::delivered_at;
 
-/// The longest time from a noticed failure until goodput is back, in seconds: until it has for the first time, over [`LOOK`], [`BACK`] of the level at which it
-/// settles. That level is its mean over the later half of the time until the next event. 0 if goodput never fell below; `None` if nothing
-/// fails, or it does not come back.
-pub fn reconverge_s(outcome: &Outcome, events: &[TimedEvent]) -> Option<f64> {
+/// The longest time from a noticed failure until the network has recovered, in seconds; `None` if nothing fails, or goodput does not come
+/// back. It has recovered when goodput has for the first time, over [`LOOK`], [`BACK`] of the level at which it settles, which is its mean over the
+/// later half of the time until the next event; and, in packets, when the last one has been lost on the part.
+pub fn reconverge_s(fabric: &Fabric, outcome: &Outcome, events: &[TimedEvent]) -> Option<f64> {
     let mut longest = None;
     for (i, event) in events.iter().enumerate() {
         let until = events[i + 1..].iter().map(|e| e.at).find(|&at| at > event.at).unwrap_or(Instant::MAX).min(outcome.ended);
-        if !matches!(event.change, Change::Fail(_)) || until <= event.at + LOOK {
+        let Change::Fail(part) = event.change else { continue };
+        if until <= event.at + LOOK {
             continue;
         }
-        let took = back_after(&outcome.samples, event.at, until)?;
+        let goodput = back_after(&outcome.samples, event.at, until)?;
+        let restored = events[i..].iter().find(|e| e.change == Change::Restore(part)).map_or(Instant::MAX, |e| e.at);
+        let lost = last_loss(outcome, &links_of(fabric, part)).filter(|&at| at >= event.at && at <= restored);
+        let took = goodput.max(lost.map_or(0.0, |at| (at - event.at).as_secs_f64()));
         longest = Some(took.max(longest.unwrap_or(0.0)));
     }
     longest
+}
+
+fn last_loss(outcome: &Outcome, links: &[LinkId]) -> Option<Instant> {
+    let lost = outcome.packets.iter().flat_map(|p| &p.lost);
+    lost.filter(|(link, _)| links.contains(link)).map(|&(_, at)| at).max()
 }
 
 fn back_after(samples: &[Sample], from: Instant, until: Instant) -> Option<f64> {
@@ -73,8 +82,9 @@ const BACK: f64 = 0.95;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_fabric::{BitsPerSec, CableId};
+    use weft_fabric::record::PacketTotals;
     use weft_fabric::topology::shapes::{Cabling, fat_tree};
+    use weft_fabric::{BitsPerSec, CableId};
 
     fn ms(at: u64) -> Instant {
         Instant::ZERO + Duration::from_ms(at)
@@ -97,16 +107,29 @@ mod tests {
 
     #[test]
     fn goodput_is_back_when_it_is_near_its_later_level() {
+        let fabric = fabric();
         let fail = |at| TimedEvent { at: ms(at), change: Change::Fail(Part::Cable(CableId(20))) };
         // 100 until 1 s, 40 until 1.3 s, 80 from then on: within 95 % of 80 over 100 ms from 1.29 s on.
-        let rate = |at| if at < 1_000 { 100.0 } else if at < 1_300 { 40.0 } else { 80.0 };
+        let rate = |at| {
+            if at < 1_000 {
+                100.0
+            } else if at < 1_300 {
+                40.0
+            } else {
+                80.0
+            }
+        };
         let run = run_of(rate, 3_000);
-        assert_eq!(reconverge_s(&run, &[fail(1_000)]), Some(0.29));
-        assert_eq!(reconverge_s(&run, &[fail(2_000)]), Some(0.0), "nothing was lost");
-        assert_eq!(reconverge_s(&run, &[fail(1_000), fail(2_000)]), Some(0.29), "the longest");
-        assert_eq!(reconverge_s(&run, &[]), None);
+        assert_eq!(reconverge_s(&fabric, &run, &[fail(1_000)]), Some(0.29));
+        assert_eq!(reconverge_s(&fabric, &run, &[fail(2_000)]), Some(0.0), "nothing was lost");
+        assert_eq!(reconverge_s(&fabric, &run, &[fail(1_000), fail(2_000)]), Some(0.29), "the longest");
+        assert_eq!(reconverge_s(&fabric, &run, &[]), None);
         let restore = TimedEvent { change: Change::Restore(Part::Cable(CableId(20))), ..fail(1_000) };
-        assert_eq!(reconverge_s(&run, &[restore]), None);
+        let lost = vec![(CableId(20).links()[1], ms(2_400)), (LinkId(1), ms(2_900))];
+        let packets = Some(PacketTotals { lost, ..PacketTotals::default() });
+        let blind = Outcome { packets, ..run.clone() };
+        assert_eq!(reconverge_s(&fabric, &blind, &[fail(2_000)]), Some(0.4), "until packets avoid it");
+        assert_eq!(reconverge_s(&fabric, &run, &[restore]), None);
     }
 
     #[test]

@@ -90,10 +90,8 @@ mod tests {
     fn starts_are_merged_and_ends_go_home() {
         let at = Instant::from_ps;
         let fixed = StaticWorkload::new(vec![flow(1, at(5)), flow(2, at(5)), flow(3, at(20))]);
-        let mut all = SeveralWorkloads::new([
-            (1, Box::new(fixed) as Box<dyn Workload>),
-            (0, Box::new(Echo(Some(at(5)), Vec::new()))),
-        ]);
+        let mut all =
+            SeveralWorkloads::new([(1, Box::new(fixed) as Box<dyn Workload>), (0, Box::new(Echo(Some(at(5)), Vec::new())))]);
         let mut taken: Vec<(u32, Instant)> = Vec::new();
         for _ in 0..3 {
             let flow = all.next_flow().expect("three begin at 5");

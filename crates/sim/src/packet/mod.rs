@@ -39,11 +39,11 @@ mod wheel;
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_fabric::{Duration, Instant};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::Router;
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
+use weft_fabric::{Duration, Instant};
 
 use crate::world::{self, Pace, Parts, Progress, TimedEvent};
 

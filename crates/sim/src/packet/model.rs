@@ -149,7 +149,8 @@ impl Model for PacketModel {
         }
         let requests = net.load.as_ref().map(|l| l.totals(outcome.ended));
         let (hops, drops) = (net.totals.hops, net.totals.drops);
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests });
+        let lost = net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))).collect();
+        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests, lost });
         outcome.traced = net.take_traced();
     }
 }
