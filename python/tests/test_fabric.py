@@ -46,12 +46,33 @@ def test_fat_tree() -> None:
         ("clos", {"intermediates": 3, "aggregations": 3, "tors": 4, "hosts_per_tor": 20}, 80),
         ("tree", {"tors": 4, "hosts_per_tor": 10, "tor_oversubscription": 5}, 40),
         ("fat-tree", {"levels": 2, "edges": 4, "cores": 2, "hosts_per_edge": 2}, 8),
+        ("subways", {"type": 1}, 360),
+        ("subways", {"type": "2D", "speeds": ["10Gbps", "25Gbps"]}, 360),
     ],
 )
 def test_kinds(kind: str, params: dict[str, Any], hosts: int) -> None:
     fabric = weft.fabric(kind, **params)
     assert len(fabric.hosts) == hosts
     assert fabric.nodes["id"].tolist() == list(range(len(fabric.nodes)))
+
+
+def test_subways() -> None:
+    single = weft.fabric("subways", type=1, ports=1, servers_per_rack=30, racks_per_cluster=6, agg_oversubscription=3)
+    double = weft.fabric("subways", type="1LB")
+    assert len(double.hosts) == len(single.hosts) == 360
+    assert double.hosts["rack"].tolist() == [i // 15 for i in range(360)]
+    plan = single.upgrade_to(double)
+    assert plan["server_cables"] == {"kept": 360, "added": 360, "moved": 0, "replaced": 0, "removed": 0}
+    survey = double.cabling()
+    assert survey["servers_on_copper"]
+    assert survey["longest_server_run_m"] == pytest.approx(2.2, abs=0.1)
+    assert double.cabling(arrangement="row", slack=0)["longest_server_run_m"] < 2.0
+    with pytest.raises(weft.WeftError, match="arrangement"):
+        double.cabling(arrangement="circle")
+    with pytest.raises(weft.WeftError, match="Subways"):
+        weft.fabric("switch", hosts=2).cabling()
+    with pytest.raises(weft.WeftError, match="360 are not 2"):
+        double.upgrade_to(weft.fabric("subways", type=0, servers_per_rack=1, racks_per_cluster=1, aggregations=1, agg_uplinks=1))
 
 
 def test_of_a_scenario_file(tmp_path: pathlib.Path) -> None:
@@ -83,6 +104,7 @@ def test_repr() -> None:
         ("fat-tree", {"k": 4, "ports": 4}, "fabric.ports: ", "known are"),
         ("fat-tree", {"k": "4"}, "fabric.k: ", "number"),
         ("fat-tree", {"k": None}, "fabric.k: ", "leave"),
+        ("subways", {"type": 1, "loop": 5}, "fabric.loop: ", "2, 3, 4, 6, 12"),
         ("fat-trie", {"k": 4}, "fabric.kind: ", "did you mean `fat-tree`"),
         ("file", {"path": "/nowhere/fabric.topo"}, "fabric.path: ", ""),
     ],

@@ -16,8 +16,8 @@ def fabric(kind: str | os.PathLike[str], **params: Any) -> "Fabric":
     """Builds a fabric, as ``weft topo`` does.
 
     Args:
-        kind: ``fat-tree``, ``clos``, ``tree``, ``clique``, ``switch`` or ``file``; or the path of a scenario file, whose
-            ``[fabric]`` table is taken.
+        kind: ``fat-tree``, ``clos``, ``tree``, ``clique``, ``switch``, ``subways`` or ``file``; or the path of a scenario file,
+            whose ``[fabric]`` table is taken.
         **params: keys of the ``[fabric]`` table: ``k=8``, ``link="10Gbps"``; see ``docs/fabrics.md``.
 
     Raises:
@@ -88,6 +88,28 @@ class Fabric:
             WeftError: there is no such format, or it cannot hold this fabric.
         """
         return self._handle.export(format)
+
+    def cabling(self, *, prices: str | os.PathLike[str] | None = None, **floor: Any) -> dict[str, Any]:
+        """Cable lengths and a bill of materials of a ``subways`` fabric: what ``weft topo subways --cabling --json`` prints.
+
+        Args:
+            prices: a price list as ``scenarios/data/prices.toml``; the illustrative prices if absent.
+            **floor: the hall: ``arrangement="row"``, ``rack_height=2.2``; see ``docs/subways-wiring.md``.
+
+        Raises:
+            WeftError: the fabric is not ``subways``, a key or the list is wrong, or the list lacks something.
+        """
+        survey: dict[str, Any] = json.loads(self._handle.cabling(prices=prices, floor=to_json(floor)))
+        return survey
+
+    def upgrade_to(self, other: "Fabric") -> dict[str, Any]:
+        """The steps from this ``subways`` fabric to another one: what ``weft topo subways --upgrade-to --json`` prints.
+
+        Raises:
+            WeftError: one of them is not ``subways``, or they differ in their number of servers.
+        """
+        plan: dict[str, Any] = json.loads(self._handle.upgrade_to(other._handle))
+        return plan
 
     def __repr__(self) -> str:
         return f"<weft.Fabric {self.title!r}>"

@@ -16,7 +16,7 @@ use weft_fabric::topology::{Health, Part};
 use weft_fabric::traffic::{FlowSpec, flows_known_at_start};
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
-use weft_sim::packet::PacketWorld;
+use weft_sim::packet::{PacketConfig, PacketWorld};
 use weft_sim::world::{Change, Progress, TimedEvent};
 
 use crate::error::{KeyError, Result};
@@ -27,11 +27,11 @@ use crate::scenario::traffic::{Prepared, number_by_line};
 use crate::scenario::world::{self, EventKind, Kind};
 use crate::wall::Stopwatch;
 
-/// Carries a run. `on_progress` hears how much of it is done, from 0 to 1.
+/// Carries a run, on up to `threads` cores. `on_progress` hears how much of it is done, from 0 to 1.
 ///
 /// # Errors
 /// Traffic that the fabric cannot have, and events that name parts which it does not have.
-pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
+pub fn carry(fabric: &Arc<Fabric>, run: &Run, threads: usize, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
     let scenario = &run.scenario;
     let events = timed_events(fabric, run)?;
     let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
@@ -42,7 +42,7 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
     let mut outcome = match scenario.world.kind {
         Kind::Flow => FlowWorld { fabric, router, controller, workload, events, config: config(run) }.run(progress),
         Kind::Packet => {
-            let config = packet::config(&fabric, run)?;
+            let config = PacketConfig { threads, ..packet::config(&fabric, run)? };
             packet::carry(PacketWorld { fabric, router, controller, workload, events, config }, progress)?
         }
     };

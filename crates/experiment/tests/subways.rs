@@ -73,3 +73,78 @@ fn impossible_wirings_exit_with_2_and_a_remedy() {
         }
     }
 }
+
+/// Section 7: copper throughout, at most about 2.2 m.
+#[test]
+fn cabling_is_measured_and_priced() {
+    insta::assert_snapshot!("topo-subways-cabling", stdout(&["type=1", "--cabling"]));
+    let survey = json(&["type=2", "--cabling"]);
+    assert_eq!(survey["servers_on_copper"], true);
+    let longest = survey["longest_server_run_m"].as_f64().expect("metres");
+    assert!((2.1..=2.2).contains(&longest), "{longest} m");
+    let taller = json(&["type=2", "--cabling", "--rack-height", "2.4", "cold_aisle=2"]);
+    assert!(taller["longest_server_run_m"].as_f64().expect("metres") > 3.0);
+    assert_eq!(survey["bill"]["currency"], "USD");
+    let row = json(&["type=1", "--cabling", "arrangement=row"]);
+    let stretches: Vec<&str> = row["classes"].as_array().expect("classes").iter().filter_map(|c| c["stretch"].as_str()).collect();
+    assert_eq!(stretches, ["server-in-rack", "server-along-row", "tor-to-agg", "agg-to-core"]);
+}
+
+#[test]
+fn prices_come_from_the_users_table() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("mine.toml");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let list = std::fs::read_to_string(root.join("scenarios/data/prices.toml")).expect("it is shipped");
+    std::fs::write(&path, list.replace("\"USD\"", "\"EUR\"").replace("ports = 36, price = 3300", "ports = 36, price = 1"))
+        .expect("written");
+    let path = path.to_str().expect("text");
+    let mine = json(&["type=1", "--cabling", "--prices", path]);
+    assert_eq!(mine["bill"]["currency"], "EUR");
+    let tors = mine["bill"]["lines"].as_array().expect("lines").iter().find(|l| l["item"] == "ToR").expect("ToRs").clone();
+    assert_eq!((&tors["count"], &tors["price"], &tors["total"]), (&24.into(), &1.0.into(), &24.0.into()));
+    std::fs::write(path, list.replace("rate = \"40Gbps\", ports = 12", "rate = \"40\", ports = 12")).expect("written");
+    let output = topo(&["type=1", "--cabling", "--prices", path]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = text(&output.stderr);
+    assert!(message.contains("mine.toml:") && message.contains("`40` is not a rate"), "{message}");
+}
+
+#[test]
+fn upgrades_are_ordered_and_say_what_stays() {
+    let single = ["ports=1", "servers_per_rack=30", "racks_per_cluster=6", "agg_oversubscription=3"];
+    let double = ["--upgrade-to", "ports=2", "servers_per_rack=15", "racks_per_cluster=12"];
+    insta::assert_snapshot!("topo-subways-upgrade-0", stdout(&[&["type=0"], &single[..], &double].concat()));
+    let type_1 = json(&[&["type=1"], &single[..], &double].concat());
+    assert_eq!(type_1["server_cables"]["moved"], 0);
+    assert_eq!(type_1["steps"][0]["changes"][0]["action"], "add");
+    assert!(type_1["steps"].as_array().expect("steps").iter().all(|s| s["in_service"]["servers_cut_off"] == 0));
+    // Section 4.3: a parallel network of 25 Gbps beside one of 10 Gbps, without rewiring.
+    let parallel = ["clusters=1", "loop_clusters=1", "link=10Gbps", "--upgrade-to", "ports=2", "speeds=[\"10Gbps\", \"25Gbps\"]"];
+    let counts = ["servers_per_rack=15", "clusters=2", "loop_clusters=2", "loop=6"];
+    let type_2 = json(&[&["type=2"], &single[..], &parallel, &counts].concat());
+    for tier in ["server_cables", "tor_cables", "agg_cables"] {
+        let touched = ["moved", "replaced", "removed"].map(|key| type_2[tier][key].clone());
+        assert_eq!(touched, [0, 0, 0].map(Value::from), "{tier}");
+    }
+}
+
+#[test]
+fn what_cabling_and_upgrades_cannot_do_exits_with_2() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["type=1", "--rack-height", "2"], "add --cabling"),
+        (&["type=1", "--cabling", "--upgrade-to", "ports=3"], "one of them at a time"),
+        (&["type=1", "--upgrade-to"], "has no keys"),
+        (&["type=1", "--upgrade-to", "clusters=4"], "an upgrade keeps its servers"),
+        (&["type=1", "--upgrade-to", "loop=5"], "choose one of 2, 3, 4, 6, 12"),
+        (&["type=1", "--cabling", "slack=-1"], "choose metres from 0"),
+        (&["type=1", "--cabling", "arrangement=circle"], "there is no arrangement"),
+        (&["type=1", "--cabling", "--prices", "nowhere.toml"], "nowhere.toml"),
+        (&["type=1", "--cabling", "link=800Gbps"], "no cable of 800Gbps"),
+    ];
+    for (keys, wanted) in cases {
+        let output = topo(keys);
+        assert_eq!(output.status.code(), Some(2), "{keys:?}");
+        assert!(text(&output.stderr).contains(wanted), "{}", text(&output.stderr));
+    }
+}

@@ -72,7 +72,7 @@ pub struct LinkSample {
 }
 
 /// All that a world says of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// By id.
     pub flows: Vec<FlowRecord>,

@@ -7,7 +7,7 @@ use weft_fabric::addressing::Addressing;
 use weft_fabric::routing::{FlowKey, Router, Routing};
 use weft_fabric::topology::Shape;
 use weft_fabric::topology::shapes::Cabling;
-use weft_fabric::topology::shapes::subways::{Speeds, SubwaysSpec, SubwaysType};
+use weft_fabric::topology::shapes::subways::{Speeds, SubwaysSpec, SubwaysType, Trunk};
 use weft_fabric::{BitsPerSec, Duration, Fabric, HostId, NodeId, SwitchId};
 
 const LINK: Cabling = Cabling { rate: BitsPerSec(10_000_000_000), delay: Duration::from_us(1) };
@@ -99,4 +99,18 @@ fn switches_keep_the_locators_of_their_own_cluster() {
         }
     }
     assert_ne!(addressing.switch(SwitchId(0)), addressing.switch(SwitchId(1)));
+}
+
+#[test]
+fn a_trunk_by_flow_uses_all_of_its_cables_at_both_ends() {
+    let fabric = built(SubwaysSpec { trunk: Trunk::Flow, ports: 3, ..SubwaysSpec::new(SubwaysType::Type0) });
+    let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 1);
+    let mut counts = BTreeMap::new();
+    for flow in 0..FLOWS {
+        let path = router.route(&FlowKey::of_flow(flow, HostId(0), HostId(90))).expect("a way");
+        *counts.entry((path[0].0, path[path.len() - 1].0)).or_insert(0) += 1;
+    }
+    let [from, to] = [0, 90].map(|h| fabric.out(HostId(h).node()).to_vec());
+    let expected: Vec<(u32, u32)> = from.iter().flat_map(|a| to.iter().map(move |b| (a.0, b.reverse().0))).collect();
+    assert_even(&counts, &expected);
 }

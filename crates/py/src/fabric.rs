@@ -7,6 +7,7 @@ use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use toml::{Table, Value};
+use weft_experiment::scenario::fabric::FabricSpec;
 use weft_experiment::scenario::keys::one_of;
 use weft_experiment::scenario::read_fabric;
 use weft_experiment::scenario::source::{Overrides, Source};
@@ -16,11 +17,11 @@ use weft_fabric::topology::Metrics;
 use weft_fabric::{Fabric, NodeId};
 
 use crate::error::from_experiment;
-use crate::scenario::overrides;
+use crate::scenario::{overrides, parse};
 
 /// A fabric that has been built.
 #[pyclass(frozen, module = "weft._weft")]
-pub struct FabricHandle(Arc<Fabric>);
+pub struct FabricHandle(Arc<Fabric>, FabricSpec);
 
 #[pymethods]
 impl FabricHandle {
@@ -28,8 +29,8 @@ impl FabricHandle {
     #[new]
     fn new(py: Python<'_>, kind: &str, folder: PathBuf, settings: &str) -> PyResult<Self> {
         let overrides = overrides(settings, "plain").map_err(|e| from_experiment(&e))?;
-        let fabric = py.detach(|| build(kind, folder, &overrides)).map_err(|e| from_experiment(&e))?;
-        Ok(Self(Arc::new(fabric)))
+        let (fabric, spec) = py.detach(|| build(kind, folder, &overrides)).map_err(|e| from_experiment(&e))?;
+        Ok(Self(Arc::new(fabric), spec))
     }
 
     /// What it is, in a line.
@@ -67,6 +68,20 @@ impl FabricHandle {
         serde_json::to_string(&metrics).expect("metrics are JSON")
     }
 
+    /// Lengths of the cables and what all costs: what `weft topo subways --cabling --json` prints. `floor` is JSON, the keys of the floor plan.
+    #[pyo3(signature = (*, prices, floor))]
+    fn cabling(&self, py: Python<'_>, prices: Option<PathBuf>, floor: &str) -> PyResult<String> {
+        let floor: Table = parse(floor, "the floor plan").map_err(|e| from_experiment(&e))?;
+        let survey = py.detach(|| weft_experiment::subways::cabling(&self.1, &floor, prices.as_deref()));
+        Ok(serde_json::to_string(&survey.map_err(|e| from_experiment(&e))?).expect("a survey is JSON"))
+    }
+
+    /// The steps to another fabric: what `weft topo subways --upgrade-to --json` prints.
+    fn upgrade_to(&self, py: Python<'_>, other: &Self) -> PyResult<String> {
+        let plan = py.detach(|| weft_experiment::subways::upgrade(&self.1, &other.1)).map_err(|e| from_experiment(&e))?;
+        Ok(serde_json::to_string(&plan).expect("a plan is JSON"))
+    }
+
     /// The fabric as another tool's text.
     fn export(&self, py: Python<'_>, format: &str) -> PyResult<String> {
         let Some(&(_, export)) = EXPORTS.iter().find(|(name, _)| *name == format) else {
@@ -87,12 +102,14 @@ const EXPORTS: &[(&str, Export)] = &[
     ("native", Export::Native),
 ];
 
-fn build(kind: &str, folder: PathBuf, overrides: &Overrides) -> Result<Fabric> {
+fn build(kind: &str, folder: PathBuf, overrides: &Overrides) -> Result<(Fabric, FabricSpec)> {
     let source = if Path::new(kind).is_file() {
         Source::read(Path::new(kind), overrides)?
     } else {
         let fabric = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);
         Source::from_table(Table::from_iter([("fabric".to_owned(), Value::Table(fabric))]), folder, overrides)?
     };
-    read_fabric(&source)?.build().map_err(|e| source.at(e))
+    let spec = read_fabric(&source)?;
+    let fabric = spec.build().map_err(|e| source.at(e))?;
+    Ok((fabric, spec))
 }

@@ -162,13 +162,13 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn new_table() -> Table {
+pub(super) fn new_table() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table
 }
 
-fn align(table: &mut Table, left: usize) {
+pub(super) fn align(table: &mut Table, left: usize) {
     for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -1,5 +1,7 @@
 //! `weft topo`.
 
+mod subways;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,14 +17,15 @@ use crate::scenario::fabric::FabricSpec;
 use crate::scenario::keys::one_of;
 use crate::scenario::read_fabric;
 use crate::scenario::source::{Overrides, Source, parse_value};
+use crate::subways::FLOOR_KEYS;
 
 /// Arguments of `weft topo`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Behind the keys:\n  --export FORMAT  dot, graphml, containerlab, htsim, hpcc or native, instead of the counts\n  --out FILE       Where the export goes"
+    after_help = "Behind the keys:\n  --export FORMAT  dot, graphml, containerlab, htsim, hpcc or native, instead of the counts\n  --out FILE       Where the export goes\n  --cabling        Of subways: lengths of the cables and what all costs; with --prices FILE, and the hall: --arrangement aisle|row,\n                   --tors-per-rack N, --rack-height, --rack-width, --rack-depth, --cold-aisle, --hot-aisle, --slack METRES\n  --upgrade-to KEY=VALUE...  Of subways: the steps to the fabric with these keys changed"
 )]
 pub struct TopoArgs {
-    /// fat-tree, clos, tree, clique, switch, file; or a scenario file
+    /// fat-tree, clos, tree, clique, switch, subways, file; or a scenario file
     kind: String,
     /// Keys of the [fabric] table: k=8 link=10Gbps, or --k 8 --link 10Gbps
     #[arg(value_name = "KEY=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
@@ -39,6 +42,11 @@ struct Asked {
     export: Option<String>,
     out: Option<PathBuf>,
     json: bool,
+    cabling: bool,
+    prices: Option<PathBuf>,
+    floor: Table,
+    /// Keys of the fabric to upgrade to: what differs from `keys`.
+    upgrade: Option<Vec<(String, Value)>>,
     help: bool,
 }
 
@@ -65,20 +73,59 @@ pub fn run(args: &TopoArgs) -> Result<ExitCode> {
         return help();
     }
     let json = asked.json || args.json;
+    asked.check()?;
     check_export(&asked, json)?;
     let (source, spec) = read(&args.kind, &asked.keys)?;
+    if asked.cabling {
+        let survey = crate::subways::cabling(&spec, &asked.floor, asked.prices.as_deref()).map_err(|e| placed(&source, e))?;
+        return print(json, &survey, subways::of_cabling);
+    }
+    if let Some(changes) = &asked.upgrade {
+        let (_, target) = read(&args.kind, &changed(&asked.keys, changes))?;
+        let plan = crate::subways::upgrade(&spec, &target).map_err(|e| placed(&source, e))?;
+        return print(json, &plan, subways::of_upgrade);
+    }
     let fabric = spec.build().map_err(|e| source.at(e))?;
     if let Some(name) = &asked.export {
         return export(&fabric, name, asked.out.as_deref(), json);
     }
-    let metrics = Metrics::of(&fabric);
+    print(json, &Metrics::of(&fabric), table::of_fabric)
+}
+
+fn print<T: serde::Serialize>(json: bool, what: &T, table: impl Fn(&T) -> String) -> Result<ExitCode> {
     if json {
-        print_json(&metrics)?;
+        print_json(what)?
     } else {
-        print_text(&table::of_fabric(&metrics))?;
+        print_text(&table(what))?
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// An error with the line of the scenario that it is about.
+fn placed(source: &Source, error: Error) -> Error {
+    match error {
+        Error::Key(key) if key.key.starts_with("fabric") => source.at(key),
+        other => other,
+    }
+}
+
+/// The keys of the fabric to upgrade to: a change also drops the key that says the same in another way.
+fn changed(keys: &[(String, Value)], changes: &[(String, Value)]) -> Vec<(String, Value)> {
+    let gone = |key: &str| {
+        changes.iter().any(|(c, _)| {
+            c == key || INSTEAD.iter().any(|(a, b)| (c == a && b.contains(&key)) || (b.contains(&c.as_str()) && key == *a))
+        })
+    };
+    keys.iter().filter(|(key, _)| !gone(key)).chain(changes).cloned().collect()
+}
+
+/// Keys, and those in whose place they stand.
+const INSTEAD: &[(&str, &[&str])] = &[
+    ("speeds", &["link", "host_link", "fabric_link"]),
+    ("server_ports", &["servers_per_rack"]),
+    ("aggregations", &["tor_oversubscription"]),
+    ("agg_uplinks", &["agg_oversubscription"]),
+];
 
 const EXPORTS: &[(&str, Export)] = &[
     ("dot", Export::Dot),
@@ -145,6 +192,39 @@ fn read(kind: &str, keys: &[(String, Value)]) -> Result<(Source, FabricSpec)> {
     Ok((source, spec))
 }
 
+impl Asked {
+    /// What cannot be asked for together.
+    fn check(&self) -> Result<()> {
+        let outputs =
+            [("--export", self.export.is_some()), ("--cabling", self.cabling), ("--upgrade-to", self.upgrade.is_some())];
+        let asked: Vec<&str> = outputs.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
+        if asked.len() > 1 {
+            return Err(Error::usage(format!("{} are asked for at once", asked.join(" and ")), "ask for one of them at a time"));
+        }
+        let of_cabling = self.floor.keys().map(String::as_str).chain(self.prices.is_some().then_some("prices")).next();
+        if let (Some(key), false) = (of_cabling, self.cabling) {
+            return Err(Error::usage(format!("`{key}` says something of the cabling"), "add --cabling"));
+        }
+        if self.upgrade.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::usage("--upgrade-to has no keys", "write what changes behind it, such as `--upgrade-to ports=2`"));
+        }
+        Ok(())
+    }
+
+    /// Puts a key where it belongs.
+    fn take(&mut self, key: String, value: String) {
+        match key.as_str() {
+            "export" => self.export = Some(value),
+            "out" => self.out = Some(value.into()),
+            "prices" => self.prices = Some(value.into()),
+            floor if FLOOR_KEYS.contains(&floor) => {
+                self.floor.insert(key, parse_value(&value));
+            }
+            _ => self.upgrade.as_mut().unwrap_or(&mut self.keys).push((key, parse_value(&value))),
+        }
+    }
+}
+
 /// `key=value`, `--key value`, `--key=value`, and the options that are not keys.
 fn split(words: &[String]) -> Result<Asked> {
     let mut asked = Asked::default();
@@ -162,20 +242,22 @@ fn split(words: &[String]) -> Result<Asked> {
             None => (word.as_str(), None),
         };
         let key = name.trim_start_matches('-').replace('-', "_");
-        if key == "json" && value.is_none() {
-            asked.json = true;
-            continue;
-        }
-        if value.is_none() && word.starts_with("--") {
-            value = words.next().cloned();
-        }
-        let Some(value) = value else {
-            return Err(Error::usage(format!("`{word}` is not a key of a fabric"), "write KEY=VALUE, such as `k=8`, or `--k 8`"));
-        };
-        match key.as_str() {
-            "export" => asked.export = Some(value),
-            "out" => asked.out = Some(value.into()),
-            _ => asked.keys.push((key, parse_value(&value))),
+        match (key.as_str(), &value) {
+            ("json", None) => asked.json = true,
+            ("cabling", None) => asked.cabling = true,
+            ("upgrade_to", None) => asked.upgrade = Some(Vec::new()),
+            _ => {
+                if value.is_none() && word.starts_with("--") {
+                    value = words.next().cloned();
+                }
+                let Some(value) = value else {
+                    return Err(Error::usage(
+                        format!("`{word}` is not a key of a fabric"),
+                        "write KEY=VALUE, such as `k=8`, or `--k 8`",
+                    ));
+                };
+                asked.take(key, value);
+            }
         }
     }
     Ok(asked)

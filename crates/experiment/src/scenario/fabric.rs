@@ -105,7 +105,7 @@ impl FabricSpec {
 }
 
 /// A fabric's error, at the key that has to change.
-fn key_error(error: FabricError) -> KeyError {
+pub(crate) fn key_error(error: FabricError) -> KeyError {
     match error {
         FabricError::Parameter { parameter, value, rule } => {
             KeyError::new(format!("fabric.{parameter}"), format!("`{parameter} = {value}` is not possible"), rule)

@@ -27,6 +27,10 @@ impl OnceWorkload {
 }
 
 impl Workload for OnceWorkload {
+    fn reacts(&self) -> bool {
+        false
+    }
+
     fn next_start(&self) -> Option<Instant> {
         (self.round < self.rounds).then_some(self.start)
     }
@@ -60,6 +64,10 @@ impl LimitedWorkload {
 }
 
 impl Workload for LimitedWorkload {
+    fn reacts(&self) -> bool {
+        self.inner.reacts()
+    }
+
     fn next_start(&self) -> Option<Instant> {
         if self.left > 0 { self.inner.next_start() } else { None }
     }
@@ -131,6 +139,10 @@ impl PoissonWorkload {
 }
 
 impl Workload for PoissonWorkload {
+    fn reacts(&self) -> bool {
+        false
+    }
+
     fn next_start(&self) -> Option<Instant> {
         self.next.peek().map(|Reverse((at, _))| *at)
     }

@@ -34,6 +34,11 @@ pub trait Workload: Send {
     /// Takes that flow. Starts never decrease.
     fn next_flow(&mut self) -> Option<FlowSpec>;
 
+    /// Whether the end of a flow changes what comes.
+    fn reacts(&self) -> bool {
+        true
+    }
+
     /// A flow ended: workloads that wait for it (one destination at a time, closed loop) may now have more to start,
     /// at `now` or later.
     fn flow_ended(&mut self, id: FlowId, spec: &FlowSpec, now: Instant) {
@@ -75,6 +80,10 @@ pub fn flows_known_at_start(workload: &mut dyn Workload, limit: usize) -> Vec<Fl
 }
 
 impl Workload for StaticWorkload {
+    fn reacts(&self) -> bool {
+        false
+    }
+
     fn next_start(&self) -> Option<Instant> {
         self.flows.get(self.next).map(|f| f.start)
     }

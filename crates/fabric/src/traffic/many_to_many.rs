@@ -26,6 +26,10 @@ impl ManyToMany {
 }
 
 impl Workload for ManyToMany {
+    fn reacts(&self) -> bool {
+        false
+    }
+
     fn next_start(&self) -> Option<Instant> {
         (self.pair < self.pairs.len()).then_some(self.start)
     }

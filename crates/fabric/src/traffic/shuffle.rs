@@ -23,6 +23,10 @@ impl AllPairs {
 }
 
 impl Workload for AllPairs {
+    fn reacts(&self) -> bool {
+        false
+    }
+
     fn next_start(&self) -> Option<Instant> {
         (self.source < self.hosts.len()).then_some(self.start)
     }

@@ -15,6 +15,7 @@
 //! | [`paths`], [`packets`] | where packets go, and what they are |
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
+//! | [`team`] | one run on several cores |
 //! | [`model`] | the engine as a model of the event loop ([`crate::world`]) |
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
@@ -33,6 +34,7 @@ mod reference;
 mod requests;
 mod settings;
 mod tcp;
+mod team;
 mod touch;
 mod wheel;
 
@@ -75,8 +77,8 @@ impl PacketWorld {
     /// [`PacketError`] if a setting means nothing on this fabric.
     pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, PacketError> {
         let Self { fabric, router, controller, workload, events, config } = self;
-        let net = config.net(&fabric)?;
-        let model = model::PacketModel::new(Arc::clone(&fabric), net);
+        let reacts = controller.is_some() || workload.reacts();
+        let model = model::PacketModel::new(Arc::clone(&fabric), config.engine(&fabric, reacts)?);
         let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
         // What failures cost shows between the events of the loop.
         let sample_every = (!events.is_empty()).then_some(SAMPLE_EVERY);

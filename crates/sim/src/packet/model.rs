@@ -6,38 +6,93 @@ use weft_fabric::{Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
-use super::net::Net;
-use crate::world::{Ended, Model};
+use super::net::{Ended, Net};
+use super::team::Team;
+use crate::world::{self, Model};
 
 /// Carries flows as packets.
 pub(super) struct PacketModel {
     fabric: Arc<Fabric>,
-    net: Net,
-    /// Bytes of each flow; `u64::MAX` if it never ends.
-    sizes: Vec<u64>,
+    engine: Engine,
+    subflows: u32,
+    /// Bytes that the engine counts in.
+    unit: u64,
+    /// Source, destination and bytes of each flow; `u64::MAX` bytes if it never ends.
+    flows: Vec<Flow>,
     /// Flows whose connection opens when this instant's changes are in.
     opening: Vec<u32>,
     /// Flows under way that end some time.
     ending: usize,
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
-    ended: Vec<u32>,
+    ended: Vec<Ended>,
     /// How long a flow must have been silent before it takes the next path that it is given.
     gap: (Option<FlowId>, Duration),
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    src: u32,
+    dst: u32,
+    bytes: u64,
+}
+
+/// One engine that stops as a flow ends, or several in step that stop soon after.
+pub(super) enum Engine {
+    /// For workloads and controllers that react to a flow's end.
+    One(Box<Net>),
+    /// The parts' engines, and the part of each node.
+    Team(Team, Vec<u8>),
+}
+
+impl Engine {
+    /// Does the same in every part.
+    fn each(&mut self, mut act: impl FnMut(&mut Net)) {
+        match self {
+            Self::One(net) => act(net),
+            Self::Team(team, _) => team.each().for_each(|mut net| act(&mut net)),
+        }
+    }
+
+    /// Looks into the part of a host.
+    fn at<R>(&mut self, host: u32, act: impl FnOnce(&mut Net) -> R) -> R {
+        match self {
+            Self::One(net) => act(net),
+            Self::Team(team, part) => act(&mut team.part(part[host as usize] as usize)),
+        }
+    }
+
+    /// A sum over the parts.
+    fn sum(&self, of: impl Fn(&Net) -> u64) -> u64 {
+        match self {
+            Self::One(net) => of(net),
+            Self::Team(team, _) => team.each().map(|net| of(&net)).sum(),
+        }
+    }
+}
+
 impl PacketModel {
-    pub fn new(fabric: Arc<Fabric>, net: Net) -> Self {
+    pub fn new(fabric: Arc<Fabric>, mut engine: Engine) -> Self {
+        let (mut subflows, mut unit) = (1, 1);
+        engine.each(|net| (subflows, unit) = (net.subflows, net.unit()));
         Self {
             fabric,
-            net,
-            sizes: Vec::new(),
+            engine,
+            subflows,
+            unit,
+            flows: Vec::new(),
             opening: Vec::new(),
             ending: 0,
             short: 0,
             ended: Vec::new(),
             gap: (None, Duration::ZERO),
         }
+    }
+
+    fn enter(&mut self, flow: Flow) {
+        let bytes = Some(flow.bytes).filter(|&b| b != u64::MAX);
+        self.engine.each(|net| net.add([flow.src, flow.dst], bytes));
+        self.flows.push(flow);
     }
 }
 
@@ -47,32 +102,31 @@ impl Model for PacketModel {
     const COUNTS_LINKS: bool = true;
 
     fn subflows(&self) -> u32 {
-        self.net.subflows
+        self.subflows
     }
 
     fn start(&mut self, id: FlowId, spec: &FlowSpec) {
-        while self.sizes.len() < id.index() {
+        while self.flows.len() < id.index() {
             // An empty flow has ended as it began, and has a number.
-            self.net.add([0, 0], Some(0));
-            self.sizes.push(0);
+            self.enter(Flow { src: 0, dst: 0, bytes: 0 });
         }
         let bytes = match spec.size {
-            Size::Finite(bytes) => Some(bytes.0),
-            Size::Infinite => None,
+            Size::Finite(bytes) => bytes.0,
+            Size::Infinite => u64::MAX,
         };
-        self.net.add([spec.src.0, spec.dst.0], bytes);
-        self.sizes.push(bytes.unwrap_or(u64::MAX));
+        self.enter(Flow { src: spec.src.0, dst: spec.dst.0, bytes });
         self.opening.push(id.0);
-        self.ending += usize::from(bytes.is_some());
+        self.ending += usize::from(bytes != u64::MAX);
     }
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
-        let end = id.0 * self.net.subflows + subflow;
-        let route = self.net.paths.intern(&self.fabric, path);
-        match std::mem::take(&mut self.gap) {
-            (waiting, gap) if waiting == Some(id) && gap > Duration::ZERO => self.net.move_at_gap(end, route, gap.as_ps()),
-            _ => self.net.move_now(end, route),
-        }
+        let end = id.0 * self.subflows + subflow;
+        let (waiting, gap) = std::mem::take(&mut self.gap);
+        let waits = waiting == Some(id) && gap > Duration::ZERO;
+        self.engine.each(|net| {
+            let route = net.paths.intern(&self.fabric, path);
+            if waits { net.move_at_gap(end, route, gap.as_ps()) } else { net.move_now(end, route) }
+        });
     }
 
     fn wait_for_gap(&mut self, id: FlowId, gap: Duration) {
@@ -80,77 +134,86 @@ impl Model for PacketModel {
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
-        let end = id.0 * self.net.subflows + subflow;
-        self.net.rx[end as usize].route = self.net.paths.intern(&self.fabric, path);
+        let end = (id.0 * self.subflows + subflow) as usize;
+        self.engine.each(|net| net.rx[end].route = net.paths.intern(&self.fabric, path));
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
-        self.net.set_up(link.0, up);
+        self.engine.each(|net| net.set_up(link.0, up));
     }
 
-    fn link_bytes(&self, bytes: &mut [u64]) {
+    fn link_bytes(&mut self, bytes: &mut [u64]) {
         // Without what still waits. A packet that its host has not handed over counts as more than its bytes: never less than before.
-        for (link, bytes) in (0..).zip(bytes) {
-            let left = self.net.ports.bytes(link).saturating_sub(self.net.ports.backlog(link, self.net.now));
-            *bytes = left.max(*bytes);
-        }
+        // A port belongs to one part, in the others it has carried nothing.
+        self.engine.each(|net| {
+            for (link, bytes) in (0..).zip(&mut *bytes) {
+                let left = net.ports.bytes(link).saturating_sub(net.ports.backlog(link, net.now));
+                *bytes = left.max(*bytes);
+            }
+        });
     }
 
     fn settle(&mut self) {
-        for i in 0..self.opening.len() {
-            self.net.open(self.opening[i]);
+        for flow in std::mem::take(&mut self.opening) {
+            self.engine.at(self.flows[flow as usize].src, |net| net.open(flow));
         }
-        self.opening.clear();
     }
 
-    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
-        let now = Instant::from_ps(self.net.run(until.as_ps(), &mut self.ended));
-        for flow in self.ended.drain(..) {
-            let bytes = self.sizes[flow as usize];
-            self.short += bytes.next_multiple_of(self.net.unit()) - bytes;
+    fn advance(&mut self, until: Instant, ended: &mut Vec<world::Ended>) -> Instant {
+        let now = match &mut self.engine {
+            Engine::One(net) => net.run(until.as_ps(), &mut self.ended),
+            Engine::Team(team, _) => team.run(until.as_ps(), &mut self.ended),
+        };
+        for Ended { at, flow, .. } in self.ended.drain(..) {
+            let bytes = self.flows[flow as usize].bytes;
+            self.short += bytes.next_multiple_of(self.unit) - bytes;
             self.ending -= 1;
-            ended.push(Ended { id: FlowId(flow), at: now });
+            ended.push(world::Ended { id: FlowId(flow), at: Instant::from_ps(at) });
         }
-        now
+        Instant::from_ps(now)
     }
 
     fn will_end(&self) -> bool {
-        self.ending > 0 && self.net.is_busy()
+        self.ending > 0 && self.engine.sum(|net| u64::from(net.is_busy())) > 0
     }
 
     fn delivered(&mut self, id: FlowId) -> u64 {
-        (self.net.delivered(id.0) * self.net.unit()).min(self.sizes[id.index()])
+        let Flow { dst, bytes, .. } = self.flows[id.index()];
+        (self.engine.at(dst, |net| net.delivered(id.0)) * self.unit).min(bytes)
     }
 
     fn delivered_total(&self) -> f64 {
-        (self.net.totals.delivered * self.net.unit() - self.short) as f64
+        (self.engine.sum(|net| net.totals.delivered) * self.unit - self.short) as f64
     }
 
     fn work(&self) -> u64 {
-        self.net.totals.events
+        self.engine.sum(|net| net.totals.events)
     }
 
     fn finish(&mut self, outcome: &mut Outcome) {
-        let net = &mut self.net;
-        let mut all = 0;
-        for flow in &mut outcome.flows {
-            let ends = (flow.id.0 * net.subflows) as usize..((flow.id.0 + 1) * net.subflows) as usize;
-            if ends.end > net.tx.len() {
-                flow.packets = Some(PacketRecord::default()); // empty, and the last
-                continue;
+        let subflows = self.subflows;
+        let mut totals = PacketTotals::default();
+        self.engine.each(|net| {
+            for link in &mut outcome.links {
+                link.drops += u64::from(net.ports.drops(link.id.0));
             }
-            let retransmits = net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum();
-            let reordered = net.rx[ends].iter().map(|r| r.tcp.reordered).sum();
-            flow.packets = Some(PacketRecord { retransmits, reordered });
-            all += u64::from(retransmits);
-        }
-        for link in &mut outcome.links {
-            link.drops = u64::from(net.ports.drops(link.id.0));
-        }
-        let requests = net.load.as_ref().map(|l| l.totals(outcome.ended));
-        let (hops, drops) = (net.totals.hops, net.totals.drops);
-        let lost = net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))).collect();
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests, lost });
-        outcome.traced = net.take_traced();
+            for flow in outcome.flows.iter_mut().filter(|f| ((f.id.0 + 1) * subflows) as usize <= net.tx.len()) {
+                let ends = (flow.id.0 * subflows) as usize..((flow.id.0 + 1) * subflows) as usize;
+                // The ends that are not in this part have done nothing.
+                let record = flow.packets.get_or_insert(PacketRecord::default());
+                record.retransmits += net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum::<u32>();
+                record.reordered += net.rx[ends].iter().map(|r| r.tcp.reordered).sum::<u32>();
+            }
+            totals.hops += net.totals.hops;
+            totals.drops += net.totals.drops;
+            totals.requests = totals.requests.or(net.load.as_ref().map(|l| l.totals(outcome.ended)));
+            outcome.traced = net.take_traced();
+            totals.lost.extend(net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))));
+        });
+        // Both ends of a link may stand in parts of their own: the later counts.
+        totals.lost.sort_unstable_by_key(|&(link, at)| (link, std::cmp::Reverse(at)));
+        totals.lost.dedup_by_key(|(link, _)| *link);
+        totals.retransmits = outcome.flows.iter().filter_map(|f| f.packets).map(|p| u64::from(p.retransmits)).sum();
+        outcome.packets = Some(totals);
     }
 }

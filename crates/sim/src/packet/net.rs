@@ -15,7 +15,7 @@ use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
 use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
-use super::ports::{Fate, Ports};
+use super::ports::{Fate, NEAR, Ports};
 use super::requests::Load;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
@@ -107,7 +107,11 @@ pub(super) struct Net {
     /// Links that are down.
     down: usize,
     /// Flows that have ended since the last look.
-    ended: Vec<u32>,
+    ended: Vec<Ended>,
+    /// The link of the event under way.
+    link: u32,
+    /// Packets for other parts, by part.
+    outboxes: Vec<Vec<Posted>>,
     /// TCP connections of a flow: the ends of flow f are those from `f * subflows` on.
     pub subflows: u32,
     /// Of each flow, if it has several.
@@ -126,6 +130,25 @@ pub(super) struct Net {
     shown: Vec<[u32; 2]>,
 }
 
+/// A flow has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// In picoseconds.
+    pub at: u64,
+    /// The link that its last packet came over: two flows that end at once have different ones.
+    pub link: u32,
+    pub flow: u32,
+}
+
+/// A packet on its way to another part of the fabric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    /// When it arrives, in picoseconds.
+    at: u64,
+    link: u32,
+    packet: Packet,
+}
+
 /// Timers, as links beyond the fabric's.
 const RETRANSMIT: u32 = 0;
 const DELAYED_ACK: u32 = 1;
@@ -137,7 +160,7 @@ impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
-        let wheel = Wheel::new(width, slots, links + TIMERS);
+        let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(sizes.header));
         let Extras { subflows, load, trace } = extras;
         let mut net = Self {
             now: 0,
@@ -153,6 +176,8 @@ impl Net {
             timers: links,
             down: 0,
             ended: Vec::new(),
+            link: 0,
+            outboxes: Vec::new(),
             subflows: subflows.max(1),
             connections: Vec::new(),
             load,
@@ -264,25 +289,75 @@ impl Net {
     }
 
     /// Runs until just before `until`, or until flows have ended: these are then in `ended`. Returns the time.
-    pub fn run(&mut self, until: u64, ended: &mut Vec<u32>) -> u64 {
-        while let Some(event) = self.wheel.pop(until) {
-            self.look_ahead();
-            self.now = event.at;
-            self.totals.events += 1;
-            if event.link < self.timers {
-                self.arrive(event);
-            } else {
-                self.timer(event);
-            }
-            if !self.ended.is_empty() {
-                ended.append(&mut self.ended);
-                return self.now;
-            }
+    pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>) -> u64 {
+        while self.ended.is_empty() {
+            let Some(event) = self.wheel.pop(until) else {
+                if until != NEVER {
+                    self.now = until;
+                }
+                break;
+            };
+            self.take(event);
         }
-        if until != NEVER {
-            self.now = until;
-        }
+        self.take_ended(ended);
         self.now
+    }
+
+    /// Runs until just before `until`.
+    pub fn run_window(&mut self, until: u64) {
+        while let Some(event) = self.wheel.pop(until) {
+            self.take(event);
+        }
+        self.now = until;
+    }
+
+    #[inline]
+    fn take(&mut self, event: Event) {
+        self.look_ahead();
+        self.now = event.at;
+        self.link = event.link;
+        self.totals.events += 1;
+        if event.link < self.timers {
+            self.arrive(event);
+        } else {
+            self.timer(event);
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    pub fn take_ended(&mut self, ended: &mut Vec<Ended>) {
+        ended.append(&mut self.ended);
+    }
+
+    /// No event comes before this; `u64::MAX` if there is none.
+    pub fn next_event(&self) -> u64 {
+        self.wheel.next_at()
+    }
+
+    /// Makes this the engine of one part of several; `part` is by node.
+    pub fn join(&mut self, fabric: &Fabric, part: &[u8], own: u8, parts: usize) {
+        self.outboxes = (0..parts).map(|_| Vec::new()).collect();
+        for (i, link) in fabric.links().iter().enumerate() {
+            let to = part[link.to.index()];
+            self.ports.set_far(i as u32, if to == own { NEAR } else { to });
+        }
+    }
+
+    /// Hands over the packets for another part; returns when the first of them arrives.
+    pub fn post(&mut self, part: usize, mail: &mut Vec<Posted>) -> u64 {
+        mail.append(&mut self.outboxes[part]);
+        mail.iter().map(|p| p.at).min().unwrap_or(u64::MAX)
+    }
+
+    /// Takes over packets from another part.
+    pub fn receive(&mut self, mail: &mut Vec<Posted>) {
+        for Posted { at, link, packet } in mail.drain(..) {
+            let item = self.packets.add(packet);
+            self.wheel.push(at, link, item);
+        }
     }
 
     /// Whether anything is under way or timed, besides looks.
@@ -331,7 +406,7 @@ impl Net {
     fn forward_at(&mut self, link: u32, item: u32, at: u64) {
         let packet = &mut self.packets[item];
         match self.ports.send(link, packet.len, at) {
-            Fate::Arrives { at, marked } => {
+            Fate::Arrives { at, marked, far } => {
                 if marked && packet.flags & ECT != 0 {
                     packet.flags |= CE;
                 }
@@ -339,7 +414,12 @@ impl Net {
                 if link == self.captured {
                     self.capture(item, link);
                 }
-                self.wheel.push(at, link, item);
+                if far == NEAR {
+                    self.wheel.push(at, link, item);
+                } else {
+                    self.outboxes[far as usize].push(Posted { at, link, packet: self.packets[item] });
+                    self.packets.remove(item);
+                }
             }
             Fate::Dropped => {
                 self.totals.drops += 1;
@@ -370,7 +450,7 @@ impl Net {
                 } else {
                     self.totals.delivered += u64::from(answer.fresh);
                     if answer.fresh > 0 && rx.tcp.next() == rx.end {
-                        self.ended.push(flow);
+                        self.ended.push(Ended { at: self.now, link: self.link, flow });
                     }
                 }
                 if let Some(before) = answer.early {
@@ -450,7 +530,7 @@ impl Net {
         let fresh = connection.arrive((end % self.subflows) as usize, number);
         self.totals.delivered += u64::from(fresh);
         if fresh > 0 && connection.is_whole() {
-            self.ended.push(flow);
+            self.ended.push(Ended { at: self.now, link: self.link, flow });
         }
     }
 

@@ -36,6 +36,8 @@ struct Port {
     drops: u32,
     class: u16,
     down: bool,
+    /// The part of the fabric that its packets go to, if it is another one.
+    far: u8,
 }
 
 /// What becomes of a packet at a port.
@@ -47,6 +49,8 @@ pub(super) enum Fate {
         at: u64,
         /// The queue was longer than the marking threshold.
         marked: bool,
+        /// The part of the fabric where it arrives; [`NEAR`] if it stays in this one.
+        far: u8,
     },
     /// The queue is full, or the link is down.
     Dropped,
@@ -89,7 +93,7 @@ impl Ports {
                 classes.len() - 1
             });
             let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
-            Port { free: 0, bytes: 0, drops: 0, class, down: false }
+            Port { free: 0, bytes: 0, drops: 0, class, down: false, far: NEAR }
         });
         Self { ports: ports.collect(), classes }
     }
@@ -107,7 +111,7 @@ impl Ports {
         }
         port.free = now + after;
         port.bytes += u64::from(len);
-        Fate::Arrives { at: port.free + class.delay, marked: backlog > class.mark }
+        Fate::Arrives { at: port.free + class.delay, marked: backlog > class.mark, far: port.far }
     }
 
     /// When a host that wants to send at `now` has handed the packet over: up to its jitter later, by `draw`.
@@ -119,6 +123,11 @@ impl Ports {
 
     pub fn set_up(&mut self, link: u32, up: bool) {
         self.ports[link as usize].down = !up;
+    }
+
+    /// Packets of this link go to another part of the fabric.
+    pub fn set_far(&mut self, link: u32, part: u8) {
+        self.ports[link as usize].far = part;
     }
 
     pub fn is_up(&self, link: u32) -> bool {
@@ -166,6 +175,8 @@ impl Ports {
     }
 }
 
+/// The part that a port itself belongs to.
+pub(super) const NEAR: u8 = u8::MAX;
 /// Fractional bits of a byte's time.
 const FRACTION: u32 = 20;
 

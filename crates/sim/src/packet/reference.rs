@@ -425,7 +425,7 @@ impl Model for Reference {
         self.ports[link.index()].up = up;
     }
 
-    fn link_bytes(&self, bytes: &mut [u64]) {
+    fn link_bytes(&mut self, bytes: &mut [u64]) {
         for (bytes, port) in bytes.iter_mut().zip(&self.ports) {
             *bytes = self.bytes_out(port);
         }

@@ -4,10 +4,12 @@ use weft_fabric::topology::Link;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
 
 use super::capture::Trace;
+use super::model::Engine;
 use super::net::{Extras, Net, Sizes};
 use super::ports::{Ports, Queue};
 use super::requests::{Load, Requests};
 use super::tcp::{Congestion, Tcp};
+use super::team::{self, Team};
 
 /// How ends send.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +86,8 @@ pub struct PacketConfig {
     pub requests: Option<Requests>,
     /// What to record.
     pub trace: Trace,
+    /// Cores that the run may use; the result is the same.
+    pub threads: usize,
     /// The run ends here, or when all flows have ended.
     pub duration: Duration,
     /// From a failure until the switches' routes avoid it.
@@ -107,6 +111,7 @@ impl Default for PacketConfig {
             detour_header: Bytes(20),
             requests: None,
             trace: Trace::default(),
+            threads: 1,
             duration: Duration::MAX,
             reconverge: Duration::from_ms(100),
             restore_delay: Duration::ZERO,
@@ -186,7 +191,31 @@ impl PacketConfig {
         Bytes(mss.0.saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
     }
 
-    /// The engine for a fabric.
+    /// The engine for a fabric, in parts if nothing reacts to what happens in them before the run is over. The result does not depend on
+    /// the number of parts, but whether flows' ends are told at once or at the end of a window does show in the samples: so that is
+    /// decided without looking at the number of threads.
+    pub(super) fn engine(&self, fabric: &Fabric, reacts: bool) -> Result<Engine, PacketError> {
+        let net = self.net(fabric)?;
+        let window = net.ports.look_ahead(net.sizes.header);
+        let Trace { queues, windows, port, .. } = &self.trace;
+        let shows = !queues.is_empty() || !windows.is_empty() || port.is_some();
+        let special = self.requests.is_some() || shows || net.subflows > 1;
+        if reacts || special || window < LEAST_WINDOW {
+            return Ok(Engine::One(Box::new(net)));
+        }
+        let parts = self.threads.clamp(1, MAX_PARTS).min(fabric.racks().len());
+        let part = team::divide(fabric, parts);
+        let mut nets = vec![net];
+        while nets.len() < parts {
+            nets.push(self.net(fabric)?);
+        }
+        for (own, net) in nets.iter_mut().enumerate() {
+            net.join(fabric, &part, own as u8, parts);
+        }
+        Ok(Engine::Team(Team::new(nets, window), part))
+    }
+
+    /// One engine for a fabric.
     pub(super) fn net(&self, fabric: &Fabric) -> Result<Net, PacketError> {
         self.check()?;
         let transport = &self.transport;
@@ -286,6 +315,10 @@ pub const MAX_PACKET: Bytes = Bytes(65_535);
 pub const MAX_SUBFLOWS: u32 = 16;
 /// Servers that may forward a packet.
 const MAX_DETOURS: u64 = 8;
+/// The shortest look-ahead for which parts run in step: meeting takes about as long as 100 events.
+const LEAST_WINDOW: u64 = 100_000;
+/// The most parts of a run.
+const MAX_PARTS: usize = 64;
 /// Linux's `txqueuelen`.
 const NIC_PACKETS: u64 = 1_000;
 /// A queue by the bandwidth-delay product holds so many full packets at the least: with less delay than that, it would hold none.

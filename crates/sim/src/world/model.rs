@@ -47,7 +47,7 @@ pub(crate) trait Model {
     }
 
     /// Bytes that each link has carried, if [`Model::COUNTS_LINKS`]; `bytes` holds those of the last time.
-    fn link_bytes(&self, bytes: &mut [u64]) {
+    fn link_bytes(&mut self, bytes: &mut [u64]) {
         let _ = bytes;
     }
 

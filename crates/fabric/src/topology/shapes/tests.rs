@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::subways::{RackSize, SubwaysSpec, SubwaysType, Uplinks};
 use super::{Cabling, Shape};
 use crate::ids::{HostId, NodeId};
 use crate::time::Duration;
@@ -258,6 +259,8 @@ proptest! {
             Shape::Tree { tors: a, hosts_per_tor: b, tors_per_pod: Some(c), redundancy: r, tor_oversubscription: x, top_oversubscription: y },
             Shape::Clique { switches: a, hosts_per_switch: b },
             Shape::Switch { hosts: a },
+            Shape::Subways(SubwaysSpec { ports: r, rack: RackSize::Servers(a), racks_per_cluster: b, clusters: Some(c), tor_uplinks: Uplinks::Oversubscription(x), ..SubwaysSpec::new(SubwaysType::Type1) }),
+            Shape::Subways(SubwaysSpec { rack: RackSize::ServerPorts(a), racks_per_cluster: b, loop_length: Some(c), agg_uplinks: Uplinks::Oversubscription(y), ..SubwaysSpec::new(SubwaysType::Type2) }),
         ] {
             if let Ok(fabric) = shape.build(HOST, SWITCH) {
                 prop_assert!(fabric.host_count() > 0);

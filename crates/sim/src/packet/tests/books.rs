@@ -32,6 +32,7 @@ fn drain(net: &mut net::Net) {
         let totals = net.totals;
         assert_eq!(totals.sent, totals.received + totals.drops + net.packets.under_way() as u64);
     }
+    let mut ended: Vec<u32> = ended.iter().map(|e| e.flow).collect();
     ended.sort_unstable();
     assert_eq!(ended, (0..32).collect::<Vec<u32>>());
 }

@@ -2,6 +2,7 @@
 
 mod books;
 mod compare;
+mod parts;
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Case {
 
     fn engine(&self) -> Outcome {
         let net = self.config.net(&self.fabric).unwrap();
-        self.run(model::PacketModel::new(Arc::clone(&self.fabric), net))
+        self.run(model::PacketModel::new(Arc::clone(&self.fabric), model::Engine::One(Box::new(net))))
     }
 
     fn reference(&self) -> Outcome {

@@ -85,7 +85,11 @@ impl SubwaysWiring {
         let loops = match kind.wiring() {
             Wiring::Trunk => String::new(),
             Wiring::SharedTors | Wiring::Multihomed => format!(", loops of {loop_length}"),
-            Wiring::SharedClusters => format!(", loops of {loop_length} over {} clusters", self.loop_clusters),
+            Wiring::SharedClusters => format!(
+                ", loops of {loop_length} over {} cluster{}",
+                self.loop_clusters,
+                if self.loop_clusters == 1 { "" } else { "s" }
+            ),
         };
         let speeds = if self.networks() > 1 {
             let rates: Vec<String> = self.links.iter().map(|(host, _)| host.rate.to_string()).collect();

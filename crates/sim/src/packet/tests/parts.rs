@@ -1,0 +1,30 @@
+//! The number of parts changes nothing, and one engine that stops as each flow ends differs from them in its samples alone.
+
+use super::*;
+
+fn outcome(case: &Case, threads: usize) -> Option<Outcome> {
+    let config = PacketConfig { threads, ..case.config.clone() };
+    let engine = config.engine(&case.fabric, false).unwrap();
+    matches!(engine, model::Engine::Team(..)).then(|| case.run(model::PacketModel::new(Arc::clone(&case.fabric), engine)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn parts_change_nothing(case in cases(), jitter: bool) {
+        let mut case = case;
+        case.config.host_jitter = (!jitter).then_some(Duration::ZERO);
+        let one = outcome(&case, 1);
+        prop_assume!(one.is_some());
+        let one = one.unwrap();
+        for threads in [2, 3] {
+            let several = outcome(&case, threads).unwrap();
+            prop_assert_eq!(&several, &one);
+        }
+        // It counts packets until the last flow's end, parts until the end of that window.
+        let alone = case.engine();
+        let ends = |o: &Outcome| o.flows.iter().map(|f| (f.end, f.bytes)).collect::<Vec<_>>();
+        prop_assert_eq!(ends(&alone), ends(&one));
+        prop_assert_eq!(alone.ended, one.ended);
+    }
+}
