@@ -193,7 +193,7 @@ impl Scenario {
         let fabric = FabricSpec::read(&root.table("fabric")?, folder)?;
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
-            traffic: Traffic::read(&root.table("traffic")?, folder)?,
+            traffic: Traffic::read_all(&root, folder)?,
             control: Control::read(&root.table("control")?, fabric.balancing())?,
             fabric,
             world: World::read(&root.table("world")?)?,

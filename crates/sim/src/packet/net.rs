@@ -4,6 +4,8 @@
 //! node, and that is the next event. At the end of its path the packet is given to its flow's end, which may turn it into an
 //! acknowledgement on the spot.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::rng::mix;
@@ -123,6 +125,8 @@ pub(super) struct Net {
     capture: Option<Capture>,
     /// Ends that move once they have been silent for long enough.
     moves: FxHashMap<u32, Move>,
+    /// By link that was down: when it last lost a packet for that.
+    pub lost: BTreeMap<u32, u64>,
     /// By flow, for captures: source, destination, bytes.
     shown: Vec<(HostId, HostId, u64)>,
 }
@@ -183,6 +187,7 @@ impl Net {
             capture: trace.port.map(|_| Capture::new(trace.packets)),
             trace,
             moves: FxHashMap::default(),
+            lost: BTreeMap::new(),
             shown: Vec::new(),
         };
         net.begin();
@@ -371,6 +376,7 @@ impl Net {
         if self.down > 0 && !self.ports.is_up(event.link) {
             self.totals.drops += 1;
             self.ports.lose(event.link);
+            self.lost_on_dead_link(event.link);
             self.packets.remove(event.item);
         } else if hop < FORWARDED {
             self.forward(hop, event.item);
@@ -420,8 +426,16 @@ impl Net {
             Fate::Dropped => {
                 self.totals.drops += 1;
                 self.packets.remove(item);
+                if self.down > 0 && !self.ports.is_up(link) {
+                    self.lost_on_dead_link(link);
+                }
             }
         }
+    }
+
+    #[cold]
+    fn lost_on_dead_link(&mut self, link: u32) {
+        self.lost.insert(link, self.now);
     }
 
     /// A packet has come to the end of its path.

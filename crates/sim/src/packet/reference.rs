@@ -497,6 +497,6 @@ impl Model for Reference {
             link.drops = port.books.refused + port.books.lost;
         }
         let (hops, drops) = (self.hops, self.drops);
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None });
+        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None, lost: Vec::new() });
     }
 }
