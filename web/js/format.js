@@ -13,6 +13,7 @@ const METRICS = {
   flows_finished: ["Finished", "count", "", "Flows that ended within the run."],
   rounds: ["Rounds", "count", "", "Rounds of the scheduler."],
   large_flows_mean: ["Large flows", "", "", "Large flows that the scheduler saw: mean over its rounds."],
+  detours_mean: ["Detours", "", "", "Detours from rack to rack that were in force: mean over the rounds of the controllers."],
   moves: ["Moves", "count", "low", "How often the scheduler changed a flow's path."],
   control_loop_s: ["Control loop", "s", "low", "Length of the control loop by the model of Hedera, table 6."],
   demand_min_fraction: ["Demand, least", "share", "", "Smallest estimated demand, as a share of a network card."],

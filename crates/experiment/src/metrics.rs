@@ -40,6 +40,7 @@ pub const NAMES: &[&str] = &[
     "rounds",
     "large_flows_mean",
     "moves",
+    "detours_mean",
     "control_loop_s",
     "demand_min_fraction",
     "demand_max_fraction",

@@ -47,6 +47,8 @@ pub struct DetourConfig {
     pub usable: f64,
     /// A detour passes so many servers at the most (2).
     pub max_servers: usize,
+    /// Whether the racks at the edges of a hot group leave the ToRs that its other members depend on (true).
+    pub edge_rule: bool,
 }
 
 impl Default for SubwaysConfig {
@@ -72,6 +74,7 @@ impl Default for DetourConfig {
             hot_threshold: 0.6,
             usable: 0.6,
             max_servers: 2,
+            edge_rule: true,
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Situation<'a> {
     pub room: &'a [Vec<f64>],
     /// A path passes so many servers at the most.
     pub max_servers: usize,
+    /// Whether the edges of a group leave ToRs to others.
+    pub edge_rule: bool,
 }
 
 /// Detours of a loop in one direction.
@@ -109,7 +111,7 @@ pub fn plan(at: &Situation<'_>) -> Plan {
             }
         }
     }
-    for group in groups.iter().filter(|g| g.len > ring.ports) {
+    for group in groups.iter().filter(|g| at.edge_rule && g.len > ring.ports) {
         leave_to_others(at, group, &mut plan);
     }
     plan

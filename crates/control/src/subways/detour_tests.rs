@@ -18,7 +18,7 @@ fn plan_for(ring: &Ring, hot_racks: &[usize], max_servers: usize, room: f64) -> 
     let room: Vec<Vec<f64>> = ring.racks.iter().map(|r| vec![room; r.tors.len()]).collect();
     let capacity = vec![40e9; hot.len()];
     let usable: Vec<f64> = capacity.iter().map(|c| 0.6 * c).collect();
-    plan(&Situation { ring, hot: &hot, capacity: &capacity, usable: &usable, room: &room, max_servers })
+    plan(&Situation { ring, hot: &hot, capacity: &capacity, usable: &usable, room: &room, max_servers, edge_rule: true })
 }
 
 /// (source, [ToR, rack, ToR, ..., egress]) of every path.

@@ -16,6 +16,8 @@ pub struct End {
     pub host: HostId,
     /// Number of the loop.
     pub ring: usize,
+    /// Its NICs.
+    pub nics: Vec<HostLane>,
     /// What it may use now.
     pub lanes: Vec<HostLane>,
     /// What the world was told last.
@@ -62,8 +64,8 @@ impl Ends {
                 for &host in &rack.hosts {
                     place[host.index()] = Some(ends[0].len() as u32);
                     for direction in DIRECTIONS {
-                        let lanes = nics(fabric, ring, host, direction, &[]);
-                        ends[direction as usize].push(End { host, ring: number, lanes, told: None });
+                        let nics = nics(fabric, ring, host, direction);
+                        ends[direction as usize].push(End { host, ring: number, lanes: nics.clone(), nics, told: None });
                     }
                 }
             }
@@ -91,7 +93,7 @@ impl Ends {
                 let place = self.place[host.index()].expect("it is in the loop") as usize;
                 let end = &mut self.ends[direction as usize][place];
                 let leaves = plan.leaves.get(r).map_or(&[][..], |l| l);
-                let mut lanes = nics(fabric, ring, host, direction, leaves);
+                let mut lanes: Vec<HostLane> = end.nics.iter().filter(|n| !leaves.contains(&n.tor)).cloned().collect();
                 for egress in &plan.egresses {
                     for path in egress.paths.iter().filter(|p| p.source == r) {
                         let links = concrete(fabric, ring, host, turn, path, egress.tor, direction);
@@ -112,12 +114,11 @@ impl Ends {
     }
 }
 
-fn nics(fabric: &Fabric, ring: &Ring, host: HostId, direction: Direction, leaves: &[usize]) -> Vec<HostLane> {
-    let lanes = fabric.out(host.node()).iter().filter_map(|&nic| {
+fn nics(fabric: &Fabric, ring: &Ring, host: HostId, direction: Direction) -> Vec<HostLane> {
+    let lanes = fabric.out(host.node()).iter().map(|&nic| {
         let tor = position(fabric, ring, fabric.link(nic).to);
         let links = Path::from_slice(&[if direction == Direction::Out { nic } else { nic.reverse() }]);
-        let lane = HostLane { links, tor, detour: None, nic: fabric.link(nic).capacity.as_f64(), bytes: 0 };
-        (!leaves.contains(&tor)).then_some(lane)
+        HostLane { links, tor, detour: None, nic: fabric.link(nic).capacity.as_f64(), bytes: 0 }
     });
     lanes.collect()
 }

@@ -152,6 +152,8 @@ impl Subways {
         let Some(config) = self.config.detour else { return };
         let Reading { since, bytes: last, .. } = &self.readings[DETECT];
         let seconds = (now - *since).as_secs_f64();
+        // Hosts' bytes are counted from the last rebinding on.
+        let straight = (now - self.readings[REBIND].since).as_secs_f64();
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
         let moved = |l: LinkId| self.bytes[l.index()].0 - last[l.index()].0;
         for (ring, load) in self.rings.iter().zip(&mut self.loads) {
@@ -167,7 +169,7 @@ impl Subways {
                     load.heat[d].judge(tor, used, config.hot_threshold, now, config.hot_duration);
                     usable.push(config.usable * (port.capacity - before_detours).max(0.0));
                 }
-                let room = room(&self.fabric, ring, &self.ends, direction, seconds, &moved);
+                let room = room(ring, &self.ends, direction, straight);
                 let hot = load.heat[d].hot(now);
                 let situation = Situation {
                     ring,
@@ -176,6 +178,7 @@ impl Subways {
                     usable: &usable,
                     room: &room,
                     max_servers: config.max_servers,
+                    edge_rule: config.edge_rule,
                 };
                 load.plans[d] = detour::plan(&situation);
             }
@@ -374,27 +377,17 @@ impl Load {
     }
 }
 
-/// What the links between a rack's servers and its ToRs have left beside what they carry that is not detoured.
-fn room(
-    fabric: &Fabric,
-    ring: &Ring,
-    ends: &Ends,
-    direction: Direction,
-    seconds: f64,
-    moved: &impl Fn(LinkId) -> u64,
-) -> Vec<Vec<f64>> {
+/// What the links between a rack's servers and its ToRs have left beside what goes straight up from there. As elsewhere, flows through
+/// shared ToRs are left out: they would fill any link.
+fn room(ring: &Ring, ends: &Ends, direction: Direction, seconds: f64) -> Vec<Vec<f64>> {
     let mut rooms: Vec<Vec<f64>> = ring.racks.iter().map(|r| vec![0.0; r.tors.len()]).collect();
     for (rack, room) in ring.racks.iter().zip(&mut rooms) {
         for &host in &rack.hosts {
-            let lanes = &ends.of(direction)[ends.place(host).expect("it is in the loop")].lanes;
-            for &nic in fabric.out(host.node()) {
-                let Some(tor) = fabric.as_switch(fabric.link(nic).to) else { continue };
-                let Some(at) = rack.tors.iter().position(|&t| ring.tors[t] == tor) else { continue };
-                let link = if direction == Direction::Out { nic } else { nic.reverse() };
-                let own = |l: &&HostLane| l.detour.is_some() && l.links.contains(&link);
-                let detoured: u64 = lanes.iter().filter(own).map(|l| l.bytes).sum();
-                let carried = moved(link).saturating_sub(detoured) as f64 * 8.0 / seconds;
-                room[at] += (fabric.link(nic).capacity.as_f64() - carried).max(0.0);
+            let end = &ends.of(direction)[ends.place(host).expect("it is in the loop")];
+            for nic in &end.nics {
+                let at = rack.tors.iter().position(|&t| t == nic.tor).expect("the hosts of a rack are on its ToRs");
+                let carried = end.lanes.iter().filter(|l| l.links == nic.links).map(|l| l.bytes).sum::<u64>();
+                room[at] += (nic.nic - carried as f64 * 8.0 / seconds).max(0.0);
             }
         }
     }

@@ -149,6 +149,7 @@ fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: Duration) -> Result<Su
         hot_threshold: keys.or("hot_threshold", usual_detour.hot_threshold)?,
         usable: keys.or("detour_usable", usual_detour.usable)?,
         max_servers: keys.or("max_detour_servers", usual_detour.max_servers)?,
+        edge_rule: keys.or("edge_rule", usual_detour.edge_rule)?,
     };
     let config = SubwaysConfig {
         period,

@@ -1,0 +1,88 @@
+//! Subways' controllers on a scenario's fabric: balance beats hashing, and detours beat balance (Subways sections 5 and 6).
+
+#[path = "support/weft.rs"]
+mod support;
+
+use serde_json::Value;
+use support::{json, stderr, weft};
+
+/// A shuffle of a few whole racks of type 1's loop, in all of its forms.
+const SHUFFLE: &str = r#"
+title = "a shuffle of some racks of a loop"
+[fabric]
+kind = "subways"
+type = "0"
+servers_per_rack = 5
+clusters = 2
+[traffic]
+pattern = "shuffle"
+racks = [3, 4, 5]
+size = "30MB"
+[world]
+ideal = false
+[sweep]
+"fabric.type" = ["1", "1LB", "1D"]
+"traffic.racks" = [[3, 4, 5], [3, 4, 5, 6]]
+"#;
+
+fn folder(scenario: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("s.toml"), scenario).expect("written");
+    folder
+}
+
+#[test]
+fn balance_beats_hashing_and_detours_beat_balance() {
+    let folder = folder(SHUFFLE);
+    let printed = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    let of = |kind: &str, racks: usize, metric: &str| {
+        let runs = printed["runs"].as_array().expect("runs");
+        let same =
+            |r: &&Value| r["set"]["fabric.type"] == kind && r["set"]["traffic.racks"].as_array().map(Vec::len) == Some(racks);
+        runs.iter().find(same).expect("that run")["metrics"][metric].as_f64()
+    };
+    for racks in [3, 4] {
+        let done = |kind| of(kind, racks, "completion_s").expect("it ends");
+        assert!(done("1LB") < 0.97 * done("1"), "{racks} racks: {} {}", done("1LB"), done("1"));
+        assert!(done("1D") < 0.95 * done("1LB"), "{racks} racks: {} {}", done("1D"), done("1LB"));
+        assert_eq!(of("1", racks, "rounds"), None, "nobody schedules");
+        assert_eq!(of("1LB", racks, "detours_mean"), Some(0.0));
+        assert!(of("1D", racks, "detours_mean") > Some(1.0));
+    }
+}
+
+#[test]
+fn a_scheduler_that_the_scenario_names_has_the_last_word() {
+    let folder = folder(SHUFFLE);
+    let args = ["run", "s.toml", "--out", "r", "--json", "--set", "fabric.type=1D", "--set", "traffic.racks=[3,4,5,6]"];
+    let run = |more: &[&str]| {
+        let printed = json(&weft(&[&args[..], more].concat(), folder.path()));
+        printed["runs"][0]["metrics"].clone()
+    };
+    assert_eq!(run(&["--set", "control.scheduler=none"]).get("rounds"), None);
+    let adaptive = run(&["--set", "control.scheduler=adaptive"]);
+    assert_eq!((adaptive["detours_mean"].as_f64(), adaptive["moves"].as_f64() > Some(0.0)), (Some(0.0), true));
+    // Twice the period, half the rounds.
+    let slow = run(&["--set", "control.scheduler=adaptive", "--set", "control.period=20ms"]);
+    let rounds = |m: &Value| m["rounds"].as_f64().expect("rounds") * if *m == slow { 2.0 } else { 1.0 };
+    assert!((rounds(&slow) / rounds(&adaptive) - 1.0).abs() < 0.2);
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused_at_their_key() {
+    for (setting, says) in [
+        ("ewma_gain=0.0", "ewma_gain"),
+        ("aggressiveness=1.5", "aggressiveness"),
+        ("detect=\"0s\"", "detect"),
+        ("max_detour_servers=0", "max_detour_servers"),
+        ("rebind=\"some\"", "known are: surplus, all"),
+        ("measure=true", "there is no scheduler to measure"),
+    ] {
+        let folder = folder(SHUFFLE);
+        let set = format!("control.{setting}");
+        let output = weft(&["run", "s.toml", "--out", "r", "--set", "control.scheduler=detour", "--set", &set], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{setting}");
+        assert!(stderr(&output).contains(says), "{setting}: {}", stderr(&output));
+        assert!(!folder.path().join("r").exists());
+    }
+}
