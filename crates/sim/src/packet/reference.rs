@@ -127,6 +127,8 @@ pub(super) struct Reference {
     drops: u64,
     sent: u64,
     received: u64,
+    /// By link that was down: when it last lost a packet for that.
+    lost: BTreeMap<LinkId, Instant>,
 }
 
 impl Reference {
@@ -170,6 +172,7 @@ impl Reference {
             drops: 0,
             sent: 0,
             received: 0,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -193,6 +196,7 @@ impl Reference {
                 let mut packet = port.flying.pop_front().expect("something was on its way");
                 if !port.up {
                     port.books.lost += 1;
+                    self.lost.insert(LinkId(link), Instant::from_ps(self.now));
                     self.drops += 1;
                     return;
                 }
@@ -232,6 +236,9 @@ impl Reference {
         let backlog = port.backlog(self.now);
         if !port.up || backlog + port.time(packet.len) > port.limit {
             port.books.refused += 1;
+            if !port.up {
+                self.lost.insert(link, Instant::from_ps(self.now));
+            }
             self.drops += 1;
             return;
         }
@@ -497,6 +504,12 @@ impl Model for Reference {
             link.drops = port.books.refused + port.books.lost;
         }
         let (hops, drops) = (self.hops, self.drops);
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None, lost: Vec::new() });
+        outcome.packets = Some(PacketTotals {
+            hops,
+            drops,
+            retransmits: all,
+            requests: None,
+            lost: std::mem::take(&mut self.lost).into_iter().collect(),
+        });
     }
 }
