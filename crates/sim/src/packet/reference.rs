@@ -114,7 +114,6 @@ pub(super) struct Reference {
     subflows: usize,
     now: u64,
     ports: Vec<Port>,
-    /// What happens, in order; how often does not matter.
     heap: std::collections::BinaryHeap<Reverse<(u64, Happens)>>,
     flows: BTreeMap<usize, Flow>,
     ends: BTreeMap<usize, Ends>,
