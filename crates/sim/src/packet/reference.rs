@@ -1,6 +1,5 @@
-//! The engine once more, slow and plain, to compare with: a heap of events, a queue of packets before each link, and an event when a
-//! packet has left. Only TCP's ends are the same.
-//!
+//! The engine once more, slow and plain: a heap of events, a queue of packets before each link, and an event when one has left. Only
+//! TCP's ends are the same.
 //! ```text
 //!            +------- queue -------+   in service
 //!   enters ->| c | b |             |->    a   -> (left) -> ... delay ... -> (arrives)
@@ -115,7 +114,6 @@ pub(super) struct Reference {
     subflows: usize,
     now: u64,
     ports: Vec<Port>,
-    /// What happens, in order; how often does not matter.
     heap: std::collections::BinaryHeap<Reverse<(u64, Happens)>>,
     flows: BTreeMap<usize, Flow>,
     ends: BTreeMap<usize, Ends>,
