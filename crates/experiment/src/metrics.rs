@@ -2,9 +2,13 @@
 //!
 //! Rates are means over the window `[warmup, min(duration, last end) - cooldown]`.
 
+pub mod recovery;
+
+use std::borrow::Cow;
+
 use serde::{Serialize, Serializer};
 use weft_fabric::record::{FlowRecord, Outcome, Sample};
-use weft_fabric::{Duration, Fabric, HostId, Instant};
+use weft_fabric::{Duration, Fabric, HostId, Instant, LinkId};
 
 /// Every name that a metric can have, in the order in which they are shown.
 pub const NAMES: &[&str] = &[
@@ -56,14 +60,26 @@ pub const NAMES: &[&str] = &[
 /// Metrics that differ from one run of the same scenario to the next. Only `summary.json` holds them.
 pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rss_bytes", "cpu_idle_fraction"];
 
-/// Metrics by name, in the order of [`NAMES`].
+/// Metrics that each of several services has too, as `goodput_bps.NAME`.
+pub const OF_SERVICES: &[&str] =
+    &["goodput_bps", "completion_s", "fct_mean_s", "fct_p50_s", "fct_p99_s", "jain_flows", "flows", "flows_finished"];
+
+/// Whether a metric can have that name: one of [`NAMES`], or one of a service.
+pub fn is_name(name: &str) -> bool {
+    match name.split_once('.') {
+        None => NAMES.contains(&name),
+        Some((base, service)) => OF_SERVICES.contains(&base) && !service.is_empty(),
+    }
+}
+
+/// Metrics by name, in the order of [`NAMES`]; those of services after that of all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metrics(Vec<(&'static str, f64)>);
+pub struct Metrics(Vec<(Cow<'static, str>, f64)>);
 
 impl Metrics {
     /// The value of a metric, if the world knows it.
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|(n, _)| *n == name).map(|&(_, v)| v)
+        self.0.iter().find(|(n, _)| n == name).map(|&(_, v)| v)
     }
 
     /// Records a metric; what is not a finite number is left out.
@@ -71,12 +87,26 @@ impl Metrics {
     /// # Panics
     /// If the name is not one of [`NAMES`].
     pub fn put(&mut self, name: &'static str, value: f64) {
-        let order = |n: &str| NAMES.iter().position(|m| *m == n).expect("a metric of NAMES");
+        self.insert(Cow::Borrowed(name), value);
+    }
+
+    /// Records a metric of one of several services, after those before it.
+    ///
+    /// # Panics
+    /// If the name is not one of [`OF_SERVICES`].
+    pub fn put_of(&mut self, name: &'static str, service: &str, value: f64) {
+        assert!(OF_SERVICES.contains(&name), "a metric of services");
+        self.insert(Cow::Owned(format!("{name}.{service}")), value);
+    }
+
+    fn insert(&mut self, name: Cow<'static, str>, value: f64) {
+        let base = |n: &str| n.split('.').next().unwrap_or_default().to_owned();
+        let order = |n: &str| NAMES.iter().position(|m| *m == base(n)).expect("a metric of NAMES");
         if !value.is_finite() {
             return;
         }
         self.0.retain(|(n, _)| *n != name);
-        let at = self.0.partition_point(|(n, _)| order(n) < order(name));
+        let at = self.0.partition_point(|(n, _)| order(n) <= order(&name) && (name.contains('.') || order(n) < order(&name)));
         self.0.insert(at, (name, value));
     }
 
@@ -88,8 +118,8 @@ impl Metrics {
     }
 
     /// All of them, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
-        self.0.iter().copied()
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> + '_ {
+        self.0.iter().map(|(name, value)| (&**name, *value))
     }
 }
 
@@ -141,10 +171,9 @@ pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Me
         metrics.put("bisection_fraction", goodput / nic_total(fabric));
     }
     metrics.put("flows", outcome.flows.len() as f64);
-    let mut times: Vec<f64> = outcome.flows.iter().filter_map(|f| f.end.map(|end| (end - f.start).as_secs_f64())).collect();
+    let times = completion_times(outcome.flows.iter());
     metrics.put("flows_finished", times.len() as f64);
     if !times.is_empty() {
-        times.sort_by(f64::total_cmp);
         metrics.put("fct_mean_s", times.iter().sum::<f64>() / times.len() as f64);
         metrics.put("fct_p50_s", percentile(&times, 0.50));
         metrics.put("fct_p99_s", percentile(&times, 0.99));
@@ -157,6 +186,39 @@ pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Me
     metrics.put_some("split_jain_mean", split_jain(fabric, outcome));
     metrics.put("events", outcome.events as f64);
     metrics
+}
+
+/// The aggregates of each of several services. Its goodput is over its own time: from its first flow's start to its last flow's end, or the run's.
+pub fn measure_services(outcome: &Outcome, names: &[String], metrics: &mut Metrics) {
+    for (service, name) in (0..).zip(names) {
+        let owned = outcome.flows.iter().zip(&outcome.services).filter(|(_, s)| **s == service);
+        let flows: Vec<&FlowRecord> = owned.map(|(flow, _)| flow).collect();
+        let times = completion_times(flows.iter().copied());
+        metrics.put_of("flows", name, flows.len() as f64);
+        metrics.put_of("flows_finished", name, times.len() as f64);
+        if !times.is_empty() {
+            metrics.put_of("fct_mean_s", name, times.iter().sum::<f64>() / times.len() as f64);
+            metrics.put_of("fct_p50_s", name, percentile(&times, 0.50));
+            metrics.put_of("fct_p99_s", name, percentile(&times, 0.99));
+        }
+        let ends = || flows.iter().map(|f| f.end.unwrap_or(outcome.ended));
+        let (Some(first), Some(last)) = (flows.iter().map(|f| f.start).min(), ends().max()) else { continue };
+        if times.len() == flows.len() {
+            metrics.put_of("completion_s", name, last.as_secs_f64());
+        }
+        let bits = flows.iter().map(|f| f.bytes.0 as f64 * 8.0).sum::<f64>();
+        metrics.put_of("goodput_bps", name, bits / last.saturating_since(first).as_secs_f64());
+        if let Some(index) = jain(flows.iter().map(|f| flow_goodput_bps(f, outcome.ended))) {
+            metrics.put_of("jain_flows", name, index);
+        }
+    }
+}
+
+/// How long each of the flows that finished took, in seconds, ascending.
+fn completion_times<'a>(flows: impl Iterator<Item = &'a FlowRecord>) -> Vec<f64> {
+    let mut times: Vec<f64> = flows.filter_map(|f| f.end.map(|end| (end - f.start).as_secs_f64())).collect();
+    times.sort_by(f64::total_cmp);
+    times
 }
 
 /// What only a world of packets knows. `useful` is the part of the NICs' bits that can be payload.
@@ -244,19 +306,43 @@ fn host_completion_mean(fabric: &Fabric, flows: &[FlowRecord]) -> f64 {
 }
 
 /// VL2 figure 10: Jain's index of the bytes on the upward links of each switch below the roots and above the edge; of edge switches where
-/// there is no such layer. The mean over switches that sent anything.
+/// there is no such layer. The mean over such switches and over counters read every 10 s, of those that counted anything; a run, or
+/// a rest of one, of less than 10 s is one reading with what came before.
 fn split_jain(fabric: &Fabric, outcome: &Outcome) -> Option<f64> {
     let top = fabric.top_tier();
     if top < 2 || outcome.links.is_empty() {
         return None;
     }
-    let indices: Vec<f64> = fabric
+    let uplinks: Vec<Vec<LinkId>> = fabric
         .switches_of_tier(top - 1)
-        .filter_map(|s| {
-            let out = fabric.out(fabric.switch_node(s)).iter();
-            let up = out.filter(|&&l| fabric.node(fabric.link(l).to).tier == top);
-            jain(up.map(|l| outcome.links[l.index()].bytes.0 as f64))
+        .map(|s| {
+            let out = fabric.out(fabric.switch_node(s)).iter().copied();
+            out.filter(|&l| fabric.node(fabric.link(l).to).tier == top).collect()
         })
         .collect();
+    let mut indices = Vec::new();
+    for counters in readings(fabric, outcome) {
+        indices.extend(uplinks.iter().filter_map(|up| jain(up.iter().map(|l| counters[l.index()]))));
+    }
     (!indices.is_empty()).then(|| indices.iter().sum::<f64>() / indices.len() as f64)
 }
+
+/// Bytes of each link in each 10 s; the last reading has the rest of the run too.
+fn readings(fabric: &Fabric, outcome: &Outcome) -> Vec<Vec<f64>> {
+    let count = ((outcome.ended.as_ps() / READING.as_ps()) as usize).max(1);
+    if count == 1 || outcome.link_series.is_empty() {
+        return vec![outcome.links.iter().map(|l| l.bytes.0 as f64).collect()];
+    }
+    let mut readings = vec![vec![0.0; fabric.links().len()]; count];
+    let span = recovery::span_of(&outcome.link_series).expect("it has samples");
+    for sample in &outcome.link_series {
+        // The middle of a span tells to which reading it belongs.
+        let middle = sample.at.as_ps().saturating_sub(span.as_ps() / 2);
+        let reading = ((middle / READING.as_ps()) as usize).min(count - 1);
+        readings[reading][sample.link.index()] += sample.utilisation * fabric.link(sample.link).capacity.as_f64();
+    }
+    readings
+}
+
+/// How often VL2 section 5.2 reads counters.
+const READING: Duration = Duration::from_secs(10);

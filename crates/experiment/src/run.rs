@@ -112,7 +112,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
         Some(folder) => {
             let place = if study.runs.len() == 1 { folder.path() } else { folder.path().join(format!("{index:03}")) };
             std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
-            write_tables(&place, &fabric, &outcome)?;
+            write_tables(&place, &fabric, &outcome, run.scenario.traffic.services())?;
             Some(report::collect(RunInput {
                 name: if study.runs.len() == 1 { String::new() } else { format!("{index:03}") },
                 set: run.variant.set.clone(),
@@ -136,9 +136,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
 pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &mut dyn FnMut(f64)) -> Result<Observed> {
     let locate = |e: Error| study.source.at(e);
     let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
-    // Cores that runs beside each other leave.
-    let threads = (rayon::current_num_threads() / study.runs.len()).max(1);
-    let outcome = world::carry(&fabric, run, threads, on_progress).map_err(locate)?;
+    let outcome = world::carry(&fabric, run, study.cores_a_run(), on_progress).map_err(locate)?;
     let ideal = ideals.of(&fabric, run).map_err(locate)?;
     let metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
     Ok(Observed { fabric, outcome, ideal, metrics })
@@ -148,6 +146,7 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     let world = &run.scenario.world;
     let window = |o: &Outcome| Window::of(o, world.warmup, world.cooldown);
     let mut metrics = metrics::measure(fabric, outcome, window(outcome));
+    metrics::measure_services(outcome, run.scenario.traffic.services(), &mut metrics);
     if window(outcome).is_none() {
         tell_empty_window(run, outcome);
     }
@@ -172,6 +171,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     if run.scenario.wants_ideal() {
         metrics.put_some("splittable_fraction", world::splittable_optimum(fabric, run)?);
     }
+    let events = world::timed_events(fabric, run)?;
+    metrics.put_some("reconverge_s", metrics::recovery::reconverge_s(fabric, outcome, &events));
+    metrics.put_some("restore_s", metrics::recovery::restore_s(fabric, outcome, &events));
     world::measure_control(fabric, run, outcome, &mut metrics)?;
     Ok(metrics)
 }

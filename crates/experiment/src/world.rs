@@ -118,7 +118,11 @@ fn config(run: &Run) -> FlowConfig {
     }
 }
 
-fn timed_events(fabric: &Fabric, run: &Run) -> Result<Vec<TimedEvent>> {
+/// What breaks and returns, on a fabric, in order of time.
+///
+/// # Errors
+/// Events that name parts which it does not have.
+pub fn timed_events(fabric: &Fabric, run: &Run) -> Result<Vec<TimedEvent>> {
     run.scenario.events.iter().map(|e| timed(fabric, e)).collect()
 }
 

@@ -167,3 +167,82 @@ fn the_number_of_concurrent_flows_may_come_from_a_file() {
     assert_eq!(json(&weft(&["run", "s.toml", "--json"], folder.path()))["runs"][0]["metrics"]["flows"], 144);
     refused(&[(TRAFFIC, traffic)], &[], &["s.toml:10", "cannot read"]);
 }
+
+/// The small scenario in packets, with more in `[world]` and `[transport]`.
+fn packets(world: &str, transport: &str) -> [(&'static str, String); 1] {
+    [("[world]\n", format!("[transport]\n{transport}\n\n[world]\nkind = \"packet\"\n{world}\n"))]
+}
+
+#[track_caller]
+fn refused_in_packets(world: &str, transport: &str, wanted: &[&str]) {
+    let changes = packets(world, transport);
+    refused(&changes.each_ref().map(|(from, to)| (*from, to.as_str())), &[], wanted);
+}
+
+#[test]
+fn packets_need_room_and_a_payload() {
+    refused_in_packets("switch_queue = \"1499B\"", "", &["s.toml:22", "a queue of 1.499kB never holds a packet of 1.66kB"]);
+    refused_in_packets("nic_queue = \"100B\"", "", &["s.toml:22", "never holds a packet of 1.66kB", "enlarge"]);
+    refused_in_packets("", "mss = \"0B\"", &["s.toml:18", "a segment carries nothing"]);
+    refused_in_packets("", "mss = \"1MB\"", &["s.toml:18", "does not fit"]);
+    refused_in_packets("", "header = \"0B\"", &["s.toml:18", "no header"]);
+    refused_in_packets("", "max_window = \"100B\"", &["s.toml:18", "never holds a segment"]);
+    refused_in_packets("", "initial_window = 0", &["s.toml:18", "nothing would ever be sent"]);
+}
+
+#[test]
+fn nics_reach_a_part_of_their_rate() {
+    for duplex in ["0", "0.0", "2", "-0.5"] {
+        refused_in_packets(&format!("nic_duplex = {duplex}"), "", &["s.toml:22", "above 0 and at most 1", "such as 0.9"]);
+    }
+}
+
+#[test]
+fn timeouts_are_not_zero() {
+    refused_in_packets("", "rto_min = \"0s\"", &["s.toml:18", "retransmission timeout is 0", "200ms"]);
+}
+
+#[test]
+fn mptcp_has_from_2_to_16_subflows_and_no_scheduler() {
+    let none = [("scheduler = \"first-fit\"", "scheduler = \"none\"")];
+    for subflows in [0, 1, 17] {
+        let [(from, to)] = packets("", &format!("kind = \"mptcp\"\nsubflows = {subflows}"));
+        refused(&[none[0], (from, &to)], &[], &["s.toml:19", "from 2 to 16 subflows", &format!("not {subflows}")]);
+    }
+    refused_in_packets("", "kind = \"mptcp\"", &["s.toml:14", "spreads its subflows itself", "scheduler = \"none\""]);
+    refused_in_packets("", "subflows = 4", &["s.toml:18", "only MPTCP has subflows"]);
+    refused_in_packets("", "kind = \"dtcp\"", &["s.toml:18", "did you mean `dctcp`?"]);
+}
+
+#[test]
+fn traces_name_links_of_the_fabric() {
+    let trace = |text: &str| ("[world]\n", format!("[trace]\n{text}\n\n[world]\nkind = \"packet\"\n"));
+    for (text, wanted) in [
+        ("queues = [\"edge0-agg0\", \"edge0-agg9\"]", ["s.toml:18", "agg9"]),
+        ("pcap = \"h0-core0\"", ["s.toml:18", "core0"]),
+        ("queues = [\"edge0-agg0\"]\nevery = \"0s\"", ["s.toml:19", "cannot look all the time"]),
+    ] {
+        let (from, to) = trace(text);
+        refused(&[(from, &to)], &[], &wanted);
+    }
+}
+
+#[test]
+fn requests_need_packets_and_a_duration() {
+    let memcache = (TRAFFIC, "pattern = \"memcache\"\nrequests_per_s = 1000\nservers = [0]");
+    let none = ("scheduler = \"first-fit\"", "scheduler = \"none\"");
+    refused(&[memcache, none], &[], &["s.toml:9", "no requests and responses", "kind = \"packet\""]);
+    let endless = ("[world]\nduration = \"20s\"", "[world]\nkind = \"packet\"");
+    refused(&[memcache, none, endless], &[], &["never end", "add `duration = \"60s\"`"]);
+}
+
+/// One file serves both worlds: what only the other one has is read, and has no effect.
+#[test]
+fn keys_of_the_other_world_are_passed_over() {
+    let both = "[transport]\ndelayed_ack = true\n\n[world]\nrates = \"aimd\"\ntick = \"100us\"\nswitch_queue = \"150kB\"\nnic_duplex = 0.9\n";
+    let folder = folder_with(&[("[world]\n", both), ("\"125MB\"", "\"100kB\"")]);
+    for world in ["flow", "packet"] {
+        let output = weft(&["run", "s.toml", "--world", world, "--out", world, "--json"], folder.path());
+        assert_eq!(json(&output)["runs"][0]["metrics"]["flows_finished"], 16, "{world}");
+    }
+}

@@ -92,6 +92,8 @@ pub struct Outcome {
     pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
+    /// Of several services, the number of that to which each flow belongs; empty if there is only one.
+    pub services: Vec<u16>,
 }
 
 /// Totals of a world of packets.
@@ -105,6 +107,8 @@ pub struct PacketTotals {
     pub retransmits: u64,
     /// Requests and responses, if that is the load.
     pub requests: Option<RequestTotals>,
+    /// Links that lost packets because they were down, ascending, and when they last did.
+    pub lost: Vec<(LinkId, Instant)>,
 }
 
 /// What became of requests.

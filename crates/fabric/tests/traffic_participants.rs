@@ -42,7 +42,7 @@ fn key_of(spec: &TrafficSpec) -> &'static str {
 #[test]
 fn a_shuffle_over_two_groups_of_racks_takes_equal_parts() {
     let mut job = spec(Pattern::Shuffle { mode: ShuffleMode::Parallel });
-    job.among = Participants { hosts: Some(6), racks: None, place: Place::Contiguous { from: vec![0, 4] } };
+    job.among = Participants { hosts: Some(6), listed: None, racks: None, place: Place::Contiguous { from: vec![0, 4] } };
     let flows = flows(&job, 1);
     let hosts: BTreeSet<u32> = flows.iter().map(|f| f.src.0).collect();
     assert_eq!(hosts, BTreeSet::from([0, 1, 2, 8, 9, 10]));
@@ -173,7 +173,7 @@ proptest! {
     ) {
         let fabric = if switch { single_switch(12, LINK).unwrap() } else { fabric() };
         let place = if contiguous { Place::Contiguous { from } } else { Place::Spread };
-        let participants = Participants { hosts, racks, place };
+        let participants = Participants { hosts, listed: None, racks, place };
         if let Ok(picked) = participants.pick(&fabric) {
             prop_assert!(picked.windows(2).all(|w| w[0] < w[1]));
             prop_assert!(hosts.is_none_or(|n| n as usize == picked.len()) && !picked.is_empty());

@@ -97,6 +97,7 @@ fn show_verdict(verdict: &Verdict, value: Option<f64>) -> String {
 
 /// A metric's value with its unit.
 pub fn show(metric: &str, value: f64) -> String {
+    let metric = metric.split('.').next().unwrap_or_default();
     if metric.ends_with("_bps") {
         scaled(value, &[(1e12, "Tbps"), (1e9, "Gbps"), (1e6, "Mbps"), (1e3, "kbps")], "bps")
     } else if metric.ends_with("_fraction") {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::builder::{ListBuilder, UInt32Builder};
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array, UInt64Array};
+use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -18,10 +18,10 @@ use crate::metrics::flow_goodput_bps;
 /// Rows that are turned into columns at a time.
 const BATCH: usize = 65_536;
 
-/// Writes the tables of one run into a folder.
-pub fn write_tables(folder: &Path, fabric: &Fabric, outcome: &Outcome) -> Result<()> {
-    let flows = outcome.flows.chunks(BATCH).map(|rows| flow_columns(rows, outcome));
-    write(&folder.join("flows.parquet"), flows, || flow_columns(&[], outcome))?;
+/// Writes the tables of one run into a folder; `services` are the names of its services, if there are several.
+pub fn write_tables(folder: &Path, fabric: &Fabric, outcome: &Outcome, services: &[String]) -> Result<()> {
+    let flows = outcome.flows.chunks(BATCH).map(|rows| flow_columns(rows, outcome, services));
+    write(&folder.join("flows.parquet"), flows, || flow_columns(&[], outcome, services))?;
     write(&folder.join("links.parquet"), std::iter::once(link_columns(fabric, outcome)), Vec::new)?;
     let series = outcome.link_series.chunks(BATCH).map(|rows| {
         vec![
@@ -69,7 +69,7 @@ fn write(path: &Path, batches: impl Iterator<Item = Vec<Column>>, empty: impl Fn
     Ok(())
 }
 
-fn flow_columns(rows: &[FlowRecord], outcome: &Outcome) -> Vec<Column> {
+fn flow_columns(rows: &[FlowRecord], outcome: &Outcome, services: &[String]) -> Vec<Column> {
     let mut paths = ListBuilder::new(UInt32Builder::new());
     for flow in rows {
         paths.values().append_slice(&flow.path.iter().map(|l| l.0).collect::<Vec<_>>());
@@ -90,6 +90,11 @@ fn flow_columns(rows: &[FlowRecord], outcome: &Outcome) -> Vec<Column> {
         columns.push(column("reordered", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).reordered))));
         columns.push(column("retransmits", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).retransmits))));
     }
+    if !outcome.services.is_empty() {
+        // Not numbered by line: flows stand in the order in which they began.
+        let of = |f: &FlowRecord| services[usize::from(outcome.services[f.id.index()])].as_str();
+        columns.push(column("service", StringArray::from_iter_values(rows.iter().map(of))));
+    }
     columns
 }
 
@@ -97,8 +102,8 @@ fn link_columns(fabric: &Fabric, outcome: &Outcome) -> Vec<Column> {
     let name = |node| &*fabric.node(node).name;
     let mut columns = vec![
         column("id", UInt32Array::from_iter_values(outcome.links.iter().map(|l| l.id.0))),
-        column("from", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).from)))),
-        column("to", arrow_array::StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).to)))),
+        column("from", StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).from)))),
+        column("to", StringArray::from_iter_values(outcome.links.iter().map(|l| name(fabric.link(l.id).to)))),
         column("capacity_bps", UInt64Array::from_iter_values(outcome.links.iter().map(|l| fabric.link(l.id).capacity.0))),
         column("bytes", UInt64Array::from_iter_values(outcome.links.iter().map(|l| l.bytes.0))),
     ];

@@ -88,6 +88,7 @@ impl Control {
                 kind: keys.word("routing", ROUTINGS, RoutingKind::Ecmp)?,
                 hash: keys.word("hash", HASHES, HashFields::FiveTuple)?,
                 polarised: keys.or("polarised", false)?,
+                vlb_local: keys.or("vlb_local", true)?,
             },
             scheduler,
             period,

@@ -46,7 +46,7 @@ impl Expect {
     /// Reads one `[[expect]]`.
     pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let metric: String = keys.need("metric")?;
-        if !metrics::NAMES.contains(&metric.as_str()) {
+        if !metrics::is_name(&metric) {
             return Err(keys.error("metric", format!("there is no metric `{metric}`"), one_of(metrics::NAMES, &metric)));
         }
         let expect = Self {

@@ -83,7 +83,7 @@ impl Search {
             let message = format!("`{}` is no key that a run depends on", self.key);
             return Err(keys.error("key", message, "write a dotted key such as \"traffic.load\""));
         }
-        if !metrics::NAMES.contains(&self.metric.as_str()) {
+        if !metrics::is_name(&self.metric) {
             let message = format!("there is no metric `{}`", self.metric);
             return Err(keys.error("metric", message, one_of(metrics::NAMES, &self.metric)));
         }

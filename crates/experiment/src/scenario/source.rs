@@ -316,7 +316,11 @@ pub fn set(table: &mut Table, key: &str, value: Value) -> Result<(), KeyError> {
 pub fn get<'t>(table: &'t Table, key: &str) -> Option<&'t Value> {
     match key.split_once('.') {
         None => table.get(key),
-        Some((head, rest)) => get(table.get(head)?.as_table()?, rest),
+        Some((head, rest)) => {
+            let (name, index) = split_index(head);
+            let inner = table.get(name)?;
+            get(index.map_or(Some(inner), |i| inner.get(i))?.as_table()?, rest)
+        }
     }
 }
 
@@ -337,7 +341,7 @@ fn settings(key: &str, value: &Value) -> Vec<(String, Value)> {
     flatten(table.clone())
         .into_iter()
         .map(|(inner, value)| {
-            let head = inner.split('.').next().unwrap_or_default();
+            let (head, _) = split_index(inner.split('.').next().unwrap_or_default());
             let absolute = inner.contains('.') && SECTIONS.contains(&head);
             (if absolute { inner } else { format!("{key}.{inner}") }, value)
         })

@@ -1,6 +1,7 @@
 //! `[traffic]`: what wants to move. `docs/traffic.md` explains every pattern; [`pattern`] reads who sends to whom.
 
 pub mod pattern;
+pub mod several;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use weft_fabric::{Duration, Fabric, FlowId, Instant};
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::keys::{Keys, one_of};
 use pattern::{MEMCACHE, read_participants, read_pattern, read_requests};
+use several::Several;
 
 /// What wants to move.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub enum Traffic {
     Drawn(TrafficSpec),
     /// Requests and responses, which only a world of packets can carry.
     Requests(RequestSpec),
+    /// Several services.
+    Several(Several),
     /// Flows listed in a file, with the text that they came from.
     File {
         /// Where it is.
@@ -52,7 +56,15 @@ const FORMATS: &[(&str, &str, FlowFormat)] =
     &[("csv", "csv", FlowFormat::Csv), ("htsim", "cm", FlowFormat::Htsim), ("hpcc", "txt", FlowFormat::Hpcc)];
 
 impl Traffic {
-    /// Reads `[traffic]`.
+    /// Reads `[traffic]`, or several `[[traffic]]`.
+    pub fn read_all(root: &Keys<'_>, folder: &Path) -> Result<Self> {
+        match root.raw().get("traffic") {
+            Some(toml::Value::Array(_)) => Ok(Self::Several(Several::read(&root.tables("traffic")?, folder)?)),
+            _ => Self::read(&root.table("traffic")?, folder),
+        }
+    }
+
+    /// Reads one table.
     pub fn read(keys: &Keys<'_>, folder: &Path) -> Result<Self> {
         if keys.has("file") {
             return Ok(Self::read_file(keys, folder)?);
@@ -110,6 +122,7 @@ impl Traffic {
                 let flows = spec.load(fabric, seed).map_err(|e| at_key(&e))?.flows();
                 return Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: None });
             }
+            Self::Several(several) => return several.prepare(fabric, seed),
             Self::File { path, bytes, format } => (path, bytes, format),
         };
         let at_line = |e| Error::format(path, e);
@@ -140,7 +153,7 @@ impl Traffic {
     pub fn requests(&self, fabric: &Fabric, seed: u64) -> Result<Option<RequestLoad>> {
         match self {
             Self::Requests(spec) => Ok(Some(spec.load(fabric, seed).map_err(|e| at_key(&e))?)),
-            Self::Drawn(_) | Self::File { .. } => Ok(None),
+            Self::Drawn(_) | Self::Several(_) | Self::File { .. } => Ok(None),
         }
     }
 
@@ -151,6 +164,7 @@ impl Traffic {
     pub fn offered_load(&self, fabric: &Fabric, seed: u64) -> Result<Option<f64>> {
         match self {
             Self::Drawn(spec) => Ok(spec.offered_load(fabric, seed).map_err(|e| at_key(&e))?),
+            Self::Several(several) => several.offered_load(fabric, seed),
             Self::Requests(_) | Self::File { .. } => Ok(None),
         }
     }
@@ -160,6 +174,7 @@ impl Traffic {
         match self {
             Self::File { .. } => false,
             Self::Requests(_) => true,
+            Self::Several(several) => several.parts.iter().any(|(_, traffic)| traffic.is_endless()),
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
                     && spec.flows.is_none()
@@ -177,7 +192,15 @@ impl Traffic {
     pub fn flows_per_host(&self) -> u32 {
         match self {
             Self::Drawn(spec) => spec.flows_per_host.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            Self::File { .. } | Self::Requests(_) => 1,
+            Self::File { .. } | Self::Requests(_) | Self::Several(_) => 1,
+        }
+    }
+
+    /// Names of the services, if there are several tables.
+    pub fn services(&self) -> &[String] {
+        match self {
+            Self::Several(several) => &several.names,
+            _ => &[],
         }
     }
 }
@@ -211,6 +234,7 @@ fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
         flows: keys.opt("flows")?,
         start: Instant::ZERO + start,
         start_spread: keys.or("start_spread", Duration::ZERO)?,
+        start_every: keys.or("start_every", Duration::ZERO)?,
     })
 }
 

@@ -48,6 +48,8 @@ pub struct Queues {
     pub hop_delay: Duration,
     /// What a NIC reaches of its rate in each direction.
     pub nic_duplex: f64,
+    /// The longest that a host takes to hand a packet to its NIC; `None`: as long as the NIC takes to send a full one.
+    pub host_jitter: Option<Duration>,
     /// What a detoured packet carries in addition for each server that forwards it.
     pub detour_header: Bytes,
 }
@@ -118,6 +120,7 @@ impl World {
                 ecn_threshold: keys.opt("ecn_threshold")?,
                 hop_delay: keys.or("hop_delay", Duration::ZERO)?,
                 nic_duplex: keys.or("nic_duplex", 1.0)?,
+                host_jitter: keys.opt("host_jitter")?,
                 detour_header: keys.or("detour_header", Bytes(20))?,
             },
             duration: keys.opt("duration")?,

@@ -10,6 +10,7 @@ use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Requests, Trace, 
 use crate::error::{KeyError, Result};
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
+use crate::scenario::world::Queues;
 
 /// Settings of a run on a fabric.
 ///
@@ -24,6 +25,7 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         nic_queue: queues.nic,
         ecn_threshold: queues.ecn_threshold,
         nic_duplex: queues.nic_duplex,
+        host_jitter: queues.host_jitter,
         hop_delay: queues.hop_delay,
         detour_header: queues.detour_header,
         requests: requests(fabric, run)?,
@@ -33,7 +35,7 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         restore_delay: control.restore_delay,
         ..PacketConfig::default()
     };
-    config.check().map_err(located)?;
+    config.check().map_err(|e| at_queue(e, queues))?;
     if matches!(config.transport.kind, TransportKind::Mptcp { .. }) && control.scheduler != Scheduler::None {
         let message = "MPTCP spreads its subflows itself, and a scheduler would move only the first";
         return Err(KeyError::new("control.scheduler", message, "write scheduler = \"none\", or another transport").into());
@@ -62,6 +64,13 @@ fn transport(fabric: &Fabric, run: &Run) -> Transport {
         }
     }
     transport
+}
+
+/// A queue's error, at the one of the two that is too small.
+fn at_queue(error: PacketError, queues: &Queues) -> KeyError {
+    let nic = matches!(error, PacketError::QueueTooSmall { queue, .. } if queues.switch != Some(queue));
+    let error = located(error);
+    if nic { KeyError { key: "world.nic_queue".to_owned(), ..error } } else { error }
 }
 
 fn located(error: PacketError) -> KeyError {

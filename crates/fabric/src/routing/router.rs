@@ -5,7 +5,8 @@
 //! random intermediate switch for each flow, ECMP to it and from it.
 //!
 //! Hosts with several NICs first choose a leaving and an arriving [`Way`] (Subways sections 4.2 and 4.3): a shared ToR if there is one,
-//! else by weight among the pairs whose ToRs are nearest to each other; switches then hash from the one ToR to the other.
+//! else by weight among the pairs whose ToRs are nearest to each other; switches then hash from the one ToR to the other. Between such
+//! hosts a shared ToR forwards at once, with VLB too.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub enum RoutingKind {
 }
 
 /// Settings of [`Router`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routing {
     /// How next hops are chosen.
     pub kind: RoutingKind,
@@ -41,6 +42,14 @@ pub struct Routing {
     pub hash: HashFields,
     /// All switches share one seed: for the study of polarisation.
     pub polarised: bool,
+    /// VLB bounces flows within a rack off an intermediate too, as VL2's agents do: they look at no rack. Else these stay at their ToR.
+    pub vlb_local: bool,
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { kind: RoutingKind::default(), hash: HashFields::default(), polarised: false, vlb_local: true }
+    }
 }
 
 /// Picks a flow's path, hop by hop, as the switches would. Failed links are avoided as soon as
@@ -139,7 +148,7 @@ impl Router {
         let target = Target::Rack(self.fabric.rack_of(key.dst));
         let mut node = key.src.node();
         let same_rack = self.fabric.rack_of(key.src) == self.fabric.rack_of(key.dst);
-        if self.routing.kind == RoutingKind::Vlb && !same_rack {
+        if self.routing.kind == RoutingKind::Vlb && (self.routing.vlb_local || !same_rack) {
             let via = self.intermediate(key, node, target)?;
             node = self.walk(entropy, Target::Switch(via), node, &mut path)?;
         }

@@ -44,6 +44,11 @@ pub trait Workload: Send {
     fn flow_ended(&mut self, id: FlowId, spec: &FlowSpec, now: Instant) {
         let _ = (id, spec, now);
     }
+
+    /// Of several services, the number of that to which each flow taken so far belongs; empty if there is only one.
+    fn services(&self) -> &[u16] {
+        &[]
+    }
 }
 
 /// Flows that are all known beforehand.

@@ -18,6 +18,8 @@ use crate::traffic::spec::{TrafficError, parameter};
 pub struct Participants {
     /// How many: `hosts`. `None`: all that may.
     pub hosts: Option<u32>,
+    /// Just these, by number: `hosts` as a list, in place of all else here.
+    pub listed: Option<Vec<u32>>,
     /// The racks whose hosts may, by number: `racks`. `None`: all.
     pub racks: Option<Vec<u32>>,
     /// Which of those that may: `place`.
@@ -53,6 +55,14 @@ impl Participants {
     /// # Errors
     /// [`TrafficError::Parameter`] with the key `hosts`, `racks` or `first_rack`.
     pub fn pick(&self, fabric: &Fabric) -> Result<Vec<HostId>, TrafficError> {
+        if let Some(listed) = &self.listed {
+            if self.racks.is_some() || self.place != Place::Spread {
+                return Err(parameter("hosts", show(listed), "a list of hosts says all: leave out `racks` and `place`"));
+            }
+            let mut picked = HostList::Hosts(listed.clone()).pick(fabric, "racks", "hosts")?;
+            picked.sort_unstable();
+            return Ok(picked);
+        }
         let candidates = match &self.racks {
             None => fabric.hosts().collect(),
             Some(racks) => hosts_of_racks(fabric, racks, "racks")?,
@@ -85,7 +95,7 @@ impl Participants {
 
     /// Whether all hosts of any fabric take part.
     pub fn is_everybody(&self) -> bool {
-        self.hosts.is_none() && self.racks.is_none()
+        self.hosts.is_none() && self.listed.is_none() && self.racks.is_none()
     }
 
     /// An equal part from each of the first racks on.
@@ -182,7 +192,7 @@ mod tests {
     }
 
     fn pick(hosts: Option<u32>, racks: Option<&[u32]>, place: Place) -> Result<Vec<u32>, &'static str> {
-        let participants = Participants { hosts, racks: racks.map(<[u32]>::to_vec), place };
+        let participants = Participants { hosts, listed: None, racks: racks.map(<[u32]>::to_vec), place };
         match participants.pick(&fabric()) {
             Ok(hosts) => Ok(hosts.iter().map(|h| h.0).collect()),
             Err(TrafficError::Parameter { key, .. }) => Err(key),

@@ -41,6 +41,8 @@ pub struct TrafficSpec {
     pub start: Instant,
     /// The first flows begin at times that are uniform in this span after `start`: `start_spread`. Zero: all at once.
     pub start_spread: Duration,
+    /// Each first flow begins so long after the one before it: `start_every`. Zero: see `start_spread`.
+    pub start_every: Duration,
 }
 
 /// Who sends to whom.
@@ -157,13 +159,14 @@ impl TrafficSpec {
     pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
         Self {
             pattern,
-            among: Participants { hosts: None, racks: None, place: crate::traffic::hosts::Place::Spread },
+            among: Participants { hosts: None, listed: None, racks: None, place: crate::traffic::hosts::Place::Spread },
             size,
             arrivals: Arrivals::Once,
             flows_per_host: None,
             flows: None,
             start: Instant::ZERO,
             start_spread: Duration::ZERO,
+            start_every: Duration::ZERO,
         }
     }
 
@@ -183,6 +186,7 @@ impl TrafficSpec {
         if self.flows == Some(0) {
             return Err(parameter("flows", 0, "at least one flow begins"));
         }
+        self.check_starts()?;
         let members = self.among.pick(fabric)?;
         let all = self.flows_per_host.map(|n| n.saturating_mul(members.len() as u64));
         if let Some(count) = self.flows.or(all).filter(|&n| n > MAX_FLOWS && self.arrivals == Arrivals::Once) {
@@ -200,6 +204,19 @@ impl TrafficSpec {
             None => workload,
             Some(flows) => Box::new(LimitedWorkload::new(workload, flows)),
         })
+    }
+
+    /// One after the other begin only flows that all begin by themselves.
+    fn check_starts(&self) -> Result<(), TrafficError> {
+        let every = self.start_every;
+        let sequential = matches!(self.pattern, Pattern::Shuffle { mode: ShuffleMode::Sequential { .. } });
+        if every != Duration::ZERO && (sequential || self.arrivals != Arrivals::Once) {
+            return Err(parameter("start_every", every, "here flows begin as others end, or at random: leave it out"));
+        }
+        if every != Duration::ZERO && self.start_spread != Duration::ZERO {
+            return Err(parameter("start_every", every, "`start_spread` says otherwise when flows begin: leave one of them out"));
+        }
+        Ok(())
     }
 
     fn shuffle(
@@ -306,16 +323,21 @@ impl TrafficSpec {
         flows: u64,
         seed: u64,
     ) -> Result<Box<dyn Workload>, TrafficError> {
-        if self.start_spread == Duration::ZERO {
-            return Ok(Box::new(workload));
-        }
+        let (key, span) = match (self.start_spread, self.start_every) {
+            (Duration::ZERO, Duration::ZERO) => return Ok(Box::new(workload)),
+            (spread, Duration::ZERO) => ("start_spread", spread),
+            (_, every) => ("start_every", every),
+        };
         if flows > MAX_SPREAD_FLOWS {
             let rule = format!("{flows} flows are too many to sort by start: at most {MAX_SPREAD_FLOWS}, or leave it out");
-            return Err(parameter("start_spread", self.start_spread, rule));
+            return Err(parameter(key, span, rule));
         }
         let mut all = Vec::new();
         while let Some(mut flow) = workload.next_flow() {
-            flow.start = spread_start(self.start, self.start_spread, seed, flow.src, all.len() as u64);
+            flow.start = match key {
+                "start_spread" => spread_start(self.start, span, seed, flow.src, all.len() as u64),
+                _ => self.start.saturating_add(Duration::from_ps(span.as_ps().saturating_mul(all.len() as u64))),
+            };
             all.push(flow);
         }
         Ok(Box::new(StaticWorkload::new(all)))

@@ -57,7 +57,7 @@ impl Bare {
             super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });
         let mut store = Paths::default();
         let routes = paths.iter().map(|(there, back)| (store.intern(fabric, there), store.intern(fabric, back))).collect();
-        let wheel = Wheel::new(width, slots, fabric.links().len() as u32);
+        let wheel = Wheel::new(width, slots, fabric.links().len() as u32, ports.look_ahead(40));
         Self {
             now: 0,
             hops: 0,

@@ -41,11 +41,11 @@ mod wheel;
 use std::sync::Arc;
 
 use weft_control::controller::Controller;
-use weft_fabric::Instant;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::Router;
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
+use weft_fabric::{Duration, Instant};
 
 use crate::world::{self, Pace, Parts, Progress, TimedEvent};
 
@@ -80,7 +80,9 @@ impl PacketWorld {
         let reacts = controller.is_some() || workload.reacts();
         let model = model::PacketModel::new(Arc::clone(&fabric), config.engine(&fabric, reacts)?);
         let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
-        let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
+        // What failures cost shows between the events of the loop.
+        let sample_every = (!events.is_empty()).then_some(SAMPLE_EVERY);
+        let pace = Pace { end: Instant::ZERO.saturating_add(duration), sample_every, ..Pace::default() };
         let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
         Ok(world::run(parts, model, pace, progress))
     }
@@ -88,3 +90,6 @@ impl PacketWorld {
 
 #[cfg(test)]
 mod tests;
+
+/// The network is sampled so often in runs in which parts fail.
+const SAMPLE_EVERY: Duration = Duration::from_ms(10);

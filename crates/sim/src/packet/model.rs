@@ -208,7 +208,11 @@ impl Model for PacketModel {
             totals.drops += net.totals.drops;
             totals.requests = totals.requests.or(net.load.as_ref().map(|l| l.totals(outcome.ended)));
             outcome.traced = net.take_traced();
+            totals.lost.extend(net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))));
         });
+        // Both ends of a link may stand in parts of their own: the later counts.
+        totals.lost.sort_unstable_by_key(|&(link, at)| (link, std::cmp::Reverse(at)));
+        totals.lost.dedup_by_key(|(link, _)| *link);
         totals.retransmits = outcome.flows.iter().filter_map(|f| f.packets).map(|p| u64::from(p.retransmits)).sum();
         outcome.packets = Some(totals);
     }

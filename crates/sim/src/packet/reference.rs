@@ -125,6 +125,8 @@ pub(super) struct Reference {
     drops: u64,
     sent: u64,
     received: u64,
+    /// By link that was down: when it last lost a packet for that.
+    lost: BTreeMap<LinkId, Instant>,
 }
 
 impl Reference {
@@ -168,6 +170,7 @@ impl Reference {
             drops: 0,
             sent: 0,
             received: 0,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -191,6 +194,7 @@ impl Reference {
                 let mut packet = port.flying.pop_front().expect("something was on its way");
                 if !port.up {
                     port.books.lost += 1;
+                    self.lost.insert(LinkId(link), Instant::from_ps(self.now));
                     self.drops += 1;
                     return;
                 }
@@ -230,6 +234,9 @@ impl Reference {
         let backlog = port.backlog(self.now);
         if !port.up || backlog + port.time(packet.len) > port.limit {
             port.books.refused += 1;
+            if !port.up {
+                self.lost.insert(link, Instant::from_ps(self.now));
+            }
             self.drops += 1;
             return;
         }
@@ -495,6 +502,12 @@ impl Model for Reference {
             link.drops = port.books.refused + port.books.lost;
         }
         let (hops, drops) = (self.hops, self.drops);
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None });
+        outcome.packets = Some(PacketTotals {
+            hops,
+            drops,
+            retransmits: all,
+            requests: None,
+            lost: std::mem::take(&mut self.lost).into_iter().collect(),
+        });
     }
 }

@@ -198,7 +198,8 @@ impl PacketConfig {
     pub(super) fn engine(&self, fabric: &Fabric, reacts: bool) -> Result<Engine, PacketError> {
         let net = self.net(fabric)?;
         let window = net.ports.look_ahead(net.sizes.header);
-        let shows = self.trace != Trace::default();
+        let Trace { queues, windows, port, .. } = &self.trace;
+        let shows = !queues.is_empty() || !windows.is_empty() || port.is_some();
         let special = self.requests.is_some() || shows || net.subflows > 1;
         if reacts || special || window < LEAST_WINDOW {
             return Ok(Engine::One(Box::new(net)));

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 /// An event taken from the wheel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Event {
     /// When, in picoseconds.
     pub at: u64,
@@ -41,11 +41,14 @@ pub(super) struct Wheel {
     occupied: Vec<u64>,
     blocks: Vec<Block>,
     free: u32,
-    /// The slot whose turn it is, counted from time 0, and the round that it belongs to.
+    /// The last slot whose turn it is, counted from time 0.
     slot: u64,
-    /// Its events, sorted; those before `next` are done.
-    current: Vec<u64>,
+    /// The events of the slots whose turn it is, sorted; those before `next` are done.
+    current: Vec<Event>,
     next: usize,
+    /// So many slots may have their turn together: what happens in them pushes events beyond them, as a rule.
+    span: u64,
+    scratch: Vec<u64>,
     /// Events of later rounds, by round.
     far: BTreeMap<u64, Vec<Event>>,
     far_count: usize,
@@ -71,8 +74,9 @@ const NONE: u32 = u32::MAX;
 const EMPTY: Slot = Slot { block: NONE, count: 0 };
 
 impl Wheel {
-    /// A wheel at time 0 for links numbered below `links`. Slots are of 2^`width` ps; `width` is at most [`MAX_WIDTH`].
-    pub fn new(width: u32, slots: usize, links: u32) -> Self {
+    /// A wheel at time 0 for links numbered below `links`. Slots are of 2^`width` ps; `width` is at most [`MAX_WIDTH`]. Most events are
+    /// pushed at least `look_ahead` ps before their time.
+    pub fn new(width: u32, slots: usize, links: u32, look_ahead: u64) -> Self {
         assert!(slots.is_power_of_two() && slots >= 64 && width <= MAX_WIDTH, "a wheel of 2^n slots");
         let link_bits = 32 - links.leading_zeros();
         let item_bits = (64 - width - link_bits).min(32);
@@ -85,6 +89,8 @@ impl Wheel {
             slot: 0,
             current: Vec::new(),
             next: 0,
+            span: (look_ahead >> width).clamp(1, slots as u64 / 2),
+            scratch: Vec::new(),
             far: BTreeMap::new(),
             far_count: 0,
             pending: 0,
@@ -127,14 +133,6 @@ impl Wheel {
     }
 
     #[inline]
-    fn event(&self, word: u64) -> Event {
-        let Layout { width, item_bits, link_bits } = self.layout;
-        let (item, rest) = (word & ((1 << item_bits) - 1), word >> item_bits);
-        let link = rest & ((1 << link_bits) - 1);
-        Event { at: self.slot << width | rest >> link_bits, link: link as u32, item: item as u32 }
-    }
-
-    #[inline]
     fn put(&mut self, slot: u64, word: u64) {
         let i = slot as usize & (self.slots.len() - 1);
         let Slot { block, count } = self.slots[i];
@@ -170,13 +168,12 @@ impl Wheel {
     fn push_aside(&mut self, at: u64, link: u32, item: u32) {
         let slot = at >> self.layout.width;
         if slot <= self.slot {
-            debug_assert!(slot == self.slot, "an event in the past");
-            let word = self.word(at, link, item);
-            if self.slots[slot as usize & (self.slots.len() - 1)].block != NONE {
-                return self.put(slot, word); // its turn has not come
+            if slot == self.slot && self.slots[slot as usize & (self.slots.len() - 1)].block != NONE {
+                return self.put(slot, self.word(at, link, item)); // its turn has not come
             }
-            let place = self.next + self.current[self.next..].partition_point(|&w| w < word);
-            self.current.insert(place, word);
+            let event = Event { at, link, item };
+            let place = self.next + self.current[self.next..].partition_point(|e| *e < event);
+            self.current.insert(place, event);
         } else {
             self.far_count += 1;
             self.far.entry(self.round(slot)).or_default().push(Event { at, link, item });
@@ -187,8 +184,7 @@ impl Wheel {
     #[inline]
     pub fn pop(&mut self, until: u64) -> Option<Event> {
         loop {
-            if let Some(&word) = self.current.get(self.next) {
-                let event = self.event(word);
+            if let Some(&event) = self.current.get(self.next) {
                 if event.at >= until {
                     return None;
                 }
@@ -202,16 +198,16 @@ impl Wheel {
         }
     }
 
-    /// The event that will be taken after `n` others, if it is in the same slot and nothing comes between: to touch what it needs.
+    /// The event that will be taken after `n` others, if it is at hand and nothing comes between: to touch what it needs.
     #[inline]
     pub fn ahead(&self, n: usize) -> Option<Event> {
-        self.current.get(self.next + n).map(|&w| self.event(w))
+        self.current.get(self.next + n).copied()
     }
 
     /// No event comes before this; `u64::MAX` if there is none. Exact once a slot's turn has come.
     pub fn next_at(&self) -> u64 {
-        if let Some(&word) = self.current.get(self.next) {
-            return self.event(word).at;
+        if let Some(event) = self.current.get(self.next) {
+            return event.at;
         }
         let bits = self.slots.len().trailing_zeros();
         let i = self.slot as usize & (self.slots.len() - 1);
@@ -242,6 +238,7 @@ impl Wheel {
                 }
                 self.slot = slot;
                 self.gather(found);
+                self.gather_more(slot + self.span);
                 return true;
             }
             // The rest of the round is empty. Near events may be in the next one; else only far ones are left.
@@ -284,21 +281,48 @@ impl Wheel {
         Some(at * 64 + word.trailing_zeros() as usize)
     }
 
-    /// Takes the events of a slot and sorts them.
+    /// Takes further slots of this round, before `end`, until there are enough events to look ahead in.
+    fn gather_more(&mut self, end: u64) {
+        let mask = self.slots.len() - 1;
+        while self.current.len() < AT_HAND && (self.slot + 1) & mask as u64 != 0 {
+            let i = (self.slot + 1) as usize & mask;
+            match self.next_occupied(i) {
+                Some(found) if self.slot + 1 + ((found - i) as u64) < end => {
+                    self.slot += 1 + (found - i) as u64;
+                    self.gather(found);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes the events of the slot whose turn it is now, and sorts them.
     fn gather(&mut self, slot: usize) {
         let Slot { mut block, mut count } = std::mem::replace(&mut self.slots[slot], EMPTY);
         self.occupied[slot / 64] &= !(1 << (slot % 64));
+        self.scratch.clear();
         while block != NONE {
             let Block { words, next } = &mut self.blocks[block as usize];
-            self.current.extend_from_slice(&words[..count as usize]);
+            for &word in &words[..count as usize] {
+                self.scratch.push(word);
+            }
             count = BLOCK as u32;
             let after = std::mem::replace(next, self.free);
             self.free = block;
             block = after;
         }
-        self.current.sort_unstable();
+        self.scratch.sort_unstable();
+        let Layout { width, item_bits, link_bits } = self.layout;
+        let begin = self.slot << width;
+        self.current.extend(self.scratch.iter().map(|&word| {
+            let (item, rest) = (word & ((1 << item_bits) - 1), word >> item_bits);
+            Event { at: begin | rest >> link_bits, link: (rest & ((1 << link_bits) - 1)) as u32, item: item as u32 }
+        }));
     }
 }
+
+/// Enough events at once to fetch ahead what they need.
+const AT_HAND: usize = 128;
 
 /// log2 of the longest slot: 1 us. Leaves 44 bits for link and packet.
 pub(super) const MAX_WIDTH: u32 = 20;
@@ -311,8 +335,8 @@ mod tests {
     use std::collections::BinaryHeap;
 
     /// Pushes while popping, as an engine does, and compares with a heap.
-    fn compare(width: u32, slots: usize, start: &[(u64, u32)], delays: &[(u64, u32)], stops: &[u64]) {
-        let mut wheel = Wheel::new(width, slots, 1000);
+    fn compare(width: u32, slots: usize, look_ahead: u64, start: &[(u64, u32)], delays: &[(u64, u32)], stops: &[u64]) {
+        let mut wheel = Wheel::new(width, slots, 1000, look_ahead);
         let mut heap = BinaryHeap::new();
         let mut item = 0;
         for &(at, link) in start {
@@ -354,17 +378,18 @@ mod tests {
         #[test]
         fn takes_what_a_heap_takes(
             width in 0u32..12,
+            look_ahead in 0u64..20_000,
             start in prop::collection::vec((0u64..5000, 0u32..1000), 0..40),
             delays in prop::collection::vec((prop_oneof![0u64..50, 0u64..3000, 0u64..5_000_000], 0u32..1000), 0..300),
             stops in prop::collection::vec(0u64..60_000, 0..12),
         ) {
-            compare(width, 64, &start, &delays, &stops);
+            compare(width, 64, look_ahead, &start, &delays, &stops);
         }
     }
 
     #[test]
     fn many_events_of_one_slot_and_far_ones() {
         let start: Vec<(u64, u32)> = (0..200).map(|i| (1000 + i % 7, (i % 999) as u32)).collect();
-        compare(10, 64, &start, &[(u64::from(u32::MAX) * 16, 3), (1, 4), (1 << 40, 5)], &[1, 1003, 1 << 30]);
+        compare(10, 64, 0, &start, &[(u64::from(u32::MAX) * 16, 3), (1, 4), (1 << 40, 5)], &[1, 1003, 1 << 30]);
     }
 }

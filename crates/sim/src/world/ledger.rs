@@ -206,6 +206,7 @@ impl Ledger {
             control,
             packets: None,
             traced: Traced::default(),
+            services: Vec::new(),
         };
         model.finish(&mut outcome);
         outcome

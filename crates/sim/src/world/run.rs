@@ -459,7 +459,9 @@ impl<M: Model> Run<M> {
 
     fn finish(mut self) -> Outcome {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
-        self.ledger.finish(&self.fabric, self.now, &mut self.model, control)
+        let mut outcome = self.ledger.finish(&self.fabric, self.now, &mut self.model, control);
+        outcome.services = self.workload.services().to_vec();
+        outcome
     }
 }
 

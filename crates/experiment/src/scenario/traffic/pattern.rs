@@ -55,7 +55,15 @@ pub fn read_participants(keys: &Keys<'_>) -> Result<Participants, KeyError> {
         ));
     }
     let place = if contiguous { Place::Contiguous { from: from.map(|n| n.0).unwrap_or_default() } } else { Place::Spread };
-    Ok(Participants { hosts: keys.opt("hosts")?, racks: keys.opt::<Numbers>("racks")?.map(|n| n.0), place })
+    let racks = keys.opt::<Numbers>("racks")?.map(|n| n.0);
+    // A number says how many take part, a list which.
+    keys.has("hosts");
+    Ok(match keys.raw().get("hosts") {
+        Some(toml::Value::Array(_) | toml::Value::String(_)) => {
+            Participants { hosts: None, listed: keys.opt::<Numbers>("hosts")?.map(|n| n.0), racks, place }
+        }
+        _ => Participants { hosts: keys.opt("hosts")?, listed: None, racks, place },
+    })
 }
 
 /// Reads `pattern = "memcache"`.
