@@ -118,6 +118,7 @@ check-full: build ## The same at the papers' sizes; says beforehand how long it 
 .PHONY: bench
 bench: build ## Speed and memory of the engines
 	$(RELEASE) bench flow
+	$(RELEASE) bench packet
 	$(RELEASE) bench control
 
 .PHONY: bench-simgrid

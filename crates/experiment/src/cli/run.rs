@@ -32,7 +32,7 @@ pub struct RunArgs {
     /// Results folder [default: results/NAME-OF-THE-FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Runs of a sweep side by side [default: one a core]
+    /// Runs of a sweep side by side [default: one a core]; threads that are left then share the work of a packet run
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Print summary.json and nothing else
@@ -49,7 +49,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let mut overrides = args.changes.overrides(form)?;
     overrides.set.extend(args.world.iter().map(|w| ("world.kind".to_owned(), Value::String(w.clone()))));
-    let study = Study::read(&args.scenario, &overrides)?;
+    let mut study = Study::read(&args.scenario, &overrides)?;
+    // Only if it is asked for: parts of a run wait for each other all the time, which a busy machine makes slow.
+    study.cores = args.threads.unwrap_or(1);
     let out = match &args.out {
         Some(out) => out.clone(),
         None => default_out(&args.scenario)?,

@@ -40,6 +40,8 @@ pub struct Study {
     pub source: Source,
     /// In the order of the sweep; at least one.
     pub runs: Vec<Run>,
+    /// Cores that one run may use, if it can.
+    pub cores: usize,
 }
 
 /// One run: its settings and what they mean.
@@ -103,7 +105,7 @@ impl Study {
 
     fn new(source: Source) -> Result<Self> {
         let runs = source.variants()?.into_iter().map(|variant| Run::read(variant, &source)).collect::<Result<Vec<_>>>()?;
-        let study = Self { source, runs };
+        let study = Self { source, runs, cores: 1 };
         study.check()?;
         Ok(study)
     }
@@ -161,6 +163,11 @@ impl Study {
                 );
             }
         }
+    }
+
+    /// Cores for each run, if as many as there are threads run beside each other.
+    pub fn cores_a_run(&self) -> usize {
+        (self.cores / self.runs.len()).max(1)
     }
 
     /// The scenario's title.

@@ -49,6 +49,8 @@ struct Scratch {
     distance: Vec<u16>,
     queue: Vec<u32>,
     set: Vec<LinkId>,
+    /// By switch: its set in the row before, most often the same.
+    last: Vec<u32>,
 }
 
 const UNREACHED: u16 = u16::MAX;
@@ -117,7 +119,8 @@ impl NextHops {
     /// Breadth-first from the target against the direction of the links. Hosts never forward.
     fn search(&mut self, health: &Health, target: Target) -> Box<[u32]> {
         let Self { fabric, graph, multi_homed, sets, scratch, .. } = self;
-        let Scratch { distance, queue, set } = scratch;
+        let Scratch { distance, queue, set, last } = scratch;
+        last.resize(graph.len(), NO_WAY);
         distance.clear();
         distance.resize(graph.len(), UNREACHED);
         queue.clear();
@@ -148,7 +151,7 @@ impl NextHops {
                     let nearer =
                         graph.arcs(switch).iter().filter(|a| distance[a.to as usize] == here - 1 && health.is_up(a.link));
                     set.extend(nearer.map(|a| a.link));
-                    sets.intern(set)
+                    sets.intern_near(set, &mut last[switch as usize])
                 }
             });
         }
@@ -174,6 +177,14 @@ impl Sets {
     fn members(&self, set: u32) -> &[LinkId] {
         let (start, end) = self.bounds[set as usize];
         &self.members[start as usize..end as usize]
+    }
+
+    /// The number of a set that is likely to be `guess`, which becomes that number.
+    fn intern_near(&mut self, set: &[LinkId], guess: &mut u32) -> u32 {
+        if self.members(*guess) != set {
+            *guess = self.intern(set);
+        }
+        *guess
     }
 
     fn intern(&mut self, set: &[LinkId]) -> u32 {

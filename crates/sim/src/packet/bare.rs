@@ -45,8 +45,13 @@ struct Bare {
 
 impl Bare {
     fn new(fabric: &Fabric, paths: &[(Vec<LinkId>, Vec<LinkId>)], segments: u32) -> Self {
-        let endless =
-            |l: LinkId| Queue { rate: fabric.link(l).capacity, size: Bytes(1 << 40), mark: None, jitter: Duration::ZERO };
+        let endless = |l: LinkId| Queue {
+            rate: fabric.link(l).capacity,
+            size: Bytes(1 << 40),
+            mark: None,
+            jitter: Duration::ZERO,
+            dithers: false,
+        };
         let ports = Ports::new(fabric, Duration::ZERO, endless);
         let (width, slots) =
             super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });

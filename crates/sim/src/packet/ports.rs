@@ -7,7 +7,12 @@
 //! ```
 //! A packet is dropped if the bytes that have not left yet and its own exceed the queue; it is marked if those before it exceed the
 //! marking threshold. Both are compared as times, which is the same on one link.
+//!
+//! Packets of one length that come as fast as they leave find the queue of a port with the same room each time. If that is just too little
+//! for one more, whoever comes between them is dropped for as long as they come: a lock-out that no real switch has, whose buffers fill
+//! by cells and whose clocks drift. So a queue that dithers lets in what does not fit whole, with the probability of the part that fits.
 
+use weft_fabric::rng::mix;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId};
 
 /// What kinds of ports have in common.
@@ -23,6 +28,7 @@ struct Class {
     mark: u64,
     /// The longest that a host takes to hand over a packet.
     jitter: u64,
+    dithers: bool,
 }
 
 /// The changing state of a port.
@@ -64,6 +70,8 @@ pub(super) struct Queue {
     pub mark: Option<Bytes>,
     /// The longest that the node takes to hand over a packet of its own.
     pub jitter: Duration,
+    /// Whether a packet that fits in part is accepted by chance.
+    pub dithers: bool,
 }
 
 /// All ports.
@@ -78,7 +86,7 @@ impl Ports {
     pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let ports = fabric.links().iter().enumerate().map(|(i, link)| {
-            let Queue { rate, size, mark, jitter } = queue(LinkId::from(i));
+            let Queue { rate, size, mark, jitter, dithers } = queue(LinkId::from(i));
             let into_switch = fabric.as_switch(link.to).is_some();
             let class = Class {
                 byte_time: byte_time(rate),
@@ -86,6 +94,7 @@ impl Ports {
                 limit: time_of(rate, size),
                 mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
                 jitter: jitter.as_ps(),
+                dithers,
             };
             let known = classes.iter().position(|c| *c == class);
             let class = known.unwrap_or_else(|| {
@@ -105,7 +114,7 @@ impl Ports {
         let class = &self.classes[port.class as usize];
         let backlog = port.free.saturating_sub(now);
         let after = backlog + sending_time(class, len);
-        if after > class.limit || port.down {
+        if (after > class.limit && !squeezes_in(port, class, backlog, after)) || port.down {
             port.drops += 1;
             return Fate::Dropped;
         }
@@ -179,6 +188,14 @@ impl Ports {
 pub(super) const NEAR: u8 = u8::MAX;
 /// Fractional bits of a byte's time.
 const FRACTION: u32 = 20;
+
+/// Whether a packet that does not fit whole is accepted: by a draw from what came before, so that a run repeats.
+#[cold]
+fn squeezes_in(port: &Port, class: &Class, backlog: u64, after: u64) -> bool {
+    let (own, room) = (after - backlog, class.limit.saturating_sub(backlog));
+    let draw = mix(port.free ^ mix(port.bytes ^ u64::from(port.drops) << 40)) >> 32;
+    class.dithers && (u128::from(draw) * u128::from(own)) >> 32 < u128::from(room)
+}
 
 #[inline]
 fn sending_time(class: &Class, len: u16) -> u64 {

@@ -1,6 +1,5 @@
-//! The engine once more, slow and plain, to compare with: a heap of events, a queue of packets before each link, and an event when a
-//! packet has left. Only TCP's ends are the same.
-//!
+//! The engine once more, slow and plain: a heap of events, a queue of packets before each link, and an event when one has left. Only
+//! TCP's ends are the same.
 //! ```text
 //!            +------- queue -------+   in service
 //!   enters ->| c | b |             |->    a   -> (left) -> ... delay ... -> (arrives)
@@ -115,7 +114,6 @@ pub(super) struct Reference {
     subflows: usize,
     now: u64,
     ports: Vec<Port>,
-    /// What happens, in order; how often does not matter.
     heap: std::collections::BinaryHeap<Reverse<(u64, Happens)>>,
     flows: BTreeMap<usize, Flow>,
     ends: BTreeMap<usize, Ends>,
@@ -127,6 +125,8 @@ pub(super) struct Reference {
     drops: u64,
     sent: u64,
     received: u64,
+    /// By link that was down: when it last lost a packet for that.
+    lost: BTreeMap<LinkId, Instant>,
 }
 
 impl Reference {
@@ -170,6 +170,7 @@ impl Reference {
             drops: 0,
             sent: 0,
             received: 0,
+            lost: BTreeMap::new(),
         }
     }
 
@@ -193,6 +194,7 @@ impl Reference {
                 let mut packet = port.flying.pop_front().expect("something was on its way");
                 if !port.up {
                     port.books.lost += 1;
+                    self.lost.insert(LinkId(link), Instant::from_ps(self.now));
                     self.drops += 1;
                     return;
                 }
@@ -232,6 +234,9 @@ impl Reference {
         let backlog = port.backlog(self.now);
         if !port.up || backlog + port.time(packet.len) > port.limit {
             port.books.refused += 1;
+            if !port.up {
+                self.lost.insert(link, Instant::from_ps(self.now));
+            }
             self.drops += 1;
             return;
         }
@@ -497,6 +502,12 @@ impl Model for Reference {
             link.drops = port.books.refused + port.books.lost;
         }
         let (hops, drops) = (self.hops, self.drops);
-        outcome.packets = Some(PacketTotals { hops, drops, retransmits: all, requests: None, lost: Vec::new() });
+        outcome.packets = Some(PacketTotals {
+            hops,
+            drops,
+            retransmits: all,
+            requests: None,
+            lost: std::mem::take(&mut self.lost).into_iter().collect(),
+        });
     }
 }

@@ -76,7 +76,8 @@ pub struct PacketConfig {
     pub nic_duplex: f64,
     /// The longest that a host takes to hand a packet to its NIC, uniform from 0, in order; `None`: as long as the NIC takes to send
     /// a full one. Without any, drop-tail queues fall into step with some flows and starve others (Floyd and Jacobson, "On traffic
-    /// phase effects in packet-switched gateways").
+    /// phase effects in packet-switched gateways"). Unless it is 0, a packet that fits a queue in part is accepted with the probability
+    /// of that part, for the same reason: a queue may hold up to a packet more than its size.
     pub host_jitter: Option<Duration>,
     /// What a switch takes to forward a packet.
     pub hop_delay: Duration,
@@ -237,14 +238,15 @@ impl PacketConfig {
             true => BitsPerSec((capacity.as_f64() * self.nic_duplex) as u64),
             false => capacity,
         };
+        let dithers = self.host_jitter != Some(Duration::ZERO);
         if from_host {
             let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
-            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter };
+            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter, dithers };
         }
         let product = bandwidth_delay(rate, round_trip);
         let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
         let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO }
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO, dithers }
     }
 
     /// What TCP's ends want to know.
@@ -265,7 +267,6 @@ impl PacketConfig {
             rto_initial: transport.rto_initial.max(transport.rto_min).as_ps(),
             ecn: self.ecn_threshold.is_some() || congestion == Congestion::Dctcp,
             delayed_ack: transport.delayed_ack.map(Duration::as_ps),
-            ..Tcp::default()
         }
     }
 }

@@ -303,7 +303,9 @@ impl Wheel {
         self.scratch.clear();
         while block != NONE {
             let Block { words, next } = &mut self.blocks[block as usize];
-            self.scratch.extend_from_slice(&words[..count as usize]);
+            for &word in &words[..count as usize] {
+                self.scratch.push(word);
+            }
             count = BLOCK as u32;
             let after = std::mem::replace(next, self.free);
             self.free = block;

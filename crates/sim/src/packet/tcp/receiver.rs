@@ -32,6 +32,7 @@ pub(in crate::packet) struct Receiver {
     /// Segments that arrived after a later one without having been repeated.
     pub reordered: u32,
     /// Beyond `next`: segments that have arrived, as ascending ranges. Most flows never have any.
+    #[allow(clippy::box_collection, reason = "a receiver stays one cache line")]
     islands: Option<Box<VecDeque<(u32, u32)>>>,
 }
 

@@ -160,8 +160,12 @@ impl Sender {
                 self.timing = false;
                 self.sample(tcp, now - self.timed_at);
             }
-            // The back-off stays until a round trip has been measured (RFC 6298 section 5).
-            self.timeouts = 0;
+            if self.timeouts > 0 {
+                // DEVIATION: RFC 6298 section 5 keeps the back-off until a round trip has been measured, which nothing sent twice can be.
+                // With timestamps, as hosts have them (RFC 7323), every acknowledgement of new data measures one, and so ends it.
+                self.timeouts = 0;
+                self.set_rto(tcp);
+            }
             if tcp.congestion == Congestion::Dctcp {
                 self.observe(acked, marked);
             }
@@ -412,7 +416,14 @@ impl Sender {
             self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(rtt)) / 4;
             self.srtt = (self.srtt * 7 + rtt) / 8;
         }
-        self.rto = (self.srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max);
+        self.set_rto(tcp);
+    }
+
+    fn set_rto(&mut self, tcp: &Tcp) {
+        self.rto = match self.srtt {
+            0 => tcp.rto_initial,
+            srtt => (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max),
+        };
     }
 
     /// When [`Sender::on_timer`] is due; [`NEVER`] if nothing is under way.

@@ -110,22 +110,36 @@ fn repeated_timeouts_of_a_segment_halve_the_threshold_once() {
 }
 
 #[test]
-fn karn_what_was_sent_twice_times_nothing_and_the_back_off_stays_until_something_does() {
+fn karn_what_was_sent_twice_times_nothing() {
     let mut s = Script::new(bare(), u32::MAX, 100 * MS);
     s.send();
     s.time_out();
     assert_eq!(s.left(), 600 * MS);
     s.now += 10 * MS;
-    // All of it was sent before the timeout, some twice.
+    // All of it was sent before the timeout, some twice: no sample, but the back-off ends.
     s.ack(5);
-    assert_eq!((s.tx.srtt(), s.left()), (100 * MS, 600 * MS));
+    assert_eq!((s.tx.srtt(), s.left()), (100 * MS, 300 * MS));
     s.now += 10 * MS;
     assert_eq!(s.ack(10), [10, 11, 12]);
-    assert_eq!((s.tx.srtt(), s.left()), (100 * MS, 600 * MS));
+    assert_eq!((s.tx.srtt(), s.left()), (100 * MS, 300 * MS));
     // 10 is new.
     s.now += 100 * MS;
     s.ack(11);
     assert_eq!((s.tx.srtt(), s.left()), (100 * MS, 250 * MS));
+}
+
+#[test]
+fn the_back_off_ends_with_new_data_acknowledged() {
+    let mut s = Script::new(bare(), u32::MAX, 100 * MS);
+    s.send();
+    for ms in [600, 1200, 2400] {
+        s.time_out();
+        assert_eq!(s.left(), ms * MS);
+    }
+    s.ack(0);
+    assert_eq!(s.left(), 2400 * MS);
+    s.ack(1);
+    assert_eq!(s.left(), 300 * MS);
 }
 
 #[test]

@@ -1,0 +1,132 @@
+"""Runs flows over one switch with Weft and with ns-3, and prints their completion times side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# ns-3's point-to-point frames have 2 bytes, IPv4 and TCP 40: a full packet has 1,500 in both.
+MSS = 1458
+HEADER = 42
+NIC_QUEUE = 1_500_000
+
+
+@dataclass
+class Case:
+    """Flows over hosts on one switch, with links of 1 Gbps."""
+
+    name: str
+    hosts: int
+    # Seconds a link.
+    delay: float
+    # Bytes of a switch's port.
+    queue: int
+    # Segments of the receiver's window.
+    window: int
+    # Source, destination, start in seconds, bytes.
+    flows: list[tuple[int, int, float, int]]
+
+
+def incast(name: str, queue: int) -> Case:
+    return Case(name, 41, 5e-6, queue, 200, [(i, 40, 0.0, 45 * MSS) for i in range(40)])
+
+
+CASES = [
+    Case("one", 2, 5e-6, 150_000, 200, [(0, 1, 0.0, 500 * MSS)]),
+    Case("slow-start", 2, 5e-3, 1_500_000, 200, [(0, 1, 0.0, 3_000 * MSS)]),
+    Case("two-no-loss", 3, 5e-6, 500_000, 100, [(0, 2, 0.0, 20_000 * MSS), (1, 2, 0.0, 20_000 * MSS)]),
+    Case("two", 3, 5e-6, 150_000, 200, [(0, 2, 0.0, 20_000 * MSS), (1, 2, 0.0, 20_000 * MSS)]),
+    Case("two-later", 3, 5e-6, 150_000, 200, [(0, 2, 0.0, 20_000 * MSS), (1, 2, 0.01, 20_000 * MSS)]),
+    incast("incast-no-loss", 10_000_000),
+    incast("incast", 15_000),
+]
+
+
+def run_weft(weft: str, case: Case, out: Path) -> tuple[float, float, int]:
+    """Mean and last completion, and drops."""
+    folder = out / case.name
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["src,dst,start,size", *(",".join(map(str, flow)) for flow in case.flows)]
+    (folder / "flows.csv").write_text("\n".join(lines) + "\n")
+    (folder / "scenario.toml").write_text(
+        f"""title = "{case.name}, as ns-3 runs it"
+[fabric]
+kind = "switch"
+hosts = {case.hosts}
+link = "1Gbps"
+delay = "{round(case.delay * 1e6)}us"
+[traffic]
+file = "flows.csv"
+[transport]
+kind = "newreno"
+mss = "{MSS}B"
+header = "{HEADER}B"
+max_window = "{case.window * MSS}B"
+rto_min = "200ms"
+[world]
+kind = "packet"
+switch_queue = "{case.queue}B"
+nic_queue = "{NIC_QUEUE}B"
+ideal = false
+"""
+    )
+    command = [weft, "run", str(folder / "scenario.toml"), "--json", "--out", str(folder / "results")]
+    metrics = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["runs"][0]["metrics"]
+    return metrics["fct_mean_s"], metrics["completion_s"], int(metrics["drops"])
+
+
+def run_ns3(case: Case) -> tuple[float, float, int]:
+    """The same with ns-3, loaded when first used."""
+    import cppyy
+    from ns import ns  # noqa: F401 (loads the libraries)
+
+    if not hasattr(cppyy.gbl, "weft"):
+        cppyy.cppdef((HERE / "star.cpp").read_text())
+    star, vector = cppyy.gbl.weft, cppyy.gbl.std.vector
+    star.Configure(MSS, case.window)
+    links, flows = vector[star.Link](), vector[star.Flow]()
+    for host in range(case.hosts):
+        link = star.Link()
+        link.a, link.b, link.bps, link.delay = host, case.hosts, 1_000_000_000, case.delay
+        links.push_back(link)
+    for src, dst, start, size in case.flows:
+        flow = star.Flow()
+        flow.src, flow.dst, flow.start, flow.bytes = src, dst, start, size
+        flows.push_back(flow)
+    star.Run(case.hosts, case.hosts + 1, links, flows, case.queue, NIC_QUEUE, 1_000.0)
+    ends = list(star.ended)
+    if min(ends) < 0:
+        raise SystemExit(f"{case.name}: not all flows ended in ns-3")
+    times = [end - flow[2] for end, flow in zip(ends, case.flows, strict=True)]
+    return statistics.fmean(times), max(ends), star.dropped
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"of {', '.join(c.name for c in CASES)}; all if none")
+    parser.add_argument("--weft", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    unknown = set(args.cases) - {c.name for c in CASES}
+    if unknown:
+        parser.error(f"no case {', '.join(sorted(unknown))}")
+    print("| case | mean, Weft | mean, ns-3 | ratio | last, Weft | last, ns-3 | ratio | drops, Weft | drops, ns-3 |")
+    print("| --- " * 9 + "|")
+    for case in CASES:
+        if args.cases and case.name not in args.cases:
+            continue
+        (mean, last, drops), (mean3, last3, drops3) = run_weft(args.weft, case, args.out), run_ns3(case)
+        print(
+            f"| {case.name} | {mean:.6f} s | {mean3:.6f} s | {mean / mean3:.4f} "
+            f"| {last:.6f} s | {last3:.6f} s | {last / last3:.4f} | {drops} | {drops3} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
