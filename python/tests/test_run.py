@@ -329,3 +329,54 @@ def test_check(stride: dict[str, Any]) -> None:
     scenario["expect"][1].pop("known_miss")
     assert not weft.check(scenario).ok
     assert weft.run(scenario, quick=True).verdicts["ok"].tolist() == [True, False]
+
+
+def test_packets_have_columns_and_traces_of_their_own(stride: dict[str, Any]) -> None:
+    stride["world"] = {"kind": "packet", "switch_queue": "15kB"}
+    stride["traffic"] |= {"pattern": "incast", "receiver": 0, "size": "1MB"}
+    del stride["traffic"]["stride"]
+    plain = weft.run(stride)
+    assert len(plain.queues) == len(plain.windows) == 0
+    assert plain.queues.dtypes.equals(plain.runs[0].queues.dtypes)
+    assert plain.runs[0].pcap is None
+
+    stride["trace"] = {"queues": ["edge0-h0"], "windows": [0, 3], "every": "2ms", "pcap": "edge0-h0", "pcap_packets": 100}
+    result = weft.run(stride)
+    metrics = result.summary["runs"][0]["metrics"]
+    assert list(result.flows.columns) == [*FLOWS, "reordered", "retransmits"]
+    assert list(result.links.columns) == [*LINKS, "drops"]
+    assert result.flows["retransmits"].sum() == metrics["retransmits"] > 0
+    assert result.links["drops"].sum() == metrics["drops"] > 0
+    assert (result.flows["reordered"] == 0).all(), "each flow keeps to its path"
+    # Looking changes nothing.
+    pd.testing.assert_frame_equal(result.flows, plain.flows)
+
+    queues, windows = result.queues, result.windows
+    assert list(queues.columns) == ["t_s", "link", "bytes", "drops"]
+    assert (queues["bytes"] <= 15_000).all() and queues["bytes"].max() > 7_500
+    assert queues["drops"].is_monotonic_increasing
+    assert list(windows.columns) == ["t_s", "flow", "subflow", "cwnd_segments", "srtt_s"]
+    assert set(windows["flow"]) == {0, 3}
+    assert queues.dtypes.equals(plain.queues.dtypes) and windows.dtypes.equals(plain.windows.dtypes)
+    assert result.runs[0].pcap is not None and result.runs[0].pcap.read_bytes()[:4] == bytes.fromhex("4d3cb2a1")
+
+
+def test_requests_have_latencies(stride: dict[str, Any]) -> None:
+    stride["traffic"] = {"pattern": "memcache", "servers": [0], "clients": ["4-7"], "requests_per_s": 1000}
+    stride["world"] = {"kind": "packet", "duration": "50ms", "warmup": "10ms"}
+    metrics = weft.run(stride).runs[0].metrics
+    assert metrics["requests_per_s"] == pytest.approx(4000, rel=0.05)
+    assert 0 < metrics["latency_p50_s"] <= metrics["latency_mean_s"] * 1.5
+
+
+def test_services_have_metrics_of_their_own(stride: dict[str, Any]) -> None:
+    one = {"name": "one", "pattern": "bijection", "hosts": ["0-3", "8-11"], "size": "5MB"}
+    two = {"name": "two", "pattern": "random", "hosts": [4, 5, 6, 7], "size": "1MB", "start": "1ms", "start_every": "2ms"}
+    result = weft.run(stride | {"traffic": [one, two]}, set={"traffic[1].size": "2MB"})
+    flows = result.flows
+    assert flows.groupby("service")["bytes"].sum().to_dict() == {"one": 40_000_000, "two": 8_000_000}
+    starts = flows[flows["service"] == "two"].sort_values("src")["start_s"]
+    assert starts.tolist() == pytest.approx([0.001, 0.003, 0.005, 0.007])
+    metrics = result.runs[0].metrics
+    assert metrics["flows.one"] == 8 and metrics["flows.two"] == 4 and metrics["flows"] == 12
+    assert metrics["goodput_bps.one"] > metrics["goodput_bps.two"] > 0

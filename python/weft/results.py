@@ -84,12 +84,15 @@ class Run:
 
     @cached_property
     def flows(self) -> pd.DataFrame:
-        """A row a flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`."""
+        """A row a flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`.
+
+        In a world of packets also `reordered` and `retransmits`; of several services also `service`.
+        """
         return self._read("flows")
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """A row a directed link: `id`, `from`, `to`, `capacity_bps`, `bytes`."""
+        """A row a directed link: `id`, `from`, `to`, `capacity_bps`, `bytes`; in a world of packets also `drops`."""
         return self._read("links")
 
     @cached_property
@@ -102,6 +105,23 @@ class Run:
         """The network over time: `t_s`, `delivered_bytes` since the start, `active_flows`, `nic_bound_bps`."""
         return self._read("throughput")
 
+    @cached_property
+    def queues(self) -> pd.DataFrame:
+        """Queues that `[trace]` asked for: `t_s`, `link`, `bytes` that wait, `drops` so far; no rows without a trace."""
+        return self._traced("queues", {"t_s": "float64", "link": "uint32", "bytes": "uint64", "drops": "uint64"})
+
+    @cached_property
+    def windows(self) -> pd.DataFrame:
+        """Congestion windows that `[trace]` asked for: `t_s`, `flow`, `subflow`, `cwnd_segments`, `srtt_s`; no rows without a trace."""
+        columns = {"t_s": "float64", "flow": "uint32", "subflow": "uint32", "cwnd_segments": "uint32", "srtt_s": "float64"}
+        return self._traced("windows", columns)
+
+    @property
+    def pcap(self) -> Path | None:
+        """The capture of one port that `[trace]` asked for."""
+        path = self.folder / "port.pcap"
+        return path if path.exists() else None
+
     def __repr__(self) -> str:
         settings = ", ".join(f"{key}={value!r}" for key, value in self.set.items())
         return f"<weft.Run {self.index}: {settings or 'as written'}>"
@@ -109,6 +129,11 @@ class Run:
     def _read(self, table: str) -> pd.DataFrame:
         frame: pd.DataFrame = pyarrow.parquet.read_table(self.folder / f"{table}.parquet").to_pandas()
         return frame
+
+    def _traced(self, table: str, columns: dict[str, str]) -> pd.DataFrame:
+        if (self.folder / f"{table}.parquet").exists():
+            return self._read(table)
+        return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in columns.items()})
 
 
 class Result:
@@ -171,6 +196,16 @@ class Result:
     def throughput(self) -> pd.DataFrame:
         """:attr:`Run.throughput` of all runs."""
         return self._all("throughput")
+
+    @cached_property
+    def queues(self) -> pd.DataFrame:
+        """:attr:`Run.queues` of all runs."""
+        return self._all("queues")
+
+    @cached_property
+    def windows(self) -> pd.DataFrame:
+        """:attr:`Run.windows` of all runs."""
+        return self._all("windows")
 
     def __repr__(self) -> str:
         count = len(self.runs)

@@ -26,13 +26,15 @@ const METRICS = {
   fct_p99_s: ["FCT p99", "s", "low", "Flow completion time: 99 of 100 flows are faster."],
   jain_flows: ["Jain, flows", "", "high", "Jain's fairness index of the flows' rates: 1 if all are equal, 1/n if one has all."],
   split_jain_mean: ["Jain, split", "", "high", "Jain's fairness index of how switches split traffic over their uplinks, mean over time."],
-  efficiency: ["Efficiency", "share", "high", "Goodput as a share of the capacity that was there at the time."],
+  efficiency: ["Efficiency", "share", "high", "Goodput as a share of what the senders' network cards can carry of payload, acknowledgements and headers taken off."],
   latency_mean_s: ["Latency, mean", "s", "low", "Mean time from request to answer."],
+  latency_p50_s: ["Latency, p50", "s", "low", "Time from request to answer: half of the requests are faster."],
+  latency_p99_s: ["Latency, p99", "s", "low", "Time from request to answer: 99 of 100 requests are faster."],
   requests_per_s: ["Requests/s", "", "high", "Requests answered per second."],
   drops: ["Drops", "count", "low", "Packets dropped."],
   retransmits: ["Retransmits", "count", "low", "Packets sent again."],
   floods: ["Floods", "count", "low", "Packets flooded because a switch did not know the destination."],
-  reconverge_s: ["Re-converged", "s", "low", "From a failure to routes that avoid it."],
+  reconverge_s: ["Re-converged", "s", "low", "From a failure until goodput is back and nothing is sent into the dead part: the longest."],
   restore_s: ["Restored", "s", "low", "From a repair to traffic on the repaired part."],
   move_outage_s: ["Move outage", "s", "low", "How long a moved machine could not be reached."],
   fib_entries_max: ["FIB, largest", "count", "low", "Entries in the fullest forwarding table."],
@@ -44,10 +46,12 @@ const METRICS = {
   cpu_idle_fraction: ["Idle CPU", "share", "high", "Share of the processors' time that was idle; little of it makes a lab run doubtful."],
 };
 const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bisection_fraction", "loss_fraction",
-  "completion_s", "fct_p50_s", "fct_p99_s", "jain_flows", "latency_mean_s", "requests_per_s", "drops"];
+  "completion_s", "fct_p50_s", "fct_p99_s", "jain_flows", "latency_mean_s", "latency_p99_s", "requests_per_s", "efficiency", "drops", "retransmits"];
 
 function metricOf(name) {
-  const known = METRICS[name];
+  const [base, service] = name.split(".");
+  const known = METRICS[base];
+  if (known && service) return { name, label: `${known[0]}, ${service}`, kind: known[1], better: known[2], text: `${known[3]} Of the service ${service} alone, over its own time.` };
   if (known) return { name, label: known[0], kind: known[1], better: known[2], text: known[3] };
   const kind = /_bps$/.test(name) ? "bps" : /_s$/.test(name) ? "s" : /_bytes$/.test(name) ? "B" : /_fraction$/.test(name) ? "share" : "";
   return { name, label: name.replace(/_(bps|s|bytes|fraction)$/, "").replaceAll("_", " "), kind, better: "", text: "" };

@@ -21,7 +21,7 @@ function build() {
   const model = buildModel(JSON.parse(document.getElementById("weft-data").textContent));
   const page = document.getElementById("report");
   document.getElementById("top").append(...[overview(model)].flat(Infinity).filter(Boolean));
-  const parts = model.runs.length === 0 ? [summary] : [summary, bounds, throughput, distribution, links, glossary];
+  const parts = model.runs.length === 0 ? [summary] : [summary, bounds, throughput, distribution, packets, links, glossary];
   for (const part of parts) {
     try {
       const built = part(model);

@@ -76,6 +76,8 @@ function cards(model) {
   const quickest = best(completion);
   const term = completion === "fct_p99_s" ? "99th percentile completion time" : "Completion of all flows";
   if (quickest) list.push(stat(several ? `Shortest ${term.toLowerCase()}` : term, split(quantity("s", quickest.metric.get(completion))), of(quickest)));
+  const answered = best("latency_mean_s");
+  if (answered) list.push(stat(several ? "Lowest mean latency" : "Mean latency", split(quantity("s", answered.metric.get("latency_mean_s"))), of(answered)));
   const verdicts = model.runs.flatMap((r) => r.expect).map(verdictOf);
   if (verdicts.length > 0) {
     const count = (kind) => verdicts.filter((v) => v.kind === kind).length;

@@ -6,7 +6,7 @@ import test from "node:test";
 
 const NAMES = ["metricOf", "scaleFor", "digits", "quantity", "trimmed", "percent", "ticks", "logTicks", "labelOf", "varyingKeys", "shortNames",
   "tellApart", "stepPath", "valueAt", "axis", "averaged", "meanOf", "quantile", "compare", "verdictOf", "distance", "podBlocks"];
-const FILES = ["format", "dom", "model", "chart", "overview", "tables", "bounds", "curves", "drawing", "links"];
+const FILES = ["format", "dom", "model", "chart", "overview", "tables", "bounds", "curves", "drawing", "links", "packets"];
 const source = FILES.map((name) => readFileSync(new URL(`../js/${name}.js`, import.meta.url), "utf8")).join("\n");
 const page = new Function(`"use strict";\n${source}\nreturn { ${NAMES.join(", ")} };`)();
 const plain = (text) => text.replaceAll("\u00a0", " ");

@@ -246,3 +246,28 @@ fn keys_of_the_other_world_are_passed_over() {
         assert_eq!(json(&output)["runs"][0]["metrics"]["flows_finished"], 16, "{world}");
     }
 }
+
+#[test]
+fn services_have_names_and_hosts() {
+    let table = format!("[traffic]\n{TRAFFIC}");
+    let several = |tables: &[&str]| tables.iter().map(|t| format!("[[traffic]]\n{t}\n")).collect::<String>();
+    let one = "name = \"one\"\npattern = \"bijection\"\nhosts = [\"0-3\", 8]\nsize = \"1MB\"";
+    for (second, wanted) in [
+        ("pattern = \"random\"", "`traffic[1].name` is missing"),
+        ("name = \"a b\"\npattern = \"random\"", "`a b` is not a name"),
+        ("name = \"two\"\npattern = \"random\"\nhosts = [99]", "the fabric has hosts 0 to 15"),
+        ("name = \"two\"\npattern = \"random\"\nhosts = [3, 3]", "it is named twice"),
+        ("name = \"two\"\npattern = \"random\"\nhosts = [3, 4]\nracks = 1", "a list of hosts says all"),
+        ("name = \"two\"\npattern = \"memcache\"\nrequests_per_s = 1", "share a run with no other traffic"),
+        ("name = \"two\"\npattern = \"random\"\nstart_every = \"1s\"\nstart_spread = \"1s\"", "says otherwise"),
+        ("name = \"two\"\npattern = \"random\"\nsizes = 1", "unknown key `sizes`"),
+    ] {
+        refused(&[(&table, &several(&[one, second]))], &[], &["s.toml:", wanted]);
+    }
+    let folder =
+        folder_with(&[(&table, &several(&[one, "name = \"two\"\npattern = \"random\"\nhosts = [4, 5]\nsize = \"1MB\""]))]);
+    let run = |set: &str| json(&weft(&["run", "s.toml", "--out", "r", "--set", set, "--json"], folder.path()));
+    let metrics = run("traffic[1].flows_per_host=3")["runs"][0]["metrics"].clone();
+    assert_eq!([&metrics["flows"], &metrics["flows.one"], &metrics["flows.two"]], [11, 5, 6]);
+    refused(&[("metric = \"completion_s\"", "metric = \"events.two\"")], &[], &["there is no metric `events.two`"]);
+}

@@ -55,6 +55,20 @@ fn fabrics_may_differ_and_cables_may_lie_inside_a_tier() {
 }
 
 #[test]
+fn packets_have_a_section_of_their_own() {
+    let runs = sets::packets();
+    let Some(page) = dumped("Packets", &runs) else { return };
+    assert!(page.contains("id=\"packets\""));
+    assert!(page.contains("Drops by place: 803"), "all of them, those without a place too");
+    assert_eq!(count(&page, "data-run=\"Queues-"), 2, "a line a queue");
+    assert_eq!(count(&page, "data-run=\"Congestion windows-"), 1);
+    let Some(page) = used("Packets, the other run", &runs) else { return };
+    assert!(page.contains("No packet was dropped."));
+    let Some(page) = dumped("Flows", &sets::sweep()) else { return };
+    assert!(!page.contains("id=\"packets\""));
+}
+
+#[test]
 fn a_report_without_data_says_so() {
     let Some(page) = dumped("Nothing", &[]) else { return };
     assert!(page.contains("There are no runs in this report."));

@@ -11,6 +11,7 @@
 
 pub mod distribution;
 pub mod links;
+pub mod packets;
 pub mod page;
 pub mod series;
 pub mod sketch;
@@ -22,6 +23,7 @@ use weft_fabric::record::{Outcome, Sample};
 
 use distribution::Distribution;
 use links::LinkUse;
+use packets::Packets;
 use series::Series;
 use sketch::Sketch;
 
@@ -102,6 +104,9 @@ pub struct RunBody {
     pub curves: Curves,
     /// What the links carried.
     pub links: LinkUse,
+    /// Drops and traces, in a world of packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Packets>,
 }
 
 /// What a run's lines are drawn from.
@@ -145,6 +150,7 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             ended_s: significant(outcome.ended.as_secs_f64(), 9),
             curves: Curves::new(outcome),
             links,
+            packets: Packets::new(fabric, &sketch, outcome),
         },
         fabric: sketch,
     };

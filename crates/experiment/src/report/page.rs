@@ -132,7 +132,9 @@ impl RunBody {
         if detail < Detail::Links {
             links.bytes.clear();
         }
-        Self { curves, links, ..self.clone() }
+        let coarse = detail == Detail::Coarse;
+        let packets = self.packets.as_ref().map(|p| if coarse { p.without_lines() } else { p.clone() });
+        Self { curves, links, packets, ..self.clone() }
     }
 }
 
@@ -187,7 +189,7 @@ const MAX_FINE_IDEALS: usize = 16;
 const TEMPLATE: &str = include_str!("../../../../web/report.html");
 const STYLE: &str = include_str!("../../../../web/report.css");
 /// In this order they make one script: each uses what stands before it.
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 12] = [
     include_str!("../../../../web/js/format.js"),
     include_str!("../../../../web/js/dom.js"),
     include_str!("../../../../web/js/model.js"),
@@ -198,6 +200,7 @@ const SCRIPTS: [&str; 11] = [
     include_str!("../../../../web/js/curves.js"),
     include_str!("../../../../web/js/drawing.js"),
     include_str!("../../../../web/js/links.js"),
+    include_str!("../../../../web/js/packets.js"),
     include_str!("../../../../web/js/main.js"),
 ];
 

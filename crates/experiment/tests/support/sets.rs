@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 use weft_experiment::report::RunReport;
+use weft_fabric::record::{PacketTotals, QueueSample, WindowSample};
 use weft_fabric::topology::FabricBuilder;
-use weft_fabric::{BitsPerSec, Duration, Fabric};
+use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, FlowId, Instant, LinkId};
 
 use super::{Placement, carry, expectation, flows, gigabit_fat_tree, goodput, ideal, report, stride};
 
@@ -77,6 +78,27 @@ pub fn clique() -> Vec<RunReport> {
     let flows = flows(&fabric, 12, 5.0, 120e6, 4);
     let run = carry(&fabric, &flows, Placement::Hashed, 0.05, 1);
     vec![report("", &[], &fabric, &run, &ideal(&fabric, &flows, 0.05), &[])]
+}
+
+/// Two runs in packets: one dropped some and was traced, the other dropped none.
+pub fn packets() -> Vec<RunReport> {
+    let fabric = gigabit_fat_tree(4);
+    let flows = flows(&fabric, 10, 5.0, 105e6, 7);
+    let best = ideal(&fabric, &flows, 0.05);
+    let mut run = carry(&fabric, &flows, Placement::Hashed, 0.05, 1);
+    run.packets = Some(PacketTotals { drops: 0, ..PacketTotals::default() });
+    let quiet = report("001", &[("world.switch_queue", json!("1MB"))], &fabric, &run, &best, &[]);
+    for link in run.links.iter_mut().step_by(5) {
+        link.drops = 40;
+    }
+    let drops = run.links.iter().map(|l| l.drops).sum::<u64>() + 3;
+    run.packets = Some(PacketTotals { drops, ..PacketTotals::default() });
+    for i in 0..2_000u64 {
+        let at = Instant::ZERO + Duration::from_ms(i);
+        run.traced.queues.extend([0, 9].map(|l| QueueSample { at, link: LinkId(l), bytes: Bytes(i * 75 % 150_000), drops: 0 }));
+        run.traced.windows.push(WindowSample { at, flow: FlowId(3), subflow: 0, segments: 10 + i as u32 % 70, srtt_ps: 0 });
+    }
+    vec![report("000", &[("world.switch_queue", json!("150kB"))], &fabric, &run, &best, &[]), quiet]
 }
 
 fn clique_fabric() -> Arc<Fabric> {
