@@ -45,7 +45,9 @@ function dropTables(run) {
 // Traced lines share one chart; each has a colour of its own, whatever the run's.
 function traceChart(run, title, lines, unit, lead) {
   if (lines.length === 0) return null;
-  const curves = lines.map((line, i) => ({ label: line.name, colour: colourOf(i), xs: [...line.at_s, run.ended_s], ys: line.values, run: `${title}-${i}` }));
+  // A flow that has ended has no window: its line ends one look after its last.
+  const until = ({ at_s: at }) => Math.min(run.ended_s, at.at(-1) + (at.length > 1 ? at.at(-1) - at.at(-2) : 0));
+  const curves = lines.map((line, i) => ({ label: line.name, colour: colourOf(i), xs: [...line.at_s, until(line)], ys: line.values, run: `${title}-${i}` }));
   const peak = Math.max(...lines.flatMap((l) => l.values), 1);
   const x = scaleFor("s", run.ended_s);
   const y = unit === "B" ? scaleFor("B", peak) : { factor: 1, unit };

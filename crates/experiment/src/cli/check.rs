@@ -135,7 +135,10 @@ fn toml_files(folder: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(folder).map_err(|e| Error::io("read", folder, e))? {
         let path = entry.map_err(|e| Error::io("read", folder, e))?.path();
         if path.is_dir() {
-            files.extend(toml_files(&path)?);
+            // What scenarios read, and no scenarios.
+            if path.file_name().is_none_or(|name| name != "data") {
+                files.extend(toml_files(&path)?);
+            }
         } else if path.extension().is_some_and(|e| e == "toml") {
             files.push(path);
         }

@@ -54,7 +54,7 @@ impl Team {
         let shared = Arc::new(Shared {
             nets: nets.into_iter().map(Mutex::new).collect(),
             window: window.max(1),
-            barrier: Barrier { parts, arrived: AtomicUsize::new(0), turn: AtomicUsize::new(0) },
+            barrier: Barrier { parts, arrived: AtomicUsize::new(0), turn: AtomicUsize::new(0), broken: AtomicBool::new(false) },
             runs: AtomicU64::new(0),
             until: AtomicU64::new(0),
             quit: AtomicBool::new(false),
@@ -124,6 +124,7 @@ impl Shared {
 
     /// Window after window until `until`, or until flows have ended somewhere. All parts return the same time.
     fn windows(&self, part: usize, until: u64) -> u64 {
+        let _breaks = Breaks(&self.barrier);
         let parts = self.nets.len();
         let mut net = self.nets[part].lock().expect("no engine panicked");
         let mut board = 0;
@@ -177,6 +178,19 @@ struct Barrier {
     parts: usize,
     arrived: AtomicUsize,
     turn: AtomicUsize,
+    /// A part has panicked and will never come.
+    broken: AtomicBool,
+}
+
+/// Breaks the barrier if its part panics, so that the others do not wait for ever.
+struct Breaks<'a>(&'a Barrier);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.broken.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Barrier {
@@ -192,6 +206,7 @@ impl Barrier {
         }
         let mut spins = 0u32;
         while self.turn.load(Ordering::Acquire) == turn {
+            assert!(!self.broken.load(Ordering::Relaxed), "the engine of another part panicked");
             rest(&mut spins);
         }
     }

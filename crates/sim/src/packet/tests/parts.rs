@@ -14,6 +14,9 @@ proptest! {
     fn parts_change_nothing(case in cases(), jitter: bool) {
         let mut case = case;
         case.config.host_jitter = (!jitter).then_some(Duration::ZERO);
+        // Parts meet as often as the shortest link says: with less than a microsecond that is all they do.
+        prop_assume!(case.config.net(&case.fabric).unwrap().ports.look_ahead(40) > 1_000_000);
+        case.config.duration = case.config.duration.min(Duration::from_ms(20));
         let one = outcome(&case, 1);
         prop_assume!(one.is_some());
         let one = one.unwrap();
