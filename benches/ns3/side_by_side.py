@@ -33,6 +33,7 @@ class Case:
 
 
 def incast(name: str, queue: int) -> Case:
+    """40 hosts send 45 segments to one, all at once."""
     return Case(name, 41, 5e-6, queue, 200, [(i, 40, 0.0, 45 * MSS) for i in range(40)])
 
 
@@ -108,6 +109,7 @@ def run_ns3(case: Case) -> tuple[float, float, int]:
 
 
 def main() -> None:
+    """Runs the cases and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(c.name for c in CASES)}; all if none")
     parser.add_argument("--weft", required=True)

@@ -112,7 +112,7 @@ class Run:
 
     @cached_property
     def windows(self) -> pd.DataFrame:
-        """Congestion windows that `[trace]` asked for: `t_s`, `flow`, `subflow`, `cwnd_segments`, `srtt_s`; no rows without a trace."""
+        """Congestion windows of `[trace]`: `t_s`, `flow`, `subflow`, `cwnd_segments`, `srtt_s`; no rows without a trace."""
         columns = {"t_s": "float64", "flow": "uint32", "subflow": "uint32", "cwnd_segments": "uint32", "srtt_s": "float64"}
         return self._traced("windows", columns)
 
