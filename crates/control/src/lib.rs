@@ -4,5 +4,7 @@
 //! wants to be woken. It never reads a clock, a socket or a file. See [`controller`] for the contract between schedulers and worlds.
 
 pub mod controller;
+pub mod directory;
 pub mod hedera;
 pub mod subways;
+pub mod wire;

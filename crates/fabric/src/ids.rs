@@ -96,3 +96,14 @@ impl HostId {
         NodeId(self.0)
     }
 }
+
+/// A tenant: 24 bits (NetLord, section 3.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TenantId(pub u32);
+
+impl TenantId {
+    /// A tenant's id, if it fits into 24 bits.
+    pub const fn new(id: u32) -> Option<Self> {
+        if id < 1 << 24 { Some(Self(id)) } else { None }
+    }
+}

@@ -16,6 +16,7 @@ pub mod addressing;
 pub mod cabling;
 pub mod formats;
 pub mod ids;
+pub mod mac;
 pub mod record;
 pub mod rng;
 pub mod routing;
@@ -25,7 +26,8 @@ pub mod traffic;
 pub mod units;
 pub mod upgrade;
 
-pub use ids::{CableId, FlowId, HostId, LinkId, NodeId, RackId, SwitchId};
+pub use ids::{CableId, FlowId, HostId, LinkId, NodeId, RackId, SwitchId, TenantId};
+pub use mac::MacAddr;
 pub use time::{Duration, Instant};
 pub use topology::{Fabric, Health};
 pub use units::{BitsPerSec, Bytes};

@@ -1,0 +1,260 @@
+//! Who speaks: keys, tags, cookies and the window against replay. The rules are in `docs/protocol-directory.md`, "The tag", "The cookie".
+//!
+//! ```text
+//!   cluster's secret --BLAKE2b--> principal's key --keyed BLAKE2b over header and body--> tag
+//!   server's start   --SipHash over principal, address, port--> cookie
+//! ```
+
+use std::fmt;
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+
+use blake2b_simd::{Params, State};
+use siphasher::sip::SipHasher24;
+
+use super::key::PrincipalId;
+use crate::wire::directory::TAG;
+
+/// The secret of a cluster: whoever has it has the key of every principal.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; 32]);
+
+/// The key of one principal.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrincipalKey([u8; 32]);
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a key is 64 hexadecimal digits; `weft directory key` makes one")]
+pub struct KeyTextError;
+
+impl Secret {
+    /// A secret of 32 random bytes.
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Reads 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`KeyTextError`].
+    pub fn parse(text: &str) -> Result<Self, KeyTextError> {
+        parse_hex(text).map(Self)
+    }
+
+    /// The key of a principal.
+    pub fn key_of(&self, principal: PrincipalId) -> PrincipalKey {
+        let mut state = Params::new().hash_length(32).key(&self.0).to_state();
+        state.update(b"weft principal").update(&principal.0.to_be_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(state.finalize().as_bytes());
+        PrincipalKey(key)
+    }
+
+    /// The 64 digits that [`Secret::parse`] reads.
+    pub fn to_hex(&self) -> String {
+        hex(&self.0)
+    }
+}
+
+impl PrincipalKey {
+    /// Reads 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`KeyTextError`].
+    pub fn parse(text: &str) -> Result<Self, KeyTextError> {
+        parse_hex(text).map(Self)
+    }
+
+    /// The 64 digits that [`PrincipalKey::parse`] reads.
+    pub fn to_hex(&self) -> String {
+        hex(&self.0)
+    }
+
+    /// Ready for use: half of the work of a short tag is done here, once.
+    pub fn tagger(&self) -> Tagger {
+        Tagger(Params::new().hash_length(TAG).key(&self.0).to_state())
+    }
+}
+
+/// Makes and checks the tags of one principal's messages.
+#[derive(Clone, Debug)]
+pub struct Tagger(State);
+
+impl Tagger {
+    /// The tag of a message's header and body.
+    #[inline]
+    pub fn tag(&self, covered: &[u8]) -> [u8; TAG] {
+        let mut state = self.0.clone();
+        let hash = state.update(covered).finalize();
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(hash.as_bytes());
+        tag
+    }
+
+    /// Whether it is the tag of these bytes; takes the same time however much of it is right.
+    #[inline]
+    pub fn verify(&self, covered: &[u8], tag: &[u8; TAG]) -> bool {
+        let difference = u128::from_ne_bytes(self.tag(covered)) ^ u128::from_ne_bytes(*tag);
+        std::hint::black_box(difference) == 0
+    }
+
+    /// Appends the tag of the message that begins at `start` of `out`.
+    #[inline]
+    pub fn seal(&self, out: &mut Vec<u8>, start: usize) {
+        let tag = self.tag(&out[start..]);
+        out.extend_from_slice(&tag);
+    }
+}
+
+/// Gives a server's cookies: one for each principal at each address, other ones after each start.
+#[derive(Clone)]
+pub struct Cookies([u8; 16]);
+
+impl Cookies {
+    /// From 16 random bytes, drawn when the server starts.
+    pub const fn new(seed: [u8; 16]) -> Self {
+        Self(seed)
+    }
+
+    /// The cookie of a principal at an address; never 0.
+    #[inline]
+    pub fn cookie(&self, principal: PrincipalId, from: SocketAddr) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(&principal.0.to_be_bytes());
+        match from.ip() {
+            IpAddr::V4(ip) => hasher.write(&ip.octets()),
+            IpAddr::V6(ip) => hasher.write(&ip.octets()),
+        }
+        hasher.write(&from.port().to_be_bytes());
+        hasher.finish().max(1)
+    }
+}
+
+/// Which request numbers were seen under one cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ReplayWindow {
+    /// The highest number accepted.
+    highest: u64,
+    /// Bit i: whether `highest - i` was accepted.
+    seen: u64,
+}
+
+impl ReplayWindow {
+    /// Whether this number comes for the first time; if so, it is seen from now on. 0 never is.
+    #[inline]
+    pub const fn accept(&mut self, request: u64) -> bool {
+        if request > self.highest {
+            let ahead = request - self.highest;
+            self.seen = if ahead < 64 { self.seen << ahead } else { 0 } | 1;
+            self.highest = request;
+            return true;
+        }
+        let behind = self.highest - request;
+        if request == 0 || behind >= 64 || self.seen >> behind & 1 == 1 {
+            return false;
+        }
+        self.seen |= 1 << behind;
+        true
+    }
+}
+
+fn parse_hex(text: &str) -> Result<[u8; 32], KeyTextError> {
+    let text = text.trim().as_bytes();
+    let mut bytes = [0; 32];
+    if text.len() != 64 {
+        return Err(KeyTextError);
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(KeyTextError);
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+// Secrets never reach a log.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl fmt::Debug for PrincipalKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrincipalKey(..)")
+    }
+}
+
+impl fmt::Debug for Cookies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cookies(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tags_are_those_of_the_specification() {
+        // python3 -c 'import hashlib; S=bytes(range(32));
+        //   K=hashlib.blake2b(b"weft principal"+(7).to_bytes(4,"big"),key=S,digest_size=32).digest(); print(K.hex());
+        //   print(hashlib.blake2b(b"hello",key=K,digest_size=16).hexdigest())'
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = at as u8;
+        }
+        let key = Secret::new(bytes).key_of(PrincipalId(7));
+        assert_eq!(key.to_hex(), "4007471deb4c8fd380b775c9dc467995c8d904ac60ce026dd084b14ebd65306c");
+        assert_eq!(u128::from_be_bytes(key.tagger().tag(b"hello")), 0xd804_e3b1_4175_c0f3_991c_e918_5864_37b0);
+    }
+
+    #[test]
+    fn a_wrong_tag_is_refused() {
+        let tagger = Secret::new([1; 32]).key_of(PrincipalId(1)).tagger();
+        let mut tag = tagger.tag(b"message");
+        assert!(tagger.verify(b"message", &tag));
+        assert!(!tagger.verify(b"messagf", &tag));
+        tag[15] ^= 1;
+        assert!(!tagger.verify(b"message", &tag));
+    }
+
+    #[test]
+    fn cookies_differ_by_principal_address_port_and_start() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (first, second) = (Cookies::new([1; 16]), Cookies::new([2; 16]));
+        let all = [
+            first.cookie(PrincipalId(1), at("10.0.0.1:1")),
+            first.cookie(PrincipalId(2), at("10.0.0.1:1")),
+            first.cookie(PrincipalId(1), at("10.0.0.2:1")),
+            first.cookie(PrincipalId(1), at("10.0.0.1:2")),
+            second.cookie(PrincipalId(1), at("10.0.0.1:1")),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_accepted_once(steps in prop::collection::vec(0u64..200, 1..300)) {
+            let mut window = ReplayWindow::default();
+            let mut seen = BTreeSet::new();
+            let mut highest = 0;
+            for number in steps {
+                let fresh = number > 0 && !seen.contains(&number) && number + 64 > highest;
+                prop_assert_eq!(window.accept(number), fresh, "{} after {:?}", number, seen);
+                if fresh {
+                    seen.insert(number);
+                    highest = highest.max(number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The directory: who is where (VL2, section 4.3; NetLord's location service).
+//!
+//! ```text
+//!   agent: Resolver  --look-up to k random servers-->  Server  --commit-->  store (embedded, or etcd)
+//!                    <--fastest answer, corrections--          <--watch---
+//!   provisioning: Updater --update to one server---->          --disseminate--> other servers
+//! ```
+//! Formats: [`wire::directory`](crate::wire::directory), specified in `docs/protocol-directory.md`.
+
+pub mod auth;
+pub mod key;
+pub mod store;
+
+pub use key::{
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
+    ServiceId, UpdateId, Value, Write,
+};

@@ -1,0 +1,167 @@
+//! The directory's protocol, version 1; `docs/protocol-directory.md` specifies it to the byte.
+//!
+//! ```text
+//!    0        2     3     4            8                16               24                      n-16          n
+//!   +--------+-----+-----+------------+----------------+----------------+---- - - - ------------+-------------+
+//!   |  "WD"  | ver | type| principal  |     cookie     |    request     |          body         |     tag     |
+//!   +--------+-----+-----+------------+----------------+----------------+---- - - - ------------+-------------+
+//! ```
+//! One layout for datagrams and for the frames of a stream (which put the length, u16, before each). The tag is made and checked by
+//! [`auth`](crate::directory::auth); this module only splits it off. Integers are big-endian.
+
+mod fields;
+mod messages;
+
+pub use fields::{
+    Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
+};
+pub use messages::{
+    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS, Message,
+    Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
+};
+
+use crate::directory::key::PrincipalId;
+
+/// The version of the protocol that this module speaks.
+pub const VERSION: u8 = 1;
+/// Bytes before the body.
+pub const HEADER: usize = 24;
+/// Bytes after it.
+pub const TAG: usize = 16;
+/// Bytes of a datagram at the most: they fit every underlay with room for tunnels.
+pub const MAX_DATAGRAM: usize = 1400;
+/// Bytes of a stream's frame at the most, its length field not counted.
+pub const MAX_FRAME: usize = 65_535;
+/// Keys that one look-up asks for at the most.
+pub const MAX_KEYS: usize = 32;
+/// No datagram is answered by one more than this many times as long, and one whose sender has not shown that it can receive at its
+/// address by none longer than itself: reflecting gains nothing.
+pub const MAX_FACTOR: usize = 8;
+
+const MAGIC: [u8; 2] = *b"WD";
+
+/// What kind of message it is. Answers have the high bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is documented at the message of its name
+pub enum Kind {
+    LookUp = 0x01,
+    Update = 0x02,
+    Sync = 0x03,
+    Health = 0x04,
+    Misdelivered = 0x05,
+    Commits = 0x06,
+    Digest = 0x07,
+    List = 0x10,
+    Watch = 0x11,
+    Status = 0x12,
+    Challenge = 0x80,
+    Answer = 0x81,
+    Acknowledgement = 0x82,
+    Changes = 0x83,
+    Vitals = 0x84,
+    Correction = 0x85,
+    DigestAnswer = 0x87,
+    Page = 0x90,
+    Events = 0x91,
+    StatusText = 0x92,
+}
+
+impl Kind {
+    const ALL: [Self; 20] = [
+        Self::LookUp,
+        Self::Update,
+        Self::Sync,
+        Self::Health,
+        Self::Misdelivered,
+        Self::Commits,
+        Self::Digest,
+        Self::List,
+        Self::Watch,
+        Self::Status,
+        Self::Challenge,
+        Self::Answer,
+        Self::Acknowledgement,
+        Self::Changes,
+        Self::Vitals,
+        Self::Correction,
+        Self::DigestAnswer,
+        Self::Page,
+        Self::Events,
+        Self::StatusText,
+    ];
+
+    fn of(byte: u8) -> Result<Self, WireError> {
+        Self::ALL.into_iter().find(|&kind| kind as u8 == byte).ok_or(WireError::Type(byte))
+    }
+
+    /// Whether it goes from a server to a client.
+    pub const fn is_answer(self) -> bool {
+        self as u8 & 0x80 != 0
+    }
+}
+
+/// What every message begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the body is.
+    pub kind: Kind,
+    /// The client, in both directions: its key makes the tag.
+    pub principal: PrincipalId,
+    /// In a request: what the server gave this client at this address, 0 if nothing yet. In an answer: what to send from now on.
+    pub cookie: u64,
+    /// In a request: greater than in every earlier request of this client under this cookie. In an answer: the request's. A server's own
+    /// messages (corrections, events) have 0.
+    pub request: u64,
+}
+
+/// A message taken apart, its tag not checked yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// The fields before the body.
+    pub header: Header,
+    /// The bytes that the tag covers: header and body.
+    pub covered: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+    /// The tag.
+    pub tag: &'a [u8; TAG],
+}
+
+impl<'a> Frame<'a> {
+    /// Splits a datagram, or a stream's frame.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is no message of this version.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let mut reader = Reader(bytes);
+        if reader.array::<2>()? != MAGIC {
+            return Err(WireError::Magic);
+        }
+        match reader.u8()? {
+            VERSION => {}
+            version => return Err(WireError::Version(version)),
+        }
+        let kind = Kind::of(reader.u8()?)?;
+        let header = Header { kind, principal: PrincipalId(reader.u32()?), cookie: reader.u64()?, request: reader.u64()? };
+        let (covered, tag) = bytes.split_last_chunk::<TAG>().ok_or(WireError::Truncated)?;
+        let body = covered.get(HEADER..).ok_or(WireError::Truncated)?;
+        Ok(Self { header, covered, body, tag })
+    }
+}
+
+impl Header {
+    /// Appends the header; the body and the tag follow.
+    #[inline]
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let mut bytes = [0; HEADER];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[2] = VERSION;
+        bytes[3] = self.kind as u8;
+        bytes[4..8].copy_from_slice(&self.principal.0.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.request.to_be_bytes());
+        out.extend_from_slice(&bytes);
+    }
+}

@@ -1,0 +1,3 @@
+//! What goes over the wire: checked parsing and emitting, no I/O. A malformed packet is an error value, never a panic.
+
+pub mod directory;
