@@ -3,4 +3,5 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-has protoc || apt_install protobuf-compiler
+# The compiler, and the standard .proto files that it includes.
+{ has protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || apt_install protobuf-compiler libprotobuf-dev
