@@ -18,8 +18,9 @@ type Slot = Arc<OnceLock<std::result::Result<Arc<Outcome>, String>>>;
 pub struct Ideals(Mutex<BTreeMap<String, Slot>>);
 
 impl Ideals {
-    /// The ideal run beside `run`, carried once; `None` if the scenario does not want it or the world does not know it.
-    pub fn of(&self, fabric: &Arc<Fabric>, run: &Run) -> Result<Option<Arc<Outcome>>> {
+    /// The ideal run beside `run`, carried once; `None` if the scenario does not want it or the world does not know it. `look` hears
+    /// now and then that it goes on.
+    pub fn of(&self, fabric: &Arc<Fabric>, run: &Run, look: &mut dyn FnMut()) -> Result<Option<Arc<Outcome>>> {
         if !run.scenario.wants_ideal() {
             return Ok(None);
         }
@@ -29,7 +30,7 @@ impl Ideals {
         };
         let outcome = slot.get_or_init(|| {
             let ideal = Arc::new(ideal_of(fabric));
-            world::carry_ideal(fabric, &ideal, run).map(Arc::new).map_err(|e| e.to_string())
+            world::carry_ideal(fabric, &ideal, run, look).map(Arc::new).map_err(|e| e.to_string())
         });
         match outcome {
             Ok(outcome) => Ok(Some(Arc::clone(outcome))),
