@@ -38,3 +38,37 @@ impl Ideals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Study;
+    use crate::scenario::source::Overrides;
+
+    /// Whoever waits can end a run while its ideal is carried: in the flow world and in that of packets.
+    #[test]
+    fn the_ideal_run_lets_look() {
+        for world in ["rates = \"max-min\"", "kind = \"packet\""] {
+            let text = format!(
+                "[fabric]\nkind = \"fat-tree\"\nk = 4\n\
+                 [traffic]\npattern = \"random\"\nsize = \"1MB\"\narrivals = \"poisson\"\nload = 0.5\n\
+                 [world]\nduration = \"1s\"\nideal = true\n{world}\n"
+            );
+            let study = Study::from_table(text.parse().unwrap(), "".into(), &Overrides::default()).unwrap();
+            let run = &study.runs[0];
+            let fabric = Arc::new(run.scenario.fabric.build().unwrap());
+            let (ideals, mut looks) = (Ideals::default(), 0);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                ideals.of(&fabric, run, &mut || {
+                    looks += 1;
+                    if looks == 3 {
+                        std::panic::resume_unwind(Box::new("enough"));
+                    }
+                })
+            }));
+            assert!(ended.is_err(), "{world}: {looks} looks");
+            // The next who wants it carries it.
+            assert!(ideals.of(&fabric, run, &mut || {}).unwrap().is_some());
+        }
+    }
+}

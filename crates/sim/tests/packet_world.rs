@@ -394,3 +394,41 @@ fn no_flow_locks_another_one_out() {
 
 /// Bytes of a second at 1 Gbps.
 const SECOND: f64 = 125e6;
+
+/// Ends a run when it has told of its progress so often, by unwinding; returns how far apart it told, in events.
+fn told_until_ended(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, config: PacketConfig, times: usize) -> Vec<u64> {
+    let world = PacketWorld {
+        fabric: Arc::clone(fabric),
+        router: Router::new(Arc::clone(fabric), Routing::default(), 1),
+        controller: None,
+        workload: Box::new(StaticWorkload::new(flows)),
+        events: Vec::new(),
+        config,
+    };
+    let mut told = vec![0];
+    let run = std::panic::AssertUnwindSafe(|| {
+        world.run(&mut |p| {
+            told.push(p.events);
+            if told.len() > times {
+                std::panic::resume_unwind(Box::new("enough"));
+            }
+        })
+    });
+    let ended = std::panic::catch_unwind(run).expect_err("it would go on for an hour");
+    assert_eq!(ended.downcast_ref(), Some(&"enough"));
+    told.windows(2).map(|w| w[1] - w[0]).collect()
+}
+
+#[test]
+fn a_run_can_be_ended_within_its_steps() {
+    let link = links(1, 5);
+    let fabric = Arc::new(Shape::FatTree { k: 4 }.build(link, link).unwrap());
+    let flows: Vec<_> = (0..16).map(|h| endless(h, (h + 5) % 16)).collect();
+    // One engine, and engines in step; an hour of simulated time is a single step of the loop.
+    for (kind, threads) in [(TransportKind::Mptcp { subflows: 2 }, 1), (TransportKind::NewReno, 1), (TransportKind::NewReno, 2)] {
+        let mut config = PacketConfig { duration: Duration::from_secs(3_600), link_samples: 0, threads, ..config(150_000, 10) };
+        config.transport.kind = kind;
+        let gaps = told_until_ended(&fabric, flows.clone(), config, 4);
+        assert!(gaps.iter().all(|&events| events < 1 << 20), "{kind:?}, {threads} threads: {gaps:?}");
+    }
+}

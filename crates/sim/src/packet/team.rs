@@ -23,7 +23,7 @@ use super::net::{Ended, LOOK_EVERY, Net, Posted};
 pub(super) struct Team {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// Windows until the next look, and the events at the last one.
+    /// Windows until the events are counted again, and how many there were at the last look.
     stride: u64,
     looked: u64,
 }
@@ -91,15 +91,19 @@ impl Team {
             let stop = (first / self.shared.window).saturating_add(self.stride).saturating_mul(self.shared.window).min(until);
             let now = self.windows(stop);
             self.each().for_each(|mut net| net.take_ended(ended));
+            let events: u64 = self.each().map(|net| net.totals.events).sum();
+            if events - self.looked >= LOOK_EVERY {
+                look(now, events);
+                self.looked = events;
+                self.stride = self.stride.div_ceil(2);
+            } else {
+                self.stride = (2 * self.stride).min(MAX_STRIDE);
+            }
             if stop == until || ended.len() > before {
                 self.each().for_each(|mut net| net.now = now);
                 ended[before..].sort_unstable_by_key(|e| (e.at, e.link));
                 return now;
             }
-            let events = self.each().map(|net| net.totals.events).sum();
-            look(now, events);
-            let since = events - std::mem::replace(&mut self.looked, events);
-            self.stride = if since > LOOK_EVERY { self.stride.div_ceil(2) } else { (2 * self.stride).min(MAX_STRIDE) };
         }
     }
 
@@ -239,7 +243,7 @@ fn rest(spins: &mut u32) {
 }
 
 const SPINS: u32 = 2_000;
-/// Windows between two looks of whoever waits, if little happens.
+/// Windows between two counts of events, if little happens.
 const MAX_STRIDE: u64 = 1 << 16;
 
 /// Divides a fabric's nodes into parts of about as many hosts each, along pods and racks: what is below the roots stays together,

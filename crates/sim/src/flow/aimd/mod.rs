@@ -44,6 +44,8 @@ pub(crate) struct Aimd {
     /// Quanta x ticks delivered by all flows.
     total: u128,
     work: u64,
+    /// `work` at the last look.
+    looked: u64,
 }
 
 /// What the lanes need not know of a flow, and all of it while it stands still.
@@ -103,6 +105,7 @@ impl Aimd {
             finished: Vec::new(),
             total: 0,
             work: 0,
+            looked: 0,
         }
     }
 
@@ -240,7 +243,6 @@ impl Model for Aimd {
 
     fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, look: Look<'_>) -> Instant {
         let before = ended.len();
-        let mut looked = self.work;
         while self.now < until && ended.len() == before {
             if self.lanes.len() == 0 {
                 let ticks = (until - self.now).as_ps().div_ceil(self.units.tick_ps);
@@ -248,8 +250,8 @@ impl Model for Aimd {
                 break;
             }
             self.pass(ended);
-            if self.work - looked >= LOOK_EVERY {
-                looked = self.work;
+            if self.work - self.looked >= LOOK_EVERY {
+                self.looked = self.work;
                 look(self.now, self.work);
             }
         }
