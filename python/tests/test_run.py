@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 import pathlib
 import signal
 import subprocess
