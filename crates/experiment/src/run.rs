@@ -48,7 +48,8 @@ pub struct RunSummary {
     pub search: Option<Finding>,
 }
 
-/// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1.
+/// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1. It is told often, in
+/// whatever a run does for long, and may unwind to end it: what was written is then removed.
 pub type OnProgress<'a> = &'a (dyn Fn(usize, f64) + Sync);
 
 /// A run that has been carried; its records are written and gone.
@@ -101,18 +102,17 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     let mut progress = |part| on_progress(index, part);
     let found = asked.search.as_ref().map(|s| search::find(study, asked, s, &mut progress)).transpose()?;
     let run = found.as_ref().map_or(asked, |(run, _)| run);
-    let mut last = |part: f64| {
-        if found.is_none() {
-            on_progress(index, part)
-        }
-    };
+    // A search has told of its own progress.
+    let mut last = |part: f64| on_progress(index, if found.is_none() { part } else { NEARLY });
     let Observed { fabric, outcome, ideal, mut metrics } = observe(study, run, ideals, &mut last)?;
     let report = match folder {
         None => None,
         Some(folder) => {
             let place = if study.runs.len() == 1 { folder.path() } else { folder.path().join(format!("{index:03}")) };
             std::fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
+            last(NEARLY);
             write_tables(&place, &fabric, &outcome, run.scenario.traffic.services())?;
+            last(NEARLY);
             Some(report::collect(RunInput {
                 name: if study.runs.len() == 1 { String::new() } else { format!("{index:03}") },
                 set: run.variant.set.clone(),
@@ -132,12 +132,17 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     Ok(Carried { metrics, report, found })
 }
 
+/// The progress of a run that has been carried, but not yet measured and written.
+const NEARLY: f64 = 0.99;
+
 /// Builds, carries and measures a run.
 pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &mut dyn FnMut(f64)) -> Result<Observed> {
     let locate = |e: Error| study.source.at(e);
     let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
-    let outcome = world::carry(&fabric, run, study.cores_a_run(), on_progress).map_err(locate)?;
-    let ideal = ideals.of(&fabric, run).map_err(locate)?;
+    on_progress(0.0);
+    let outcome = world::carry(&fabric, run, study.cores_a_run(), &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?;
+    let ideal = ideals.of(&fabric, run, &mut || on_progress(NEARLY)).map_err(locate)?;
+    on_progress(NEARLY);
     let metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;
     Ok(Observed { fabric, outcome, ideal, metrics })
 }

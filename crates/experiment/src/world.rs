@@ -81,13 +81,14 @@ fn all_ended(outcome: &Outcome) -> Result<(), KeyError> {
     }
 }
 
-/// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks.
+/// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks. `look`
+/// hears now and then that it goes on.
 ///
 /// # Errors
 /// Traffic that the fabric cannot have.
-pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Result<Outcome> {
+pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run, look: &mut dyn FnMut()) -> Result<Outcome> {
     if run.scenario.world.kind == Kind::Packet {
-        return packet::carry_ideal(fabric, ideal, run);
+        return packet::carry_ideal(fabric, ideal, run, look);
     }
     let seed = run.scenario.world.seed;
     let world = FlowWorld {
@@ -98,7 +99,7 @@ pub fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Resu
         events: Vec::new(),
         config: FlowConfig { link_samples: 0, ..config(run) },
     };
-    Ok(world.run(&mut |_| {}))
+    Ok(world.run(&mut |_| look()))
 }
 
 fn config(run: &Run) -> FlowConfig {

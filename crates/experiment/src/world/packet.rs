@@ -91,7 +91,7 @@ fn located(error: PacketError) -> KeyError {
 ///
 /// # Errors
 /// Traffic that the fabric cannot have.
-pub(super) fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) -> Result<Outcome> {
+pub(super) fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run, look: &mut dyn FnMut()) -> Result<Outcome> {
     let seed = run.scenario.world.seed;
     let world = PacketWorld {
         fabric: Arc::clone(ideal),
@@ -101,7 +101,7 @@ pub(super) fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run) 
         events: Vec::new(),
         config: PacketConfig { link_samples: 0, trace: Trace::default(), ..config(fabric, run)? },
     };
-    Ok(world.run(&mut |_| {}).map_err(located)?)
+    Ok(world.run(&mut |_| look()).map_err(located)?)
 }
 
 /// Carries a world.

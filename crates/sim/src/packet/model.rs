@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::net::{Ended, Net};
 use super::team::Team;
-use crate::world::{self, Model};
+use crate::world::{self, Look, Model};
 
 /// Carries flows as packets.
 pub(super) struct PacketModel {
@@ -159,10 +159,11 @@ impl Model for PacketModel {
         }
     }
 
-    fn advance(&mut self, until: Instant, ended: &mut Vec<world::Ended>) -> Instant {
+    fn advance(&mut self, until: Instant, ended: &mut Vec<world::Ended>, look: Look<'_>) -> Instant {
+        let look = &mut |now, events| look(Instant::from_ps(now), events);
         let now = match &mut self.engine {
-            Engine::One(net) => net.run(until.as_ps(), &mut self.ended),
-            Engine::Team(team, _) => team.run(until.as_ps(), &mut self.ended),
+            Engine::One(net) => net.run(until.as_ps(), &mut self.ended, look),
+            Engine::Team(team, _) => team.run(until.as_ps(), &mut self.ended, look),
         };
         for Ended { at, flow, .. } in self.ended.drain(..) {
             let bytes = self.flows[flow as usize].bytes;

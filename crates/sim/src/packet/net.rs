@@ -160,6 +160,9 @@ const REQUEST: u32 = 2;
 const LOOK: u32 = 3;
 const TIMERS: u32 = 4;
 
+/// Events between two looks of whoever waits, about.
+pub(super) const LOOK_EVERY: u64 = 1 << 18;
+
 impl Net {
     pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
@@ -293,8 +296,9 @@ impl Net {
         }
     }
 
-    /// Runs until just before `until`, or until flows have ended: these are then in `ended`. Returns the time.
-    pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>) -> u64 {
+    /// Runs until just before `until`, or until flows have ended: these are then in `ended`. Returns the time. Tells `look` meanwhile the
+    /// time and the events so far.
+    pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>, look: &mut dyn FnMut(u64, u64)) -> u64 {
         while self.ended.is_empty() {
             let Some(event) = self.wheel.pop(until) else {
                 if until != NEVER {
@@ -303,6 +307,9 @@ impl Net {
                 break;
             };
             self.take(event);
+            if self.totals.events.is_multiple_of(LOOK_EVERY) {
+                look(self.now, self.totals.events);
+            }
         }
         self.take_ended(ended);
         self.now

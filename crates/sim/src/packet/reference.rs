@@ -20,7 +20,7 @@ use super::settings::PacketConfig;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
 use super::tcp::{NEVER, Tcp};
-use crate::world::{Ended, Model};
+use crate::world::{Ended, Look, Model};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happens {
@@ -445,7 +445,7 @@ impl Model for Reference {
         }
     }
 
-    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, _: Look<'_>) -> Instant {
         while let Some(&Reverse((at, what))) = self.heap.peek()
             && at < until.as_ps()
         {

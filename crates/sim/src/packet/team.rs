@@ -17,12 +17,15 @@ use std::thread::JoinHandle;
 
 use weft_fabric::Fabric;
 
-use super::net::{Ended, Net, Posted};
+use super::net::{Ended, LOOK_EVERY, Net, Posted};
 
 /// Engines that run in step. The first is driven by the caller's thread, each other one by a thread of its own.
 pub(super) struct Team {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Windows until the events are counted again, and how many there were at the last look.
+    stride: u64,
+    looked: u64,
 }
 
 struct Shared {
@@ -65,7 +68,7 @@ impl Team {
             std::thread::spawn(move || shared.work(part))
         };
         let threads = (1..parts).map(thread).collect();
-        Self { shared, threads }
+        Self { shared, threads, stride: 1, looked: 0 }
     }
 
     /// Every engine, one after the other.
@@ -79,18 +82,35 @@ impl Team {
     }
 
     /// Runs until just before `until`, or to the end of the window in which flows have ended: these are then in `ended`, by time and the
-    /// link of their last packet. Returns the time.
-    pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>) -> u64 {
-        let shared = &*self.shared;
-        shared.until.store(until, Ordering::Relaxed);
-        shared.runs.fetch_add(1, Ordering::Release);
-        let now = shared.windows(0, until);
-        for mut net in self.each() {
-            net.now = now;
-            net.take_ended(ended);
+    /// link of their last packet. Returns the time. Tells `look` meanwhile the time and the events so far.
+    pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>, look: &mut dyn FnMut(u64, u64)) -> u64 {
+        let before = ended.len();
+        loop {
+            // Cut where windows are cut anyway, so that looking changes nothing.
+            let first = self.each().map(|net| net.next_event()).min().unwrap_or(u64::MAX);
+            let stop = (first / self.shared.window).saturating_add(self.stride).saturating_mul(self.shared.window).min(until);
+            let now = self.windows(stop);
+            self.each().for_each(|mut net| net.take_ended(ended));
+            let events: u64 = self.each().map(|net| net.totals.events).sum();
+            if events - self.looked >= LOOK_EVERY {
+                look(now, events);
+                self.looked = events;
+                self.stride = self.stride.div_ceil(2);
+            } else {
+                self.stride = (2 * self.stride).min(MAX_STRIDE);
+            }
+            if stop == until || ended.len() > before {
+                self.each().for_each(|mut net| net.now = now);
+                ended[before..].sort_unstable_by_key(|e| (e.at, e.link));
+                return now;
+            }
         }
-        ended.sort_unstable_by_key(|e| (e.at, e.link));
-        now
+    }
+
+    fn windows(&mut self, until: u64) -> u64 {
+        self.shared.until.store(until, Ordering::Relaxed);
+        self.shared.runs.fetch_add(1, Ordering::Release);
+        self.shared.windows(0, until)
     }
 }
 
@@ -223,6 +243,8 @@ fn rest(spins: &mut u32) {
 }
 
 const SPINS: u32 = 2_000;
+/// Windows between two counts of events, if little happens.
+const MAX_STRIDE: u64 = 1 << 16;
 
 /// Divides a fabric's nodes into parts of about as many hosts each, along pods and racks: what is below the roots stays together,
 /// roots take turns. By node.

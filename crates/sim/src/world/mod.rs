@@ -25,7 +25,7 @@ use weft_fabric::topology::{Fabric, Part};
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
 
-pub(crate) use model::{Ended, Model};
+pub(crate) use model::{Ended, Look, Model};
 pub(crate) use run::{Pace, run};
 
 /// All that a run needs besides its model.
@@ -60,7 +60,7 @@ pub enum Change {
     Restore(Part),
 }
 
-/// How far a run is; handed to the caller's progress bar a few times a second at most, by events and not by a clock.
+/// How far a run is; told often enough that the caller can end a run promptly by unwinding, by events and not by a clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Simulated time.

@@ -11,6 +11,9 @@ pub(crate) struct Ended {
     pub at: Instant,
 }
 
+/// Hears now and then where a model's clock stands, and its [`Model::work`], while it goes on: at least a few times a second.
+pub(crate) type Look<'a> = &'a mut dyn FnMut(Instant, u64);
+
 /// Moves the bytes of flows over paths. Its clock starts at 0 and moves by [`Model::advance`].
 pub(crate) trait Model {
     /// Whether answers travel too: the loop then gives each flow a path back.
@@ -60,8 +63,9 @@ pub(crate) trait Model {
     fn settle(&mut self);
 
     /// Moves the clock to `until`, but stops when flows end; these are appended by end, then id, and forgotten.
-    /// A model with ticks may overshoot to the end of a tick. Returns where the clock stands.
-    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant;
+    /// A model with ticks may overshoot to the end of a tick. Returns where the clock stands. `look` may unwind, and the model is then
+    /// used no more: whoever waits for a run can end it, however long this takes.
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, look: Look<'_>) -> Instant;
 
     /// Whether some flow will end if nothing else happens.
     fn will_end(&self) -> bool;

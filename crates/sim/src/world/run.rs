@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use crate::world::ledger::Ledger;
-use crate::world::model::{Ended, Model};
+use crate::world::model::{Ended, Look, Model};
 use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
@@ -29,7 +29,7 @@ pub(crate) struct Pace {
 pub(crate) fn run<M: Model>(parts: Parts, model: M, pace: Pace, progress: &mut dyn FnMut(Progress)) -> Outcome {
     let mut run = Run::new(parts, model, pace);
     run.begin();
-    while run.step() {
+    while run.step(progress) {
         if run.steps.is_multiple_of(PROGRESS_EVERY) {
             progress(run.progress());
         }
@@ -124,7 +124,7 @@ impl<M: Model> Run<M> {
     }
 
     /// Goes on to the next instant at which something happens; false when the run is over.
-    fn step(&mut self) -> bool {
+    fn step(&mut self, progress: &mut dyn FnMut(Progress)) -> bool {
         self.steps += 1;
         if self.now >= self.pace.end || self.nothing_left() {
             return false;
@@ -134,7 +134,9 @@ impl<M: Model> Run<M> {
             return false;
         }
         let mut ended = std::mem::take(&mut self.ended);
-        self.now = self.model.advance(due, &mut ended);
+        let (end, active, before) = (self.pace.end, self.ledger.active().len(), self.ledger.ended());
+        let look: Look<'_> = &mut |now, events| progress(Progress { now, end, active, ended: before, events });
+        self.now = self.model.advance(due, &mut ended, look);
         for flow in ended.drain(..) {
             self.end_flow(flow);
         }
@@ -476,7 +478,7 @@ fn counters<'a>(ledger: &'a Ledger, model: &mut impl Model, read_at: Instant) ->
     counters
 }
 
-/// Steps of the loop between two calls of the progress bar.
-const PROGRESS_EVERY: u64 = 256;
+/// Steps of the loop between two calls of the progress bar: one may take milliseconds where flows are many. Models look in long ones.
+const PROGRESS_EVERY: u64 = 32;
 /// A controller may need a round to see a stalled flow and one to move it.
 const IDLE_ROUNDS: u32 = 3;

@@ -16,7 +16,7 @@ use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Duration, FlowId, Instant, LinkId};
 
 use crate::flow::AimdParams;
-use crate::world::{Ended, Model};
+use crate::world::{Ended, Look, Model};
 use lanes::{Draws, Entry, Lanes, MOST, SPARE, Step, TABLE_LEAST, lanes};
 
 /// The model. A flow has a slot; when it moves it also has a place in the lanes.
@@ -44,6 +44,8 @@ pub(crate) struct Aimd {
     /// Quanta x ticks delivered by all flows.
     total: u128,
     work: u64,
+    /// `work` at the last look.
+    looked: u64,
 }
 
 /// What the lanes need not know of a flow, and all of it while it stands still.
@@ -103,6 +105,7 @@ impl Aimd {
             finished: Vec::new(),
             total: 0,
             work: 0,
+            looked: 0,
         }
     }
 
@@ -238,7 +241,7 @@ impl Model for Aimd {
         self.joining.clear();
     }
 
-    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, look: Look<'_>) -> Instant {
         let before = ended.len();
         while self.now < until && ended.len() == before {
             if self.lanes.len() == 0 {
@@ -247,6 +250,10 @@ impl Model for Aimd {
                 break;
             }
             self.pass(ended);
+            if self.work - self.looked >= LOOK_EVERY {
+                self.looked = self.work;
+                look(self.now, self.work);
+            }
         }
         ended[before..].sort_unstable_by_key(|e| (e.at, e.id));
         self.now
@@ -294,3 +301,5 @@ impl Units {
 
 /// Quanta x ticks that no run reaches.
 const FOR_EVER: i64 = i64::MAX / 2;
+/// Flow updates between two looks of whoever waits.
+const LOOK_EVERY: u64 = 1 << 20;

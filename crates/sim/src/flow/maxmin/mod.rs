@@ -14,7 +14,7 @@ use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{FlowId, Instant, LinkId};
 
-use crate::world::{Ended, Model};
+use crate::world::{Ended, Look, Model};
 use first::First;
 use levels::Levels;
 
@@ -145,7 +145,7 @@ impl Model for MaxMin {
         self.recount();
     }
 
-    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>) -> Instant {
+    fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, _: Look<'_>) -> Instant {
         let (first, _) = self.ends.earliest();
         let to = until.min(Instant::from_ps(first));
         self.total += self.rate_bps / 8.0 * (to - self.now).as_secs_f64();

@@ -28,7 +28,7 @@ fn across(switch_queue: u64, kind: TransportKind) -> (Arc<Fabric>, net::Net) {
 fn drain(net: &mut net::Net) {
     let (mut ended, mut now) = (vec![], 0);
     while net.is_busy() {
-        now = if net.run(now, &mut ended) < now { now } else { now + 20_000_000 };
+        now = if net.run(now, &mut ended, &mut |_, _| {}) < now { now } else { now + 20_000_000 };
         let totals = net.totals;
         assert_eq!(totals.sent, totals.received + totals.drops + net.packets.under_way() as u64);
     }

@@ -3,6 +3,7 @@
 mod books;
 mod compare;
 mod parts;
+mod shares;
 
 use std::sync::Arc;
 
