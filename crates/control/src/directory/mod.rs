@@ -20,6 +20,6 @@ pub mod table;
 mod testing;
 
 pub use key::{
-    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
-    ServiceId, UpdateId, Value, Write,
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,
+    Record, ServiceId, UpdateId, Value, Write,
 };

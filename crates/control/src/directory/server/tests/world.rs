@@ -40,7 +40,8 @@ impl Store {
     }
 
     pub fn purge(&mut self, tombstones: &[(Key, Generation)]) {
-        let held = |key: &Key, generation| self.records.get(key).is_some_and(|held| held.0 == generation && held.1.value.is_none());
+        let held =
+            |key: &Key, generation| self.records.get(key).is_some_and(|held| held.0 == generation && held.1.value.is_none());
         let gone: Vec<_> = tombstones.iter().copied().filter(|&(key, generation)| held(&key, generation)).collect();
         if gone.is_empty() {
             return;
@@ -162,7 +163,9 @@ impl World {
                 Output::Event(_) => {}
                 Output::Reply { principal, message, .. } => {
                     let kind = crate::wire::directory::Kind::Acknowledgement;
-                    let Ok(Message::Acknowledgement(it)) = Message::parse(kind, &message[HEADER..]) else { panic!("an acknowledgement") };
+                    let Ok(Message::Acknowledgement(it)) = Message::parse(kind, &message[HEADER..]) else {
+                        panic!("an acknowledgement")
+                    };
                     let id = UpdateId { writer: principal, number: it.number };
                     self.answers.entry(id).or_default().0.push(it);
                 }
@@ -203,8 +206,10 @@ impl World {
     pub fn follow(&mut self, n: usize, commits: usize) {
         let revision = self.store.revision;
         if let Some(load) = self.nodes[n].load.take() {
-            let stored = |(key, (generation, record)): (&Key, &(Generation, Record))| {
-                Stored { key: *key, generation: *generation, record: Some(record.clone()) }
+            let stored = |(key, (generation, record)): (&Key, &(Generation, Record))| Stored {
+                key: *key,
+                generation: *generation,
+                record: Some(record.clone()),
             };
             let entries: Vec<Stored> = self.store.records.iter().map(stored).collect();
             let (first, second) = entries.split_at(entries.len() / 2);
