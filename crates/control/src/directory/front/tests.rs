@@ -153,7 +153,7 @@ fn a_host_sees_what_its_own_key_may_see() {
         assert!(findings[..2].iter().all(|finding| *finding == forbidden) && is_found(&findings[2]), "{asker:?}");
     }
     let mut none = Client::new(4);
-    assert_eq!(none.find(&mut front, &shared, Some(app(4)), &[app(4)]), [forbidden.clone()], "no service");
+    assert_eq!(none.find(&mut front, &shared, Some(app(4)), &[app(4)]), std::slice::from_ref(&forbidden), "no service");
     let mut switch = Client::new(50);
     assert_eq!(switch.find(&mut front, &shared, None, &[app(1)]), [forbidden]);
     let mut provisioner = Client::new(60);

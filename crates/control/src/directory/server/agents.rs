@@ -44,10 +44,10 @@ impl Agents {
             (agent.at, agent.cookie) = (at, cookie);
             return;
         }
-        if self.order.len() >= self.max {
-            if let Some(oldest) = self.order.pop_front() {
-                self.agents.remove(&oldest);
-            }
+        if self.order.len() >= self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.agents.remove(&oldest);
         }
         self.order.push_back(principal);
         self.agents.insert(principal, Agent { at, cookie, tokens: BURST, since: now });

@@ -48,10 +48,10 @@ impl Streams {
     pub fn changed(&mut self, generation: Generation, key: &Key, value: Option<&Value>) {
         let place = self.changes.partition_point(|entry| entry.generation <= generation);
         self.changes.insert(place, Entry { generation, key: *key, value: value.cloned() });
-        if self.changes.len() > MAX_CHANGES {
-            if let Some(oldest) = self.changes.pop_front() {
-                self.since = self.since.max(oldest.generation);
-            }
+        if self.changes.len() > MAX_CHANGES
+            && let Some(oldest) = self.changes.pop_front()
+        {
+            self.since = self.since.max(oldest.generation);
         }
     }
 
@@ -60,8 +60,7 @@ impl Streams {
         self.watchers.retain(|_, watcher| may(watcher.principal));
     }
 
-    /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation may fall into two
-    /// messages; the first of them does not claim that generation.
+    /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation stay together.
     fn next_change(&self, told: Generation, revision: Generation) -> Change {
         let from = told.max(self.since.min(revision));
         let first = self.changes.partition_point(|entry| entry.generation <= from);
@@ -69,7 +68,6 @@ impl Streams {
         let mut size = 0;
         for entry in self.changes.range(first..).take_while(|entry| entry.generation <= revision) {
             size += entry_size(&entry.key, entry.value.as_ref());
-            // All of one generation stay together unless they alone are too many (a commit has 128 at the most, which always fit).
             let new = change.entries.last().is_none_or(|last: &Entry| last.generation != entry.generation);
             if new && size > HALF_FRAME {
                 change.revision = change.entries.last().map_or(revision, |last| last.generation);

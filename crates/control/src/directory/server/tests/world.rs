@@ -120,7 +120,7 @@ impl World {
         let mut config = ServerConfig::new(PrincipalId(1000 + n as u32), vec![at(1 - n)]);
         config.max_in_flight = 2;
         config.batch_ops = 6;
-        config.keep_tombstones = Duration::from_ms(300);
+        config.keep_tombstones = Duration::from_ms(60);
         config.digest_every = Duration::from_ms(500);
         let rng = Pcg64::seed_from_u64(u64::from(self.lives));
         Node {
