@@ -20,6 +20,8 @@ mod steady;
 pub mod store;
 pub mod table;
 pub mod updater;
+#[cfg(test)]
+mod testing;
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,

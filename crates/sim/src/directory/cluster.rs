@@ -20,7 +20,7 @@ use weft_control::directory::resolver::{self, Resolution, Resolver, ResolverConf
 use weft_control::directory::server::{self, Server, ServerConfig};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::updater::{self, UpdateResult, Updater, UpdaterConfig};
-use weft_control::directory::{Generation, Key, PrincipalId};
+use weft_control::directory::{Generation, Key, PrincipalId, Value};
 use weft_control::wire::directory::{Finding, Op};
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
@@ -51,6 +51,8 @@ pub struct ClusterConfig {
     pub weather: Weather,
     /// After so long a server takes a commit without an answer for failed.
     pub store_timeout: Duration,
+    /// What the store holds at the start.
+    pub contents: Vec<(Key, Value)>,
     /// Whether every answer of a server is to be seen.
     pub watch_answers: bool,
     /// Of all randomness.
@@ -246,6 +248,10 @@ impl Cluster {
         }
         cluster.agents.extend((0..cluster.config.agents).map(|_| Client { machine: None, life: 0, clock }));
         cluster.writers.extend((0..cluster.config.writers).map(|_| Client { machine: None, life: 0, clock }));
+        let contents = std::mem::take(&mut cluster.config.contents);
+        if !contents.is_empty() {
+            cluster.store.fill(contents);
+        }
         cluster.schedule(Instant::ZERO + LOOK_EVERY, Event::Look);
         (0..cluster.config.servers).for_each(|n| cluster.start(Node::Server(n)));
         (0..cluster.config.agents).for_each(|n| cluster.start(Node::Agent(n)));

@@ -7,10 +7,12 @@
 //! | [`store`] | a replicated or embedded store with its failures |
 //! | [`service`] | what a request costs a server |
 //! | [`history`] | whether what writers saw can be put in one order |
+//! | [`load`] | storms of look-ups and updates, and what becomes of them |
 
 mod answers;
 pub mod cluster;
 pub mod history;
+pub mod load;
 pub mod network;
 pub mod service;
 pub mod store;

@@ -56,7 +56,7 @@ pub struct ResolverConfig {
     pub retry: Retry,
     /// A look-up that nobody has answered by then has failed.
     pub give_up: Duration,
-    /// Names that the cache holds at the most.
+    /// Names that the cache holds at the most; 0: every look-up is sent, for those who measure servers.
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
