@@ -19,11 +19,11 @@ pub mod shared;
 mod steady;
 pub mod store;
 pub mod table;
-pub mod updater;
 #[cfg(test)]
 mod testing;
+pub mod updater;
 
 pub use key::{
-    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
-    ServiceId, UpdateId, Value, Write,
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,
+    Record, ServiceId, UpdateId, Value, Write,
 };

@@ -192,16 +192,47 @@ struct Clock {
 
 #[derive(Debug)]
 enum Event {
-    Datagram { from: Node, to: Node, bytes: Vec<u8> },
+    Datagram {
+        from: Node,
+        to: Node,
+        bytes: Vec<u8>,
+    },
     /// A server has worked on a datagram.
-    Served { server: u16, life: u32, lane: usize },
+    Served {
+        server: u16,
+        life: u32,
+        lane: usize,
+    },
     Timer(Node),
-    Commit { ticket: u64, ops: Vec<StoreOp>, purged: Generation },
+    Commit {
+        ticket: u64,
+        ops: Vec<StoreOp>,
+        purged: Generation,
+    },
     StoreRuns,
-    Committed { ticket: u64, result: CommitResult, purged: Generation },
-    Loaded { server: u16, life: u32, load: u64, entries: Vec<Stored>, end: Option<server::LoadEnd> },
-    Watched { server: u16, life: u32, from: Generation, revision: Generation, changes: Vec<Stored> },
-    WatchLost { server: u16, life: u32 },
+    Committed {
+        ticket: u64,
+        result: CommitResult,
+        purged: Generation,
+    },
+    Loaded {
+        server: u16,
+        life: u32,
+        load: u64,
+        entries: Vec<Stored>,
+        end: Option<server::LoadEnd>,
+    },
+    Watched {
+        server: u16,
+        life: u32,
+        from: Generation,
+        revision: Generation,
+        changes: Vec<Stored>,
+    },
+    WatchLost {
+        server: u16,
+        life: u32,
+    },
     /// Servers look after their connections to the store.
     Look,
     /// The caller wants to be called.
@@ -244,7 +275,14 @@ impl Cluster {
         let clock = Clock { offset: CLOCK_START, timer: None };
         for _ in 0..cluster.config.servers {
             let lanes = Lanes::new(cluster.config.service);
-            cluster.servers.push(ServerNode { machine: None, life: 0, policy: policy.clone(), clock, lanes, watch: Watch::default() });
+            cluster.servers.push(ServerNode {
+                machine: None,
+                life: 0,
+                policy: policy.clone(),
+                clock,
+                lanes,
+                watch: Watch::default(),
+            });
         }
         cluster.agents.extend((0..cluster.config.agents).map(|_| Client { machine: None, life: 0, clock }));
         cluster.writers.extend((0..cluster.config.writers).map(|_| Client { machine: None, life: 0, clock }));
@@ -639,7 +677,9 @@ impl Cluster {
                     }
                     continue;
                 }
-                resolver::Output::Resolved { token, key, asker, resolution } => Seen::Resolved { agent, token, key, asker, resolution },
+                resolver::Output::Resolved { token, key, asker, resolution } => {
+                    Seen::Resolved { agent, token, key, asker, resolution }
+                }
                 resolver::Output::Invalidated { key, asker } => Seen::Invalidated { agent, key, asker },
             };
             self.seen.push((self.now, seen));

@@ -200,7 +200,11 @@ mod tests {
                 op(3, 4, Action::Conflicted { expect: 2, generation: 6 }),
                 op(5, 6, cas(9, 6, 7)),
             ],
-            &[op(0, 1, put(1, 2)), op(2, 3, Action::Wrote { value: None, expect: Some(2), generation: 4 }), op(4, 5, cas(2, 0, 6))],
+            &[
+                op(0, 1, put(1, 2)),
+                op(2, 3, Action::Wrote { value: None, expect: Some(2), generation: 4 }),
+                op(4, 5, cas(2, 0, 6)),
+            ],
         ];
         for history in good {
             assert!(is_linearizable(history), "{history:?}");
@@ -222,7 +226,11 @@ mod tests {
             // A conflict with what it expected.
             &[op(0, 1, put(1, 2)), op(2, 3, Action::Conflicted { expect: 2, generation: 2 })],
             // It came back after it was deleted.
-            &[op(0, 1, put(1, 2)), op(2, 3, Action::Wrote { value: None, expect: None, generation: 3 }), op(4, 5, read(Some(1), 2))],
+            &[
+                op(0, 1, put(1, 2)),
+                op(2, 3, Action::Wrote { value: None, expect: None, generation: 3 }),
+                op(4, 5, read(Some(1), 2)),
+            ],
             // One without an outcome cannot happen before it was asked for.
             &[op(0, 1, read(Some(1), 2)), lost(2, Action::MayWrite { value: Some(1), expect: None })],
         ];
@@ -240,7 +248,9 @@ mod tests {
             (0..left.len()).any(|i| {
                 let first = &left[i];
                 let in_order = left.iter().enumerate().all(|(j, other)| {
-                    i == j || matches!(other.action, Action::MayWrite { .. }) || other.returned.unwrap_or(Instant::MAX) >= first.call
+                    i == j
+                        || matches!(other.action, Action::MayWrite { .. })
+                        || other.returned.unwrap_or(Instant::MAX) >= first.call
                 });
                 let mut rest = left.to_vec();
                 rest.remove(i);
@@ -254,7 +264,11 @@ mod tests {
         let value = prop::option::weighted(0.8, 1u64..3);
         let expect = prop::option::of(0u64..5);
         prop_oneof![
-            (value.clone(), expect.clone(), 1u64..6).prop_map(|(value, expect, generation)| Action::Wrote { value, expect, generation }),
+            (value.clone(), expect.clone(), 1u64..6).prop_map(|(value, expect, generation)| Action::Wrote {
+                value,
+                expect,
+                generation
+            }),
             (value.clone(), expect).prop_map(|(value, expect)| Action::MayWrite { value, expect }),
             (0u64..5, 0u64..5).prop_map(|(expect, generation)| Action::Conflicted { expect, generation }),
             (value, 1u64..6).prop_map(|(value, generation)| Action::Read { value, generation }),

@@ -137,8 +137,14 @@ enum Call {
     Lookups,
     Updates,
     /// Requests of a burst that are left.
-    Lookup { agent: u16, left: u32 },
-    Update { writer: u16, left: u32 },
+    Lookup {
+        agent: u16,
+        left: u32,
+    },
+    Update {
+        writer: u16,
+        left: u32,
+    },
     /// Look the key up again.
     Probe(Key),
     Fault(usize),

@@ -185,7 +185,11 @@ impl Store {
         if self.log.len() - first > self.config.history {
             return None;
         }
-        let stored = |entry: &LogEntry, key: Key, record: &Option<Record>| Stored { key, generation: entry.revision, record: record.clone() };
+        let stored = |entry: &LogEntry, key: Key, record: &Option<Record>| Stored {
+            key,
+            generation: entry.revision,
+            record: record.clone(),
+        };
         Some(self.log[first..].iter().flat_map(|e| e.writes.iter().map(move |(key, record)| stored(e, *key, record))).collect())
     }
 

@@ -410,7 +410,8 @@ impl Resolver {
             self.elsewhere(batch, from);
         } else if answer.count > 0 && answer.count < keys.len() {
             // The rest had no room.
-            let rest: Vec<Key> = keys[answer.count..].iter().copied().filter(|&k| self.lookups.is_in(batch, &(k, asker))).collect();
+            let rest: Vec<Key> =
+                keys[answer.count..].iter().copied().filter(|&k| self.lookups.is_in(batch, &(k, asker))).collect();
             if !rest.is_empty() {
                 self.send_batch(from, batch, asker, rest);
             }
