@@ -126,6 +126,19 @@ pub enum Seen {
         /// The keys and what was said of them.
         findings: Vec<(Key, Generation, Finding)>,
     },
+    /// A server corrected an agent (with `watch_answers`).
+    Corrected {
+        /// The server.
+        server: u16,
+        /// Whose agent.
+        principal: PrincipalId,
+        /// The key.
+        key: Key,
+        /// Since when.
+        generation: Generation,
+        /// What it is.
+        finding: Finding,
+    },
 }
 
 /// The cluster.
