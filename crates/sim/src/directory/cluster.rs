@@ -223,6 +223,7 @@ enum Event {
         purged: Generation,
     },
     StoreRuns,
+    Purge(Vec<(Key, Generation)>),
     Committed {
         ticket: u64,
         result: CommitResult,
@@ -528,6 +529,10 @@ impl Cluster {
             Event::Timer(node) => self.ring(node),
             Event::Commit { ticket, ops, purged } => self.store_begins(ticket, ops, purged),
             Event::StoreRuns => self.store_runs(),
+            Event::Purge(tombstones) => {
+                self.store.purge(self.now, &tombstones);
+                self.pump_watches();
+            }
             Event::Committed { ticket, result, purged } => {
                 if let Some((server, life, batch)) = self.tickets.remove(&ticket) {
                     self.tell_life(server, life, server::Input::Committed { batch, result, purged });
@@ -726,6 +731,12 @@ impl Cluster {
                     }
                 }
                 server::Output::Commit { batch, ops, purged } => self.commit(server, batch, ops, purged),
+                server::Output::Purge { tombstones } => {
+                    if self.network.is_open(Node::Server(server), Node::Store) {
+                        let after = self.network.latency();
+                        self.schedule(self.now + after, Event::Purge(tombstones));
+                    }
+                }
                 server::Output::Load { load } => {
                     let watch = &mut self.servers[usize::from(server)].watch;
                     watch.load = Some(load);

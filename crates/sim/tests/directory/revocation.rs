@@ -30,7 +30,7 @@ fn value(n: u32, service: u32, owner: u16, lease_ms: u32) -> Value {
 
 /// Three servers, one agent that holds ten mappings of its own service and ten of another, with this lease.
 fn begin(seed: u64, lease_ms: u32) -> Trial {
-    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0 };
+    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000 };
     let mut trial = Trial::with_shape(seed, Pcg64::new(u128::from(mix(seed)), 9), shape);
     let put = |key, value| Op { key, expect: None, value: Some(value) };
     trial.submit(0, vec![put(home(0), value(1, 1, 0, lease_ms))]);

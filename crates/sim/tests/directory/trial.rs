@@ -50,6 +50,8 @@ pub struct Shape {
     pub writers: u16,
     /// How rough it is, 0 to 3.
     pub rough: u32,
+    /// Names that an agent holds.
+    pub capacity: usize,
 }
 
 /// An update that a writer asked for.
@@ -72,6 +74,7 @@ impl Trial {
             agents: 3,
             writers: rng.random_range(1..=3),
             rough: rng.random_range(0..=3),
+            capacity: if rng.random_range(0..3) == 0 { 4 } else { 1000 },
         };
         Self::with_shape(seed, rng, shape)
     }
@@ -79,12 +82,14 @@ impl Trial {
     pub fn with_shape(seed: u64, mut rng: Pcg64, shape: Shape) -> Self {
         let matrices: Matrices = (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
         let policies: Vec<Policy> = (0..matrices.len()).map(|v| policy(v, &matrices[v], &shape)).collect();
+        // Longer than an update and its copies can live: 10 s and the network's delays. The record of a purged key remembers no update.
+        let keep_tombstones = Duration::from_ms(if rng.random_range(0..2) == 0 { rng.random_range(500..8000) } else { 60_000 });
         let config = ClusterConfig {
             servers: shape.servers,
             agents: shape.agents,
             writers: shape.writers,
-            resolver: ResolverConfig { capacity: if rng.random_range(0..3) == 0 { 4 } else { 1000 }, ..ResolverConfig::new(PrincipalId(0)) },
-            server: ServerConfig { digest_every: Duration::from_secs(2), ..ServerConfig::new(PrincipalId(0), Vec::new()) },
+            resolver: ResolverConfig { capacity: shape.capacity, ..ResolverConfig::new(PrincipalId(0)) },
+            server: ServerConfig { digest_every: Duration::from_secs(2), keep_tombstones, ..ServerConfig::new(PrincipalId(0), Vec::new()) },
             service: ServiceTimes::FREE,
             store: StoreConfig {
                 members: shape.members,
@@ -92,7 +97,6 @@ impl Trial {
                 op_time: Duration::from_us(5),
                 election: Duration::from_ms(rng.random_range(50..1500)),
                 history: if rng.random_range(0..3) == 0 { 5 } else { 10_000 },
-                keep_tombstones: Duration::from_ms(rng.random_range(500..8000)),
             },
             weather: Weather::FAIR,
             store_timeout: Duration::from_ms(rng.random_range(100..1500)),
