@@ -1,5 +1,6 @@
 //! The directory under faults, in hundreds of seeded schedules. `WEFT_SEEDS=100000` runs more, `WEFT_SEED=7` one.
 
+mod broken;
 mod checks;
 mod final_checks;
 mod revocation;

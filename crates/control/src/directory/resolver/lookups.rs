@@ -44,6 +44,8 @@ struct Batch {
     /// Servers asked, and those of the last attempt that have not said that they cannot help.
     tried: Chosen,
     hopes: Chosen,
+    /// Requests of the last attempt.
+    requests: SmallVec<[(SocketAddr, u64); 2]>,
     attempts: u32,
     retry_at: Instant,
     give_up: Instant,
@@ -169,6 +171,7 @@ impl Resolver {
                 keys,
                 tried: Chosen::new(),
                 hopes: Chosen::new(),
+                requests: SmallVec::new(),
                 attempts: 0,
                 retry_at: self.now,
                 give_up: self.now + self.config.give_up,
@@ -205,6 +208,7 @@ impl Resolver {
         }
         batch.hopes.clone_from(&chosen);
         batch.attempts += 1;
+        batch.requests.clear();
         batch.retry_at = (self.now + wait).min(batch.give_up.max(self.now));
         self.timers.insert((batch.retry_at, Timer::Retry(id)));
         let (asker, keys) = (batch.asker, batch.keys.clone());
@@ -218,6 +222,9 @@ impl Resolver {
         let (request, bytes) =
             self.servers.seal(to, Kind::LookUp, |out| LookUp::emit(Generation::default(), asker.as_ref(), &keys, out));
         let cookie = cookie_of(&bytes);
+        if let Some(batch) = self.lookups.batches.get_mut(&batch) {
+            batch.requests.push((to, request));
+        }
         self.expect(to, request, What::LookUp { batch, asker, keys }, cookie);
         self.out.push_back(Output::Send { to, bytes });
     }
@@ -225,13 +232,12 @@ impl Resolver {
     /// A batch has waited long enough.
     pub(super) fn retry(&mut self, id: u64) {
         let Some(batch) = self.lookups.batches.get(&id) else { return };
-        let late: Chosen = batch.hopes.clone();
         let is_over = batch.give_up <= self.now;
-        for (&(server, _), exchange) in &mut self.exchanges {
-            let is_ours = matches!(&exchange.what, What::LookUp { batch, .. } if *batch == id);
-            if is_ours && !exchange.missed && late.contains(&server) {
-                exchange.missed = true;
-                self.servers.missed(server);
+        for request in &batch.requests {
+            if let Some(exchange) = self.exchanges.get_mut(request)
+                && !std::mem::replace(&mut exchange.missed, true)
+            {
+                self.servers.missed(request.0);
             }
         }
         if is_over {
