@@ -92,7 +92,14 @@ impl Search<'_> {
             return false;
         }
         // Only what was called before the first of the others returned can come next.
-        let candidates: Vec<usize> = open().take_while(|&i| self.ops[i].call <= horizon).collect();
+        // Generations grow, so of the writes whose generation is known only the one with the least can.
+        let made = |i: usize| match self.ops[i].action {
+            Action::Wrote { generation, .. } => Some(generation),
+            _ => None,
+        };
+        let least = open().filter_map(made).min();
+        let can_be_next = |i: &usize| made(*i).is_none_or(|generation| Some(generation) == least);
+        let candidates: Vec<usize> = open().take_while(|&i| self.ops[i].call <= horizon).filter(can_be_next).collect();
         for i in candidates {
             let Some(next) = state.after(&self.ops[i].action) else { continue };
             self.done[i / 64] |= 1 << (i % 64);

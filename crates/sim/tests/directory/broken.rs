@@ -18,7 +18,10 @@ fn committed(trial: &Trial) -> usize {
     let is_put = |key: &Key, ops: &[weft_control::wire::directory::Op]| ops.iter().any(|op| op.key == *key && op.value.is_some());
     let keys = all_keys(&trial.shape);
     let ended = |at: &usize| matches!(trial.updates[*at].ended, Some((_, UpdateResult::Committed(_))));
-    (0..trial.updates.len()).rev().find(|at| ended(at) && keys.iter().any(|key| is_put(key, &trial.updates[*at].ops))).expect("one")
+    (0..trial.updates.len())
+        .rev()
+        .find(|at| ended(at) && keys.iter().any(|key| is_put(key, &trial.updates[*at].ops)))
+        .expect("one")
 }
 
 #[test]

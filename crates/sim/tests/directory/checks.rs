@@ -104,7 +104,15 @@ impl Checks {
         if known == value { Ok(()) } else { Err(format!("{key} of {generation:?} is {known:?} and {value:?}")) }
     }
 
-    fn may_be_told(&self, cluster: &Cluster, server: u16, to: PrincipalId, asker: Option<&Key>, key: &Key, value: &Value) -> bool {
+    fn may_be_told(
+        &self,
+        cluster: &Cluster,
+        server: u16,
+        to: PrincipalId,
+        asker: Option<&Key>,
+        key: &Key,
+        value: &Value,
+    ) -> bool {
         let held = |key: &Key| cluster.server(server).and_then(|s| s.shared().table.get(key).map(|f| f.value.to_value()));
         let asking = asker.and_then(|asker| Some((*asker, held(asker)?)));
         let asking = asking.as_ref().and_then(|(asker, value)| Some((*asker, value.mapping()?)));

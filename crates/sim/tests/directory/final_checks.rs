@@ -48,10 +48,17 @@ pub fn history_of(trial: &Trial, key: &Key) -> Vec<Operation> {
         let expect = op.expect.map(|generation| generation.0);
         let value = op.value.as_ref().map(number_of);
         let (returned, action) = match asked.ended {
-            Some((end, UpdateResult::Committed(generation))) => (Some(end), Action::Wrote { value, expect, generation: generation.0 }),
+            Some((end, UpdateResult::Committed(generation))) => {
+                (Some(end), Action::Wrote { value, expect, generation: generation.0 })
+            }
             Some((end, UpdateResult::Conflict { at: cause, generation })) if usize::from(cause) == at => {
                 (Some(end), Action::Conflicted { expect: expect.unwrap_or(u64::MAX), generation: generation.0 })
             }
+            // The store knows of values, which are unique, whether they were ever written; that keeps the search short.
+            Some((_, UpdateResult::Unknown)) | None if value.is_some() => match written_at(trial, key, op.value.as_ref()) {
+                Some(generation) => (None, Action::Wrote { value, expect, generation: generation.0 }),
+                None => continue,
+            },
             Some((_, UpdateResult::Unknown)) | None => (None, Action::MayWrite { value, expect }),
             Some(_) => continue,
         };
@@ -63,6 +70,13 @@ pub fn history_of(trial: &Trial, key: &Key) -> Vec<Operation> {
     let now = trial.cluster.now();
     history.push(Operation { call: now, returned: Some(now), action: Action::Read { value, generation } });
     history
+}
+
+fn written_at(trial: &Trial, key: &Key, value: Option<&Value>) -> Option<Generation> {
+    let wrote = |entry: &&weft_sim::directory::store::LogEntry| {
+        entry.writes.iter().any(|(k, record)| k == key && record.as_ref().and_then(|r| r.value.as_ref()) == value)
+    };
+    trial.cluster.store.log().iter().find(wrote).map(|entry| entry.revision)
 }
 
 /// Values are unique by their first address.
@@ -126,7 +140,12 @@ fn servers_equal_store(trial: &Trial) -> Result<(), String> {
         let server = trial.cluster.server(n).ok_or("a server does not run")?;
         let shared = server.shared();
         if shared.state != State::Serving || shared.revision != store.revision() {
-            return Err(format!("server {n} is {:?} at {:?}, the store at {:?}", shared.state, shared.revision, store.revision()));
+            return Err(format!(
+                "server {n} is {:?} at {:?}, the store at {:?}",
+                shared.state,
+                shared.revision,
+                store.revision()
+            ));
         }
         for key in all_keys(&trial.shape) {
             let held = shared.table.get(&key).map(|found| (found.generation, found.value.to_value()));

@@ -13,7 +13,7 @@ use trial::Trial;
 /// Seeds that once failed.
 const KEPT: &[u64] = &[];
 
-const QUICK: u64 = 300;
+const QUICK: u64 = 200;
 
 fn run(seed: u64) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| Trial::new(seed).run())).unwrap_or_else(|panic| {

@@ -16,7 +16,9 @@ use weft_control::directory::{GroupId, Key, Locator, MacSpace, Mapping, Principa
 use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant, TenantId};
-use weft_sim::directory::cluster::{Cluster, ClusterConfig, SWITCH_PRINCIPAL, Seen, Step, agent_principal, server_principal, writer_principal};
+use weft_sim::directory::cluster::{
+    Cluster, ClusterConfig, SWITCH_PRINCIPAL, Seen, Step, agent_principal, server_principal, writer_principal,
+};
 use weft_sim::directory::network::{Node, Weather};
 use weft_sim::directory::service::ServiceTimes;
 use weft_sim::directory::store::StoreConfig;
@@ -80,7 +82,8 @@ impl Trial {
     }
 
     pub fn with_shape(seed: u64, mut rng: Pcg64, shape: Shape) -> Self {
-        let matrices: Matrices = (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
+        let matrices: Matrices =
+            (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
         let policies: Vec<Policy> = (0..matrices.len()).map(|v| policy(v, &matrices[v], &shape)).collect();
         // Longer than an update and its copies can live: 10 s and the network's delays. The record of a purged key remembers no update.
         let keep_tombstones = Duration::from_ms(if rng.random_range(0..2) == 0 { rng.random_range(500..8000) } else { 60_000 });
@@ -89,7 +92,11 @@ impl Trial {
             agents: shape.agents,
             writers: shape.writers,
             resolver: ResolverConfig { capacity: shape.capacity, ..ResolverConfig::new(PrincipalId(0)) },
-            server: ServerConfig { digest_every: Duration::from_secs(2), keep_tombstones, ..ServerConfig::new(PrincipalId(0), Vec::new()) },
+            server: ServerConfig {
+                digest_every: Duration::from_secs(2),
+                keep_tombstones,
+                ..ServerConfig::new(PrincipalId(0), Vec::new())
+            },
             service: ServiceTimes::FREE,
             store: StoreConfig {
                 members: shape.members,
@@ -107,7 +114,20 @@ impl Trial {
         let cluster = Cluster::new(config, &policies[0]);
         let heal_at = Instant::ZERO + Duration::from_secs(6);
         let checks = Checks::new(shape, matrices.clone());
-        Self { cluster, rng, shape, matrices, policies, updates: Vec::new(), checks, last_value: 0, last_token: 0, heal_at, healed: false, seed }
+        Self {
+            cluster,
+            rng,
+            shape,
+            matrices,
+            policies,
+            updates: Vec::new(),
+            checks,
+            last_value: 0,
+            last_token: 0,
+            heal_at,
+            healed: false,
+            seed,
+        }
     }
 
     /// Runs it all.
@@ -219,9 +239,11 @@ impl Trial {
             }
             let value = self.value_for(&key);
             let expect = match self.rng.random_range(0..5) {
-                0 | 1 => self.cluster.store.get(&key).map(|(generation, record)| {
-                    if record.value.is_some() { *generation } else { Default::default() }
-                }),
+                0 | 1 => self.cluster.store.get(&key).map(
+                    |(generation, record)| {
+                        if record.value.is_some() { *generation } else { Default::default() }
+                    },
+                ),
                 2 => Some(Default::default()),
                 _ => None,
             };
@@ -363,7 +385,8 @@ pub fn all_keys(shape: &Shape) -> Vec<Key> {
 fn policy(index: usize, allow: &[[bool; 3]; 3], shape: &Shape) -> Policy {
     let mut text = format!("version = {}\n", index + 1);
     for (target, row) in allow.iter().enumerate() {
-        let names: Vec<String> = (0..3).filter(|&asker| asker != target && row[asker]).map(|asker| format!("\"s{}\"", asker + 1)).collect();
+        let names: Vec<String> =
+            (0..3).filter(|&asker| asker != target && row[asker]).map(|asker| format!("\"s{}\"", asker + 1)).collect();
         text += &format!("[[service]]\nname = \"s{}\"\nid = {}\nallow = [{}]\n", target + 1, target + 1, names.join(", "));
     }
     let mut principal = |id: PrincipalId, role: &str| text += &format!("[[principal]]\nid = {}\nrole = \"{role}\"\n", id.0);

@@ -167,7 +167,8 @@ impl Cache {
                     _ => false,
                 }
         });
-        let entry = Entry { held, generation, revision: said.revision, policy: said.policy, heard: said.asked, until, used: true };
+        let entry =
+            Entry { held, generation, revision: said.revision, policy: said.policy, heard: said.asked, until, used: true };
         self.put(name, entry);
         if replaced { Verdict::Replaced } else { Verdict::Taken }
     }

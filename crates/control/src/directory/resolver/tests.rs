@@ -316,7 +316,9 @@ fn corrections_move_what_is_held_and_never_tell_more() {
     };
     let own = |bench: &mut Bench, correction: Correction| {
         let header = Header { kind: Kind::Correction, principal: ME, cookie: 77, request: 0 };
-        bench.reply(&Sent { to: server(1), header, keys: Vec::new() }, Kind::Correction, |out| Message::Correction(correction).emit(out));
+        bench.reply(&Sent { to: server(1), header, keys: Vec::new() }, Kind::Correction, |out| {
+            Message::Correction(correction).emit(out)
+        });
         bench.drain().1
     };
     assert_eq!(own(&mut bench, correction(key(1), 12, mapping(50, 1))), [Output::Invalidated { key: key(1), asker: None }]);
