@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use weft_control::directory::front::{Counters as FrontCounters, Reason};
 use weft_control::wire::directory::{HEADER, Kind};
 
 use super::config::ServeError;
@@ -40,7 +41,7 @@ pub struct Measures {
     pub store_errors: Counter,
     /// Policy files that were refused.
     pub policy_errors: Counter,
-    requests: [OnceLock<Counter>; 256],
+    front: [Counter; 8],
     outcomes: [OnceLock<Counter>; 8],
 }
 
@@ -67,30 +68,41 @@ impl Measures {
             streams: gauge!("weft_directory_streams"),
             store_errors: counter!("weft_directory_store_errors_total"),
             policy_errors: counter!("weft_directory_policy_errors_total"),
-            requests: [const { OnceLock::new() }; 256],
+            front: [
+                counter!("weft_directory_requests_total", "kind" => "lookup"),
+                counter!("weft_directory_requests_total", "kind" => "sync"),
+                counter!("weft_directory_requests_total", "kind" => "health"),
+                counter!("weft_directory_challenges_total"),
+                counter!("weft_directory_findings_total", "finding" => "found"),
+                counter!("weft_directory_findings_total", "finding" => "unknown"),
+                counter!("weft_directory_findings_total", "finding" => "forbidden"),
+                counter!("weft_directory_findings_total", "finding" => "elsewhere"),
+            ],
             outcomes: [const { OnceLock::new() }; 8],
         }
     }
 
-    /// A request that was accepted, by its kind.
-    pub fn request(&self, kind: u8, count: u64) {
-        let counter = self.requests[usize::from(kind)].get_or_init(|| {
-            let name = match kind {
-                0x01 => "lookup",
-                0x02 => "update",
-                0x03 => "sync",
-                0x04 => "health",
-                0x05 => "misdelivered",
-                0x06 => "commits",
-                0x07 | 0x87 => "digest",
-                0x10 => "list",
-                0x11 => "watch",
-                0x12 => "status",
-                _ => "other",
-            };
-            counter!("weft_directory_requests_total", "kind" => name)
-        });
-        counter.increment(count);
+    /// A request for the machine.
+    pub fn request(&self, kind: &'static str) {
+        counter!("weft_directory_requests_total", "kind" => kind).increment(1);
+    }
+
+    /// What a front counted between two times.
+    pub fn front(&self, before: &FrontCounters, after: &FrontCounters) {
+        let numbers = |it: &FrontCounters| {
+            [it.look_ups, it.syncs, it.healths, it.challenges, it.found, it.unknown, it.forbidden, it.elsewhere]
+        };
+        for (handle, (before, after)) in self.front.iter().zip(numbers(before).into_iter().zip(numbers(after))) {
+            if after > before {
+                handle.increment(after - before);
+            }
+        }
+        for reason in Reason::ALL {
+            let count = after.dropped(reason) - before.dropped(reason);
+            if count > 0 {
+                self.dropped(reason.label(), count);
+            }
+        }
     }
 
     /// What was not answered, and why.

@@ -10,6 +10,7 @@
 
 mod config;
 mod core;
+mod log;
 mod machine;
 mod measures;
 mod notify;
@@ -38,6 +39,7 @@ use rules::Rules;
 use streams::Streams;
 
 pub use config::{PolicySource, ServeConfig, ServeError, StreamAuth};
+pub use log::start_log;
 
 /// Between two tries to open a store that does not answer.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -80,11 +80,6 @@ impl Incoming {
         Ok(())
     }
 
-    /// Whether more is probably waiting.
-    pub const fn is_full(&self) -> bool {
-        self.received == BATCH
-    }
-
     /// The datagrams received.
     pub fn datagrams<'a>(&'a self, out: &mut Vec<(SocketAddr, &'a [u8])>) {
         for at in 0..self.received {

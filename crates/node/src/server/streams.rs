@@ -169,7 +169,7 @@ async fn read(core: &Core, id: StreamId, reader: impl AsyncRead, peer: &mut Peer
         }
         match peer.admit(core, id, &bytes) {
             Ok(Admitted::Request(request)) => {
-                core.measures.request(bytes[3], 1);
+                core.measures.request("stream");
                 // A client on a stream waits rather than being dropped: the next message is read when there is room.
                 while !core.ask(Input::Request((*request).clone())) {
                     tokio::time::sleep(Duration::from_millis(5)).await;

@@ -28,9 +28,6 @@ const SOCKET_BUFFER: usize = 8 << 20;
 /// How often an idle thread looks whether it is to end.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Bytes of a request's kind.
-const KIND: usize = 3;
-
 /// Binds one socket for each thread. Nobody else may have the port, although the sockets share it.
 pub fn bind(address: SocketAddr, threads: usize) -> Result<Vec<UdpSocket>, ServeError> {
     let refused = |error: std::io::Error| match error.kind() {
@@ -119,36 +116,41 @@ fn new_front(core: &Core) -> Result<Front, ServeError> {
 /// Takes a batch through the front. What the machine must do is posted after the lock is let go.
 fn answer(core: &Core, front: &mut Front, datagrams: &[(SocketAddr, &[u8])], outgoing: &mut Outgoing) {
     let mut forwarded = Vec::new();
-    let mut kinds = [0_u32; 256];
+    let before = *front.counters();
     let mut sent = 0;
     {
         let server = core.server.read();
         let now = core.now();
-        front.receive_batch(now, server.shared(), datagrams, |at, verdict, bytes| {
-            let (to, request) = datagrams[at];
-            match verdict {
-                Verdict::Answer => {
-                    kinds[usize::from(request[KIND])] += 1;
-                    sent += 1;
-                    outgoing.push(to, bytes);
-                }
-                Verdict::Forward(request) => forwarded.push(request),
-                Verdict::Drop(reason) => core.measures.dropped(reason.label(), 1),
+        front.receive_batch(now, server.shared(), datagrams, |at, verdict, bytes| match verdict {
+            Verdict::Answer => {
+                sent += 1;
+                outgoing.push(datagrams[at].0, bytes);
             }
+            Verdict::Forward(request) => forwarded.push(request),
+            Verdict::Drop(_) => {}
         });
     }
     core.measures.sent.increment(sent);
-    for (kind, &count) in kinds.iter().enumerate().filter(|(_, count)| **count > 0) {
-        core.measures.request(kind as u8, u64::from(count));
-    }
+    core.measures.front(&before, front.counters());
     while let Some(sighting) = front.next_sighting() {
         core.ask(Input::Seen(sighting));
     }
     for request in forwarded {
+        core.measures.request(kind_of(&request.ask));
         if matches!(request.ask, Ask::Update(_)) && !core.datagram_updates {
             core.measures.dropped("update_by_udp", 1);
         } else if !core.ask(Input::Request(*request)) {
             core.measures.dropped("overload", 1);
         }
+    }
+}
+
+const fn kind_of(ask: &Ask) -> &'static str {
+    match ask {
+        Ask::Update(_) => "update",
+        Ask::Misdelivered(_) => "misdelivered",
+        Ask::Commits(_) => "commits",
+        Ask::Digest(_) | Ask::DigestAnswer(_) => "digest",
+        _ => "other",
     }
 }
