@@ -2,3 +2,5 @@
 #![allow(clippy::disallowed_methods)] // Daemons live by the wall clock.
 
 pub mod client;
+pub mod server;
+pub mod store;

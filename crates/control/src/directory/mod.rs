@@ -8,8 +8,14 @@
 //! Formats: [`wire::directory`](crate::wire::directory), specified in `docs/protocol-directory.md`.
 
 pub mod auth;
+pub mod front;
 pub mod key;
+pub mod policy;
+pub mod request;
+pub mod server;
+pub mod shared;
 pub mod store;
+pub mod table;
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
