@@ -114,22 +114,29 @@ impl Client {
         Ok(all)
     }
 
-    /// How a server is, and the time that it took to say so. `None`: all servers, the first that answers.
+    /// How one of the servers is: one that has loaded all, if there is one in time.
     ///
     /// # Errors
     /// [`ClientError::NoAnswer`].
     pub fn health(&mut self) -> Result<Vitals, ClientError> {
+        self.vitals(|vitals| vitals.state != State::Loading)
+    }
+
+    /// How the first server that answers is.
+    ///
+    /// # Errors
+    /// [`ClientError::NoAnswer`].
+    pub fn health_of_any_state(&mut self) -> Result<Vitals, ClientError> {
+        self.vitals(|_| true)
+    }
+
+    fn vitals(&mut self, good: impl Fn(&Vitals) -> bool) -> Result<Vitals, ClientError> {
         let timeout = self.settings.timeout;
-        let reply = self.datagrams()?.ask(
-            Kind::Health,
-            |_| {},
-            |message| match message {
-                Message::Vitals(vitals) => Some((*vitals, vitals.state != State::Loading)),
-                _ => None,
-            },
-            timeout,
-        )?;
-        Ok(reply.value)
+        let accept = |message: &Message<'_>| match message {
+            Message::Vitals(vitals) => Some((*vitals, good(vitals))),
+            _ => None,
+        };
+        Ok(self.datagrams()?.ask(Kind::Health, |_| {}, accept, timeout)?.value)
     }
 
     /// Changes keys, all or none, exactly once; returns when that is durable, or a server said why not. The server is named.
