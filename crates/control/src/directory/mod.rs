@@ -16,6 +16,8 @@ pub mod server;
 pub mod shared;
 pub mod store;
 pub mod table;
+#[cfg(test)]
+mod testing;
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
