@@ -106,7 +106,9 @@ def test_a_challenge_is_met_once() -> None:
     with Directory([peer.address], 7, KEY) as client:
         for _ in range(3):
             assert client.health() == directory.Vitals("serving", 42, 3, 10, 2**63)
-        assert peer.requests == [(0, 1), (99, 2), (99, 3), (99, 4)]
+        assert [cookie for cookie, _ in peer.requests] == [0, 99, 99, 99]
+        first = peer.requests[0][1]
+        assert [request - first for _, request in peer.requests] == [0, 1, 2, 3]
         assert (client.revision, client.policy) == (42, 3)
     peer.socket.close()
 

@@ -146,7 +146,7 @@ class Directory:
     policy: int
 
     def __init__(self, servers: Iterable[str], principal: int, key: str | bytes, *, timeout: float = 5.0) -> None:
-        """``servers`` as ``host:port``; ``key`` is the principal's, 32 bytes or 64 hexadecimal digits; ``timeout`` of a call, in s."""
+        """``servers`` as ``host:port``; ``key`` is the principal's, 32 bytes or 64 hex digits; ``timeout`` in seconds."""
         self._peers = [_Peer(server, principal, _key_bytes(key)) for server in servers]
         if not self._peers:
             raise ValueError("no servers")
@@ -338,7 +338,8 @@ class _Session:
         self.principal = principal
         self._key = key
         self._cookie = 0
-        self._request = 0
+        # An earlier process may have spoken from the same port, under the same cookie: its numbers were smaller.
+        self._request = time.time_ns()
 
     def seal(self, kind: int, body: bytes) -> bytes:
         self._request += 1

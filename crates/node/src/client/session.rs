@@ -1,5 +1,7 @@
 //! The header's part of a conversation with one server: the tag, the cookie, the request numbers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::{PrincipalKey, Tagger};
 use weft_control::wire::directory::{Frame, Header, Kind, TAG};
@@ -17,7 +19,10 @@ pub struct Session {
 impl Session {
     /// With keyed MACs, or over TLS without.
     pub fn new(principal: PrincipalId, key: Option<&PrincipalKey>) -> Self {
-        Self { principal, tagger: key.map(PrincipalKey::tagger), cookie: 0, request: 0 }
+        // An earlier process may have spoken from the same port, under the same cookie: its numbers were smaller.
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        let request = u64::try_from(since_1970).unwrap_or(0);
+        Self { principal, tagger: key.map(PrincipalKey::tagger), cookie: 0, request }
     }
 
     /// The number of the last request.
