@@ -2,7 +2,9 @@
 
 use clap::Args;
 use serde::Serialize;
-use weft_control::directory::{Generation, GroupAddresses, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, Mapping, PrincipalId, ServiceId, Value};
+use weft_control::directory::{
+    Generation, GroupAddresses, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, Mapping, PrincipalId, ServiceId, Value,
+};
 use weft_control::wire::directory::{Finding, MAX_OPS, Op, Outcome};
 use weft_fabric::MacAddr;
 
@@ -92,7 +94,10 @@ pub fn put(args: &PutArgs) -> Result<bool> {
 pub fn del(args: &DelArgs) -> Result<bool> {
     let keys = args.keys.iter().map(|key| key.parse()).collect::<Result<Vec<Key>, _>>()?;
     if keys.len() > MAX_OPS {
-        return Err(Error::new(format!("{} keys: an update has {MAX_OPS} at the most", keys.len()), "delete them in several updates"));
+        return Err(Error::new(
+            format!("{} keys: an update has {MAX_OPS} at the most", keys.len()),
+            "delete them in several updates",
+        ));
     }
     if args.expect.is_some() && keys.len() > 1 {
         return Err(Error::new("`--expect` is of one key", "delete the keys one by one"));
@@ -184,7 +189,11 @@ fn update(ops: Vec<Op>, again: &AgainArgs, connect: &ConnectArgs) -> Result<bool
     let number = again.number.unwrap_or_else(|| u64::from_be_bytes(crate::client::random()));
     let keys: Vec<Key> = ops.iter().map(|op| op.key).collect();
     let (ack, server) = client.update(ops, Some(number), Some(known)).map_err(|error| {
-        let help = format!("{}. It may have been applied or not: the same again, with `--number {number} --known {}`, finds out", error.help(), known.0);
+        let help = format!(
+            "{}. It may have been applied or not: the same again, with `--number {number} --known {}`, finds out",
+            error.help(),
+            known.0
+        );
         Error::new(error.to_string(), help)
     })?;
     let cause = keys.get(usize::from(ack.at)).copied().filter(|_| ack.outcome != Outcome::Committed);
@@ -195,7 +204,9 @@ fn update(ops: Vec<Op>, again: &AgainArgs, connect: &ConnectArgs) -> Result<bool
         Outcome::Conflict if ack.generation.0 == 0 => ("conflict", format!("conflict: {about} does not exist")),
         Outcome::Conflict => ("conflict", format!("conflict: {about} has generation {}", ack.generation.0)),
         Outcome::Unknown => ("unknown", "not known: too much was written since; look before trying again".to_owned()),
-        Outcome::Malformed => return Err(Error::new(format!("the server finds {about} malformed"), "is it of the same version?")),
+        Outcome::Malformed => {
+            return Err(Error::new(format!("the server finds {about} malformed"), "is it of the same version?"));
+        }
         Outcome::Elsewhere => {
             return Err(Error::new(
                 format!("{server} cannot take updates now, and no other server took it"),
@@ -227,13 +238,19 @@ fn mapping(args: &PutArgs) -> Result<Mapping> {
 
 fn group_addresses(args: &PutArgs) -> Result<GroupAddresses> {
     if args.service.is_some() || args.owner.is_some() || args.mac.is_some() || args.group.is_some() || args.lease.is_some() {
-        return Err(Error::new("a group has addresses and nothing else", "leave out --service, --owner, --mac, --group and --lease"));
+        return Err(Error::new(
+            "a group has addresses and nothing else",
+            "leave out --service, --owner, --mac, --group and --lease",
+        ));
     }
     let wrong = |part: &str| Error::new(format!("`{part}` is not an address"), "write a group's addresses as 10.9.0.1,10.9.0.2");
     let addresses = args.locator.split(',').map(|part| part.trim().parse().map_err(|_| wrong(part)));
     let addresses = addresses.collect::<Result<GroupAddresses>>()?;
     if addresses.len() > MAX_GROUP_ADDRESSES {
-        return Err(Error::new(format!("{} addresses", addresses.len()), format!("a group has {MAX_GROUP_ADDRESSES} at the most")));
+        return Err(Error::new(
+            format!("{} addresses", addresses.len()),
+            format!("a group has {MAX_GROUP_ADDRESSES} at the most"),
+        ));
     }
     Ok(addresses)
 }

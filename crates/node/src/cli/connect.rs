@@ -34,8 +34,8 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "N")]
     pub(crate) principal: Option<u32>,
     /// The principal's key [default: made of DIR/secret]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) key: Option<PathBuf>,
+    #[arg(long = "key", value_name = "FILE")]
+    key_file: Option<PathBuf>,
     /// How updates and streams are authenticated [default: that of client.toml, or tls]
     #[arg(long)]
     pub(crate) auth: Option<Auth>,
@@ -84,10 +84,6 @@ impl Dir {
         self.dir.join(name)
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.dir
-    }
-
     /// The cluster's secret, which nobody else may read.
     pub(crate) fn secret(&self, given: Option<&Path>) -> Result<Secret> {
         let file = given.map_or_else(|| self.file("secret"), Path::to_owned);
@@ -108,8 +104,12 @@ impl Dir {
     fn client_file(&self) -> Result<ClientFile> {
         let file = self.file("client.toml");
         match std::fs::read_to_string(&file) {
-            Ok(text) => toml::from_str(&text)
-                .map_err(|e| Error::new(format!("{}: {}", file.display(), e.to_string().trim_end()), "its keys are servers, principal and auth")),
+            Ok(text) => toml::from_str(&text).map_err(|e| {
+                Error::new(
+                    format!("{}: {}", file.display(), e.to_string().trim_end()),
+                    "its keys are servers, principal and auth",
+                )
+            }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(ClientFile::default()),
             Err(e) => Err(Error::io("read", &file, &e)),
         }
@@ -122,7 +122,10 @@ impl ConnectArgs {
         let file = self.dir.client_file()?;
         let servers = Some(self.servers.clone()).filter(|all| !all.is_empty()).or(file.servers);
         let principal = PrincipalId(self.principal.or(file.principal).ok_or_else(|| {
-            Error::new("who asks is not known", "give `--principal N`, or `--dir DIR` of a folder that `weft directory init` made")
+            Error::new(
+                "who asks is not known",
+                "give `--principal N`, or `--dir DIR` of a folder that `weft directory init` made",
+            )
         })?);
         let auth = self.auth.or(file.auth).unwrap_or_default();
         let key = self.principal_key(principal, auth)?;
@@ -144,7 +147,7 @@ impl ConnectArgs {
 
     /// The key of `--key`, or made of the secret. Over TLS one may do without: then there are no look-ups.
     fn principal_key(&self, principal: PrincipalId, auth: Auth) -> Result<Option<PrincipalKey>> {
-        if let Some(file) = &self.key {
+        if let Some(file) = &self.key_file {
             let text = std::fs::read_to_string(file).map_err(|e| Error::io("read the key", file, &e))?;
             let key = PrincipalKey::parse(&text).map_err(|e| Error::new(format!("{}: {e}", file.display()), ""))?;
             return Ok(Some(key));
@@ -162,7 +165,8 @@ impl ConnectArgs {
         }
         let file = self.dir.file("policy.toml");
         let help = "give the service's number, or `--dir` of a folder whose policy.toml names it";
-        let policy = std::fs::read_to_string(&file).map_err(|_| Error::new(format!("service `{text}`: no {}", file.display()), help))?;
+        let policy =
+            std::fs::read_to_string(&file).map_err(|_| Error::new(format!("service `{text}`: no {}", file.display()), help))?;
         let policy: Services =
             toml::from_str(&policy).map_err(|e| Error::new(format!("{}: {}", file.display(), e.to_string().trim_end()), ""))?;
         let named = policy.service.iter().find(|service| service.name == text);

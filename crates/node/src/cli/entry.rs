@@ -136,7 +136,10 @@ mod tests {
     fn lines_read_back() {
         for (key, value) in [
             ("10.0.0.7", r#""locator":"10.0.1.1","group":3,"service":1,"owner":17,"lease_ms":60000"#),
-            ("tenant:5/0/02:00:00:00:00:01", r#""locator":"edge:02:00:00:00:00:09/12","group":0,"service":0,"owner":0,"lease_ms":1,"mac":"02:00:00:00:00:01""#),
+            (
+                "tenant:5/0/02:00:00:00:00:01",
+                r#""locator":"edge:02:00:00:00:00:09/12","group":0,"service":0,"owner":0,"lease_ms":1,"mac":"02:00:00:00:00:01""#,
+            ),
             ("group:3", r#""addresses":["10.9.0.1","::9"]"#),
         ] {
             let text = format!("{{\"key\":\"{key}\",\"generation\":0,{value}}}\n");

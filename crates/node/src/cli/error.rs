@@ -28,7 +28,9 @@ impl Error {
     /// A file could not be read or written.
     pub fn io(what: &str, path: &Path, cause: &std::io::Error) -> Self {
         let help = match cause.kind() {
-            std::io::ErrorKind::NotFound => "check the path; `weft directory init DIR` makes a folder with all that is needed, and `--dir DIR` or WEFT_DIRECTORY names it",
+            std::io::ErrorKind::NotFound => {
+                "check the path; `weft directory init DIR` makes a folder with all that is needed, and `--dir DIR` or WEFT_DIRECTORY names it"
+            }
             std::io::ErrorKind::PermissionDenied => "check whose file it is, and its mode",
             _ => "",
         };

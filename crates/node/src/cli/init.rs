@@ -70,7 +70,8 @@ pub fn run(args: &InitArgs) -> Result<bool> {
     names.push(args.listen.ip().to_string());
     names.extend(args.name.iter().cloned());
     names.dedup();
-    let signing = |e: rcgen::Error| Error::new(format!("cannot make a certificate: {e}"), "is every `--name` a host name or an address?");
+    let signing =
+        |e: rcgen::Error| Error::new(format!("cannot make a certificate: {e}"), "is every `--name` a host name or an address?");
     let authority = certificates::authority().map_err(signing)?;
     let server = certificates::signed(&authority.key, SERVER, &names).map_err(signing)?;
     let admin = certificates::signed(&authority.key, ADMIN, &[]).map_err(signing)?;

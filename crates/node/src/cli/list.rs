@@ -131,7 +131,8 @@ fn follow(client: &mut Client, filter: &Filter, from: &mut Generation, left: &mu
 
 /// A change as a line for people: a table cannot grow.
 fn line(entry: &Entry) -> String {
-    let [key, at, group, service, owner, lease, generation] = table::entry(&entry.key, entry.value.as_ref(), "deleted", entry.generation.0);
+    let [key, at, group, service, owner, lease, generation] =
+        table::entry(&entry.key, entry.value.as_ref(), "deleted", entry.generation.0);
     if entry.value.is_none() {
         return format!("{generation}  {key}  deleted\n");
     }

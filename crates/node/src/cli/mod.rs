@@ -3,6 +3,7 @@
 //! Exit code 0: done; 1: the directory's answer is no; 2: an error, with its remedy.
 
 mod ask;
+mod bench;
 mod certificates;
 mod connect;
 mod entry;
@@ -55,6 +56,8 @@ enum Command {
     Snapshot(transfer::SnapshotArgs),
     /// Put the entries of JSON lines
     Import(transfer::ImportArgs),
+    /// Measure rates, latencies, and what faults cost
+    Bench(bench::BenchArgs),
 }
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -80,6 +83,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Export(args) => transfer::export(&args),
         Command::Snapshot(args) => transfer::snapshot(&args),
         Command::Import(args) => transfer::import(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -101,5 +105,15 @@ pub(crate) fn print_text(text: &str) -> Result<()> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("write to", Path::new("standard output"), &e)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_argument_is_in_the_way_of_another() {
+        super::Program::command().debug_assert();
     }
 }

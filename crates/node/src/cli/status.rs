@@ -60,14 +60,18 @@ pub fn run(args: &StatusArgs) -> Result<bool> {
     }
     let mut rows = table::new(&["server", "state", "revision", "policy", "entries", "hash", "answers in"]);
     for server in &servers {
-        let mut row = vec![server.server.clone(), server.error.clone().map_or(server.state.to_owned(), |e| format!("{}: {e}", server.state))];
+        let mut row = vec![
+            server.server.clone(),
+            server.error.clone().map_or(server.state.to_owned(), |e| format!("{}: {e}", server.state)),
+        ];
         if let Some(it) = &server.vitals {
             let rtt = format!("{} us", it.rtt_us);
             row.extend([it.revision.to_string(), it.policy.to_string(), it.entries.to_string(), it.hash.clone(), rtt]);
         }
         rows.add_row(row);
     }
-    let remark = if differ { "servers at one revision hold different things: see docs/directory.md, alarm `differs`\n" } else { "" };
+    let remark =
+        if differ { "servers at one revision hold different things: see docs/directory.md, alarm `differs`\n" } else { "" };
     print_text(&format!("{rows}\n{remark}"))?;
     Ok(ok)
 }
@@ -80,7 +84,13 @@ fn ask(server: &str, settings: &Settings) -> ServerJson {
         let vitals = client.health_of_any_state()?;
         Ok((vitals, begin.elapsed(), client.status()))
     });
-    let blank = ServerJson { server: server.to_owned(), state: "unreachable", vitals: None, status: serde_json::Value::Null, error: None };
+    let blank = ServerJson {
+        server: server.to_owned(),
+        state: "unreachable",
+        vitals: None,
+        status: serde_json::Value::Null,
+        error: None,
+    };
     match asked {
         Err(error) => ServerJson { error: Some(error.to_string()), ..blank },
         Ok((vitals, rtt, status)) => ServerJson {

@@ -81,7 +81,10 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
     if let StoreAddress::Embedded(folder) = &address
         && !folder.exists()
     {
-        return Err(Error::new(format!("there is no store {}", folder.display()), "`--store embedded:DIR` or `--dir` names another"));
+        return Err(Error::new(
+            format!("there is no store {}", folder.display()),
+            "`--store embedded:DIR` or `--dir` names another",
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("cannot start: {e}"), ""))?;
@@ -288,7 +291,11 @@ fn read_lines(file: Option<&Path>) -> Result<BTreeMap<Vec<u8>, Line>> {
 
 fn read_heading(line: &str) -> Result<Heading, String> {
     let heading: Heading = serde_json::from_str(line).map_err(|e| e.to_string())?;
-    if heading.weft_directory == 1 { Ok(heading) } else { Err(format!("form {}; this program reads form 1", heading.weft_directory)) }
+    if heading.weft_directory == 1 {
+        Ok(heading)
+    } else {
+        Err(format!("form {}; this program reads form 1", heading.weft_directory))
+    }
 }
 
 /// Lines that are named, of many that are wrong.

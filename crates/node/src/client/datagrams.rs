@@ -50,7 +50,8 @@ impl Datagrams {
     pub fn new(servers: &[String], principal: PrincipalId, key: &PrincipalKey) -> Result<Self, ClientError> {
         let peer = |name: &String| {
             let wrong = |why: String| ClientError::Address { address: name.clone(), why };
-            let to = name.to_socket_addrs().map_err(|e| wrong(e.to_string()))?.next().ok_or_else(|| wrong("nothing known".into()))?;
+            let to =
+                name.to_socket_addrs().map_err(|e| wrong(e.to_string()))?.next().ok_or_else(|| wrong("nothing known".into()))?;
             let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
             socket.connect(to)?;
             Ok(Peer { name: name.clone(), socket, session: Session::new(principal, Some(key)) })

@@ -90,7 +90,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoAnswer`] if no server answers in time.
     pub fn look_up(&mut self, keys: &[Key], asker: Option<&Key>, at_least: Generation) -> Result<LookedUp, ClientError> {
-        let mut all = LookedUp { server: String::new(), revision: Generation(0), policy: 0, findings: Vec::with_capacity(keys.len()) };
+        let mut all =
+            LookedUp { server: String::new(), revision: Generation(0), policy: 0, findings: Vec::with_capacity(keys.len()) };
         while all.findings.len() < keys.len() {
             let rest = &keys[all.findings.len()..];
             let part = &rest[..rest.len().min(MAX_KEYS)];
@@ -144,7 +145,12 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError::NoAnswer`]: it may have been applied or not.
-    pub fn update(&mut self, ops: Vec<Op>, number: Option<u64>, known: Option<Generation>) -> Result<(Acknowledgement, String), ClientError> {
+    pub fn update(
+        &mut self,
+        ops: Vec<Op>,
+        number: Option<u64>,
+        known: Option<Generation>,
+    ) -> Result<(Acknowledgement, String), ClientError> {
         let known = match known {
             Some(known) => known,
             None => self.revision()?,
@@ -160,7 +166,9 @@ impl Client {
             let reply = self.datagrams()?.ask(Kind::Update, |out| message.emit(out), accept, timeout)?;
             return Ok((reply.value, reply.server));
         }
-        self.on_stream(|stream| stream.ask(Kind::Update, |out| message.emit(out), |message| accept(message).filter(|it| it.1).map(|it| it.0)))
+        self.on_stream(|stream| {
+            stream.ask(Kind::Update, |out| message.emit(out), |message| accept(message).filter(|it| it.1).map(|it| it.0))
+        })
     }
 
     /// Some server's revision.

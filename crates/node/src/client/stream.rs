@@ -37,7 +37,11 @@ impl Stream {
     /// [`ClientError`] if nobody listens, or TLS finds no trust.
     pub fn open(server: &str, settings: &Settings, deadline: Instant) -> Result<Self, ClientError> {
         let address = |why: String| ClientError::Address { address: server.to_owned(), why };
-        let to = server.to_socket_addrs().map_err(|e| address(e.to_string()))?.next().ok_or_else(|| address("nothing known".into()))?;
+        let to = server
+            .to_socket_addrs()
+            .map_err(|e| address(e.to_string()))?
+            .next()
+            .ok_or_else(|| address("nothing known".into()))?;
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let broken = |e: io::Error| ClientError::Stream { server: server.to_owned(), why: e.to_string() };
         let tcp = TcpStream::connect_timeout(&to, left).map_err(broken)?;

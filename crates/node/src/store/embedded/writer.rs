@@ -167,7 +167,8 @@ impl Writer {
                 None => None,
             });
         }
-        let generation_of = |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
+        let generation_of =
+            |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
         if ops.iter().zip(&held).any(|(op, held)| op.expect != generation_of(held)) {
             return Ok(CommitResult::Conflict(held));
         }
