@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::key::{Generation, Key, PrincipalId};
+use super::policy::Policy;
 use crate::wire::directory::{Commits, Digest, Kind, Message, Misdelivered, Sync, Update, WireError};
 
 /// Names a stream; whoever runs the streams gives the numbers.
@@ -96,5 +97,15 @@ impl Ask {
             Message::Status => Self::Status,
             other => return Err(WireError::Type(other.kind() as u8)),
         })
+    }
+
+    /// Whether a principal may send this at all. What an update changes and whom a look-up may see is looked at later, key by key.
+    pub fn permitted(&self, policy: &Policy, principal: PrincipalId) -> bool {
+        match self {
+            Self::LookUp(_) | Self::Update(_) | Self::Sync(_) | Self::Health => true,
+            Self::Misdelivered(_) => policy.may_report(principal),
+            Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge => policy.is_server(principal),
+            Self::List { .. } | Self::Watch(_) | Self::Status => policy.may_list(principal),
+        }
     }
 }

@@ -13,8 +13,6 @@ use super::policy::Policy;
 use super::request::{Request, StreamId};
 use super::shared::Shared;
 use super::store::{CommitResult, StoreOp, Stored};
-use super::table::Table;
-use crate::wire::directory::State;
 
 /// What happens to the server.
 #[derive(Clone, Debug)]
@@ -185,7 +183,7 @@ pub struct Server {
 impl Server {
     /// A server that has loaded nothing yet: its first output is [`Output::Load`].
     pub fn new(config: ServerConfig, secret: Secret, cookies: Cookies, policy: Policy, rng: Pcg64) -> Self {
-        let shared = Shared { table: Table::default(), policy, revision: Generation(0), state: State::Loading };
+        let shared = Shared::new(policy, 0);
         Self { shared, outputs: VecDeque::from([Output::Load { load: 1 }]), config, secret, cookies, rng }
     }
 

@@ -134,6 +134,15 @@ impl Table {
         Some(Found { generation: entry.generation, value: entry.value(&self.large)? })
     }
 
+    /// The same, of a tombstone too: its generation and no value; generation 0 if nothing is known of the key.
+    #[inline]
+    pub fn look(&self, probe: &Probe) -> (Generation, Option<FoundValue<'_>>) {
+        self.number_of(probe).map_or((Generation(0), None), |number| {
+            let entry = self.entries.at(number);
+            (entry.generation, entry.value(&self.large))
+        })
+    }
+
     /// All that is held of a key.
     pub fn held(&self, key: &Key) -> Option<Held<'_>> {
         let number = self.number_of(&self.probe(key))?;

@@ -38,7 +38,8 @@ pub const MAX_KEYS: usize = 32;
 /// address by none longer than itself: reflecting gains nothing.
 pub const MAX_FACTOR: usize = 8;
 
-const MAGIC: [u8; 2] = *b"WD";
+/// What every message begins with.
+pub const MAGIC: [u8; 2] = *b"WD";
 
 /// What kind of message it is. Answers have the high bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
