@@ -38,8 +38,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Everything there is at one revision, tombstones included, in chunks and in no particular order.
     fn load(&self) -> impl Future<Output = Result<Load, StoreError>> + Send;
 
-    /// Applies all operations at one new revision, or none.
-    fn commit(&self, ops: Vec<StoreOp>) -> impl Future<Output = CommitResult> + Send;
+    /// Applies all operations at one new revision, or none: none as well if tombstones of generations beyond `purged` may have been purged.
+    fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> impl Future<Output = Committed> + Send;
 
     /// All that is committed after a revision, commit by commit, until there is a gap.
     fn watch(&self, after: Generation) -> impl Future<Output = Result<Watch, StoreError>> + Send;
@@ -61,6 +61,15 @@ pub struct Identity {
     pub cluster: String,
     /// 128 random bits, in hexadecimal.
     pub id: String,
+}
+
+/// How a commit ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// What became of it.
+    pub result: CommitResult,
+    /// After a conflict: all tombstones up to this generation may have been purged.
+    pub purged: Generation,
 }
 
 /// A load on its way.
@@ -130,9 +139,7 @@ pub enum StoreError {
         error: String,
     },
     /// It is not a store, or is damaged.
-    #[error(
-        "`{path}` is not a whole directory store ({why}); nothing was changed: restore it from a backup, or choose another folder"
-    )]
+    #[error("`{path}` is not a whole directory store ({why}); nothing was changed: restore it from a backup, or choose another folder")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -249,8 +256,8 @@ impl Store for AnyStore {
         either!(self, store => store.load().await)
     }
 
-    async fn commit(&self, ops: Vec<StoreOp>) -> CommitResult {
-        either!(self, store => store.commit(ops).await)
+    async fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> Committed {
+        either!(self, store => store.commit(ops, purged).await)
     }
 
     async fn watch(&self, after: Generation) -> Result<Watch, StoreError> {

@@ -24,7 +24,7 @@ use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{emit_key, parse_key};
 
 use super::watching::Watch;
-use super::{Identity, Load, Reading, Store, StoreError, StoreStatus, TIMEOUT};
+use super::{Committed, Identity, Load, Reading, Store, StoreError, StoreStatus, TIMEOUT};
 use file::{RECORDS, failure, split};
 use writer::{Request, Writer};
 
@@ -105,8 +105,7 @@ impl Shared {
     /// Begins to read a snapshot.
     fn read(&self) -> Result<redb::ReadTransaction, StoreError> {
         let database = self.database.read();
-        let database =
-            database.as_ref().ok_or_else(|| StoreError::Unreachable("it is being opened again after an error".into()))?;
+        let database = database.as_ref().ok_or_else(|| StoreError::Unreachable("it is being opened again after an error".into()))?;
         database.begin_read().map_err(failure)
     }
 }
@@ -128,8 +127,9 @@ impl Store for Embedded {
         Ok(Load { revision, purged, chunks })
     }
 
-    async fn commit(&self, ops: Vec<StoreOp>) -> CommitResult {
-        self.ask(|reply| Request::Commit(ops, reply)).await.unwrap_or(CommitResult::Failed)
+    async fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> Committed {
+        let asked = self.ask(|reply| Request::Commit { ops, purged, reply }).await;
+        asked.unwrap_or(Committed { result: CommitResult::Failed, purged })
     }
 
     async fn watch(&self, after: Generation) -> Result<Watch, StoreError> {

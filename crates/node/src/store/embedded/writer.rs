@@ -15,7 +15,7 @@ use weft_control::wire::directory::emit_key;
 use super::Shared;
 use super::file::{self, META, PROBE, PURGED, RECORDS, REVISION, failure, join, split};
 use crate::store::watching::{Teller, Watch, pair};
-use crate::store::{StoreError, StoreStatus, WatchEvent};
+use crate::store::{Committed, StoreError, StoreStatus, WatchEvent};
 
 /// Opens the file anew.
 pub type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
@@ -23,7 +23,7 @@ pub type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
 /// What the writer is asked to do.
 #[derive(Debug)]
 pub enum Request {
-    Commit(Vec<StoreOp>, oneshot::Sender<CommitResult>),
+    Commit { ops: Vec<StoreOp>, purged: Generation, reply: oneshot::Sender<Committed> },
     Purge(Vec<(Key, Generation)>, oneshot::Sender<Result<usize, StoreError>>),
     Watch(Generation, oneshot::Sender<Watch>),
     Status(oneshot::Sender<Result<StoreStatus, StoreError>>),
@@ -53,7 +53,7 @@ pub struct Writer {
 /// A group of requests on its way to the disk.
 #[derive(Default)]
 struct Group {
-    commits: Vec<(CommitResult, oneshot::Sender<CommitResult>)>,
+    commits: Vec<(Committed, oneshot::Sender<Committed>)>,
     purges: Vec<(usize, oneshot::Sender<Result<usize, StoreError>>)>,
     events: Vec<WatchEvent>,
 }
@@ -130,9 +130,9 @@ impl Writer {
         let before = self.revision;
         for request in requests {
             match request {
-                Request::Commit(ops, reply) => {
-                    let result = self.commit(&transaction, ops, &mut group.events);
-                    group.commits.push((result?, reply));
+                Request::Commit { ops, purged, reply } => {
+                    let result = self.commit(&transaction, ops, purged, &mut group.events)?;
+                    group.commits.push((Committed { result, purged: self.purged }, reply));
                 }
                 Request::Purge(tombstones, reply) => {
                     let removed = self.purge(&transaction, tombstones, &mut group.events);
@@ -156,6 +156,7 @@ impl Writer {
         &mut self,
         transaction: &WriteTransaction,
         ops: Vec<StoreOp>,
+        purged: Generation,
         events: &mut Vec<WatchEvent>,
     ) -> Result<CommitResult, StoreError> {
         let mut table = transaction.open_table(RECORDS).map_err(failure)?;
@@ -167,9 +168,8 @@ impl Writer {
                 None => None,
             });
         }
-        let generation_of =
-            |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
-        if ops.iter().zip(&held).any(|(op, held)| op.expect != generation_of(held)) {
+        let generation_of = |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
+        if self.purged > purged || ops.iter().zip(&held).any(|(op, held)| op.expect != generation_of(held)) {
             return Ok(CommitResult::Conflict(held));
         }
         let revision = Generation(self.revision.0 + 1);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   /weft/<cluster>/meta        {"format": 1, "id": ".."}
-//!   /weft/<cluster>/purged      a number: tombstones up to this generation may have been purged
+//!   /weft/<cluster>/purged      a number of 20 digits: tombstones up to this generation may have been purged
 //!   /weft/<cluster>/d/<key>     record bytes; the generation is the key's mod_revision
 //! ```
 //! A commit is one transaction: every key's mod_revision must be what is expected, then all are put, else all are read. A request that has no
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse};
 use tokio::sync::mpsc;
-use weft_control::directory::store::{CommitResult, StoreOp, Stored};
+use weft_control::directory::store::{CommitResult, MAX_COMMIT_OPS, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record};
 use weft_control::wire::directory::{emit_key, emit_record, parse_key, parse_record};
 
 use super::watching::{Watch, pair};
-use super::{FORMAT, Identity, Load, Reading, Store, StoreError, StoreStatus};
+use super::{Committed, FORMAT, Identity, Load, Reading, Store, StoreError, StoreStatus};
 use members::Members;
 
 pub use members::EtcdOptions;
@@ -52,8 +52,8 @@ struct Names {
 /// Records of one page of a load: less than etcd's answers may have bytes (2 MB), whatever the records.
 const PAGE: i64 = 4000;
 
-/// Tombstones removed in one transaction: one compare is for the key `purged`.
-const PURGE: usize = 127;
+/// Tombstones removed in one transaction.
+const PURGE: usize = MAX_COMMIT_OPS;
 
 impl Etcd {
     /// Connects to the members, and sets the cluster up if it is new.
@@ -69,12 +69,14 @@ impl Etcd {
         Ok(Self { shared: Arc::new(Shared { members, identity, names, progress_is_sound: progress_is_sound(&version)? }) })
     }
 
-    async fn commit_once(&self, ops: &[StoreOp]) -> Result<CommitResult, StoreError> {
-        let mut compares = Vec::with_capacity(ops.len());
+    async fn commit_once(&self, ops: &[StoreOp], purged: Generation) -> Result<Committed, StoreError> {
+        let names = &self.shared.names;
+        let beyond = purged_text(Generation(purged.0.saturating_add(1)));
+        let mut compares = vec![Compare::value(names.purged.clone(), CompareOp::Less, beyond)];
         let mut puts = Vec::with_capacity(ops.len());
-        let mut gets = Vec::with_capacity(ops.len());
+        let mut gets = vec![TxnOp::get(names.purged.clone(), None)];
         for op in ops {
-            let name = self.shared.names.of(&op.key);
+            let name = names.of(&op.key);
             let mut value = Vec::with_capacity(96);
             emit_record(&op.record, &mut value);
             compares.push(Compare::mod_revision(name.clone(), CompareOp::Equal, op.expect.0 as i64));
@@ -84,9 +86,12 @@ impl Etcd {
         let transaction = Txn::new().when(compares).and_then(puts).or_else(gets);
         let response = self.shared.members.transact(transaction).await?;
         if response.succeeded() {
-            return Ok(CommitResult::Done(revision_of(&response)?));
+            return Ok(Committed { result: CommitResult::Done(revision_of(&response)?), purged });
         }
-        found_in(&response).map(CommitResult::Conflict)
+        let mut found = response.op_responses().into_iter();
+        let Some(TxnOpResponse::Get(mark)) = found.next() else { return Err(odd()) };
+        let purged = mark.kvs().first().map_or(Ok(Generation(0)), parse_purged)?;
+        Ok(Committed { result: CommitResult::Conflict(found_in(found)?), purged })
     }
 
     /// Removes up to [`PURGE`] tombstones. Those that have changed meanwhile are left out in a second try.
@@ -97,7 +102,7 @@ impl Etcd {
             let Some(last) = left.iter().map(|&(_, generation)| generation).max() else { break };
             let (known, at) = shared.purged(None).await?;
             let mut compares = vec![Compare::mod_revision(shared.names.purged.clone(), CompareOp::Equal, at)];
-            let mut deletes = vec![TxnOp::put(shared.names.purged.clone(), last.max(known).0.to_string(), None)];
+            let mut deletes = vec![TxnOp::put(shared.names.purged.clone(), purged_text(last.max(known)), None)];
             let mut gets = Vec::new();
             for (key, generation) in &left {
                 let name = shared.names.of(key);
@@ -110,7 +115,7 @@ impl Etcd {
             if response.succeeded() {
                 return Ok(left.len());
             }
-            let mut found = found_in(&response)?.into_iter();
+            let mut found = found_in(response.op_responses().into_iter())?.into_iter();
             left.retain(|&(_, wanted)| matches!(found.next(), Some(Some((generation, _))) if generation == wanted));
         }
         Ok(0)
@@ -166,12 +171,12 @@ impl Store for Etcd {
         Ok(Load { revision, purged, chunks })
     }
 
-    async fn commit(&self, ops: Vec<StoreOp>) -> CommitResult {
-        match self.commit_once(&ops).await {
-            Ok(result) => result,
+    async fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> Committed {
+        match self.commit_once(&ops, purged).await {
+            Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(%error, ops = ops.len(), "a commit has no answer");
-                CommitResult::Failed
+                Committed { result: CommitResult::Failed, purged }
             }
         }
     }
@@ -258,12 +263,21 @@ fn parse_purged(kv: &KeyValue) -> Result<Generation, StoreError> {
 }
 
 /// What the gets of a failed transaction found, in their order.
-fn found_in(response: &TxnResponse) -> Result<Vec<Option<(Generation, Record)>>, StoreError> {
+fn found_in(responses: impl Iterator<Item = TxnOpResponse>) -> Result<Vec<Option<(Generation, Record)>>, StoreError> {
     let found = |op: TxnOpResponse| match op {
         TxnOpResponse::Get(found) => found.kvs().first().map(record_of).transpose(),
-        _ => Err(StoreError::Refused("etcd answered a read by something else".into())),
+        _ => Err(odd()),
     };
-    response.op_responses().into_iter().map(found).collect()
+    responses.map(found).collect()
+}
+
+fn odd() -> StoreError {
+    StoreError::Refused("etcd answered something else than was asked".into())
+}
+
+/// How a generation is written in the key `purged`: the order of the texts is that of the numbers.
+fn purged_text(generation: Generation) -> String {
+    format!("{:020}", generation.0)
 }
 
 fn revision_of(response: &TxnResponse) -> Result<Generation, StoreError> {
@@ -279,12 +293,14 @@ fn damaged(name: &[u8], why: &str) -> StoreError {
 async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> {
     let meta = serde_json::json!({ "format": FORMAT, "id": super::draw_id()? }).to_string();
     let absent = Compare::create_revision(names.meta.clone(), CompareOp::Equal, 0);
-    let transaction = Txn::new().when([absent]).and_then([TxnOp::put(names.meta.clone(), meta, None)]).or_else([]);
+    let transaction = Txn::new()
+        .when([absent])
+        .and_then([TxnOp::put(names.meta.clone(), meta, None), TxnOp::put(names.purged.clone(), purged_text(Generation(0)), None)])
+        .or_else([]);
     members.transact(transaction).await?;
     let response = members.get(names.meta.clone(), None).await?;
     let found = response.kvs().first().ok_or_else(|| damaged(&names.meta, "it vanished"))?;
-    let meta: serde_json::Value =
-        serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
+    let meta: serde_json::Value = serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
     match meta["format"].as_u64() {
         Some(..=FORMAT) => {}
         Some(newer) => return Err(StoreError::Format(newer)),
