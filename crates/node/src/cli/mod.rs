@@ -10,6 +10,7 @@ mod entry;
 mod error;
 mod init;
 mod list;
+mod serve;
 mod status;
 mod table;
 mod transfer;
@@ -38,6 +39,8 @@ enum Command {
     Init(init::InitArgs),
     /// Print the key of a principal
     Key(init::KeyArgs),
+    /// Serve until told to stop
+    Serve(Box<serve::ServeArgs>),
     /// Make or replace a mapping
     Put(ask::PutArgs),
     /// Look up keys
@@ -74,6 +77,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let result = match program.command {
         Command::Init(args) => init::run(&args),
         Command::Key(args) => init::key(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Put(args) => ask::put(&args),
         Command::Get(args) => ask::get(&args),
         Command::Del(args) => ask::del(&args),

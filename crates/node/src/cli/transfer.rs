@@ -25,7 +25,7 @@ use super::error::{Error, Result};
 use super::list::PAGE;
 use super::{print_json, print_text};
 use crate::client::{Client, Settings};
-use crate::store::{AnyStore, EtcdOptions, Store, StoreAddress};
+use crate::store::{AnyStore, Store, StoreAddress};
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
@@ -44,9 +44,8 @@ pub struct SnapshotArgs {
     /// Which store [default: embedded:DIR/store]
     #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
     store: Option<StoreAddress>,
-    /// The cluster's name
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_CLUSTER)]
-    cluster: String,
+    #[command(flatten)]
+    etcd: super::serve::EtcdArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -88,8 +87,9 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Error::new(format!("cannot start: {e}"), ""))?;
+    let options = args.etcd.options()?;
     let read = async {
-        let store = AnyStore::open(&address, &args.cluster, &EtcdOptions::default()).await?;
+        let store = AnyStore::open(&address, &args.etcd.cluster, &options).await?;
         let mut load = store.load().await?;
         let mut all = BTreeMap::new();
         while let Some(chunk) = load.chunks.recv().await {
