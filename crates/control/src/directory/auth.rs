@@ -129,21 +129,21 @@ impl Cookies {
         Self(seed)
     }
 
-    /// The cookie of a principal at an address, in an epoch of the server's memory of its clients; never 0.
+    /// The cookie of a principal at an address, in an era of the server's memory of this client; never 0.
     #[inline]
-    pub fn cookie(&self, epoch: u32, principal: PrincipalId, from: SocketAddr) -> u64 {
-        let mut bytes = [0; 26];
-        bytes[..4].copy_from_slice(&epoch.to_be_bytes());
-        bytes[4..8].copy_from_slice(&principal.0.to_be_bytes());
-        bytes[8..10].copy_from_slice(&from.port().to_be_bytes());
+    pub fn cookie(&self, era: u64, principal: PrincipalId, from: SocketAddr) -> u64 {
+        let mut bytes = [0; 30];
+        bytes[..8].copy_from_slice(&era.to_be_bytes());
+        bytes[8..12].copy_from_slice(&principal.0.to_be_bytes());
+        bytes[12..14].copy_from_slice(&from.port().to_be_bytes());
         let length = match from.ip() {
             IpAddr::V4(ip) => {
-                bytes[10..14].copy_from_slice(&ip.octets());
-                14
+                bytes[14..18].copy_from_slice(&ip.octets());
+                18
             }
             IpAddr::V6(ip) => {
-                bytes[10..].copy_from_slice(&ip.octets());
-                26
+                bytes[14..].copy_from_slice(&ip.octets());
+                30
             }
         };
         let mut hasher = SipHasher24::new_with_key(&self.0);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_differ_by_principal_address_port_epoch_and_start() {
+    fn cookies_differ_by_principal_address_port_era_and_start() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let (first, second) = (Cookies::new([1; 16]), Cookies::new([2; 16]));
         let all = [

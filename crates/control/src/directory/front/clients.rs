@@ -3,6 +3,10 @@
 //! Memory is bounded: a new client takes the place of the one that was silent longest. A datagram of a forgotten client must not be accepted a
 //! second time, though its window is gone, so cookies have an epoch: who is not remembered needs a cookie of the present epoch, and forgetting
 //! a client ends the epoch of its cookie. It is then challenged, like everybody who comes for the first time.
+//!
+//! A client that restarts does not know which numbers it used. It has no cookie either, so it is challenged, and the Challenge gives it the cookie
+//! of its next life: with the first request under that one its window begins anew, and the cookie before is worthless. Until then both
+//! are good, so that whoever replays an old datagram changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,6 +29,7 @@ pub struct Client {
     pub told: Instant,
     name: Name,
     epoch: u32,
+    life: u32,
     newer: u32,
     older: u32,
 }
@@ -70,7 +75,21 @@ impl Clients {
 
     /// The cookie that a client who is not remembered must have.
     pub fn cookie(&self, principal: PrincipalId, from: SocketAddr) -> u64 {
-        self.cookies.cookie(self.epoch, principal, from)
+        self.cookies.cookie(era(self.epoch, 0), principal, from)
+    }
+
+    /// The cookie that a remembered client who has lost its own must have.
+    pub fn next_cookie(&self, client: u32, principal: PrincipalId, from: SocketAddr) -> u64 {
+        let Client { epoch, life, .. } = self.clients[client as usize];
+        self.cookies.cookie(era(epoch, life.wrapping_add(1)), principal, from)
+    }
+
+    /// A remembered client showed its next cookie.
+    pub fn begin_life(&mut self, client: u32, cookie: u64) {
+        let known = self.at(client);
+        known.life = known.life.wrapping_add(1);
+        known.cookie = cookie;
+        known.window = ReplayWindow::default();
     }
 
     /// Remembers a client that showed the present cookie.
@@ -83,6 +102,7 @@ impl Clients {
             told: Instant::MAX,
             name,
             epoch: self.epoch,
+            life: 0,
             newer: NONE,
             older: NONE,
         };
@@ -143,6 +163,10 @@ impl Clients {
     }
 }
 
+const fn era(epoch: u32, life: u32) -> u64 {
+    (epoch as u64) << 32 | life as u64
+}
+
 #[inline]
 const fn name(principal: PrincipalId, from: SocketAddr) -> Name {
     let (ip, family) = match from.ip() {
@@ -182,12 +206,16 @@ mod tests {
                 let (principal, from) = who(n);
                 let cookies = given.entry(n).or_insert_with(|| vec![0]);
                 let cookie = cookies[cookies.len().saturating_sub(1 + back)];
-                let expected = match clients.find(principal, from) {
-                    Some(client) => clients.at(client).cookie,
-                    None => clients.cookie(principal, from),
-                };
-                if cookie != expected {
-                    cookies.push(expected);
+                if let Some(client) = clients.find(principal, from) {
+                    let next = clients.next_cookie(client, principal, from);
+                    if cookie == next {
+                        clients.begin_life(client, cookie);
+                    } else if cookie != clients.at(client).cookie {
+                        cookies.push(next);
+                        continue;
+                    }
+                } else if cookie != clients.cookie(principal, from) {
+                    cookies.push(clients.cookie(principal, from));
                     continue;
                 }
                 let client = clients.find(principal, from).unwrap_or_else(|| clients.insert(principal, from, tagger.clone()));

@@ -14,6 +14,7 @@ mod counters;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use weft_fabric::{Duration, Instant};
@@ -67,7 +68,7 @@ pub struct Front {
     own: Tagger,
     config: FrontConfig,
     clients: Clients,
-    sightings: Vec<Sighting>,
+    sightings: VecDeque<Sighting>,
     counters: Counters,
     /// The keys of a batch's look-ups, askers included.
     probes: Vec<Probe>,
@@ -109,7 +110,7 @@ impl Front {
             secret,
             config,
             clients: Clients::new(cookies, config.max_clients),
-            sightings: Vec::new(),
+            sightings: VecDeque::new(),
             counters: Counters::default(),
             probes: Vec::new(),
             out: Vec::new(),
@@ -180,7 +181,7 @@ impl Front {
 
     /// The next client that was seen.
     pub fn next_sighting(&mut self) -> Option<Sighting> {
-        self.sightings.pop()
+        self.sightings.pop_front()
     }
 
     /// What was counted so far.
@@ -267,7 +268,13 @@ impl Front {
                     return Err(Refusal::Drop(Reason::Tag));
                 }
                 if known.cookie != header.cookie {
-                    return Err(Refusal::Challenge(header, known.cookie, Box::new(known.tagger.clone())));
+                    let next = self.clients.next_cookie(client, header.principal, from);
+                    if next != header.cookie {
+                        let tagger = Box::new(self.clients.at(client).tagger.clone());
+                        return Err(Refusal::Challenge(header, next, tagger));
+                    }
+                    self.clients.begin_life(client, next);
+                    self.clients.at(client).told = Instant::MAX;
                 }
                 client
             }
@@ -290,7 +297,10 @@ impl Front {
         let cookie = known.cookie;
         if known.told == Instant::MAX || now.saturating_since(known.told) >= TELL_EVERY {
             known.told = now;
-            self.sightings.push(Sighting { principal: header.principal, at: from, cookie });
+            self.sightings.push_back(Sighting { principal: header.principal, at: from, cookie });
+            if self.sightings.len() > MAX_SIGHTINGS {
+                self.sightings.pop_front();
+            }
         }
         self.clients.touch(client);
         let limit = MAX_DATAGRAM.min(MAX_FACTOR * length);
@@ -397,6 +407,9 @@ impl Admitted<'_> {
 
 /// Datagrams whose look-ups overlap.
 const GROUP: usize = 16;
+
+/// Sightings kept until somebody asks for them.
+const MAX_SIGHTINGS: usize = 1 << 16;
 
 /// How often the machine is told of a client that goes on.
 const TELL_EVERY: Duration = Duration::from_secs(60);

@@ -212,9 +212,9 @@ impl Table {
         self.live == 0
     }
 
-    /// Whether no key can be added.
-    pub fn is_full(&self) -> bool {
-        self.entries.len() - self.free.len() >= MAX_ENTRIES
+    /// Keys held, tombstones included.
+    pub fn entries(&self) -> usize {
+        self.entries.len() - self.free.len()
     }
 
     /// The hash of the live keys and their generations (`docs/protocol-directory.md`, Health): equal for equal contents.
@@ -258,8 +258,8 @@ impl Table {
 
     /// An entry for a key that has none.
     fn insert(&mut self, probe: &Probe) -> u32 {
-        assert!(!self.is_full(), "at most {MAX_ENTRIES} keys: the server refuses more");
-        let used = self.entries.len() - self.free.len();
+        assert!(self.entries() < MAX_ENTRIES, "at most {MAX_ENTRIES} keys: the server refuses more");
+        let used = self.entries();
         if (used + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
