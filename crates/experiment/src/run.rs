@@ -136,6 +136,9 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
 pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &mut dyn FnMut(f64)) -> Result<Observed> {
     let locate = |e: Error| study.source.at(e);
     let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
+    if let Some((outcome, metrics)) = world::directory::carry(&fabric, run, on_progress).map_err(locate)? {
+        return Ok(Observed { fabric, outcome, ideal: None, metrics });
+    }
     let outcome = world::carry(&fabric, run, study.cores_a_run(), on_progress).map_err(locate)?;
     let ideal = ideals.of(&fabric, run).map_err(locate)?;
     let metrics = measure(&fabric, run, &outcome, ideal.as_deref()).map_err(locate)?;

@@ -24,6 +24,6 @@ mod testing;
 pub mod updater;
 
 pub use key::{
-    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
-    ServiceId, UpdateId, Value, Write,
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,
+    Record, ServiceId, UpdateId, Value, Write,
 };

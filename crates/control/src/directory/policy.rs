@@ -138,7 +138,8 @@ impl Policy {
         let mut services: Vec<ServiceId> = raw.service.iter().map(|service| ServiceId(service.id)).collect();
         services.sort_unstable();
         let index: FxHashMap<_, _> = services.iter().enumerate().map(|(at, &id)| (id, at as u32)).collect();
-        let mut policy = Self { version: raw.version, open: false, services, index, matrix: Vec::new(), grants: FxHashMap::default() };
+        let mut policy =
+            Self { version: raw.version, open: false, services, index, matrix: Vec::new(), grants: FxHashMap::default() };
         policy.matrix = vec![0; policy.services.len() * policy.row_words()];
         for service in &raw.service {
             policy.allow(service, &names)?;
@@ -446,7 +447,10 @@ mod tests {
             (service("allow = [\"b\"]\ndeny = [\"b\"]\n[[service]]\nname = \"b\"\nid = 2"), "both allows and denies `b`"),
             (service("[[principal]]\nid = 0\nrole = \"host\""), "id 0"),
             (service("[[principal]]\nid = 4\nrole = \"king\""), "king"),
-            (service("[[principal]]\nid = 4\nrole = \"host\"\n[[principal]]\nid = 4\nrole = \"host\""), "principal 4 is there twice"),
+            (
+                service("[[principal]]\nid = 4\nrole = \"host\"\n[[principal]]\nid = 4\nrole = \"host\""),
+                "principal 4 is there twice",
+            ),
             (service("[[principal]]\nid = 4\nrole = \"host\"\nservices = [\"a\"]"), "no provisioner"),
             (service("[[principal]]\nid = 4\nrole = \"provisioner\"\nservices = [\"b\"]"), "principal 4 names service `b`"),
         ];

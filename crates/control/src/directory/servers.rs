@@ -196,7 +196,8 @@ mod tests {
         for _ in 0..SILENT {
             servers.missed(addresses[0]);
         }
-        let mut tries = |servers: &Servers| (0..1600).filter(|_| servers.choose(2, &[], &mut rng).contains(&addresses[0])).count();
+        let mut tries =
+            |servers: &Servers| (0..1600).filter(|_| servers.choose(2, &[], &mut rng).contains(&addresses[0])).count();
         let silent = tries(&servers);
         assert!((60..150).contains(&silent), "{silent}");
         servers.answered(addresses[0], 5, Duration::from_us(100));

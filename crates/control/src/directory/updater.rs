@@ -45,7 +45,13 @@ pub struct UpdaterConfig {
 impl UpdaterConfig {
     /// The usual settings for a principal.
     pub const fn new(principal: PrincipalId) -> Self {
-        Self { principal, timeout: Duration::from_secs(2), give_up: Duration::from_secs(10), waiting_max: 65_536, first_number: 0 }
+        Self {
+            principal,
+            timeout: Duration::from_secs(2),
+            give_up: Duration::from_secs(10),
+            waiting_max: 65_536,
+            first_number: 0,
+        }
     }
 }
 
@@ -336,7 +342,8 @@ impl Updater {
         self.servers.set(list);
         let servers = &self.servers;
         self.requests.retain(|(server, _), _| servers.contains(*server));
-        let waiting: Vec<u64> = self.updates.iter().filter(|(_, p)| p.tried.is_empty() && !p.is_waiting).map(|(n, _)| *n).collect();
+        let waiting: Vec<u64> =
+            self.updates.iter().filter(|(_, p)| p.tried.is_empty() && !p.is_waiting).map(|(n, _)| *n).collect();
         for number in waiting {
             self.send(number);
         }

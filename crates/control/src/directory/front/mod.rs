@@ -196,7 +196,14 @@ impl Front {
 
     /// First step: lets a datagram in, and asks the memory for the slots of its keys.
     #[inline]
-    fn begin<'a>(&mut self, now: Instant, shared: &Shared, from: SocketAddr, bytes: &'a [u8], probes: &mut Vec<Probe>) -> Step<'a> {
+    fn begin<'a>(
+        &mut self,
+        now: Instant,
+        shared: &Shared,
+        from: SocketAddr,
+        bytes: &'a [u8],
+        probes: &mut Vec<Probe>,
+    ) -> Step<'a> {
         self.counters.datagrams += 1;
         let admitted = match self.let_in(now, from, bytes) {
             Ok(admitted) => admitted,
@@ -384,7 +391,11 @@ impl Front {
         Verdict::Drop(reason)
     }
 
-    fn count_drop<T>(&mut self, parsed: Result<T, crate::wire::directory::WireError>, then: impl FnOnce(T) -> Verdict) -> Verdict {
+    fn count_drop<T>(
+        &mut self,
+        parsed: Result<T, crate::wire::directory::WireError>,
+        then: impl FnOnce(T) -> Verdict,
+    ) -> Verdict {
         match parsed {
             Ok(parsed) => {
                 self.counters.forwarded += 1;

@@ -90,7 +90,7 @@ impl Cache {
     pub fn new(capacity: usize, negative: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
-            capacity: capacity.max(1),
+            capacity,
             negative,
             found: 0,
             renewed: Instant::ZERO,
@@ -183,6 +183,9 @@ impl Cache {
     }
 
     fn put(&mut self, name: Name, entry: Entry) {
+        if self.capacity == 0 {
+            return;
+        }
         self.found += usize::from(matches!(entry.held, Held::Found(_)));
         match self.entries.insert(name, entry) {
             Some(old) => self.found -= usize::from(matches!(old.held, Held::Found(_))),

@@ -56,7 +56,7 @@ pub struct ResolverConfig {
     pub retry: Retry,
     /// A look-up that nobody has answered by then has failed.
     pub give_up: Duration,
-    /// Names that the cache holds at the most.
+    /// Names that the cache holds at the most; 0: every look-up is sent, for those who measure servers.
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
@@ -410,7 +410,8 @@ impl Resolver {
             self.elsewhere(batch, from);
         } else if answer.count > 0 && answer.count < keys.len() {
             // The rest had no room.
-            let rest: Vec<Key> = keys[answer.count..].iter().copied().filter(|&k| self.lookups.is_in(batch, &(k, asker))).collect();
+            let rest: Vec<Key> =
+                keys[answer.count..].iter().copied().filter(|&k| self.lookups.is_in(batch, &(k, asker))).collect();
             if !rest.is_empty() {
                 self.send_batch(from, batch, asker, rest);
             }

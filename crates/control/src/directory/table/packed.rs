@@ -10,7 +10,9 @@
 
 use weft_fabric::{MacAddr, TenantId};
 
-use crate::directory::key::{Generation, GroupAddresses, GroupId, Key, Locator, MacSpace, Mapping, PrincipalId, ServiceId, Value};
+use crate::directory::key::{
+    Generation, GroupAddresses, GroupId, Key, Locator, MacSpace, Mapping, PrincipalId, ServiceId, Value,
+};
 
 /// A key's bytes as in the protocol, padded with zeros, as big-endian words: they compare as the bytes do.
 pub type KeyWords = [u64; 3];
