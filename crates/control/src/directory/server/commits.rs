@@ -127,11 +127,12 @@ impl Commits {
         let mut blocked: FxHashSet<Key> = FxHashSet::default();
         let mut waiting = VecDeque::new();
         let (mut batch, mut reads) = (Batch::default(), Batch::default());
-        while let Some(pending) = self.queue.pop_front() {
+        while let Some(mut pending) = self.queue.pop_front() {
             let full = self.under_way.len() >= limits.under_way;
             let busy = |key: &Key| self.busy.contains(key) || blocked.contains(key);
             if full || pending.update.ops.iter().any(|op| busy(&op.key)) {
                 blocked.extend(pending.update.ops.iter().map(|op| op.key));
+                pending.look_around(grounds.table);
                 waiting.push_back(pending);
                 continue;
             }
@@ -185,7 +186,7 @@ impl Commits {
         }
         let (mut clean, mut dirty) = (Batch::default(), Batch::default());
         let mut from = 0;
-        for (pending, count) in batch.updates {
+        for (mut pending, count) in batch.updates {
             let range = from..from + count;
             from = range.end;
             let as_expected = batch.ops[range.clone()].iter().zip(&held[range.clone()]).all(|(op, held)| {

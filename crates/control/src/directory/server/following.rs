@@ -147,7 +147,9 @@ impl Server {
     /// A tombstone was purged, which had this generation or an older one.
     fn learn_purge(&mut self, key: &Key, generation: Generation) {
         self.following.purged = self.following.purged.max(generation);
-        if self.shared.table.held(key).is_some_and(|held| held.generation <= generation) && self.shared.table.remove(key).is_some() {
+        if self.shared.table.held(key).is_some_and(|held| held.generation <= generation)
+            && self.shared.table.remove(key).is_some()
+        {
             self.withdrawn(generation, key, None);
         }
     }

@@ -22,7 +22,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand::RngExt;
-use smallvec::smallvec;
 use weft_fabric::rng::Pcg64;
 use weft_fabric::{Duration, Instant};
 
@@ -411,7 +410,8 @@ impl Server {
         if self.shared.state != State::Serving || !room {
             return self.acknowledge(client, id, Outcome::Elsewhere, 0, Generation(0));
         }
-        let pending = Pending { id, update, clients: smallvec![client], arrived: now };
+        let mut pending = Pending::new(id, update, client, now);
+        pending.look_around(&self.shared.table);
         if self.commits.push(pending, &self.limits()) {
             self.flush();
         }

@@ -6,9 +6,7 @@ use super::super::front::{Access, look_up, sync};
 use super::super::key::{Generation, Key, PrincipalId, Value};
 use super::super::request::{Ask, Client, Request, StreamId};
 use super::{Output, Reason, Server};
-use crate::wire::directory::{
-    Change, Entry, HEADER, Header, Kind, MAX_FRAME, Message, State, TAG, emit_key, emit_value,
-};
+use crate::wire::directory::{Change, Entry, HEADER, Header, Kind, MAX_FRAME, Message, State, TAG, emit_key, emit_value};
 
 /// Those who watch, and the changes of late.
 #[derive(Debug, Default)]
@@ -184,7 +182,8 @@ impl Server {
                 told = change.revision.max(told);
                 if !change.entries.is_empty() || first || change.from > watcher.told {
                     let mut message = Vec::new();
-                    Header { kind: Kind::Events, principal: watcher.principal, cookie: 0, request: watcher.request }.emit(&mut message);
+                    Header { kind: Kind::Events, principal: watcher.principal, cookie: 0, request: watcher.request }
+                        .emit(&mut message);
                     Message::Events(change).emit(&mut message);
                     self.outputs.push_back(Output::Reply { stream, principal: watcher.principal, message });
                 }
