@@ -109,7 +109,13 @@ fn write(addresses: &[String], begun: Instant, at: u16, stop: &AtomicBool, ackno
     history
 }
 
-fn put(client: &mut weft_node::client::Client, begun: Instant, key: Key, number: u16, acknowledged: &AtomicU64) -> (Key, Operation) {
+fn put(
+    client: &mut weft_node::client::Client,
+    begun: Instant,
+    key: Key,
+    number: u16,
+    acknowledged: &AtomicU64,
+) -> (Key, Operation) {
     let call = now(begun);
     let value = Some(u64::from(number));
     let op = Op { key, expect: None, value: Some(value_of(number)) };
@@ -231,7 +237,11 @@ fn a_full_disk_stops_updates_and_not_look_ups() {
     let mut last = 1;
     let mut refused = false;
     for number in 2..2000 {
-        let ops = (0..30).map(|at| Op { key: Key::App4((u32::from(number) * 30 + at).into()), expect: None, value: Some(value_of(number)) });
+        let ops = (0..30).map(|at| Op {
+            key: Key::App4((u32::from(number) * 30 + at).into()),
+            expect: None,
+            value: Some(value_of(number)),
+        });
         let outcome = client.update(ops.collect(), None, None).map(|(answer, _)| answer.outcome);
         if outcome.as_ref().ok() != Some(&Outcome::Committed) {
             refused = true;

@@ -31,9 +31,30 @@ impl Etcd {
             let data = folder.path().join(format!("m{at}"));
             let peer = url(ports[2 * at + 1]);
             let arguments: Vec<String> = [
-                "--name", &format!("m{at}"), "--data-dir", data.to_str().unwrap(), "--listen-client-urls", &client, "--advertise-client-urls",
-                &client, "--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer, "--initial-cluster", &cluster.join(","),
-                "--initial-cluster-state", "new", "--heartbeat-interval", "20", "--election-timeout", "200", "--logger", "zap", "--log-level", "error",
+                "--name",
+                &format!("m{at}"),
+                "--data-dir",
+                data.to_str().unwrap(),
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &cluster.join(","),
+                "--initial-cluster-state",
+                "new",
+                "--heartbeat-interval",
+                "20",
+                "--election-timeout",
+                "200",
+                "--logger",
+                "zap",
+                "--log-level",
+                "error",
             ]
             .map(str::to_owned)
             .into();
