@@ -54,9 +54,10 @@ docs: ## Build the documentation of the crates into target/doc
 ## Testing
 
 .PHONY: test-rust
-test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser included
+test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser and a real etcd included
 	scripts/setup-build.sh
 	scripts/setup-report.sh
+	scripts/setup-etcd.sh
 	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
 .PHONY: test-scenarios

@@ -9,3 +9,4 @@ set -euo pipefail
 "$here/setup-python.sh"
 "$here/setup-report.sh"
 "$here/setup-deny.sh"
+"$here/setup-etcd.sh"
