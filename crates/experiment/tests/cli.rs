@@ -198,10 +198,21 @@ fn completions_are_printed_for_every_shell() {
 }
 
 #[test]
-fn a_missing_daemon_is_named() {
-    let output = weft(&["directory", "serve", "--listen", "x"], &root());
+fn a_missing_daemon_is_named_and_one_beside_is_run() {
+    // A place of its own, since the daemon may have been built beside the program.
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let program = folder.path().join("weft");
+    std::fs::copy(env!("CARGO_BIN_EXE_weft"), &program).expect("copied");
+    let run = || Command::new(&program).args(["directory", "get", "10.0.0.7"]).env("PATH", folder.path()).output().expect("it runs");
+    let output = run();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("`weft-directory` is not installed"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("`weft-directory` is not installed") && stderr(&output).contains("make build"), "{}", stderr(&output));
+
+    let daemon = folder.path().join("weft-directory");
+    std::fs::write(&daemon, "#!/bin/sh\necho \"$@\"\nexit 1\n").expect("written");
+    std::fs::set_permissions(&daemon, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let output = run();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b"get 10.0.0.7\n"[..]));
 }
 
 #[test]
