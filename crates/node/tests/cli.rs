@@ -294,8 +294,10 @@ fn a_key_of_another_cluster_gets_no_answer_and_a_host_may_not_write() {
 #[test]
 fn what_is_watched_comes_as_it_happens() {
     let site = Site::serving("mac");
+    assert_eq!(site.run(&["watch", "--from", "0"]).status.code(), Some(1), "what was before the server's time is forgotten");
+    let begin = site.json(&["status"])["servers"][0]["revision"].to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-    command.args(["watch", "--json", "--from", "0"]).env("WEFT_DIRECTORY", site.dir()).stdout(Stdio::piped());
+    command.args(["watch", "--json", "--from", &begin]).env("WEFT_DIRECTORY", site.dir()).stdout(Stdio::piped());
     let mut watching = command.spawn().expect("it starts");
     let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
     for (args, part) in [(["put", "10.0.0.7", "10.0.1.1"], "\"locator\":\"10.0.1.1\""), (["del", "10.0.0.7", "10.0.0.8"], "\"deleted\":true")] {

@@ -201,7 +201,7 @@ fn lookups(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchEr
             let cpu = fleet.cpu_ns();
             let plan = Plan { keys, pace, duration, requests };
             let measured = lookups::run(fleet.addresses[0], &fleet.secret, &truth, plan, options.seed)?;
-            let cpu = fleet.cpu_ns() - cpu;
+            let cpu = fleet.cpu_ns().saturating_sub(cpu);
             let seconds = measured.elapsed.as_secs_f64();
             let rate = measured.answered as f64 / seconds;
             let mut case = Case {
@@ -260,7 +260,7 @@ fn updates(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case)) -> 
             let cpu = fleet.cpu_ns();
             let load = Load { ops, window, rate, mappings, duration: Some(options.duration) };
             let written = writer::run(&fleet.addresses, &fleet.secret, &mut truth, load)?;
-            let cpu = fleet.cpu_ns() - cpu;
+            let cpu = fleet.cpu_ns().saturating_sub(cpu);
             let mut case = of_writes(&fleet, mappings, ops, &written);
             case.name = name;
             case.store = store_name.to_owned();

@@ -89,6 +89,11 @@ pub const fn principal(host: u32) -> PrincipalId {
     PrincipalId(FIRST_HOST + host)
 }
 
+/// The address of host number `host` on whose behalf it asks.
+pub fn asker(host: u32) -> Key {
+    key(host as usize)
+}
+
 /// Whether hosts of one service may resolve addresses of another.
 pub const fn may_resolve(asker: ServiceId, target: ServiceId) -> bool {
     // How far behind the target the asker is, in the circle of services.
