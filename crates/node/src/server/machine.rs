@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use weft_control::directory::server::{Event, Input, Output};
+use weft_control::directory::server::{Event, Input, Output, ReloadReason};
 use weft_control::wire::directory::State;
 use weft_fabric::Instant as MachineInstant;
 
@@ -131,12 +131,34 @@ fn perform(core: &Arc<Core>, hands: &mut Hands, output: Output, outgoing: &mut O
         }
         Output::Commit { batch, ops, purged } => hands.storage.commit(core, batch, ops, purged),
         Output::Load { load } => hands.storage.load(core, load),
-        Output::Event(event) => tell(&event),
+        Output::Purge { tombstones } => hands.storage.purge(tombstones),
+        Output::Event(event) => tell(core, &event),
     }
 }
 
-fn tell(event: &Event) {
-    tracing::info!(?event, "directory");
+fn tell(core: &Core, event: &Event) {
+    let measures = &core.measures;
+    match event {
+        Event::Loaded { revision, entries } => tracing::info!(revision = revision.0, entries, "everything is loaded"),
+        Event::Reload(reason) => {
+            tracing::warn!(?reason, "everything is loaded anew");
+            let reason = match reason {
+                ReloadReason::WatchLost => "watch_lost",
+                ReloadReason::Gap => "gap",
+                ReloadReason::Diverged => "diverged",
+            };
+            metrics::counter!("weft_directory_reloads_total", "reason" => reason).increment(1);
+        }
+        Event::PolicyChanged { version, withdraws } => tracing::info!(version, withdraws, "a new policy is in force"),
+        Event::PolicyRefused(error) => {
+            measures.policy_errors.increment(1);
+            tracing::error!(%error, "the new policy is refused, and the old one kept");
+        }
+        Event::CommitConflict => metrics::counter!("weft_directory_commit_conflicts_total").increment(1),
+        // What the store said is in the log already.
+        Event::CommitFailed => metrics::counter!("weft_directory_commit_failures_total").increment(1),
+        Event::Dropped(reason) => measures.dropped(reason.label(), 1),
+    }
 }
 
 fn measure(core: &Core, hands: &Hands) {

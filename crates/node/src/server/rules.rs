@@ -53,7 +53,6 @@ impl Rules {
         let refused = match read(path) {
             Ok((text, _)) if text == self.text => return,
             Ok((text, policy)) if policy.version() > self.version => {
-                tracing::info!(version = policy.version(), "a new policy is in force");
                 (self.text, self.version) = (text, policy.version());
                 core.post(core.era(), Input::Policy(policy));
                 return;

@@ -1,15 +1,13 @@
-//! Between the machine and the store: commits, the load and the watch behind it, whether the store is there, and the purge of old tombstones.
+//! Between the machine and the store: commits, the load and the watch behind it, whether the store is there, and the removal of old tombstones.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use weft_control::directory::server::{Input, LoadEnd};
-use weft_control::directory::store::{CommitResult, StoreOp, Stored};
+use weft_control::directory::store::{CommitResult, StoreOp};
 use weft_control::directory::{Generation, Key};
 
 use super::core::Core;
@@ -21,18 +19,11 @@ const PING: Duration = Duration::from_millis(500);
 /// Before a load that failed is tried again.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a deleted key stays as a tombstone.
-const TOMBSTONE_AGE: Duration = Duration::from_secs(3600);
-
-/// How often old tombstones are looked for.
-const PURGE_EVERY: Duration = Duration::from_secs(60);
-
 /// The store, as the machine uses it.
 pub struct Storage {
     store: AnyStore,
     tasks: Handle,
     health: Arc<Health>,
-    tombstones: Arc<Mutex<Tombstones>>,
     loading: Option<JoinHandle<()>>,
 }
 
@@ -43,21 +34,12 @@ struct Health {
     newest: AtomicU64,
 }
 
-/// Deleted keys by generation, and which revision there was when.
-#[derive(Default)]
-struct Tombstones {
-    keys: BTreeMap<Generation, Vec<Key>>,
-    times: VecDeque<(Instant, Generation)>,
-}
-
 impl Storage {
     /// Begins to look after a store.
     pub fn new(core: &Arc<Core>, store: AnyStore, tasks: Handle) -> Self {
         let health = Arc::new(Health::default());
-        let tombstones = Arc::new(Mutex::new(Tombstones::default()));
         tasks.spawn(ping(core.clone(), store.clone(), health.clone()));
-        tasks.spawn(purge(store.clone(), tombstones.clone()));
-        Self { store, tasks, health, tombstones, loading: None }
+        Self { store, tasks, health, loading: None }
     }
 
     /// The newest revision that the store is known to have.
@@ -83,6 +65,17 @@ impl Storage {
         });
     }
 
+    /// Removes old tombstones. Those that cannot be removed now come again with the next load.
+    pub fn purge(&self, tombstones: Vec<(Key, Generation)>) {
+        let store = self.store.clone();
+        self.tasks.spawn(async move {
+            match store.purge(tombstones).await {
+                Ok(removed) => tracing::info!(removed, "old tombstones are purged"),
+                Err(error) => tracing::warn!(%error, "old tombstones cannot be purged"),
+            }
+        });
+    }
+
     /// Loads everything and watches from there; an earlier load or watch ends.
     pub fn load(&mut self, core: &Arc<Core>, load: u64) {
         if let Some(earlier) = self.loading.take() {
@@ -92,7 +85,6 @@ impl Storage {
             core: core.clone(),
             store: self.store.clone(),
             health: self.health.clone(),
-            tombstones: self.tombstones.clone(),
             era: core.era(),
         };
         self.loading = Some(self.tasks.spawn(async move { feed.run(load).await }));
@@ -130,7 +122,6 @@ struct Feed {
     core: Arc<Core>,
     store: AnyStore,
     health: Arc<Health>,
-    tombstones: Arc<Mutex<Tombstones>>,
     era: u64,
 }
 
@@ -160,11 +151,8 @@ impl Feed {
     async fn everything(&self, load: u64) -> Result<LoadEnd, StoreError> {
         let mut loading = self.store.load().await?;
         let end = LoadEnd { revision: loading.revision, purged: loading.purged };
-        *self.tombstones.lock() = Tombstones::default();
         while let Some(entries) = loading.chunks.recv().await {
-            let entries = entries?;
-            self.tombstones.lock().note(&entries, end.revision);
-            self.post(Input::Loaded { load, entries, end: None });
+            self.post(Input::Loaded { load, entries: entries?, end: None });
         }
         self.health.answered(&self.core, end.revision);
         self.post(Input::Loaded { load, entries: Vec::new(), end: Some(end) });
@@ -179,12 +167,10 @@ impl Feed {
                 WatchEvent::Progress(revision) => (revision, Vec::new()),
                 WatchEvent::Gap(why) => {
                     tracing::warn!(why, "the watch has a gap; everything is loaded anew");
-                    metrics::counter!("weft_directory_reloads_total", "reason" => "gap").increment(1);
                     return;
                 }
             };
             self.health.newest.fetch_max(revision.0, Ordering::Relaxed);
-            self.tombstones.lock().note(&changes, revision);
             self.post(Input::Watched { from, revision, changes });
             from = revision;
         }
@@ -192,32 +178,6 @@ impl Feed {
 
     fn post(&self, input: Input) {
         self.core.post(self.era, input);
-    }
-}
-
-impl Tombstones {
-    /// Remembers what was deleted.
-    fn note(&mut self, changes: &[Stored], revision: Generation) {
-        for change in changes {
-            if matches!(&change.record, Some(record) if record.value.is_none()) {
-                self.keys.entry(change.generation).or_default().push(change.key);
-            }
-        }
-        if self.times.back().is_none_or(|(at, _)| at.elapsed() >= PURGE_EVERY) {
-            self.times.push_back((Instant::now(), revision));
-        }
-    }
-
-    /// Takes out those that are older than [`TOMBSTONE_AGE`].
-    fn old(&mut self) -> Vec<(Key, Generation)> {
-        let mut old_at = None;
-        while self.times.front().is_some_and(|(at, _)| at.elapsed() >= TOMBSTONE_AGE) {
-            old_at = self.times.pop_front().map(|(_, revision)| revision);
-        }
-        let Some(old_at) = old_at else { return Vec::new() };
-        let young = self.keys.split_off(&Generation(old_at.0 + 1));
-        let old = std::mem::replace(&mut self.keys, young);
-        old.into_iter().flat_map(|(generation, keys)| keys.into_iter().map(move |key| (key, generation))).collect()
     }
 }
 
@@ -230,22 +190,6 @@ async fn ping(core: Arc<Core>, store: AnyStore, health: Arc<Health>) {
                 tracing::debug!(%error, "the store is not well");
                 health.failed(&core);
             }
-        }
-    }
-}
-
-async fn purge(store: AnyStore, tombstones: Arc<Mutex<Tombstones>>) {
-    loop {
-        tokio::time::sleep(PURGE_EVERY).await;
-        let old = tombstones.lock().old();
-        if old.is_empty() {
-            continue;
-        }
-        match store.purge(old).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "old tombstones are purged"),
-            // They come again with the next load.
-            Err(error) => tracing::warn!(%error, "old tombstones cannot be purged"),
         }
     }
 }
