@@ -74,7 +74,8 @@ fn look_ups(c: &mut Criterion) {
     let secret = Secret::new([1; 32]);
     let mut draw = 0u64;
     for agents in [100, 20_000] {
-        let mut front = Front::new(secret.clone(), Cookies::new([2; 16]), FrontConfig { me: PrincipalId(1 << 30), max_clients: 65_536 });
+        let mut front =
+            Front::new(secret.clone(), Cookies::new([2; 16]), FrontConfig { me: PrincipalId(1 << 30), max_clients: 65_536 });
         let mut clients: Vec<Agent> = (1..=agents).map(|principal| Agent::new(&secret, principal)).collect();
         for client in &mut clients {
             let mut out = Vec::new();
@@ -90,7 +91,8 @@ fn look_ups(c: &mut Criterion) {
                     for _ in 0..BATCH {
                         draw += 1;
                         let client = &mut clients[(mix(draw) % u64::from(agents)) as usize];
-                        let wanted: Vec<Key> = (0..keys).map(|n| key((mix(draw << 8 | n) % u64::from(MAPPINGS)) as u32)).collect();
+                        let wanted: Vec<Key> =
+                            (0..keys).map(|n| key((mix(draw << 8 | n) % u64::from(MAPPINGS)) as u32)).collect();
                         batch.push((client.at, client.ask(&wanted)));
                     }
                     batch

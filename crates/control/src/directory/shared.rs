@@ -59,10 +59,10 @@ impl Withdrawals {
     pub fn push(&mut self, generation: Generation, key: Key) {
         let place = self.list.partition_point(|&(other, _)| other <= generation);
         self.list.insert(place, (generation, key));
-        if self.list.len() > MAX_WITHDRAWALS {
-            if let Some((oldest, _)) = self.list.pop_front() {
-                self.since = self.since.max(oldest);
-            }
+        if self.list.len() > MAX_WITHDRAWALS
+            && let Some((oldest, _)) = self.list.pop_front()
+        {
+            self.since = self.since.max(oldest);
         }
     }
 

@@ -44,10 +44,10 @@ impl Agents {
             (agent.at, agent.cookie) = (at, cookie);
             return;
         }
-        if self.order.len() >= self.max {
-            if let Some(oldest) = self.order.pop_front() {
-                self.agents.remove(&oldest);
-            }
+        if self.order.len() >= self.max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.agents.remove(&oldest);
         }
         self.order.push_back(principal);
         self.agents.insert(principal, Agent { at, cookie, tokens: BURST, since: now });
@@ -77,7 +77,8 @@ impl Server {
         };
         let access = Access::of(&self.shared, asker.owner, Some((&report.asker, &table.probe(&report.asker))));
         let (generation, finding) = finding(&self.shared, access, &report.key);
-        let knows_better = !matches!(&finding, Finding::Found(value) if value.mapping().is_some_and(|it| it.locator == report.stale));
+        let knows_better =
+            !matches!(&finding, Finding::Found(value) if value.mapping().is_some_and(|it| it.locator == report.stale));
         let Some(agent) = self.agents.agents.get_mut(&asker.owner).filter(|_| knows_better && self.following.loaded) else {
             return self.pass_on(reporter, report);
         };

@@ -38,19 +38,24 @@ pub struct Commits {
 }
 
 /// One commit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Batch {
     /// Each with its number of operations.
     updates: Vec<(Pending, usize)>,
     ops: Vec<StoreOp>,
+    /// What had been purged when its updates were judged: if more has by now, they are to be judged again.
+    purged: Generation,
     retry_at: Option<Instant>,
 }
+
+/// A commit for the store: its number, its operations, and what had been purged when they were made.
+pub type Ready = (u64, Vec<StoreOp>, Generation);
 
 /// What came of going through the queue, or of a commit's end.
 #[derive(Debug, Default)]
 pub struct Steps {
     /// To be given to the store.
-    pub commits: Vec<(u64, Vec<StoreOp>)>,
+    pub commits: Vec<Ready>,
     /// To be answered.
     pub over: Vec<(Pending, Outcome, u8, Generation)>,
     /// Durable now.
@@ -126,12 +131,13 @@ impl Commits {
         (self.due, self.fresh_ops) = (None, 0);
         let mut blocked: FxHashSet<Key> = FxHashSet::default();
         let mut waiting = VecDeque::new();
-        let (mut batch, mut reads) = (Batch::default(), Batch::default());
-        while let Some(pending) = self.queue.pop_front() {
+        let (mut batch, mut reads) = (Batch::new(grounds.purged), Batch::new(grounds.purged));
+        while let Some(mut pending) = self.queue.pop_front() {
             let full = self.under_way.len() >= limits.under_way;
             let busy = |key: &Key| self.busy.contains(key) || blocked.contains(key);
             if full || pending.update.ops.iter().any(|op| busy(&op.key)) {
                 blocked.extend(pending.update.ops.iter().map(|op| op.key));
+                pending.look_around(grounds.table);
                 waiting.push_back(pending);
                 continue;
             }
@@ -183,9 +189,9 @@ impl Commits {
             self.put(batch);
             return steps;
         }
-        let (mut clean, mut dirty) = (Batch::default(), Batch::default());
+        let (mut clean, mut dirty) = (Batch::new(grounds.purged), Batch::new(grounds.purged));
         let mut from = 0;
-        for (pending, count) in batch.updates {
+        for (mut pending, count) in batch.updates {
             let range = from..from + count;
             from = range.end;
             let as_expected = batch.ops[range.clone()].iter().zip(&held[range.clone()]).all(|(op, held)| {
@@ -216,11 +222,11 @@ impl Commits {
     }
 
     /// The commits to be tried again now.
-    pub fn retries(&mut self, now: Instant) -> Vec<(u64, Vec<StoreOp>)> {
+    pub fn retries(&mut self, now: Instant) -> Vec<Ready> {
         let due = self.under_way.iter_mut().filter(|(_, batch)| batch.retry_at.is_some_and(|at| at <= now));
         due.map(|(&number, batch)| {
             batch.retry_at = None;
-            (number, batch.ops.clone())
+            (number, batch.ops.clone(), batch.purged)
         })
         .collect()
     }
@@ -241,7 +247,8 @@ impl Commits {
     /// Adds to a batch, starting it first if it would have too many operations.
     fn add(&mut self, batch: &mut Batch, pending: Pending, ops: Vec<StoreOp>, limits: &Limits, steps: &mut Steps) {
         if batch.ops.len() + ops.len() > limits.ops && !batch.ops.is_empty() {
-            self.start(std::mem::take(batch), steps);
+            let full = std::mem::replace(batch, Batch::new(batch.purged));
+            self.start(full, steps);
         }
         self.busy.extend(ops.iter().map(|op| op.key));
         batch.updates.push((pending, ops.len()));
@@ -250,8 +257,8 @@ impl Commits {
 
     fn start(&mut self, batch: Batch, steps: &mut Steps) {
         if !batch.ops.is_empty() {
-            let ops = batch.ops.clone();
-            steps.commits.push((self.put(batch), ops));
+            let (ops, purged) = (batch.ops.clone(), batch.purged);
+            steps.commits.push((self.put(batch), ops, purged));
         }
     }
 
@@ -268,6 +275,12 @@ impl Commits {
             self.busy.remove(&op.key);
         }
         Some(batch)
+    }
+}
+
+impl Batch {
+    const fn new(purged: Generation) -> Self {
+        Self { updates: Vec::new(), ops: Vec::new(), purged, retry_at: None }
     }
 }
 

@@ -96,13 +96,16 @@ impl Server {
 
     /// What the store committed.
     pub(super) fn watched(&mut self, now: Instant, from: Generation, revision: Generation, changes: &[Stored]) {
+        let follows = from <= self.shared.revision;
         for Stored { key, generation, record } in changes {
             match record {
                 Some(record) => self.learn(now, key, *generation, record),
-                None => self.learn_purge(key, *generation),
+                // After a gap the load will tell: what is forgotten too early could come back with a late datagram.
+                None if follows && revision > self.shared.revision => self.learn_purge(key, *generation),
+                None => {}
             }
         }
-        if from <= self.shared.revision {
+        if follows {
             self.shared.revision = self.shared.revision.max(revision);
         } else {
             self.reload(now, ReloadReason::Gap);
@@ -123,8 +126,11 @@ impl Server {
         self.disseminate(revision, complete, ops);
     }
 
-    /// Takes a record if it is new.
+    /// Takes a record if it is new. What was committed up to `revision` is known: if the key is not there its tombstone has been purged since.
     pub(super) fn learn(&mut self, now: Instant, key: &Key, generation: Generation, record: &Record) {
+        if generation <= self.shared.revision {
+            return;
+        }
         let applied = self.shared.table.apply(key, generation, record);
         self.took(now, key, generation, record.value.as_ref(), applied);
     }
@@ -147,7 +153,9 @@ impl Server {
     /// A tombstone was purged, which had this generation or an older one.
     fn learn_purge(&mut self, key: &Key, generation: Generation) {
         self.following.purged = self.following.purged.max(generation);
-        if self.shared.table.held(key).is_some_and(|held| held.generation <= generation) && self.shared.table.remove(key).is_some() {
+        if self.shared.table.held(key).is_some_and(|held| held.generation <= generation)
+            && self.shared.table.remove(key).is_some()
+        {
             self.withdrawn(generation, key, None);
         }
     }

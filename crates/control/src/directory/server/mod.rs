@@ -12,6 +12,7 @@
 mod agents;
 mod commits;
 mod following;
+mod io;
 mod peers;
 mod streams;
 #[cfg(test)]
@@ -22,243 +23,25 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand::RngExt;
-use smallvec::smallvec;
+use weft_fabric::Instant;
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
 use self::agents::Agents;
 use self::commits::{Commits, Grounds, Limits, Steps};
 use self::following::Following;
+pub use self::io::{Counters, Event, Input, LoadEnd, Output, ReloadReason, ServerConfig};
 use self::peers::Peers;
 use self::streams::Streams;
 use self::updates::{Pending, malformed};
 use super::auth::{Cookies, Secret};
-use super::front::{Front, FrontConfig, Reason, Sighting, Verdict};
-use super::key::{Generation, Key, PrincipalId, UpdateId};
+use super::front::{Front, FrontConfig, Reason, Verdict};
+use super::key::{Generation, PrincipalId, UpdateId};
 use super::policy::{Policy, PolicyError};
-use super::request::{Ask, Client, Request, StreamId};
+use super::request::{Ask, Client, Request};
 use super::shared::Shared;
-use super::store::{CommitResult, StoreOp, Stored};
+use super::store::CommitResult;
 use super::table::MAX_ENTRIES;
 use crate::wire::directory::{Acknowledgement, Header, Message, Outcome, State, Update};
-
-/// What happens to the server.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// [`Server::deadline`] has come.
-    Timer,
-    /// A datagram, which takes the whole path (simulations; a program with UDP threads has a front in each).
-    Datagram {
-        /// Where it came from.
-        from: SocketAddr,
-        /// Its bytes.
-        bytes: Vec<u8>,
-    },
-    /// A verified request, from a front or a stream.
-    Request(Request),
-    /// From a front: a client was seen.
-    Seen(Sighting),
-    /// A stream is gone: nothing more is to be sent on it.
-    StreamClosed(StreamId),
-    /// Part of the load that [`Output::Load`] asked for, in any order.
-    Loaded {
-        /// Which load.
-        load: u64,
-        /// Records, tombstones included.
-        entries: Vec<Stored>,
-        /// With the last part: where the load ends.
-        end: Option<LoadEnd>,
-    },
-    /// All commits after `from` up to `revision`. Without changes: nothing happened.
-    Watched {
-        /// The revision before.
-        from: Generation,
-        /// The revision after.
-        revision: Generation,
-        /// What changed, in order.
-        changes: Vec<Stored>,
-    },
-    /// The watch cannot go on where it was (a gap, a compaction).
-    WatchLost,
-    /// How a commit ended.
-    Committed {
-        /// Which.
-        batch: u64,
-        /// How.
-        result: CommitResult,
-        /// The revision up to which the store may have purged tombstones.
-        purged: Generation,
-    },
-    /// The store does not answer.
-    StoreLost,
-    /// It answers again.
-    StoreBack,
-    /// A new policy.
-    Policy(Policy),
-    /// The server is about to stop: it takes no more updates.
-    Leave,
-}
-
-/// Where a load ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadEnd {
-    /// The load is the store's contents at this revision; the watch goes on from it.
-    pub revision: Generation,
-    /// Tombstones of generations up to this one may have been purged.
-    pub purged: Generation,
-}
-
-/// What the server wants done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    /// Send a datagram.
-    Send {
-        /// Where to.
-        to: SocketAddr,
-        /// Header, body and tag.
-        bytes: Vec<u8>,
-    },
-    /// Send a message on a stream.
-    Reply {
-        /// The stream.
-        stream: StreamId,
-        /// The client, whose key makes the tag where the stream has tags.
-        principal: PrincipalId,
-        /// Header and body; the tag (zeros over TLS) is the stream's to append.
-        message: Vec<u8>,
-    },
-    /// Commit, and tell how it ended by [`Input::Committed`]. Several may be under way; they share no keys.
-    Commit {
-        /// Its number.
-        batch: u64,
-        /// All or none.
-        ops: Vec<StoreOp>,
-        /// If the store has purged tombstones of generations beyond this one, the commit is a conflict.
-        purged: Generation,
-    },
-    /// Load everything ([`Input::Loaded`]), then watch from there ([`Input::Watched`]). An earlier load or watch ends.
-    Load {
-        /// The number of the load.
-        load: u64,
-    },
-    /// Remove these tombstones from the store, where they still have these generations. Other servers may ask for the same.
-    Purge {
-        /// Keys and their tombstones' generations.
-        tombstones: Vec<(Key, Generation)>,
-    },
-    /// For logs and metrics.
-    Event(Event),
-}
-
-/// What an operator may want to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// All is loaded.
-    Loaded {
-        /// The revision.
-        revision: Generation,
-        /// Live entries.
-        entries: u64,
-    },
-    /// All is to be loaded anew.
-    Reload(ReloadReason),
-    /// A policy is in force.
-    PolicyChanged {
-        /// Its version.
-        version: u32,
-        /// Whether it withdraws something, so that agents look up all that they hold again.
-        withdraws: bool,
-    },
-    /// A policy was refused; the old one stays.
-    PolicyRefused(PolicyError),
-    /// A commit was a conflict with another server's.
-    CommitConflict,
-    /// It is not known how a commit ended: it will be tried again.
-    CommitFailed,
-    /// A datagram was dropped, or a request of a stream, or another server's message.
-    Dropped(Reason),
-}
-
-/// Why all is loaded anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReloadReason {
-    /// The store said that the watch cannot go on.
-    WatchLost,
-    /// The watch left something out.
-    Gap,
-    /// A peer has other entries at the same revision.
-    Diverged,
-}
-
-/// What a server has counted, and how it is; the fronts' counters are apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Updates received, copies included.
-    pub updates: u64,
-    /// Outcomes of updates, by [`Outcome`]'s number.
-    pub outcomes: [u64; 6],
-    /// Commits that became durable.
-    pub commits: u64,
-    /// Operations in them.
-    pub committed_ops: u64,
-    /// Commits that were conflicts.
-    pub conflicts: u64,
-    /// Commits of which it was not known how they ended.
-    pub failures: u64,
-    /// Loads that ended.
-    pub loads: u64,
-    /// Corrections sent.
-    pub corrections: u64,
-    /// Corrections not sent: the agent has had enough of them lately.
-    pub corrections_limited: u64,
-    /// Records taken from other servers.
-    pub disseminated: u64,
-    /// Requests dropped.
-    pub dropped: u64,
-}
-
-/// How a server works.
-#[derive(Clone, Debug)]
-pub struct ServerConfig {
-    /// Its own principal.
-    pub me: PrincipalId,
-    /// The other servers.
-    pub peers: Vec<SocketAddr>,
-    /// A batch is committed when its oldest update has waited this long...
-    pub batch_delay: Duration,
-    /// ...or it has this many operations.
-    pub batch_ops: usize,
-    /// Commits under way at the most.
-    pub max_in_flight: usize,
-    /// Updates waiting at the most.
-    pub max_queue: usize,
-    /// How long to wait before a failed commit is tried again.
-    pub retry_after: Duration,
-    /// How often a peer is sent a digest.
-    pub digest_every: Duration,
-    /// How long a deleted key's tombstone is kept.
-    pub keep_tombstones: Duration,
-    /// Clients remembered at the most, by the front for datagrams and by the machine for corrections.
-    pub max_clients: usize,
-}
-
-impl ServerConfig {
-    /// The usual values.
-    pub const fn new(me: PrincipalId, peers: Vec<SocketAddr>) -> Self {
-        Self {
-            me,
-            peers,
-            batch_delay: Duration::from_ms(10),
-            batch_ops: 128,
-            max_in_flight: 4,
-            max_queue: 8192,
-            retry_after: Duration::from_ms(50),
-            digest_every: Duration::from_secs(30),
-            keep_tombstones: Duration::from_secs(3600),
-            max_clients: 65_536,
-        }
-    }
-}
 
 /// The directory server's machine.
 #[derive(Debug)]
@@ -406,12 +189,17 @@ impl Server {
         if let Some(pending) = self.commits.find(id) {
             return pending.join(client);
         }
+        // Who may change nothing takes no room in the queue.
+        if let Some(at) = update.ops.iter().position(|op| !self.shared.policy.may_update(principal, &op.key, None, None)) {
+            return self.acknowledge(client, id, Outcome::Refused, at as u8, Generation(0));
+        }
         // Some keys' room is left for what other servers commit.
         let room = self.commits.queued() < self.config.max_queue && self.shared.table.entries() + ROOM < MAX_ENTRIES;
         if self.shared.state != State::Serving || !room {
             return self.acknowledge(client, id, Outcome::Elsewhere, 0, Generation(0));
         }
-        let pending = Pending { id, update, clients: smallvec![client], arrived: now };
+        let mut pending = Pending::new(id, update, client, now);
+        pending.look_around(&self.shared.table);
         if self.commits.push(pending, &self.limits()) {
             self.flush();
         }
@@ -454,8 +242,7 @@ impl Server {
     }
 
     fn take_steps(&mut self, steps: Steps) {
-        let purged = self.following.purged;
-        self.outputs.extend(steps.commits.into_iter().map(|(batch, ops)| Output::Commit { batch, ops, purged }));
+        self.outputs.extend(steps.commits.into_iter().map(|(batch, ops, purged)| Output::Commit { batch, ops, purged }));
         for (pending, outcome, at, generation) in steps.over {
             for client in pending.clients {
                 self.acknowledge(client, pending.id, outcome, at, generation);
@@ -526,9 +313,8 @@ impl Server {
         if self.commits.due.is_some_and(|due| due <= now) {
             self.flush();
         }
-        let purged = self.following.purged;
         let retries = self.commits.retries(now);
-        self.outputs.extend(retries.into_iter().map(|(batch, ops)| Output::Commit { batch, ops, purged }));
+        self.outputs.extend(retries.into_iter().map(|(batch, ops, purged)| Output::Commit { batch, ops, purged }));
         if self.following.reload_at.is_some_and(|at| at <= now) {
             self.begin_load();
         }

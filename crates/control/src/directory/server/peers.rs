@@ -105,7 +105,8 @@ impl Server {
             let part = parts.last_mut().expect("there is one");
             part.push(Commit { generation: revision, key: op.key, record: op.record.clone() });
         }
-        let (from, to) = if complete && parts.len() == 1 { (Generation(revision.0 - 1), revision) } else { (Generation(0), Generation(0)) };
+        let (from, to) =
+            if complete && parts.len() == 1 { (Generation(revision.0 - 1), revision) } else { (Generation(0), Generation(0)) };
         for commits in parts {
             self.tell_peers(&Message::Commits(Commits { from, revision: to, commits }));
         }

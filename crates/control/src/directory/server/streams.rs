@@ -6,9 +6,7 @@ use super::super::front::{Access, look_up, sync};
 use super::super::key::{Generation, Key, PrincipalId, Value};
 use super::super::request::{Ask, Client, Request, StreamId};
 use super::{Output, Reason, Server};
-use crate::wire::directory::{
-    Change, Entry, HEADER, Header, Kind, MAX_FRAME, Message, State, TAG, emit_key, emit_value,
-};
+use crate::wire::directory::{Change, Entry, HEADER, Header, Kind, MAX_FRAME, Message, State, TAG, emit_key, emit_value};
 
 /// Those who watch, and the changes of late.
 #[derive(Debug, Default)]
@@ -50,10 +48,10 @@ impl Streams {
     pub fn changed(&mut self, generation: Generation, key: &Key, value: Option<&Value>) {
         let place = self.changes.partition_point(|entry| entry.generation <= generation);
         self.changes.insert(place, Entry { generation, key: *key, value: value.cloned() });
-        if self.changes.len() > MAX_CHANGES {
-            if let Some(oldest) = self.changes.pop_front() {
-                self.since = self.since.max(oldest.generation);
-            }
+        if self.changes.len() > MAX_CHANGES
+            && let Some(oldest) = self.changes.pop_front()
+        {
+            self.since = self.since.max(oldest.generation);
         }
     }
 
@@ -62,8 +60,7 @@ impl Streams {
         self.watchers.retain(|_, watcher| may(watcher.principal));
     }
 
-    /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation may fall into two
-    /// messages; the first of them does not claim that generation.
+    /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation stay together.
     fn next_change(&self, told: Generation, revision: Generation) -> Change {
         let from = told.max(self.since.min(revision));
         let first = self.changes.partition_point(|entry| entry.generation <= from);
@@ -71,7 +68,6 @@ impl Streams {
         let mut size = 0;
         for entry in self.changes.range(first..).take_while(|entry| entry.generation <= revision) {
             size += entry_size(&entry.key, entry.value.as_ref());
-            // All of one generation stay together unless they alone are too many (a commit has 128 at the most, which always fit).
             let new = change.entries.last().is_none_or(|last: &Entry| last.generation != entry.generation);
             if new && size > HALF_FRAME {
                 change.revision = change.entries.last().map_or(revision, |last| last.generation);
@@ -184,7 +180,8 @@ impl Server {
                 told = change.revision.max(told);
                 if !change.entries.is_empty() || first || change.from > watcher.told {
                     let mut message = Vec::new();
-                    Header { kind: Kind::Events, principal: watcher.principal, cookie: 0, request: watcher.request }.emit(&mut message);
+                    Header { kind: Kind::Events, principal: watcher.principal, cookie: 0, request: watcher.request }
+                        .emit(&mut message);
                     Message::Events(change).emit(&mut message);
                     self.outputs.push_back(Output::Reply { stream, principal: watcher.principal, message });
                 }

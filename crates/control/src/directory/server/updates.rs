@@ -5,7 +5,7 @@
 //! copy was quicker, the commit is a conflict, and the update is judged again by what the store holds now.
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::super::key::{Generation, Key, Record, UpdateId, Value};
 use super::super::policy::Policy;
@@ -26,6 +26,8 @@ pub struct Pending {
     pub clients: SmallVec<[Client; 1]>,
     /// When it came.
     pub arrived: Instant,
+    /// For each operation: up to this generation of its key, no copy of this update was applied.
+    pub clear: SmallVec<[Generation; 2]>,
 }
 
 /// What is known of a key for judging an update.
@@ -53,6 +55,25 @@ pub enum Judgement {
 }
 
 impl Pending {
+    /// An update that came now.
+    pub fn new(id: UpdateId, update: Update, client: Client, arrived: Instant) -> Self {
+        let clear = update.ops.iter().map(|_| update.known).collect();
+        Self { id, update, clients: smallvec![client], arrived, clear }
+    }
+
+    /// Looks for itself among its keys' last writes, so that later it need not look further back than to what they are now: an update that waits
+    /// for a key which many others write would else have lost sight of it when its turn comes.
+    pub fn look_around(&mut self, table: &Table) {
+        for (op, clear) in self.update.ops.iter().zip(&mut self.clear) {
+            let Some(held) = table.held(&op.key) else { continue };
+            let floor = held.history.map_or(held.generation, |history| history.floor);
+            let named = held.history.is_some_and(|history| history.writes.iter().any(|write| write.update == self.id));
+            if !named && floor <= *clear {
+                *clear = held.generation.max(*clear);
+            }
+        }
+    }
+
     /// One more copy came.
     pub fn join(&mut self, client: Client) {
         if self.clients.len() >= MAX_WAITING {
@@ -62,12 +83,19 @@ impl Pending {
     }
 
     /// Judges it by what is known of its keys, in the order of its operations.
-    pub fn judge(&self, bases: &[Basis], purged: Generation, policy: &Policy) -> Judgement {
+    pub fn judge(&mut self, bases: &[Basis], purged: Generation, policy: &Policy) -> Judgement {
         if let Some(at) = bases.iter().find_map(|basis| basis.applied(self.id)) {
             return Judgement::Over(Outcome::Committed, 0, at);
         }
         // All of its keys or none were written: if one was certainly not, it was not applied.
-        if !bases.iter().any(|basis| basis.floor(purged) <= self.update.known) {
+        let mut certain = false;
+        for (basis, clear) in bases.iter().zip(&mut self.clear) {
+            if basis.floor(purged) <= *clear {
+                certain = true;
+                *clear = basis.generation.max(*clear);
+            }
+        }
+        if !certain {
             let asked = bases.iter().all(|basis| basis.from_store);
             return if asked { Judgement::Over(Outcome::Unknown, 0, Generation(0)) } else { Judgement::Ask };
         }

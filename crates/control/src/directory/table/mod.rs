@@ -375,7 +375,7 @@ impl Entries {
 
     fn push(&mut self, entry: Entry) -> u32 {
         let number = self.len();
-        if number % CHUNK == 0 {
+        if number.is_multiple_of(CHUNK) {
             self.chunks.push(Vec::with_capacity(CHUNK));
         }
         self.chunks[number / CHUNK].push(entry);
