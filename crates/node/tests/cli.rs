@@ -103,7 +103,9 @@ fn assert_fails(output: &Output, code: i32, said: &[&str]) {
 fn a_folder_has_all_that_one_machine_needs() {
     use std::os::unix::fs::PermissionsExt;
     let site = Site::new();
-    for (file, mode) in [("secret", 0o600), ("ca.key", 0o600), ("server.key", 0o600), ("admin.key", 0o600), ("policy.toml", 0o644)] {
+    for (file, mode) in
+        [("secret", 0o600), ("ca.key", 0o600), ("server.key", 0o600), ("admin.key", 0o600), ("policy.toml", 0o644)]
+    {
         let metadata = std::fs::metadata(site.dir().join(file)).expect(file);
         assert_eq!(metadata.permissions().mode() & 0o777, mode, "{file}");
     }
@@ -137,7 +139,21 @@ fn what_the_page_shows(auth: &str) {
     assert_eq!(put["outcome"], "committed");
     let generation = put["generation"].as_u64().expect("a number").to_string();
     let (number, known) = (put["number"].to_string(), (generation.parse::<u64>().expect("a number") - 1).to_string());
-    let again = ["put", "10.0.0.7", "10.0.1.1", "--owner", "17", "--service", "1", "--group", "3", "--number", &number, "--known", &known];
+    let again = [
+        "put",
+        "10.0.0.7",
+        "10.0.1.1",
+        "--owner",
+        "17",
+        "--service",
+        "1",
+        "--group",
+        "3",
+        "--number",
+        &number,
+        "--known",
+        &known,
+    ];
     assert_eq!(site.json(&again)["generation"], put["generation"], "the same update is applied once");
 
     let got = site.run(&["get", "10.0.0.7", "10.0.0.8", "--json"]);
@@ -152,14 +168,19 @@ fn what_the_page_shows(auth: &str) {
     insta::assert_snapshot!("get", stdout(&site.run(&["get", "10.0.0.7"])).replace(&format!(" {generation} "), " G "));
 
     let conflict = site.run(&["put", "10.0.0.7", "10.0.1.2", "--expect", "new"]);
-    assert_eq!((conflict.status.code(), stdout(&conflict)), (Some(1), format!("conflict: 10.0.0.7 has generation {generation}\n")));
+    assert_eq!(
+        (conflict.status.code(), stdout(&conflict)),
+        (Some(1), format!("conflict: 10.0.0.7 has generation {generation}\n"))
+    );
     assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.2", "--expect", &generation, "--service", "1"]));
 
     assert_ok(&site.run(&["put", "group:3", "10.9.0.1,10.9.0.2"]));
     assert_ok(&site.run(&["put", "tenant:5/0/02:00:00:00:00:01", "edge:02:00:00:00:00:09/12", "--lease", "1s"]));
     let listed = |args: &[&str]| -> Vec<String> {
         let text = stdout(&site.run(&[&["list", "--json"], args].concat()));
-        text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["key"].as_str().expect("a key").to_owned()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["key"].as_str().expect("a key").to_owned())
+            .collect()
     };
     assert_eq!(listed(&[]), ["10.0.0.7", "tenant:5/0/02:00:00:00:00:01", "group:3"]);
     assert_eq!(listed(&["--tenant", "5"]), ["tenant:5/0/02:00:00:00:00:01"]);
@@ -189,7 +210,10 @@ fn an_export_is_imported_and_an_import_is_repeated() {
     let dry = site.json(&["import", &file, "--dry-run"]);
     assert_eq!((&dry["written"], &dry["generation"]), (&Value::from(100), &Value::from(0)));
     let first = site.json(&["import", &file]);
-    assert_eq!((&first["lines"], &first["written"], &first["unchanged"]), (&Value::from(100), &Value::from(100), &Value::from(0)));
+    assert_eq!(
+        (&first["lines"], &first["written"], &first["unchanged"]),
+        (&Value::from(100), &Value::from(100), &Value::from(0))
+    );
     let second = site.json(&["import", &file]);
     assert_eq!((&second["written"], &second["unchanged"]), (&Value::from(0), &Value::from(100)));
 
@@ -210,7 +234,9 @@ fn an_export_is_imported_and_an_import_is_repeated() {
     process.kill().expect("killed");
     process.wait().expect("it ends");
     let snapshot = stdout(&site.run(&["snapshot"]));
-    let keys = |text: &str| -> Vec<String> { text.lines().skip(1).filter_map(|line| line.split('"').nth(3)).map(str::to_owned).collect() };
+    let keys = |text: &str| -> Vec<String> {
+        text.lines().skip(1).filter_map(|line| line.split('"').nth(3)).map(str::to_owned).collect()
+    };
     assert_eq!(keys(&snapshot), keys(&exported), "all that was acknowledged is in the store");
 }
 
@@ -244,8 +270,16 @@ fn bad_input_is_refused_with_a_remedy() {
     assert_fails(&site.run(&["put", "10.0.0.7", "10.0.1.1", "--number", "3"]), 2, &["--known"]);
     assert_fails(&site.run(&["del", "10.0.0.7", "10.0.0.8", "10.0.0.7"]), 2, &["10.0.0.7 is named twice"]);
     assert_fails(&site.run(&["list", "--prefix", "10.0.0.0"]), 2, &["`10.0.0.0` is not a prefix"]);
-    assert_fails(&site.run(&["get", "10.0.0.7", "--servers", "127.0.0.1:9", "--timeout", "100ms"]), 2, &["no answer from 127.0.0.1:9", "is the server up"]);
-    assert_fails(&site.run(&["get", "10.0.0.7", "--servers", "nowhere"]), 2, &["`nowhere` is not a server's address", "host:port"]);
+    assert_fails(
+        &site.run(&["get", "10.0.0.7", "--servers", "127.0.0.1:9", "--timeout", "100ms"]),
+        2,
+        &["no answer from 127.0.0.1:9", "is the server up"],
+    );
+    assert_fails(
+        &site.run(&["get", "10.0.0.7", "--servers", "nowhere"]),
+        2,
+        &["`nowhere` is not a server's address", "host:port"],
+    );
     assert_fails(&site.plain(&["get", "10.0.0.7"]), 2, &["who asks is not known", "weft directory init"]);
     assert_fails(&site.plain(&["serve", "--dir", "nowhere", "--auth", "mac"]), 2, &["nowhere/secret", "weft directory init"]);
     assert_fails(&site.run(&["serve", "--provisioner", "3"]), 2, &["--policy open"]);
@@ -300,7 +334,9 @@ fn what_is_watched_comes_as_it_happens() {
     command.args(["watch", "--json", "--from", &begin]).env("WEFT_DIRECTORY", site.dir()).stdout(Stdio::piped());
     let mut watching = command.spawn().expect("it starts");
     let mut lines = BufReader::new(watching.stdout.take().expect("piped")).lines();
-    for (args, part) in [(["put", "10.0.0.7", "10.0.1.1"], "\"locator\":\"10.0.1.1\""), (["del", "10.0.0.7", "10.0.0.8"], "\"deleted\":true")] {
+    for (args, part) in
+        [(["put", "10.0.0.7", "10.0.1.1"], "\"locator\":\"10.0.1.1\""), (["del", "10.0.0.7", "10.0.0.8"], "\"deleted\":true")]
+    {
         assert_ok(&site.run(&args));
         let line = lines.next().expect("a line").expect("UTF-8");
         assert!(line.contains("\"key\":\"10.0.0.7\"") && line.contains(part), "{line}");

@@ -112,7 +112,10 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
             PolicySource::Open { provisioners: args.provisioner.iter().copied().map(PrincipalId).collect() }
         }
         _ if !args.provisioner.is_empty() => {
-            return Err(Error::new("`--provisioner` is of `--policy open`", "in a policy file: [[principal]] with role = \"provisioner\""));
+            return Err(Error::new(
+                "`--provisioner` is of `--policy open`",
+                "in a policy file: [[principal]] with role = \"provisioner\"",
+            ));
         }
         _ => PolicySource::File(of_dir(&args.policy, "policy.toml")),
     };
