@@ -25,7 +25,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     }
     let policy = "version = 1\n[[service]]\nname = \"a\"\nid = 1\n[[service]]\nname = \"b\"\nid = 2\nallow = [\"a\"]\n[[principal]]\nid = 9\nrole = \"admin\"\n";
     let policy = Policy::parse(policy).expect("a policy");
-    let (confirmed_since, withdrawals) = (Generation(0), Withdrawals::default());
+    let (confirmed_since, withdrawals) = (policy.version(), Withdrawals::default());
     Shared { table, policy, revision: Generation(8), state: State::Serving, confirmed_since, withdrawals }
 });
 

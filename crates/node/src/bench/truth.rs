@@ -47,6 +47,11 @@ impl Truth {
         }
     }
 
+    /// The newest generation: a revision that is known.
+    pub fn newest(&self) -> Generation {
+        Generation(self.entries.iter().map(|&(_, generation)| generation).max().unwrap_or(0))
+    }
+
     /// The generation of mapping `at`.
     pub fn generation(&self, at: usize) -> Generation {
         Generation(self.entries[at].1)
