@@ -108,9 +108,9 @@ fn find(shared: &Shared, access: Access, key: &Key, probe: &Probe, writer: &mut 
             tally.found += 1;
             writer.found(generation, &mapping)
         }
-        Some(value @ FoundValue::Group(_)) => {
+        Some(FoundValue::Group(addresses)) => {
             tally.found += 1;
-            writer.push(generation, &Finding::Found(value.to_value()))
+            writer.group(generation, addresses)
         }
         Some(FoundValue::Mapping(_)) => {
             tally.forbidden += 1;

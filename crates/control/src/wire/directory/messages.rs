@@ -17,9 +17,11 @@
 //!   entry            generation u64 | key | 0 or value
 //! ```
 
-use super::fields::{Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value};
+use super::fields::{
+    Reader, WireError, emit_group, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value,
+};
 use super::{Kind, MAX_KEYS};
-use crate::directory::key::{Generation, Key, Locator, Mapping, Record, Value};
+use crate::directory::key::{Generation, GroupAddresses, Key, Locator, Mapping, Record, Value};
 
 /// Operations of one update at the most.
 pub const MAX_OPS: usize = 32;
@@ -249,6 +251,15 @@ impl<'a> AnswerWriter<'a> {
             out.push(0);
             out.extend_from_slice(&generation.0.to_be_bytes());
             emit_mapping(mapping, out);
+        })
+    }
+
+    /// Adds a group; false if there is no room for it.
+    pub fn group(&mut self, generation: Generation, addresses: &GroupAddresses) -> bool {
+        self.add(|out| {
+            out.push(0);
+            out.extend_from_slice(&generation.0.to_be_bytes());
+            emit_group(addresses, out);
         })
     }
 
