@@ -31,7 +31,10 @@ async fn follow(watch: &mut Watch, model: &mut Model, until: Generation) {
         match tokio::time::timeout(Duration::from_secs(5), watch.next()).await.expect("the watch tells in time") {
             Some(WatchEvent::Changes { revision, changes, purged }) => {
                 assert!(revision > model.revision, "revisions grow");
-                assert!(changes.iter().all(|change| change.record.is_none() || change.generation > model.revision), "nothing is told twice");
+                assert!(
+                    changes.iter().all(|change| change.record.is_none() || change.generation > model.revision),
+                    "nothing is told twice"
+                );
                 model.apply(changes);
                 model.revision = revision;
                 model.purged = model.purged.max(purged.unwrap_or_default());
@@ -136,7 +139,9 @@ fn a_commit_may_have_as_many_operations_as_the_machine_gives() {
         let ops = model.ops(&writes);
         assert_eq!(ops.len(), MAX_COMMIT_OPS);
         assert!(matches!(store.commit(ops.clone(), Generation(0)).await.result, CommitResult::Done(_)));
-        assert!(matches!(store.commit(ops, Generation(0)).await.result, CommitResult::Conflict(held) if held.len() == MAX_COMMIT_OPS));
+        assert!(
+            matches!(store.commit(ops, Generation(0)).await.result, CommitResult::Conflict(held) if held.len() == MAX_COMMIT_OPS)
+        );
     });
 }
 

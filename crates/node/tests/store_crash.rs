@@ -45,7 +45,8 @@ fn ops(contents: &Contents, number: u16) -> Vec<StoreOp> {
         let key = key(first + at);
         let old = contents.get(&key);
         let update = UpdateId { writer: PrincipalId(1), number: u64::from(number) };
-        let record = Record::next(old.map(|(generation, record)| (record, *generation)), Generation(0), update, Some(value_of(number)));
+        let record =
+            Record::next(old.map(|(generation, record)| (record, *generation)), Generation(0), update, Some(value_of(number)));
         StoreOp { key, expect: old.map_or(Generation(0), |(generation, _)| *generation), record }
     };
     (0..TOGETHER).map(op).collect()
@@ -62,7 +63,11 @@ fn commits_for_ever_as_a_child() {
     runtime().block_on(async {
         let store = Embedded::open(Path::new(&folder), "test").unwrap();
         let mut contents = contents(&store).await;
-        let first = contents.values().flat_map(|(_, record)| record.writes.iter().map(|write| write.update.number + 1)).max().unwrap_or(0);
+        let first = contents
+            .values()
+            .flat_map(|(_, record)| record.writes.iter().map(|write| write.update.number + 1))
+            .max()
+            .unwrap_or(0);
         for number in first.. {
             let ops = ops(&contents, number as u16);
             match store.commit(ops.clone(), Generation(0)).await.result {
@@ -122,7 +127,8 @@ fn killed_at_any_instant_every_acknowledged_commit_is_there() {
 /// What is found is what was acknowledged, or one commit more.
 fn check(model: &Contents, found: &Contents) {
     let mut expected = model.clone();
-    let newer: Vec<_> = found.iter().filter(|(key, (generation, _))| model.get(key).is_none_or(|(known, _)| generation > known)).collect();
+    let newer: Vec<_> =
+        found.iter().filter(|(key, (generation, _))| model.get(key).is_none_or(|(known, _)| generation > known)).collect();
     if let Some((_, (at, record))) = newer.first() {
         let number = record.writes[0].update.number as u16;
         let last = ops(model, number);
@@ -152,7 +158,14 @@ fn a_power_loss_at_any_write_loses_no_acknowledged_commit() {
 
 async fn one_life_with_power_loss(life: usize, rng: &mut Pcg64) {
     let disk = Disk::default();
-    let store = Embedded::on_backend({ let disk = disk.clone(); move || disk.clone() }, "test").unwrap();
+    let store = Embedded::on_backend(
+        {
+            let disk = disk.clone();
+            move || disk.clone()
+        },
+        "test",
+    )
+    .unwrap();
     let mut model = Contents::new();
     for number in 0..rng.random::<u16>() % 20 {
         commit(&store, &mut model, number).await;
@@ -186,7 +199,14 @@ fn a_full_disk_refuses_commits_and_goes_on_when_there_is_room_again() {
     runtime().block_on(async {
         for operations in 0..12 {
             let disk = Disk::default();
-            let store = Embedded::on_backend({ let disk = disk.clone(); move || disk.clone() }, "test").unwrap();
+            let store = Embedded::on_backend(
+                {
+                    let disk = disk.clone();
+                    move || disk.clone()
+                },
+                "test",
+            )
+            .unwrap();
             let mut model = Contents::new();
             for number in 0..20 {
                 assert!(commit(&store, &mut model, number).await);

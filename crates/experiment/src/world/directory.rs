@@ -87,7 +87,6 @@ fn cluster(spec: &DirectorySpec, load: &DirectoryLoad, agents: u16, seed: u64) -
             op_time: spec.op_time,
             election: spec.election,
             history: 100_000,
-            keep_tombstones: Duration::from_secs(3600),
         },
         weather: Weather { latency: spec.latency, jitter: spec.jitter, loss: spec.loss, ..Weather::FAIR },
         store_timeout: Duration::from_secs(1),

@@ -146,7 +146,8 @@ pub enum ServeError {
 /// Reads the cluster's secret from a file that nobody else can read.
 pub fn read_secret(path: &Path) -> Result<Secret, ServeError> {
     let refused = |why: String| ServeError::Secret { path: path.to_owned(), why };
-    let metadata = std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}; `weft directory init` makes one")))?;
+    let metadata =
+        std::fs::metadata(path).map_err(|error| refused(format!("cannot be read: {error}; `weft directory init` makes one")))?;
     let mode = metadata.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(refused(format!("can be read by others (mode {mode:03o}): chmod 600 {}", path.display())));

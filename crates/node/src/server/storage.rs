@@ -81,12 +81,7 @@ impl Storage {
         if let Some(earlier) = self.loading.take() {
             earlier.abort();
         }
-        let feed = Feed {
-            core: core.clone(),
-            store: self.store.clone(),
-            health: self.health.clone(),
-            era: core.era(),
-        };
+        let feed = Feed { core: core.clone(), store: self.store.clone(), health: self.health.clone(), era: core.era() };
         self.loading = Some(self.tasks.spawn(async move { feed.run(load).await }));
     }
 }

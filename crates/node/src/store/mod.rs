@@ -139,7 +139,9 @@ pub enum StoreError {
         error: String,
     },
     /// It is not a store, or is damaged.
-    #[error("`{path}` is not a whole directory store ({why}); nothing was changed: restore it from a backup, or choose another folder")]
+    #[error(
+        "`{path}` is not a whole directory store ({why}); nothing was changed: restore it from a backup, or choose another folder"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -37,7 +37,8 @@ impl Model {
             let generation = old.map_or(Generation(0), |(generation, _)| *generation);
             let expect = if wrong { Generation(generation.0 + 1) } else { generation };
             let update = UpdateId { writer: PrincipalId(7), number: u64::from(number) };
-            let record = Record::next(old.map(|(generation, record)| (record, *generation)), self.purged, update, value.map(value_of));
+            let record =
+                Record::next(old.map(|(generation, record)| (record, *generation)), self.purged, update, value.map(value_of));
             ops.insert(key, StoreOp { key, expect, record });
         }
         ops.into_values().collect()
@@ -46,7 +47,9 @@ impl Model {
     /// A commit; if it succeeds it has the revision that the store gave.
     pub fn commit(&mut self, ops: &[StoreOp], purged: Generation, at: Generation) -> Committed {
         let held: Vec<_> = ops.iter().map(|op| self.records.get(&op.key).cloned()).collect();
-        let same = |(op, held): (&StoreOp, &Option<(Generation, Record)>)| op.expect == held.as_ref().map_or(Generation(0), |held| held.0);
+        let same = |(op, held): (&StoreOp, &Option<(Generation, Record)>)| {
+            op.expect == held.as_ref().map_or(Generation(0), |held| held.0)
+        };
         if self.purged > purged || !ops.iter().zip(&held).all(same) {
             return Committed { result: CommitResult::Conflict(held), purged: self.purged };
         }
@@ -87,7 +90,10 @@ impl Model {
                 }
                 None => {
                     let gone = self.records.remove(&key);
-                    assert!(gone.is_some_and(|(old, record)| old <= generation && record.value.is_none()), "only tombstones are purged");
+                    assert!(
+                        gone.is_some_and(|(old, record)| old <= generation && record.value.is_none()),
+                        "only tombstones are purged"
+                    );
                 }
             }
         }
@@ -108,7 +114,11 @@ pub fn key(number: u8) -> Key {
     match number % 3 {
         0 => Key::App4(Ipv4Addr::new(10, 0, 0, number)),
         1 => Key::App6(Ipv4Addr::new(10, 0, 0, number).to_ipv6_mapped()),
-        _ => Key::TenantIp4(weft_fabric::TenantId::new(5).unwrap(), weft_control::directory::MacSpace(0), Ipv4Addr::new(10, 0, 0, number)),
+        _ => Key::TenantIp4(
+            weft_fabric::TenantId::new(5).unwrap(),
+            weft_control::directory::MacSpace(0),
+            Ipv4Addr::new(10, 0, 0, number),
+        ),
     }
 }
 

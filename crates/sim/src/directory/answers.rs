@@ -21,14 +21,21 @@ pub(super) fn asked(bytes: &[u8]) -> Option<Asked> {
     }
 }
 
-/// The answer in a datagram; who asked what is not known yet.
+/// The answer or the correction in a datagram; who asked what is not known yet.
 pub(super) fn answered(server: u16, bytes: &[u8]) -> Option<Seen> {
     let frame = Frame::parse(bytes).ok()?;
-    let Message::Answer(answer) = Message::parse(frame.header.kind, frame.body).ok()? else { return None };
+    let principal = frame.header.principal;
+    let answer = match Message::parse(frame.header.kind, frame.body).ok()? {
+        Message::Answer(answer) => answer,
+        Message::Correction(it) => {
+            return Some(Seen::Corrected { server, principal, key: it.key, generation: it.generation, finding: it.finding });
+        }
+        _ => return None,
+    };
     let nowhere = Key::App4(std::net::Ipv4Addr::UNSPECIFIED);
     Some(Seen::Answered {
         server,
-        principal: frame.header.principal,
+        principal,
         asker: None,
         revision: answer.revision,
         policy: answer.policy,

@@ -126,6 +126,19 @@ pub enum Seen {
         /// The keys and what was said of them.
         findings: Vec<(Key, Generation, Finding)>,
     },
+    /// A server corrected an agent (with `watch_answers`).
+    Corrected {
+        /// The server.
+        server: u16,
+        /// Whose agent.
+        principal: PrincipalId,
+        /// The key.
+        key: Key,
+        /// Since when.
+        generation: Generation,
+        /// What it is.
+        finding: Finding,
+    },
 }
 
 /// The cluster.
@@ -210,6 +223,7 @@ enum Event {
         purged: Generation,
     },
     StoreRuns,
+    Purge(Vec<(Key, Generation)>),
     Committed {
         ticket: u64,
         result: CommitResult,
@@ -515,6 +529,10 @@ impl Cluster {
             Event::Timer(node) => self.ring(node),
             Event::Commit { ticket, ops, purged } => self.store_begins(ticket, ops, purged),
             Event::StoreRuns => self.store_runs(),
+            Event::Purge(tombstones) => {
+                self.store.purge(self.now, &tombstones);
+                self.pump_watches();
+            }
             Event::Committed { ticket, result, purged } => {
                 if let Some((server, life, batch)) = self.tickets.remove(&ticket) {
                     self.tell_life(server, life, server::Input::Committed { batch, result, purged });
@@ -713,6 +731,12 @@ impl Cluster {
                     }
                 }
                 server::Output::Commit { batch, ops, purged } => self.commit(server, batch, ops, purged),
+                server::Output::Purge { tombstones } => {
+                    if self.network.is_open(Node::Server(server), Node::Store) {
+                        let after = self.network.latency();
+                        self.schedule(self.now + after, Event::Purge(tombstones));
+                    }
+                }
                 server::Output::Load { load } => {
                     let watch = &mut self.servers[usize::from(server)].watch;
                     watch.load = Some(load);

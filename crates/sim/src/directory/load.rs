@@ -301,7 +301,7 @@ impl Load {
                     self.totals.recovery = Some((at - fault).as_ps());
                 }
             }
-            Seen::Invalidated { .. } | Seen::Answered { .. } => {}
+            Seen::Invalidated { .. } | Seen::Answered { .. } | Seen::Corrected { .. } => {}
         }
     }
 

@@ -29,8 +29,6 @@ pub struct StoreConfig {
     pub election: Duration,
     /// Commits that a watch can still be given from; older ones are compacted.
     pub history: usize,
-    /// A tombstone is purged after so long.
-    pub keep_tombstones: Duration,
 }
 
 /// One commit.
@@ -61,7 +59,6 @@ pub struct Store {
     /// Begun and not durable yet, in order.
     begun: VecDeque<Begun>,
     busy_until: Instant,
-    tombstones: VecDeque<(Instant, Key, Generation)>,
     rng: Pcg64,
 }
 
@@ -86,7 +83,6 @@ impl Store {
             election_at: Instant::MAX,
             begun: VecDeque::new(),
             busy_until: Instant::ZERO,
-            tombstones: VecDeque::new(),
             rng,
             config,
         }
@@ -119,7 +115,6 @@ impl Store {
             let begun = self.begun.pop_front().expect("just seen");
             results.push((begun.ticket, self.apply(begun.done_at, &begun.ops, begun.purged)));
         }
-        self.purge(now);
         results
     }
 
@@ -241,27 +236,23 @@ impl Store {
         let mut writes = Vec::with_capacity(ops.len());
         for op in ops {
             self.contents.insert(op.key, (self.revision, op.record.clone()));
-            if op.record.value.is_none() {
-                self.tombstones.push_back((at + self.config.keep_tombstones, op.key, self.revision));
-            }
             writes.push((op.key, Some(op.record.clone())));
         }
         self.log.push(LogEntry { revision: self.revision, at, writes });
         CommitResult::Done(self.revision)
     }
 
-    /// Tombstones whose time is over go in a commit of their own.
-    fn purge(&mut self, now: Instant) {
+    /// Removes tombstones that still have these generations, in a commit of its own.
+    pub fn purge(&mut self, now: Instant, tombstones: &[(Key, Generation)]) {
         if !self.is_writable() {
             return;
         }
         let mut writes = Vec::new();
-        while self.tombstones.front().is_some_and(|(at, ..)| *at <= now) {
-            let (_, key, generation) = self.tombstones.pop_front().expect("just seen");
-            if self.contents.get(&key).is_some_and(|(held, _)| *held == generation) {
-                self.contents.remove(&key);
-                self.purged = self.purged.max(generation);
-                writes.push((key, None));
+        for (key, generation) in tombstones {
+            if self.contents.get(key).is_some_and(|(held, record)| held == generation && record.value.is_none()) {
+                self.contents.remove(key);
+                self.purged = self.purged.max(*generation);
+                writes.push((*key, None));
             }
         }
         if !writes.is_empty() {

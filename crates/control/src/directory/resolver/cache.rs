@@ -8,11 +8,12 @@
 //!        v        Forbidden       v  |                       usable 500 ms    v
 //!      negative: usable for a moment                                        found, negative
 //! ```
-//! Entries are by key *and asker*: what one asker may know another may not. Kept here:
+//! Entries are by key *and asker*: what one asker may know another may not, and when the asker's own mapping is withdrawn, so is all that it was
+//! allowed by it. Kept here:
 //! 1. An older generation never replaces a newer one, also after eviction (`forgotten`).
 //! 2. Nothing that came under an older policy than the newest seen is usable for longer than the reconfirmation takes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weft_fabric::rng::mix;
 use weft_fabric::{Duration, Instant};
@@ -59,6 +60,8 @@ enum Held {
 struct Entry {
     held: Held,
     generation: Generation,
+    /// How far the server that said it knew everything.
+    revision: Generation,
     policy: u32,
     /// When it was last confirmed by an answer.
     heard: Instant,
@@ -74,6 +77,8 @@ pub(super) struct Cache {
     entries: BTreeMap<Name, Entry>,
     capacity: usize,
     negative: Duration,
+    /// All askers of entries, past ones too.
+    askers: BTreeSet<Key>,
     /// Found entries among them.
     found: usize,
     /// When the directory last said that all leases begin anew.
@@ -90,6 +95,7 @@ impl Cache {
     pub fn new(capacity: usize, negative: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
+            askers: BTreeSet::new(),
             capacity,
             negative,
             found: 0,
@@ -161,7 +167,7 @@ impl Cache {
                     _ => false,
                 }
         });
-        let entry = Entry { held, generation, policy: said.policy, heard: said.asked, until, used: true };
+        let entry = Entry { held, generation, revision: said.revision, policy: said.policy, heard: said.asked, until, used: true };
         self.put(name, entry);
         if replaced { Verdict::Replaced } else { Verdict::Taken }
     }
@@ -186,6 +192,7 @@ impl Cache {
         if self.capacity == 0 {
             return;
         }
+        self.askers.extend(name.1);
         self.found += usize::from(matches!(entry.held, Held::Found(_)));
         match self.entries.insert(name, entry) {
             Some(old) => self.found -= usize::from(matches!(old.held, Held::Found(_))),
@@ -235,6 +242,25 @@ impl Cache {
             entry.held = Held::Floor;
             entry.generation = generation;
         }
+        self.withdraw_asker(key, generation, now, gone);
+    }
+
+    /// If the key asks here: what it was allowed before a generation is to be looked up again.
+    fn withdraw_asker(&mut self, asker: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
+        if !self.askers.contains(asker) {
+            return;
+        }
+        let renewed = self.renewed;
+        for (name, entry) in self.entries.iter_mut().filter(|(name, e)| name.1 == Some(*asker) && e.revision < generation) {
+            if matches!(entry.held, Held::Found(_)) {
+                self.found -= 1;
+                if entry.is_usable(now, renewed) {
+                    gone.push(*name);
+                }
+            }
+            entry.held = Held::Floor;
+            entry.generation = entry.generation.max(generation);
+        }
     }
 
     /// A correction that an agent did not ask for. It may move what it holds, but says nothing of who may know.
@@ -262,6 +288,8 @@ impl Cache {
         }
         if others {
             self.withdraw(key, said.generation, now, gone);
+        } else {
+            self.withdraw_asker(key, said.generation, now, gone);
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Lookups {
     batches: BTreeMap<u64, Batch>,
     last_batch: u64,
     background_batches: usize,
+    /// Batches whose last key has its answer.
+    emptied: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -88,16 +90,21 @@ impl Lookups {
         let Some(wanted) = self.names.remove(name) else { return SmallVec::new() };
         if let Some(batch) = self.batches.get_mut(&wanted.batch) {
             batch.keys.retain(|key| *key != name.0);
+            if batch.keys.is_empty() {
+                self.emptied.push(wanted.batch);
+            }
         }
         wanted.tokens
     }
 
     /// Closes batches that have no keys left.
-    pub fn settle(&mut self, batch: u64, timers: &mut BTreeSet<(Instant, Timer)>) {
-        let Some(is) = self.batches.get(&batch).filter(|batch| batch.keys.is_empty()) else { return };
-        timers.remove(&(is.retry_at, Timer::Retry(batch)));
-        self.background_batches -= usize::from(is.is_background);
-        self.batches.remove(&batch);
+    pub fn settle(&mut self, timers: &mut BTreeSet<(Instant, Timer)>) {
+        for id in std::mem::take(&mut self.emptied) {
+            if let Some(batch) = self.batches.remove(&id) {
+                timers.remove(&(batch.retry_at, Timer::Retry(id)));
+                self.background_batches -= usize::from(batch.is_background);
+            }
+        }
     }
 
     /// The next names to send together.
@@ -235,15 +242,15 @@ impl Resolver {
     }
 
     fn give_up(&mut self, id: u64) {
-        let Some(batch) = self.lookups.batches.get_mut(&id) else { return };
+        let Some(batch) = self.lookups.batches.get(&id) else { return };
         let asker = batch.asker;
-        for key in std::mem::take(&mut batch.keys) {
+        for key in batch.keys.clone() {
             let name = (key, asker);
             for token in self.lookups.done(&name) {
                 self.tell(name, token, Resolution::Unanswered);
             }
         }
-        self.lookups.settle(id, &mut self.timers);
+        self.lookups.settle(&mut self.timers);
     }
 
     /// A server cannot help with what is left of a batch. If that was the last hope of this attempt, others are asked at once; if there are no

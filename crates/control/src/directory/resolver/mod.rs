@@ -405,7 +405,7 @@ impl Resolver {
             }
         }
         self.invalidate(&gone);
-        self.lookups.settle(batch, &mut self.timers);
+        self.lookups.settle(&mut self.timers);
         if useless {
             self.elsewhere(batch, from);
         } else if answer.count > 0 && answer.count < keys.len() {

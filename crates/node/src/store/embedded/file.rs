@@ -170,9 +170,13 @@ pub fn open_failure(path: &Path, error: &DatabaseError) -> StoreError {
     let path = path.to_owned();
     match error {
         DatabaseError::DatabaseAlreadyOpen => StoreError::InUse(path.parent().map_or_else(PathBuf::new, Path::to_owned)),
-        DatabaseError::UpgradeRequired(version) => StoreError::Damaged { path, why: format!("it has redb's file format {version}") },
+        DatabaseError::UpgradeRequired(version) => {
+            StoreError::Damaged { path, why: format!("it has redb's file format {version}") }
+        }
         DatabaseError::Storage(StorageError::Corrupted(why)) => StoreError::Damaged { path, why: why.clone() },
-        DatabaseError::Storage(StorageError::Io(error)) if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) => {
+        DatabaseError::Storage(StorageError::Io(error))
+            if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
+        {
             StoreError::Damaged { path, why: error.to_string() }
         }
         error => StoreError::Io { path, error: error.to_string() },

@@ -105,7 +105,8 @@ impl Shared {
     /// Begins to read a snapshot.
     fn read(&self) -> Result<redb::ReadTransaction, StoreError> {
         let database = self.database.read();
-        let database = database.as_ref().ok_or_else(|| StoreError::Unreachable("it is being opened again after an error".into()))?;
+        let database =
+            database.as_ref().ok_or_else(|| StoreError::Unreachable("it is being opened again after an error".into()))?;
         database.begin_read().map_err(failure)
     }
 }

@@ -43,6 +43,8 @@ pub struct Writer {
     purged: Generation,
     /// What the last transaction failed with, if it did.
     broken: Option<StoreError>,
+    /// Whether that is in the log, and nothing was written since.
+    told: bool,
     watches: Vec<Teller>,
     /// The last commits, oldest first, and the revision before them.
     history: VecDeque<WatchEvent>,
@@ -68,6 +70,7 @@ impl Writer {
             revision,
             purged,
             broken: None,
+            told: false,
             watches: Vec::new(),
             history: VecDeque::new(),
             history_after: revision,
@@ -116,6 +119,7 @@ impl Writer {
         }
         group.answer(written.is_ok());
         if written.is_ok() {
+            self.wrote();
             group.events.into_iter().for_each(|event| self.publish(event));
         }
     }
@@ -168,7 +172,8 @@ impl Writer {
                 None => None,
             });
         }
-        let generation_of = |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
+        let generation_of =
+            |held: &Option<(Generation, Record)>| held.as_ref().map_or(Generation(0), |(generation, _)| *generation);
         if self.purged > purged || ops.iter().zip(&held).any(|(op, held)| op.expect != generation_of(held)) {
             return Ok(CommitResult::Conflict(held));
         }
@@ -242,11 +247,17 @@ impl Writer {
 
     /// Nothing is known of the transaction that failed. What was before it is still there, or the store is not the one it was.
     fn fail(&mut self, error: &StoreError, revision: Generation, purged: Generation) {
-        if self.broken.is_none() {
+        if !std::mem::replace(&mut self.told, true) {
             tracing::error!(%error, "the store cannot be written");
         }
         self.broken = Some(error.clone());
         (self.revision, self.purged) = (revision, purged);
+    }
+
+    fn wrote(&mut self) {
+        if std::mem::take(&mut self.told) {
+            tracing::info!("the store can be written again");
+        }
     }
 
     /// Opens the file again if the last transaction failed.
@@ -272,7 +283,7 @@ impl Writer {
         }
         (self.revision, self.purged) = (meta.revision, meta.purged);
         self.broken = None;
-        tracing::info!(revision = self.revision.0, "the store was opened again");
+        tracing::debug!(revision = self.revision.0, "the store was opened again");
         Ok(())
     }
 
@@ -284,6 +295,7 @@ impl Writer {
                 self.fail(&error, self.revision, self.purged);
                 return Err(error);
             }
+            self.wrote();
         }
         let bytes = self.shared.path.as_ref().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len());
         Ok(StoreStatus { revision: self.revision, bytes, description: "redb".into() })

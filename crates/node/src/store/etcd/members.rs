@@ -7,8 +7,8 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use etcd_client::{Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader, Txn, TxnResponse};
 use etcd_client::{Certificate, Identity as ClientIdentity, TlsOptions};
+use etcd_client::{Client, ConnectOptions, Error, GetOptions, GetResponse, ResponseHeader, Txn, TxnResponse};
 use parking_lot::Mutex;
 use tonic::Code;
 use tonic::transport::Endpoint;
@@ -291,6 +291,9 @@ pub fn sort(error: &Error, url: &str) -> StoreError {
 // Passwords never reach a log.
 impl std::fmt::Debug for EtcdOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EtcdOptions").field("tls", &self.ca.is_some()).field("user", &self.user.as_ref().map(|user| &user.0)).finish()
+        f.debug_struct("EtcdOptions")
+            .field("tls", &self.ca.is_some())
+            .field("user", &self.user.as_ref().map(|user| &user.0))
+            .finish()
     }
 }

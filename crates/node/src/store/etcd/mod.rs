@@ -295,12 +295,16 @@ async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> 
     let absent = Compare::create_revision(names.meta.clone(), CompareOp::Equal, 0);
     let transaction = Txn::new()
         .when([absent])
-        .and_then([TxnOp::put(names.meta.clone(), meta, None), TxnOp::put(names.purged.clone(), purged_text(Generation(0)), None)])
+        .and_then([
+            TxnOp::put(names.meta.clone(), meta, None),
+            TxnOp::put(names.purged.clone(), purged_text(Generation(0)), None),
+        ])
         .or_else([]);
     members.transact(transaction).await?;
     let response = members.get(names.meta.clone(), None).await?;
     let found = response.kvs().first().ok_or_else(|| damaged(&names.meta, "it vanished"))?;
-    let meta: serde_json::Value = serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
+    let meta: serde_json::Value =
+        serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
     match meta["format"].as_u64() {
         Some(..=FORMAT) => {}
         Some(newer) => return Err(StoreError::Format(newer)),

@@ -49,10 +49,7 @@ async fn follow(shared: &Shared, told: &mut Generation, teller: &Teller) -> Resu
         shared.members.leave(at);
         StoreError::Unreachable(why)
     };
-    let options = WatchOptions::new()
-        .with_prefix()
-        .with_prev_key()
-        .with_start_revision(told.0 as i64 + 1);
+    let options = WatchOptions::new().with_prefix().with_prev_key().with_start_revision(told.0 as i64 + 1);
     let begun = tokio::time::timeout(TIMEOUT / 2, client.watch(shared.names.prefix.clone(), Some(options))).await;
     let mut stream = match begun {
         Ok(Ok(stream)) => stream,
