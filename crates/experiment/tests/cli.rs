@@ -204,10 +204,15 @@ fn a_missing_daemon_is_named_and_one_beside_is_run() {
     let folder = tempfile::TempDir::new_in(built.parent().expect("a folder")).expect("a folder");
     let program = folder.path().join("weft");
     std::fs::hard_link(built, &program).expect("linked");
-    let run = || Command::new(&program).args(["directory", "get", "10.0.0.7"]).env("PATH", folder.path()).output().expect("it runs");
+    let run =
+        || Command::new(&program).args(["directory", "get", "10.0.0.7"]).env("PATH", folder.path()).output().expect("it runs");
     let output = run();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("`weft-directory` is not installed") && stderr(&output).contains("make build"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("`weft-directory` is not installed") && stderr(&output).contains("make build"),
+        "{}",
+        stderr(&output)
+    );
 
     let daemon = folder.path().join("weft-directory");
     std::os::unix::fs::symlink("/bin/echo", &daemon).expect("linked");
