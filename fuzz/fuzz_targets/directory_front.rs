@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_control::directory::auth::{Cookies, Secret};
 use weft_control::directory::front::{Front, FrontConfig, Verdict};
 use weft_control::directory::policy::Policy;
-use weft_control::directory::shared::Shared;
+use weft_control::directory::shared::{Shared, Withdrawals};
 use weft_control::directory::table::Table;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
 use weft_control::wire::directory::{Frame, Header, Kind, MAX_DATAGRAM, MAX_FACTOR, Message, Reader, State};
@@ -25,7 +25,8 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     }
     let policy = "version = 1\n[[service]]\nname = \"a\"\nid = 1\n[[service]]\nname = \"b\"\nid = 2\nallow = [\"a\"]\n[[principal]]\nid = 9\nrole = \"admin\"\n";
     let policy = Policy::parse(policy).expect("a policy");
-    Shared { table, policy, revision: Generation(8), state: State::Serving }
+    let (confirmed_since, withdrawals) = (policy.version(), Withdrawals::default());
+    Shared { table, policy, revision: Generation(8), state: State::Serving, confirmed_since, withdrawals }
 });
 
 fuzz_target!(|bytes: &[u8]| {

@@ -113,7 +113,10 @@ impl Agent {
         self.next = first + (self.next + 37) % (end - first);
         let token = self.due.len() as u64;
         self.due.push((due, self.next));
-        self.resolver.handle(at_time(begin.elapsed()), Input::Resolve { key: truth::key(self.next), asker: None, token });
+        self.resolver.handle(
+            at_time(begin.elapsed()),
+            Input::Resolve { key: truth::key(self.next), asker: Some(truth::asker(self.host)), token },
+        );
     }
 
     /// Takes what came, sends what is to go; how many look-ups ended.

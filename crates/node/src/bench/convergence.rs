@@ -60,7 +60,7 @@ pub fn run(
     let mut talks = talks.map_err(|e| BenchError::Io(format!("no socket: {e}")))?;
     let mut rng = Pcg64::new(u128::from(seed), 0x11);
     let mut result = Converged { updates: 0, wrong: 0, since_sent: new_histogram(), since_acknowledged: new_histogram() };
-    let mut known = truth.generation(0);
+    let mut known = truth.newest();
     let mut number = u64::from_be_bytes(crate::client::random());
     let begin = Instant::now();
     while begin.elapsed() < duration {

@@ -180,8 +180,7 @@ impl Flow {
         let lane = Lane::new(server)?;
         let cookie = cookie(&lane, &mut session)?;
         let (base, tagger) = (session.request() + 1, key.tagger());
-        // Every other host asks on behalf of an address of its own.
-        let asker = (host % 2 == 0).then(|| truth::key(host as usize));
+        let asker = truth::asker(host);
         let mut flow = Self {
             lane,
             host,
@@ -208,7 +207,7 @@ impl Flow {
             }
             let start = flow.requests.len();
             Header { kind: Kind::LookUp, principal, cookie, request: base + at as u64 }.emit(&mut flow.requests);
-            LookUp::emit(Generation(0), asker.as_ref(), &asked, &mut flow.requests);
+            LookUp::emit(Generation(0), Some(&asker), &asked, &mut flow.requests);
             flow.tagger.seal(&mut flow.requests, start);
             flow.size = flow.requests.len() - start;
         }

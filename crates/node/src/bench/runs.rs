@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
-use weft_control::directory::{Generation, PrincipalId};
 use weft_control::wire::directory::MAX_KEYS;
 
 use super::agents;
@@ -163,7 +163,7 @@ impl Fleet {
         let key = Some(self.secret.key_of(principal));
         let settings = Settings { servers, principal, key, auth: Auth::Mac, timeout: Duration::from_secs(10) };
         let mut client = Client::new(settings)?;
-        let newest = (0..truth.len()).map(|at| truth.generation(at)).max().unwrap_or(Generation(0));
+        let newest = truth.newest();
         let mut differing = 0;
         for first in (0..truth.len()).step_by(MAX_KEYS) {
             let keys: Vec<_> = (first..truth.len().min(first + MAX_KEYS)).map(super::truth::key).collect();
@@ -185,44 +185,10 @@ fn lookups(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchEr
     let (truth, written) = fleet.load(mappings)?;
     let loaded = Case { name: "load".into(), store: "embedded".into(), ..of_writes(&fleet, mappings, 32, &written) };
     tell(loaded.beside("", None));
-    if let (Some(folder), Some(server)) = (&fleet.folder, fleet.servers.pop()) {
-        // A server that starts anew has no more memory than the mappings need.
-        let address = server.address;
-        server.stop();
-        let begin = Instant::now();
-        fleet.servers.push(Server::start(folder, 1, &folder.embedded(), &[], address, options.server_core)?);
-        let restarted =
-            Case { name: "restart".into(), servers: 1, mappings, duration_s: begin.elapsed().as_secs_f64(), ..Case::default() };
-        let goal = (mappings == 1_000_000).then_some(Goal { server_rss_bytes: Some(150_000_000), ..Goal::default() });
-        tell(Case { server_rss_bytes: fleet.rss_bytes(), ..restarted }.beside("", goal));
-    }
+    restart(options, &mut fleet, mappings, tell)?;
     for &keys in &options.keys {
-        let measure = |name: String, pace: Pace, duration: Duration, requests: usize| -> Result<Case, BenchError> {
-            let cpu = fleet.cpu_ns();
-            let plan = Plan { keys, pace, duration, requests };
-            let measured = lookups::run(fleet.addresses[0], &fleet.secret, &truth, plan, options.seed)?;
-            let cpu = fleet.cpu_ns() - cpu;
-            let seconds = measured.elapsed.as_secs_f64();
-            let rate = measured.answered as f64 / seconds;
-            let mut case = Case {
-                name,
-                servers: 1,
-                mappings,
-                keys,
-                offered_per_s: if let Pace::Open(rate) = pace { rate } else { 0.0 },
-                duration_s: seconds,
-                sent: measured.sent as u64,
-                answered: measured.answered as u64,
-                lost: (measured.sent - measured.answered.min(measured.sent)) as u64,
-                wrong: measured.wrong as u64,
-                rate_per_s: rate,
-                keys_per_s: rate * keys as f64,
-                server_cpu_us_per_request: (cpu > 0).then(|| cpu as f64 / 1000.0 / measured.answered.max(1) as f64),
-                server_rss_bytes: fleet.rss_bytes(),
-                ..Case::default()
-            };
-            case.latencies(&measured.latency);
-            Ok(case)
+        let measure = |name: String, pace: Pace, duration: Duration, requests: usize| {
+            of_lookups(&fleet, &truth, name, Plan { keys, pace, duration, requests }, options.seed)
         };
         let window = if keys == 1 { 256 } else { 64 };
         // A first run warms up, and tells how many requests to sign.
@@ -232,7 +198,7 @@ fn lookups(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchEr
         if rates.is_empty() {
             let name = format!("lookups-{keys}-closed");
             let closed = measure(name, Pace::Closed(window), options.duration, requests(warm.rate_per_s))?;
-            rates = [0.5, 0.8].map(|part| (closed.rate_per_s * part / 1000.0).round() * 1000.0).to_vec();
+            rates = [0.5, 0.8].map(|part| (closed.rate_per_s * part / 1000.0).round().max(1.0) * 1000.0).to_vec();
             tell(closed.beside(PAPER_LOOKUPS, Some(lookup_goal(keys))));
         }
         for rate in rates {
@@ -241,6 +207,49 @@ fn lookups(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchEr
         }
     }
     Ok(())
+}
+
+/// A server that starts anew has no more memory than the mappings need: how long it takes, and what it has once that has settled.
+fn restart(options: &Options, fleet: &mut Fleet, mappings: usize, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
+    let (Some(folder), Some(server)) = (&fleet.folder, fleet.servers.pop()) else { return Ok(()) };
+    let address = server.address;
+    server.stop();
+    let begin = Instant::now();
+    fleet.servers.push(Server::start(folder, 1, &folder.embedded(), &[], address, options.server_core)?);
+    let case = Case { servers: 1, mappings, ..Case::default() };
+    let (duration_s, at_once) = (begin.elapsed().as_secs_f64(), fleet.rss_bytes());
+    tell(Case { name: "restart".into(), duration_s, server_rss_bytes: at_once, ..case.clone() }.beside("", None));
+    std::thread::sleep(SETTLE);
+    let goal = (mappings == 1_000_000).then_some(Goal { server_rss_bytes: Some(150_000_000), ..Goal::default() });
+    tell(Case { name: "memory".into(), server_rss_bytes: fleet.rss_bytes(), ..case }.beside("", goal));
+    Ok(())
+}
+
+fn of_lookups(fleet: &Fleet, truth: &Truth, name: String, plan: Plan, seed: u64) -> Result<Case, BenchError> {
+    let cpu = fleet.cpu_ns();
+    let measured = lookups::run(fleet.addresses[0], &fleet.secret, truth, plan, seed)?;
+    let cpu = fleet.cpu_ns().saturating_sub(cpu);
+    let seconds = measured.elapsed.as_secs_f64();
+    let rate = measured.answered as f64 / seconds;
+    let mut case = Case {
+        name,
+        servers: 1,
+        mappings: truth.len(),
+        keys: plan.keys,
+        offered_per_s: if let Pace::Open(rate) = plan.pace { rate } else { 0.0 },
+        duration_s: seconds,
+        sent: measured.sent as u64,
+        answered: measured.answered as u64,
+        lost: (measured.sent - measured.answered.min(measured.sent)) as u64,
+        wrong: measured.wrong as u64,
+        rate_per_s: rate,
+        keys_per_s: rate * plan.keys as f64,
+        server_cpu_us_per_request: (cpu > 0).then(|| cpu as f64 / 1000.0 / measured.answered.max(1) as f64),
+        server_rss_bytes: fleet.rss_bytes(),
+        ..Case::default()
+    };
+    case.latencies(&measured.latency);
+    Ok(case)
 }
 
 fn lookup_goal(keys: usize) -> Goal {
@@ -260,7 +269,7 @@ fn updates(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case)) -> 
             let cpu = fleet.cpu_ns();
             let load = Load { ops, window, rate, mappings, duration: Some(options.duration) };
             let written = writer::run(&fleet.addresses, &fleet.secret, &mut truth, load)?;
-            let cpu = fleet.cpu_ns() - cpu;
+            let cpu = fleet.cpu_ns().saturating_sub(cpu);
             let mut case = of_writes(&fleet, mappings, ops, &written);
             case.name = name;
             case.store = store_name.to_owned();
@@ -318,54 +327,64 @@ fn convergence(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case))
 }
 
 fn failover(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
-    let mappings = options.mappings.unwrap_or(100_000);
     let duration = options.duration.max(Duration::from_secs(4));
-    type Kill = fn(&mut Etcd) -> Result<(), BenchError>;
-    let kills: [(&str, Kill, &str, Goal); 2] = [
-        ("follower", Etcd::kill_follower, "nothing changes", Goal { lost: Some(0), ..Goal::default() }),
-        ("leader", Etcd::kill_leader, "updates wait 4 s", Goal { longest_gap_s: Some(0.5), lost: Some(0), ..Goal::default() }),
-    ];
-    for (who, kill, paper, goal) in kills {
-        let mut fleet = Fleet::new(options, StoreKind::Etcd)?;
-        let (truth, _) = fleet.load(mappings)?;
-        let mut etcd = fleet.etcd.take().expect("it was started");
-        // Updates change the first half, agents look up the second.
-        let load = Load { ops: 1, window: 8192, rate: Some(2000.0), mappings: mappings / 2, duration: Some(duration) };
-        let plan = agents::Plan { rate: 2000.0, duration, loss: 0.0, first: mappings / 2 };
-        let mut changed = truth.clone();
-        let (written, resolved, killed) = std::thread::scope(|scope| {
-            let writing = scope.spawn(|| writer::run(&fleet.addresses, &fleet.secret, &mut changed, load));
-            let killing = scope.spawn(|| {
-                std::thread::sleep(duration / 2);
-                kill(&mut etcd)
-            });
-            let resolved = agents::run(&fleet.addresses, &fleet.secret, &truth, plan, Vec::new(), options.seed);
-            (writing.join().expect("no panic"), resolved, killing.join().expect("no panic"))
-        });
-        killed?;
-        let (written, resolved) = (written?, resolved?);
-        let mut case = of_writes(&fleet, mappings, 1, &written);
-        case.name = format!("failover-store-{who}-killed-updates");
-        case.store = "etcd".into();
-        case.offered_per_s = 2000.0;
-        case.longest_gap_s = Some(written.longest_gap.as_secs_f64());
-        case.wrong += fleet.differing(&changed)?;
-        tell(case.beside(paper, Some(goal)));
-        let goal = Goal { lost: Some(0), p99_us: Some(10_000.0), ..Goal::default() };
-        tell(
-            of_agents(&format!("failover-store-{who}-killed-lookups"), &plan, &fleet, mappings, &resolved)
-                .beside(paper, Some(goal)),
-        );
-    }
+    let none_lost = Goal { lost: Some(0), ..Goal::default() };
+    store_member_killed(options, duration, ("follower", Etcd::kill_follower, "nothing changes", none_lost), tell)?;
+    let leader = Goal { longest_gap_s: Some(0.5), ..none_lost };
+    store_member_killed(options, duration, ("leader", Etcd::kill_leader, "updates wait 4 s", leader), tell)?;
+
+    let mappings = options.mappings.unwrap_or(100_000);
     let mut fleet = Fleet::new(options, StoreKind::Etcd)?;
     let (truth, _) = fleet.load(mappings)?;
     let mut victim = fleet.servers.remove(1);
     let plan = agents::Plan { rate: 5000.0, duration, loss: 0.1, first: 0 };
     let kill: Box<dyn FnOnce()> = Box::new(|| victim.kill());
     let resolved = agents::run(&fleet.addresses, &fleet.secret, &truth, plan, vec![(duration / 2, kill)], options.seed)?;
-    let goal = Goal { lost: Some(0), p99_us: Some(10_000.0), ..Goal::default() };
+    let goal = Goal { p99_us: Some(10_000.0), ..none_lost };
     tell(
         of_agents("failover-server-killed-loss-10", &plan, &fleet, mappings, &resolved).beside("works at 10 % loss", Some(goal)),
+    );
+    Ok(())
+}
+
+/// Who is killed, how, what the paper has, and the goal of updates.
+type Killing = (&'static str, fn(&mut Etcd) -> Result<(), BenchError>, &'static str, Goal);
+
+/// A member of the store is killed under updates and look-ups: updates change the first half of the mappings, agents look up the second.
+fn store_member_killed(
+    options: &Options,
+    duration: Duration,
+    (who, kill, paper, goal): Killing,
+    tell: &mut impl FnMut(Case),
+) -> Result<(), BenchError> {
+    let mappings = options.mappings.unwrap_or(100_000);
+    let mut fleet = Fleet::new(options, StoreKind::Etcd)?;
+    let (truth, _) = fleet.load(mappings)?;
+    let mut etcd = fleet.etcd.take().expect("it was started");
+    let load = Load { ops: 1, window: 8192, rate: Some(2000.0), mappings: mappings / 2, duration: Some(duration) };
+    let plan = agents::Plan { rate: 2000.0, duration, loss: 0.0, first: mappings / 2 };
+    let mut changed = truth.clone();
+    let (written, resolved, killed) = std::thread::scope(|scope| {
+        let writing = scope.spawn(|| writer::run(&fleet.addresses, &fleet.secret, &mut changed, load));
+        let killing = scope.spawn(|| {
+            std::thread::sleep(duration / 2);
+            kill(&mut etcd)
+        });
+        let resolved = agents::run(&fleet.addresses, &fleet.secret, &truth, plan, Vec::new(), options.seed);
+        (writing.join().expect("no panic"), resolved, killing.join().expect("no panic"))
+    });
+    killed?;
+    let (written, resolved) = (written?, resolved?);
+    let mut case = of_writes(&fleet, mappings, 1, &written);
+    case.name = format!("failover-store-{who}-killed-updates");
+    case.store = "etcd".into();
+    case.offered_per_s = 2000.0;
+    case.longest_gap_s = Some(written.longest_gap.as_secs_f64());
+    case.wrong += fleet.differing(&changed)?;
+    tell(case.beside(paper, Some(goal)));
+    let goal = Goal { lost: Some(0), p99_us: Some(10_000.0), ..Goal::default() };
+    tell(
+        of_agents(&format!("failover-store-{who}-killed-lookups"), &plan, &fleet, mappings, &resolved).beside(paper, Some(goal)),
     );
     Ok(())
 }
@@ -419,4 +438,6 @@ const fn name(store: StoreKind) -> &'static str {
 }
 
 const PAPER_LOOKUPS: &str = "17K/s a server, p99 < 10 ms";
+/// A while in which a server gives back what it needed for loading.
+const SETTLE: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_millis(300);

@@ -47,6 +47,11 @@ impl Truth {
         }
     }
 
+    /// The newest generation: a revision that is known.
+    pub fn newest(&self) -> Generation {
+        Generation(self.entries.iter().map(|&(_, generation)| generation).max().unwrap_or(0))
+    }
+
     /// The generation of mapping `at`.
     pub fn generation(&self, at: usize) -> Generation {
         Generation(self.entries[at].1)
@@ -87,6 +92,11 @@ pub fn key(at: usize) -> Key {
 /// The principal of host number `host`, which owns mapping `host` among others.
 pub const fn principal(host: u32) -> PrincipalId {
     PrincipalId(FIRST_HOST + host)
+}
+
+/// The address of host number `host` on whose behalf it asks.
+pub fn asker(host: u32) -> Key {
+    key(host as usize)
 }
 
 /// Whether hosts of one service may resolve addresses of another.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use weft_control::directory::auth::Secret;
 use weft_control::directory::{Generation, PrincipalId};
-use weft_control::wire::directory::{Kind, Message, Outcome, Update};
+use weft_control::wire::directory::{Acknowledgement, Kind, Message, Outcome, Update};
 
 use super::error::BenchError;
 use super::lookups::new_histogram;
@@ -52,8 +52,6 @@ pub struct Written {
     pub latency: Histogram<u64>,
     /// The longest time in which nothing was acknowledged.
     pub longest_gap: Duration,
-    /// Per 100 ms, from the beginning: updates acknowledged.
-    pub series: Vec<u32>,
 }
 
 /// An update under way.
@@ -76,7 +74,7 @@ struct Writer {
 
 /// Makes updates of the truth's mappings, in order and again from the first, until it is enough.
 pub fn run(servers: &[SocketAddr], secret: &Secret, truth: &mut Truth, load: Load) -> Result<Written, BenchError> {
-    let mut run = Run::new(servers, secret, load)?;
+    let mut run = Run::new(servers, secret, truth.newest(), load)?;
     let begin = Instant::now();
     loop {
         let now = begin.elapsed().as_nanos() as u64;
@@ -116,7 +114,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(servers: &[SocketAddr], secret: &Secret, load: Load) -> Result<Self, BenchError> {
+    fn new(servers: &[SocketAddr], secret: &Secret, known: Generation, load: Load) -> Result<Self, BenchError> {
         let mut writers = Vec::new();
         for at in 0..WRITERS {
             let principal = PrincipalId(FIRST_WRITER + at);
@@ -135,10 +133,8 @@ impl Run {
             elapsed: Duration::ZERO,
             latency: new_histogram(),
             longest_gap: Duration::ZERO,
-            series: Vec::new(),
         };
         let (next, round, submitted, under_way) = (0, 0, 0, 0);
-        let known = Generation(0);
         Ok(Self { writers, load, next, round, submitted, under_way, known, last_ack: 0, last_repeat: 0, written })
     }
 
@@ -185,50 +181,36 @@ impl Run {
     }
 
     fn receive(&mut self, now: u64, truth: &mut Truth) {
-        let (mut buffer, mut lengths) = ([0; BATCH * SLOT], [0; BATCH]);
-        for writer in &mut self.writers {
-            for at in 0..writer.lanes.len() {
-                let (lane, session) = &mut writer.lanes[at];
-                let count = lane.receive(&mut buffer, SLOT, &mut lengths);
-                let mut challenged = false;
-                let mut acks = Vec::with_capacity(count);
-                for (slot, &length) in buffer.chunks_exact(SLOT).zip(&lengths[..count]) {
-                    let Some(frame) = session.open(&slot[..usize::from(length)]) else { continue };
-                    challenged |= frame.header.kind == Kind::Challenge;
-                    if let Ok(Message::Acknowledgement(ack)) = Message::parse(frame.header.kind, frame.body) {
-                        acks.push(ack);
-                    }
-                }
-                if challenged {
-                    writer.turn = at;
-                    let numbers: Vec<u64> = writer.pending.keys().copied().collect();
-                    numbers.into_iter().for_each(|number| writer.resend(number, now));
-                }
-                for ack in acks {
-                    let Some(pending) = writer.pending.get(&ack.number) else { continue };
-                    match ack.outcome {
-                        Outcome::Committed => {
-                            for mapping in pending.first..pending.first + pending.count {
-                                truth.committed(mapping, pending.locator, ack.generation);
-                            }
-                            self.known = self.known.max(ack.generation);
-                            self.written.committed += pending.count as u64;
-                            self.written.updates += 1;
-                            self.written.latency.saturating_record(now.saturating_sub(pending.due).max(1));
-                            self.written.longest_gap = self.written.longest_gap.max(Duration::from_nanos(now - self.last_ack));
-                            self.last_ack = now;
-                            let slice = (now / 100_000_000) as usize;
-                            self.written.series.resize(self.written.series.len().max(slice + 1), 0);
-                            self.written.series[slice] += 1;
-                        }
-                        Outcome::Elsewhere => continue, // the next copy goes out after a pause
-                        _ => self.written.wrong += 1,
-                    }
-                    writer.pending.remove(&ack.number);
-                    self.under_way -= 1;
+        for writer in 0..self.writers.len() {
+            for lane in 0..self.writers[writer].lanes.len() {
+                for ack in self.writers[writer].hear(lane, now) {
+                    self.acknowledged(writer, &ack, now, truth);
                 }
             }
         }
+    }
+
+    fn acknowledged(&mut self, writer: usize, ack: &Acknowledgement, now: u64, truth: &mut Truth) {
+        // A server that cannot take it now: the next copy goes out after a pause.
+        if ack.outcome == Outcome::Elsewhere {
+            return;
+        }
+        let Some(pending) = self.writers[writer].pending.remove(&ack.number) else { return };
+        self.under_way -= 1;
+        let written = &mut self.written;
+        if ack.outcome != Outcome::Committed {
+            written.wrong += 1;
+            return;
+        }
+        for mapping in pending.first..pending.first + pending.count {
+            truth.committed(mapping, pending.locator, ack.generation);
+        }
+        self.known = self.known.max(ack.generation);
+        written.committed += pending.count as u64;
+        written.updates += 1;
+        written.latency.saturating_record(now.saturating_sub(pending.due).max(1));
+        written.longest_gap = written.longest_gap.max(Duration::from_nanos(now - self.last_ack));
+        self.last_ack = now;
     }
 
     /// Sends again what has waited for long, to the next server.
@@ -250,6 +232,27 @@ impl Run {
 }
 
 impl Writer {
+    /// What came from one server. A challenge lets all that is under way go again.
+    fn hear(&mut self, at: usize, now: u64) -> Vec<Acknowledgement> {
+        let (mut buffer, mut lengths) = ([0; BATCH * SLOT], [0; BATCH]);
+        let (lane, session) = &mut self.lanes[at];
+        let count = lane.receive(&mut buffer, SLOT, &mut lengths);
+        let (mut challenged, mut acks) = (false, Vec::with_capacity(count));
+        for (slot, &length) in buffer.chunks_exact(SLOT).zip(&lengths[..count]) {
+            let Some(frame) = session.open(&slot[..usize::from(length)]) else { continue };
+            challenged |= frame.header.kind == Kind::Challenge;
+            if let Ok(Message::Acknowledgement(ack)) = Message::parse(frame.header.kind, frame.body) {
+                acks.push(ack);
+            }
+        }
+        if challenged {
+            self.turn = at;
+            let numbers: Vec<u64> = self.pending.keys().copied().collect();
+            numbers.into_iter().for_each(|number| self.resend(number, now));
+        }
+        acks
+    }
+
     fn resend(&mut self, number: u64, now: u64) {
         if let Some(mut pending) = self.pending.remove(&number) {
             pending.sent = now;
