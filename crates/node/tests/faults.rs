@@ -1,6 +1,8 @@
 //! Three servers on an etcd of three members, all real processes, and what goes wrong: no acknowledged update is lost, what writers saw of a
 //! key can be put in one order, and look-ups are answered throughout.
 
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+
 mod support;
 
 use std::collections::BTreeMap;

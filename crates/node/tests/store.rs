@@ -1,5 +1,7 @@
 //! Both stores against the same model, on random operations; and what is particular to the embedded one's folder.
 
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+
 mod support;
 
 use std::time::Duration;

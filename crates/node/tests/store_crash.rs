@@ -1,5 +1,7 @@
 //! The embedded store, killed: every acknowledged commit is there afterwards, and no commit is there in part.
 
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -77,9 +77,10 @@ impl Streams {
 
     /// Ends all streams.
     pub fn close_all(&self) {
-        for (_, open) in self.open.lock().drain() {
+        self.open.lock().retain(|_, open| {
             open.close.notify_one();
-        }
+            false
+        });
     }
 
     /// How many there are.
