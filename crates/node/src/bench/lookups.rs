@@ -20,6 +20,7 @@ use weft_fabric::rng::Pcg64;
 use super::socket::{BATCH, Lane};
 use super::truth::{self, HOSTS, Truth};
 use crate::client::{ClientError, Session};
+use crate::server::packets::{Incoming, Outgoing};
 
 /// How requests are let go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +62,8 @@ pub struct Measured {
 /// A socket of one host, its requests and the answers to them.
 struct Flow {
     lane: Lane,
+    server: SocketAddr,
+    outgoing: Outgoing,
     host: u32,
     tagger: Tagger,
     /// The number of the first request; the others follow.
@@ -90,10 +93,11 @@ pub fn run(server: SocketAddr, secret: &Secret, truth: &Truth, plan: Plan, seed:
         let host = (at as u32 * 7 + 3) % HOSTS;
         flows.push(Flow::new(server, secret, host, truth, plan.keys, each, &mut rng)?);
     }
+    let mut incoming = Incoming::new();
     let begin = Instant::now();
     let end = match plan.pace {
-        Pace::Closed(window) => closed(&mut flows, plan.duration, (window / FLOWS).max(1), begin),
-        Pace::Open(rate) => open(&mut flows, plan.duration, rate, begin, &mut rng),
+        Pace::Closed(window) => closed(&mut flows, &mut incoming, plan.duration, (window / FLOWS).max(1), begin),
+        Pace::Open(rate) => open(&mut flows, &mut incoming, plan.duration, rate, begin, &mut rng),
     };
     let mut measured = Measured { sent: 0, answered: 0, wrong: 0, elapsed: end, latency: new_histogram() };
     for flow in &flows {
@@ -102,7 +106,7 @@ pub fn run(server: SocketAddr, secret: &Secret, truth: &Truth, plan: Plan, seed:
     Ok(measured)
 }
 
-fn closed(flows: &mut [Flow], duration: Duration, window: usize, begin: Instant) -> Duration {
+fn closed(flows: &mut [Flow], incoming: &mut Incoming, duration: Duration, window: usize, begin: Instant) -> Duration {
     let mut last = Duration::ZERO;
     let mut ending = false;
     loop {
@@ -110,7 +114,7 @@ fn closed(flows: &mut [Flow], duration: Duration, window: usize, begin: Instant)
         for flow in flows.iter_mut() {
             let now = begin.elapsed();
             ending |= now >= duration || flow.next == flow.due.len();
-            if flow.receive(now.as_nanos() as u64) > 0 {
+            if flow.receive(incoming, now.as_nanos() as u64) > 0 {
                 last = now;
             }
             if !ending {
@@ -124,7 +128,7 @@ fn closed(flows: &mut [Flow], duration: Duration, window: usize, begin: Instant)
     }
 }
 
-fn open(flows: &mut [Flow], duration: Duration, rate: f64, begin: Instant, rng: &mut Pcg64) -> Duration {
+fn open(flows: &mut [Flow], incoming: &mut Incoming, duration: Duration, rate: f64, begin: Instant, rng: &mut Pcg64) -> Duration {
     let mut last = Duration::ZERO;
     let (mut at, mut ending) = (0, false);
     let interval = |rng: &mut Pcg64| (-(1.0 - rng.random::<f64>()).ln() / rate * 1e9) as u64;
@@ -153,7 +157,7 @@ fn open(flows: &mut [Flow], duration: Duration, rate: f64, begin: Instant, rng: 
         let mut under_way = 0;
         for flow in flows.iter_mut() {
             let now = begin.elapsed();
-            if flow.receive(now.as_nanos() as u64) > 0 {
+            if flow.receive(incoming, now.as_nanos() as u64) > 0 {
                 last = now;
             }
             under_way += flow.under_way;
@@ -177,12 +181,14 @@ impl Flow {
         let principal = truth::principal(host);
         let key = secret.key_of(principal);
         let mut session = Session::new(principal, Some(&key));
-        let lane = Lane::new(server)?;
+        let lane = Lane::with_rows(server)?;
         let cookie = cookie(&lane, &mut session)?;
         let (base, tagger) = (session.request() + 1, key.tagger());
         let asker = truth::asker(host);
         let mut flow = Self {
             lane,
+            server,
+            outgoing: Outgoing::new(true),
             host,
             base,
             requests: Vec::new(),
@@ -214,34 +220,41 @@ impl Flow {
         Ok(flow)
     }
 
-    /// Sends the next `count` requests; `due` gives the time of each.
+    /// Sends the next `count` requests, of one host and one size, as rows (UDP_SEGMENT); `due` gives the time of each. What the kernel does not
+    /// take is lost, as it would be on a wire.
     fn send(&mut self, count: usize, due: impl Fn(usize) -> u64) {
-        let mut done = 0;
-        while done < count {
-            let from = (self.next + done) * self.size;
-            let batch = (count - done).min(BATCH);
-            let sent = self.lane.send(self.requests[from..from + batch * self.size].chunks_exact(self.size));
-            // What the kernel does not take is lost, as it would be on a wire.
-            let taken = sent.max(1);
-            for at in done..done + taken {
-                self.due[self.next + at] = due(at);
-            }
-            done += taken;
-            self.under_way += taken;
+        let from = self.next * self.size;
+        for request in self.requests[from..from + count * self.size].chunks_exact(self.size) {
+            self.outgoing.push(self.server, request);
         }
-        self.next += done;
+        self.outgoing.flush(self.lane.fd());
+        for at in 0..count {
+            self.due[self.next + at] = due(at);
+        }
+        self.under_way += count;
+        self.next += count;
     }
 
-    fn receive(&mut self, now: u64) -> usize {
+    fn receive(&mut self, incoming: &mut Incoming, now: u64) -> usize {
         if self.under_way == 0 {
             return 0;
         }
-        let slot = self.slot;
-        let from = self.received.len() * slot;
-        let to = (from + BATCH * slot).min(self.answers.len());
-        let mut lengths = [0; BATCH];
-        let count = self.lane.receive(&mut self.answers[from..to], slot, &mut lengths);
-        self.received.extend(lengths[..count].iter().map(|&length| (length, now)));
+        let mut datagrams = Vec::with_capacity(BATCH);
+        if incoming.receive(self.lane.fd()).is_ok() {
+            incoming.datagrams(&mut datagrams);
+        }
+        let count = datagrams.len();
+        for (_, bytes) in datagrams {
+            let from = self.received.len() * self.slot;
+            // One that is longer than any answer should be, or more than were asked for, is kept as an empty one: it is wrong.
+            match self.answers.get_mut(from..from + bytes.len()).filter(|_| bytes.len() <= self.slot) {
+                Some(room) => {
+                    room.copy_from_slice(bytes);
+                    self.received.push((bytes.len() as u16, now));
+                }
+                None => self.received.push((0, now)),
+            }
+        }
         self.under_way = self.under_way.saturating_sub(count);
         if count > 0 {
             self.heard = now;
@@ -256,7 +269,7 @@ impl Flow {
         let slot = self.slot;
         let mut seen = vec![false; self.next];
         for (at, &(length, when)) in self.received.iter().enumerate() {
-            let bytes = &self.answers[at * slot..at * slot + usize::from(length)];
+            let bytes = self.answers.get(at * slot..at * slot + usize::from(length)).unwrap_or_default();
             match self.check_one(bytes, truth, keys, &seen) {
                 Some(request) => {
                     seen[request] = true;

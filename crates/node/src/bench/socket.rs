@@ -2,9 +2,11 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, Socket, Type};
+
+use crate::server::packets::enable_gro;
 
 /// Datagrams of one system call at the most.
 pub const BATCH: usize = 64;
@@ -24,6 +26,18 @@ impl Lane {
         socket.connect(&to.into())?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket: socket.into() })
+    }
+
+    /// A socket to a server that takes rows of answers of one size as one message (UDP_GRO).
+    pub fn with_rows(to: SocketAddr) -> io::Result<Self> {
+        let lane = Self::new(to)?;
+        enable_gro(lane.fd());
+        Ok(lane)
+    }
+
+    /// For [`Incoming`](crate::server::packets::Incoming) and [`Outgoing`](crate::server::packets::Outgoing).
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 
     /// Sends datagrams; how many the kernel took.

@@ -14,7 +14,7 @@ mod log;
 mod machine;
 mod measures;
 mod notify;
-mod packets;
+pub(crate) mod packets;
 mod rules;
 mod storage;
 mod streams;
