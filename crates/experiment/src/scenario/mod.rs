@@ -9,6 +9,7 @@ pub mod control;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
+pub mod lab;
 pub mod search;
 pub mod source;
 pub mod trace;
