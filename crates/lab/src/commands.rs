@@ -20,11 +20,23 @@ pub fn cables(plan: &Plan) -> String {
     batch
 }
 
+/// The device of a switch that has its hosts' prefix, for routing daemons to announce; no packet goes there. It is a cable to nowhere:
+/// there are kernels without dummy devices.
+pub const RACK_DEVICE: &str = "rack";
+
 /// `ip`, in the namespace: addresses, devices up.
 pub fn devices(node: &Node) -> String {
     let mut batch = String::from("link set lo up\n");
     if node.role == Role::Switch {
         line(&mut batch, format_args!("addr add {} dev lo", Net::host(node.locator)));
+    }
+    if let Some(prefix) = node.prefix {
+        line(&mut batch, format_args!("link add {RACK_DEVICE} type veth peer name {RACK_DEVICE}-end"));
+        // The locator, if it is of the prefix; without the kernel's route, which would look for hosts at the device.
+        let address = if prefix.contains(node.locator) { node.locator } else { prefix.address };
+        line(&mut batch, format_args!("addr add {address}/{} dev {RACK_DEVICE} noprefixroute", prefix.len));
+        line(&mut batch, format_args!("link set {RACK_DEVICE} up"));
+        line(&mut batch, format_args!("link set {RACK_DEVICE}-end up"));
     }
     for port in &node.ports {
         if let Some(address) = port.address {

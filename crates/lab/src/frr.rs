@@ -1,7 +1,8 @@
 //! FRR in each switch: zebra, ospfd and bfdd, configured from the plan.
 //!
 //! One OSPF area; every link is point-to-point and costs 1, so that OSPF's paths are those of fewest links. A switch with hosts announces
-//! their prefix (an unreachable route of the kernel, redistributed) and every switch its locator. BFD watches every adjacency.
+//! their prefix, which is that of its device `rack`, and every switch its locator. BFD watches every adjacency. (The prefix is no external
+//! route, redistributed from the kernel: ospfd looks at those a second after everything else.)
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use nix::unistd::{User, chown};
 
 use crate::clock::Deadline;
+use crate::commands::RACK_DEVICE;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::{Net, Node, Plan, Role, Way};
@@ -119,6 +121,9 @@ fn read_routes(text: &str) -> BTreeMap<Net, Vec<Ipv4Addr>> {
 fn ospf(plan: &Plan, switch: &Node) -> String {
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
+    if switch.prefix.is_some() {
+        line(format_args!("interface {RACK_DEVICE}\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
+    }
     for port in switch.ports.iter().filter(|p| plan.nodes[p.peer.node].role == Role::Switch) {
         line(format_args!("interface {}", port.name));
         line(format_args!(" ip ospf network point-to-point\n ip ospf cost 1"));
@@ -134,12 +139,9 @@ fn ospf(plan: &Plan, switch: &Node) -> String {
         }
     }
     if let Some(prefix) = switch.prefix {
-        line(format_args!(" redistribute kernel metric 1 metric-type 1 route-map LOCATORS\nexit"));
-        line(format_args!("ip prefix-list LOCATORS seq 5 permit {prefix}"));
-        line(format_args!("route-map LOCATORS permit 10\n match ip address prefix-list LOCATORS\nexit"));
-    } else {
-        line(format_args!("exit"));
+        line(format_args!(" network {prefix} area 0\n passive-interface {RACK_DEVICE}"));
     }
+    line(format_args!("exit"));
     text
 }
 

@@ -13,8 +13,9 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::clock::{self, Stopwatch};
+use crate::congestion::Leave;
 use crate::error::{LabError, Result};
-use crate::plan::{LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
+use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Record};
 use crate::{commands, frr, netns};
 
@@ -179,10 +180,12 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     netns::prepare()?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
+    let leave = Leave::give(CONGESTION_CONTROL, Path::new(netns::FOLDER))?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
         netns::set(&node.sysctls(), &node.namespace)
     })?;
+    drop(leave);
     times.namespaces_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     netns::batch("ip", &commands::cables(plan), "all namespaces")?;

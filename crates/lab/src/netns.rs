@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -147,20 +148,25 @@ pub(crate) fn processes(namespaces: &[String]) -> Vec<Pid> {
 
 /// Ends the processes in the namespaces, and waits until they are gone.
 pub(crate) fn end_processes(namespaces: &[String]) {
-    for attempt in 0..200 {
+    let mut ended = BTreeSet::new();
+    for _ in 0..PATIENCE {
         let running = processes(namespaces);
-        if running.is_empty() {
+        // Once to each: what they have started meanwhile is found in the next round.
+        for pid in running.iter().filter(|pid| ended.insert(pid.as_raw())) {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        // A process leaves its namespaces before it is gone.
+        ended.retain(|pid| Path::new("/proc").join(pid.to_string()).exists());
+        if running.is_empty() && ended.is_empty() {
             return;
         }
-        // Once to each; again only to what was started meanwhile or does not go.
-        if attempt % 50 == 0 {
-            for &pid in &running {
-                let _ = kill(pid, Signal::SIGKILL);
-            }
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(POLL);
     }
-    tracing::warn!("{} processes of the lab do not end", processes(namespaces).len());
+    // Those that their parent has not asked for stay in the process table, and hold nothing.
+    let running = processes(namespaces).len();
+    if running > 0 {
+        tracing::warn!("{running} processes of the lab do not end");
+    }
 }
 
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
@@ -211,4 +217,7 @@ pub(crate) fn kernel(what: &'static str, place: &str, cause: Errno) -> LabError 
     LabError::Kernel { what, place: place.to_owned(), cause: cause.into() }
 }
 
-const FOLDER: &str = "/run/netns";
+pub(crate) const FOLDER: &str = "/run/netns";
+/// Looks at processes that are to end, a second in all.
+const PATIENCE: u32 = 100;
+const POLL: Duration = Duration::from_millis(10);

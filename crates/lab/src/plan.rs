@@ -39,6 +39,9 @@ pub const MTU_HOST: u32 = 1500;
 /// The slowest link that is shaped: below it one full packet takes an eighth of a second.
 pub const RATE_MIN: BitsPerSec = BitsPerSec(100_000);
 
+/// How the TCP of hosts is controlled.
+pub const CONGESTION_CONTROL: &str = "cubic";
+
 /// What a lab is to be, besides its fabric.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -267,7 +270,8 @@ impl Node {
             ("net/ipv6/conf/default/disable_ipv6", "1".to_owned()),
         ];
         settings.extend(match self.role {
-            Role::Host => vec![("net/ipv4/tcp_congestion_control", "cubic".to_owned())],
+            // Inherited otherwise, and BBR is the default of some systems.
+            Role::Host => vec![("net/ipv4/tcp_congestion_control", CONGESTION_CONTROL.to_owned())],
             Role::Switch => vec![
                 ("net/ipv4/ip_forward", "1".to_owned()),
                 ("net/ipv4/conf/all/ignore_routes_with_linkdown", "1".to_owned()),

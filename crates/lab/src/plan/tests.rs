@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
-use weft_fabric::topology::shapes::subways::{SubwaysSpec, SubwaysType};
+use weft_fabric::topology::shapes::subways::{RackSize, SubwaysSpec, SubwaysType};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric};
 
@@ -104,7 +104,7 @@ fn a_small_fabric_in_full() {
 
 #[test]
 fn a_host_with_two_nics_has_two_ways() {
-    let spec = SubwaysSpec { racks_per_cluster: 3, clusters: 2, ..SubwaysSpec::new(SubwaysType::Type1) };
+    let spec = SubwaysSpec::testbed(SubwaysType::Type1);
     let fabric = Shape::Subways(spec).build(LINK, LINK).expect("a fabric");
     let plan = Plan::new(&fabric, &settings("t", Routing::Static)).expect("a plan");
     check(&fabric, &plan);
@@ -137,11 +137,15 @@ fn a_record_keeps_the_plan() {
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
-    let subways = (0..3usize, 3..5u32, 1..4u32).prop_map(|(kind, racks, servers)| {
-        let kind = [SubwaysType::Type0, SubwaysType::Type1, SubwaysType::Type2][kind];
-        let spec = SubwaysSpec { racks_per_cluster: racks, clusters: 2, ..SubwaysSpec::new(kind) };
-        let spec = SubwaysSpec { server_ports: servers * 2, ..spec };
-        Shape::Subways(spec)
+    let kinds = [SubwaysType::Type0, SubwaysType::Type1, SubwaysType::Type2, SubwaysType::McLag];
+    let subways = (prop::sample::select(kinds.to_vec()), 2..5u32, 1..3u32, 1..5u32, 2..4u32).prop_map(|(kind, racks, clusters, servers, levels)| {
+        Shape::Subways(SubwaysSpec {
+            racks_per_cluster: racks,
+            clusters: Some(clusters),
+            rack: RackSize::Servers(servers),
+            levels,
+            ..SubwaysSpec::new(kind)
+        })
     });
     prop_oneof![
         (1..4u32).prop_map(|k| Shape::FatTree { k: 2 * k }),
