@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,7 @@ use crate::clock::Deadline;
 use crate::commands::RACK_DEVICE;
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::{Net, Node, Plan, Role, Way};
+use crate::plan::{Net, Node, Plan, Port, Role, Way};
 
 /// The daemons, in the order in which they start.
 pub const DAEMONS: [&str; 3] = ["zebra", "ospfd", "bfdd"];
@@ -36,7 +38,8 @@ pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
         "bfdd" => format!(
             "bfd\n profile fabric\n  detect-multiplier {BFD_MULTIPLIER}\n  transmit-interval {BFD_INTERVAL_MS}\n  receive-interval {BFD_INTERVAL_MS}\n exit\nexit\n"
         ),
-        _ => String::new(),
+        // With nexthop objects a kernel shrinks the group of a link that fails, and zebra does not notice: the link stays out of use.
+        _ => "no zebra nexthop kernel enable\n".to_owned(),
     };
     format!("hostname {}\nlog file {daemon}.log warnings\n{body}", switch.name)
 }
@@ -49,7 +52,7 @@ pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()>
     let user = user.ok_or_else(|| LabError::Missing { program: format!("the user {USER}"), package: "frr" })?;
     let switches: Vec<&Node> = plan.switches().collect();
     netns::each(&switches, stop, |switch| {
-        let folder = folder.join(switch.namespace.trim_start_matches(&plan.name.namespace_prefix()));
+        let folder = folder_of(plan, switch, folder);
         fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
         chown(&folder, Some(user.uid), Some(user.gid)).map_err(|e| LabError::io("hand over", &folder, e.into()))?;
         netns::enter(&switch.namespace)?;
@@ -63,16 +66,21 @@ pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()>
     Ok(())
 }
 
-/// Waits until every switch's kernel has the routes of the plan, each with all its next hops.
-pub(crate) fn converge(plan: &Plan, stop: &AtomicBool) -> Result<()> {
+/// Waits until every switch's kernel has the routes of the plan, each with all its next hops, and BFD watches all its neighbours: a failure
+/// before that is noticed by OSPF alone, which takes seconds.
+pub(crate) fn converge(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(CONVERGE_WITHIN);
     let mut waiting: Vec<&Node> = plan.switches().collect();
     loop {
         let missing = netns::each(&waiting, stop, |switch| {
             netns::enter(&switch.namespace)?;
-            missing_routes(switch)
+            let mut missing: Vec<String> = missing_routes(switch)?.iter().map(Net::to_string).collect();
+            let watched = bfd_sessions_up(&folder_of(plan, switch, folder));
+            let neighbours = neighbours(plan, switch).count();
+            missing.extend((watched < neighbours).then(|| format!("BFD of {} neighbours", neighbours - watched)));
+            Ok(missing)
         })?;
-        let still: Vec<(&Node, Vec<Net>)> = waiting.into_iter().zip(missing).filter(|(_, m)| !m.is_empty()).collect();
+        let still: Vec<(&Node, Vec<String>)> = waiting.into_iter().zip(missing).filter(|(_, m)| !m.is_empty()).collect();
         if still.is_empty() {
             return Ok(());
         }
@@ -87,6 +95,43 @@ pub(crate) fn converge(plan: &Plan, stop: &AtomicBool) -> Result<()> {
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Ports that lead to other switches.
+fn neighbours<'a>(plan: &'a Plan, switch: &'a Node) -> impl Iterator<Item = &'a Port> {
+    switch.ports.iter().filter(|p| plan.nodes[p.peer.node].role == Role::Switch)
+}
+
+/// What is a switch's own of the folder of all daemons.
+fn folder_of(plan: &Plan, switch: &Node, folder: &Path) -> PathBuf {
+    folder.join(switch.namespace.trim_start_matches(&plan.name.namespace_prefix()))
+}
+
+/// How many BFD sessions of a switch are up; 0 if its daemon does not say.
+fn bfd_sessions_up(folder: &Path) -> usize {
+    let Ok(text) = ask(&folder.join("bfdd.vty"), "show bfd peers json") else { return 0 };
+    let sessions: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
+    sessions.iter().filter(|s| s.get("status").is_some_and(|s| s == "up")).count()
+}
+
+/// What a daemon answers to a command, as `vtysh` asks it: commands end with a zero, answers with three and the command's result.
+fn ask(socket: &Path, command: &str) -> std::io::Result<String> {
+    let mut daemon = UnixStream::connect(socket)?;
+    daemon.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut answer = Vec::new();
+    for command in ["enable", command] {
+        daemon.write_all(format!("{command}\0").as_bytes())?;
+        answer.clear();
+        while !matches!(answer.last_chunk(), Some([0, 0, 0, _])) {
+            let mut part = [0; 4096];
+            match daemon.read(&mut part)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                len => answer.extend_from_slice(&part[..len]),
+            }
+        }
+    }
+    answer.truncate(answer.len() - 4);
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Destinations to which a switch has not all of the plan's next hops, in the namespace that the thread is in.
@@ -124,10 +169,10 @@ fn ospf(plan: &Plan, switch: &Node) -> String {
     if switch.prefix.is_some() {
         line(format_args!("interface {RACK_DEVICE}\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
     }
-    for port in switch.ports.iter().filter(|p| plan.nodes[p.peer.node].role == Role::Switch) {
+    for port in neighbours(plan, switch) {
         line(format_args!("interface {}", port.name));
         line(format_args!(" ip ospf network point-to-point\n ip ospf cost 1"));
-        line(format_args!(" ip ospf hello-interval {HELLO_S}\n ip ospf dead-interval {DEAD_S}"));
+        line(format_args!(" ip ospf hello-interval {HELLO_S}\n ip ospf dead-interval {DEAD_S}\n ip ospf retransmit-interval {RETRANSMIT_S}"));
         line(format_args!(" ip ospf bfd\n ip ospf bfd profile fabric\nexit"));
     }
     line(format_args!("router ospf\n ospf router-id {}\n maximum-paths 64", switch.locator));
@@ -175,6 +220,8 @@ const BFD_MULTIPLIER: u32 = 3;
 const BFD_INTERVAL_MS: u32 = 100;
 const HELLO_S: u32 = 1;
 const DEAD_S: u32 = 4;
+/// Neighbours start one after another, and lose what is sent to them before.
+const RETRANSMIT_S: u32 = 1;
 /// First computation, the step by which further ones are put off, the longest that they are.
 const SPF_MS: &str = "10 100 1000";
 const LSA_MS: u32 = 50;

@@ -110,6 +110,18 @@ impl Lab {
         }
     }
 
+    /// Waits until FRR has found all routes of the plan, and BFD all neighbours, as after a repair.
+    ///
+    /// # Errors
+    /// [`LabError::NotConverged`] after a minute, [`LabError::Interrupted`] when `stop` is set.
+    pub fn converge(&self, stop: &AtomicBool) -> Result<()> {
+        let plan = &self.record.plan;
+        match plan.routing {
+            Routing::Static => Ok(()),
+            Routing::Frr => frr::converge(plan, &state::daemons(&state::path(&plan.name)), stop),
+        }
+    }
+
     /// A node by its name.
     ///
     /// # Errors
@@ -204,8 +216,8 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     times.devices_s = watch.elapsed().as_secs_f64();
     if plan.routing == Routing::Frr {
         let watch = Stopwatch::new();
-        frr::start(plan, &folder.path().join("frr"), stop)?;
-        frr::converge(plan, stop)?;
+        frr::start(plan, &state::daemons(folder.path()), stop)?;
+        frr::converge(plan, &state::daemons(folder.path()), stop)?;
         times.routing_s = watch.elapsed().as_secs_f64();
     }
     folder.built()?;

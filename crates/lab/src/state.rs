@@ -131,8 +131,14 @@ pub(crate) fn names() -> Vec<LabName> {
     names
 }
 
-fn path(name: &LabName) -> PathBuf {
+/// A lab's folder.
+pub(crate) fn path(name: &LabName) -> PathBuf {
     Path::new(LABS).join(name.as_str())
+}
+
+/// Where in a lab's folder the routing daemons have theirs.
+pub(crate) fn daemons(lab: &Path) -> PathBuf {
+    lab.join("frr")
 }
 
 const ROOT: &str = "/run/weft";

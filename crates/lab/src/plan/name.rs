@@ -101,8 +101,8 @@ pub(super) fn namespaces(fabric: &Fabric, lab: &LabName) -> Vec<String> {
     names
 }
 
-/// Far below what a file's name may have, and still told apart by people.
-const LENGTH_MAX: usize = 64;
+/// Paths of sockets, which hold these names, have 108 bytes.
+const LENGTH_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests {
