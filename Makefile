@@ -57,6 +57,7 @@ docs: ## Build the documentation of the crates into target/doc
 test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser included
 	scripts/setup-build.sh
 	scripts/setup-report.sh
+	scripts/setup-lab.sh
 	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
 .PHONY: test-scenarios

@@ -8,4 +8,5 @@ set -euo pipefail
 "$here/setup-build.sh" --lint
 "$here/setup-python.sh"
 "$here/setup-report.sh"
+"$here/setup-lab.sh"
 "$here/setup-deny.sh"

@@ -178,7 +178,9 @@ const TRIALS: &[Trial] = &[
         state: State::Missing,
         purpose: "a pair a cable",
         remedy: MODULE,
-        attempt: Attempt::Ip("link add end0 type veth peer name end1\nlink set end0 up\nlink set end1 up\naddr add 10.0.0.0/31 dev end0\n"),
+        attempt: Attempt::Ip(
+            "link add end0 type veth peer name end1\nlink set end0 up\nlink set end1 up\naddr add 10.0.0.0/31 dev end0\n",
+        ),
     },
     Trial {
         name: "TBF",

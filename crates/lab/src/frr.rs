@@ -58,8 +58,11 @@ pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()>
         netns::enter(&switch.namespace)?;
         for (daemon, program) in DAEMONS.into_iter().zip(&programs) {
             let configuration = configuration(daemon, plan, switch);
-            start_one(daemon, program, &folder, &configuration)
-                .map_err(|message| LabError::Daemon { daemon, node: switch.name.clone(), message })?;
+            start_one(daemon, program, &folder, &configuration).map_err(|message| LabError::Daemon {
+                daemon,
+                node: switch.name.clone(),
+                message,
+            })?;
         }
         Ok(())
     })?;
@@ -172,7 +175,9 @@ fn ospf(plan: &Plan, switch: &Node) -> String {
     for port in neighbours(plan, switch) {
         line(format_args!("interface {}", port.name));
         line(format_args!(" ip ospf network point-to-point\n ip ospf cost 1"));
-        line(format_args!(" ip ospf hello-interval {HELLO_S}\n ip ospf dead-interval {DEAD_S}\n ip ospf retransmit-interval {RETRANSMIT_S}"));
+        line(format_args!(
+            " ip ospf hello-interval {HELLO_S}\n ip ospf dead-interval {DEAD_S}\n ip ospf retransmit-interval {RETRANSMIT_S}"
+        ));
         line(format_args!(" ip ospf bfd\n ip ospf bfd profile fabric\nexit"));
     }
     line(format_args!("router ospf\n ospf router-id {}\n maximum-paths 64", switch.locator));

@@ -131,7 +131,8 @@ impl Lab {
         plan.node(name).ok_or_else(|| {
             let of = |role| plan.nodes.iter().filter(move |n| n.role == role).map(|n| n.name.as_str());
             let some: Vec<&str> = of(Role::Host).take(2).chain(of(Role::Switch).take(2)).collect();
-            let guess = format!("its nodes are {}, and so on: `weft lab status --name {}` lists them", some.join(", "), plan.name);
+            let guess =
+                format!("its nodes are {}, and so on: `weft lab status --name {}` lists them", some.join(", "), plan.name);
             LabError::NoNode { lab: plan.name.clone(), node: name.to_owned(), guess }
         })
     }

@@ -136,7 +136,10 @@ fn ospf_and_bfd_find_another_way() {
         let other = follow(lab.plan(), flow()).expect("answers");
         assert!(other.confirmed, "{other:?}");
         assert!(other.hops.iter().all(|h| h.node != agg || h.port.as_ref() != Some(&port)), "{other:?}");
-        lab.shell(&agg, &format!("ip link set {port} up; tc qdisc replace dev {port} root tbf rate 10mbit burst 8000 limit 102400"));
+        lab.shell(
+            &agg,
+            &format!("ip link set {port} up; tc qdisc replace dev {port} root tbf rate 10mbit burst 8000 limit 102400"),
+        );
         lab.lab.converge(&GO).expect("all as before");
     }
     assert_eq!(failures, Vec::<String>::new());
@@ -176,7 +179,8 @@ fn longest_gap(lab: &TestLab, happens: impl FnOnce()) -> Duration {
 #[test]
 fn two_labs_stand_side_by_side() {
     let Some(one) = up(Shape::Switch { hosts: 3 }, 'd', Routing::Static) else { return };
-    let other = try_up(plan(Shape::Clique { switches: 3, hosts_per_switch: 1 }, name('e'), Routing::Static), &GO).expect("it comes up");
+    let other =
+        try_up(plan(Shape::Clique { switches: 3, hosts_per_switch: 1 }, name('e'), Routing::Static), &GO).expect("it comes up");
     everybody_answers(&one, 84);
     let answers = ping::all(&other.record.plan, 84, &GO).expect("sockets");
     assert_eq!((answers.pairs, answers.answered), (6, 6));

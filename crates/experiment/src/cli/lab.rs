@@ -232,7 +232,10 @@ fn exec(node: &str, command: &[OsString], of: &Of) -> Result<ExitCode> {
     program.args(&command[1..]).env("WEFT_LAB", of.name.as_str()).env("WEFT_NODE", &node.name);
     let failed = |cause: std::io::Error| {
         let program = command[0].to_string_lossy();
-        Error::usage(format!("cannot run `{program}` in {}: {cause}", node.name), "name a program of this system and its arguments")
+        Error::usage(
+            format!("cannot run `{program}` in {}: {cause}", node.name),
+            "name a program of this system and its arguments",
+        )
     };
     if !of.json {
         netns::enter(&node.namespace).map_err(of_lab)?;
@@ -300,7 +303,11 @@ fn open(of: &Of) -> Result<Lab> {
 }
 
 fn say<T: Serialize>(json: bool, answer: &T, table: impl Fn(&T) -> String) -> Result<ExitCode> {
-    if json { print_json(answer)? } else { print_text(&table(answer))? }
+    if json {
+        print_json(answer)?
+    } else {
+        print_text(&table(answer))?
+    }
     Ok(ExitCode::SUCCESS)
 }
 

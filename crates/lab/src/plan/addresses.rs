@@ -79,7 +79,8 @@ impl Addresses {
     pub(super) fn new(fabric: &Fabric) -> Result<Self, PlanError> {
         let several = fabric.hosts().any(|h| fabric.out(h.node()).len() > 1);
         let mut all = if several { Self::of_ports(fabric)? } else { Self::of_nodes(fabric)? };
-        let between_switches = |l: LinkId| [fabric.link(l).from, fabric.link(l).to].iter().all(|&n| fabric.as_switch(n).is_some());
+        let between_switches =
+            |l: LinkId| [fabric.link(l).from, fabric.link(l).to].iter().all(|&n| fabric.as_switch(n).is_some());
         let cables: Vec<_> = fabric.cables().filter(|c| between_switches(c.links()[0])).collect();
         if cables.len() > 1 << 18 {
             return Err(PlanError::TooManyCables { cables: cables.len() });

@@ -138,15 +138,17 @@ fn a_record_keeps_the_plan() {
 
 fn shapes() -> impl Strategy<Value = Shape> {
     let kinds = [SubwaysType::Type0, SubwaysType::Type1, SubwaysType::Type2, SubwaysType::McLag];
-    let subways = (prop::sample::select(kinds.to_vec()), 2..5u32, 1..3u32, 1..5u32, 2..4u32).prop_map(|(kind, racks, clusters, servers, levels)| {
-        Shape::Subways(SubwaysSpec {
-            racks_per_cluster: racks,
-            clusters: Some(clusters),
-            rack: RackSize::Servers(servers),
-            levels,
-            ..SubwaysSpec::new(kind)
-        })
-    });
+    let subways = (prop::sample::select(kinds.to_vec()), 2..5u32, 1..3u32, 1..5u32, 2..4u32).prop_map(
+        |(kind, racks, clusters, servers, levels)| {
+            Shape::Subways(SubwaysSpec {
+                racks_per_cluster: racks,
+                clusters: Some(clusters),
+                rack: RackSize::Servers(servers),
+                levels,
+                ..SubwaysSpec::new(kind)
+            })
+        },
+    );
     prop_oneof![
         (1..4u32).prop_map(|k| Shape::FatTree { k: 2 * k }),
         (1..5u32, 1..4u32, 1..5u32).prop_map(|(edges, cores, hosts_per_edge)| Shape::TwoLevel { edges, cores, hosts_per_edge }),

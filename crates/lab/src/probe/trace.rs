@@ -115,11 +115,8 @@ pub fn follow(plan: &Plan, flow: Flow) -> Result<Trace> {
     let found: Vec<Ipv4Addr> = answers.iter().filter_map(|a| Some(a.as_ref()?.0)).collect();
     let mut hops: Vec<Hop> = picked.into_iter().map(|p| p.hop).collect();
     for (i, answer) in answers.into_iter().enumerate() {
-        let probe = answer.map(|(address, time)| Answer {
-            address,
-            owner: owner(plan, address),
-            rtt_ms: time.as_secs_f64() * 1e3,
-        });
+        let probe =
+            answer.map(|(address, time)| Answer { address, owner: owner(plan, address), rtt_ms: time.as_secs_f64() * 1e3 });
         match hops.get_mut(i + 1) {
             Some(hop) => hop.probe = probe,
             None => hops.push(Hop { node: "?".to_owned(), port: None, choices: 0, probe }),

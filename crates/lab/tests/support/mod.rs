@@ -97,8 +97,7 @@ pub fn name(letter: char) -> LabName {
 pub fn plan(shape: Shape, name: LabName, routing: Routing) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
     let fabric = shape.build(link, link).expect("a fabric");
-    let settings =
-        Settings { name, routing, scale: 0.01, seed: 1, switch_queue: Bytes(102_400), nic_queue: Bytes(1_600_000) };
+    let settings = Settings { name, routing, scale: 0.01, seed: 1, switch_queue: Bytes(102_400), nic_queue: Bytes(1_600_000) };
     Plan::new(&fabric, &settings).expect("a plan")
 }
 

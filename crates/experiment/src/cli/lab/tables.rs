@@ -42,7 +42,19 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         return "no lab is up: `weft lab up SCENARIO` makes one\n".to_owned();
     }
     let mut table = new_table();
-    table.set_header(["lab", "state", "fabric", "routing", "scale", "hosts", "switches", "namespaces", "processes", "age", "scenario"]);
+    table.set_header([
+        "lab",
+        "state",
+        "fabric",
+        "routing",
+        "scale",
+        "hosts",
+        "switches",
+        "namespaces",
+        "processes",
+        "age",
+        "scenario",
+    ]);
     for lab in labs {
         let state = match lab.phase {
             Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
@@ -81,13 +93,7 @@ pub(super) fn of_nodes(nodes: &[Node]) -> String {
         let hosts = node.ports.len() - ports.len();
         let hosts = if hosts > 0 { format!("{hosts} hosts, ") } else { String::new() };
         let prefix = node.prefix.map_or(String::new(), |p| p.to_string());
-        table.add_row([
-            node.name.clone(),
-            node.locator.to_string(),
-            prefix,
-            node.namespace.clone(),
-            hosts + &ports.join(", "),
-        ]);
+        table.add_row([node.name.clone(), node.locator.to_string(), prefix, node.namespace.clone(), hosts + &ports.join(", ")]);
     }
     format!("{table}\n")
 }
