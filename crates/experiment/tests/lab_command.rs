@@ -35,13 +35,14 @@ impl Name {
     fn up_until(&self, namespaces: usize, folder: &Path) -> Child {
         let mut up = Command::new(env!("CARGO_BIN_EXE_weft"));
         up.args(["lab", "up", "s.toml", "--name", &self.0]).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());
-        let up = up.spawn().expect("weft starts");
+        let mut up = up.spawn().expect("weft starts");
         for _ in 0..2000 {
             if self.namespaces() >= namespaces {
                 return up;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        up.kill().and_then(|()| up.wait()).expect("it ends");
         panic!("it makes no namespaces");
     }
 
@@ -149,7 +150,7 @@ fn mistakes_are_told_with_their_place() {
     let folder = folder_with(&[("[world]", "[world]\nscale = 2.0")]);
     let out = weft(&["lab", "up", "s.toml"], folder.path());
     assert!(out.status.code() == Some(2) && stderr(&out).contains("s.toml:"), "{}", stderr(&out));
-    let out = weft(&["lab", "ping-all", "--name", "nosuchlab"], folder.path());
+    let out = weft(&["lab", "status", "--name", "nosuchlab"], folder.path());
     assert!(out.status.code() == Some(2) && stderr(&out).contains("weft lab up SCENARIO"), "{}", stderr(&out));
     let out = weft(&["lab", "up", "s.toml", "--name", "a-b"], folder.path());
     assert!(out.status.code() == Some(2) && stderr(&out).contains("letters, digits and underscores"), "{}", stderr(&out));

@@ -233,3 +233,42 @@ const LSA_MS: u32 = 50;
 const LSA_MIN_MS: u32 = 20;
 const CONVERGE_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Routing, Settings};
+    use weft_fabric::topology::shapes::{Cabling, Shape};
+    use weft_fabric::{BitsPerSec, Bytes};
+
+    #[test]
+    fn configurations_of_an_edge_and_a_core_switch() {
+        let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
+        let fabric = Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 1 }.build(link, link).expect("a fabric");
+        let settings = Settings {
+            name: "t".parse().expect("a name"),
+            routing: Routing::Frr,
+            scale: 0.01,
+            seed: 1,
+            switch_queue: Bytes(100_000),
+            nic_queue: Bytes(100_000),
+        };
+        let plan = Plan::new(&fabric, &settings).expect("a plan");
+        let of = |node: &str| DAEMONS.map(|d| configuration(d, &plan, plan.node(node).expect("a switch"))).join("\n");
+        insta::assert_snapshot!(format!("{}\n====\n{}", of("edge0"), of("core1")));
+    }
+
+    #[test]
+    fn routes_are_read_in_any_form() {
+        let text = r#"[{"dst":"10.2.0.0/16","gateway":"172.16.0.1","dev":"p0"}, {"dst":"10.3.0.1","nexthops":
+            [{"gateway":"172.16.0.5","dev":"p1"},{"gateway":"172.16.0.1","dev":"p0"}]}, {"dst":"default","dev":"p0"}, {"type":"unreachable"}]"#;
+        let routes = read_routes(text);
+        let gateways = |to: &str| {
+            routes.get(&Net::try_from(to.to_owned()).expect("a prefix")).map(|g| g.iter().map(ToString::to_string).collect())
+        };
+        assert_eq!(gateways("10.2.0.0/16"), Some(vec!["172.16.0.1".to_owned()]));
+        assert_eq!(gateways("10.3.0.1/32"), Some(vec!["172.16.0.1".to_owned(), "172.16.0.5".to_owned()]), "sorted");
+        assert_eq!(routes.len(), 2);
+        assert!(read_routes("").is_empty());
+    }
+}

@@ -91,7 +91,9 @@ impl Lab {
         match build(&record, &folder, stop) {
             Ok(times) => Ok((Self { record }, times)),
             Err(e) => {
-                tear_down(&record.plan.name, folder)?;
+                if let Err(also) = tear_down(&record.plan.name, folder) {
+                    tracing::warn!("something of the lab is left, which `weft lab down` removes: {also}");
+                }
                 Err(e)
             }
         }
@@ -191,6 +193,8 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     let plan = &record.plan;
     folder.record(record)?;
     netns::prepare()?;
+    // A lab whose folder somebody has removed.
+    remove_namespaces(&plan.name.namespace_prefix())?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
     let leave = Leave::give(CONGESTION_CONTROL, Path::new(netns::FOLDER))?;

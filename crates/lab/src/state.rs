@@ -8,7 +8,9 @@
 //! ```
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -69,10 +71,18 @@ impl Folder {
             std::io::ErrorKind::NotFound => LabError::NoLab(name.clone()),
             _ => LabError::io("open", &path, e),
         })?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Self { path, lock }),
-            Err(_) => Err(LabError::Busy(name.clone())),
+        let mut file = file;
+        // Whoever asks how far a lab is holds the lock for a moment.
+        for _ in 0..ATTEMPTS {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                // Another one may have removed the folder, and a third made a new one, before we had the lock.
+                Ok(lock) if is_at(&lock, &path) => return Ok(Self { path, lock }),
+                Ok(_) => return Err(LabError::Busy(name.clone())),
+                Err((unlocked, _)) => file = unlocked,
+            }
+            std::thread::sleep(MOMENT);
         }
+        Err(LabError::Busy(name.clone()))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -116,10 +126,11 @@ pub(crate) fn read(name: &LabName) -> Result<Record> {
 
 /// How far a lab is.
 pub(crate) fn phase(name: &LabName) -> Phase {
-    match Folder::lock(name) {
-        Err(_) => Phase::Busy,
-        Ok(folder) if folder.is_built() => Phase::Up,
-        Ok(_) => Phase::Broken,
+    let path = path(name);
+    match File::open(&path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
+        Ok(Err(_)) => Phase::Busy,
+        Ok(Ok(_)) if path.join(BUILT).exists() => Phase::Up,
+        _ => Phase::Broken,
     }
 }
 
@@ -129,6 +140,13 @@ pub(crate) fn names() -> Vec<LabName> {
     let mut names: Vec<LabName> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
     names.sort_unstable();
     names
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(a), Ok(b)) => a.ino() == b.ino(),
+        _ => false,
+    }
 }
 
 /// A lab's folder.
@@ -145,5 +163,6 @@ const ROOT: &str = "/run/weft";
 const LABS: &str = "/run/weft/labs";
 const RECORD: &str = "lab.json";
 const BUILT: &str = "built";
-/// Races with removals that are lost in a row.
+/// Races with others that are lost in a row.
 const ATTEMPTS: u32 = 16;
+const MOMENT: Duration = Duration::from_millis(5);
