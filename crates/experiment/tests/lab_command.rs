@@ -55,6 +55,8 @@ impl Name {
     fn nothing_is_left(&self) {
         assert_eq!(self.namespaces(), 0);
         assert!(!Path::new("/run/weft/labs").join(&self.0).exists());
+        let leave = std::fs::read_to_string("/run/weft/labs/NAME/congestion-controls".replace("NAME", &self.0));
+        assert!(leave.is_err(), "a leave is not taken back");
         let processes = Command::new("ps").args(["-eo", "args"]).output().expect("ps");
         let folder = format!("/run/weft/labs/{}/", self.0);
         assert!(!stdout(&processes).contains(&folder), "daemons go on");

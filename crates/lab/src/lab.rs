@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::clock::{self, Stopwatch};
-use crate::congestion::Leave;
+use crate::congestion::{self, Leave};
 use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Record};
@@ -197,7 +197,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     remove_namespaces(&plan.name.namespace_prefix())?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
-    let leave = Leave::give(CONGESTION_CONTROL, Path::new(netns::FOLDER))?;
+    let leave = Leave::give(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
         netns::set(&node.sysctls(), &node.namespace)
@@ -242,6 +242,7 @@ fn replace_broken(name: &LabName) -> Result<Folder> {
 
 fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
     remove_namespaces(&name.namespace_prefix())?;
+    congestion::take_back(folder.path())?;
     folder.remove()
 }
 

@@ -156,17 +156,20 @@ pub(crate) fn end_processes(namespaces: &[String]) {
             let _ = kill(*pid, Signal::SIGKILL);
         }
         // A process leaves its namespaces before it is gone.
-        ended.retain(|pid| Path::new("/proc").join(pid.to_string()).exists());
+        ended.retain(|&pid| is_running(pid));
         if running.is_empty() && ended.is_empty() {
             return;
         }
         std::thread::sleep(POLL);
     }
-    // Those that their parent has not asked for stay in the process table, and hold nothing.
-    let running = processes(namespaces).len();
-    if running > 0 {
-        tracing::warn!("{running} processes of the lab do not end");
-    }
+    tracing::warn!("{} processes of the lab do not end", ended.len());
+}
+
+/// Whether a process still holds anything: one that has ended and that its parent has not asked for yet does not.
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    state.is_some_and(|s| !matches!(s, b'Z' | b'X'))
 }
 
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
@@ -218,6 +221,6 @@ pub(crate) fn kernel(what: &'static str, place: &str, cause: Errno) -> LabError 
 }
 
 pub(crate) const FOLDER: &str = "/run/netns";
-/// Looks at processes that are to end, a second in all.
-const PATIENCE: u32 = 100;
+/// Looks at processes that are to end, ten seconds in all.
+const PATIENCE: u32 = 1000;
 const POLL: Duration = Duration::from_millis(10);
