@@ -12,6 +12,6 @@ pub mod key;
 pub mod store;
 
 pub use key::{
-    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,
-    Record, ServiceId, UpdateId, Value, Write,
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
+    ServiceId, UpdateId, Value, Write,
 };

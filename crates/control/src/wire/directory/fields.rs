@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weft_fabric::{MacAddr, TenantId};
 
 use crate::directory::key::{
-    Generation, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record, ServiceId,
-    UpdateId, Value, Write,
+    Generation, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record, ServiceId, UpdateId, Value,
+    Write,
 };
 
 /// Why bytes are not what they should be.

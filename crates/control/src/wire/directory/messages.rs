@@ -17,7 +17,9 @@
 //!   entry            generation u64 | key | 0 or value
 //! ```
 
-use super::fields::{Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value};
+use super::fields::{
+    Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value,
+};
 use super::{Kind, MAX_KEYS};
 use crate::directory::key::{Generation, Key, Locator, Mapping, Record, Value};
 
@@ -515,9 +517,7 @@ impl<'a> Message<'a> {
                 let more = flag(r)?;
                 Self::Page { revision, more, entries: entries(r)? }
             }
-            Kind::Events => {
-                Self::Events(Change { from: Generation(r.u64()?), revision: Generation(r.u64()?), entries: entries(r)? })
-            }
+            Kind::Events => Self::Events(Change { from: Generation(r.u64()?), revision: Generation(r.u64()?), entries: entries(r)? }),
             Kind::StatusText => {
                 let text = std::str::from_utf8(r.0).map_err(|_| WireError::Field("text"))?;
                 r.0 = &[];
@@ -695,9 +695,8 @@ fn changes(r: &mut Reader<'_>) -> Result<Changes, WireError> {
     let policy = r.u32()?;
     let reconfirm = flag(r)?;
     let count = usize::from(r.u8()?);
-    let withdrawn = (0..count)
-        .map(|_| Ok(Withdrawal { generation: Generation(r.u64()?), key: r.key()? }))
-        .collect::<Result<_, WireError>>()?;
+    let withdrawn =
+        (0..count).map(|_| Ok(Withdrawal { generation: Generation(r.u64()?), key: r.key()? })).collect::<Result<_, WireError>>()?;
     Ok(Changes { revision, policy, reconfirm, withdrawn })
 }
 
@@ -788,3 +787,4 @@ fn emit_entries(entries: &[Entry], out: &mut Vec<u8>) {
         }
     }
 }
+

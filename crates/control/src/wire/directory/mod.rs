@@ -16,8 +16,8 @@ pub use fields::{
     Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
 };
 pub use messages::{
-    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS,
-    Message, Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
+    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS, Message,
+    Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
 };
 
 use crate::directory::key::PrincipalId;
