@@ -36,9 +36,10 @@ setup: ## Install all that any command here needs
 	scripts/setup.sh
 
 .PHONY: build
-build: ## Build the `weft` program, optimised, into target/release
+build: ## Build the programs `weft` and `weft-directory`, optimised, into target/release
 	scripts/setup-build.sh
-	$(CARGO) build --release --locked --package weft-experiment --bin weft
+	scripts/setup-node.sh
+	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-node --bin weft-directory
 
 .PHONY: python
 python: ## Build the Python package, optimised, into .venv
@@ -49,14 +50,17 @@ python: ## Build the Python package, optimised, into .venv
 .PHONY: docs
 docs: ## Build the documentation of the crates into target/doc
 	scripts/setup-build.sh
+	scripts/setup-node.sh
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
 
 ## Testing
 
 .PHONY: test-rust
-test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser included
+test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser and a real etcd included
 	scripts/setup-build.sh
+	scripts/setup-node.sh
 	scripts/setup-report.sh
+	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
 	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
@@ -70,7 +74,9 @@ test-scenarios: ## The quick forms of all scenarios, by the build that the tests
 test-python: ## The Python package, its types and the examples of its documentation
 	scripts/setup-build.sh
 	scripts/setup-python.sh
+	scripts/setup-node.sh
 	scripts/build-python.sh
+	$(CARGO) build --locked --package weft-node --bin weft-directory
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest
 
@@ -83,6 +89,7 @@ test-report: ## Of these, only the report and its scripts
 .PHONY: lint
 lint: ## Formatting and lints; warnings are errors
 	scripts/setup-build.sh --lint
+	scripts/setup-node.sh
 	scripts/setup-python.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -121,6 +128,14 @@ bench: build ## Speed and memory of the engines
 	$(RELEASE) bench flow
 	$(RELEASE) bench packet
 	$(RELEASE) bench control
+
+.PHONY: bench-directory
+bench-directory: build ## Rates, latencies and faults of the directory, beside the paper's; with etcd
+	scripts/setup-etcd.sh
+	$(RELEASE) directory bench lookups
+	$(RELEASE) directory bench updates
+	$(RELEASE) directory bench convergence
+	$(RELEASE) directory bench failover
 
 .PHONY: bench-simgrid
 bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)

@@ -6,7 +6,9 @@ here=$(dirname "${BASH_SOURCE[0]}")
 set -euo pipefail
 
 "$here/setup-build.sh" --lint
+"$here/setup-node.sh"
 "$here/setup-python.sh"
 "$here/setup-report.sh"
 "$here/setup-lab.sh"
 "$here/setup-deny.sh"
+"$here/setup-etcd.sh"

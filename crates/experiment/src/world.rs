@@ -1,5 +1,6 @@
 //! From a scenario to a world and back: who carries what, with which scheduler.
 
+pub mod directory;
 pub mod packet;
 
 use std::sync::Arc;
@@ -58,6 +59,9 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, threads: usize, on_progress: &mut 
 /// # Errors
 /// The first of them that this fabric cannot have.
 pub fn check(fabric: &Fabric, run: &Run) -> Result<()> {
+    if directory::config(fabric, run)?.is_some() {
+        return Ok(());
+    }
     timed_events(fabric, run)?;
     run.scenario.traffic.prepare(fabric, run.scenario.world.seed)?;
     if run.scenario.world.kind == Kind::Packet {

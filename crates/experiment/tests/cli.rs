@@ -198,10 +198,29 @@ fn completions_are_printed_for_every_shell() {
 }
 
 #[test]
-fn a_missing_daemon_is_named() {
-    let output = weft(&["directory", "serve", "--listen", "x"], &root());
+fn a_missing_daemon_is_named_and_one_beside_is_run() {
+    // A place of its own, since the daemon may have been built beside the program.
+    let built = Path::new(env!("CARGO_BIN_EXE_weft"));
+    let folder = tempfile::TempDir::new_in(built.parent().expect("a folder")).expect("a folder");
+    let program = folder.path().join("weft");
+    std::fs::hard_link(built, &program).expect("linked");
+    let run =
+        || Command::new(&program).args(["directory", "get", "10.0.0.7"]).env("PATH", folder.path()).output().expect("it runs");
+    let output = run();
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("`weft-directory` is not installed"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("`weft-directory` is not installed") && stderr(&output).contains("make build"),
+        "{}",
+        stderr(&output)
+    );
+
+    let daemon = folder.path().join("weft-directory");
+    std::os::unix::fs::symlink("/bin/echo", &daemon).expect("linked");
+    let output = run();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"get 10.0.0.7\n"[..]));
+    std::fs::remove_file(&daemon).expect("removed");
+    std::os::unix::fs::symlink("/bin/false", &daemon).expect("linked");
+    assert_eq!(run().status.code(), Some(1), "its exit code is ours");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 //! | module | what it models |
 //! | --- | --- |
 //! | [`flow`] | flows with rates: max-min fair, or the AIMD ticks of Hedera section 5.5 |
+//! | [`packet`] | packets in queues |
+//! | [`directory`] | the directory: agents, servers and a store, with faults |
 
+pub mod directory;
 pub mod flow;
 pub mod packet;
 pub mod world;

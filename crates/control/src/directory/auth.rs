@@ -13,7 +13,7 @@ use blake2b_simd::{Params, State};
 use siphasher::sip::SipHasher24;
 
 use super::key::PrincipalId;
-use crate::wire::directory::TAG;
+use crate::wire::directory::{MAGIC, TAG, VERSION};
 
 /// The secret of a cluster: whoever has it has the key of every principal.
 #[derive(Clone, PartialEq, Eq)]
@@ -73,20 +73,32 @@ impl PrincipalKey {
 
     /// Ready for use: half of the work of a short tag is done here, once.
     pub fn tagger(&self) -> Tagger {
-        Tagger(Params::new().hash_length(TAG).key(&self.0).to_state())
+        let mut begun = self.state();
+        begun.update(PREFIX);
+        Tagger { begun, key: self.clone() }
+    }
+
+    fn state(&self) -> State {
+        Params::new().hash_length(TAG).key(&self.0).to_state()
     }
 }
 
 /// Makes and checks the tags of one principal's messages.
 #[derive(Clone, Debug)]
-pub struct Tagger(State);
+pub struct Tagger {
+    /// After the key and what every message begins with: half the work of a short message.
+    begun: State,
+    key: PrincipalKey,
+}
 
 impl Tagger {
     /// The tag of a message's header and body.
     #[inline]
     pub fn tag(&self, covered: &[u8]) -> [u8; TAG] {
-        let mut state = self.0.clone();
-        let hash = state.update(covered).finalize();
+        let hash = match covered.strip_prefix(PREFIX) {
+            Some(rest) => self.begun.clone().update(rest).finalize(),
+            None => self.key.state().update(covered).finalize(),
+        };
         let mut tag = [0; TAG];
         tag.copy_from_slice(hash.as_bytes());
         tag
@@ -117,16 +129,25 @@ impl Cookies {
         Self(seed)
     }
 
-    /// The cookie of a principal at an address; never 0.
+    /// The cookie of a principal at an address, in an era of the server's memory of this client; never 0.
     #[inline]
-    pub fn cookie(&self, principal: PrincipalId, from: SocketAddr) -> u64 {
+    pub fn cookie(&self, era: u64, principal: PrincipalId, from: SocketAddr) -> u64 {
+        let mut bytes = [0; 30];
+        bytes[..8].copy_from_slice(&era.to_be_bytes());
+        bytes[8..12].copy_from_slice(&principal.0.to_be_bytes());
+        bytes[12..14].copy_from_slice(&from.port().to_be_bytes());
+        let length = match from.ip() {
+            IpAddr::V4(ip) => {
+                bytes[14..18].copy_from_slice(&ip.octets());
+                18
+            }
+            IpAddr::V6(ip) => {
+                bytes[14..].copy_from_slice(&ip.octets());
+                30
+            }
+        };
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(&principal.0.to_be_bytes());
-        match from.ip() {
-            IpAddr::V4(ip) => hasher.write(&ip.octets()),
-            IpAddr::V6(ip) => hasher.write(&ip.octets()),
-        }
-        hasher.write(&from.port().to_be_bytes());
+        hasher.write(&bytes[..length]);
         hasher.finish().max(1)
     }
 }
@@ -158,6 +179,9 @@ impl ReplayWindow {
         true
     }
 }
+
+/// What every message of this version begins with.
+const PREFIX: &[u8] = &[MAGIC[0], MAGIC[1], VERSION];
 
 fn parse_hex(text: &str) -> Result<[u8; 32], KeyTextError> {
     let text = text.trim().as_bytes();
@@ -217,6 +241,16 @@ mod tests {
         assert_eq!(u128::from_be_bytes(key.tagger().tag(b"hello")), 0xd804_e3b1_4175_c0f3_991c_e918_5864_37b0);
     }
 
+    proptest! {
+        #[test]
+        fn a_begun_state_makes_the_same_tag(message in prop::collection::vec(any::<u8>(), 0..400), begins in any::<bool>()) {
+            let key = Secret::new([1; 32]).key_of(PrincipalId(1));
+            let message = if begins { [PREFIX, &message].concat() } else { message };
+            let whole = key.state().update(&message).finalize();
+            prop_assert_eq!(&key.tagger().tag(&message)[..], whole.as_bytes());
+        }
+    }
+
     #[test]
     fn a_wrong_tag_is_refused() {
         let tagger = Secret::new([1; 32]).key_of(PrincipalId(1)).tagger();
@@ -228,15 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn cookies_differ_by_principal_address_port_and_start() {
+    fn cookies_differ_by_principal_address_port_era_and_start() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         let (first, second) = (Cookies::new([1; 16]), Cookies::new([2; 16]));
         let all = [
-            first.cookie(PrincipalId(1), at("10.0.0.1:1")),
-            first.cookie(PrincipalId(2), at("10.0.0.1:1")),
-            first.cookie(PrincipalId(1), at("10.0.0.2:1")),
-            first.cookie(PrincipalId(1), at("10.0.0.1:2")),
-            second.cookie(PrincipalId(1), at("10.0.0.1:1")),
+            first.cookie(0, PrincipalId(1), at("10.0.0.1:1")),
+            first.cookie(0, PrincipalId(2), at("10.0.0.1:1")),
+            first.cookie(0, PrincipalId(1), at("10.0.0.2:1")),
+            first.cookie(0, PrincipalId(1), at("10.0.0.1:2")),
+            second.cookie(0, PrincipalId(1), at("10.0.0.1:1")),
+            first.cookie(1, PrincipalId(1), at("10.0.0.1:1")),
+            first.cookie(0, PrincipalId(1), at("[::10.0.0.1]:1")),
         ];
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     }

@@ -289,7 +289,9 @@ mod tests {
 
     #[test]
     fn text_forms_read_back() {
-        for text in ["10.0.0.7", "2001:db8::7", "tenant:5/0/02:00:00:00:00:01", "tenant:5/9/10.0.0.7", "tenant:16777215/0/::1", "group:3"] {
+        for text in
+            ["10.0.0.7", "2001:db8::7", "tenant:5/0/02:00:00:00:00:01", "tenant:5/9/10.0.0.7", "tenant:16777215/0/::1", "group:3"]
+        {
             assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
         }
         for text in ["10.0.1.1", "::2", "edge:02:00:00:00:00:09/12"] {

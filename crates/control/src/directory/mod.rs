@@ -8,10 +8,22 @@
 //! Formats: [`wire::directory`](crate::wire::directory), specified in `docs/protocol-directory.md`.
 
 pub mod auth;
+pub mod front;
 pub mod key;
+pub mod policy;
+pub mod request;
+pub mod resolver;
+pub mod server;
+mod servers;
+pub mod shared;
+mod steady;
 pub mod store;
+pub mod table;
+#[cfg(test)]
+mod testing;
+pub mod updater;
 
 pub use key::{
-    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
-    ServiceId, UpdateId, Value, Write,
+    Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,
+    Record, ServiceId, UpdateId, Value, Write,
 };

@@ -6,8 +6,8 @@
 
 use super::key::{Generation, Key, Record};
 
-/// Operations of one commit at the most (etcd's default limit for a transaction).
-pub const MAX_COMMIT_OPS: usize = 128;
+/// Operations of one commit at the most: etcd's default limit for a transaction is 128, and one of them looks at what was purged.
+pub const MAX_COMMIT_OPS: usize = 127;
 
 /// One key's change in a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]

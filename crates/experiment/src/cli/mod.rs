@@ -165,7 +165,7 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     match std::process::Command::new(&program).args(arguments).status() {
         Ok(status) => Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(2))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::usage(format!("`{name}` is not installed"), "put it beside `weft` or on the PATH"))
+            Err(Error::usage(format!("`{name}` is not installed"), "put it beside `weft` or on the PATH; `make build` builds weft-directory"))
         }
         Err(e) => Err(Error::io("run", &program, e)),
     }

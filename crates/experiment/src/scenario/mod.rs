@@ -6,6 +6,7 @@
 //! [`keys`] reads tables, each section has a file of its own, and `docs/scenario.md` lists every key.
 
 pub mod control;
+pub mod directory;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
@@ -24,6 +25,7 @@ use weft_fabric::Fabric;
 
 use crate::error::{KeyError, Result};
 use control::{Control, Scheduler};
+use directory::DirectorySpec;
 use expect::Expect;
 use fabric::FabricSpec;
 use keys::Keys;
@@ -71,6 +73,8 @@ pub struct Scenario {
     pub world: World,
     /// How hosts send, in a world of packets.
     pub transport: TransportSpec,
+    /// The directory, if the traffic is its load.
+    pub directory: Option<DirectorySpec>,
     /// What a world of packets is to record.
     pub trace: TraceSpec,
     /// What breaks meanwhile.
@@ -200,6 +204,7 @@ impl Scenario {
             world: World::read(&root.table("world")?)?,
             transport: TransportSpec::read(&root.table("transport")?)?,
             trace: TraceSpec::read(&root.table("trace")?)?,
+            directory: read_directory(&root)?,
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
         };
@@ -224,6 +229,7 @@ impl Scenario {
             return Err(KeyError::new("traffic.pattern", message, help));
         }
         self.check_steps()?;
+        self.check_directory()?;
         if self.world.is_slots() && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
         }
@@ -255,9 +261,24 @@ impl Scenario {
         Ok(())
     }
 
+    /// What a load of a directory has no use for.
+    fn check_directory(&self) -> Result<(), KeyError> {
+        match (&self.directory, self.traffic.is_directory()) {
+            (Some(_), false) => Err(KeyError::new(
+                "directory",
+                "this traffic asks no directory",
+                "write pattern = \"directory\" in [traffic], or leave the table out",
+            )),
+            (_, true) if self.control.scheduler != Scheduler::None => {
+                Err(KeyError::new("control.scheduler", "a directory's load has no flows to move", "write scheduler = \"none\""))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
-        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests()
+        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests() && !self.traffic.is_directory()
     }
 }
 
@@ -321,6 +342,14 @@ impl Run {
     }
 }
 
+/// `[directory]`, which the pattern of its load takes with all defaults if it is absent.
+fn read_directory(root: &Keys<'_>) -> Result<Option<DirectorySpec>, KeyError> {
+    let is_load =
+        root.table("traffic").is_ok_and(|t| t.raw().get("pattern").and_then(|p| p.as_str()) == Some(directory::DIRECTORY));
+    let keys = root.table("directory")?;
+    if root.has("directory") || is_load { DirectorySpec::read(&keys).map(Some) } else { Ok(None) }
+}
+
 /// Tables of other worlds.
 fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
     let overlay = root.table("overlay")?;
@@ -331,7 +360,7 @@ fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
         }
     }
     root.has("search");
-    for section in ["directory", "service", "tenant"] {
+    for section in ["service", "tenant"] {
         if root.has(section) {
             return Err(root.error(
                 section,

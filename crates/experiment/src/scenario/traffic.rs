@@ -16,6 +16,7 @@ use weft_fabric::traffic::{
 use weft_fabric::{Duration, Fabric, FlowId, Instant};
 
 use crate::error::{Error, KeyError, Result};
+use crate::scenario::directory::{DIRECTORY, DirectoryLoad};
 use crate::scenario::keys::{Keys, one_of};
 use pattern::{MEMCACHE, read_participants, read_pattern, read_requests};
 use several::Several;
@@ -27,6 +28,8 @@ pub enum Traffic {
     Drawn(TrafficSpec),
     /// Requests and responses, which only a world of packets can carry.
     Requests(RequestSpec),
+    /// Look-ups and updates of directory servers, without any flows.
+    Directory(DirectoryLoad),
     /// Several services.
     Several(Several),
     /// Flows listed in a file, with the text that they came from.
@@ -73,6 +76,9 @@ impl Traffic {
             let spec = read_requests(keys)?;
             keys.done()?;
             return Ok(Self::Requests(spec));
+        }
+        if keys.opt::<String>("pattern")?.as_deref() == Some(DIRECTORY) {
+            return Ok(Self::Directory(DirectoryLoad::read(keys)?));
         }
         let spec = read_spec(keys, folder)?;
         keys.done()?;
@@ -122,6 +128,7 @@ impl Traffic {
                 let flows = spec.load(fabric, seed).map_err(|e| at_key(&e))?.flows();
                 return Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: None });
             }
+            Self::Directory(_) => return Ok(Prepared { workload: Box::new(StaticWorkload::new(Vec::new())), lines: None }),
             Self::Several(several) => return several.prepare(fabric, seed),
             Self::File { path, bytes, format } => (path, bytes, format),
         };
@@ -146,6 +153,11 @@ impl Traffic {
         matches!(self, Self::Requests(_))
     }
 
+    /// Whether this is the load of a directory.
+    pub const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
+    }
+
     /// The requests on a fabric; `None` if this is traffic of flows.
     ///
     /// # Errors
@@ -153,7 +165,7 @@ impl Traffic {
     pub fn requests(&self, fabric: &Fabric, seed: u64) -> Result<Option<RequestLoad>> {
         match self {
             Self::Requests(spec) => Ok(Some(spec.load(fabric, seed).map_err(|e| at_key(&e))?)),
-            Self::Drawn(_) | Self::Several(_) | Self::File { .. } => Ok(None),
+            Self::Drawn(_) | Self::Directory(_) | Self::Several(_) | Self::File { .. } => Ok(None),
         }
     }
 
@@ -165,7 +177,7 @@ impl Traffic {
         match self {
             Self::Drawn(spec) => Ok(spec.offered_load(fabric, seed).map_err(|e| at_key(&e))?),
             Self::Several(several) => several.offered_load(fabric, seed),
-            Self::Requests(_) | Self::File { .. } => Ok(None),
+            Self::Requests(_) | Self::Directory(_) | Self::File { .. } => Ok(None),
         }
     }
 
@@ -173,7 +185,7 @@ impl Traffic {
     pub fn is_endless(&self) -> bool {
         match self {
             Self::File { .. } => false,
-            Self::Requests(_) => true,
+            Self::Requests(_) | Self::Directory(_) => true,
             Self::Several(several) => several.parts.iter().any(|(_, traffic)| traffic.is_endless()),
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
@@ -192,7 +204,7 @@ impl Traffic {
     pub fn flows_per_host(&self) -> u32 {
         match self {
             Self::Drawn(spec) => spec.flows_per_host.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            Self::File { .. } | Self::Requests(_) | Self::Several(_) => 1,
+            Self::File { .. } | Self::Requests(_) | Self::Directory(_) | Self::Several(_) => 1,
         }
     }
 

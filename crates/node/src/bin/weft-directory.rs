@@ -1,5 +1,7 @@
 //! `weft-directory`: serves the directory, asks it, and measures it. `weft directory ...` runs this program.
 
-fn main() {
-    std::process::exit(2);
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weft_node::cli::main(std::env::args_os())
 }

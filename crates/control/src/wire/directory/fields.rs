@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weft_fabric::{MacAddr, TenantId};
 
 use crate::directory::key::{
-    Generation, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record, ServiceId, UpdateId, Value,
-    Write,
+    Generation, GroupAddresses, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId, Record,
+    ServiceId, UpdateId, Value, Write,
 };
 
 /// Why bytes are not what they should be.
@@ -256,19 +256,22 @@ pub fn emit_optional_key(key: Option<&Key>, out: &mut Vec<u8>) {
 pub fn emit_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Mapping(mapping) => emit_mapping(mapping, out),
-        Value::Group(addresses) => {
-            out.extend_from_slice(&[GROUP, addresses.len() as u8]);
-            for address in addresses {
-                match address {
-                    IpAddr::V4(ip) => {
-                        out.push(4);
-                        out.extend_from_slice(&ip.octets());
-                    }
-                    IpAddr::V6(ip) => {
-                        out.push(6);
-                        out.extend_from_slice(&ip.octets());
-                    }
-                }
+        Value::Group(addresses) => emit_group(addresses, out),
+    }
+}
+
+/// Appends the bytes of a value that is a group.
+pub fn emit_group(addresses: &GroupAddresses, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[GROUP, addresses.len() as u8]);
+    for address in addresses {
+        match address {
+            IpAddr::V4(ip) => {
+                out.push(4);
+                out.extend_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                out.push(6);
+                out.extend_from_slice(&ip.octets());
             }
         }
     }

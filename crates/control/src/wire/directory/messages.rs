@@ -18,10 +18,10 @@
 //! ```
 
 use super::fields::{
-    Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value,
+    Reader, WireError, emit_group, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value,
 };
 use super::{Kind, MAX_KEYS};
-use crate::directory::key::{Generation, Key, Locator, Mapping, Record, Value};
+use crate::directory::key::{Generation, GroupAddresses, Key, Locator, Mapping, Record, Value};
 
 /// Operations of one update at the most.
 pub const MAX_OPS: usize = 32;
@@ -251,6 +251,15 @@ impl<'a> AnswerWriter<'a> {
             out.push(0);
             out.extend_from_slice(&generation.0.to_be_bytes());
             emit_mapping(mapping, out);
+        })
+    }
+
+    /// Adds a group; false if there is no room for it.
+    pub fn group(&mut self, generation: Generation, addresses: &GroupAddresses) -> bool {
+        self.add(|out| {
+            out.push(0);
+            out.extend_from_slice(&generation.0.to_be_bytes());
+            emit_group(addresses, out);
         })
     }
 
@@ -517,7 +526,9 @@ impl<'a> Message<'a> {
                 let more = flag(r)?;
                 Self::Page { revision, more, entries: entries(r)? }
             }
-            Kind::Events => Self::Events(Change { from: Generation(r.u64()?), revision: Generation(r.u64()?), entries: entries(r)? }),
+            Kind::Events => {
+                Self::Events(Change { from: Generation(r.u64()?), revision: Generation(r.u64()?), entries: entries(r)? })
+            }
             Kind::StatusText => {
                 let text = std::str::from_utf8(r.0).map_err(|_| WireError::Field("text"))?;
                 r.0 = &[];
@@ -695,8 +706,9 @@ fn changes(r: &mut Reader<'_>) -> Result<Changes, WireError> {
     let policy = r.u32()?;
     let reconfirm = flag(r)?;
     let count = usize::from(r.u8()?);
-    let withdrawn =
-        (0..count).map(|_| Ok(Withdrawal { generation: Generation(r.u64()?), key: r.key()? })).collect::<Result<_, WireError>>()?;
+    let withdrawn = (0..count)
+        .map(|_| Ok(Withdrawal { generation: Generation(r.u64()?), key: r.key()? }))
+        .collect::<Result<_, WireError>>()?;
     Ok(Changes { revision, policy, reconfirm, withdrawn })
 }
 
@@ -787,4 +799,3 @@ fn emit_entries(entries: &[Entry], out: &mut Vec<u8>) {
         }
     }
 }
-

@@ -16,8 +16,8 @@ pub use fields::{
     Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
 };
 pub use messages::{
-    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS, Message,
-    Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
+    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS,
+    Message, Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
 };
 
 use crate::directory::key::PrincipalId;
@@ -38,7 +38,8 @@ pub const MAX_KEYS: usize = 32;
 /// address by none longer than itself: reflecting gains nothing.
 pub const MAX_FACTOR: usize = 8;
 
-const MAGIC: [u8; 2] = *b"WD";
+/// What every message begins with.
+pub const MAGIC: [u8; 2] = *b"WD";
 
 /// What kind of message it is. Answers have the high bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,6 +21,7 @@ const PATTERNS: &[&str] = &[
     "many-to-many",
     "closed-loop",
     MEMCACHE,
+    crate::scenario::directory::DIRECTORY,
 ];
 
 /// Reads `pattern` and the keys that go with it alone.

@@ -1,0 +1,426 @@
+//! What a UDP thread does by itself: verify, look up, answer. It needs no more than to read the [`Shared`] state.
+//!
+//! ```text
+//!   datagram --parse--> frame --tag, cookie, window--> request --+-- look-up, Sync, Health: answered from memory
+//!                         |           |                          +-- update, report, another server's: forwarded to the machine
+//!                         v           v
+//!                      dropped    Challenge
+//! ```
+//! A batch goes through these steps together, so that waiting for the memory of one look-up is the work on another.
+
+mod answer;
+mod clients;
+mod counters;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weft_fabric::{Duration, Instant};
+
+pub(super) use self::answer::{Access, finding, look_up, sync};
+use self::clients::Clients;
+pub use self::counters::{Counters, Reason};
+use super::auth::{Cookies, Secret, Tagger};
+use super::key::{Key, PrincipalId};
+use super::request::{Ask, Client, Request, StreamId};
+use super::shared::Shared;
+use super::table::Probe;
+use crate::wire::directory::{Frame, HEADER, Header, Kind, LookUp, MAX_DATAGRAM, MAX_FACTOR, Message, TAG};
+
+/// What becomes of a datagram.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The bytes appended to `out` go back to where it came from.
+    Answer,
+    /// The machine's to deal with: [`Input::Request`](super::server::Input::Request).
+    Forward(Box<Request>),
+    /// Nothing; it is counted.
+    Drop(Reason),
+}
+
+/// How a front works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontConfig {
+    /// This server's own principal: answers of its peers carry it.
+    pub me: PrincipalId,
+    /// Clients (a principal at an address) that are remembered at the most, about 400 bytes each.
+    pub max_clients: usize,
+}
+
+/// Where a principal was seen: the machine is to know, so that it can send corrections there. Told of a client's first request, and
+/// again every minute while it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Who.
+    pub principal: PrincipalId,
+    /// Where.
+    pub at: SocketAddr,
+    /// The cookie that it has.
+    pub cookie: u64,
+}
+
+/// What a UDP thread does by itself.
+#[derive(Debug)]
+pub struct Front {
+    secret: Secret,
+    own: Tagger,
+    config: FrontConfig,
+    clients: Clients,
+    sightings: VecDeque<Sighting>,
+    counters: Counters,
+    /// The keys of a batch's look-ups, askers included.
+    probes: Vec<Probe>,
+    out: Vec<u8>,
+}
+
+/// A datagram that was let in.
+struct Admitted<'a> {
+    header: Header,
+    body: &'a [u8],
+    client: u32,
+    cookie: u64,
+    /// Bytes that its answer has at the most.
+    limit: usize,
+}
+
+/// A datagram of a batch between its steps.
+enum Step<'a> {
+    /// Done, or to be answered without the table.
+    Other(Result<Admitted<'a>, Refusal>),
+    /// To be looked up: its probes are those in the range, the asker's first if there is one.
+    LookUp(Admitted<'a>, LookUp<'a>, std::ops::Range<usize>),
+}
+
+/// Why a datagram was not let in.
+enum Refusal {
+    Drop(Reason),
+    /// The cookie that it should have, and what makes the Challenge's tag.
+    Challenge(Header, u64, Box<Tagger>),
+    /// An answer of another server to this one.
+    OfPeer(Box<Request>),
+}
+
+impl Front {
+    /// A front. If a server has several, each has cookies of its own.
+    pub fn new(secret: Secret, cookies: Cookies, config: FrontConfig) -> Self {
+        Self {
+            own: secret.key_of(config.me).tagger(),
+            secret,
+            config,
+            clients: Clients::new(cookies, config.max_clients),
+            sightings: VecDeque::new(),
+            counters: Counters::default(),
+            probes: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Takes a datagram; an answer is appended to `out`.
+    pub fn receive(&mut self, now: Instant, shared: &Shared, from: SocketAddr, bytes: &[u8], out: &mut Vec<u8>) -> Verdict {
+        let mut probes = std::mem::take(&mut self.probes);
+        probes.clear();
+        let step = self.begin(now, shared, from, bytes, &mut probes);
+        let verdict = self.finish(shared, from, step, &probes, out);
+        self.probes = probes;
+        verdict
+    }
+
+    /// Takes several datagrams at once, so that their look-ups in memory overlap. Calls `reply(index, verdict, answer)` for each, in order.
+    pub fn receive_batch(
+        &mut self,
+        now: Instant,
+        shared: &Shared,
+        datagrams: &[(SocketAddr, &[u8])],
+        mut reply: impl FnMut(usize, Verdict, &[u8]),
+    ) {
+        let (mut probes, mut out) = (std::mem::take(&mut self.probes), std::mem::take(&mut self.out));
+        for (at, group) in datagrams.chunks(GROUP).enumerate() {
+            probes.clear();
+            let mut steps: [Option<Step<'_>>; GROUP] = [const { None }; GROUP];
+            for (step, (from, bytes)) in steps.iter_mut().zip(group) {
+                *step = Some(self.begin(now, shared, *from, bytes, &mut probes));
+            }
+            for probe in &probes {
+                shared.table.prefetch_entry(probe);
+            }
+            for (place, (step, (from, _))) in steps.into_iter().flatten().zip(group).enumerate() {
+                out.clear();
+                let verdict = self.finish(shared, *from, step, &probes, &mut out);
+                reply(at * GROUP + place, verdict, &out);
+            }
+        }
+        (self.probes, self.out) = (probes, out);
+    }
+
+    /// Takes a frame (without its length) of a stream whose messages have tags: the rules are those of datagrams, but that everything that is let in
+    /// is forwarded. `from` is the stream's other end.
+    pub fn receive_frame(
+        &mut self,
+        now: Instant,
+        (from, stream): (SocketAddr, StreamId),
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Verdict {
+        let request = |front: &mut Self, admitted: Admitted<'_>| {
+            front.count_drop(Ask::parse(admitted.header.kind, admitted.body), |ask| {
+                let client = Client::Stream { stream, request: admitted.header.request };
+                Verdict::Forward(Box::new(Request { client, principal: admitted.header.principal, ask }))
+            })
+        };
+        match Frame::parse(bytes) {
+            Err(error) => self.drop(Reason::of(error)),
+            Ok(frame) if frame.header.kind.is_answer() => self.drop(Reason::Unexpected),
+            Ok(frame) => match self.admit(now, from, frame, bytes.len()) {
+                Ok(admitted) => request(self, admitted),
+                Err(refusal) => self.refuse(refusal, out),
+            },
+        }
+    }
+
+    /// The next client that was seen.
+    pub fn next_sighting(&mut self) -> Option<Sighting> {
+        self.sightings.pop_front()
+    }
+
+    /// What was counted so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many clients are remembered.
+    pub const fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// First step: lets a datagram in, and asks the memory for the slots of its keys.
+    #[inline]
+    fn begin<'a>(
+        &mut self,
+        now: Instant,
+        shared: &Shared,
+        from: SocketAddr,
+        bytes: &'a [u8],
+        probes: &mut Vec<Probe>,
+    ) -> Step<'a> {
+        self.counters.datagrams += 1;
+        let admitted = match self.let_in(now, from, bytes) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Step::Other(Err(refusal)),
+        };
+        if admitted.header.kind != Kind::LookUp {
+            return Step::Other(Ok(admitted));
+        }
+        let ask = match Message::parse(Kind::LookUp, admitted.body) {
+            Ok(Message::LookUp(ask)) => ask,
+            Ok(_) => return Step::Other(Err(Refusal::Drop(Reason::Unexpected))),
+            Err(error) => return Step::Other(Err(Refusal::Drop(Reason::of(error)))),
+        };
+        let first = probes.len();
+        let mut add = |key: &Key| {
+            let probe = shared.table.probe(key);
+            shared.table.prefetch(&probe);
+            probes.push(probe);
+        };
+        ask.asker.iter().for_each(&mut add);
+        ask.keys().for_each(|key| add(&key));
+        Step::LookUp(admitted, ask, first..probes.len())
+    }
+
+    /// Last step: answers, forwards or drops.
+    #[inline]
+    fn finish(&mut self, shared: &Shared, from: SocketAddr, step: Step<'_>, probes: &[Probe], out: &mut Vec<u8>) -> Verdict {
+        match step {
+            Step::Other(Err(refusal)) => self.refuse(refusal, out),
+            Step::Other(Ok(admitted)) => self.answer_other(shared, from, &admitted, out),
+            Step::LookUp(admitted, ask, range) => {
+                let (asker, keys) = probes[range].split_at(usize::from(ask.asker.is_some()));
+                let access = Access::of(shared, admitted.header.principal, ask.asker.as_ref().zip(asker.first()));
+                let start = admitted.begin_answer(Kind::Answer, out);
+                let tally = look_up(shared, access, &ask, keys, start + admitted.limit - TAG, out);
+                self.counters.count_look_up(&tally);
+                self.seal(&admitted, start, out)
+            }
+        }
+    }
+
+    /// Splits a datagram and checks who sent it.
+    #[inline]
+    fn let_in<'a>(&mut self, now: Instant, from: SocketAddr, bytes: &'a [u8]) -> Result<Admitted<'a>, Refusal> {
+        if bytes.len() > MAX_DATAGRAM {
+            return Err(Refusal::Drop(Reason::Oversized));
+        }
+        let frame = Frame::parse(bytes).map_err(|error| Refusal::Drop(Reason::of(error)))?;
+        match frame.header.kind {
+            Kind::Challenge | Kind::DigestAnswer if frame.header.principal == self.config.me => Err(self.of_peer(from, &frame)),
+            Kind::List | Kind::Watch | Kind::Status => Err(Refusal::Drop(Reason::Unexpected)),
+            kind if kind.is_answer() => Err(Refusal::Drop(Reason::Unexpected)),
+            _ => self.admit(now, from, frame, bytes.len()),
+        }
+    }
+
+    /// Tag, cookie, window.
+    #[inline]
+    fn admit<'a>(&mut self, now: Instant, from: SocketAddr, frame: Frame<'a>, length: usize) -> Result<Admitted<'a>, Refusal> {
+        let Frame { header, covered, body, tag } = frame;
+        // 0 is "nobody": it owns nothing, and mappings without an owner are not its.
+        if header.principal == PrincipalId(0) {
+            return Err(Refusal::Drop(Reason::Principal));
+        }
+        let client = match self.clients.find(header.principal, from) {
+            Some(client) => {
+                let known = self.clients.at(client);
+                if !known.tagger.verify(covered, tag) {
+                    return Err(Refusal::Drop(Reason::Tag));
+                }
+                if known.cookie != header.cookie {
+                    let next = self.clients.next_cookie(client, header.principal, from);
+                    if next != header.cookie {
+                        let tagger = Box::new(self.clients.at(client).tagger.clone());
+                        return Err(Refusal::Challenge(header, next, tagger));
+                    }
+                    self.clients.begin_life(client, next);
+                    self.clients.at(client).told = Instant::MAX;
+                }
+                client
+            }
+            None => {
+                let tagger = self.secret.key_of(header.principal).tagger();
+                if !tagger.verify(covered, tag) {
+                    return Err(Refusal::Drop(Reason::Tag));
+                }
+                let cookie = self.clients.cookie(header.principal, from);
+                if cookie != header.cookie {
+                    return Err(Refusal::Challenge(header, cookie, Box::new(tagger)));
+                }
+                self.clients.insert(header.principal, from, tagger)
+            }
+        };
+        let known = self.clients.at(client);
+        if !known.window.accept(header.request) {
+            return Err(Refusal::Drop(Reason::Replayed));
+        }
+        let cookie = known.cookie;
+        if known.told == Instant::MAX || now.saturating_since(known.told) >= TELL_EVERY {
+            known.told = now;
+            self.sightings.push_back(Sighting { principal: header.principal, at: from, cookie });
+            if self.sightings.len() > MAX_SIGHTINGS {
+                self.sightings.pop_front();
+            }
+        }
+        self.clients.touch(client);
+        let limit = MAX_DATAGRAM.min(MAX_FACTOR * length);
+        Ok(Admitted { header, body, client, cookie, limit })
+    }
+
+    /// Another server's answer to this one.
+    fn of_peer(&self, from: SocketAddr, frame: &Frame<'_>) -> Refusal {
+        if !self.own.verify(frame.covered, frame.tag) {
+            return Refusal::Drop(Reason::Tag);
+        }
+        let Header { kind, principal, cookie, request } = frame.header;
+        match Ask::parse(kind, frame.body) {
+            Ok(ask) => {
+                let client = Client::Datagram { at: from, cookie, request };
+                Refusal::OfPeer(Box::new(Request { client, principal, ask }))
+            }
+            Err(error) => Refusal::Drop(Reason::of(error)),
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal, out: &mut Vec<u8>) -> Verdict {
+        match refusal {
+            Refusal::Drop(reason) => self.drop(reason),
+            Refusal::OfPeer(request) => {
+                self.counters.forwarded += 1;
+                Verdict::Forward(request)
+            }
+            Refusal::Challenge(header, cookie, tagger) => {
+                self.counters.challenges += 1;
+                let start = out.len();
+                Header { kind: Kind::Challenge, cookie, ..header }.emit(out);
+                tagger.seal(out, start);
+                Verdict::Answer
+            }
+        }
+    }
+
+    /// Sync and Health are answered, the rest is the machine's.
+    fn answer_other(&mut self, shared: &Shared, from: SocketAddr, admitted: &Admitted<'_>, out: &mut Vec<u8>) -> Verdict {
+        let Admitted { header, body, limit, .. } = *admitted;
+        let ask = match Ask::parse(header.kind, body) {
+            Ok(ask) => ask,
+            Err(error) => return self.drop(Reason::of(error)),
+        };
+        match ask {
+            Ask::Sync(ask) => {
+                self.counters.syncs += 1;
+                let start = admitted.begin_answer(Kind::Changes, out);
+                if sync(shared, &ask, limit - HEADER - TAG, out) {
+                    return self.seal(admitted, start, out);
+                }
+                out.truncate(start);
+                self.drop(Reason::Behind)
+            }
+            Ask::Health => {
+                self.counters.healths += 1;
+                let start = admitted.begin_answer(Kind::Vitals, out);
+                Message::Vitals(shared.vitals()).emit(out);
+                self.seal(admitted, start, out)
+            }
+            ask if !ask.permitted(&shared.policy, header.principal) => self.drop(Reason::Refused),
+            ask => {
+                self.counters.forwarded += 1;
+                let client = Client::Datagram { at: from, cookie: admitted.cookie, request: header.request };
+                Verdict::Forward(Box::new(Request { client, principal: header.principal, ask }))
+            }
+        }
+    }
+
+    #[inline]
+    fn seal(&mut self, admitted: &Admitted<'_>, start: usize, out: &mut Vec<u8>) -> Verdict {
+        self.clients.at(admitted.client).tagger.seal(out, start);
+        debug_assert!(out.len() - start <= admitted.limit, "an answer keeps within its limit");
+        self.counters.answers += 1;
+        Verdict::Answer
+    }
+
+    fn drop(&mut self, reason: Reason) -> Verdict {
+        self.counters.drop(reason);
+        Verdict::Drop(reason)
+    }
+
+    fn count_drop<T>(
+        &mut self,
+        parsed: Result<T, crate::wire::directory::WireError>,
+        then: impl FnOnce(T) -> Verdict,
+    ) -> Verdict {
+        match parsed {
+            Ok(parsed) => {
+                self.counters.forwarded += 1;
+                then(parsed)
+            }
+            Err(error) => self.drop(Reason::of(error)),
+        }
+    }
+}
+
+impl Admitted<'_> {
+    /// Appends the header of the answer; says where it begins.
+    #[inline]
+    fn begin_answer(&self, kind: Kind, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        Header { kind, cookie: self.cookie, ..self.header }.emit(out);
+        start
+    }
+}
+
+/// Datagrams whose look-ups overlap.
+const GROUP: usize = 16;
+
+/// Sightings kept until somebody asks for them.
+const MAX_SIGHTINGS: usize = 1 << 16;
+
+/// How often the machine is told of a client that goes on.
+const TELL_EVERY: Duration = Duration::from_secs(60);

@@ -1,0 +1,379 @@
+//! What an agent holds, and when it may use it.
+//!
+//! ```text
+//!                 accept Found                       lease over, withdrawn
+//!   (nothing) ------------------> found: usable --------------------------> floor: only its generation counts
+//!        |                        |  ^                                        |
+//!        | accept Unknown,        |  | accept                reconfirm:       | accept what is not older
+//!        v        Forbidden       v  |                       usable 500 ms    v
+//!      negative: usable for a moment                                        found, negative
+//! ```
+//! Entries are by key *and asker*: what one asker may know another may not, and when the asker's own mapping is withdrawn, so is all that it was
+//! allowed by it. Kept here:
+//! 1. An older generation never replaces a newer one, also after eviction (`forgotten`).
+//! 2. Nothing that came under an older policy than the newest seen is usable for longer than the reconfirmation takes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_fabric::rng::mix;
+use weft_fabric::{Duration, Instant};
+
+use crate::directory::key::{Generation, Key, Value};
+use crate::wire::directory::Finding;
+
+/// What is looked up, and for whom.
+pub(super) type Name = (Key, Option<Key>);
+
+/// A server's word on a key.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    /// How far the server knew everything.
+    pub revision: Generation,
+    pub policy: u32,
+    pub generation: Generation,
+    pub finding: Finding,
+    /// When the question was sent: it is true of some moment after.
+    pub asked: Instant,
+}
+
+/// What became of a server's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is older than what is known.
+    Stale,
+    /// Accepted; nothing that was in use changed.
+    Taken,
+    /// Accepted; what was in use before must not be used any longer.
+    Replaced,
+}
+
+#[derive(Clone, Debug)]
+enum Held {
+    Found(Value),
+    Unknown,
+    Forbidden,
+    /// Nothing usable: what comes next must be at least of this generation.
+    Floor,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    held: Held,
+    generation: Generation,
+    /// How far the server that said it knew everything.
+    revision: Generation,
+    policy: u32,
+    /// When it was last confirmed by an answer.
+    heard: Instant,
+    /// Not usable from then on unless confirmed: of negatives, and of what is to be reconfirmed.
+    until: Instant,
+    /// Asked for since the hand last passed.
+    used: bool,
+}
+
+/// The cache of an agent.
+#[derive(Debug)]
+pub(super) struct Cache {
+    entries: BTreeMap<Name, Entry>,
+    capacity: usize,
+    negative: Duration,
+    /// All askers of entries, past ones too.
+    askers: BTreeSet<Key>,
+    /// Found entries among them.
+    found: usize,
+    /// When the directory last said that all leases begin anew.
+    renewed: Instant,
+    /// No lease ends before.
+    leases: Instant,
+    /// Where eviction goes on.
+    hand: Option<Name>,
+    /// By hash of the key: the greatest generation that was evicted.
+    forgotten: Vec<Generation>,
+}
+
+impl Cache {
+    pub fn new(capacity: usize, negative: Duration) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            askers: BTreeSet::new(),
+            capacity,
+            negative,
+            found: 0,
+            renewed: Instant::ZERO,
+            leases: Instant::MAX,
+            hand: None,
+            forgotten: Vec::new(),
+        }
+    }
+
+    pub const fn found(&self) -> usize {
+        self.found
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The finding for a name, if it may be used now.
+    pub fn get(&mut self, name: &Name, now: Instant) -> Option<(Generation, Finding)> {
+        let renewed = self.renewed;
+        let entry = self.entries.get_mut(name)?;
+        entry.used = true;
+        let finding = entry.usable(now, renewed)?;
+        Some((entry.generation, finding))
+    }
+
+    /// All that may be used now, in order.
+    pub fn usable(&self, now: Instant) -> impl Iterator<Item = (Name, Generation, &Value)> {
+        let renewed = self.renewed;
+        self.entries.iter().filter(move |(_, e)| e.is_usable(now, renewed)).filter_map(|(name, e)| match &e.held {
+            Held::Found(value) => Some((*name, e.generation, value)),
+            _ => None,
+        })
+    }
+
+    /// Names of all found entries, in order.
+    pub fn found_names(&self) -> Vec<Name> {
+        self.entries.iter().filter(|(_, e)| matches!(e.held, Held::Found(_))).map(|(name, _)| *name).collect()
+    }
+
+    /// Takes a server's word, unless it is older than what is known.
+    pub fn accept(&mut self, name: Name, said: &Said, now: Instant) -> Verdict {
+        if !self.is_news(&name, said) {
+            return Verdict::Stale;
+        }
+        let held = match &said.finding {
+            Finding::Found(value) => Held::Found(value.clone()),
+            Finding::Unknown => Held::Unknown,
+            Finding::Forbidden => Held::Forbidden,
+            Finding::Elsewhere => return Verdict::Stale,
+        };
+        let is_found = matches!(held, Held::Found(_));
+        if let Held::Found(value) = &held {
+            self.leases = self.leases.min(said.asked.saturating_add(lease(value)));
+        }
+        let until = if is_found { Instant::MAX } else { now.saturating_add(self.negative) };
+        let renewed = self.renewed;
+        let old = self.entries.get(&name);
+        let generation = match old {
+            Some(old) if !is_found => old.generation.max(said.generation),
+            _ => said.generation,
+        };
+        let replaced = old.is_some_and(|old| {
+            old.is_usable(now, renewed)
+                && match (&old.held, &held) {
+                    (Held::Found(old), Held::Found(new)) => old != new,
+                    (Held::Found(_), _) => true,
+                    _ => false,
+                }
+        });
+        let entry =
+            Entry { held, generation, revision: said.revision, policy: said.policy, heard: said.asked, until, used: true };
+        self.put(name, entry);
+        if replaced { Verdict::Replaced } else { Verdict::Taken }
+    }
+
+    fn is_news(&self, name: &Name, said: &Said) -> bool {
+        let reaches = |floor: Generation| said.generation >= floor || said.revision >= floor;
+        let Some(old) = self.entries.get(name) else { return reaches(self.floor_of(&name.0)) };
+        match (&old.held, &said.finding) {
+            (_, Finding::Elsewhere) => false,
+            (Held::Found(_) | Held::Floor, Finding::Found(_)) if said.generation < old.generation => {
+                // Only if nothing was said of this key itself at the greater generation.
+                matches!(old.held, Held::Floor) && said.revision >= old.generation
+            }
+            (_, Finding::Found(_)) => reaches(old.generation),
+            // A newer policy takes away what an older one gave, however old the server's revision is.
+            (_, Finding::Forbidden) if said.policy > old.policy => true,
+            (_, Finding::Unknown | Finding::Forbidden) => reaches(old.generation),
+        }
+    }
+
+    fn put(&mut self, name: Name, entry: Entry) {
+        if self.capacity == 0 {
+            return;
+        }
+        self.askers.extend(name.1);
+        self.found += usize::from(matches!(entry.held, Held::Found(_)));
+        match self.entries.insert(name, entry) {
+            Some(old) => self.found -= usize::from(matches!(old.held, Held::Found(_))),
+            None if self.entries.len() > self.capacity => self.evict(&name),
+            None => {}
+        }
+    }
+
+    /// Second chance: the hand goes round by name, and takes the first that was not asked for since it last came by.
+    fn evict(&mut self, keep: &Name) {
+        loop {
+            let next = match self.hand {
+                Some(hand) => self.entries.range_mut((std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded)).next(),
+                None => self.entries.iter_mut().next(),
+            };
+            let Some((&name, entry)) = next else {
+                self.hand = None;
+                continue;
+            };
+            self.hand = Some(name);
+            if name == *keep || std::mem::take(&mut entry.used) {
+                continue;
+            }
+            let entry = self.entries.remove(&name).expect("just seen");
+            self.found -= usize::from(matches!(entry.held, Held::Found(_)));
+            self.forgotten.resize(BUCKETS, Generation::default());
+            let bucket = bucket(&name.0);
+            self.forgotten[bucket] = self.forgotten[bucket].max(entry.generation);
+            return;
+        }
+    }
+
+    fn floor_of(&self, key: &Key) -> Generation {
+        self.forgotten.get(bucket(key)).copied().unwrap_or_default()
+    }
+
+    /// A key is not what it was before a generation; `gone` gets the names that must not be used any longer.
+    pub fn withdraw(&mut self, key: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
+        let renewed = self.renewed;
+        for (name, entry) in of_key(&mut self.entries, key).filter(|(_, entry)| entry.generation < generation) {
+            if matches!(entry.held, Held::Found(_)) {
+                self.found -= 1;
+                if entry.is_usable(now, renewed) {
+                    gone.push(*name);
+                }
+            }
+            entry.held = Held::Floor;
+            entry.generation = generation;
+        }
+        self.withdraw_asker(key, generation, now, gone);
+    }
+
+    /// If the key asks here: what it was allowed before a generation is to be looked up again.
+    fn withdraw_asker(&mut self, asker: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
+        if !self.askers.contains(asker) {
+            return;
+        }
+        let renewed = self.renewed;
+        for (name, entry) in self.entries.iter_mut().filter(|(name, e)| name.1 == Some(*asker) && e.revision < generation) {
+            if matches!(entry.held, Held::Found(_)) {
+                self.found -= 1;
+                if entry.is_usable(now, renewed) {
+                    gone.push(*name);
+                }
+            }
+            entry.held = Held::Floor;
+            entry.generation = entry.generation.max(generation);
+        }
+    }
+
+    /// A correction that an agent did not ask for. It may move what it holds, but says nothing of who may know.
+    pub fn correct(&mut self, key: &Key, said: &Said, now: Instant, gone: &mut Vec<Name>) {
+        let renewed = self.renewed;
+        let Finding::Found(value) = &said.finding else {
+            return self.withdraw(key, said.generation, now, gone);
+        };
+        let same_service = |old: &Value| old.mapping().map(|m| m.service) == value.mapping().map(|m| m.service);
+        let mut others = false;
+        for (name, entry) in of_key(&mut self.entries, key) {
+            match &mut entry.held {
+                Held::Found(_) if entry.generation >= said.generation => {}
+                Held::Found(old) if same_service(old) && entry.policy == said.policy => {
+                    if entry.until.min(entry.heard.max(renewed).saturating_add(lease(old))) > now {
+                        gone.push(*name);
+                    }
+                    *old = value.clone();
+                    entry.generation = said.generation;
+                    // Nobody asked: the lease is that of the last word that was asked for.
+                    self.leases = self.leases.min(entry.heard.saturating_add(lease(value)));
+                }
+                _ => others = true,
+            }
+        }
+        if others {
+            self.withdraw(key, said.generation, now, gone);
+        } else {
+            self.withdraw_asker(key, said.generation, now, gone);
+        }
+    }
+
+    /// What is held may be used until then, unless it is confirmed.
+    pub fn doubt(&mut self, until: Instant) {
+        for entry in self.entries.values_mut() {
+            if matches!(entry.held, Held::Found(_)) {
+                entry.until = entry.until.min(until);
+            } else {
+                entry.until = Instant::ZERO;
+            }
+        }
+        self.leases = self.leases.min(until);
+    }
+
+    /// Every lease begins anew.
+    pub fn renew(&mut self, at: Instant) {
+        self.renewed = self.renewed.max(at);
+    }
+
+    /// When to look for leases that ended; none does before.
+    pub fn next_expiry(&self) -> Instant {
+        if self.found == 0 { Instant::MAX } else { self.leases }
+    }
+
+    /// Takes away what must not be used any longer.
+    pub fn expire(&mut self, now: Instant, gone: &mut Vec<Name>) {
+        let renewed = self.renewed;
+        // Those that end now are usable no more, so they are named whatever `is_usable` says.
+        for (name, entry) in &mut self.entries {
+            if matches!(entry.held, Held::Found(_)) && !entry.is_usable(now, renewed) {
+                entry.held = Held::Floor;
+                self.found -= 1;
+                gone.push(*name);
+            }
+        }
+        self.leases = self.entries.values().filter_map(|e| e.ends(renewed)).min().unwrap_or(Instant::MAX);
+    }
+}
+
+fn of_key<'a>(entries: &'a mut BTreeMap<Name, Entry>, key: &Key) -> impl Iterator<Item = (&'a Name, &'a mut Entry)> {
+    let key = *key;
+    entries.range_mut((key, None)..).take_while(move |((k, _), _)| *k == key)
+}
+
+impl Entry {
+    /// When a found entry ends.
+    fn ends(&self, renewed: Instant) -> Option<Instant> {
+        match &self.held {
+            Held::Found(value) => Some(self.until.min(self.heard.max(renewed).saturating_add(lease(value)))),
+            _ => None,
+        }
+    }
+
+    fn is_usable(&self, now: Instant, renewed: Instant) -> bool {
+        match &self.held {
+            Held::Found(_) => self.ends(renewed).is_some_and(|end| now < end),
+            Held::Unknown | Held::Forbidden => now < self.until,
+            Held::Floor => false,
+        }
+    }
+
+    fn usable(&self, now: Instant, renewed: Instant) -> Option<Finding> {
+        self.is_usable(now, renewed).then(|| match &self.held {
+            Held::Found(value) => Finding::Found(value.clone()),
+            Held::Forbidden => Finding::Forbidden,
+            Held::Unknown | Held::Floor => Finding::Unknown,
+        })
+    }
+}
+
+/// Of a group, whose value has no lease of its own, as long as of a mapping by default.
+fn lease(value: &Value) -> Duration {
+    value.mapping().map_or(GROUP_LEASE, |mapping| Duration::from_ms(u64::from(mapping.lease_ms)))
+}
+
+fn bucket(key: &Key) -> usize {
+    let mut bytes = Vec::with_capacity(24);
+    crate::wire::directory::emit_key(key, &mut bytes);
+    let hash = bytes.iter().fold(0u64, |hash, &byte| mix(hash ^ u64::from(byte)));
+    (hash % BUCKETS as u64) as usize
+}
+
+const GROUP_LEASE: Duration = Duration::from_secs(60);
+/// Kept generations of evicted keys: one too great costs a look-up at a server that lags behind, no more.
+const BUCKETS: usize = 1024;

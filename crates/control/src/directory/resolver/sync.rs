@@ -1,0 +1,119 @@
+//! Revocation: twice a second one server says what was withdrawn, and what it does not name may be used on.
+//!
+//! `since` is how far all withdrawals are known for all that is held. An answer of a server that lags behind sets it back, for a withdrawal that
+//! was heard of before the mapping came would never be heard of again.
+
+use weft_fabric::{Duration, Instant};
+
+use super::cache::Said;
+use super::lookups::cookie_of;
+use super::{Resolver, What};
+use crate::directory::key::Generation;
+use crate::wire::directory::{Changes, Correction, Kind, Message, Sync};
+
+#[derive(Debug, Default)]
+pub(super) struct SyncState {
+    /// How far withdrawals are known; `None` while nothing is held.
+    since: Option<Generation>,
+    /// When to ask next.
+    at: Instant,
+    /// Requests since the last good answer.
+    attempts: u32,
+}
+
+impl Resolver {
+    pub(super) fn sync_due(&self) -> Instant {
+        if self.sync.since.is_some() && self.servers.len() > 0 { self.sync.at } else { Instant::MAX }
+    }
+
+    /// Something was accepted that a server said at this revision.
+    pub(super) fn covered_since(&mut self, revision: Generation) {
+        match &mut self.sync.since {
+            Some(since) => *since = (*since).min(revision),
+            None => {
+                self.sync = SyncState { since: Some(revision), at: self.now + EVERY, attempts: 0 };
+            }
+        }
+    }
+
+    pub(super) fn sync_now(&mut self) {
+        let Some(since) = self.sync.since else { return };
+        if self.cache.found() == 0 {
+            // Nothing to renew: the next mapping begins anew.
+            self.sync.since = None;
+            return;
+        }
+        let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() else { return };
+        let wait = self.servers.timeout(&[server]).as_ps() << self.sync.attempts.min(8);
+        self.sync.attempts += 1;
+        self.sync.at = self.now + Duration::from_ps(wait).min(EVERY);
+        self.send_sync(server, since);
+    }
+
+    pub(super) fn send_sync(&mut self, to: std::net::SocketAddr, since: Generation) {
+        let body = Message::Sync(Sync { revision: since, policy: self.policy, padding: PADDING });
+        let (request, bytes) = self.servers.seal(to, Kind::Sync, |out| body.emit(out));
+        let cookie = cookie_of(&bytes);
+        self.expect(to, request, What::Sync { since }, cookie);
+        self.out.push_back(super::Output::Send { to, bytes });
+    }
+
+    pub(super) fn changed(&mut self, changes: &Changes, since: Generation, sent: Instant) {
+        if !self.is_current(changes.policy) || changes.revision < since {
+            // A server that lags behind has nothing to say: another is asked when the time-out is over.
+            return;
+        }
+        let mut gone = Vec::new();
+        for withdrawal in &changes.withdrawn {
+            self.cache.withdraw(&withdrawal.key, withdrawal.generation, self.now, &mut gone);
+        }
+        self.invalidate(&gone);
+        if changes.reconfirm {
+            self.reconfirm();
+        }
+        // What an answer set back meanwhile this request has not covered.
+        if self.sync.since.is_some_and(|now| now >= since) {
+            self.sync.since = Some(changes.revision);
+            self.cache.renew(sent);
+            self.sync.at = sent + EVERY;
+            self.sync.attempts = 0;
+        } else {
+            self.sync.at = self.now;
+        }
+    }
+
+    /// Everything held is looked up again; until it is confirmed it may be used for a moment.
+    pub(super) fn reconfirm(&mut self) {
+        self.cache.doubt(self.now + DOUBT);
+        for name in self.cache.found_names() {
+            self.lookups.refresh(name);
+        }
+    }
+
+    pub(super) fn corrected(&mut self, correction: &Correction) {
+        if !self.is_current(correction.policy) {
+            return;
+        }
+        let said = Said {
+            revision: correction.revision,
+            policy: correction.policy,
+            generation: correction.generation,
+            finding: correction.finding.clone(),
+            // Not used: a word that nobody asked for begins no lease.
+            asked: Instant::ZERO,
+        };
+        let mut gone = Vec::new();
+        self.cache.correct(&correction.key, &said, self.now, &mut gone);
+        if !gone.is_empty() {
+            self.covered_since(correction.revision);
+        }
+        self.invalidate(&gone);
+    }
+}
+
+/// How often an agent asks.
+const EVERY: Duration = Duration::from_ms(500);
+/// How long what is to be reconfirmed may be used.
+const DOUBT: Duration = Duration::from_ms(500);
+/// Makes the request long enough that the answer may name a hundred withdrawals.
+const PADDING: u16 = 120;

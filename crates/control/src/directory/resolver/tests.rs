@@ -1,0 +1,360 @@
+use std::net::Ipv4Addr;
+
+use weft_fabric::rng;
+
+use super::*;
+use crate::directory::auth::{Secret, Tagger};
+use crate::directory::key::{GroupId, Locator, Mapping, ServiceId};
+use crate::wire::directory::{AnswerWriter, Changes, Correction, Frame, Kind, Withdrawal};
+
+/// An agent, and servers that a test speaks for.
+struct Bench {
+    agent: Resolver,
+    tagger: Tagger,
+    now: Instant,
+}
+
+/// A datagram that the agent sent.
+#[derive(Clone, Debug)]
+struct Sent {
+    to: SocketAddr,
+    header: Header,
+    keys: Vec<Key>,
+}
+
+const ME: PrincipalId = PrincipalId(9);
+
+fn server(n: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, n], 5303))
+}
+
+fn key(n: u8) -> Key {
+    Key::App4(Ipv4Addr::new(20, 0, 0, n))
+}
+
+fn mapping(n: u8, service: u32) -> Value {
+    Value::Mapping(Mapping {
+        locator: Locator::V4(Ipv4Addr::new(30, 0, 0, n)),
+        mac: None,
+        group: GroupId(0),
+        service: ServiceId(service),
+        owner: PrincipalId(1),
+        lease_ms: 2_000,
+    })
+}
+
+impl Bench {
+    fn new(servers: u8, config: ResolverConfig) -> Self {
+        let secret = Secret::new([3; 32]);
+        let mut agent = Resolver::new(config, &secret.key_of(ME), rng::stream(1, rng::Stream::Traffic));
+        let list: Vec<SocketAddr> = (1..=servers).map(server).collect();
+        agent.handle(Instant::ZERO, Input::SetServers(&list));
+        Self { agent, tagger: secret.key_of(ME).tagger(), now: Instant::ZERO }
+    }
+
+    fn plain(servers: u8) -> Self {
+        Self::new(servers, ResolverConfig::new(ME))
+    }
+
+    fn ask(&mut self, names: &[(Key, Option<Key>, u64)]) {
+        for &(key, asker, token) in names {
+            self.agent.handle(self.now, Input::Resolve { key, asker, token });
+        }
+    }
+
+    /// What the agent sent, and all else that it put out.
+    fn drain(&mut self) -> (Vec<Sent>, Vec<Output>) {
+        let (mut sent, mut rest) = (Vec::new(), Vec::new());
+        while let Some(output) = self.agent.poll() {
+            let Output::Send { to, bytes } = output else {
+                rest.push(output);
+                continue;
+            };
+            let frame = Frame::parse(&bytes).unwrap();
+            assert!(self.tagger.verify(frame.covered, frame.tag));
+            let keys = match Message::parse(frame.header.kind, frame.body).unwrap() {
+                Message::LookUp(it) => it.keys().collect(),
+                _ => Vec::new(),
+            };
+            sent.push(Sent { to, header: frame.header, keys });
+        }
+        (sent, rest)
+    }
+
+    fn reply(&mut self, sent: &Sent, kind: Kind, body: impl FnOnce(&mut Vec<u8>)) {
+        let header = Header { kind, principal: ME, cookie: 77, request: sent.header.request };
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes);
+        body(&mut bytes);
+        self.tagger.seal(&mut bytes, 0);
+        self.agent.handle(self.now, Input::Datagram { from: sent.to, bytes: &bytes });
+    }
+
+    fn answer(&mut self, sent: &Sent, revision: u64, policy: u32, findings: &[(u64, Finding)]) {
+        self.reply(sent, Kind::Answer, |out| {
+            let mut writer = AnswerWriter::new(out, 1400, Generation(revision), policy);
+            for (generation, finding) in findings {
+                assert!(writer.push(Generation(*generation), finding));
+            }
+        });
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.agent.handle(self.now, Input::Timer);
+    }
+
+    /// Looks a key up and has it answered by the first server asked.
+    fn learn(&mut self, n: u8, revision: u64, finding: (u64, Finding)) -> Vec<Output> {
+        self.ask(&[(key(n), None, u64::from(n))]);
+        let (sent, rest) = self.drain();
+        if let Some(first) = sent.iter().find(|s| !s.keys.is_empty()) {
+            self.answer(&first.clone(), revision, 1, &[finding]);
+            return self.drain().1;
+        }
+        rest
+    }
+}
+
+fn resolutions(outputs: &[Output]) -> Vec<Resolution> {
+    let resolution = |output: &Output| match output {
+        Output::Resolved { resolution, .. } => Some(resolution.clone()),
+        _ => None,
+    };
+    outputs.iter().filter_map(resolution).collect()
+}
+
+fn found(n: u8) -> Finding {
+    Finding::Found(mapping(n, 1))
+}
+
+#[test]
+fn keys_of_one_instant_go_together_to_two_servers_and_the_first_answer_wins() {
+    let mut bench = Bench::plain(3);
+    let names: Vec<_> = (0..40).map(|n| (key(n), None, u64::from(n))).collect();
+    bench.ask(&names);
+    let (sent, _) = bench.drain();
+    assert_eq!(sent.iter().map(|s| s.keys.len()).collect::<Vec<_>>(), [32, 32, 8, 8]);
+    assert_ne!(sent[0].to, sent[1].to);
+    let findings: Vec<_> = (0..8).map(|n| (5, found(n))).collect();
+    bench.answer(&sent[3], 9, 1, &findings);
+    assert_eq!(resolutions(&bench.drain().1).len(), 8);
+    let later: Vec<_> = (0..8).map(|n| (4, found(n + 100))).collect();
+    bench.answer(&sent[2], 9, 1, &later);
+    assert_eq!(bench.drain().1, [], "an older generation changes nothing");
+    bench.ask(&[(key(39), None, 1)]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Found(Generation(5), mapping(7, 1))]);
+}
+
+#[test]
+fn askers_are_told_apart() {
+    let mut bench = Bench::plain(2);
+    bench.ask(&[(key(1), Some(key(10)), 1), (key(1), Some(key(11)), 2)]);
+    let (sent, _) = bench.drain();
+    assert_eq!(sent.len(), 4);
+    bench.answer(&sent[0], 9, 1, &[(5, found(1))]);
+    bench.answer(&sent[2], 9, 1, &[(9, Finding::Forbidden)]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Found(Generation(5), mapping(1, 1)), Resolution::Forbidden]);
+    bench.ask(&[(key(1), Some(key(11)), 3)]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Forbidden]);
+}
+
+#[test]
+fn retries_come_after_three_milliseconds_and_at_other_servers_first() {
+    let mut bench = Bench::plain(4);
+    bench.ask(&[(key(1), None, 1)]);
+    let (first, _) = bench.drain();
+    assert_eq!(bench.agent.deadline(), Some(Instant::ZERO + Duration::from_ms(3)));
+    bench.pass(Duration::from_ms(3));
+    let (second, _) = bench.drain();
+    assert_eq!(second.len(), 2);
+    assert!(second.iter().all(|s| first.iter().all(|f| f.to != s.to)));
+    bench.pass(Duration::from_ms(6));
+    assert_eq!(bench.drain().0.len(), 2, "then twice as long");
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Unanswered]);
+
+    let mut paper = Bench::new(1, ResolverConfig { retry: Retry::Paper, ..ResolverConfig::new(ME) });
+    paper.ask(&[(key(1), None, 1)]);
+    assert_eq!(paper.drain().0.len(), 2, "both copies to the only server");
+    assert_eq!(paper.agent.deadline(), Some(Instant::ZERO + Duration::from_secs(2)));
+}
+
+#[test]
+fn a_challenged_request_goes_again_with_the_cookie() {
+    let mut bench = Bench::plain(1);
+    bench.ask(&[(key(1), None, 1)]);
+    let (sent, _) = bench.drain();
+    assert_eq!(sent[0].header.cookie, 0);
+    bench.reply(&sent[0], Kind::Challenge, |_| {});
+    let (again, _) = bench.drain();
+    assert_eq!((again.len(), again[0].header.cookie, &again[0].keys), (1, 77, &sent[0].keys));
+    assert!(again[0].header.request > sent[0].header.request);
+    bench.answer(&again[0], 9, 1, &[(5, found(1))]);
+    assert_eq!(resolutions(&bench.drain().1).len(), 1);
+}
+
+#[test]
+fn elsewhere_and_answers_that_are_cut_short_are_asked_again_at_once() {
+    let mut bench = Bench::new(2, ResolverConfig { k: 1, ..ResolverConfig::new(ME) });
+    bench.ask(&[(key(1), None, 1), (key(2), None, 2)]);
+    let (sent, _) = bench.drain();
+    bench.answer(&sent[0], 9, 1, &[(0, Finding::Elsewhere), (0, Finding::Elsewhere)]);
+    let (other, _) = bench.drain();
+    assert_eq!(other.len(), 1);
+    assert_ne!(other[0].to, sent[0].to);
+    bench.answer(&other[0], 9, 1, &[(5, found(1))]);
+    let (rest, outputs) = bench.drain();
+    assert_eq!((rest.len(), rest[0].to, &rest[0].keys[..]), (1, other[0].to, &[key(2)][..]));
+    assert_eq!(resolutions(&outputs).len(), 1);
+}
+
+#[test]
+fn forged_and_unasked_datagrams_are_counted_and_dropped() {
+    let mut bench = Bench::plain(2);
+    bench.ask(&[(key(1), None, 1)]);
+    let (sent, _) = bench.drain();
+    let honest = bench.tagger.clone();
+    bench.tagger = Secret::new([4; 32]).key_of(ME).tagger();
+    bench.answer(&sent[0], 9, 1, &[(5, found(1))]);
+    bench.tagger = honest;
+    bench.answer(&Sent { to: server(9), ..sent[0].clone() }, 9, 1, &[(5, found(1))]);
+    let unasked = Header { request: 12345, ..sent[0].header };
+    bench.answer(&Sent { header: unasked, ..sent[0].clone() }, 9, 1, &[(5, found(1))]);
+    bench.agent.handle(bench.now, Input::Datagram { from: server(1), bytes: b"WD" });
+    assert_eq!(bench.drain().1, []);
+    let counts = bench.agent.counts();
+    assert_eq!((counts.bad_tags, counts.strangers, counts.unasked, counts.malformed), (1, 1, 1, 1));
+}
+
+#[test]
+fn negative_answers_are_believed_for_a_moment() {
+    let mut bench = Bench::plain(2);
+    bench.learn(1, 9, (9, Finding::Unknown));
+    bench.pass(Duration::from_ms(499));
+    bench.drain();
+    bench.ask(&[(key(1), None, 1)]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Unknown]);
+    bench.pass(Duration::from_ms(1));
+    bench.ask(&[(key(1), None, 1)]);
+    assert_eq!(bench.drain().0.iter().filter(|s| s.keys == [key(1)]).count(), 2);
+}
+
+#[test]
+fn withdrawn_keys_leave_and_all_other_leases_begin_anew() {
+    let mut bench = Bench::plain(1);
+    bench.learn(1, 9, (5, found(1)));
+    bench.learn(2, 9, (6, found(2)));
+    for round in 0..10u64 {
+        bench.pass(Duration::from_ms(500));
+        let (sent, outputs) = bench.drain();
+        assert_eq!(outputs, [], "nothing ends while the directory answers");
+        let sync = sent.iter().find(|s| s.header.kind == Kind::Sync).unwrap().clone();
+        let withdrawn = if round == 9 { vec![Withdrawal { generation: Generation(30), key: key(1) }] } else { Vec::new() };
+        let changes = Changes { revision: Generation(20 + round), policy: 1, reconfirm: false, withdrawn };
+        bench.reply(&sync, Kind::Changes, |out| Message::Changes(changes).emit(out));
+    }
+    assert_eq!(bench.drain().1, [Output::Invalidated { key: key(1), asker: None }]);
+    // An answer of a server that has not heard of it is not believed.
+    bench.ask(&[(key(1), None, 4)]);
+    let (sent, _) = bench.drain();
+    bench.answer(&sent[0], 25, 1, &[(5, found(1))]);
+    assert_eq!(bench.drain().1, []);
+    // And nothing is heard any more: the other lease ends 2 s after the last question that was answered.
+    bench.pass(Duration::from_ms(1_999));
+    assert!(!bench.drain().1.contains(&Output::Invalidated { key: key(2), asker: None }));
+    bench.pass(Duration::from_ms(1));
+    assert!(bench.drain().1.contains(&Output::Invalidated { key: key(2), asker: None }));
+}
+
+#[test]
+fn a_newer_policy_puts_everything_in_doubt() {
+    let mut bench = Bench::plain(1);
+    bench.learn(1, 9, (5, found(1)));
+    bench.ask(&[(key(2), None, 2)]);
+    let (sent, _) = bench.drain();
+    bench.answer(&sent[0], 9, 2, &[(6, found(2))]);
+    let (asked, _) = bench.drain();
+    assert_eq!(asked[0].keys, [key(1)], "looked up anew");
+    bench.answer(&asked[0], 4, 2, &[(4, Finding::Forbidden)]);
+    assert_eq!(bench.drain().1, [Output::Invalidated { key: key(1), asker: None }], "whatever its revision");
+    // An answer under the older policy is ignored.
+    bench.pass(Duration::from_ms(600));
+    bench.drain();
+    bench.ask(&[(key(1), None, 3)]);
+    let (sent, _) = bench.drain();
+    let lookup = sent.iter().find(|s| !s.keys.is_empty()).unwrap().clone();
+    bench.answer(&lookup, 99, 1, &[(5, found(1))]);
+    assert_eq!((bench.drain().1, bench.agent.counts().old_policy), (Vec::new(), 1));
+}
+
+#[test]
+fn unconfirmed_mappings_are_used_for_half_a_second() {
+    let mut bench = Bench::plain(1);
+    bench.learn(1, 9, (5, found(1)));
+    bench.ask(&[(key(2), None, 2)]);
+    let (sent, _) = bench.drain();
+    bench.answer(&sent[0], 9, 2, &[(6, found(2))]);
+    bench.pass(Duration::from_ms(499));
+    assert_eq!(bench.agent.usable().count(), 2);
+    bench.pass(Duration::from_ms(1));
+    assert_eq!(bench.agent.usable().map(|(key, ..)| key).collect::<Vec<_>>(), [key(2)]);
+    assert!(bench.drain().1.contains(&Output::Invalidated { key: key(1), asker: None }));
+}
+
+#[test]
+fn corrections_move_what_is_held_and_never_tell_more() {
+    let mut bench = Bench::plain(1);
+    bench.learn(1, 9, (5, found(1)));
+    bench.learn(2, 9, (9, Finding::Forbidden));
+    let correction = |key, generation, value| Correction {
+        revision: Generation(generation),
+        policy: 1,
+        key,
+        generation: Generation(generation),
+        finding: Finding::Found(value),
+    };
+    let own = |bench: &mut Bench, correction: Correction| {
+        let header = Header { kind: Kind::Correction, principal: ME, cookie: 77, request: 0 };
+        bench.reply(&Sent { to: server(1), header, keys: Vec::new() }, Kind::Correction, |out| {
+            Message::Correction(correction).emit(out)
+        });
+        bench.drain().1
+    };
+    assert_eq!(own(&mut bench, correction(key(1), 12, mapping(50, 1))), [Output::Invalidated { key: key(1), asker: None }]);
+    assert_eq!(own(&mut bench, correction(key(1), 11, mapping(51, 1))), []);
+    assert_eq!(own(&mut bench, correction(key(2), 12, mapping(52, 1))), []);
+    let used: Vec<_> = bench.agent.usable().map(|(key, _, generation, value)| (key, generation, value.clone())).collect();
+    assert_eq!(used, [(key(1), Generation(12), mapping(50, 1))]);
+    // Of another service: whether this asker may know is for a look-up to say.
+    own(&mut bench, correction(key(1), 14, mapping(53, 2)));
+    assert_eq!(bench.agent.usable().count(), 0);
+}
+
+#[test]
+fn the_cache_is_bounded_and_forgets_no_generation() {
+    let mut bench = Bench::new(1, ResolverConfig { capacity: 10, ..ResolverConfig::new(ME) });
+    for n in 0..100 {
+        bench.learn(n, 200, (100 + u64::from(n), found(n)));
+    }
+    assert_eq!(bench.agent.held(), 10);
+    bench.ask(&[(key(0), None, 1)]);
+    let (sent, _) = bench.drain();
+    let lookup = sent.iter().find(|s| !s.keys.is_empty()).unwrap().clone();
+    bench.answer(&lookup, 60, 1, &[(50, found(90))]);
+    assert_eq!(resolutions(&bench.drain().1), [], "older than what was evicted");
+}
+
+#[test]
+fn a_clock_that_steps_back_stops_nothing() {
+    let mut bench = Bench::plain(1);
+    bench.now += Duration::from_secs(100);
+    bench.learn(1, 9, (5, found(1)));
+    bench.now = Instant::ZERO + Duration::from_secs(50);
+    bench.ask(&[(key(2), None, 2)]);
+    assert_eq!(bench.drain().0.len(), 1);
+    let retry = bench.agent.deadline().unwrap();
+    assert!(retry <= bench.now + Duration::from_ms(3), "{retry}");
+    bench.pass(Duration::from_ms(2_500));
+    assert_eq!(bench.agent.usable().count(), 0, "the lease ends by time that passed");
+}

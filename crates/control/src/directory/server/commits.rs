@@ -1,0 +1,294 @@
+//! Batches of updates on their way to the store.
+//!
+//! ```text
+//!   queue --10 ms or 128 operations--> commits, up to 4 under way, no key in two of them
+//!             ^                           |
+//!             +-- waits: a key is         +-- done: acknowledge, apply, tell the peers
+//!                 under way               +-- conflict: judge again; who was not the cause goes again apart from who was
+//!                                         +-- failed: the same again, for what it expects makes that safe
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rustc_hash::FxHashSet;
+use smallvec::smallvec;
+use weft_fabric::{Duration, Instant};
+
+use super::super::key::{Generation, Key, PrincipalId, Record, UpdateId, Write};
+use super::super::policy::Policy;
+use super::super::store::StoreOp;
+use super::super::table::Table;
+use super::updates::{Basis, Judgement, Pending};
+use crate::wire::directory::Outcome;
+
+/// Updates that wait, and those under way.
+#[derive(Clone, Debug, Default)]
+pub struct Commits {
+    queue: VecDeque<Pending>,
+    /// Operations that came since the queue was last gone through.
+    fresh_ops: usize,
+    under_way: BTreeMap<u64, Batch>,
+    /// The keys under way.
+    busy: FxHashSet<Key>,
+    /// All updates that are here.
+    ids: FxHashSet<UpdateId>,
+    next: u64,
+    /// When the queue is gone through.
+    pub due: Option<Instant>,
+}
+
+/// One commit.
+#[derive(Clone, Debug)]
+struct Batch {
+    /// Each with its number of operations.
+    updates: Vec<(Pending, usize)>,
+    ops: Vec<StoreOp>,
+    /// What had been purged when its updates were judged: if more has by now, they are to be judged again.
+    purged: Generation,
+    retry_at: Option<Instant>,
+}
+
+/// A commit for the store: its number, its operations, and what had been purged when they were made.
+pub type Ready = (u64, Vec<StoreOp>, Generation);
+
+/// What came of going through the queue, or of a commit's end.
+#[derive(Debug, Default)]
+pub struct Steps {
+    /// To be given to the store.
+    pub commits: Vec<Ready>,
+    /// To be answered.
+    pub over: Vec<(Pending, Outcome, u8, Generation)>,
+    /// Durable now.
+    pub done: Vec<StoreOp>,
+}
+
+/// By what updates are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Grounds<'a> {
+    /// What is in memory.
+    pub table: &'a Table,
+    /// Who may do what.
+    pub policy: &'a Policy,
+    /// Tombstones up to this generation may be gone.
+    pub purged: Generation,
+}
+
+/// Limits of batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Operations of a commit.
+    pub ops: usize,
+    /// Commits under way.
+    pub under_way: usize,
+    /// How long an update waits for others.
+    pub delay: Duration,
+    /// How long a failed commit waits.
+    pub retry_after: Duration,
+}
+
+impl Commits {
+    /// A pending update, if it is here.
+    pub fn find(&mut self, id: UpdateId) -> Option<&mut Pending> {
+        if !self.ids.contains(&id) {
+            return None;
+        }
+        let queued = self.queue.iter_mut().find(|pending| pending.id == id);
+        let under_way = self.under_way.values_mut().flat_map(|batch| &mut batch.updates).map(|(pending, _)| pending);
+        queued.or_else(|| under_way.into_iter().find(|pending| pending.id == id))
+    }
+
+    /// Updates that wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Commits under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Adds an update; true if the queue is to be gone through at once.
+    pub fn push(&mut self, pending: Pending, limits: &Limits) -> bool {
+        self.fresh_ops += pending.update.ops.len();
+        self.due = Some(self.due.unwrap_or(pending.arrived.saturating_add(limits.delay)));
+        self.ids.insert(pending.id);
+        self.queue.push_back(pending);
+        self.fresh_ops >= limits.ops
+    }
+
+    /// Takes all updates that wait out of the queue.
+    pub fn give_up_queue(&mut self) -> Vec<Pending> {
+        (self.due, self.fresh_ops) = (None, 0);
+        for pending in &self.queue {
+            self.ids.remove(&pending.id);
+        }
+        self.queue.drain(..).collect()
+    }
+
+    /// Goes through the queue and makes commits of it. An update waits if one of its keys is under way, or is another's that waits before it.
+    pub fn flush(&mut self, grounds: Grounds<'_>, limits: &Limits) -> Steps {
+        let mut steps = Steps::default();
+        (self.due, self.fresh_ops) = (None, 0);
+        let mut blocked: FxHashSet<Key> = FxHashSet::default();
+        let mut waiting = VecDeque::new();
+        let (mut batch, mut reads) = (Batch::new(grounds.purged), Batch::new(grounds.purged));
+        while let Some(mut pending) = self.queue.pop_front() {
+            let full = self.under_way.len() >= limits.under_way;
+            let busy = |key: &Key| self.busy.contains(key) || blocked.contains(key);
+            if full || pending.update.ops.iter().any(|op| busy(&op.key)) {
+                blocked.extend(pending.update.ops.iter().map(|op| op.key));
+                pending.look_around(grounds.table);
+                waiting.push_back(pending);
+                continue;
+            }
+            let bases: Vec<Basis> = pending.update.ops.iter().map(|op| Basis::of_table(grounds.table, &op.key)).collect();
+            match pending.judge(&bases, grounds.purged, grounds.policy) {
+                Judgement::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
+                Judgement::Go(ops) => self.add(&mut batch, pending, ops, limits, &mut steps),
+                Judgement::Ask => {
+                    let ops = pending.update.ops.iter().map(|op| read(op.key)).collect();
+                    self.add(&mut reads, pending, ops, limits, &mut steps);
+                }
+            }
+        }
+        self.queue = waiting;
+        self.start(batch, &mut steps);
+        self.start(reads, &mut steps);
+        self.forget(steps)
+    }
+
+    /// When to go through the queue after a commit ended: at once if somebody has waited long enough.
+    pub fn look_again(&mut self, limits: &Limits) {
+        self.due = self.queue.front().map(|pending| pending.arrived.saturating_add(limits.delay));
+    }
+
+    /// A commit is durable.
+    pub fn done(&mut self, batch: u64, revision: Generation) -> Steps {
+        let mut steps = Steps::default();
+        if let Some(batch) = self.finish(batch) {
+            steps.over.extend(batch.updates.into_iter().map(|(pending, _)| (pending, Outcome::Committed, 0, revision)));
+            steps.done = batch.ops;
+        }
+        self.forget(steps)
+    }
+
+    /// A commit is a conflict: `held` is what the store holds of its keys, in order.
+    pub fn conflict(
+        &mut self,
+        now: Instant,
+        batch: u64,
+        held: &[Option<(Generation, Record)>],
+        grounds: Grounds<'_>,
+        limits: &Limits,
+    ) -> Steps {
+        let mut steps = Steps::default();
+        let Some(batch) = self.finish(batch) else { return steps };
+        if held.len() != batch.ops.len() {
+            // Not an answer to this commit: the same again.
+            let batch = Batch { retry_at: Some(now.saturating_add(limits.retry_after)), ..batch };
+            self.put(batch);
+            return steps;
+        }
+        let (mut clean, mut dirty) = (Batch::new(grounds.purged), Batch::new(grounds.purged));
+        let mut from = 0;
+        for (mut pending, count) in batch.updates {
+            let range = from..from + count;
+            from = range.end;
+            let as_expected = batch.ops[range.clone()].iter().zip(&held[range.clone()]).all(|(op, held)| {
+                // Where there is no record, what may have been purged is part of the basis: judge again.
+                held.as_ref().is_some_and(|(generation, _)| *generation == op.expect)
+            });
+            if as_expected {
+                self.add(&mut clean, pending, batch.ops[range].to_vec(), limits, &mut steps);
+                continue;
+            }
+            let bases: Vec<Basis> = held[range].iter().map(|held| Basis::of_store(held.as_ref())).collect();
+            match pending.judge(&bases, grounds.purged, grounds.policy) {
+                Judgement::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
+                Judgement::Go(ops) => self.add(&mut dirty, pending, ops, limits, &mut steps),
+                Judgement::Ask => unreachable!("what the store says suffices"),
+            }
+        }
+        self.start(clean, &mut steps);
+        self.start(dirty, &mut steps);
+        self.forget(steps)
+    }
+
+    /// It is not known how a commit ended: it will be tried again.
+    pub fn failed(&mut self, now: Instant, batch: u64, limits: &Limits) {
+        if let Some(batch) = self.under_way.get_mut(&batch) {
+            batch.retry_at = Some(now.saturating_add(limits.retry_after));
+        }
+    }
+
+    /// The commits to be tried again now.
+    pub fn retries(&mut self, now: Instant) -> Vec<Ready> {
+        let due = self.under_way.iter_mut().filter(|(_, batch)| batch.retry_at.is_some_and(|at| at <= now));
+        due.map(|(&number, batch)| {
+            batch.retry_at = None;
+            (number, batch.ops.clone(), batch.purged)
+        })
+        .collect()
+    }
+
+    /// When a commit is to be tried again.
+    pub fn next_retry(&self) -> Option<Instant> {
+        self.under_way.values().filter_map(|batch| batch.retry_at).min()
+    }
+
+    /// What is over is not here any more.
+    fn forget(&mut self, steps: Steps) -> Steps {
+        for (pending, ..) in &steps.over {
+            self.ids.remove(&pending.id);
+        }
+        steps
+    }
+
+    /// Adds to a batch, starting it first if it would have too many operations.
+    fn add(&mut self, batch: &mut Batch, pending: Pending, ops: Vec<StoreOp>, limits: &Limits, steps: &mut Steps) {
+        if batch.ops.len() + ops.len() > limits.ops && !batch.ops.is_empty() {
+            let full = std::mem::replace(batch, Batch::new(batch.purged));
+            self.start(full, steps);
+        }
+        self.busy.extend(ops.iter().map(|op| op.key));
+        batch.updates.push((pending, ops.len()));
+        batch.ops.extend(ops);
+    }
+
+    fn start(&mut self, batch: Batch, steps: &mut Steps) {
+        if !batch.ops.is_empty() {
+            let (ops, purged) = (batch.ops.clone(), batch.purged);
+            steps.commits.push((self.put(batch), ops, purged));
+        }
+    }
+
+    fn put(&mut self, batch: Batch) -> u64 {
+        self.busy.extend(batch.ops.iter().map(|op| op.key));
+        self.next += 1;
+        self.under_way.insert(self.next, batch);
+        self.next
+    }
+
+    fn finish(&mut self, batch: u64) -> Option<Batch> {
+        let batch = self.under_way.remove(&batch)?;
+        for op in &batch.ops {
+            self.busy.remove(&op.key);
+        }
+        Some(batch)
+    }
+}
+
+impl Batch {
+    const fn new(purged: Generation) -> Self {
+        Self { updates: Vec::new(), ops: Vec::new(), purged, retry_at: None }
+    }
+}
+
+/// An operation that asks what the store holds: it expects a generation that no key ever has, so its commit is a conflict.
+fn read(key: Key) -> StoreOp {
+    let nobody = Write { update: UpdateId { writer: PrincipalId(0), number: 0 }, before: Generation(0) };
+    StoreOp { key, expect: NEVER, record: Record { value: None, writes: smallvec![nobody], floor: Generation(0) } }
+}
+
+/// A generation beyond all revisions that a store has, and that it can still compare (etcd's are signed).
+const NEVER: Generation = Generation(i64::MAX as u64);

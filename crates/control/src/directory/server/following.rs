@@ -1,0 +1,196 @@
+//! How the server keeps up with the store: a load of everything, then the watch; own commits and those that peers tell are taken as soon as
+//! they are known.
+//!
+//! `revision` is how far everything is known. It grows by a load, by the watch, and by a commit that says what was between. What is told of a
+//! later commit is taken key by key, and `revision` waits for the watch.
+
+use std::collections::VecDeque;
+
+use weft_fabric::{Duration, Instant};
+
+use super::super::key::{Generation, Key, Record, Value};
+use super::super::store::{StoreOp, Stored};
+use super::super::table::Applied;
+use super::{Event, LoadEnd, Output, ReloadReason, Server};
+
+/// What the server knows of the store.
+#[derive(Clone, Debug, Default)]
+pub struct Following {
+    /// Whether everything was loaded once.
+    pub loaded: bool,
+    /// Tombstones up to this generation may be gone.
+    pub purged: Generation,
+    /// When to load anew, if the watch was lost while loading.
+    pub reload_at: Option<Instant>,
+    /// The newest generation that was taken.
+    ahead: Generation,
+    /// The number of the last load, and whether it is under way.
+    load: u64,
+    loading: bool,
+    /// In order of time: when each tombstone was taken.
+    tombstones: VecDeque<(Instant, Key, Generation)>,
+}
+
+impl Following {
+    /// When the oldest tombstone has been kept long enough.
+    pub fn next_purge(&self, keep: Duration) -> Option<Instant> {
+        self.tombstones.front().map(|(taken, ..)| taken.saturating_add(keep))
+    }
+}
+
+impl Server {
+    /// Asks for everything.
+    pub(super) fn begin_load(&mut self) {
+        let following = &mut self.following;
+        following.load += 1;
+        (following.loading, following.reload_at) = (true, None);
+        self.shared.table.begin_load();
+        self.outputs.push_back(Output::Load { load: following.load });
+    }
+
+    /// Loads anew; at once, or a little later if a load is under way, which then cannot end.
+    pub(super) fn reload(&mut self, now: Instant, reason: ReloadReason) {
+        if self.following.loading && reason != ReloadReason::WatchLost {
+            return;
+        }
+        self.outputs.push_back(Output::Event(Event::Reload(reason)));
+        if self.following.loading {
+            self.following.reload_at = Some(now.saturating_add(self.config.retry_after));
+        } else {
+            self.begin_load();
+        }
+    }
+
+    /// Part of a load.
+    pub(super) fn loaded(&mut self, now: Instant, load: u64, entries: &[Stored], end: Option<LoadEnd>) {
+        if load != self.following.load || !self.following.loading {
+            return;
+        }
+        for Stored { key, generation, record } in entries {
+            if let Some(record) = record {
+                let applied = self.shared.table.load(key, *generation, record.value.as_ref());
+                self.took(now, key, *generation, record.value.as_ref(), applied);
+            }
+        }
+        if let Some(LoadEnd { revision, purged }) = end {
+            self.end_load(revision, purged);
+        }
+    }
+
+    fn end_load(&mut self, revision: Generation, purged: Generation) {
+        let first = !std::mem::replace(&mut self.following.loaded, true);
+        (self.following.loading, self.following.reload_at) = (false, None);
+        self.following.purged = self.following.purged.max(purged);
+        self.counters.loads += 1;
+        for key in self.shared.table.end_load(revision) {
+            self.withdrawn(revision, &key, None);
+        }
+        self.shared.revision = self.shared.revision.max(revision);
+        if first {
+            self.shared.withdrawals.restart(revision);
+            self.streams.restart(revision);
+        }
+        let entries = self.shared.table.len() as u64;
+        self.outputs.push_back(Output::Event(Event::Loaded { revision, entries }));
+    }
+
+    /// What the store committed.
+    pub(super) fn watched(&mut self, now: Instant, from: Generation, revision: Generation, changes: &[Stored]) {
+        let follows = from <= self.shared.revision;
+        for Stored { key, generation, record } in changes {
+            match record {
+                Some(record) => self.learn(now, key, *generation, record),
+                // After a gap the load will tell: what is forgotten too early could come back with a late datagram.
+                None if follows && revision > self.shared.revision => self.learn_purge(key, *generation),
+                None => {}
+            }
+        }
+        if follows {
+            self.shared.revision = self.shared.revision.max(revision);
+        } else {
+            self.reload(now, ReloadReason::Gap);
+        }
+    }
+
+    /// What this server committed: it is taken, and told to the peers.
+    pub(super) fn own_commit(&mut self, now: Instant, revision: Generation, ops: &[StoreOp]) {
+        for op in ops {
+            self.learn(now, &op.key, revision, &op.record);
+        }
+        let before = self.shared.revision;
+        // Every commit has a revision of its own: nothing is between.
+        let complete = before.0 + 1 >= revision.0;
+        if complete {
+            self.shared.revision = before.max(revision);
+        }
+        self.disseminate(revision, complete, ops);
+    }
+
+    /// Takes a record if it is new. What was committed up to `revision` is known: if the key is not there its tombstone has been purged since.
+    pub(super) fn learn(&mut self, now: Instant, key: &Key, generation: Generation, record: &Record) {
+        if generation <= self.shared.revision {
+            return;
+        }
+        let applied = self.shared.table.apply(key, generation, record);
+        self.took(now, key, generation, record.value.as_ref(), applied);
+    }
+
+    fn took(&mut self, now: Instant, key: &Key, generation: Generation, value: Option<&Value>, applied: Applied) {
+        let Applied::Fresh { before } = applied else { return };
+        self.following.ahead = self.following.ahead.max(generation);
+        if value.is_none() {
+            self.following.tombstones.push_back((now, *key, generation));
+        }
+        // While loading for the first time nobody has anything that could be withdrawn, or is watching.
+        if self.following.loaded {
+            if before.is_some_and(|before| withdraws(&before, value)) {
+                self.shared.withdrawals.push(generation, *key);
+            }
+            self.streams.changed(generation, key, value);
+        }
+    }
+
+    /// A tombstone was purged, which had this generation or an older one.
+    fn learn_purge(&mut self, key: &Key, generation: Generation) {
+        self.following.purged = self.following.purged.max(generation);
+        if self.shared.table.held(key).is_some_and(|held| held.generation <= generation)
+            && self.shared.table.remove(key).is_some()
+        {
+            self.withdrawn(generation, key, None);
+        }
+    }
+
+    fn withdrawn(&mut self, generation: Generation, key: &Key, value: Option<&Value>) {
+        self.shared.withdrawals.push(generation, *key);
+        self.streams.changed(generation, key, value);
+    }
+
+    /// Whether the entries are those of exactly the revision: nothing is known of what comes after.
+    pub(super) fn is_exact(&self) -> bool {
+        self.following.loaded && !self.following.loading && self.following.ahead <= self.shared.revision
+    }
+
+    /// Asks the store to purge the tombstones that were kept long enough.
+    pub(super) fn purge(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        while self.following.next_purge(self.config.keep_tombstones).is_some_and(|at| at <= now) {
+            let Some((_, key, generation)) = self.following.tombstones.pop_front() else { break };
+            let held = self.shared.table.held(&key);
+            if held.is_some_and(|held| held.generation == generation && held.value.is_none()) {
+                due.push((key, generation));
+            }
+        }
+        if !due.is_empty() {
+            self.outputs.push_back(Output::Purge { tombstones: due });
+        }
+    }
+}
+
+/// Whether those who hold `before` may not go on using it: it is gone, or has another owner or service. A group whose addresses changed is
+/// withdrawn too, for nobody reports packets to addresses that are gone.
+fn withdraws(before: &Value, after: Option<&Value>) -> bool {
+    match (before, after) {
+        (Value::Mapping(before), Some(Value::Mapping(after))) => (before.owner, before.service) != (after.owner, after.service),
+        _ => true,
+    }
+}

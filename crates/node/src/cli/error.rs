@@ -1,0 +1,51 @@
+//! What ends a command with exit code 2: the place, the problem and the remedy.
+
+use std::path::Path;
+
+use miette::Diagnostic;
+use weft_control::directory::KeyError;
+
+use crate::client::ClientError;
+
+/// The result of a command.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error for the user.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct Error {
+    message: String,
+    #[help]
+    help: Option<String>,
+}
+
+impl Error {
+    /// A problem and its remedy.
+    pub fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: Some(help.into()).filter(|help| !help.is_empty()) }
+    }
+
+    /// A file could not be read or written.
+    pub fn io(what: &str, path: &Path, cause: &std::io::Error) -> Self {
+        let help = match cause.kind() {
+            std::io::ErrorKind::NotFound => {
+                "check the path; `weft directory init DIR` makes a folder with all that is needed, and `--dir DIR` or WEFT_DIRECTORY names it"
+            }
+            std::io::ErrorKind::PermissionDenied => "check whose file it is, and its mode",
+            _ => "",
+        };
+        Self::new(format!("cannot {what} {}: {cause}", path.display()), help)
+    }
+}
+
+impl From<ClientError> for Error {
+    fn from(error: ClientError) -> Self {
+        Self::new(error.to_string(), error.help())
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Self { message: error.to_string(), help: None }
+    }
+}

@@ -1,0 +1,187 @@
+//! `serve`: what the server is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weft_control::directory::PrincipalId;
+
+use super::connect::{Auth, DEFAULT_LISTEN, Dir, time};
+use super::error::{Error, Result};
+use super::transfer::DEFAULT_CLUSTER;
+use crate::server::{PolicySource, ServeConfig, ServeError, StreamAuth, serve, start_log};
+use crate::store::{EtcdOptions, StoreAddress};
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    dir: Dir,
+    /// UDP and TCP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
+    listen: SocketAddr,
+    /// Where mappings are kept [default: embedded:DIR/store]
+    #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
+    store: Option<StoreAddress>,
+    #[command(flatten)]
+    etcd: EtcdArgs,
+    /// How long to wait at the start for a store that does not answer
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    store_timeout: Duration,
+    /// Who may do what; `open`: everybody authenticated may resolve everything [default: DIR/policy.toml]
+    #[arg(long, value_name = "FILE|open")]
+    policy: Option<PathBuf>,
+    /// With `--policy open`: a principal that may change mappings; repeatable
+    #[arg(long, value_name = "N")]
+    provisioner: Vec<u32>,
+    /// The server's own principal
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    principal: u32,
+    /// The cluster's secret [default: DIR/secret]
+    #[arg(long, value_name = "FILE")]
+    secret: Option<PathBuf>,
+    /// Another server of this cluster; repeatable
+    #[arg(long, value_name = "ADDR")]
+    peer: Vec<SocketAddr>,
+    /// tls: updates and streams over TLS with client certificates only; mac: by keyed MAC over UDP and bare TCP
+    #[arg(long, default_value = "tls")]
+    auth: Auth,
+    /// The server's certificate [default: DIR/server.pem]
+    #[arg(long, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its key [default: DIR/server.key]
+    #[arg(long, value_name = "FILE")]
+    cert_key: Option<PathBuf>,
+    /// The authority of clients' certificates [default: DIR/ca.pem]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Prometheus metrics, by HTTP at /metrics without authentication; `off`: none
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9303", value_parser = metrics)]
+    metrics: Metrics,
+    /// Threads that answer look-ups, each with a socket
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Cores that these threads are pinned to in turn
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Form of the log on stderr
+    #[arg(long, default_value = "text")]
+    log: LogForm,
+    /// Print a line of JSON once it serves
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which store, and how to speak to etcd.
+#[derive(Clone, Debug, Args)]
+pub struct EtcdArgs {
+    /// The cluster's name: a store belongs to one
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_CLUSTER)]
+    pub(super) cluster: String,
+    /// The authority that signed the certificates of etcd's members
+    #[arg(long, value_name = "FILE")]
+    etcd_ca: Option<PathBuf>,
+    /// This server's certificate for etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_cert_key")]
+    etcd_cert: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    etcd_cert_key: Option<PathBuf>,
+    /// A file with etcd's user and password, `user:password`
+    #[arg(long, value_name = "FILE")]
+    etcd_user: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum LogForm {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Where metrics are served, if anywhere.
+#[derive(Clone, Copy, Debug)]
+struct Metrics(Option<SocketAddr>);
+
+/// Serves until it is told to stop.
+pub fn run(args: &ServeArgs) -> Result<bool> {
+    let of_dir = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| args.dir.file(name));
+    let policy = match &args.policy {
+        Some(policy) if policy.as_os_str() == "open" => {
+            PolicySource::Open { provisioners: args.provisioner.iter().copied().map(PrincipalId).collect() }
+        }
+        _ if !args.provisioner.is_empty() => {
+            return Err(Error::new(
+                "`--provisioner` is of `--policy open`",
+                "in a policy file: [[principal]] with role = \"provisioner\"",
+            ));
+        }
+        _ => PolicySource::File(of_dir(&args.policy, "policy.toml")),
+    };
+    let auth = match args.auth {
+        Auth::Mac => StreamAuth::Mac,
+        Auth::Tls => StreamAuth::Tls {
+            certificate: of_dir(&args.cert, "server.pem"),
+            key: of_dir(&args.cert_key, "server.key"),
+            ca: of_dir(&args.ca, "ca.pem"),
+        },
+    };
+    start_log(args.log == LogForm::Json);
+    let config = ServeConfig {
+        listen: args.listen,
+        store: args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store"))),
+        etcd: args.etcd.options()?,
+        cluster: args.etcd.cluster.clone(),
+        store_timeout: args.store_timeout,
+        policy,
+        principal: PrincipalId(args.principal),
+        secret: of_dir(&args.secret, "secret"),
+        peers: args.peer.clone(),
+        auth,
+        metrics: args.metrics.0,
+        threads: args.threads.into(),
+        cores: args.cores.clone(),
+        json: args.json,
+    };
+    serve(config).map_err(|error| {
+        let help = match &error {
+            ServeError::Secret { .. } | ServeError::Certificate { .. } => {
+                "`weft directory init DIR` makes a folder with all that is needed; `--dir DIR` or WEFT_DIRECTORY names it"
+            }
+            ServeError::Policy { .. } => "docs/directory.md has every key of a policy; nothing was changed",
+            _ => "",
+        };
+        Error::new(error.to_string(), help)
+    })?;
+    Ok(true)
+}
+
+impl EtcdArgs {
+    /// The files read.
+    pub(super) fn options(&self) -> Result<EtcdOptions> {
+        let read = |file: &PathBuf| std::fs::read(file).map_err(|e| Error::io("read", file, &e));
+        let client = match (&self.etcd_cert, &self.etcd_cert_key) {
+            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            _ => None,
+        };
+        let user = match &self.etcd_user {
+            None => None,
+            Some(file) => {
+                let text = String::from_utf8_lossy(&read(file)?).trim().to_owned();
+                let (user, password) = text
+                    .split_once(':')
+                    .ok_or_else(|| Error::new(format!("{} has no `user:password`", file.display()), "write both on one line"))?;
+                Some((user.to_owned(), password.to_owned()))
+            }
+        };
+        Ok(EtcdOptions { ca: self.etcd_ca.as_ref().map(read).transpose()?, client, user })
+    }
+}
+
+fn metrics(text: &str) -> Result<Metrics, String> {
+    if text == "off" {
+        return Ok(Metrics(None));
+    }
+    text.parse().map(|address| Metrics(Some(address))).map_err(|_| "write an address and a port, or off".to_owned())
+}

@@ -1,0 +1,264 @@
+//! Streams: messages with their lengths before them, over TLS with client certificates, or bare with keyed MACs.
+//!
+//! ```text
+//!   accept --> TLS: the certificate says who it is    --+--> frames --> the machine's inbox
+//!          --> bare: tag, cookie and number, as by UDP --+<-- queue <-- the machine's replies
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
+use tokio_rustls::TlsAcceptor;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::auth::{ReplayWindow, Tagger};
+use weft_control::directory::request::{Ask, Client, Request, StreamId};
+use weft_control::directory::server::Input;
+use weft_control::wire::directory::{Frame, Header, Kind, TAG};
+
+use super::config::draw;
+use super::core::Core;
+use super::tls;
+
+/// Streams at once; more are closed at once.
+const STREAMS: usize = 4096;
+
+/// Messages that wait for a slow reader; then its stream ends, and it must begin again.
+const QUEUE: usize = 1024;
+
+/// For a TLS handshake, and for a message to be taken by the other side.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The open streams.
+#[derive(Default)]
+pub struct Streams {
+    open: Mutex<FxHashMap<StreamId, Open>>,
+    next: AtomicU64,
+}
+
+struct Open {
+    queue: mpsc::Sender<Vec<u8>>,
+    close: Arc<Notify>,
+    tls: bool,
+}
+
+/// Who is at the other end.
+enum Peer {
+    /// A certificate named it.
+    Certified(PrincipalId),
+    /// Whoever each message's tag says.
+    Tagged { cookie: u64, taggers: FxHashMap<PrincipalId, (Tagger, ReplayWindow)> },
+}
+
+/// Principals that one bare stream may speak for: a program on behalf of some, not a way to make the server keep ever more.
+const PRINCIPALS: usize = 64;
+
+impl Streams {
+    /// Appends the tag, and sends a reply; a stream whose queue is full is closed.
+    pub fn reply(&self, core: &Core, stream: StreamId, principal: PrincipalId, mut message: Vec<u8>) {
+        let open = self.open.lock();
+        let Some(to) = open.get(&stream) else { return };
+        if to.tls {
+            message.extend_from_slice(&[0; TAG]);
+        } else {
+            core.secret.key_of(principal).tagger().seal(&mut message, 0);
+        }
+        if to.queue.try_send(message).is_err() {
+            to.close.notify_one();
+            core.measures.dropped("slow_stream", 1);
+        }
+    }
+
+    /// Ends all streams.
+    pub fn close_all(&self) {
+        self.open.lock().retain(|_, open| {
+            open.close.notify_one();
+            false
+        });
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    fn add(&self, open: Open) -> StreamId {
+        let id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
+        self.open.lock().insert(id, open);
+        id
+    }
+}
+
+/// Accepts streams for ever.
+pub async fn accept(core: Arc<Core>, streams: Arc<Streams>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    loop {
+        let (tcp, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors: those that are open go on.
+                tracing::warn!(%error, "a stream cannot be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        if streams.count() >= STREAMS {
+            core.measures.dropped("streams", 1);
+            continue;
+        }
+        prepare(&tcp);
+        tokio::spawn(greet(core.clone(), streams.clone(), tcp, from, tls.clone()));
+    }
+}
+
+fn prepare(tcp: &TcpStream) {
+    let _ = tcp.set_nodelay(true);
+    let alive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
+    let _ = socket2::SockRef::from(tcp).set_tcp_keepalive(&alive);
+}
+
+async fn greet(core: Arc<Core>, streams: Arc<Streams>, tcp: TcpStream, from: SocketAddr, tls: Option<TlsAcceptor>) {
+    let Some(acceptor) = tls else {
+        let Ok(cookie) = draw() else { return };
+        let peer = Peer::Tagged { cookie: u64::from_ne_bytes(cookie).max(1), taggers: FxHashMap::default() };
+        return converse(core, streams, tcp, peer).await;
+    };
+    match tokio::time::timeout(PATIENCE, acceptor.accept(tcp)).await {
+        Ok(Ok(stream)) => match tls::principal(stream.get_ref().1) {
+            Some(principal) => converse(core, streams, stream, Peer::Certified(principal)).await,
+            None => {
+                tracing::warn!(%from, "a certificate's common name is not principal-N");
+                core.measures.dropped("certificate", 1);
+            }
+        },
+        Ok(Err(error)) => {
+            tracing::debug!(%from, %error, "a TLS handshake failed");
+            core.measures.dropped("tls", 1);
+        }
+        Err(_) => core.measures.dropped("tls", 1),
+    }
+}
+
+async fn converse(core: Arc<Core>, streams: Arc<Streams>, wire: impl AsyncRead + AsyncWrite, mut peer: Peer) {
+    let (queue, replies) = mpsc::channel(QUEUE);
+    let close = Arc::new(Notify::new());
+    let era = core.era();
+    let id = streams.add(Open { queue: queue.clone(), close: close.clone(), tls: matches!(peer, Peer::Certified(_)) });
+    let (reader, writer) = tokio::io::split(wire);
+    tokio::select! {
+        () = read(&core, id, reader, &mut peer, &queue) => {}
+        () = write(writer, replies) => {}
+        () = close.notified() => {}
+    }
+    streams.open.lock().remove(&id);
+    core.post(era, Input::StreamClosed(id));
+}
+
+/// Until the stream ends or says something that makes no sense.
+async fn read(core: &Core, id: StreamId, reader: impl AsyncRead, peer: &mut Peer, queue: &mpsc::Sender<Vec<u8>>) {
+    let mut reader = std::pin::pin!(tokio::io::BufReader::new(reader));
+    let mut bytes = Vec::new();
+    while let Ok(length) = reader.read_u16().await {
+        bytes.resize(usize::from(length), 0);
+        if reader.read_exact(&mut bytes).await.is_err() {
+            return;
+        }
+        match peer.admit(core, id, &bytes) {
+            Ok(Admitted::Request(request)) => {
+                core.measures.request("stream");
+                // A client on a stream waits rather than being dropped: the next message is read when there is room.
+                while !core.ask(Input::Request((*request).clone())) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            Ok(Admitted::Challenge(message)) => {
+                if queue.send(message).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Admitted::Ignored) => {}
+            Err(reason) => {
+                core.measures.dropped(reason, 1);
+                return;
+            }
+        }
+    }
+}
+
+async fn write(writer: impl AsyncWrite, mut replies: mpsc::Receiver<Vec<u8>>) {
+    let mut writer = std::pin::pin!(writer);
+    let mut out = Vec::new();
+    while let Some(first) = replies.recv().await {
+        let mut next = Some(first);
+        while let Some(message) = next.take() {
+            out.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            out.extend_from_slice(&message);
+            if out.len() < 1 << 16 {
+                next = replies.try_recv().ok();
+            }
+        }
+        let written = async {
+            writer.write_all(&out).await?;
+            writer.flush().await
+        };
+        if !matches!(tokio::time::timeout(PATIENCE, written).await, Ok(Ok(()))) {
+            return;
+        }
+        out.clear();
+    }
+}
+
+/// What became of a message.
+enum Admitted {
+    Request(Box<Request>),
+    Challenge(Vec<u8>),
+    Ignored,
+}
+
+impl Peer {
+    /// Checks who sent a message and reads it; the reason for which the stream is to end.
+    fn admit(&mut self, core: &Core, stream: StreamId, bytes: &[u8]) -> Result<Admitted, &'static str> {
+        let frame = Frame::parse(bytes).map_err(|_| "malformed")?;
+        let Header { kind, principal, cookie, request } = frame.header;
+        match self {
+            Self::Certified(certified) if *certified == principal => {}
+            Self::Certified(_) => return Err("principal"),
+            Self::Tagged { cookie: mine, taggers } => {
+                if !taggers.contains_key(&principal) {
+                    if taggers.len() == PRINCIPALS {
+                        return Err("principals");
+                    }
+                    let tagger = core.secret.key_of(principal).tagger();
+                    if !tagger.verify(frame.covered, frame.tag) {
+                        return Err("tag");
+                    }
+                    taggers.insert(principal, (tagger, ReplayWindow::default()));
+                }
+                let (tagger, window) = taggers.get_mut(&principal).expect("it was put there");
+                if !tagger.verify(frame.covered, frame.tag) {
+                    return Err("tag");
+                }
+                if cookie != *mine {
+                    let mut message = Vec::new();
+                    Header { kind: Kind::Challenge, principal, cookie: *mine, request }.emit(&mut message);
+                    tagger.seal(&mut message, 0);
+                    return Ok(Admitted::Challenge(message));
+                }
+                if !window.accept(request) {
+                    core.measures.dropped("replay", 1);
+                    return Ok(Admitted::Ignored);
+                }
+            }
+        }
+        let ask = Ask::parse(kind, frame.body).map_err(|_| "malformed")?;
+        if matches!(ask, Ask::Challenge | Ask::DigestAnswer(_)) {
+            return Err("malformed");
+        }
+        Ok(Admitted::Request(Box::new(Request { client: Client::Stream { stream, request }, principal, ask })))
+    }
+}

@@ -1,0 +1,131 @@
+//! The watch of an etcd: one stream at one member, begun again at another after the last revision told, until there is a gap.
+//!
+//! The stream is a hint, and is checked: revisions only grow, the cluster is the same, and a stream on which nothing comes although progress was
+//! asked for is given up.
+
+use std::time::Duration;
+
+use etcd_client::{EventType, WatchOptions, WatchResponse};
+use weft_control::directory::Generation;
+use weft_control::directory::store::Stored;
+
+use super::members::sort;
+use super::{PROGRESS, Shared, parse_purged, record_of};
+use crate::store::watching::Teller;
+use crate::store::{StoreError, TIMEOUT, WatchEvent};
+
+/// Progress requests that may stay without an answer.
+const SILENT: u32 = 3;
+
+/// Between two tries to begin a stream.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Tells all that happens after a revision, until there is a gap or nobody listens.
+pub async fn observe(shared: &Shared, after: Generation, teller: &Teller) {
+    let mut told = after;
+    loop {
+        let ended = tokio::select! {
+            ended = follow(shared, &mut told, teller) => ended,
+            () = teller.abandoned() => return,
+        };
+        match ended {
+            Err(error) if matches!(error, StoreError::Unreachable(_)) => {
+                tracing::debug!(%error, revision = told.0, "the watch begins again");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => {
+                teller.tell_patiently(WatchEvent::Gap(error.to_string())).await;
+                return;
+            }
+            Ok(()) => return,
+        }
+    }
+}
+
+/// One stream, from its beginning to its end. `told` moves on with it.
+async fn follow(shared: &Shared, told: &mut Generation, teller: &Teller) -> Result<(), StoreError> {
+    let (mut client, at) = shared.members.client().await?;
+    let lost = |why: String| {
+        shared.members.leave(at);
+        StoreError::Unreachable(why)
+    };
+    let options = WatchOptions::new().with_prefix().with_prev_key().with_start_revision(told.0 as i64 + 1);
+    let begun = tokio::time::timeout(TIMEOUT / 2, client.watch(shared.names.prefix.clone(), Some(options))).await;
+    let mut stream = match begun {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(lost(sort(&error, "watch").to_string())),
+        Err(_) => return Err(lost("a watch could not begin".into())),
+    };
+    let mut silent = 0;
+    loop {
+        let response = match tokio::time::timeout(PROGRESS, stream.message()).await {
+            Err(_) if silent == SILENT => return Err(lost("a watch is silent".into())),
+            Err(_) => {
+                silent += 1;
+                let asked = tokio::time::timeout(PROGRESS, stream.request_progress()).await;
+                if !matches!(asked, Ok(Ok(()))) {
+                    return Err(lost("a watch cannot be asked".into()));
+                }
+                continue;
+            }
+            Ok(Ok(Some(response))) => response,
+            Ok(Ok(None)) => return Err(lost("a watch ended".into())),
+            Ok(Err(error)) => return Err(lost(sort(&error, "watch").to_string())),
+        };
+        silent = 0;
+        if response.canceled() {
+            let compacted = response.compact_revision() as u64;
+            let why = response.cancel_reason().to_owned();
+            return Err(if compacted > 0 { StoreError::Compacted(compacted) } else { lost(why) });
+        }
+        if let Some(event) = event_of(shared, told, &response)?
+            && !teller.tell_patiently(event).await
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// What a response says that was not told yet.
+fn event_of(shared: &Shared, told: &mut Generation, response: &WatchResponse) -> Result<Option<WatchEvent>, StoreError> {
+    let header = response.header();
+    shared.members.check(header)?;
+    let now = header.map_or(0, |header| header.revision() as u64);
+    if response.created() {
+        // A member may be behind for a while, but all of them together never are: `Members::check` of the next read would tell.
+        return Ok(None);
+    }
+    if response.events().is_empty() {
+        if !shared.progress_is_sound || now <= told.0 {
+            return Ok(None);
+        }
+        *told = Generation(now);
+        return Ok(Some(WatchEvent::Progress(*told)));
+    }
+    let mut changes = Vec::with_capacity(response.events().len());
+    let mut purged = None;
+    let mut revision = *told;
+    for event in response.events() {
+        let Some(kv) = event.kv() else { continue };
+        let generation = Generation(kv.mod_revision() as u64);
+        if generation <= *told {
+            return Err(shared.members.replaced(format!("an event of revision {} came after {}", generation.0, told.0)));
+        }
+        revision = revision.max(generation);
+        if kv.key() == shared.names.purged {
+            purged = Some(parse_purged(kv)?);
+        } else if kv.key().starts_with(&shared.names.data) {
+            let key = shared.names.key(kv.key())?;
+            changes.push(match event.event_type() {
+                EventType::Put => Stored { key, generation, record: Some(record_of(kv)?.1) },
+                // Without the tombstone's own generation that of its removal is as good: nothing came between.
+                EventType::Delete => {
+                    let tombstone = event.prev_kv().map_or(generation, |before| Generation(before.mod_revision() as u64));
+                    Stored { key, generation: tombstone, record: None }
+                }
+            });
+        }
+    }
+    *told = revision;
+    Ok(Some(WatchEvent::Changes { revision, changes, purged }))
+}

@@ -1,0 +1,269 @@
+//! Three servers on an etcd of three members, all real processes, and what goes wrong: no acknowledged update is lost, what writers saw of a
+//! key can be put in one order, and look-ups are answered throughout.
+
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use support::cluster::{Relay, Servers};
+use support::etcd::Etcd;
+use support::model::{key, value_of};
+use weft_control::directory::{Generation, Key, Locator, Value};
+use weft_control::wire::directory::{Finding, Op, Outcome};
+use weft_sim::directory::history::{Action, Operation, is_linearizable};
+
+/// Keys that all writers change.
+const KEYS: u8 = 6;
+
+/// Writers and readers at work, and what they saw.
+struct Work {
+    begun: Instant,
+    stop: Arc<AtomicBool>,
+    writers: Vec<JoinHandle<Vec<(Key, Operation)>>>,
+    readers: Vec<JoinHandle<(u64, Duration)>>,
+    acknowledged: Arc<AtomicU64>,
+}
+
+impl Work {
+    fn begin(addresses: &[String]) -> Self {
+        let (begun, stop, acknowledged) = (Instant::now(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        // A first value of every key, so that readers always find something.
+        let mut client = Servers::client(addresses, Duration::from_secs(10));
+        let mut first = Vec::new();
+        for number in 0..KEYS {
+            first.push(put(&mut client, begun, key(number), u16::from(number), &acknowledged));
+        }
+        let first = std::thread::spawn(move || first);
+        let writer = |at: u16| {
+            let (addresses, stop, acknowledged) = (addresses.to_vec(), stop.clone(), acknowledged.clone());
+            std::thread::spawn(move || write(&addresses, begun, at, &stop, &acknowledged))
+        };
+        let reader = |_| {
+            let (addresses, stop) = (addresses.to_vec(), stop.clone());
+            std::thread::spawn(move || read(&addresses, &stop))
+        };
+        let writers = std::iter::once(first).chain((0..2).map(writer)).collect();
+        Self { begun, stop: stop.clone(), writers, readers: (0..2).map(reader).collect(), acknowledged }
+    }
+
+    /// Waits until so many more updates were acknowledged; how long that took.
+    fn progress(&self, updates: u64) -> Duration {
+        let (from, begun) = (self.acknowledged.load(Ordering::Relaxed), Instant::now());
+        while self.acknowledged.load(Ordering::Relaxed) < from + updates {
+            assert!(begun.elapsed() < Duration::from_secs(15), "updates do not go on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        begun.elapsed()
+    }
+
+    /// Ends the work, reads what is there now, and judges.
+    fn end(self, addresses: &[String]) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut histories: BTreeMap<Key, Vec<Operation>> = BTreeMap::new();
+        for writer in self.writers {
+            for (key, operation) in writer.join().unwrap() {
+                histories.entry(key).or_default().push(operation);
+            }
+        }
+        for reader in self.readers {
+            let (look_ups, longest) = reader.join().unwrap();
+            eprintln!("{look_ups} look-ups, the longest {longest:?}");
+            assert!(look_ups > 100);
+        }
+        let newest = histories.values().flatten().filter_map(generation).max().unwrap();
+        let mut client = Servers::client(addresses, Duration::from_secs(10));
+        for (key, history) in &mut histories {
+            let call = now(self.begun);
+            let found = client.look_up(&[*key], None, Generation(newest)).unwrap().findings.remove(0);
+            let (generation, Finding::Found(value)) = found else { panic!("{key} is gone: {found:?}") };
+            let last = history.iter().filter_map(self::generation).max().unwrap();
+            assert!(generation.0 >= last, "{key}: an acknowledged update of generation {last} is lost");
+            let action = Action::Read { value: Some(number_of(&value)), generation: generation.0 };
+            history.push(Operation { call, returned: Some(now(self.begun)), action });
+            assert!(is_linearizable(history), "{key}: {history:?}");
+        }
+        let updates = histories.values().flatten().filter_map(self::generation).count();
+        let unknown = histories.values().flatten().filter(|it| matches!(it.action, Action::MayWrite { .. })).count();
+        eprintln!("{updates} updates acknowledged, {unknown} without an answer");
+    }
+}
+
+/// Changes keys in turn until it is told to stop.
+fn write(addresses: &[String], begun: Instant, at: u16, stop: &AtomicBool, acknowledged: &AtomicU64) -> Vec<(Key, Operation)> {
+    let mut client = Servers::client(addresses, Duration::from_secs(4));
+    let mut history = Vec::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let value = 1000 + at * 20_000 + number;
+        history.push(put(&mut client, begun, key((value % u16::from(KEYS)) as u8), value, acknowledged));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    history
+}
+
+fn put(
+    client: &mut weft_node::client::Client,
+    begun: Instant,
+    key: Key,
+    number: u16,
+    acknowledged: &AtomicU64,
+) -> (Key, Operation) {
+    let call = now(begun);
+    let value = Some(u64::from(number));
+    let op = Op { key, expect: None, value: Some(value_of(number)) };
+    let (returned, action) = match client.update(vec![op], None, None) {
+        Ok((answer, _)) if answer.outcome == Outcome::Committed => {
+            acknowledged.fetch_add(1, Ordering::Relaxed);
+            (Some(now(begun)), Action::Wrote { value, expect: None, generation: answer.generation.0 })
+        }
+        Ok((answer, server)) => {
+            assert!(matches!(answer.outcome, Outcome::Elsewhere | Outcome::Unknown), "{server}: {answer:?}");
+            (None, Action::MayWrite { value, expect: None })
+        }
+        Err(_) => (None, Action::MayWrite { value, expect: None }),
+    };
+    (key, Operation { call, returned, action })
+}
+
+/// Looks up until it is told to stop: every look-up is answered, with every key found, and no generation goes back. How many, and the longest.
+fn read(addresses: &[String], stop: &AtomicBool) -> (u64, Duration) {
+    let mut client = Servers::client(addresses, Duration::from_secs(2));
+    let keys: Vec<Key> = (0..KEYS).map(key).collect();
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let answer = client.look_up(&keys, None, Generation(0)).expect("a look-up is answered");
+        assert!(answer.findings.iter().all(|(_, finding)| matches!(finding, Finding::Found(_))), "{answer:?}");
+        longest = longest.max(asked.elapsed());
+        count += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (count, longest)
+}
+
+fn generation(operation: &Operation) -> Option<u64> {
+    if let Action::Wrote { generation, .. } = operation.action { Some(generation) } else { None }
+}
+
+fn number_of(value: &Value) -> u64 {
+    let Some(Locator::V4(ip)) = value.mapping().map(|mapping| mapping.locator) else { panic!("{value:?}") };
+    u64::from(u32::from(ip))
+}
+
+fn now(begun: Instant) -> weft_fabric::Instant {
+    weft_fabric::Instant::from_ps(begun.elapsed().as_nanos() as u64 * 1000)
+}
+
+#[test]
+fn servers_and_members_of_etcd_die_and_hang() {
+    let Some(mut etcd) = Etcd::start(3) else { return };
+    let mut servers = Servers::start(3, &format!("etcd:{}", etcd.urls().join(",")));
+    let addresses = servers.addresses();
+    let work = Work::begin(&addresses);
+    work.progress(20);
+
+    servers.kill_and_restart(0, Duration::from_millis(300));
+    eprintln!("a server killed: 20 updates took {:?}", work.progress(20));
+
+    servers.signal(1, libc::SIGSTOP);
+    eprintln!("a server stopped: 20 updates took {:?}", work.progress(20));
+    servers.signal(1, libc::SIGCONT);
+
+    let leader = etcd.leader().expect("etcd has a leader");
+    etcd.kill(leader);
+    eprintln!("etcd's leader killed: 20 updates took {:?}", work.progress(20));
+    etcd.restart(leader);
+    etcd.wait();
+
+    let leader = etcd.leader().expect("etcd has a leader");
+    etcd.signal(leader, libc::SIGSTOP);
+    eprintln!("etcd's leader stopped: 20 updates took {:?}", work.progress(20));
+    etcd.compact_at((leader + 1) % 3);
+    etcd.signal(leader, libc::SIGCONT);
+    eprintln!("etcd compacted during a watch: 20 updates took {:?}", work.progress(20));
+
+    work.end(&addresses);
+    assert_eq!(servers.terminate(2), Some(0), "SIGTERM ends a server well");
+}
+
+#[test]
+fn one_datagram_in_ten_is_lost() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let servers = Servers::start(2, &format!("etcd:{}", etcd.urls().join(",")));
+    let relays: Vec<Relay> = servers.addresses().iter().zip(1..).map(|(server, seed)| Relay::to(server, seed)).collect();
+    let lossy: Vec<String> = relays.iter().map(|relay| relay.address.to_string()).collect();
+    let work = Work::begin(&lossy);
+    work.progress(30);
+    work.end(&lossy);
+}
+
+/// A small disk in memory.
+struct Tmpfs<'a>(&'a Path);
+
+impl Drop for Tmpfs<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["--lazy", self.0.to_str().unwrap()]).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_updates_and_not_look_ups() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=12m", "tmpfs", path]).output();
+    if !mounted.is_ok_and(|out| out.status.success()) {
+        eprintln!("skipped: only root can mount a small disk");
+        return;
+    }
+    let _mounted = Tmpfs(folder.path());
+    let mut servers = Servers::start(1, &format!("embedded:{path}/store"));
+    let addresses = servers.addresses();
+    let mut client = Servers::client(&addresses, Duration::from_secs(3));
+    let (begun, acknowledged) = (Instant::now(), AtomicU64::new(0));
+    assert!(generation(&put(&mut client, begun, key(0), 1, &acknowledged).1).is_some());
+
+    // Whatever room is left goes to a file; the store cannot grow then.
+    let filler = folder.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while std::io::Write::write(&mut file, &[0; 4096]).is_ok_and(|written| written > 0) {}
+    let mut last = 1;
+    let mut refused = false;
+    for number in 2..2000 {
+        let ops = (0..30).map(|at| Op {
+            key: Key::App4((u32::from(number) * 30 + at).into()),
+            expect: None,
+            value: Some(value_of(number)),
+        });
+        let outcome = client.update(ops.collect(), None, None).map(|(answer, _)| answer.outcome);
+        if outcome.as_ref().ok() != Some(&Outcome::Committed) {
+            refused = true;
+            break;
+        }
+        last = number;
+    }
+    assert!(refused, "the disk never became full");
+    for _ in 0..100 {
+        let found = client.look_up(&[key(0), Key::App4((u32::from(last) * 30).into())], None, Generation(0)).unwrap();
+        assert!(last == 1 || matches!(found.findings[1].1, Finding::Found(_)), "{found:?}");
+        assert!(matches!(found.findings[0].1, Finding::Found(_)), "{found:?}");
+    }
+    drop(file);
+    std::fs::remove_file(&filler).unwrap();
+    let begun = Instant::now();
+    while generation(&put(&mut client, begun, key(0), 2, &acknowledged).1).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "updates go on when there is room again");
+    }
+    servers.kill_and_restart(0, Duration::ZERO);
+    let found = client.look_up(&[key(0)], None, Generation(0)).unwrap();
+    assert!(matches!(&found.findings[0].1, Finding::Found(value) if number_of(value) == 2), "{found:?}");
+}

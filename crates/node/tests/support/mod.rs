@@ -1,0 +1,7 @@
+//! Shared by the tests: an etcd of one or three members on loopback, random operations, and a model of a store.
+#![allow(dead_code)] // Each test file uses its own part.
+
+pub mod cluster;
+pub mod disk;
+pub mod etcd;
+pub mod model;

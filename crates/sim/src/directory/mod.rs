@@ -1,0 +1,21 @@
+//! The directory in simulation: the machines of [`weft_control::directory`] on one seeded clock, with faults.
+//!
+//! | module | |
+//! | --- | --- |
+//! | [`cluster`] | agents, writers, servers and a store, event by event |
+//! | [`network`] | datagrams that are lost, late, doubled, cut off |
+//! | [`store`] | a replicated or embedded store with its failures |
+//! | [`service`] | what a request costs a server |
+//! | [`history`] | whether what writers saw can be put in one order |
+//! | [`load`] | storms of look-ups and updates, and what becomes of them |
+
+mod answers;
+pub mod cluster;
+pub mod history;
+pub mod load;
+pub mod network;
+pub mod service;
+pub mod store;
+mod switch;
+
+pub use cluster::{Cluster, ClusterConfig, Seen, Step};

@@ -1,0 +1,82 @@
+//! The directory under faults, in hundreds of seeded schedules. `WEFT_SEEDS=100000` runs more, `WEFT_SEED=7` one.
+
+mod broken;
+mod checks;
+mod final_checks;
+mod revocation;
+mod trial;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use trial::Trial;
+
+/// Seeds that once failed.
+const KEPT: &[u64] = &[];
+
+const QUICK: u64 = 200;
+
+fn run(seed: u64) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| Trial::new(seed).run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        Err(format!("a machine panicked: {}", text.unwrap_or_default()))
+    })
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+}
+
+#[test]
+fn whatever_breaks_nothing_is_lost_and_nobody_is_told_what_he_may_not_know() {
+    let seeds: Vec<u64> = match number("WEFT_SEED") {
+        Some(seed) => vec![seed],
+        None => KEPT.iter().copied().chain(0..number("WEFT_SEEDS").unwrap_or(QUICK)).collect(),
+    };
+    let failed: Vec<(u64, String)> = seeds.iter().filter_map(|&seed| run(seed).err().map(|error| (seed, error))).collect();
+    let shown: Vec<String> = failed.iter().take(5).map(|(seed, error)| format!("WEFT_SEED={seed}: {error}")).collect();
+    assert!(failed.is_empty(), "{} of {} seeds failed\n{}", failed.len(), seeds.len(), shown.join("\n"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let trace = |seed: u64| {
+        let mut trial = Trial::new(seed);
+        let result = trial.run();
+        (result, trial.cluster.processed(), format!("{:?}", trial.updates), format!("{:?}", trial.checks.told))
+    };
+    for seed in 0..5 {
+        assert_eq!(trace(seed), trace(seed));
+    }
+    assert_ne!(trace(1).1, trace(2).1);
+}
+
+/// The schedules do something: most look-ups are answered, updates end in every way, and faults are felt.
+#[test]
+fn the_schedules_have_something_of_everything() {
+    use std::collections::BTreeMap;
+    use weft_control::directory::updater::UpdateResult;
+    let (mut outcomes, mut found, mut resolved, mut revisions) = (BTreeMap::new(), 0, 0, 0);
+    for seed in 0..60 {
+        let mut trial = Trial::new(seed);
+        trial.run().unwrap_or_else(|e| panic!("WEFT_SEED={}: {e}", trial.seed()));
+        for asked in &trial.updates {
+            let name = match asked.ended {
+                None => "no answer",
+                Some((_, UpdateResult::Committed(_))) => "committed",
+                Some((_, UpdateResult::Conflict { .. })) => "conflict",
+                Some((_, UpdateResult::Unknown)) => "unknown",
+                Some((_, UpdateResult::NotApplied)) => "not applied",
+                Some((_, other)) => panic!("{other:?}"),
+            };
+            *outcomes.entry(name).or_insert(0) += 1;
+        }
+        found += trial.checks.found;
+        resolved += trial.checks.resolved;
+        revisions += trial.cluster.store.revision().0;
+    }
+    println!("{outcomes:?}, {found} found of {resolved} resolved, {revisions} commits");
+    for name in ["committed", "conflict", "unknown", "no answer"] {
+        assert!(outcomes.get(name).is_some_and(|&n| n > 10), "{outcomes:?}");
+    }
+    assert!(found > 1000 && resolved > 2 * found / 3 && revisions > 1000, "{found} {resolved} {revisions}");
+}

@@ -1,0 +1,153 @@
+//! What is withdrawn is out of use within a second where the directory can be heard, and at the end of its lease where it cannot.
+
+use std::net::Ipv4Addr;
+
+use rand::RngExt;
+use weft_control::directory::resolver::Resolution;
+use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
+use weft_control::wire::directory::Op;
+use weft_fabric::rng::{Pcg64, mix};
+use weft_fabric::{Duration, Instant};
+use weft_sim::directory::cluster::{Seen, agent_principal};
+use weft_sim::directory::network::{Node, Weather};
+
+use super::trial::{Shape, Trial, home};
+
+fn key(n: u8) -> Key {
+    Key::App4(Ipv4Addr::new(10, 8, 0, n))
+}
+
+fn value(n: u32, service: u32, owner: u16, lease_ms: u32) -> Value {
+    Value::Mapping(Mapping {
+        locator: Locator::V4(Ipv4Addr::from(n)),
+        mac: None,
+        group: GroupId(0),
+        service: ServiceId(service),
+        owner: agent_principal(owner),
+        lease_ms,
+    })
+}
+
+/// Three servers, one agent that holds ten mappings of its own service and ten of another, with this lease.
+fn begin(seed: u64, lease_ms: u32) -> Trial {
+    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000 };
+    let mut trial = Trial::with_shape(seed, Pcg64::new(u128::from(mix(seed)), 9), shape);
+    let put = |key, value| Op { key, expect: None, value: Some(value) };
+    trial.submit(0, vec![put(home(0), value(1, 1, 0, lease_ms))]);
+    for n in 0..20 {
+        trial.submit(0, vec![put(key(n), value(u32::from(n) + 10, 1 + u32::from(n) / 10, 0, lease_ms))]);
+    }
+    settle(&mut trial, 1000);
+    let names: Vec<_> = (0..20).map(|n| (key(n), Some(home(0)), u64::from(n))).collect();
+    trial.cluster.resolve(0, &names);
+    settle(&mut trial, 300);
+    trial
+}
+
+fn settle(trial: &mut Trial, ms: u64) {
+    let end = trial.cluster.now() + Duration::from_ms(ms);
+    trial.work(end).unwrap_or_else(|e| panic!("seed {}: {e}", trial.seed()));
+}
+
+fn in_use(trial: &Trial) -> Vec<Key> {
+    trial.cluster.agent(0).expect("it runs").usable().map(|(key, ..)| key).collect()
+}
+
+fn allows_other(trial: &Trial, policy: usize) -> bool {
+    trial.matrices[policy][1][0]
+}
+
+#[test]
+fn a_withdrawn_mapping_is_out_of_use_within_a_second() {
+    for seed in 0..40 {
+        let mut trial = begin(seed, 60_000);
+        let before = in_use(&trial).len();
+        assert_eq!(before, if allows_other(&trial, 0) { 20 } else { 10 }, "seed {seed}");
+        trial.cluster.network.weather = Weather { loss: 0.1, peer_loss: 0.1, duplicate: 0.05, ..Weather::FAIR };
+        // A moment of the half second between two Syncs.
+        let wait = trial.rng.random_range(0..600);
+        settle(&mut trial, wait);
+        let at = trial.updates.len();
+        trial.submit(0, vec![Op { key: key(3), expect: None, value: None }]);
+        trial.submit(0, vec![Op { key: key(4), expect: None, value: Some(value(99, 1, 7, 60_000)) }]);
+        trial.submit(0, vec![Op { key: key(5), expect: None, value: Some(value(98, 4, 0, 60_000)) }]);
+        trial.submit(0, vec![Op { key: key(6), expect: None, value: Some(value(97, 1, 0, 60_000)) }]);
+        while trial.updates[at..].iter().any(|asked| asked.ended.is_none()) {
+            settle(&mut trial, 5);
+        }
+        settle(&mut trial, 1000);
+        let left = in_use(&trial);
+        assert_eq!(left.len(), before - 3, "seed {seed}: {left:?}");
+        assert!(![key(3), key(4), key(5)].iter().any(|gone| left.contains(gone)), "seed {seed}: {left:?}");
+    }
+}
+
+#[test]
+fn a_withdrawn_permission_is_out_of_use_within_a_second() {
+    let mut narrowed = 0;
+    for seed in 0..60 {
+        let mut trial = begin(seed, 60_000);
+        let Some(narrower) = (1..4).find(|&v| allows_other(&trial, 0) && !allows_other(&trial, v)) else { continue };
+        narrowed += 1;
+        assert_eq!(in_use(&trial).len(), 20, "seed {seed}");
+        let wait = trial.rng.random_range(0..600);
+        settle(&mut trial, wait);
+        for server in 0..3 {
+            trial.set_policy(server, narrower);
+        }
+        settle(&mut trial, 1000);
+        let left = in_use(&trial);
+        assert_eq!(left, (0..10).map(key).collect::<Vec<_>>(), "seed {seed}");
+    }
+    assert!(narrowed > 10, "{narrowed}");
+}
+
+#[test]
+fn what_is_held_out_of_earshot_ends_with_its_lease() {
+    for seed in 0..20 {
+        let mut trial = begin(seed, 2_000);
+        assert!(in_use(&trial).len() >= 10);
+        let cut: Instant = trial.cluster.now();
+        for server in 0..3 {
+            // One direction is enough.
+            let (from, to) = (Node::Server(server), Node::Agent(0));
+            if seed % 2 == 0 { trial.cluster.network.cut(from, to) } else { trial.cluster.network.cut(to, from) }
+        }
+        settle(&mut trial, 1_400);
+        assert!(in_use(&trial).len() >= 10, "seed {seed}: leases last");
+        settle(&mut trial, 610);
+        assert_eq!(in_use(&trial), [], "seed {seed}: held {} after the last word", trial.cluster.now() - cut);
+    }
+}
+
+/// Agents that hear of every withdrawal keep what is not withdrawn for as long as they like.
+#[test]
+fn what_is_not_withdrawn_stays_in_use() {
+    let mut trial = begin(3, 1_500);
+    let before = in_use(&trial);
+    settle(&mut trial, 20_000);
+    assert_eq!(in_use(&trial), before);
+    let hits = |trial: &Trial| trial.cluster.agent(0).expect("it runs").counts().hits;
+    let had = hits(&trial);
+    trial.cluster.resolve(0, &[(key(1), Some(home(0)), 1)]);
+    assert_eq!(hits(&trial), had + 1, "from the cache");
+}
+
+/// The servers lose their store: look-ups are still answered from memory.
+#[test]
+fn without_a_store_servers_answer_from_memory() {
+    let mut trial = begin(5, 60_000);
+    for member in 0..3 {
+        trial.cluster.fail_member(member);
+    }
+    settle(&mut trial, 2_000);
+    trial.cluster.crash(Node::Agent(0));
+    trial.cluster.start(Node::Agent(0));
+    trial.cluster.resolve(0, &[(key(1), Some(home(0)), 7)]);
+    let end = trial.cluster.now() + Duration::from_ms(20);
+    trial.cluster.run_until(end);
+    let seen = trial.cluster.take_seen();
+    let found = |seen: &Seen| matches!(seen, Seen::Resolved { token: 7, resolution: Resolution::Found(..), .. });
+    assert!(seen.iter().any(|(_, seen)| found(seen)), "{seen:?}");
+    let _ = PrincipalId(0);
+}
