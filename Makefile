@@ -61,6 +61,7 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 	scripts/setup-node.sh
 	scripts/setup-report.sh
 	scripts/setup-etcd.sh
+	scripts/setup-lab.sh
 	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
 .PHONY: test-scenarios

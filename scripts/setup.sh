@@ -9,5 +9,6 @@ set -euo pipefail
 "$here/setup-node.sh"
 "$here/setup-python.sh"
 "$here/setup-report.sh"
+"$here/setup-lab.sh"
 "$here/setup-deny.sh"
 "$here/setup-etcd.sh"

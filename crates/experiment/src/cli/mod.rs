@@ -3,6 +3,11 @@
 mod bench;
 mod check;
 mod demand;
+#[cfg(all(feature = "lab", target_os = "linux"))]
+mod lab;
+#[cfg(not(all(feature = "lab", target_os = "linux")))]
+#[path = "no_lab.rs"]
+mod lab;
 mod new;
 mod place;
 mod progress;
@@ -49,6 +54,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Write a commented scenario to start from
     New(new::NewArgs),
+    /// Build the network of real packets: namespaces, links and routing daemons
+    Lab(lab::LabArgs),
     /// Print a shell's completion script
     Completions {
         /// The shell
@@ -108,6 +115,9 @@ pub fn main() -> ExitCode {
     start_logging(weft.verbose.saturating_add(behind_keys));
     // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
     let _ = ctrlc::set_handler(|| {
+        if lab::stop() {
+            return; // a lab in the making takes itself down, and then ends the process
+        }
         remove_unfinished();
         std::process::exit(130);
     });
@@ -122,6 +132,7 @@ pub fn main() -> ExitCode {
         Command::Place(args) => place::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::New(args) => new::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Weft::command(), "weft", &mut script);

@@ -10,6 +10,7 @@ pub mod directory;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
+pub mod lab;
 pub mod search;
 pub mod source;
 pub mod trace;

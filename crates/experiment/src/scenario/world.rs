@@ -24,6 +24,8 @@ pub struct World {
     pub seed: u64,
     /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
     pub ideal: bool,
+    /// What the lab multiplies the rates of links with; simulated worlds have them as they are.
+    pub scale: f64,
 }
 
 /// The worlds.
@@ -111,6 +113,16 @@ impl World {
             }
             _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
         };
+        Self::read_as(kind, keys)
+    }
+
+    /// Reads `[world]` for `weft lab up`, which needs no kind that can run.
+    pub fn read_for_lab(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let kind = keys.word("kind", &[("flow", Kind::Flow), ("packet", Kind::Packet), ("lab", Kind::Packet)], Kind::Packet)?;
+        Self::read_as(kind, keys)
+    }
+
+    fn read_as(kind: Kind, keys: &Keys<'_>) -> Result<Self, KeyError> {
         let world = Self {
             kind,
             rates: read_rates(keys)?,
@@ -128,8 +140,12 @@ impl World {
             cooldown: keys.or("cooldown", Duration::ZERO)?,
             seed: keys.or("seed", 1)?,
             ideal: keys.or("ideal", true)?,
+            scale: keys.or("scale", 0.01)?,
         };
         keys.done()?;
+        if !(world.scale > 0.0 && world.scale <= 1.0) {
+            return Err(keys.error("scale", format!("rates times {}", world.scale), "write a number above 0 and at most 1"));
+        }
         match world.duration {
             Some(Duration::ZERO) => Err(keys.error("duration", "a run of no length", "write a duration such as \"60s\"")),
             Some(d) if world.warmup.as_ps().saturating_add(world.cooldown.as_ps()) >= d.as_ps() => Err(keys.error(

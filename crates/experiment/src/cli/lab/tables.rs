@@ -1,0 +1,170 @@
+//! What `weft lab` shows to people.
+
+use std::fmt::Write as _;
+
+use weft_lab::doctor::{Report, State};
+use weft_lab::lab::{Status, Times};
+use weft_lab::plan::{LabName, Node, Plan, Role, Routing};
+use weft_lab::probe::ping::PingAll;
+use weft_lab::probe::trace::{Protocol, Trace};
+use weft_lab::state::Phase;
+
+use crate::cli::table::{align, new_table, show};
+
+pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
+    let host = plan.hosts().next().expect("a fabric has hosts");
+    let routing = match plan.routing {
+        Routing::Static => String::new(),
+        Routing::Frr => format!(", OSPF {}", seconds(times.routing_s)),
+    };
+    format!(
+        "lab `{}` is up after {}: {}, {} hosts and {} switches\n\
+         (namespaces {}, cables {}, devices {}{routing})\n\
+         rates are those of the scenario times {}: a host's is {}\n\
+         weft lab ping-all{of}\nweft lab exec {}{of} COMMAND\nweft lab down{of}\n",
+        plan.name,
+        seconds(wall_s),
+        plan.fabric,
+        plan.hosts().count(),
+        plan.switches().count(),
+        seconds(times.namespaces_s),
+        seconds(times.cables_s),
+        seconds(times.devices_s),
+        plan.scale,
+        show("_bps", host.ports[0].rate_bps as f64),
+        host.name,
+        of = if plan.name == LabName::default() { String::new() } else { format!(" --name {}", plan.name) },
+    )
+}
+
+pub(super) fn of_labs(labs: &[Status]) -> String {
+    if labs.is_empty() {
+        return "no lab is up: `weft lab up SCENARIO` makes one\n".to_owned();
+    }
+    let mut table = new_table();
+    table.set_header([
+        "lab",
+        "state",
+        "fabric",
+        "routing",
+        "scale",
+        "hosts",
+        "switches",
+        "namespaces",
+        "processes",
+        "age",
+        "scenario",
+    ]);
+    for lab in labs {
+        let state = match lab.phase {
+            Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
+            Phase::Up if lab.processes < lab.daemons => "daemons missing",
+            Phase::Up => "up",
+            Phase::Busy => "being built or removed",
+            Phase::Broken => "left by a crash",
+        };
+        let unknown = || "?".to_owned();
+        table.add_row([
+            lab.name.to_string(),
+            state.to_owned(),
+            lab.fabric.clone().unwrap_or_else(unknown),
+            lab.routing.map_or_else(unknown, |r| if r == Routing::Frr { "frr".to_owned() } else { "static".to_owned() }),
+            lab.scale.map_or_else(unknown, |s| s.to_string()),
+            lab.hosts.to_string(),
+            lab.switches.to_string(),
+            lab.namespaces.to_string(),
+            lab.processes.to_string(),
+            lab.age_s.map_or_else(unknown, |s| format!("{s} s")),
+            lab.scenario.clone().unwrap_or_else(unknown),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+pub(super) fn of_nodes(nodes: &[Node]) -> String {
+    if nodes.is_empty() {
+        return String::new();
+    }
+    let mut table = new_table();
+    table.set_header(["node", "locator", "prefix", "namespace", "ports"]);
+    for node in nodes {
+        let ports = node.ports.iter().filter(|p| node.role == Role::Host || nodes[p.peer.node].role == Role::Switch);
+        let ports: Vec<String> = ports.map(|p| format!("{} {}", p.name, nodes[p.peer.node].name)).collect();
+        let hosts = node.ports.len() - ports.len();
+        let hosts = if hosts > 0 { format!("{hosts} hosts, ") } else { String::new() };
+        let prefix = node.prefix.map_or(String::new(), |p| p.to_string());
+        table.add_row([node.name.clone(), node.locator.to_string(), prefix, node.namespace.clone(), hosts + &ports.join(", ")]);
+    }
+    format!("{table}\n")
+}
+
+pub(super) fn of_ping(ping: &PingAll) -> String {
+    let mut text = format!("{} of {} pairs answered, {} bytes each", ping.answered, ping.pairs, ping.packet_bytes);
+    if let Some(t) = ping.rtt_ms {
+        let _ = write!(text, "; round trips {:.3} to {:.3} ms, median {:.3} ms", t.min, t.max, t.median);
+    }
+    text.push('\n');
+    for lost in ping.lost.iter().take(SHOWN) {
+        let _ = writeln!(text, "no answer: {} to {} ({})", lost.from, lost.to, lost.address);
+    }
+    if ping.lost.len() > SHOWN {
+        let _ = writeln!(text, "and {} more", ping.pairs - ping.answered - SHOWN);
+    }
+    text
+}
+
+pub(super) fn of_trace(trace: &Trace) -> String {
+    let flow = &trace.flow;
+    let protocol = if flow.protocol == Protocol::Tcp { "TCP" } else { "UDP" };
+    let [from, to] = flow.addresses;
+    let mut table = new_table();
+    table.set_header(["node", "leaves by", "of", "probe answered from", "which is", "round trip"]);
+    for hop in &trace.hops {
+        let probe = hop.probe.as_ref();
+        table.add_row([
+            hop.node.clone(),
+            hop.port.clone().unwrap_or_default(),
+            if hop.choices > 1 { hop.choices.to_string() } else { String::new() },
+            probe.map_or(String::new(), |p| p.address.to_string()),
+            probe.map_or(String::new(), |p| p.owner.clone()),
+            probe.map_or(String::new(), |p| format!("{:.3} ms", p.rtt_ms)),
+        ]);
+    }
+    align(&mut table, 5);
+    let verdict = match (&trace.broken, trace.confirmed) {
+        (Some(why), _) => format!("the path is broken: {why}"),
+        (None, true) => "the probes took the path that the kernels tell".to_owned(),
+        (None, false) => "the probes did NOT take the path that the kernels tell".to_owned(),
+    };
+    format!("{} to {}: {protocol} {from}:{} > {to}:{}\n{table}\n{verdict}\n", flow.src, flow.dst, flow.sport, flow.dport)
+}
+
+pub(super) fn of_removed(names: &[LabName]) -> String {
+    match names {
+        [] => "there was none\n".to_owned(),
+        _ => names.iter().map(|n| format!("lab `{n}` is gone\n")).collect(),
+    }
+}
+
+pub(super) fn of_doctor(report: &Report) -> String {
+    let mut table = new_table();
+    table.set_header(["", "what", "found, or what for", "remedy"]);
+    for check in &report.checks {
+        let mark = match check.state {
+            State::Ok => "ok",
+            State::Optional => "without",
+            State::Missing => "MISSING",
+            State::Unknown => "?",
+        };
+        table.add_row([mark, check.name, &check.detail, check.remedy.unwrap_or_default()]);
+    }
+    let verdict = if report.ok { "a lab can come up here" } else { "no lab can come up here before that is remedied" };
+    format!("{table}\n{verdict}\n")
+}
+
+fn seconds(s: f64) -> String {
+    format!("{s:.2} s")
+}
+
+/// Pairs without an answer that are listed.
+const SHOWN: usize = 20;

@@ -1,0 +1,25 @@
+//! `weft lab` where there is none: it says so.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::error::{Error, Result};
+
+/// Arguments of `weft lab`, whatever they are.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Refuses.
+pub fn run(_: &LabArgs) -> Result<ExitCode> {
+    Err(Error::usage("this `weft` has no lab", "a lab is made of Linux namespaces: build weft on Linux, with its feature `lab`"))
+}
+
+/// No lab is ever in the making.
+pub fn stop() -> bool {
+    false
+}

@@ -1,0 +1,111 @@
+//! A plan as batches for `ip` and `tc` (`-batch`), a command a line. Text alone: nothing runs here.
+
+use std::fmt::Write as _;
+
+use crate::plan::{MTU_FABRIC, MTU_HOST, Net, Node, Plan, Role, Route, Routing, Way};
+
+/// `ip`, outside of all namespaces: all cables, each made between its two namespaces in one step.
+pub fn cables(plan: &Plan) -> String {
+    let mut batch = String::new();
+    for ends in plan.cables() {
+        let [a, b] = ends.map(|end| (&plan.port(end).name, &plan.nodes[end.node].namespace));
+        line(
+            &mut batch,
+            format_args!(
+                "link add {} netns {} mtu {MTU_FABRIC} type veth peer name {} netns {} mtu {MTU_FABRIC}",
+                a.0, a.1, b.0, b.1
+            ),
+        );
+    }
+    batch
+}
+
+/// The device of a switch that has its hosts' prefix, for routing daemons to announce; no packet goes there. It is a cable to nowhere:
+/// there are kernels without dummy devices.
+pub const RACK_DEVICE: &str = "rack";
+
+/// `ip`, in the namespace: addresses, devices up.
+pub fn devices(node: &Node) -> String {
+    let mut batch = String::from("link set lo up\n");
+    if node.role == Role::Switch {
+        line(&mut batch, format_args!("addr add {} dev lo", Net::host(node.locator)));
+    }
+    if let Some(prefix) = node.prefix {
+        line(&mut batch, format_args!("link add {RACK_DEVICE} type veth peer name {RACK_DEVICE}-end"));
+        // The locator, if it is of the prefix; without the kernel's route, which would look for hosts at the device.
+        let address = if prefix.contains(node.locator) { node.locator } else { prefix.address };
+        line(&mut batch, format_args!("addr add {address}/{} dev {RACK_DEVICE} noprefixroute", prefix.len));
+        line(&mut batch, format_args!("link set {RACK_DEVICE} up"));
+        line(&mut batch, format_args!("link set {RACK_DEVICE}-end up"));
+    }
+    for port in &node.ports {
+        if let Some(address) = port.address {
+            line(&mut batch, format_args!("addr add {address} dev {}", port.name));
+        }
+        line(&mut batch, format_args!("link set {} up", port.name));
+    }
+    batch
+}
+
+/// `ip`, in the namespace, when its devices are up: its routes.
+pub fn routes(node: &Node, routing: Routing) -> String {
+    let mut batch = String::new();
+    for route in &node.local {
+        local(&mut batch, node, route);
+    }
+    if routing == Routing::Static {
+        for Route { to, way } in &node.fabric {
+            let Way::Via(hops) = way else { continue };
+            let hops: String =
+                hops.iter().map(|h| format!(" nexthop via {} dev {}", h.gateway, node.ports[h.port].name)).collect();
+            line(&mut batch, format_args!("route add {to} src {}{hops}", node.locator));
+        }
+    }
+    batch
+}
+
+/// `tc`, in the namespace: each port sends at its rate.
+pub fn shaping(node: &Node) -> String {
+    let mut batch = String::new();
+    for p in &node.ports {
+        line(
+            &mut batch,
+            format_args!(
+                "qdisc add dev {} root tbf rate {}bit burst {} limit {}",
+                p.name, p.rate_bps, p.burst_bytes, p.queue_bytes
+            ),
+        );
+    }
+    batch
+}
+
+fn local(batch: &mut String, node: &Node, route: &Route) {
+    let to = route.to;
+    match &route.way {
+        Way::Via(_) => unreachable!("routes by several neighbours are of the fabric"),
+        Way::Unreachable => line(batch, format_args!("route add unreachable {to}")),
+        Way::Direct(port) => {
+            line(batch, format_args!("route add {to} dev {} src {}", node.ports[*port].name, node.locator));
+        }
+        Way::Gateway(hop) => {
+            let port = &node.ports[hop.port];
+            let address = port.address.expect("ports of hosts have locators").address;
+            let way = format!("default via {} dev {} onlink src {address} mtu {MTU_HOST}", hop.gateway, port.name);
+            if hop.port == 0 {
+                line(batch, format_args!("route add {way}"));
+            }
+            if node.ports.len() > 1 {
+                let table = TABLE_FIRST + hop.port;
+                line(batch, format_args!("route add {way} table {table}"));
+                line(batch, format_args!("rule add from {address} lookup {table}"));
+            }
+        }
+    }
+}
+
+fn line(batch: &mut String, command: std::fmt::Arguments<'_>) {
+    writeln!(batch, "{command}").expect("a text grows");
+}
+
+/// The table of a host's first port; those of the others follow.
+const TABLE_FIRST: usize = 100;

@@ -1,0 +1,248 @@
+//! What this system lacks for a lab: asked by trying it in a namespace that nobody else sees and that goes with the thread that made it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::geteuid;
+use serde::Serialize;
+
+use crate::{frr, lab, netns};
+
+/// What was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Whether a lab can come up.
+    pub ok: bool,
+    /// Each part.
+    pub checks: Vec<Check>,
+}
+
+/// A part of the system.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// How it is.
+    pub state: State,
+    /// What was found, or what it is for.
+    pub detail: String,
+    /// How to get it.
+    pub remedy: Option<&'static str>,
+}
+
+/// How a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is there.
+    Ok,
+    /// It is missing, and a lab comes up without.
+    Optional,
+    /// It is missing, and no lab comes up without.
+    Missing,
+    /// Only root can tell.
+    Unknown,
+}
+
+/// Looks at everything.
+pub fn examine() -> Report {
+    let root = geteuid().is_root();
+    let mut checks = vec![Check {
+        name: "root",
+        state: if root { State::Ok } else { State::Missing },
+        detail: "namespaces and links are root's to make".to_owned(),
+        remedy: (!root).then_some("run `sudo weft lab ...`"),
+    }];
+    checks.extend(programs());
+    checks.extend(if root { of_kernel() } else { TRIALS.iter().map(|t| t.unknown()).collect() });
+    checks.push(cubic());
+    checks.push(file("/dev/net/tun", "TUN", "tunnels of user programs"));
+    checks.push(file("/sys/kernel/btf/vmlinux", "BTF", "eBPF programs that fit any kernel (CONFIG_DEBUG_INFO_BTF)"));
+    checks.push(file("/sys/fs/bpf", "bpffs", "eBPF maps that outlive their program (mount -t bpf bpf /sys/fs/bpf)"));
+    checks.push(leftovers());
+    Report { ok: checks.iter().all(|c| c.state != State::Missing), checks }
+}
+
+fn programs() -> Vec<Check> {
+    let of = |name: &'static str, found: Option<String>, state: State, what: &str, remedy| Check {
+        name,
+        state: if found.is_some() { State::Ok } else { state },
+        detail: found.unwrap_or_else(|| what.to_owned()),
+        remedy: Some(remedy),
+    };
+    let mut checks: Vec<Check> = ["ip", "tc"]
+        .into_iter()
+        .map(|p| of(p, version(p, "-V"), State::Missing, "makes links, addresses and rates", "apt-get install iproute2"))
+        .collect();
+    let missing: Vec<&str> = frr::DAEMONS.into_iter().filter(|d| frr::program(d).is_none()).collect();
+    let found = missing.is_empty().then(|| frr::program("zebra").and_then(|p| version(p.to_str()?, "--version"))).flatten();
+    let what = format!("for `--routing frr`; without {}", missing.join(", "));
+    checks.push(of("FRR", found, State::Optional, &what, "apt-get install frr, and `systemctl disable --now frr`"));
+    checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
+    checks
+}
+
+/// The first line that a program says of its version.
+fn version(program: &str, argument: &str) -> Option<String> {
+    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    text.lines().next().map(|l| l.trim().to_owned())
+}
+
+/// Something that a kernel may be built without, and what shows it.
+struct Trial {
+    name: &'static str,
+    state: State,
+    purpose: &'static str,
+    remedy: &'static str,
+    attempt: Attempt,
+}
+
+enum Attempt {
+    Ip(&'static str),
+    Tc(&'static str),
+    Sysctl(&'static str, &'static str),
+}
+
+impl Trial {
+    fn check(&self) -> Check {
+        let works = match self.attempt {
+            Attempt::Ip(commands) => netns::batch("ip", commands, "a trial").is_ok(),
+            Attempt::Tc(commands) => netns::batch("tc", commands, "a trial").is_ok(),
+            Attempt::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a trial").is_ok(),
+        };
+        Check {
+            name: self.name,
+            state: if works { State::Ok } else { self.state },
+            detail: self.purpose.to_owned(),
+            remedy: (!works).then_some(self.remedy),
+        }
+    }
+
+    fn unknown(&self) -> Check {
+        Check { name: self.name, state: State::Unknown, detail: self.purpose.to_owned(), remedy: None }
+    }
+}
+
+fn of_kernel() -> Vec<Check> {
+    let trials = || {
+        if unshare(CloneFlags::CLONE_NEWNET).is_err() {
+            let remedy = Some("a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN, as `docker run --privileged` gives them");
+            return vec![Check { name: "network namespaces", state: State::Missing, detail: "one a node".to_owned(), remedy }];
+        }
+        TRIALS.iter().map(Trial::check).collect()
+    };
+    std::thread::scope(|scope| scope.spawn(trials).join().unwrap_or_default())
+}
+
+fn cubic() -> Check {
+    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    let there = available.split_ascii_whitespace().any(|c| c == "cubic");
+    Check {
+        name: "TCP cubic",
+        state: if there { State::Ok } else { State::Missing },
+        detail: "how hosts send".to_owned(),
+        remedy: (!there).then_some("modprobe tcp_cubic"),
+    }
+}
+
+fn file(path: &'static str, name: &'static str, purpose: &str) -> Check {
+    let there = Path::new(path).exists();
+    Check {
+        name,
+        state: if there { State::Ok } else { State::Optional },
+        detail: if there { path.to_owned() } else { format!("no {path}: {purpose}") },
+        remedy: None,
+    }
+}
+
+/// A lab that a crash left is no hindrance, but costs memory.
+fn leftovers() -> Check {
+    let broken: Vec<String> =
+        lab::names().into_iter().filter(|n| lab::status(n).phase == crate::state::Phase::Broken).map(String::from).collect();
+    Check {
+        name: "leftovers",
+        state: if broken.is_empty() { State::Ok } else { State::Optional },
+        detail: if broken.is_empty() { "none".to_owned() } else { format!("of {}", broken.join(", ")) },
+        remedy: (!broken.is_empty()).then_some("weft lab down --all"),
+    }
+}
+
+const MODULE: &str = "load the kernel's module, or use a kernel that has it (Debian's and Ubuntu's have)";
+
+/// In this order: later ones use the devices of earlier ones.
+const TRIALS: &[Trial] = &[
+    Trial {
+        name: "veth",
+        state: State::Missing,
+        purpose: "a pair a cable",
+        remedy: MODULE,
+        attempt: Attempt::Ip(
+            "link add end0 type veth peer name end1\nlink set end0 up\nlink set end1 up\naddr add 10.0.0.0/31 dev end0\n",
+        ),
+    },
+    Trial {
+        name: "TBF",
+        state: State::Missing,
+        purpose: "a link's rate",
+        remedy: MODULE,
+        attempt: Attempt::Tc("qdisc add dev end0 root tbf rate 10mbit burst 8000 limit 100000\n"),
+    },
+    Trial {
+        name: "multipath routes",
+        state: State::Missing,
+        purpose: "ECMP",
+        remedy: "use a kernel with CONFIG_IP_ROUTE_MULTIPATH",
+        attempt: Attempt::Ip("route add 10.9.0.0/16 nexthop via 10.0.0.1 dev end0 nexthop via 10.0.0.1 dev end0 weight 2\n"),
+    },
+    Trial {
+        name: "hash of ports",
+        state: State::Missing,
+        purpose: "flows, not hosts, spread (fib_multipath_hash_policy)",
+        remedy: "use Linux 4.12 or newer",
+        attempt: Attempt::Sysctl("net/ipv4/fib_multipath_hash_policy", "1"),
+    },
+    Trial {
+        name: "hash seeds",
+        state: State::Missing,
+        purpose: "switches choose differently (fib_multipath_hash_seed)",
+        remedy: "use Linux 6.11 or newer",
+        attempt: Attempt::Sysctl("net/ipv4/fib_multipath_hash_seed", "1"),
+    },
+    Trial {
+        name: "policy routing",
+        state: State::Optional,
+        purpose: "hosts with several NICs",
+        remedy: "use a kernel with CONFIG_IP_MULTIPLE_TABLES",
+        attempt: Attempt::Ip("rule add from 10.0.0.0 lookup 100\n"),
+    },
+    Trial {
+        name: "VXLAN",
+        state: State::Optional,
+        purpose: "what the agent is compared with",
+        remedy: MODULE,
+        attempt: Attempt::Ip("link add vx type vxlan id 1 dstport 4789 local 10.0.0.0\n"),
+    },
+    Trial {
+        name: "HTB",
+        state: State::Optional,
+        purpose: "rates by class",
+        remedy: MODULE,
+        attempt: Attempt::Tc("qdisc add dev end1 root htb\n"),
+    },
+    Trial {
+        name: "netem",
+        state: State::Optional,
+        purpose: "delays of links: the lab leaves them out in any case",
+        remedy: MODULE,
+        attempt: Attempt::Tc("qdisc replace dev end1 root netem delay 1ms\n"),
+    },
+    Trial {
+        name: "IP-in-IP",
+        state: State::Optional,
+        purpose: "tunnels by the kernel; the lab does without",
+        remedy: MODULE,
+        attempt: Attempt::Ip("link add tun7 type ipip local 10.0.0.0 remote 10.0.0.1\n"),
+    },
+];

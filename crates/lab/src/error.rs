@@ -1,0 +1,72 @@
+//! What can go wrong with a lab, each with the next step.
+
+use std::path::{Path, PathBuf};
+
+use crate::plan::{LabName, PlanError};
+
+/// The result of all that touches the system.
+pub type Result<T, E = LabError> = std::result::Result<T, E>;
+
+/// An error for the user.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LabError {
+    #[error("a lab makes network namespaces and links, which only root may")]
+    NotRoot,
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("the lab `{0}` is up already")]
+    Exists(LabName),
+    #[error("there is no lab `{0}`")]
+    NoLab(LabName),
+    #[error("another `weft` is at work on the lab `{0}`")]
+    Busy(LabName),
+    #[error("the lab `{0}` is not whole: its `weft lab up` was killed, or it was made by another version")]
+    Broken(LabName),
+    #[error("the lab `{lab}` has no node `{node}`")]
+    NoNode { lab: LabName, node: String, guess: String },
+    #[error("`{node}` is a switch: flows are between hosts")]
+    NotAHost { node: String },
+    #[error("`{program}` is not installed")]
+    Missing { program: String, package: &'static str },
+    #[error("{program} in {place}: `{command}`: {message}")]
+    Command { program: &'static str, place: String, command: String, message: String },
+    #[error("cannot {what} {}: {cause}", path.display())]
+    Io { what: &'static str, path: PathBuf, cause: std::io::Error },
+    #[error("cannot {what} in {place}: {cause}")]
+    Kernel { what: &'static str, place: String, cause: std::io::Error },
+    #[error("OSPF has not found all routes after {seconds} s: {missing} are missing, such as {example}")]
+    NotConverged { seconds: u64, missing: usize, example: String },
+    #[error("{daemon} of {node} did not start: {message}")]
+    Daemon { daemon: &'static str, node: String, message: String },
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl LabError {
+    /// The next step, where there is one to tell.
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::NotRoot => "run it as root: `sudo weft lab ...`; `weft run` with a simulated world needs no root".to_owned(),
+            Self::Plan(_) | Self::Interrupted => return None,
+            Self::Exists(name) => {
+                format!("`weft lab down --name {name}` ends it; `weft lab up --name OTHER` makes another beside it")
+            }
+            Self::NoLab(_) => "`weft lab status` lists those that there are; `weft lab up SCENARIO` makes one".to_owned(),
+            Self::Busy(_) => "wait until it has ended, or press Ctrl-C there".to_owned(),
+            Self::Broken(name) => format!("`weft lab down --name {name}` removes what is left of it"),
+            Self::NoNode { guess, .. } => guess.clone(),
+            Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
+            Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
+            Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` tells what this system lacks".to_owned(),
+            Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),
+            Self::NotConverged { .. } | Self::Daemon { .. } => {
+                "`weft lab up --routing static` does without FRR; a machine at its limit needs a smaller fabric".to_owned()
+            }
+        })
+    }
+
+    pub(crate) fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
+        Self::Io { what, path: path.to_owned(), cause }
+    }
+}

@@ -1,0 +1,256 @@
+//! Up and down: from a plan to what stands, and back to nothing.
+//!
+//! ```text
+//!   folder, locked -> namespaces, sysctls -> cables -> addresses, routes, rates -> FRR, converged -> `built`
+//!         |                  any error, or a request to stop: down                        |
+//!         +---------<---------------------------<--------------------------------<--------+
+//! ```
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use nix::unistd::geteuid;
+use serde::Serialize;
+
+use crate::clock::{self, Stopwatch};
+use crate::congestion::{self, Leave};
+use crate::error::{LabError, Result};
+use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
+use crate::state::{self, Folder, Phase, Record};
+use crate::{commands, frr, netns};
+
+/// A lab that stands.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// What it is.
+    pub record: Record,
+}
+
+/// How long each part of `up` took, in seconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Times {
+    /// Namespaces and their settings.
+    pub namespaces_s: f64,
+    /// Cables between them.
+    pub cables_s: f64,
+    /// Addresses, routes and rates.
+    pub devices_s: f64,
+    /// FRR started and converged; 0 without it.
+    pub routing_s: f64,
+}
+
+/// A lab as `status` shows it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub name: LabName,
+    /// How far it is.
+    pub phase: Phase,
+    /// The scenario that it was made from; absent if that is not known any more.
+    pub scenario: Option<String>,
+    /// What the fabric is, in a line.
+    pub fabric: Option<String>,
+    /// Who finds the routes.
+    pub routing: Option<Routing>,
+    /// What rates were multiplied with.
+    pub scale: Option<f64>,
+    /// Hosts of the plan.
+    pub hosts: usize,
+    /// Switches of the plan.
+    pub switches: usize,
+    /// Namespaces that there are.
+    pub namespaces: usize,
+    /// Processes in them.
+    pub processes: usize,
+    /// Daemons that the plan asks for.
+    pub daemons: usize,
+    /// Seconds since it was made.
+    pub age_s: Option<u64>,
+}
+
+/// Fails without root.
+///
+/// # Errors
+/// [`LabError::NotRoot`].
+pub fn need_root() -> Result<()> {
+    if geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+}
+
+impl Lab {
+    /// Builds a lab. What a crash left of one of the same name is removed before. When `stop` is set, it ends soon and leaves nothing.
+    ///
+    /// # Errors
+    /// [`LabError`]; whatever it is, nothing is left.
+    pub fn up(plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
+        need_root()?;
+        let folder = match Folder::create(&plan.name)? {
+            Some(folder) => folder,
+            None => replace_broken(&plan.name)?,
+        };
+        let record = Record { scenario: scenario.to_owned(), since_unix_s: clock::unix_seconds(), plan };
+        match build(&record, &folder, stop) {
+            Ok(times) => Ok((Self { record }, times)),
+            Err(e) => {
+                if let Err(also) = tear_down(&record.plan.name, folder) {
+                    tracing::warn!("something of the lab is left, which `weft lab down` removes: {also}");
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// The lab of that name, if it stands.
+    ///
+    /// # Errors
+    /// [`LabError::NoLab`], [`LabError::Busy`] or [`LabError::Broken`].
+    pub fn open(name: &LabName) -> Result<Self> {
+        let record = state::read(name)?;
+        match state::phase(name) {
+            Phase::Up => Ok(Self { record }),
+            Phase::Busy => Err(LabError::Busy(name.clone())),
+            Phase::Broken => Err(LabError::Broken(name.clone())),
+        }
+    }
+
+    /// Waits until FRR has found all routes of the plan, and BFD all neighbours, as after a repair.
+    ///
+    /// # Errors
+    /// [`LabError::NotConverged`] after a minute, [`LabError::Interrupted`] when `stop` is set.
+    pub fn converge(&self, stop: &AtomicBool) -> Result<()> {
+        let plan = &self.record.plan;
+        match plan.routing {
+            Routing::Static => Ok(()),
+            Routing::Frr => frr::converge(plan, &state::daemons(&state::path(&plan.name)), stop),
+        }
+    }
+
+    /// A node by its name.
+    ///
+    /// # Errors
+    /// [`LabError::NoNode`], with some that there are.
+    pub fn node(&self, name: &str) -> Result<&Node> {
+        let plan = &self.record.plan;
+        plan.node(name).ok_or_else(|| {
+            let of = |role| plan.nodes.iter().filter(move |n| n.role == role).map(|n| n.name.as_str());
+            let some: Vec<&str> = of(Role::Host).take(2).chain(of(Role::Switch).take(2)).collect();
+            let guess =
+                format!("its nodes are {}, and so on: `weft lab status --name {}` lists them", some.join(", "), plan.name);
+            LabError::NoNode { lab: plan.name.clone(), node: name.to_owned(), guess }
+        })
+    }
+}
+
+/// Removes a lab and all that is of it, in whatever state. Whether there was anything.
+///
+/// # Errors
+/// [`LabError::Busy`] while another process builds it.
+pub fn down(name: &LabName) -> Result<bool> {
+    need_root()?;
+    match Folder::lock(name) {
+        Ok(folder) => tear_down(name, folder).map(|()| true),
+        Err(LabError::NoLab(_)) => remove_namespaces(&name.namespace_prefix()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Names of all labs, and of those of which only namespaces are left.
+pub fn names() -> Vec<LabName> {
+    let mut names = state::names();
+    names.extend(netns::names(NAMESPACE_PREFIX).iter().filter_map(|n| LabName::of_namespace(n)));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What stands of a lab.
+pub fn status(name: &LabName) -> Status {
+    let namespaces = netns::names(&name.namespace_prefix());
+    let known = state::read(name);
+    let phase = match &known {
+        Err(LabError::NoLab(_)) => Phase::Broken,
+        _ => state::phase(name),
+    };
+    let record = known.ok();
+    let plan = record.as_ref().map(|r| &r.plan);
+    let daemons = plan.filter(|p| p.routing == Routing::Frr).map_or(0, |p| p.switches().count() * frr::DAEMONS.len());
+    Status {
+        name: name.clone(),
+        phase,
+        scenario: record.as_ref().map(|r| r.scenario.display().to_string()),
+        fabric: plan.map(|p| p.fabric.clone()),
+        routing: plan.map(|p| p.routing),
+        scale: plan.map(|p| p.scale),
+        hosts: plan.map_or(0, |p| p.hosts().count()),
+        switches: plan.map_or(0, |p| p.switches().count()),
+        processes: netns::processes(&namespaces).len(),
+        namespaces: namespaces.len(),
+        daemons,
+        age_s: record.as_ref().map(|r| clock::unix_seconds().saturating_sub(r.since_unix_s)),
+    }
+}
+
+fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
+    let plan = &record.plan;
+    folder.record(record)?;
+    netns::prepare()?;
+    // A lab whose folder somebody has removed.
+    remove_namespaces(&plan.name.namespace_prefix())?;
+    let mut times = Times::default();
+    let watch = Stopwatch::new();
+    let leave = Leave::give(CONGESTION_CONTROL, folder.path())?;
+    netns::each(&plan.nodes, stop, |node| {
+        netns::create(&node.namespace)?;
+        netns::set(&node.sysctls(), &node.namespace)
+    })?;
+    drop(leave);
+    times.namespaces_s = watch.elapsed().as_secs_f64();
+    let watch = Stopwatch::new();
+    netns::batch("ip", &commands::cables(plan), "all namespaces")?;
+    times.cables_s = watch.elapsed().as_secs_f64();
+    let watch = Stopwatch::new();
+    // All devices before any route: a port without its peer has no carrier.
+    netns::each(&plan.nodes, stop, |node| {
+        netns::enter(&node.namespace)?;
+        netns::batch("ip", &commands::devices(node), &node.namespace)?;
+        netns::batch("tc", &commands::shaping(node), &node.namespace)
+    })?;
+    netns::each(&plan.nodes, stop, |node| {
+        netns::enter(&node.namespace)?;
+        netns::batch("ip", &commands::routes(node, plan.routing), &node.namespace)
+    })?;
+    times.devices_s = watch.elapsed().as_secs_f64();
+    if plan.routing == Routing::Frr {
+        let watch = Stopwatch::new();
+        frr::start(plan, &state::daemons(folder.path()), stop)?;
+        frr::converge(plan, &state::daemons(folder.path()), stop)?;
+        times.routing_s = watch.elapsed().as_secs_f64();
+    }
+    folder.built()?;
+    Ok(times)
+}
+
+/// The folder of a new lab in place of one that a crash left.
+fn replace_broken(name: &LabName) -> Result<Folder> {
+    let folder = Folder::lock(name)?;
+    if folder.is_built() {
+        return Err(LabError::Exists(name.clone()));
+    }
+    tracing::warn!("removing what a crash left of the lab `{name}`");
+    tear_down(name, folder)?;
+    Folder::create(name)?.ok_or_else(|| LabError::Busy(name.clone()))
+}
+
+fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
+    remove_namespaces(&name.namespace_prefix())?;
+    congestion::take_back(folder.path())?;
+    folder.remove()
+}
+
+fn remove_namespaces(prefix: &str) -> Result<bool> {
+    let namespaces = netns::names(prefix);
+    netns::end_processes(&namespaces);
+    for namespace in &namespaces {
+        netns::remove(namespace)?;
+    }
+    Ok(!namespaces.is_empty())
+}

@@ -1,0 +1,226 @@
+//! Network namespaces by name, as `ip netns` keeps them: a file of /run/netns holds each.
+//!
+//! A thread enters a namespace with its sockets, its children and its /proc/sys/net; mounts stay those of the process, so that what is
+//! pinned in /sys/fs/bpf stays in sight (which `ip netns exec` hides).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::{LabError, Result};
+
+/// Where a namespace's file is.
+pub fn path(namespace: &str) -> PathBuf {
+    Path::new(FOLDER).join(namespace)
+}
+
+/// Moves the calling thread into a namespace, for good: meant for threads that end with their work.
+///
+/// # Errors
+/// [`LabError::Kernel`] if there is no such namespace, or without root.
+pub fn enter(namespace: &str) -> Result<()> {
+    let file = File::open(path(namespace)).map_err(|e| LabError::io("open", &path(namespace), e))?;
+    setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| kernel("enter the namespace", namespace, e))
+}
+
+/// Does work in a namespace: on a thread of its own, which ends with it.
+///
+/// # Errors
+/// As [`enter`], and those of the work.
+pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| enter(namespace).and_then(|()| work()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Does the same for many, several at a time; results are in the order of the items. Ends early if told to stop.
+///
+/// # Errors
+/// The first error, or [`LabError::Interrupted`].
+pub(crate) fn each<I: Sync, T: Send>(items: &[I], stop: &AtomicBool, work: impl Fn(&I) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(items.len()));
+    let failure = Mutex::new(None);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?))) {
+                    let result = if stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { work(item) };
+                    match result {
+                        Ok(result) => results.lock().expect("no thread panicked").push((i, result)),
+                        Err(e) => {
+                            next.store(items.len(), Ordering::Relaxed);
+                            failure.lock().expect("no thread panicked").get_or_insert(e);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Some(e) = failure.into_inner().expect("no thread panicked") {
+        return Err(e);
+    }
+    let mut results = results.into_inner().expect("no thread panicked");
+    results.sort_by_key(|(i, _)| *i);
+    Ok(results.into_iter().map(|(_, r)| r).collect())
+}
+
+/// Makes the folder of namespaces a mount of its own that other mount namespaces see, as `ip netns` does.
+pub(crate) fn prepare() -> Result<()> {
+    let folder = Path::new(FOLDER);
+    fs::create_dir_all(folder).map_err(|e| LabError::io("make", folder, e))?;
+    let none = None::<&str>;
+    let share = || mount(none, folder, none, MsFlags::MS_SHARED | MsFlags::MS_REC, none);
+    if share().is_ok() {
+        return Ok(());
+    }
+    let bound = mount(Some(folder), folder, none, MsFlags::MS_BIND | MsFlags::MS_REC, none).and_then(|()| share());
+    bound.map_err(|e| kernel("share /run/netns", "the system", e))
+}
+
+/// Makes a namespace and moves the calling thread into it.
+pub(crate) fn create(namespace: &str) -> Result<()> {
+    let path = path(namespace);
+    File::create_new(&path).map_err(|e| LabError::io("make the namespace", &path, e))?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|e| kernel("make a network namespace", namespace, e))?;
+    let none = None::<&str>;
+    let bound = mount(Some("/proc/thread-self/ns/net"), &path, none, MsFlags::MS_BIND, none);
+    bound.map_err(|e| kernel("name a network namespace", namespace, e))
+}
+
+/// Writes `/proc/sys` settings of the namespace that the thread is in.
+pub(crate) fn set(settings: &[(&'static str, String)], place: &str) -> Result<()> {
+    for (key, value) in settings {
+        let path = Path::new("/proc/sys").join(key);
+        fs::write(&path, value).map_err(|e| {
+            let command = format!("{key} = {value}");
+            LabError::Command { program: "sysctl", place: place.to_owned(), command, message: e.to_string() }
+        })?;
+    }
+    Ok(())
+}
+
+/// Names of all namespaces that begin so.
+pub(crate) fn names(prefix: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(FOLDER) else { return Vec::new() };
+    let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|n| n.starts_with(prefix)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Removes a namespace's name; the namespace and its links go when nothing holds them.
+pub(crate) fn remove(namespace: &str) -> Result<()> {
+    let path = path(namespace);
+    // It may be a file that was not yet a namespace.
+    match umount2(&path, MntFlags::MNT_DETACH) {
+        Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+        Err(e) => return Err(kernel("remove the namespace", namespace, e)),
+    }
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(LabError::io("remove", &path, e)),
+        _ => Ok(()),
+    }
+}
+
+/// Processes in any of the namespaces.
+pub(crate) fn processes(namespaces: &[String]) -> Vec<Pid> {
+    let inodes: BTreeSet<u64> = namespaces.iter().filter_map(|n| Some(fs::metadata(path(n)).ok()?.ino())).collect();
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inside = |pid: &i32| fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|m| inodes.contains(&m.ino()));
+    pids.filter(inside).map(Pid::from_raw).collect()
+}
+
+/// Ends the processes in the namespaces, and waits until they are gone.
+pub(crate) fn end_processes(namespaces: &[String]) {
+    let mut ended = BTreeSet::new();
+    for _ in 0..PATIENCE {
+        let running = processes(namespaces);
+        // Once to each: what they have started meanwhile is found in the next round.
+        for pid in running.iter().filter(|pid| ended.insert(pid.as_raw())) {
+            let _ = kill(*pid, Signal::SIGKILL);
+        }
+        // A process leaves its namespaces before it is gone.
+        ended.retain(|&pid| is_running(pid));
+        if running.is_empty() && ended.is_empty() {
+            return;
+        }
+        std::thread::sleep(POLL);
+    }
+    tracing::warn!("{} processes of the lab do not end", ended.len());
+}
+
+/// Whether a process still holds anything: one that has ended and that its parent has not asked for yet does not.
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    state.is_some_and(|s| !matches!(s, b'Z' | b'X'))
+}
+
+/// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
+pub(crate) fn batch(program: &'static str, commands: &str, place: &str) -> Result<()> {
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let mut child = Command::new(program)
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| not_run(program, "iproute2", e))?;
+    // A batch that fails closes its input; its message says more than the broken pipe.
+    let _ = child.stdin.take().expect("piped").write_all(commands.as_bytes());
+    let output = child.wait_with_output().map_err(|e| not_run(program, "iproute2", e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let failed = stderr.lines().find_map(|l| l.strip_prefix("Command failed -:")?.trim().parse::<usize>().ok());
+    let command = failed.and_then(|l| commands.lines().nth(l.checked_sub(1)?)).unwrap_or("-batch").to_owned();
+    let message = stderr.lines().find(|l| !l.starts_with("Command failed")).unwrap_or("it was ended").to_owned();
+    Err(LabError::Command { program, place: place.to_owned(), command, message })
+}
+
+/// What a program of the system prints, run in the namespace that the thread is in.
+pub(crate) fn output(program: &'static str, arguments: &[&str], place: &str) -> Result<String> {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|e| not_run(program, "iproute2", e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(LabError::Command { program, place: place.to_owned(), command: arguments.join(" "), message })
+}
+
+/// A program that could not be run.
+pub(crate) fn not_run(program: &str, package: &'static str, cause: std::io::Error) -> LabError {
+    match cause.kind() {
+        std::io::ErrorKind::NotFound => LabError::Missing { program: program.to_owned(), package },
+        _ => LabError::Io { what: "run", path: PathBuf::from(program), cause },
+    }
+}
+
+pub(crate) fn kernel(what: &'static str, place: &str, cause: Errno) -> LabError {
+    LabError::Kernel { what, place: place.to_owned(), cause: cause.into() }
+}
+
+pub(crate) const FOLDER: &str = "/run/netns";
+/// Looks at processes that are to end, ten seconds in all.
+const PATIENCE: u32 = 1000;
+const POLL: Duration = Duration::from_millis(10);

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# What the lab and its tests want: iproute2, and FRR, whose daemons the lab starts itself in its namespaces; the system's own service
+# is neither started nor enabled. ping and traceroute are for people: the lab has probes of its own.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+[ "$(uname -s)" = Linux ] || exit 0
+
+missing=()
+has ip || missing+=(iproute2)
+has ping || missing+=(iputils-ping)
+has traceroute || missing+=(traceroute)
+[ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
+
+if [ ! -x /usr/lib/frr/zebra ]; then
+    # Debian starts a service that it installs, but for what this file says. One that is there already has its reasons, and stays.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ] && [ "$(id -u)" -eq 0 ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+    fi
+    apt_install frr
+    root=()
+    [ "$(id -u)" -eq 0 ] || root=(sudo)
+    ! has systemctl || "${root[@]}" systemctl disable --now frr >/dev/null 2>&1 || true
+fi
