@@ -11,3 +11,4 @@ set -euo pipefail
 "$here/setup-report.sh"
 "$here/setup-deny.sh"
 "$here/setup-etcd.sh"
+"$here/setup-bpf.sh"
