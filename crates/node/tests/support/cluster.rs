@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +36,7 @@ impl Servers {
     /// Starts so many servers on a store and waits until they serve.
     pub fn start(count: usize, store: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("secret");
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&secret).unwrap();
-        std::io::Write::write_all(&mut file, Self::secret().to_hex().as_bytes()).unwrap();
+        let secret = write_secret(folder.path());
         let addresses: Vec<SocketAddr> = free_ports(count).into_iter().map(|port| ([127, 0, 0, 1], port).into()).collect();
         let one = |at: usize| {
             let mut arguments = words("serve --auth mac --policy open --provisioner 7 --metrics off --store-timeout 10s");
@@ -64,8 +61,7 @@ impl Servers {
 
     /// A client of these addresses.
     pub fn client(addresses: &[String], timeout: Duration) -> Client {
-        let key = Some(Self::secret().key_of(WRITER));
-        Client::new(Settings { servers: addresses.to_vec(), principal: WRITER, key, auth: Auth::Mac, timeout }).unwrap()
+        client_of(WRITER, addresses, timeout)
     }
 
     /// kill -9, and a new start on the same address.
@@ -88,10 +84,26 @@ impl Servers {
         // SAFETY: the child is ours and not waited for.
         assert_eq!(unsafe { libc::kill(self.servers[at].child.id() as i32, signal) }, 0);
     }
+}
 
-    fn secret() -> Secret {
-        Secret::new([9; 32])
-    }
+/// The secret of every cluster here.
+pub fn secret() -> Secret {
+    Secret::new([9; 32])
+}
+
+/// Writes it to a file that nobody else can read.
+pub fn write_secret(folder: &Path) -> PathBuf {
+    let path = folder.join("secret");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, secret().to_hex().as_bytes()).unwrap();
+    path
+}
+
+/// A client that speaks for a principal.
+pub fn client_of(principal: PrincipalId, addresses: &[String], timeout: Duration) -> Client {
+    let key = Some(secret().key_of(principal));
+    Client::new(Settings { servers: addresses.to_vec(), principal, key, auth: Auth::Mac, timeout }).unwrap()
 }
 
 impl Drop for Servers {

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub mod cluster;
+pub mod daemon;
 pub mod disk;
 pub mod etcd;
 pub mod model;
