@@ -1,7 +1,7 @@
 //! Servers as real processes, and a relay that loses datagrams. Everything ends with the test, also when it panics.
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -125,6 +125,53 @@ fn spawn(arguments: &[String], folder: &Path) -> Child {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("READY"), "the server says {line:?}");
     child
+}
+
+/// A wire to a store that can be cut: connections break, and none is made.
+pub struct CutWire {
+    pub address: SocketAddr,
+    cut: Arc<AtomicBool>,
+}
+
+impl CutWire {
+    /// In front of an address.
+    pub fn to(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, cut) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (server, state): (SocketAddr, _) = (server.parse().unwrap(), cut.clone());
+        std::thread::spawn(move || {
+            for here in listener.incoming().map_while(Result::ok) {
+                if let (false, Ok(there)) = (state.load(Ordering::Relaxed), TcpStream::connect(server)) {
+                    let backwards = (there.try_clone().unwrap(), here.try_clone().unwrap(), state.clone());
+                    let state = state.clone();
+                    std::thread::spawn(move || pump(here, there, &state));
+                    std::thread::spawn(move || pump(backwards.0, backwards.1, &backwards.2));
+                }
+            }
+        });
+        Self { address, cut }
+    }
+
+    /// Cuts it, or mends it.
+    pub fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::Relaxed);
+    }
+}
+
+/// Carries bytes one way until the wire is cut or an end is gone.
+fn pump(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+    from.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let mut buffer = [0; 65_536];
+    while !cut.load(Ordering::Relaxed) {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) if to.write_all(&buffer[..length]).is_ok() => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            _ => break,
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 fn words(text: &str) -> Vec<String> {

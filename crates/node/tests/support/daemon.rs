@@ -65,8 +65,9 @@ impl Home {
     pub fn begin(&self, more: &[&str], environment: &[(&str, &str)]) -> Daemon {
         let metrics: SocketAddr = ([127, 0, 0, 1], free_ports(1)[0]).into();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-        command.args(["serve", "--auth", "mac", "--principal", "100", "--json", "--secret"]).arg(&self.secret);
-        let usual = [("--listen", "127.0.0.1:0"), ("--store-timeout", "10s"), ("--metrics", &metrics.to_string())];
+        command.args(["serve", "--auth", "mac", "--json", "--secret"]).arg(&self.secret);
+        let metered = metrics.to_string();
+        let usual = [("--listen", "127.0.0.1:0"), ("--principal", "100"), ("--store-timeout", "10s"), ("--metrics", &metered)];
         for (name, value) in usual.into_iter().filter(|(name, _)| !more.contains(name)) {
             command.args([name, value]);
         }
