@@ -62,11 +62,13 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 	scripts/setup-report.sh
 	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
+	scripts/setup-bpf.sh
 	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
 
 .PHONY: test-scenarios
 test-scenarios: ## The quick forms of all scenarios, by the build that the tests use
 	scripts/setup-build.sh
+	scripts/setup-node.sh
 	$(CARGO) test --quiet --locked --workspace --no-run
 	$(TARGET)/debug/weft check scenarios
 
@@ -83,6 +85,7 @@ test-python: ## The Python package, its types and the examples of its documentat
 .PHONY: test-report
 test-report: ## Of these, only the report and its scripts
 	scripts/setup-build.sh
+	scripts/setup-node.sh
 	scripts/setup-report.sh
 	$(STRICT) $(CARGO) test --locked --workspace --test 'report*'
 

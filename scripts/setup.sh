@@ -12,3 +12,4 @@ set -euo pipefail
 "$here/setup-lab.sh"
 "$here/setup-deny.sh"
 "$here/setup-etcd.sh"
+"$here/setup-bpf.sh"

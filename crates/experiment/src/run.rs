@@ -140,7 +140,9 @@ pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &m
     let locate = |e: Error| study.source.at(e);
     let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
     on_progress(0.0);
-    if let Some((outcome, metrics)) = world::directory::carry(&fabric, run, &mut |part| on_progress(part.min(NEARLY))).map_err(locate)? {
+    if let Some((outcome, metrics)) =
+        world::directory::carry(&fabric, run, &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?
+    {
         return Ok(Observed { fabric, outcome, ideal: None, metrics });
     }
     let outcome = world::carry(&fabric, run, study.cores_a_run(), &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?;

@@ -164,9 +164,10 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name));
     match std::process::Command::new(&program).args(arguments).status() {
         Ok(status) => Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(2))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(Error::usage(format!("`{name}` is not installed"), "put it beside `weft` or on the PATH; `make build` builds weft-directory"))
-        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
+            format!("`{name}` is not installed"),
+            "put it beside `weft` or on the PATH; `make build` builds weft-directory",
+        )),
         Err(e) => Err(Error::io("run", &program, e)),
     }
 }

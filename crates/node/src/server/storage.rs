@@ -31,6 +31,7 @@ pub struct Storage {
 #[derive(Default)]
 struct Health {
     lost: AtomicBool,
+    replaced: AtomicBool,
     newest: AtomicU64,
 }
 
@@ -56,7 +57,8 @@ impl Storage {
             let committed = store.commit(ops, purged).await;
             core.measures.commit_seconds.record(begun.elapsed());
             match committed.result {
-                CommitResult::Failed => health.failed(&core),
+                // What the store said is in the log already.
+                CommitResult::Failed => health.failed(&core, None),
                 CommitResult::Done(revision) => health.answered(&core, revision),
                 CommitResult::Conflict(_) => health.answered(&core, Generation(0)),
             }
@@ -95,8 +97,13 @@ impl Drop for Storage {
 }
 
 impl Health {
-    fn failed(&self, core: &Core) {
+    fn failed(&self, core: &Core, why: Option<&StoreError>) {
         core.measures.store_errors.increment(1);
+        if let Some(error @ StoreError::Replaced(_)) = why
+            && !self.replaced.swap(true, Ordering::AcqRel)
+        {
+            tracing::error!(%error, "the store was replaced: no update is taken any more, look-ups are answered from memory");
+        }
         if !self.lost.swap(true, Ordering::AcqRel) {
             tracing::error!("the store does not answer; look-ups are answered from memory");
             core.post(core.era(), Input::StoreLost);
@@ -128,7 +135,7 @@ impl Feed {
                 Ok(end) => break end,
                 Err(error) => {
                     tracing::warn!(%error, "a load failed; it is tried again");
-                    self.health.failed(&self.core);
+                    self.health.failed(&self.core, Some(&error));
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(2));
                 }
@@ -183,7 +190,7 @@ async fn ping(core: Arc<Core>, store: AnyStore, health: Arc<Health>) {
             Ok(status) => health.answered(&core, status.revision),
             Err(error) => {
                 tracing::debug!(%error, "the store is not well");
-                health.failed(&core);
+                health.failed(&core, Some(&error));
             }
         }
     }

@@ -250,7 +250,7 @@ impl Peer {
                     return Ok(Admitted::Challenge(message));
                 }
                 if !window.accept(request) {
-                    core.measures.dropped("replay", 1);
+                    core.measures.dropped("replayed", 1);
                     return Ok(Admitted::Ignored);
                 }
             }

@@ -1,9 +1,9 @@
 //! Servers as real processes, and a relay that loses datagrams. Everything ends with the test, also when it panics.
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +36,7 @@ impl Servers {
     /// Starts so many servers on a store and waits until they serve.
     pub fn start(count: usize, store: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let secret = folder.path().join("secret");
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&secret).unwrap();
-        std::io::Write::write_all(&mut file, Self::secret().to_hex().as_bytes()).unwrap();
+        let secret = write_secret(folder.path());
         let addresses: Vec<SocketAddr> = free_ports(count).into_iter().map(|port| ([127, 0, 0, 1], port).into()).collect();
         let one = |at: usize| {
             let mut arguments = words("serve --auth mac --policy open --provisioner 7 --metrics off --store-timeout 10s");
@@ -64,8 +61,7 @@ impl Servers {
 
     /// A client of these addresses.
     pub fn client(addresses: &[String], timeout: Duration) -> Client {
-        let key = Some(Self::secret().key_of(WRITER));
-        Client::new(Settings { servers: addresses.to_vec(), principal: WRITER, key, auth: Auth::Mac, timeout }).unwrap()
+        client_of(WRITER, addresses, timeout)
     }
 
     /// kill -9, and a new start on the same address.
@@ -88,10 +84,26 @@ impl Servers {
         // SAFETY: the child is ours and not waited for.
         assert_eq!(unsafe { libc::kill(self.servers[at].child.id() as i32, signal) }, 0);
     }
+}
 
-    fn secret() -> Secret {
-        Secret::new([9; 32])
-    }
+/// The secret of every cluster here.
+pub fn secret() -> Secret {
+    Secret::new([9; 32])
+}
+
+/// Writes it to a file that nobody else can read.
+pub fn write_secret(folder: &Path) -> PathBuf {
+    let path = folder.join("secret");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, secret().to_hex().as_bytes()).unwrap();
+    path
+}
+
+/// A client that speaks for a principal.
+pub fn client_of(principal: PrincipalId, addresses: &[String], timeout: Duration) -> Client {
+    let key = Some(secret().key_of(principal));
+    Client::new(Settings { servers: addresses.to_vec(), principal, key, auth: Auth::Mac, timeout }).unwrap()
 }
 
 impl Drop for Servers {
@@ -113,6 +125,53 @@ fn spawn(arguments: &[String], folder: &Path) -> Child {
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("READY"), "the server says {line:?}");
     child
+}
+
+/// A wire to a store that can be cut: connections break, and none is made.
+pub struct CutWire {
+    pub address: SocketAddr,
+    cut: Arc<AtomicBool>,
+}
+
+impl CutWire {
+    /// In front of an address.
+    pub fn to(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, cut) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (server, state): (SocketAddr, _) = (server.parse().unwrap(), cut.clone());
+        std::thread::spawn(move || {
+            for here in listener.incoming().map_while(Result::ok) {
+                if let (false, Ok(there)) = (state.load(Ordering::Relaxed), TcpStream::connect(server)) {
+                    let backwards = (there.try_clone().unwrap(), here.try_clone().unwrap(), state.clone());
+                    let state = state.clone();
+                    std::thread::spawn(move || pump(here, there, &state));
+                    std::thread::spawn(move || pump(backwards.0, backwards.1, &backwards.2));
+                }
+            }
+        });
+        Self { address, cut }
+    }
+
+    /// Cuts it, or mends it.
+    pub fn cut(&self, cut: bool) {
+        self.cut.store(cut, Ordering::Relaxed);
+    }
+}
+
+/// Carries bytes one way until the wire is cut or an end is gone.
+fn pump(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+    from.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let mut buffer = [0; 65_536];
+    while !cut.load(Ordering::Relaxed) {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) if to.write_all(&buffer[..length]).is_ok() => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            _ => break,
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 fn words(text: &str) -> Vec<String> {

@@ -8,8 +8,17 @@ use std::time::{Duration, Instant};
 /// The members of one etcd.
 pub struct Etcd {
     members: Vec<Member>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     program: PathBuf,
+    /// What etcdctl is told besides.
+    credentials: Vec<String>,
+}
+
+/// Files of an etcd's TLS.
+pub struct EtcdTls {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 struct Member {
@@ -21,16 +30,25 @@ struct Member {
 impl Etcd {
     /// Starts so many members and waits until they have a leader. None where no etcd is installed, except in CI.
     pub fn start(count: usize) -> Option<Self> {
+        Self::start_with(count, None)
+    }
+
+    /// The same; with TLS, clients must show a certificate of the authority. One file serves as the members' and as the client's.
+    pub fn start_with(count: usize, tls: Option<&EtcdTls>) -> Option<Self> {
         let program = program("etcd")?;
         let folder = tempfile::tempdir().unwrap();
         let ports = free_ports(2 * count);
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let cluster: Vec<String> = (0..count).map(|at| format!("m{at}={}", url(ports[2 * at + 1]))).collect();
+        let files = tls.map(|tls| [&tls.ca, &tls.certificate, &tls.key].map(|path| path.to_str().unwrap().to_owned()));
         let members = (0..count).map(|at| {
-            let client = url(ports[2 * at]);
+            let mut client = url(ports[2 * at]);
+            if tls.is_some() {
+                client = client.replace("http:", "https:");
+            }
             let data = folder.path().join(format!("m{at}"));
             let peer = url(ports[2 * at + 1]);
-            let arguments: Vec<String> = [
+            let mut arguments: Vec<String> = [
                 "--name",
                 &format!("m{at}"),
                 "--data-dir",
@@ -58,9 +76,16 @@ impl Etcd {
             ]
             .map(str::to_owned)
             .into();
+            if let Some([ca, certificate, key]) = &files {
+                let flags = ["--client-cert-auth", "--trusted-ca-file", ca, "--cert-file", certificate, "--key-file", key];
+                arguments.extend(flags.map(str::to_owned));
+            }
             Member { child: spawn(&program, &arguments), client, arguments }
         });
-        let etcd = Self { members: members.collect(), _folder: folder, program };
+        let flags =
+            |[ca, certificate, key]: &[String; 3]| ["--cacert", ca, "--cert", certificate, "--key", key].map(str::to_owned);
+        let credentials = files.as_ref().map_or_else(Vec::new, |files| flags(files).into());
+        let etcd = Self { members: members.collect(), folder, program, credentials };
         etcd.wait();
         Some(etcd)
     }
@@ -111,6 +136,11 @@ impl Etcd {
         member.child = spawn(&self.program, &member.arguments);
     }
 
+    /// Where a member keeps its data.
+    pub fn data(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("m{at}"))
+    }
+
     /// Until the members take writes.
     pub fn wait(&self) {
         let urls = self.urls();
@@ -126,7 +156,7 @@ impl Etcd {
     pub fn ctl(&self, endpoints: &[&String], arguments: &[&str]) -> Option<Vec<u8>> {
         let endpoints: Vec<&str> = endpoints.iter().map(|url| url.as_str()).collect();
         let mut command = Command::new(self.program.with_file_name("etcdctl"));
-        command.env("ETCDCTL_API", "3").arg("--endpoints").arg(endpoints.join(",")).args(arguments);
+        command.env("ETCDCTL_API", "3").arg("--endpoints").arg(endpoints.join(",")).args(&self.credentials).args(arguments);
         let out = command.stderr(Stdio::null()).output().expect("etcdctl runs");
         out.status.success().then_some(out.stdout)
     }
