@@ -9,10 +9,12 @@
 //!                   | Acknowledgement: committed, refused, conflict, malformed --> Done
 //!                   | elsewhere: this copy is dead  --> another server, soon
 //!                   | nothing for 2 s               --> another server, the same number
-//!                   | unknown, and only one copy was ever alive: that one was not applied --> a new number, with a fresh `known`
+//!                   | stale: this copy is dead; if all others are, too --> a new number, with a fresh `known`
 //!                   v deadline
 //!                 Done: not applied if every copy is dead, else nobody knows
 //! ```
+//! A copy is dead if it has not been and will not be applied. A server says so of a copy by *elsewhere* and *stale*. A Challenge says so only of
+//! a copy without a cookie: one with the cookie of a server's earlier life may have been taken then, if the network delivered it twice.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -147,6 +149,8 @@ struct Pending {
     again_at: Instant,
     /// Copies that may have been applied, or may yet be: sent, and not known to be dead.
     alive: Vec<(SocketAddr, u64)>,
+    /// Whether there was a copy of which nothing will be heard any more, and which is not known to be dead.
+    has_lost: bool,
     /// Servers that were sent a copy.
     tried: Vec<SocketAddr>,
     /// It waits for a fresh `known`.
@@ -229,7 +233,16 @@ impl Updater {
         }
         let give_up = self.now + self.config.give_up;
         let update = Update { number: 0, known: self.known, ops };
-        self.start(Pending { token, update, give_up, again_at: give_up, alive: Vec::new(), tried: Vec::new(), is_waiting: true });
+        self.start(Pending {
+            token,
+            update,
+            give_up,
+            again_at: give_up,
+            alive: Vec::new(),
+            has_lost: false,
+            tried: Vec::new(),
+            is_waiting: true,
+        });
     }
 
     /// Gives an update a number and sends it, or waits for a fresh `known`.
@@ -294,7 +307,9 @@ impl Updater {
         let message = Message::Update(pending.update.clone());
         let (request, bytes) = self.servers.seal(server, Kind::Update, |out| message.emit(out));
         pending.alive.push((server, request));
-        pending.tried.push(server);
+        if !pending.tried.contains(&server) {
+            pending.tried.push(server);
+        }
         self.remember(server, request, number, &bytes);
         self.out.push_back(Output::Send { to: server, bytes });
     }
@@ -310,7 +325,8 @@ impl Updater {
     fn again(&mut self, number: u64) {
         let Some(pending) = self.updates.get_mut(&number) else { return };
         if pending.give_up <= self.now {
-            let result = if pending.alive.is_empty() { UpdateResult::NotApplied } else { UpdateResult::Unknown };
+            let is_dead = pending.alive.is_empty() && !pending.has_lost;
+            let result = if is_dead { UpdateResult::NotApplied } else { UpdateResult::Unknown };
             return self.done(number, result);
         }
         for &(server, _) in &pending.alive {
@@ -360,7 +376,7 @@ impl Updater {
                 self.requests.remove(&id);
                 self.servers.answered(from, frame.header.cookie, took);
                 if what.cookie != frame.header.cookie {
-                    self.challenged(id, what.number);
+                    self.challenged(id, &what);
                 }
             }
             Message::Vitals(vitals) if what.number == 0 => {
@@ -378,14 +394,16 @@ impl Updater {
         }
     }
 
-    /// This copy was not looked at: the same again, with the right cookie.
-    fn challenged(&mut self, id: (SocketAddr, u64), number: u64) {
-        if number == 0 {
+    /// The server did not look at it: the same again, with the right cookie.
+    fn challenged(&mut self, id: (SocketAddr, u64), what: &What) {
+        if what.number == 0 {
             return self.send_health(id.0);
         }
-        if let Some(pending) = self.updates.get_mut(&number) {
+        if let Some(pending) = self.updates.get_mut(&what.number) {
             pending.alive.retain(|copy| *copy != id);
-            self.send_to(id.0, number);
+            // The challenge may be for a duplicate, and an earlier life of the server, which gave the cookie, may have taken the first.
+            pending.has_lost |= what.cookie != 0;
+            self.send_to(id.0, what.number);
         }
     }
 
@@ -417,16 +435,16 @@ impl Updater {
         }
     }
 
-    /// What one copy was told holds for the update only if no other copy can have been applied, or the server made sure of that.
+    /// What one copy was told holds for the update only if no other copy can have been applied, or be applied yet.
     fn not_committed(&mut self, id: (SocketAddr, u64), ack: &Acknowledgement, outcome: Outcome) {
-        let Some(pending) = self.updates.get_mut(&ack.number) else { return };
-        let is_only = pending.alive == [id];
+        let Some(pending) = self.updates.get(&ack.number) else { return };
+        let is_only = pending.alive == [id] && !pending.has_lost;
         let result = match outcome {
+            _ if !is_only => UpdateResult::Unknown,
             Outcome::Conflict => UpdateResult::Conflict { at: ack.at, generation: ack.generation },
             Outcome::Refused => UpdateResult::Refused(ack.at),
             Outcome::Malformed => UpdateResult::Malformed(ack.at),
-            _ if is_only => {
-                // `known` was too old to tell, and there is no other copy: it was not applied.
+            Outcome::Stale => {
                 self.known_at = None;
                 if let Some(mut pending) = self.close(ack.number) {
                     pending.alive.clear();
@@ -437,13 +455,7 @@ impl Updater {
             }
             _ => UpdateResult::Unknown,
         };
-        if is_only || result == UpdateResult::Unknown {
-            return self.done(ack.number, result);
-        }
-        // Another copy may have been applied, or be applied yet, under other circumstances.
-        pending.alive.retain(|copy| *copy != id);
-        let doubtful = !pending.alive.is_empty();
-        self.done(ack.number, if doubtful { UpdateResult::Unknown } else { result });
+        self.done(ack.number, result);
     }
 }
 
