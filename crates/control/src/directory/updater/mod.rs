@@ -16,6 +16,9 @@
 //! A copy is dead if it has not been and will not be applied. A server says so of a copy by *elsewhere* and *stale*. A Challenge says so only of
 //! a copy without a cookie: one with the cookie of a server's earlier life may have been taken then, if the network delivered it twice.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -132,6 +135,8 @@ pub struct Updater {
     /// The newest revision heard of, and when.
     known: Generation,
     known_at: Option<Instant>,
+    /// When a question after a revision is asked again.
+    ask_at: Option<Instant>,
     last_number: u64,
     /// By number.
     updates: BTreeMap<u64, Pending>,
@@ -182,6 +187,7 @@ impl Updater {
             now: Instant::ZERO,
             known: Generation::default(),
             known_at: None,
+            ask_at: None,
             last_number: config.first_number,
             updates: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -256,7 +262,7 @@ impl Updater {
         self.updates.insert(number, pending);
         if self.is_fresh() {
             self.send(number);
-        } else if !self.timers.iter().any(|(_, timer)| *timer == Timer::Ask) {
+        } else if self.ask_at.is_none() {
             self.ask();
         }
     }
@@ -267,13 +273,16 @@ impl Updater {
 
     /// Asks a server how far the store has come.
     fn ask(&mut self) {
+        self.ask_at = None;
         if self.is_fresh() || !self.updates.values().any(|pending| pending.is_waiting) {
             return;
         }
         if let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() {
             self.send_health(server);
         }
-        self.timers.insert((self.now + ASK_AGAIN, Timer::Ask));
+        let at = self.now + ASK_AGAIN;
+        self.timers.insert((at, Timer::Ask));
+        self.ask_at = Some(at);
     }
 
     fn send_health(&mut self, to: SocketAddr) {
@@ -383,6 +392,9 @@ impl Updater {
                 self.requests.remove(&id);
                 self.servers.answered(from, frame.header.cookie, took);
                 self.learn(vitals.revision);
+                if let Some(at) = self.ask_at.take() {
+                    self.timers.remove(&(at, Timer::Ask));
+                }
                 self.send_waiting();
             }
             Message::Acknowledgement(ack) if what.number == ack.number => {
