@@ -42,7 +42,7 @@ MAX_KEYS = 32
 MAX_OPS = 32
 MAX_DATAGRAM = 1400
 
-OUTCOMES = ("committed", "refused", "conflict", "elsewhere", "unknown", "malformed")
+OUTCOMES = ("committed", "refused", "conflict", "elsewhere", "unknown", "malformed", "stale")
 FINDINGS = ("found", "unknown", "forbidden", "elsewhere")
 STATES = ("loading", "serving", "store lost", "leaving")
 

@@ -25,7 +25,7 @@ pub struct StoreOp {
 pub enum CommitResult {
     /// All is durable at this revision.
     Done(Generation),
-    /// Nothing was applied. For every operation, in order, what the store holds of its key now.
+    /// Nothing was applied, nor at an earlier try of the store's own. For every operation, in order, what the store holds of its key now.
     Conflict(Vec<Option<(Generation, Record)>>),
     /// It is not known whether it was applied: the store did not answer. The same commit may be tried again, for if it was applied the keys have
     /// other generations now.

@@ -203,7 +203,9 @@ fn update(ops: Vec<Op>, again: &AgainArgs, connect: &ConnectArgs) -> Result<bool
         Outcome::Refused => ("refused", format!("refused: the policy does not let this principal change {about}")),
         Outcome::Conflict if ack.generation.0 == 0 => ("conflict", format!("conflict: {about} does not exist")),
         Outcome::Conflict => ("conflict", format!("conflict: {about} has generation {}", ack.generation.0)),
-        Outcome::Unknown => ("unknown", "not known: too much was written since; look before trying again".to_owned()),
+        Outcome::Unknown | Outcome::Stale => {
+            ("unknown", "not known: too much was written since; look before trying again".to_owned())
+        }
         Outcome::Malformed => {
             return Err(Error::new(format!("the server finds {about} malformed"), "is it of the same version?"));
         }

@@ -353,7 +353,7 @@ fn write(client: &mut Client, known: Generation, batch: &[Change]) -> Result<Gen
         Outcome::Committed => Ok(ack.generation),
         Outcome::Refused => Err(Error::new(format!("{cause} is refused: the policy does not let this principal change it"), "")),
         Outcome::Malformed => Err(Error::new(format!("{cause} is malformed, {server} finds"), "")),
-        Outcome::Unknown => Err(Error::new(format!("{cause}: others write it all the time"), "")),
+        Outcome::Unknown | Outcome::Stale => Err(Error::new(format!("{cause}: others write it all the time"), "")),
         Outcome::Conflict | Outcome::Elsewhere => Err(Error::new(format!("{server} cannot take updates now"), "")),
     }
 }

@@ -118,7 +118,7 @@ impl Measures {
         }
         let Some(&outcome) = message.get(HEADER + NUMBER) else { return };
         let Some(slot) = self.outcomes.get(usize::from(outcome)) else { return };
-        let names = ["committed", "refused", "conflict", "elsewhere", "unknown", "malformed", "other", "other"];
+        let names = ["committed", "refused", "conflict", "elsewhere", "unknown", "malformed", "stale", "other"];
         let name = names[usize::from(outcome)];
         slot.get_or_init(|| counter!("weft_directory_updates_total", "outcome" => name)).increment(1);
     }

@@ -11,20 +11,27 @@
 //! The machines are the real ones of [`weft_control::directory`], and so are the bytes between them. Equal times happen in the order in which they were
 //! scheduled; the same calls with the same seed give the same run.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+mod carrying;
+mod lives;
+mod machines;
+mod seen;
+mod storing;
 
-use weft_control::directory::auth::{Cookies, Secret};
+use std::collections::BTreeMap;
+
+use weft_control::directory::auth::Secret;
 use weft_control::directory::policy::Policy;
-use weft_control::directory::resolver::{self, Resolution, Resolver, ResolverConfig};
+use weft_control::directory::resolver::{self, Resolver, ResolverConfig};
 use weft_control::directory::server::{self, Server, ServerConfig};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
-use weft_control::directory::updater::{self, UpdateResult, Updater, UpdaterConfig};
+use weft_control::directory::updater::{self, Updater};
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
-use weft_control::wire::directory::{Finding, Op};
+use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
 
+use self::machines::Clock;
+pub use self::seen::Seen;
 use super::network::{Network, Node, Weather};
 use super::service::{Lanes, ServiceTimes};
 use super::store::{Store, StoreConfig};
@@ -77,70 +84,6 @@ pub const fn agent_principal(agent: u16) -> PrincipalId {
 /// The principal of the switches.
 pub const SWITCH_PRINCIPAL: PrincipalId = PrincipalId(900);
 
-/// What somebody was told.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
-    /// An agent's look-up has ended.
-    Resolved {
-        /// The agent.
-        agent: u16,
-        /// As it was given.
-        token: u64,
-        /// The key.
-        key: Key,
-        /// On whose behalf.
-        asker: Option<Key>,
-        /// How.
-        resolution: Resolution,
-    },
-    /// An agent must not use a mapping any longer.
-    Invalidated {
-        /// The agent.
-        agent: u16,
-        /// The key.
-        key: Key,
-        /// On whose behalf it was looked up.
-        asker: Option<Key>,
-    },
-    /// A writer's update has ended.
-    Done {
-        /// The writer.
-        writer: u16,
-        /// As it was given.
-        token: u64,
-        /// How.
-        result: UpdateResult,
-    },
-    /// A server answered a look-up (with `watch_answers`).
-    Answered {
-        /// The server.
-        server: u16,
-        /// Who asked.
-        principal: PrincipalId,
-        /// On whose behalf.
-        asker: Option<Key>,
-        /// How far the server knew everything.
-        revision: Generation,
-        /// The version of its policy.
-        policy: u32,
-        /// The keys and what was said of them.
-        findings: Vec<(Key, Generation, Finding)>,
-    },
-    /// A server corrected an agent (with `watch_answers`).
-    Corrected {
-        /// The server.
-        server: u16,
-        /// Whose agent.
-        principal: PrincipalId,
-        /// The key.
-        key: Key,
-        /// Since when.
-        generation: Generation,
-        /// What it is.
-        finding: Finding,
-    },
-}
-
 /// The cluster.
 #[derive(Debug)]
 pub struct Cluster {
@@ -192,15 +135,6 @@ struct Client<M> {
     machine: Option<M>,
     life: u32,
     clock: Clock,
-}
-
-/// A node's own clock, and the timer that runs by it.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    /// What it says beyond the true time, in picoseconds.
-    offset: i64,
-    /// When its timer rings, in true time, and which timer that is.
-    timer: Option<(Instant, u64)>,
 }
 
 #[derive(Debug)]
@@ -390,132 +324,10 @@ impl Cluster {
         self.servers[usize::from(server)].machine.as_ref()
     }
 
-    /// How often a node was started.
-    pub fn life(&self, node: Node) -> u32 {
-        match node {
-            Node::Server(n) => self.servers[usize::from(n)].life,
-            Node::Agent(n) => self.agents[usize::from(n)].life,
-            Node::Writer(n) => self.writers[usize::from(n)].life,
-            Node::Switch | Node::Store => 1,
-        }
-    }
-
     /// A server reads another policy; later starts read it too.
     pub fn set_policy(&mut self, server: u16, policy: &Policy) {
         self.servers[usize::from(server)].policy = policy.clone();
         self.tell_server(server, server::Input::Policy(policy.clone()));
-    }
-
-    /// A node stops at once and forgets everything that is not in the store. An embedded store dies with server 0.
-    pub fn crash(&mut self, node: Node) {
-        match node {
-            Node::Server(n) => {
-                let server = &mut self.servers[usize::from(n)];
-                server.machine = None;
-                server.lanes.clear();
-                server.watch = Watch::default();
-                server.clock.timer = None;
-                if self.config.store.members == 1 && n == 0 {
-                    self.fail_member(0);
-                }
-            }
-            Node::Agent(n) => {
-                self.agents[usize::from(n)].machine = None;
-                self.agents[usize::from(n)].clock.timer = None;
-            }
-            Node::Writer(n) => {
-                self.writers[usize::from(n)].machine = None;
-                self.writers[usize::from(n)].clock.timer = None;
-            }
-            Node::Switch | Node::Store => {}
-        }
-    }
-
-    /// A node starts, if it does not run.
-    pub fn start(&mut self, node: Node) {
-        match node {
-            Node::Server(n) if self.servers[usize::from(n)].machine.is_none() => self.start_server(n),
-            Node::Agent(n) if self.agents[usize::from(n)].machine.is_none() => self.start_agent(n),
-            Node::Writer(n) if self.writers[usize::from(n)].machine.is_none() => self.start_writer(n),
-            _ => {}
-        }
-    }
-
-    /// A member of the store dies.
-    pub fn fail_member(&mut self, member: u16) {
-        for ticket in self.store.fail(self.now, member) {
-            // Nobody answers: the server finds out by its time-out.
-            let _ = ticket;
-        }
-        self.schedule_store();
-        self.pump_watches();
-    }
-
-    /// A member of the store is back.
-    pub fn restore_member(&mut self, member: u16) {
-        self.store.restore(self.now, member);
-        self.schedule_store();
-    }
-
-    /// A node's clock steps.
-    pub fn step_clock(&mut self, node: Node, by_ps: i64) {
-        if let Some(clock) = self.clock_mut(node) {
-            clock.offset = (clock.offset + by_ps).max(0);
-        }
-        self.rearm(node);
-    }
-
-    fn start_server(&mut self, n: u16) {
-        if self.config.store.members == 1 && n == 0 {
-            self.restore_member(0);
-        }
-        let rng = self.rng_of(Node::Server(n));
-        let peers = (0..self.config.servers).filter(|&peer| peer != n).map(|peer| Node::Server(peer).address()).collect();
-        let config = ServerConfig { me: server_principal(n), peers, ..self.config.server.clone() };
-        let server = &mut self.servers[usize::from(n)];
-        server.life += 1;
-        let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&mix(self.config.seed ^ u64::from(n) << 32 ^ u64::from(server.life)).to_be_bytes());
-        server.machine = Some(Server::new(config, self.secret.clone(), Cookies::new(seed), server.policy.clone(), rng));
-        self.drain(Node::Server(n));
-    }
-
-    fn start_agent(&mut self, n: u16) {
-        let rng = self.rng_of(Node::Agent(n));
-        let agent = &mut self.agents[usize::from(n)];
-        agent.life += 1;
-        let principal = agent_principal(n);
-        let config = ResolverConfig { principal, first_request: u64::from(agent.life) << 32, ..self.config.resolver };
-        let mut machine = Resolver::new(config, &self.secret.key_of(principal), rng);
-        let list = server_addresses(self.config.servers);
-        machine.handle(agent.clock.read(self.now), resolver::Input::SetServers(&list));
-        agent.machine = Some(machine);
-        self.drain(Node::Agent(n));
-    }
-
-    fn start_writer(&mut self, n: u16) {
-        let rng = self.rng_of(Node::Writer(n));
-        let writer = &mut self.writers[usize::from(n)];
-        writer.life += 1;
-        let principal = writer_principal(n);
-        let config = UpdaterConfig { first_number: u64::from(writer.life) << 32, ..UpdaterConfig::new(principal) };
-        let mut machine = Updater::new(config, &self.secret.key_of(principal), rng);
-        let list = server_addresses(self.config.servers);
-        machine.handle(writer.clock.read(self.now), updater::Input::SetServers(&list));
-        writer.machine = Some(machine);
-        self.drain(Node::Writer(n));
-    }
-
-    /// Every life of every node draws from a generator of its own.
-    fn rng_of(&self, node: Node) -> Pcg64 {
-        let (kind, n) = match node {
-            Node::Server(n) => (1, n),
-            Node::Agent(n) => (2, n),
-            Node::Writer(n) => (3, n),
-            Node::Switch | Node::Store => (4, 0),
-        };
-        let id = kind << 48 | u64::from(n) << 32 | u64::from(self.life(node));
-        Pcg64::new(u128::from(mix(self.config.seed)) << 64 | u128::from(mix(id)), u128::from(id))
     }
 
     fn happen(&mut self, event: Event) {
@@ -557,256 +369,8 @@ impl Cluster {
         self.last_event += 1;
         self.events.insert((at.max(self.now), self.last_event), event);
     }
-
-    fn carry(&mut self, from: Node, to: Node, bytes: Vec<u8>) {
-        let copies = self.network.carry(from, to);
-        let (last, rest) = match copies.split_last() {
-            None => return,
-            Some(parts) => parts,
-        };
-        for after in rest {
-            self.schedule(self.now + *after, Event::Datagram { from, to, bytes: bytes.clone() });
-        }
-        self.schedule(self.now + *last, Event::Datagram { from, to, bytes });
-    }
-
-    fn arrive(&mut self, from: Node, to: Node, bytes: Vec<u8>) {
-        let address = from.address();
-        match to {
-            Node::Server(n) => {
-                let node = &mut self.servers[usize::from(n)];
-                if node.machine.is_none() {
-                    return;
-                }
-                if let Some((lane, work)) = node.lanes.arrive(address, bytes) {
-                    self.begin_service(n, lane, work);
-                }
-            }
-            Node::Agent(n) => {
-                let agent = &mut self.agents[usize::from(n)];
-                let now = agent.clock.read(self.now);
-                if let Some(machine) = &mut agent.machine {
-                    machine.handle(now, resolver::Input::Datagram { from: address, bytes: &bytes });
-                }
-                self.drain(to);
-            }
-            Node::Writer(n) => {
-                let writer = &mut self.writers[usize::from(n)];
-                let now = writer.clock.read(self.now);
-                if let Some(machine) = &mut writer.machine {
-                    machine.handle(now, updater::Input::Datagram { from: address, bytes: &bytes });
-                }
-                self.drain(to);
-            }
-            Node::Switch => {
-                if let Some(again) = self.switch.receive(address, &bytes) {
-                    self.carry(Node::Switch, from, again);
-                }
-            }
-            Node::Store => {}
-        }
-    }
-
-    /// What takes no time is done at once, so that it costs no event.
-    fn begin_service(&mut self, server: u16, lane: usize, work: Duration) {
-        if work == Duration::ZERO {
-            return self.served(server, lane);
-        }
-        let life = self.servers[usize::from(server)].life;
-        self.schedule(self.now + work, Event::Served { server, life, lane });
-    }
-
-    fn served(&mut self, server: u16, lane: usize) {
-        let Some((from, bytes)) = self.servers[usize::from(server)].lanes.take(lane) else { return };
-        let asked = if self.config.watch_answers { super::answers::asked(&bytes) } else { None };
-        let before = self.seen.len();
-        self.tell_server(server, server::Input::Datagram { from, bytes });
-        debug_assert!(before <= self.seen.len());
-        if let Some(asked) = asked {
-            for (_, seen) in &mut self.seen[before..] {
-                super::answers::complete(seen, &asked);
-            }
-        }
-        if let Some(work) = self.servers[usize::from(server)].lanes.next(lane) {
-            self.begin_service(server, lane, work);
-        }
-    }
-
-    fn ring(&mut self, node: Node) {
-        let now = self.now;
-        let Some(clock) = self.clock_mut(node) else { return };
-        if clock.timer.is_none_or(|(at, _)| at > now) {
-            return;
-        }
-        clock.timer = None;
-        let local = clock.read(now);
-        match node {
-            Node::Server(n) => {
-                if let Some(machine) = &mut self.servers[usize::from(n)].machine {
-                    machine.handle(local, server::Input::Timer);
-                }
-            }
-            Node::Agent(n) => {
-                if let Some(machine) = &mut self.agents[usize::from(n)].machine {
-                    machine.handle(local, resolver::Input::Timer);
-                }
-            }
-            Node::Writer(n) => {
-                if let Some(machine) = &mut self.writers[usize::from(n)].machine {
-                    machine.handle(local, updater::Input::Timer);
-                }
-            }
-            Node::Switch | Node::Store => {}
-        }
-        self.drain(node);
-    }
-
-    fn tell_life(&mut self, server: u16, life: u32, input: server::Input) {
-        if self.servers[usize::from(server)].life == life {
-            self.tell_server(server, input);
-        }
-    }
-
-    fn tell_server(&mut self, server: u16, input: server::Input) {
-        let node = &mut self.servers[usize::from(server)];
-        let now = node.clock.read(self.now);
-        if let Some(machine) = &mut node.machine {
-            machine.handle(now, input);
-        }
-        self.drain(Node::Server(server));
-    }
-
-    fn drain(&mut self, node: Node) {
-        match node {
-            Node::Server(n) => self.drain_server(n),
-            Node::Agent(n) => self.drain_agent(n),
-            Node::Writer(n) => self.drain_writer(n),
-            Node::Switch | Node::Store => {}
-        }
-        self.rearm(node);
-    }
-
-    fn drain_agent(&mut self, agent: u16) {
-        while let Some(output) = self.agents[usize::from(agent)].machine.as_mut().and_then(Resolver::poll) {
-            let seen = match output {
-                resolver::Output::Send { to, bytes } => {
-                    if let Some(to) = Node::at(to) {
-                        self.carry(Node::Agent(agent), to, bytes);
-                    }
-                    continue;
-                }
-                resolver::Output::Resolved { token, key, asker, resolution } => {
-                    Seen::Resolved { agent, token, key, asker, resolution }
-                }
-                resolver::Output::Invalidated { key, asker } => Seen::Invalidated { agent, key, asker },
-            };
-            self.seen.push((self.now, seen));
-        }
-    }
-
-    fn drain_writer(&mut self, writer: u16) {
-        while let Some(output) = self.writers[usize::from(writer)].machine.as_mut().and_then(Updater::poll) {
-            match output {
-                updater::Output::Send { to, bytes } => {
-                    if let Some(to) = Node::at(to) {
-                        self.carry(Node::Writer(writer), to, bytes);
-                    }
-                }
-                updater::Output::Done { token, result } => self.seen.push((self.now, Seen::Done { writer, token, result })),
-            }
-        }
-    }
-
-    fn drain_server(&mut self, server: u16) {
-        while let Some(output) = self.servers[usize::from(server)].machine.as_mut().and_then(Server::poll) {
-            match output {
-                server::Output::Send { to, bytes } => {
-                    if self.config.watch_answers
-                        && let Some(seen) = super::answers::answered(server, &bytes)
-                    {
-                        self.seen.push((self.now, seen));
-                    }
-                    if let Some(to) = Node::at(to) {
-                        self.carry(Node::Server(server), to, bytes);
-                    }
-                }
-                server::Output::Commit { batch, ops, purged } => self.commit(server, batch, ops, purged),
-                server::Output::Purge { tombstones } => {
-                    if self.network.is_open(Node::Server(server), Node::Store) {
-                        let after = self.network.latency();
-                        self.schedule(self.now + after, Event::Purge(tombstones));
-                    }
-                }
-                server::Output::Load { load } => {
-                    let watch = &mut self.servers[usize::from(server)].watch;
-                    watch.load = Some(load);
-                    watch.position = None;
-                    self.give_load(server);
-                }
-                server::Output::Reply { .. } | server::Output::Event(_) => {}
-            }
-        }
-    }
-
-    fn clock_mut(&mut self, node: Node) -> Option<&mut Clock> {
-        match node {
-            Node::Server(n) => Some(&mut self.servers[usize::from(n)].clock),
-            Node::Agent(n) => Some(&mut self.agents[usize::from(n)].clock),
-            Node::Writer(n) => Some(&mut self.writers[usize::from(n)].clock),
-            Node::Switch | Node::Store => None,
-        }
-    }
-
-    /// Sets a node's timer to its machine's deadline, by the node's clock.
-    fn rearm(&mut self, node: Node) {
-        let deadline = match node {
-            Node::Server(n) => self.servers[usize::from(n)].machine.as_ref().and_then(Server::deadline),
-            Node::Agent(n) => self.agents[usize::from(n)].machine.as_ref().and_then(Resolver::deadline),
-            Node::Writer(n) => self.writers[usize::from(n)].machine.as_ref().and_then(Updater::deadline),
-            Node::Switch | Node::Store => None,
-        };
-        let now = self.now;
-        let Some(clock) = self.clock_mut(node) else { return };
-        let Some(deadline) = deadline else {
-            if let Some(old) = clock.timer.take() {
-                self.events.remove(&old);
-            }
-            return;
-        };
-        // A timer that is due rings a moment later, so that a machine that wants to be called again does not stop the clock.
-        let at = clock.to_true(deadline).max(now + Duration::from_ns(1));
-        if clock.timer.is_some_and(|(set, _)| set == at) {
-            return;
-        }
-        let old = clock.timer.take();
-        self.last_event += 1;
-        let id = (at, self.last_event);
-        if let Some(clock) = self.clock_mut(node) {
-            clock.timer = Some(id);
-        }
-        if let Some(old) = old {
-            self.events.remove(&old);
-        }
-        self.events.insert(id, Event::Timer(node));
-    }
-}
-
-impl Clock {
-    fn read(&self, now: Instant) -> Instant {
-        Instant::from_ps(now.as_ps().saturating_add_signed(self.offset))
-    }
-
-    fn to_true(self, local: Instant) -> Instant {
-        Instant::from_ps(local.as_ps().saturating_add_signed(-self.offset))
-    }
-}
-
-fn server_addresses(servers: u16) -> Vec<SocketAddr> {
-    (0..servers).map(|n| Node::Server(n).address()).collect()
 }
 
 /// Clocks begin a thousand seconds after 0, so that they can step back.
 const CLOCK_START: i64 = 1_000_000_000_000_000;
 const LOOK_EVERY: Duration = Duration::from_ms(20);
-
-mod storing;

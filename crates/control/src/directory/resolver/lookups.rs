@@ -3,6 +3,7 @@
 //! A batch goes to k servers. Each key leaves it with the first acceptable finding; what is left when the time-out is over goes to other
 //! servers. Names to be reconfirmed wait apart, so that a storm of them does not delay what somebody waits for.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
@@ -73,8 +74,8 @@ impl Lookups {
 
     /// Looks a name up again when there is time, though nobody waits for it.
     pub fn refresh(&mut self, name: Name) {
-        if !self.names.contains_key(&name) {
-            self.names.insert(name, Wanted::default());
+        if let Entry::Vacant(place) = self.names.entry(name) {
+            place.insert(Wanted::default());
             self.background.push_back(name);
         }
     }

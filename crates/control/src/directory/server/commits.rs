@@ -199,6 +199,7 @@ impl Commits {
                 held.as_ref().is_some_and(|(generation, _)| *generation == op.expect)
             });
             if as_expected {
+                pending.in_doubt = false;
                 self.add(&mut clean, pending, batch.ops[range].to_vec(), limits, &mut steps);
                 continue;
             }
@@ -218,6 +219,8 @@ impl Commits {
     pub fn failed(&mut self, now: Instant, batch: u64, limits: &Limits) {
         if let Some(batch) = self.under_way.get_mut(&batch) {
             batch.retry_at = Some(now.saturating_add(limits.retry_after));
+            let writes = batch.writes();
+            batch.updates.iter_mut().for_each(|(pending, _)| pending.in_doubt |= writes);
         }
     }
 
@@ -281,6 +284,11 @@ impl Commits {
 impl Batch {
     const fn new(purged: Generation) -> Self {
         Self { updates: Vec::new(), ops: Vec::new(), purged, retry_at: None }
+    }
+
+    /// Whether it can be applied; else it only asks what the store holds.
+    fn writes(&self) -> bool {
+        self.ops.iter().any(|op| op.expect != NEVER)
     }
 }
 

@@ -164,7 +164,7 @@ pub struct Counters {
     /// Updates received, copies included.
     pub updates: u64,
     /// Outcomes of updates, by [`Outcome`](crate::wire::directory::Outcome)'s number.
-    pub outcomes: [u64; 6],
+    pub outcomes: [u64; 7],
     /// Commits that became durable.
     pub commits: u64,
     /// Operations in them.

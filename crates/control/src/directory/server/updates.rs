@@ -28,6 +28,8 @@ pub struct Pending {
     pub arrived: Instant,
     /// For each operation: up to this generation of its key, no copy of this update was applied.
     pub clear: SmallVec<[Generation; 2]>,
+    /// Whether a commit of this server may have applied it: the store did not answer, and nothing has shown since that it was not.
+    pub in_doubt: bool,
 }
 
 /// What is known of a key for judging an update.
@@ -58,7 +60,7 @@ impl Pending {
     /// An update that came now.
     pub fn new(id: UpdateId, update: Update, client: Client, arrived: Instant) -> Self {
         let clear = update.ops.iter().map(|_| update.known).collect();
-        Self { id, update, clients: smallvec![client], arrived, clear }
+        Self { id, update, clients: smallvec![client], arrived, clear, in_doubt: false }
     }
 
     /// Looks for itself among its keys' last writes, so that later it need not look further back than to what they are now: an update that waits
@@ -96,9 +98,15 @@ impl Pending {
             }
         }
         if !certain {
-            let asked = bases.iter().all(|basis| basis.from_store);
-            return if asked { Judgement::Over(Outcome::Unknown, 0, Generation(0)) } else { Judgement::Ask };
+            if !bases.iter().all(|basis| basis.from_store) {
+                return Judgement::Ask;
+            }
+            let outcome = if self.in_doubt { Outcome::Unknown } else { Outcome::Stale };
+            return Judgement::Over(outcome, 0, Generation(0));
         }
+        // Commits of it that were not answered have not been applied, and cannot be any more: what they expected has changed for good, or
+        // tombstones were purged since, and the store looks at that too.
+        self.in_doubt = false;
         for (at, (op, basis)) in self.update.ops.iter().zip(bases).enumerate() {
             if !policy.may_update(self.id.writer, &op.key, basis.value.as_ref(), op.value.as_ref()) {
                 return Judgement::Over(Outcome::Refused, at as u8, Generation(0));

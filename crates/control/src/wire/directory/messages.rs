@@ -318,10 +318,12 @@ pub enum Outcome {
     Conflict = 2,
     /// This server cannot take it now (loading, overloaded, no store): it has not been applied by this copy; send it to another server.
     Elsewhere = 3,
-    /// Too much has happened since `known` to say whether it had been applied before.
+    /// This copy may have been applied, for the store did not answer, and by now the key has been written too often to tell.
     Unknown = 4,
     /// It makes no sense: a key twice, a value that does not fit its key.
     Malformed = 5,
+    /// Too much has happened since `known` to say whether an earlier copy was applied. This one was not, and will not be.
+    Stale = 6,
 }
 
 /// The answer to an update.
@@ -686,6 +688,7 @@ fn acknowledgement(r: &mut Reader<'_>) -> Result<Acknowledgement, WireError> {
         3 => Outcome::Elsewhere,
         4 => Outcome::Unknown,
         5 => Outcome::Malformed,
+        6 => Outcome::Stale,
         _ => return Err(WireError::Field("outcome")),
     };
     Ok(Acknowledgement { number, outcome, at: r.u8()?, generation: Generation(r.u64()?) })

@@ -4,7 +4,7 @@
 //! the usual, at least [`PATIENCE_MIN`]. So a leader's death costs an election and little more.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Certificate, Identity as ClientIdentity, TlsOptions};
@@ -85,17 +85,19 @@ impl Members {
         Ok(Self { members, options: connect, current: AtomicUsize::new(0), usual_us, seen: Mutex::default() })
     }
 
-    /// A transaction, at whichever member answers.
-    pub async fn transact(&self, transaction: Txn) -> Result<TxnResponse, StoreError> {
+    /// A transaction, at whichever member answers; and whether it was sent before, without an answer, and may have been applied then.
+    pub async fn transact(&self, transaction: Txn) -> Result<(TxnResponse, bool), StoreError> {
         let newest = self.newest();
+        let tries = AtomicU32::new(0);
         let response = self.anywhere(|mut client| {
+            tries.fetch_add(1, Ordering::Relaxed);
             let transaction = transaction.clone();
             async move { client.txn(transaction).await }
         });
         let response = response.await?;
         self.check(response.header())?;
         self.check_not_before(newest, response.header())?;
-        Ok(response)
+        Ok((response, tries.into_inner() > 1))
     }
 
     /// A linearizable read.

@@ -84,14 +84,16 @@ impl Etcd {
             gets.push(TxnOp::get(name, None));
         }
         let transaction = Txn::new().when(compares).and_then(puts).or_else(gets);
-        let response = self.shared.members.transact(transaction).await?;
+        let (response, is_repeated) = self.shared.members.transact(transaction).await?;
         if response.succeeded() {
             return Ok(Committed { result: CommitResult::Done(revision_of(&response)?), purged });
         }
         let mut found = response.op_responses().into_iter();
         let Some(TxnOpResponse::Get(mark)) = found.next() else { return Err(odd()) };
         let purged = mark.kvs().first().map_or(Ok(Generation(0)), parse_purged)?;
-        Ok(Committed { result: CommitResult::Conflict(found_in(found)?), purged })
+        // What it conflicts with may be itself: the server is to know that, and will try again.
+        let result = if is_repeated { CommitResult::Failed } else { CommitResult::Conflict(found_in(found)?) };
+        Ok(Committed { result, purged })
     }
 
     /// Removes up to [`PURGE`] tombstones. Those that have changed meanwhile are left out in a second try.
@@ -111,7 +113,7 @@ impl Etcd {
                 gets.push(TxnOp::get(name, None));
             }
             let transaction = Txn::new().when(compares).and_then(deletes).or_else(gets);
-            let response = shared.members.transact(transaction).await?;
+            let (response, _) = shared.members.transact(transaction).await?;
             if response.succeeded() {
                 return Ok(left.len());
             }

@@ -9,10 +9,15 @@
 //!                   | Acknowledgement: committed, refused, conflict, malformed --> Done
 //!                   | elsewhere: this copy is dead  --> another server, soon
 //!                   | nothing for 2 s               --> another server, the same number
-//!                   | unknown, and only one copy was ever alive: that one was not applied --> a new number, with a fresh `known`
+//!                   | stale: this copy is dead; if all others are, too --> a new number, with a fresh `known`
 //!                   v deadline
 //!                 Done: not applied if every copy is dead, else nobody knows
 //! ```
+//! A copy is dead if it has not been and will not be applied. A server says so of a copy by *elsewhere* and *stale*. A Challenge says so only of
+//! a copy without a cookie: one with the cookie of a server's earlier life may have been taken then, if the network delivered it twice.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -130,6 +135,8 @@ pub struct Updater {
     /// The newest revision heard of, and when.
     known: Generation,
     known_at: Option<Instant>,
+    /// When a question after a revision is asked again.
+    ask_at: Option<Instant>,
     last_number: u64,
     /// By number.
     updates: BTreeMap<u64, Pending>,
@@ -147,6 +154,8 @@ struct Pending {
     again_at: Instant,
     /// Copies that may have been applied, or may yet be: sent, and not known to be dead.
     alive: Vec<(SocketAddr, u64)>,
+    /// Whether there was a copy of which nothing will be heard any more, and which is not known to be dead.
+    has_lost: bool,
     /// Servers that were sent a copy.
     tried: Vec<SocketAddr>,
     /// It waits for a fresh `known`.
@@ -178,6 +187,7 @@ impl Updater {
             now: Instant::ZERO,
             known: Generation::default(),
             known_at: None,
+            ask_at: None,
             last_number: config.first_number,
             updates: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -229,7 +239,16 @@ impl Updater {
         }
         let give_up = self.now + self.config.give_up;
         let update = Update { number: 0, known: self.known, ops };
-        self.start(Pending { token, update, give_up, again_at: give_up, alive: Vec::new(), tried: Vec::new(), is_waiting: true });
+        self.start(Pending {
+            token,
+            update,
+            give_up,
+            again_at: give_up,
+            alive: Vec::new(),
+            has_lost: false,
+            tried: Vec::new(),
+            is_waiting: true,
+        });
     }
 
     /// Gives an update a number and sends it, or waits for a fresh `known`.
@@ -243,7 +262,7 @@ impl Updater {
         self.updates.insert(number, pending);
         if self.is_fresh() {
             self.send(number);
-        } else if !self.timers.iter().any(|(_, timer)| *timer == Timer::Ask) {
+        } else if self.ask_at.is_none() {
             self.ask();
         }
     }
@@ -254,13 +273,16 @@ impl Updater {
 
     /// Asks a server how far the store has come.
     fn ask(&mut self) {
+        self.ask_at = None;
         if self.is_fresh() || !self.updates.values().any(|pending| pending.is_waiting) {
             return;
         }
         if let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() {
             self.send_health(server);
         }
-        self.timers.insert((self.now + ASK_AGAIN, Timer::Ask));
+        let at = self.now + ASK_AGAIN;
+        self.timers.insert((at, Timer::Ask));
+        self.ask_at = Some(at);
     }
 
     fn send_health(&mut self, to: SocketAddr) {
@@ -294,7 +316,9 @@ impl Updater {
         let message = Message::Update(pending.update.clone());
         let (request, bytes) = self.servers.seal(server, Kind::Update, |out| message.emit(out));
         pending.alive.push((server, request));
-        pending.tried.push(server);
+        if !pending.tried.contains(&server) {
+            pending.tried.push(server);
+        }
         self.remember(server, request, number, &bytes);
         self.out.push_back(Output::Send { to: server, bytes });
     }
@@ -310,7 +334,8 @@ impl Updater {
     fn again(&mut self, number: u64) {
         let Some(pending) = self.updates.get_mut(&number) else { return };
         if pending.give_up <= self.now {
-            let result = if pending.alive.is_empty() { UpdateResult::NotApplied } else { UpdateResult::Unknown };
+            let is_dead = pending.alive.is_empty() && !pending.has_lost;
+            let result = if is_dead { UpdateResult::NotApplied } else { UpdateResult::Unknown };
             return self.done(number, result);
         }
         for &(server, _) in &pending.alive {
@@ -360,13 +385,16 @@ impl Updater {
                 self.requests.remove(&id);
                 self.servers.answered(from, frame.header.cookie, took);
                 if what.cookie != frame.header.cookie {
-                    self.challenged(id, what.number);
+                    self.challenged(id, &what);
                 }
             }
             Message::Vitals(vitals) if what.number == 0 => {
                 self.requests.remove(&id);
                 self.servers.answered(from, frame.header.cookie, took);
                 self.learn(vitals.revision);
+                if let Some(at) = self.ask_at.take() {
+                    self.timers.remove(&(at, Timer::Ask));
+                }
                 self.send_waiting();
             }
             Message::Acknowledgement(ack) if what.number == ack.number => {
@@ -378,14 +406,16 @@ impl Updater {
         }
     }
 
-    /// This copy was not looked at: the same again, with the right cookie.
-    fn challenged(&mut self, id: (SocketAddr, u64), number: u64) {
-        if number == 0 {
+    /// The server did not look at it: the same again, with the right cookie.
+    fn challenged(&mut self, id: (SocketAddr, u64), what: &What) {
+        if what.number == 0 {
             return self.send_health(id.0);
         }
-        if let Some(pending) = self.updates.get_mut(&number) {
+        if let Some(pending) = self.updates.get_mut(&what.number) {
             pending.alive.retain(|copy| *copy != id);
-            self.send_to(id.0, number);
+            // The challenge may be for a duplicate, and an earlier life of the server, which gave the cookie, may have taken the first.
+            pending.has_lost |= what.cookie != 0;
+            self.send_to(id.0, what.number);
         }
     }
 
@@ -417,16 +447,16 @@ impl Updater {
         }
     }
 
-    /// What one copy was told holds for the update only if no other copy can have been applied, or the server made sure of that.
+    /// What one copy was told holds for the update only if no other copy can have been applied, or be applied yet.
     fn not_committed(&mut self, id: (SocketAddr, u64), ack: &Acknowledgement, outcome: Outcome) {
-        let Some(pending) = self.updates.get_mut(&ack.number) else { return };
-        let is_only = pending.alive == [id];
+        let Some(pending) = self.updates.get(&ack.number) else { return };
+        let is_only = pending.alive == [id] && !pending.has_lost;
         let result = match outcome {
+            _ if !is_only => UpdateResult::Unknown,
             Outcome::Conflict => UpdateResult::Conflict { at: ack.at, generation: ack.generation },
             Outcome::Refused => UpdateResult::Refused(ack.at),
             Outcome::Malformed => UpdateResult::Malformed(ack.at),
-            _ if is_only => {
-                // `known` was too old to tell, and there is no other copy: it was not applied.
+            Outcome::Stale => {
                 self.known_at = None;
                 if let Some(mut pending) = self.close(ack.number) {
                     pending.alive.clear();
@@ -437,13 +467,7 @@ impl Updater {
             }
             _ => UpdateResult::Unknown,
         };
-        if is_only || result == UpdateResult::Unknown {
-            return self.done(ack.number, result);
-        }
-        // Another copy may have been applied, or be applied yet, under other circumstances.
-        pending.alive.retain(|copy| *copy != id);
-        let doubtful = !pending.alive.is_empty();
-        self.done(ack.number, if doubtful { UpdateResult::Unknown } else { result });
+        self.done(ack.number, result);
     }
 }
 
