@@ -22,7 +22,7 @@ help: ## Show this list
 ## The two commands of the README
 
 .PHONY: run
-run: build ## Run a shipped scenario (SCENARIO=...), print its table and where the report is
+run: weft ## Run a shipped scenario (SCENARIO=...), print its table and where the report is
 	$(RELEASE) run $(SCENARIO)
 
 .PHONY: test
@@ -34,6 +34,11 @@ test: ## Run every test
 .PHONY: setup
 setup: ## Install all that any command here needs
 	scripts/setup.sh
+
+.PHONY: weft
+weft: ## Build the program `weft` alone, optimised, into target/release
+	scripts/setup-build.sh
+	$(CARGO) build --release --locked --package weft-experiment --bin weft
 
 .PHONY: build
 build: ## Build the programs `weft` and `weft-directory`, optimised, into target/release
