@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use weft_control::directory::server::{Input, LoadEnd};
@@ -30,7 +31,8 @@ pub struct Storage {
 /// Whether the store answers.
 #[derive(Default)]
 struct Health {
-    lost: AtomicBool,
+    /// Locked until the machine's inbox has what changed: it must hear of changes in their order.
+    lost: Mutex<bool>,
     replaced: AtomicBool,
     newest: AtomicU64,
 }
@@ -104,7 +106,8 @@ impl Health {
         {
             tracing::error!(%error, "the store was replaced: no update is taken any more, look-ups are answered from memory");
         }
-        if !self.lost.swap(true, Ordering::AcqRel) {
+        let mut lost = self.lost.lock();
+        if !std::mem::replace(&mut *lost, true) {
             tracing::error!("the store does not answer; look-ups are answered from memory");
             core.post(core.era(), Input::StoreLost);
         }
@@ -112,7 +115,8 @@ impl Health {
 
     fn answered(&self, core: &Core, revision: Generation) {
         self.newest.fetch_max(revision.0, Ordering::Relaxed);
-        if self.lost.swap(false, Ordering::AcqRel) {
+        let mut lost = self.lost.lock();
+        if std::mem::replace(&mut *lost, false) {
             tracing::info!("the store answers again");
             core.post(core.era(), Input::StoreBack);
         }
