@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use weft_control::directory::auth::Secret;
 
 use super::error::BenchError;
-use super::socket::pin;
+use super::socket::{pin, unpin};
 use super::truth;
 
 /// A folder with a secret and the benchmarks' policy. It is removed when dropped.
@@ -71,7 +71,7 @@ impl Server {
         store: &str,
         peers: &[SocketAddr],
         listen: SocketAddr,
-        core: usize,
+        core: Option<usize>,
     ) -> Result<Self, BenchError> {
         let program = std::env::current_exe().map_err(|e| BenchError::Io(format!("where is this program? {e}")))?;
         let mut command = Command::new(program);
@@ -84,7 +84,10 @@ impl Server {
         // SAFETY: between fork and exec only a system call is made.
         unsafe {
             command.pre_exec(move || {
-                pin(core);
+                match core {
+                    Some(core) => drop(pin(core)),
+                    None => unpin(),
+                }
                 Ok(())
             });
         }

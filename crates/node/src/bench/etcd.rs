@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::cluster::free_address;
 use super::error::BenchError;
-use super::socket::pin;
+use super::socket::unpin;
 
 /// The members. They are killed when dropped.
 #[derive(Debug)]
@@ -24,8 +24,9 @@ struct Member {
 }
 
 impl Etcd {
-    /// Starts three members with their data below `folder`.
-    pub fn start(folder: &Path, core: usize) -> Result<Self, BenchError> {
+    /// Starts three members with their data below `folder`, on all cores: three members, three servers and a generator do not fit on one. With
+    /// `quick` timers, those that docs/directory.md advises within one room, which want members that are never kept waiting; else etcd's own.
+    pub fn start(folder: &Path, quick: bool) -> Result<Self, BenchError> {
         let program = program()?;
         let addresses = (0..6).map(|_| free_address()).collect::<Result<Vec<_>, _>>()?;
         let cluster: Vec<String> = (0..3).map(|at| format!("m{at}=http://{}", addresses[at])).collect();
@@ -37,13 +38,15 @@ impl Etcd {
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--initial-cluster", &cluster.join(","), "--initial-cluster-state", "new"]);
-            // The timers that docs/directory.md advises within one room.
-            command.args(["--heartbeat-interval", "20", "--election-timeout", "200", "--logger", "zap", "--log-level", "error"]);
+            if quick {
+                command.args(["--heartbeat-interval", "20", "--election-timeout", "200"]);
+            }
+            command.args(["--logger", "zap", "--log-level", "error"]);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             // SAFETY: between fork and exec only a system call is made.
             unsafe {
                 command.pre_exec(move || {
-                    pin(core);
+                    unpin();
                     Ok(())
                 });
             }

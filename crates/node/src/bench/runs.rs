@@ -100,7 +100,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn new(options: &Options, store: StoreKind) -> Result<Self, BenchError> {
+    fn new(options: &Options, store: StoreKind, quick: bool) -> Result<Self, BenchError> {
         if let Some((addresses, secret)) = &options.servers {
             return Ok(Self {
                 servers: Vec::new(),
@@ -111,7 +111,7 @@ impl Fleet {
             });
         }
         let folder = Folder::new()?;
-        let core = options.server_core;
+        let core = Some(options.server_core);
         let mut fleet =
             Self { servers: Vec::new(), etcd: None, addresses: Vec::new(), secret: folder.secret.clone(), folder: None };
         match store {
@@ -126,11 +126,11 @@ impl Fleet {
                 )?);
             }
             StoreKind::Etcd => {
-                let etcd = Etcd::start(folder.path(), core)?;
+                let etcd = Etcd::start(folder.path(), quick)?;
                 let addresses = (0..3).map(|_| super::cluster::free_address()).collect::<Result<Vec<_>, _>>()?;
                 for (at, &listen) in addresses.iter().enumerate() {
                     let peers: Vec<SocketAddr> = addresses.iter().copied().filter(|&peer| peer != listen).collect();
-                    fleet.servers.push(Server::start(&folder, [1, 11, 12][at], &etcd.store(), &peers, listen, core)?);
+                    fleet.servers.push(Server::start(&folder, [1, 11, 12][at], &etcd.store(), &peers, listen, None)?);
                 }
                 fleet.etcd = Some(etcd);
             }
@@ -181,7 +181,7 @@ impl Fleet {
 
 fn lookups(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
     let mappings = options.mappings.unwrap_or(1_000_000);
-    let mut fleet = Fleet::new(options, StoreKind::Embedded)?;
+    let mut fleet = Fleet::new(options, StoreKind::Embedded, false)?;
     let (truth, written) = fleet.load(mappings)?;
     let loaded = Case { name: "load".into(), store: "embedded".into(), ..of_writes(&fleet, mappings, 32, &written) };
     tell(loaded.beside("", None));
@@ -215,7 +215,7 @@ fn restart(options: &Options, fleet: &mut Fleet, mappings: usize, tell: &mut imp
     let address = server.address;
     server.stop();
     let begin = Instant::now();
-    fleet.servers.push(Server::start(folder, 1, &folder.embedded(), &[], address, options.server_core)?);
+    fleet.servers.push(Server::start(folder, 1, &folder.embedded(), &[], address, Some(options.server_core))?);
     let case = Case { servers: 1, mappings, ..Case::default() };
     let (duration_s, at_once) = (begin.elapsed().as_secs_f64(), fleet.rss_bytes());
     tell(Case { name: "restart".into(), duration_s, server_rss_bytes: at_once, ..case.clone() }.beside("", None));
@@ -261,7 +261,7 @@ fn lookup_goal(keys: usize) -> Goal {
 
 fn updates(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
     let mappings = options.mappings.unwrap_or(100_000);
-    let fleet = Fleet::new(options, store)?;
+    let fleet = Fleet::new(options, store, false)?;
     let (mut truth, _) = fleet.load(mappings)?;
     let store_name = name(store);
     let mut measure =
@@ -301,7 +301,7 @@ fn updates(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case)) -> 
 
 fn convergence(options: &Options, store: StoreKind, tell: &mut impl FnMut(Case)) -> Result<(), BenchError> {
     let mappings = options.mappings.unwrap_or(100_000);
-    let fleet = Fleet::new(options, store)?;
+    let fleet = Fleet::new(options, store, false)?;
     let (mut truth, _) = fleet.load(mappings)?;
     let converged = convergence::run(&fleet.addresses, &fleet.secret, &mut truth, options.duration, options.seed)?;
     let case = |what: &str| Case {
@@ -334,7 +334,7 @@ fn failover(options: &Options, tell: &mut impl FnMut(Case)) -> Result<(), BenchE
     store_member_killed(options, duration, ("leader", Etcd::kill_leader, "updates wait 4 s", leader), tell)?;
 
     let mappings = options.mappings.unwrap_or(100_000);
-    let mut fleet = Fleet::new(options, StoreKind::Etcd)?;
+    let mut fleet = Fleet::new(options, StoreKind::Etcd, true)?;
     let (truth, _) = fleet.load(mappings)?;
     let mut victim = fleet.servers.remove(1);
     let plan = agents::Plan { rate: 5000.0, duration, loss: 0.1, first: 0 };
@@ -358,7 +358,7 @@ fn store_member_killed(
     tell: &mut impl FnMut(Case),
 ) -> Result<(), BenchError> {
     let mappings = options.mappings.unwrap_or(100_000);
-    let mut fleet = Fleet::new(options, StoreKind::Etcd)?;
+    let mut fleet = Fleet::new(options, StoreKind::Etcd, true)?;
     let (truth, _) = fleet.load(mappings)?;
     let mut etcd = fleet.etcd.take().expect("it was started");
     let load = Load { ops: 1, window: 8192, rate: Some(2000.0), mappings: mappings / 2, duration: Some(duration) };

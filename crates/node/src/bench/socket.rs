@@ -100,6 +100,18 @@ pub fn pin(core: usize) -> bool {
     }
 }
 
+/// Lets the calling thread run on every core, whatever its parent was pinned to.
+pub fn unpin() {
+    // SAFETY: as above; cores that there are not are passed over.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for core in 0..libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(core, &mut set);
+        }
+        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
