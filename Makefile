@@ -41,10 +41,10 @@ weft: ## Build the program `weft` alone, optimised, into target/release
 	$(CARGO) build --release --locked --package weft-experiment --bin weft
 
 .PHONY: build
-build: ## Build the programs `weft` and `weft-directory`, optimised, into target/release
+build: ## Build the programs `weft`, `weft-directory` and `weft-agent`, optimised, into target/release
 	scripts/setup-build.sh
 	scripts/setup-node.sh
-	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-node --bin weft-directory
+	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-node --bin weft-directory --bin weft-agent
 
 .PHONY: python
 python: ## Build the Python package, optimised, into .venv
@@ -83,7 +83,7 @@ test-python: ## The Python package, its types and the examples of its documentat
 	scripts/setup-python.sh
 	scripts/setup-node.sh
 	scripts/build-python.sh
-	$(CARGO) build --locked --package weft-node --bin weft-directory
+	$(CARGO) test --quiet --locked --workspace --no-run
 	$(PYTHON) -m mypy
 	$(PYTHON) -m pytest
 
@@ -144,6 +144,10 @@ bench-directory: build ## Rates, latencies and faults of the directory, beside t
 	$(RELEASE) directory bench updates
 	$(RELEASE) directory bench convergence
 	$(RELEASE) directory bench failover
+
+.PHONY: bench-agent
+bench-agent: build ## What VL2's headers cost on real packets beside plain forwarding and VXLAN; as root
+	$(RELEASE) bench agent
 
 .PHONY: bench-simgrid
 bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)

@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
-# What building the daemons needs beyond setup-build.sh: the compiler of etcd's protocol.
+# What building the daemons needs beyond setup-build.sh: the compiler of etcd's protocol; a compiler of eBPF programs and the kernel's
+# headers; and what libbpf, which is built along, is made of. `weft` itself needs none of it.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+missing=()
 # The compiler, and the standard .proto files that it includes.
-{ has protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || apt_install protobuf-compiler libprotobuf-dev
+{ has protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || missing+=(protobuf-compiler libprotobuf-dev)
+if [ "$(uname -s)" = Linux ]; then
+    has clang || missing+=(clang)
+    has make || missing+=(make)
+    has pkg-config || missing+=(pkg-config)
+    [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
+    [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
+    [ -e /usr/include/linux/bpf.h ] || missing+=(linux-libc-dev)
+fi
+[ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"

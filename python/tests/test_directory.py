@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from weft import _directory_wire as wire
 from weft import directory
-from weft.directory import Directory, DirectoryError, Mapping, Op, Stream
+from weft.directory import Directory, DirectoryError, InDoubtError, Mapping, Op, Stream
 
 SECRET = bytes(range(32))
 KEY = directory.principal_key(SECRET, 7)
@@ -40,8 +41,8 @@ KEYS = {
 @pytest.mark.parametrize("text", KEYS)
 def test_the_bytes_of_keys(text: str) -> None:
     data = bytes.fromhex(KEYS[text])
-    assert directory.emit_key(text) == data
-    assert directory._Reader(data).key() == text
+    assert wire.emit_key(text) == data
+    assert wire.Reader(data).key() == text
 
 
 VALUES: list[tuple[directory.Value, str]] = [
@@ -55,14 +56,14 @@ VALUES: list[tuple[directory.Value, str]] = [
 @pytest.mark.parametrize(("value", "text"), VALUES)
 def test_the_bytes_of_values(value: directory.Value, text: str) -> None:
     data = bytes.fromhex(text)
-    assert directory.emit_value(value) == data
-    assert directory._Reader(data[1:]).value(data[0]) == value
+    assert wire.emit_value(value) == data
+    assert wire.Reader(data[1:]).value(data[0]) == value
 
 
 @pytest.mark.parametrize("text", ["", "10.0.0", "tenant:5/0", "tenant:16777216/0/::1", "group:x", "group:70000"])
 def test_what_is_no_key(text: str) -> None:
     with pytest.raises((ValueError, OverflowError, struct.error)):
-        directory.emit_key(text)
+        wire.emit_key(text)
 
 
 class Peer:
@@ -143,6 +144,74 @@ def test_a_server_that_cannot_say_is_passed_over() -> None:
             assert answer == directory.Acknowledgement(12, "committed", 0, 77)
     first.socket.close()
     second.socket.close()
+
+
+def said(outcome: int, generation: int = 7) -> Callable[[int, int, bytes], list[bytes]]:
+    """A server that says the same of every update, and is well."""
+
+    def answer(kind: int, request: int, body: bytes) -> list[bytes]:
+        if kind == 0x04:
+            return [message(0x84, request, VITALS)]
+        return [message(0x82, request, body[:8] + bytes([outcome, 0]) + struct.pack(">Q", generation))]
+
+    return answer
+
+
+def silent(kind: int, request: int, body: bytes) -> list[bytes]:
+    """A server that takes updates and says nothing of them."""
+    return [message(0x84, request, VITALS)] if kind == 0x04 else []
+
+
+OF_ONE_COPY = {1: "refused", 2: "conflict", 5: "malformed", 6: "stale"}
+
+
+@pytest.mark.parametrize("outcome", OF_ONE_COPY)
+def test_of_the_only_copy_every_outcome_holds(outcome: int) -> None:
+    elsewhere, peer = Peer(said(3)), Peer(said(outcome))
+    with Directory([elsewhere.address, peer.address], 7, KEY) as client:
+        answer = client.put("10.0.0.7", Mapping("10.0.1.1"))
+        assert (answer.outcome, answer.generation) == (OF_ONE_COPY[outcome], 7)
+    elsewhere.socket.close()
+    peer.socket.close()
+
+
+@pytest.mark.parametrize("outcome", OF_ONE_COPY)
+def test_with_another_copy_in_flight_nobody_knows(outcome: int) -> None:
+    peer = Peer(said(outcome))
+    with Directory([peer.address], 7, KEY) as client:
+        again = client.update([Op("10.0.0.7")], number=12, known=5)
+        assert again == directory.Acknowledgement(12, "unknown", 0, 0), "an earlier call may have sent a copy"
+    first = Peer(silent)
+    with Directory([first.address, peer.address], 7, KEY) as client:
+        client._first = 0
+        assert client._peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
+        assert client.put("10.0.0.7", Mapping("10.0.1.1")).outcome == "unknown"
+    first.socket.close()
+    peer.socket.close()
+
+
+def test_committed_is_final_whichever_copy_it_answers() -> None:
+    first, second = Peer(silent), Peer(said(0))
+    with Directory([first.address, second.address], 7, KEY) as client:
+        client._first = 0
+        assert client._peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
+        assert client.put("10.0.0.7", Mapping("10.0.1.1")).outcome == "committed"
+    first.socket.close()
+    second.socket.close()
+
+
+def test_at_the_end_of_its_time_an_update_is_in_doubt_unless_every_copy_is_dead() -> None:
+    peer = Peer(silent)
+    with Directory([peer.address], 7, KEY, timeout=0.3) as client, pytest.raises(InDoubtError) as error:
+        client.delete("10.0.0.7")
+    assert error.value.known == 42 and error.value.number > 0
+    peer.socket.close()
+    peer = Peer(said(3))
+    with Directory([peer.address], 7, KEY, timeout=0.3) as client:
+        with pytest.raises(DirectoryError, match="was not applied") as refused:
+            client.delete("10.0.0.7")
+        assert not isinstance(refused.value, InDoubtError)
+    peer.socket.close()
 
 
 def test_answers_without_room_for_all_are_asked_for_the_rest() -> None:

@@ -15,12 +15,14 @@ from weft.algorithms import estimate_demands, max_min
 from weft.fabrics import Fabric, fabric
 from weft.results import Result, Run
 from weft.studies import Check, check, run
+from weft.vlans import Spain, spain
 
 __all__ = [
     "Check",
     "Fabric",
     "Result",
     "Run",
+    "Spain",
     "WeftError",
     "__version__",
     "check",
@@ -28,4 +30,5 @@ __all__ = [
     "fabric",
     "max_min",
     "run",
+    "spain",
 ]

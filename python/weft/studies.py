@@ -25,6 +25,7 @@ def run(
     quick: bool = False,
     full: bool = False,
     seed: int | None = None,
+    world: Any = None,
     set: Settings | None = None,
     **overrides: Any,
 ) -> Result:
@@ -39,6 +40,9 @@ def run(
         quick: apply the scenario's ``[quick]`` table.
         full: apply the scenario's ``[full]`` table: the paper's size.
         seed: the same as ``world__seed``.
+        world: ``"flow"``, ``"packet"`` or ``"lab"``: the same as ``world__kind``. A dict is the scenario's table, as
+        without this argument. The
+            lab needs root; it comes up for the run and goes down after it.
         set: overrides by dotted key: ``{"control.scheduler": "annealing"}``. A key that is swept loses its sweep.
         **overrides: the same with two underscores for the dot: ``control__scheduler="annealing"``. They count over ``set``.
 
@@ -47,11 +51,11 @@ def run(
         KeyboardInterrupt: Ctrl-C; nothing has been written then.
     """
     if out is not None:
-        summary = _call(scenario, out, threads, _form(quick, full), seed, set, overrides)
+        summary = _call(scenario, out, threads, _form(quick, full), seed, world, set, overrides)
         return Result(summary, Path(out))
     temporary = TemporaryFolder()
     folder = temporary.path / "results"
-    summary = _call(scenario, folder, threads, _form(quick, full), seed, set, overrides)
+    summary = _call(scenario, folder, threads, _form(quick, full), seed, world, set, overrides)
     return Result(summary, folder, temporary)
 
 
@@ -61,6 +65,7 @@ def check(
     full: bool = False,
     threads: int | None = None,
     seed: int | None = None,
+    world: Any = None,
     set: Settings | None = None,
     **overrides: Any,
 ) -> "Check":
@@ -73,7 +78,7 @@ def check(
         KeyboardInterrupt: Ctrl-C.
     """
     form = "full" if full else "quick"
-    return Check(_call(scenario, None, threads, form, seed, set, overrides))
+    return Check(_call(scenario, None, threads, form, seed, world, set, overrides))
 
 
 @dataclass(frozen=True)
@@ -106,10 +111,13 @@ def _call(
     threads: int | None,
     form: str,
     seed: int | None,
+    world: Any,
     set: Settings | None,
     overrides: Settings,
 ) -> Summary:
     settings = [*(set or {}).items(), *dotted(overrides)]
+    if world is not None:
+        settings.append(("world.kind", world) if isinstance(world, str) else ("world", world))
     if seed is not None:
         settings.append(("world.seed", seed))
     path, table = (None, to_json(scenario)) if isinstance(scenario, Mapping) else (scenario, None)

@@ -6,5 +6,7 @@
 pub mod controller;
 pub mod directory;
 pub mod hedera;
+pub mod netlord;
 pub mod subways;
+pub mod vl2;
 pub mod wire;

@@ -45,6 +45,9 @@ pub enum Error {
         #[help]
         help: Option<String>,
     },
+    /// The user wanted it to end.
+    #[error("interrupted")]
+    Interrupted,
     /// Anything else that is wrong with a command's arguments or their combination.
     #[error("{message}")]
     Usage {

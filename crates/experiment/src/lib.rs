@@ -7,6 +7,7 @@
 //! | [`search`] | tries settings until the largest that meets a bound is found |
 //! | [`metrics`], [`expect`] | what a run's records say, and what the paper said |
 //! | [`results`], [`report`] | the files of a run |
+//! | [`spain`] | SPAIN's plan for a scenario |
 //! | [`subways`] | cabling and upgrades of Subways fabrics |
 //! | [`cli`] | the commands of the `weft` binary |
 
@@ -20,6 +21,7 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod search;
+pub mod spain;
 pub mod subways;
 pub mod wall;
 pub mod world;

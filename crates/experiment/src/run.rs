@@ -6,14 +6,14 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 use weft_fabric::Fabric;
-use weft_fabric::record::Outcome;
+use weft_fabric::record::{LabRecord, Outcome};
 
 use crate::error::{Error, Result};
 use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
-use crate::scenario::world::Kind;
+use crate::scenario::world::{Kind, LabRouting};
 use crate::scenario::{Run, Study};
 use crate::search::{self, Finding};
 use crate::wall::Stopwatch;
@@ -46,6 +46,26 @@ pub struct RunSummary {
     /// What `[search]` found: `set` holds it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Finding>,
+    /// Of a run in the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<LabSummary>,
+    /// Why it was not carried, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// What a run in the lab says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabSummary {
+    /// What the rates of links were multiplied with; `goodput_bps` and the like are those of the lab.
+    pub scale: f64,
+    /// Who found the routes.
+    pub routing: &'static str,
+    /// OSPF's timers, if it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ospf: Option<String>,
+    /// Whether the machine had time left: else the run measured the machine.
+    pub trusted: bool,
 }
 
 /// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1. It is told often, in
@@ -56,11 +76,17 @@ pub type OnProgress<'a> = &'a (dyn Fn(usize, f64) + Sync);
 struct Carried {
     metrics: Metrics,
     report: Option<RunReport>,
+    lab: Option<LabSummary>,
+    skipped: Option<String>,
     /// Of a search: the run at the setting that was found, and what was found.
     found: Option<(Run, Finding)>,
 }
 
 impl Carried {
+    fn skipped(reason: &str) -> Self {
+        Self { metrics: Metrics::default(), report: None, lab: None, skipped: Some(reason.to_owned()), found: None }
+    }
+
     /// The run that was carried.
     fn run<'a>(&'a self, asked: &'a Run) -> &'a Run {
         self.found.as_ref().map_or(asked, |(run, _)| run)
@@ -81,12 +107,24 @@ pub(crate) struct Observed {
 /// # Errors
 /// Whatever is wrong with the scenario, or with the folder. Then nothing is written.
 pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Result<Summary> {
+    let is_lab = |i: &usize| study.runs[*i].scenario.world.kind == Kind::Lab;
+    let (labs, simulated): (Vec<usize>, Vec<usize>) = (0..study.runs.len()).partition(is_lab);
+    if !labs.is_empty() && study.without_lab.is_none() {
+        world::lab::need()?;
+    }
     let folder = out.map(Folder::prepare).transpose()?;
     let ideals = Ideals::default();
-    let carried = (0..study.runs.len())
-        .into_par_iter()
-        .map(|i| carry(study, i, folder.as_ref(), &ideals, on_progress))
-        .collect::<Result<Vec<Carried>>>()?;
+    let one = |i: usize| Ok((i, carry(study, i, folder.as_ref(), &ideals, on_progress)?));
+    let mut carried = simulated.into_par_iter().map(one).collect::<Result<Vec<(usize, Carried)>>>()?;
+    // A lab has the machine for itself.
+    for i in labs {
+        carried.push(match &study.without_lab {
+            Some(reason) => (i, Carried::skipped(reason)),
+            None => one(i)?,
+        });
+    }
+    carried.sort_by_key(|(i, _)| *i);
+    let carried: Vec<Carried> = carried.into_iter().map(|(_, c)| c).collect();
     let runs = compare(study, &carried);
     let summary = Summary { title: study.title().to_owned(), out: out.map(|o| o.display().to_string()), runs };
     if let Some(folder) = folder {
@@ -129,8 +167,32 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     metrics.put("wall_s", clock.seconds());
     metrics.put_some("rss_bytes", wall::peak_rss_bytes().map(|b| b as f64));
     on_progress(index, 1.0);
-    Ok(Carried { metrics, report, found })
+    let lab = outcome.lab.as_ref().map(|lab| LabSummary::of(lab, run));
+    Ok(Carried { metrics, report, lab, skipped: None, found })
 }
+
+impl LabSummary {
+    fn of(lab: &LabRecord, run: &Run) -> Self {
+        let settings = run.scenario.world.lab;
+        let trusted = lab.cpu_idle_fraction.is_some_and(|idle| idle >= TRUSTED_IDLE);
+        if !trusted {
+            let name = run.name();
+            tracing::warn!(
+                "the processors had less than {:.0} % of their time left{}{name}: the lab measured the machine. Lower `world.scale`, or let it idle",
+                TRUSTED_IDLE * 100.0,
+                if name.is_empty() { "" } else { " during " },
+            );
+        }
+        let (routing, ospf) = match settings.routing {
+            LabRouting::Static => ("static", None),
+            LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
+        };
+        Self { scale: lab.scale, routing, ospf, trusted }
+    }
+}
+
+/// A lab of a machine that has less of its time left is not to be trusted.
+const TRUSTED_IDLE: f64 = 0.1;
 
 /// The progress of a run that has been carried, but not yet measured and written.
 const NEARLY: f64 = 0.99;
@@ -138,10 +200,20 @@ const NEARLY: f64 = 0.99;
 /// Builds, carries and measures a run.
 pub(crate) fn observe(study: &Study, run: &Run, ideals: &Ideals, on_progress: &mut dyn FnMut(f64)) -> Result<Observed> {
     let locate = |e: Error| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
+    let fabric = Arc::new(run.scenario.network().map_err(|e| study.source.at(e))?);
     on_progress(0.0);
     if let Some((outcome, metrics)) =
         world::directory::carry(&fabric, run, &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?
+    {
+        return Ok(Observed { fabric, outcome, ideal: None, metrics });
+    }
+    if let Some((outcome, metrics)) =
+        world::nl_arp::carry(&fabric, run, &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?
+    {
+        return Ok(Observed { fabric, outcome, ideal: None, metrics });
+    }
+    if let Some((outcome, metrics)) =
+        world::tenants::carry(&fabric, run, &mut |part| on_progress(part.min(NEARLY))).map_err(locate)?
     {
         return Ok(Observed { fabric, outcome, ideal: None, metrics });
     }
@@ -165,14 +237,15 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
         metrics.put_some("loss_fraction", metrics.get("goodput_fraction").map(|carried| 1.0 - carried));
         metrics.put("flows", outcome.events as f64);
     }
-    if world.kind == Kind::Packet {
-        metrics::measure_packets(
-            fabric,
-            outcome,
-            &mut metrics,
-            world.queues.nic_duplex * payload_part(&run.scenario.transport.transport),
-        );
+    match world.kind {
+        Kind::Flow => {}
+        Kind::Packet => {
+            let useful = world.queues.nic_duplex * payload_part(&run.scenario.transport.transport);
+            metrics::measure_packets(fabric, outcome, &mut metrics, useful);
+        }
+        Kind::Lab => metrics::measure_packets(fabric, outcome, &mut metrics, world::lab::payload_part(&run.scenario.overlay)),
     }
+    metrics.put_some("cpu_idle_fraction", outcome.lab.as_ref().and_then(|lab| lab.cpu_idle_fraction));
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
         metrics.put("optimal_fraction", own / best);
@@ -221,8 +294,13 @@ fn compare(study: &Study, carried: &[Carried]) -> Vec<RunSummary> {
             set: carried[i].run(&study.runs[i]).variant.set.clone(),
             seed: study.runs[i].scenario.world.seed,
             metrics: carried[i].metrics.clone(),
-            expect: expect::judge(&study.runs[i].scenario.expect, &candidates, i),
+            expect: match carried[i].skipped {
+                None => expect::judge(&study.runs[i].scenario.expect, &candidates, i),
+                Some(_) => Vec::new(),
+            },
             search: carried[i].found.as_ref().map(|(_, finding)| finding.clone()),
+            lab: carried[i].lab.clone(),
+            skipped: carried[i].skipped.clone(),
         })
         .collect()
 }

@@ -1,7 +1,14 @@
 //! From a scenario to a world and back: who carries what, with which scheduler.
 
 pub mod directory;
+#[cfg(all(feature = "lab", target_os = "linux"))]
+pub mod lab;
+#[cfg(not(all(feature = "lab", target_os = "linux")))]
+#[path = "world/no_lab.rs"]
+pub mod lab;
+pub mod nl_arp;
 pub mod packet;
+pub mod tenants;
 
 use std::sync::Arc;
 
@@ -10,11 +17,11 @@ use weft_control::hedera::{
     DemandEstimator, Hedera, HederaConfig, HederaError, Placement, Placer, Planner, control_loop_length, place_once,
 };
 use weft_control::subways::{Subways, SubwaysConfig, SubwaysError};
-use weft_fabric::record::Outcome;
+use weft_fabric::record::{Outcome, TcpRecord};
 use weft_fabric::routing::optimal::splittable_fraction;
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::{Health, Part};
-use weft_fabric::traffic::{FlowSpec, flows_known_at_start};
+use weft_fabric::traffic::{FlowSpec, Workload, flows_known_at_start};
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
 use weft_sim::packet::{PacketConfig, PacketWorld};
@@ -36,30 +43,55 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, threads: usize, on_progress: &mut 
     let scenario = &run.scenario;
     let events = timed_events(fabric, run)?;
     let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
-    let router = Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed);
-    let controller = controller(fabric, run)?;
-    let fabric = Arc::clone(fabric);
     let progress = &mut |p: Progress| on_progress(part_done(&p));
     let mut outcome = match scenario.world.kind {
-        Kind::Flow => FlowWorld { fabric, router, controller, workload, events, config: config(run) }.run(progress),
-        Kind::Packet => {
-            let config = PacketConfig { threads, ..packet::config(&fabric, run)? };
-            packet::carry(PacketWorld { fabric, router, controller, workload, events, config }, progress)?
-        }
+        Kind::Lab => lab::carry(fabric, run, workload, &events, progress)?,
+        Kind::Flow | Kind::Packet => simulate(fabric, run, workload, events, threads, progress)?,
     };
     if scenario.world.duration.is_none() {
         all_ended(&outcome)?;
     }
     number_by_line(lines.as_deref(), &mut outcome.flows);
+    if let (Some(lines), Some(lab)) = (&lines, &mut outcome.lab) {
+        let taken = std::mem::take(&mut lab.tcp);
+        lab.tcp = vec![TcpRecord::default(); taken.len()];
+        taken.into_iter().zip(lines).for_each(|(tcp, line)| lab.tcp[line.index()] = tcp);
+    }
     Ok(outcome)
+}
+
+fn simulate(
+    fabric: &Arc<Fabric>,
+    run: &Run,
+    workload: Box<dyn Workload>,
+    events: Vec<TimedEvent>,
+    threads: usize,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
+    let scenario = &run.scenario;
+    let router = Router::new(Arc::clone(fabric), scenario.control.routing, scenario.world.seed);
+    let controller = controller(fabric, run)?;
+    let fabric = Arc::clone(fabric);
+    if scenario.world.kind == Kind::Flow {
+        return Ok(FlowWorld { fabric, router, controller, workload, events, config: config(run) }.run(progress));
+    }
+    let config = PacketConfig { threads, ..packet::config(&fabric, run)? };
+    packet::carry(PacketWorld { fabric, router, controller, workload, events, config }, progress)
 }
 
 /// Checks what can be told before a run: its traffic, the parts that its events name, its scheduler's settings.
 ///
 /// # Errors
 /// The first of them that this fabric cannot have.
-pub fn check(fabric: &Fabric, run: &Run) -> Result<()> {
-    if directory::config(fabric, run)?.is_some() {
+pub fn check(fabric: &Arc<Fabric>, run: &Run) -> Result<()> {
+    run.scenario.overlay.check(fabric)?;
+    if tenants::check(fabric, run)? {
+        return Ok(());
+    }
+    if run.scenario.world.kind == Kind::Lab {
+        lab::check(fabric, run)?;
+    }
+    if directory::config(fabric, run)?.is_some() || nl_arp::config(fabric, run)?.is_some() {
         return Ok(());
     }
     timed_events(fabric, run)?;

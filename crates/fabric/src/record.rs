@@ -94,6 +94,30 @@ pub struct Outcome {
     pub control: ControlRecord,
     /// Of several services, the number of that to which each flow belongs; empty if there is only one.
     pub services: Vec<u16>,
+    /// What only a lab knows.
+    pub lab: Option<LabRecord>,
+}
+
+/// What a run on real sockets knows besides.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LabRecord {
+    /// What the rates of links were multiplied with.
+    pub scale: f64,
+    /// The part of the run that the machine's processors were idle.
+    pub cpu_idle_fraction: Option<f64>,
+    /// By flow.
+    pub tcp: Vec<TcpRecord>,
+}
+
+/// What a kernel said of a flow's sender at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TcpRecord {
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Smoothed round trip in seconds; 0 before the first.
+    pub srtt_s: f64,
+    /// The least round trip.
+    pub min_rtt_s: f64,
 }
 
 /// Totals of a world of packets.

@@ -16,6 +16,10 @@ pub enum Stream {
     Scheduler = 4,
     /// The order in which the AIMD model visits flows.
     Aimd = 5,
+    /// The orders in which SPAIN packs paths into VLANs.
+    Spain = 6,
+    /// What tenants' hosts transfer in which order.
+    Tenants = 7,
 }
 
 /// The generator of `stream` for a run's seed.

@@ -40,6 +40,28 @@ impl Stopwatch {
     }
 }
 
+/// The clock of a run, in the time that all worlds share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunClock(Instant);
+
+impl RunClock {
+    /// It is 0 now.
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn now(self) -> weft_fabric::Instant {
+        let elapsed = self.0.elapsed();
+        weft_fabric::Instant::from_ps(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000))
+    }
+
+    /// Sleeps until then, not longer than `at_most`.
+    pub(crate) fn sleep_until(self, then: weft_fabric::Instant, at_most: Duration) {
+        let rest = Duration::from_nanos(then.saturating_since(self.now()).as_ps() / 1000);
+        std::thread::sleep(rest.min(at_most));
+    }
+}
+
 /// Seconds since 1970.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())

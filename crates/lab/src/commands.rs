@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::plan::overlay::{AA4, AA6, MTU_OVERLAY, OverlayHost};
 use crate::plan::{MTU_FABRIC, MTU_HOST, Net, Node, Plan, Role, Route, Routing, Way};
 
 /// `ip`, outside of all namespaces: all cables, each made between its two namespaces in one step.
@@ -25,16 +26,22 @@ pub fn cables(plan: &Plan) -> String {
 pub const RACK_DEVICE: &str = "rack";
 
 /// `ip`, in the namespace: addresses, devices up.
-pub fn devices(node: &Node) -> String {
+pub fn devices(node: &Node, multicast: bool) -> String {
     let mut batch = String::from("link set lo up\n");
-    if node.role == Role::Switch {
+    if node.role != Role::Host {
         line(&mut batch, format_args!("addr add {} dev lo", Net::host(node.locator)));
+    }
+    for address in &node.anycast {
+        line(&mut batch, format_args!("addr add {} dev lo", Net::host(*address)));
     }
     if let Some(prefix) = node.prefix {
         line(&mut batch, format_args!("link add {RACK_DEVICE} type veth peer name {RACK_DEVICE}-end"));
         // The locator, if it is of the prefix; without the kernel's route, which would look for hosts at the device.
         let address = if prefix.contains(node.locator) { node.locator } else { prefix.address };
         line(&mut batch, format_args!("addr add {address}/{} dev {RACK_DEVICE} noprefixroute", prefix.len));
+        for block in &node.blocks {
+            line(&mut batch, format_args!("addr add {block} dev {RACK_DEVICE} noprefixroute"));
+        }
         line(&mut batch, format_args!("link set {RACK_DEVICE} up"));
         line(&mut batch, format_args!("link set {RACK_DEVICE}-end up"));
     }
@@ -43,6 +50,14 @@ pub fn devices(node: &Node) -> String {
             line(&mut batch, format_args!("addr add {address} dev {}", port.name));
         }
         line(&mut batch, format_args!("link set {} up", port.name));
+    }
+    if multicast && node.role == Role::Switch {
+        // PIM takes a sender for a neighbour if it is the peer of a port's address.
+        let own = node.local.iter().filter_map(|r| if let Way::Direct(port) = r.way { Some((r.to, port)) } else { None });
+        for (host, port) in own {
+            let (address, host, port) = (node.locator, host.address, &node.ports[port].name);
+            line(&mut batch, format_args!("addr add {address} peer {host} dev {port} noprefixroute"));
+        }
     }
     batch
 }
@@ -61,6 +76,27 @@ pub fn routes(node: &Node, routing: Routing) -> String {
             line(&mut batch, format_args!("route add {to} src {}{hops}", node.locator));
         }
     }
+    batch
+}
+
+/// `/proc/sys` settings of a host's NIC that is to carry IPv6 addresses of an overlay: nobody is asked whether they are free.
+pub fn overlay_sysctls() -> Vec<(&'static str, String)> {
+    vec![
+        ("net/ipv6/conf/eth0/accept_ra", "0".to_owned()),
+        ("net/ipv6/conf/eth0/accept_dad", "0".to_owned()),
+        ("net/ipv6/conf/eth0/addr_gen_mode", "1".to_owned()),
+        ("net/ipv6/conf/eth0/disable_ipv6", "0".to_owned()),
+    ]
+}
+
+/// `ip`, in a host's namespace: its application addresses, on the NIC that has its locator.
+pub fn overlay(host: &OverlayHost) -> String {
+    let mut batch = String::new();
+    let len = |prefix: &'static str| prefix.split_once('/').map_or("", |(_, len)| len);
+    line(&mut batch, format_args!("addr add {}/{} dev eth0 noprefixroute", host.aa4, len(AA4)));
+    line(&mut batch, format_args!("route add {AA4} dev eth0 src {} mtu {MTU_OVERLAY}", host.aa4));
+    line(&mut batch, format_args!("addr add {}/{} dev eth0 nodad noprefixroute", host.aa6, len(AA6)));
+    line(&mut batch, format_args!("route add {AA6} dev eth0 src {} mtu {MTU_OVERLAY}", host.aa6));
     batch
 }
 
@@ -84,6 +120,10 @@ fn local(batch: &mut String, node: &Node, route: &Route) {
     match &route.way {
         Way::Via(_) => unreachable!("routes by several neighbours are of the fabric"),
         Way::Unreachable => line(batch, format_args!("route add unreachable {to}")),
+        Way::Behind(hop) => {
+            let port = &node.ports[hop.port].name;
+            line(batch, format_args!("route add {to} via {} dev {port} onlink", hop.gateway));
+        }
         Way::Direct(port) => {
             line(batch, format_args!("route add {to} dev {} src {}", node.ports[*port].name, node.locator));
         }

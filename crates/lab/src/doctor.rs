@@ -7,7 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use serde::Serialize;
 
-use crate::{frr, lab, netns};
+use crate::{ebpf, frr, lab, netns};
 
 /// What was looked at.
 #[derive(Clone, Debug, Serialize)]
@@ -75,7 +75,7 @@ fn programs() -> Vec<Check> {
         .into_iter()
         .map(|p| of(p, version(p, "-V"), State::Missing, "makes links, addresses and rates", "apt-get install iproute2"))
         .collect();
-    let missing: Vec<&str> = frr::DAEMONS.into_iter().filter(|d| frr::program(d).is_none()).collect();
+    let missing: Vec<&str> = frr::ALL.into_iter().filter(|d| frr::program(d).is_none()).collect();
     let found = missing.is_empty().then(|| frr::program("zebra").and_then(|p| version(p.to_str()?, "--version"))).flatten();
     let what = format!("for `--routing frr`; without {}", missing.join(", "));
     checks.push(of("FRR", found, State::Optional, &what, "apt-get install frr, and `systemctl disable --now frr`"));
@@ -103,6 +103,8 @@ enum Attempt {
     Ip(&'static str),
     Tc(&'static str),
     Sysctl(&'static str, &'static str),
+    /// The program of switches' ports, at a device.
+    Ebpf(&'static str),
 }
 
 impl Trial {
@@ -110,6 +112,7 @@ impl Trial {
         let works = match self.attempt {
             Attempt::Ip(commands) => netns::batch("ip", commands, "a trial").is_ok(),
             Attempt::Tc(commands) => netns::batch("tc", commands, "a trial").is_ok(),
+            Attempt::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach(device)).is_ok(),
             Attempt::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a trial").is_ok(),
         };
         Check {
@@ -211,9 +214,16 @@ const TRIALS: &[Trial] = &[
         attempt: Attempt::Sysctl("net/ipv4/fib_multipath_hash_seed", "1"),
     },
     Trial {
+        name: "eBPF at ports",
+        state: State::Missing,
+        purpose: "switches make hashes of their own (tcx)",
+        remedy: "use Linux 6.6 or newer, with CONFIG_BPF_SYSCALL and CONFIG_NET_XGRESS",
+        attempt: Attempt::Ebpf("end0"),
+    },
+    Trial {
         name: "policy routing",
         state: State::Optional,
-        purpose: "hosts with several NICs",
+        purpose: "hosts with several NICs, and Valiant Load Balancing",
         remedy: "use a kernel with CONFIG_IP_MULTIPLE_TABLES",
         attempt: Attempt::Ip("rule add from 10.0.0.0 lookup 100\n"),
     },

@@ -39,6 +39,12 @@ pub enum LabError {
     NotConverged { seconds: u64, missing: usize, example: String },
     #[error("{daemon} of {node} did not start: {message}")]
     Daemon { daemon: &'static str, node: String, message: String },
+    #[error("{program} is neither beside this program nor on the PATH")]
+    NoProgram { program: String },
+    #[error("{program} in {place}: {message}")]
+    Program { program: String, place: String, message: String },
+    #[error("the addresses of {node} are not attached after {seconds} s, nor those of {others} others")]
+    NotAttached { node: String, seconds: u64, others: usize },
     #[error("interrupted")]
     Interrupted,
 }
@@ -58,6 +64,10 @@ impl LabError {
             Self::NoNode { guess, .. } => guess.clone(),
             Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
             Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
+            Self::NoProgram { .. } => "`make build` builds it; or leave `[overlay]` out of the scenario".to_owned(),
+            Self::Program { .. } | Self::NotAttached { .. } => {
+                "`weft lab doctor` tells what this system lacks; `--set overlay.kind=none` does without the overlay".to_owned()
+            }
             Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` tells what this system lacks".to_owned(),
             Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),
             Self::NotConverged { .. } | Self::Daemon { .. } => {

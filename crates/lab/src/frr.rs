@@ -1,8 +1,11 @@
-//! FRR in each switch: zebra, ospfd and bfdd, configured from the plan.
+//! FRR in each switch: zebra, ospfd and bfdd, configured from the plan; pimd where there is multicast, bgpd at the border and outside.
 //!
 //! One OSPF area; every link is point-to-point and costs 1, so that OSPF's paths are those of fewest links. A switch with hosts announces
-//! their prefix, which is that of its device `rack`, and every switch its locator. BFD watches every adjacency. (The prefix is no external
-//! route, redistributed from the kernel: ospfd looks at those a second after everything else.)
+//! their prefixes, which are those of its device `rack`, and every switch what is on its `lo`. BFD watches every adjacency. (The prefixes are no
+//! external routes, redistributed from the kernel: ospfd looks at those a second after everything else.)
+
+mod border;
+mod multicast;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,10 +24,26 @@ use crate::clock::Deadline;
 use crate::commands::RACK_DEVICE;
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::{Net, Node, Plan, Port, Role, Way};
+use crate::plan::{Net, Node, Plan, Port, Role, Timers, Way};
 
-/// The daemons, in the order in which they start.
-pub const DAEMONS: [&str; 3] = ["zebra", "ospfd", "bfdd"];
+/// All daemons that a lab may want.
+pub const ALL: [&str; 5] = ["zebra", "ospfd", "bfdd", "pimd", "bgpd"];
+
+/// The daemons of a node, in the order in which they start.
+pub fn daemons(plan: &Plan, node: &Node) -> Vec<&'static str> {
+    let wants = |daemon: &&str| match *daemon {
+        "zebra" => node.role != Role::Host,
+        "ospfd" | "bfdd" => node.role == Role::Switch,
+        "pimd" => node.role == Role::Switch && plan.has_multicast(),
+        _ => border::peers(plan, node).next().is_some(),
+    };
+    ALL.into_iter().filter(wants).collect()
+}
+
+/// How many daemons a lab has in all.
+pub(crate) fn daemons_of(plan: &Plan) -> usize {
+    plan.nodes.iter().map(|n| daemons(plan, n).len()).sum()
+}
 
 /// The program of a daemon; `None` if it is not installed.
 pub fn program(daemon: &str) -> Option<PathBuf> {
@@ -34,7 +53,9 @@ pub fn program(daemon: &str) -> Option<PathBuf> {
 /// The configuration of a daemon of a switch.
 pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
     let body = match daemon {
-        "ospfd" => ospf(plan, switch),
+        "ospfd" => ospf(plan, switch) + &border::ospf(plan, switch),
+        "pimd" => multicast::pim(plan, switch),
+        "bgpd" => border::bgp(plan, switch),
         "bfdd" => format!(
             "bfd\n profile fabric\n  detect-multiplier {BFD_MULTIPLIER}\n  transmit-interval {BFD_INTERVAL_MS}\n  receive-interval {BFD_INTERVAL_MS}\n exit\nexit\n"
         ),
@@ -46,19 +67,18 @@ pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
 
 /// Starts all daemons, in folders below `folder`.
 pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()> {
-    let programs = DAEMONS.map(|d| program(d).ok_or_else(|| LabError::Missing { program: d.to_owned(), package: "frr" }));
-    let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
     let user = User::from_name(USER).ok().flatten();
     let user = user.ok_or_else(|| LabError::Missing { program: format!("the user {USER}"), package: "frr" })?;
-    let switches: Vec<&Node> = plan.switches().collect();
-    netns::each(&switches, stop, |switch| {
+    let program_of = |d: &str| program(d).ok_or_else(|| LabError::Missing { program: d.to_owned(), package: "frr" });
+    let routers: Vec<&Node> = plan.nodes.iter().filter(|n| n.role != Role::Host).collect();
+    netns::each(&routers, stop, |switch| {
         let folder = folder_of(plan, switch, folder);
         fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
         chown(&folder, Some(user.uid), Some(user.gid)).map_err(|e| LabError::io("hand over", &folder, e.into()))?;
         netns::enter(&switch.namespace)?;
-        for (daemon, program) in DAEMONS.into_iter().zip(&programs) {
+        for daemon in daemons(plan, switch) {
             let configuration = configuration(daemon, plan, switch);
-            start_one(daemon, program, &folder, &configuration).map_err(|message| LabError::Daemon {
+            start_one(daemon, &program_of(daemon)?, &folder, &configuration).map_err(|message| LabError::Daemon {
                 daemon,
                 node: switch.name.clone(),
                 message,
@@ -72,14 +92,15 @@ pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()>
 /// Waits until every switch's kernel has the routes of the plan, each with all its next hops, and BFD watches all its neighbours: a failure
 /// before that is noticed by OSPF alone, which takes seconds.
 pub(crate) fn converge(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()> {
-    let deadline = Deadline::after(CONVERGE_WITHIN);
-    let mut waiting: Vec<&Node> = plan.switches().collect();
+    let within = CONVERGE_WITHIN + 2 * Duration::from_secs(plan.timers.dead_s.into());
+    let deadline = Deadline::after(within);
+    let mut waiting: Vec<&Node> = plan.nodes.iter().filter(|n| n.role != Role::Host).collect();
     loop {
         let missing = netns::each(&waiting, stop, |switch| {
             netns::enter(&switch.namespace)?;
             let mut missing: Vec<String> = missing_routes(switch)?.iter().map(Net::to_string).collect();
-            let watched = bfd_sessions_up(&folder_of(plan, switch, folder));
-            let neighbours = neighbours(plan, switch).count();
+            let neighbours = if plan.timers.bfd && switch.role == Role::Switch { neighbours(plan, switch).count() } else { 0 };
+            let watched = if neighbours > 0 { bfd_sessions_up(&folder_of(plan, switch, folder)) } else { 0 };
             missing.extend((watched < neighbours).then(|| format!("BFD of {} neighbours", neighbours - watched)));
             Ok(missing)
         })?;
@@ -90,7 +111,7 @@ pub(crate) fn converge(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
         if deadline.has_passed() {
             let example = format!("{} at {}", still[0].1[0], still[0].0.name);
             let missing = still.iter().map(|(_, m)| m.len()).sum();
-            return Err(LabError::NotConverged { seconds: CONVERGE_WITHIN.as_secs(), missing, example });
+            return Err(LabError::NotConverged { seconds: within.as_secs(), missing, example });
         }
         waiting = still.into_iter().map(|(switch, _)| switch).collect();
         if stop.load(Ordering::Relaxed) {
@@ -98,6 +119,23 @@ pub(crate) fn converge(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
         }
         std::thread::sleep(POLL);
     }
+}
+
+/// Starts staticd beside the other daemons of a switch, in whose namespace the thread is.
+pub(crate) fn start_staticd(plan: &Plan, switch: &Node, folder: &Path, routes: &str) -> Result<()> {
+    let program = program("staticd").ok_or_else(|| LabError::Missing { program: "staticd".to_owned(), package: "frr" })?;
+    start_one("staticd", &program, &folder_of(plan, switch, folder), routes).map_err(|message| LabError::Daemon {
+        daemon: "staticd",
+        node: switch.name.clone(),
+        message,
+    })
+}
+
+/// Makes a switch announce one more network that is on one of its devices.
+pub(crate) fn announce(plan: &Plan, switch: &Node, folder: &Path, network: Net) -> Result<()> {
+    let socket = folder_of(plan, switch, folder).join("ospfd.vty");
+    let told = tell(&socket, &["enable", "configure terminal", "router ospf", &format!("network {network} area 0")]);
+    told.map(drop).map_err(|e| LabError::io("configure ospfd at", &socket, e))
 }
 
 /// Ports that lead to other switches.
@@ -117,12 +155,18 @@ fn bfd_sessions_up(folder: &Path) -> usize {
     sessions.iter().filter(|s| s.get("status").is_some_and(|s| s == "up")).count()
 }
 
-/// What a daemon answers to a command, as `vtysh` asks it: commands end with a zero, answers with three and the command's result.
+/// What a daemon answers to a command.
 fn ask(socket: &Path, command: &str) -> std::io::Result<String> {
+    tell(socket, &["enable", command])
+}
+
+/// What a daemon answers to the last of some commands, as `vtysh` gives them: commands end with a zero, answers with three and the command's
+/// result.
+fn tell(socket: &Path, commands: &[&str]) -> std::io::Result<String> {
     let mut daemon = UnixStream::connect(socket)?;
     daemon.set_read_timeout(Some(Duration::from_secs(1)))?;
     let mut answer = Vec::new();
-    for command in ["enable", command] {
+    for command in commands {
         daemon.write_all(format!("{command}\0").as_bytes())?;
         answer.clear();
         while !matches!(answer.last_chunk(), Some([0, 0, 0, _])) {
@@ -139,7 +183,7 @@ fn ask(socket: &Path, command: &str) -> std::io::Result<String> {
 
 /// Destinations to which a switch has not all of the plan's next hops, in the namespace that the thread is in.
 fn missing_routes(switch: &Node) -> Result<Vec<Net>> {
-    let text = netns::output("ip", &["-j", "route", "show", "proto", "ospf"], &switch.namespace)?;
+    let text = netns::output("ip", &["-j", "route", "show"], &switch.namespace)?;
     let installed = read_routes(&text);
     let lacks = |to: &Net, way: &Way| {
         let Way::Via(hops) = way else { return false };
@@ -155,7 +199,10 @@ fn read_routes(text: &str) -> BTreeMap<Net, Vec<Ipv4Addr>> {
     let routes: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
     let gateway = |v: &serde_json::Value| v.get("gateway")?.as_str()?.parse::<Ipv4Addr>().ok();
     let one = |route: &serde_json::Value| {
-        let to = Net::try_from(route.get("dst")?.as_str()?.to_owned()).ok()?;
+        let to = match route.get("dst")?.as_str()? {
+            "default" => Net::DEFAULT,
+            to => Net::try_from(to.to_owned()).ok()?,
+        };
         let mut hops: Vec<Ipv4Addr> = match route.get("nexthops").and_then(|n| n.as_array()) {
             Some(hops) => hops.iter().filter_map(gateway).collect(),
             None => gateway(route).into_iter().collect(),
@@ -169,27 +216,33 @@ fn read_routes(text: &str) -> BTreeMap<Net, Vec<Ipv4Addr>> {
 fn ospf(plan: &Plan, switch: &Node) -> String {
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
+    // By port and not by network: ports to hosts may have addresses too, which are nobody's business.
+    line(format_args!("interface lo\n ip ospf area 0\nexit"));
     if switch.prefix.is_some() {
-        line(format_args!("interface {RACK_DEVICE}\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
+        line(format_args!("interface {RACK_DEVICE}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
     }
+    let Timers { hello_s, dead_s, bfd, broadcast, patient } = plan.timers;
+    let network = if broadcast { "broadcast" } else { "point-to-point" };
     for port in neighbours(plan, switch) {
-        line(format_args!("interface {}", port.name));
-        line(format_args!(" ip ospf network point-to-point\n ip ospf cost 1"));
-        line(format_args!(
-            " ip ospf hello-interval {HELLO_S}\n ip ospf dead-interval {DEAD_S}\n ip ospf retransmit-interval {RETRANSMIT_S}"
-        ));
-        line(format_args!(" ip ospf bfd\n ip ospf bfd profile fabric\nexit"));
+        line(format_args!("interface {}\n ip ospf area 0", port.name));
+        line(format_args!(" ip ospf network {network}\n ip ospf cost 1"));
+        line(format_args!(" ip ospf hello-interval {hello_s}\n ip ospf dead-interval {dead_s}"));
+        if !patient {
+            line(format_args!(" ip ospf retransmit-interval {RETRANSMIT_S}"));
+        }
+        if bfd {
+            line(format_args!(" ip ospf bfd\n ip ospf bfd profile fabric"));
+        }
+        line(format_args!("exit"));
     }
     line(format_args!("router ospf\n ospf router-id {}\n maximum-paths 64", switch.locator));
-    line(format_args!(" timers throttle spf {SPF_MS}\n timers throttle lsa all {LSA_MS}\n timers lsa min-arrival {LSA_MIN_MS}"));
-    line(format_args!(" network {} area 0", Net::host(switch.locator)));
-    for port in &switch.ports {
-        if let Some(address) = port.address {
-            line(format_args!(" network {address} area 0"));
-        }
+    if !patient {
+        line(format_args!(
+            " timers throttle spf {SPF_MS}\n timers throttle lsa all {LSA_MS}\n timers lsa min-arrival {LSA_MIN_MS}"
+        ));
     }
-    if let Some(prefix) = switch.prefix {
-        line(format_args!(" network {prefix} area 0\n passive-interface {RACK_DEVICE}"));
+    if switch.prefix.is_some() {
+        line(format_args!(" passive-interface {RACK_DEVICE}"));
     }
     line(format_args!("exit"));
     text
@@ -226,14 +279,13 @@ const USER: &str = "frr";
 /// A neighbour that has said nothing for so many intervals is down.
 const BFD_MULTIPLIER: u32 = 3;
 const BFD_INTERVAL_MS: u32 = 100;
-const HELLO_S: u32 = 1;
-const DEAD_S: u32 = 4;
 /// Neighbours start one after another, and lose what is sent to them before.
 const RETRANSMIT_S: u32 = 1;
 /// First computation, the step by which further ones are put off, the longest that they are.
 const SPF_MS: &str = "10 100 1000";
 const LSA_MS: u32 = 50;
 const LSA_MIN_MS: u32 = 20;
+/// Besides two dead intervals.
 const CONVERGE_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(100);
 
@@ -251,13 +303,17 @@ mod tests {
         let settings = Settings {
             name: "t".parse().expect("a name"),
             routing: Routing::Frr,
+            timers: Timers::FAST,
             scale: 0.01,
             seed: 1,
             switch_queue: Bytes(100_000),
             nic_queue: Bytes(100_000),
         };
         let plan = Plan::new(&fabric, &settings).expect("a plan");
-        let of = |node: &str| DAEMONS.map(|d| configuration(d, &plan, plan.node(node).expect("a switch"))).join("\n");
+        let of = |node: &str| {
+            let node = plan.node(node).expect("a switch");
+            daemons(&plan, node).iter().map(|d| configuration(d, &plan, node)).collect::<Vec<_>>().join("\n")
+        };
         insta::assert_snapshot!(format!("{}\n====\n{}", of("edge0"), of("core1")));
     }
 
@@ -271,7 +327,8 @@ mod tests {
         };
         assert_eq!(gateways("10.2.0.0/16"), Some(vec!["172.16.0.1".to_owned()]));
         assert_eq!(gateways("10.3.0.1/32"), Some(vec!["172.16.0.1".to_owned(), "172.16.0.5".to_owned()]), "sorted");
-        assert_eq!(routes.len(), 2);
+        assert_eq!(routes.get(&Net::DEFAULT), Some(&Vec::new()), "a default route without a gateway");
+        assert_eq!(routes.len(), 3);
         assert!(read_routes("").is_empty());
     }
 }

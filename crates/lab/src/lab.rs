@@ -1,7 +1,7 @@
 //! Up and down: from a plan to what stands, and back to nothing.
 //!
 //! ```text
-//!   folder, locked -> namespaces, sysctls -> cables -> addresses, routes, rates -> FRR, converged -> `built`
+//!   folder, locked -> namespaces, sysctls -> cables -> addresses, routes, rates -> FRR, converged -> overlay -> `built`
 //!         |                  any error, or a request to stop: down                        |
 //!         +---------<---------------------------<--------------------------------<--------+
 //! ```
@@ -17,7 +17,8 @@ use crate::congestion::{self, Leave};
 use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Record};
-use crate::{commands, frr, netns};
+use crate::vl2::{self, OverlayStatus, OverlayTimes};
+use crate::{commands, ebpf, frr, netns};
 
 /// A lab that stands.
 #[derive(Clone, Debug)]
@@ -37,6 +38,9 @@ pub struct Times {
     pub devices_s: f64,
     /// FRR started and converged; 0 without it.
     pub routing_s: f64,
+    /// Of the overlay, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<OverlayTimes>,
 }
 
 /// A lab as `status` shows it.
@@ -66,6 +70,9 @@ pub struct Status {
     pub daemons: usize,
     /// Seconds since it was made.
     pub age_s: Option<u64>,
+    /// What runs of its overlay, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<OverlayStatus>,
 }
 
 /// Fails without root.
@@ -83,6 +90,7 @@ impl Lab {
     /// [`LabError`]; whatever it is, nothing is left.
     pub fn up(plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
+        vl2::check(&plan)?;
         let folder = match Folder::create(&plan.name)? {
             Some(folder) => folder,
             None => replace_broken(&plan.name)?,
@@ -172,7 +180,7 @@ pub fn status(name: &LabName) -> Status {
     };
     let record = known.ok();
     let plan = record.as_ref().map(|r| &r.plan);
-    let daemons = plan.filter(|p| p.routing == Routing::Frr).map_or(0, |p| p.switches().count() * frr::DAEMONS.len());
+    let daemons = plan.filter(|p| p.routing == Routing::Frr).map_or(0, frr::daemons_of);
     Status {
         name: name.clone(),
         phase,
@@ -186,6 +194,7 @@ pub fn status(name: &LabName) -> Status {
         namespaces: namespaces.len(),
         daemons,
         age_s: record.as_ref().map(|r| clock::unix_seconds().saturating_sub(r.since_unix_s)),
+        overlay: plan.filter(|p| p.overlay.is_some()).map(vl2::status),
     }
 }
 
@@ -208,22 +217,28 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     netns::batch("ip", &commands::cables(plan), "all namespaces")?;
     times.cables_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
+    let program = ebpf::Program::forget_hash()?;
     // All devices before any route: a port without its peer has no carrier.
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &commands::devices(node), &node.namespace)?;
-        netns::batch("tc", &commands::shaping(node), &node.namespace)
+        netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace)?;
+        netns::batch("tc", &commands::shaping(node), &node.namespace)?;
+        if node.role != Role::Host { ebpf::forget_hashes(&program, node) } else { Ok(()) }
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
         netns::batch("ip", &commands::routes(node, plan.routing), &node.namespace)
     })?;
+    vl2::addresses(plan, stop)?;
     times.devices_s = watch.elapsed().as_secs_f64();
     if plan.routing == Routing::Frr {
         let watch = Stopwatch::new();
         frr::start(plan, &state::daemons(folder.path()), stop)?;
         frr::converge(plan, &state::daemons(folder.path()), stop)?;
         times.routing_s = watch.elapsed().as_secs_f64();
+    }
+    if plan.overlay.is_some() {
+        times.overlay = Some(vl2::start(plan, folder.path(), stop)?);
     }
     folder.built()?;
     Ok(times)
@@ -242,6 +257,7 @@ fn replace_broken(name: &LabName) -> Result<Folder> {
 
 fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
     remove_namespaces(&name.namespace_prefix())?;
+    vl2::clean(name);
     congestion::take_back(folder.path())?;
     folder.remove()
 }

@@ -14,6 +14,9 @@
 //! | [`frr`] | how the routing daemons are configured, started, and known to have converged |
 //! | [`state`] | which labs stand, and what a crash left |
 //! | [`lab`] | how a lab comes up, and goes down to nothing |
+//! | [`vl2`] | how an overlay's directory and agents are configured and started |
+//! | [`carry`] | how a run comes up, carries its flows ([`traffic`]), is counted ([`counters`]) and goes down |
+//! | [`events`] | how parts fail and return meanwhile |
 //! | [`probe`] | whether hosts reach each other, and by which path |
 //! | [`doctor`] | what this system lacks |
 //!
@@ -23,23 +26,41 @@ pub mod commands;
 pub mod plan;
 
 #[cfg(target_os = "linux")]
+pub mod carry;
+#[cfg(target_os = "linux")]
 mod clock;
 #[cfg(target_os = "linux")]
 mod congestion;
 #[cfg(target_os = "linux")]
+pub mod counters;
+#[cfg(target_os = "linux")]
 pub mod doctor;
 #[cfg(target_os = "linux")]
+mod ebpf;
+#[cfg(target_os = "linux")]
 mod error;
+#[cfg(target_os = "linux")]
+pub mod events;
 #[cfg(target_os = "linux")]
 pub mod frr;
 #[cfg(target_os = "linux")]
 pub mod lab;
 #[cfg(target_os = "linux")]
+mod netlink;
+#[cfg(target_os = "linux")]
 pub mod netns;
+#[cfg(target_os = "linux")]
+pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod probe;
 #[cfg(target_os = "linux")]
 pub mod state;
+#[cfg(target_os = "linux")]
+pub mod traffic;
+#[cfg(target_os = "linux")]
+mod valiant;
+#[cfg(target_os = "linux")]
+pub mod vl2;
 
 #[cfg(target_os = "linux")]
 pub use clock::Stopwatch;

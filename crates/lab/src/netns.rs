@@ -92,6 +92,18 @@ pub(crate) fn prepare() -> Result<()> {
     bound.map_err(|e| kernel("share /run/netns", "the system", e))
 }
 
+/// Mounts the file system of eBPF programs and maps where it is expected, if it is not there; it stays.
+pub(crate) fn mount_bpf() -> Result<()> {
+    let folder = Path::new(BPF);
+    let of = |path: &Path| fs::metadata(path).map(|m| m.dev());
+    let is_mounted = matches!((of(folder), of(Path::new("/sys/fs"))), (Ok(a), Ok(b)) if a != b);
+    if is_mounted {
+        return Ok(());
+    }
+    let mounted = mount(Some("bpf"), folder, Some("bpf"), MsFlags::empty(), None::<&str>);
+    mounted.map_err(|e| kernel("mount bpffs on /sys/fs/bpf", "the system", e))
+}
+
 /// Makes a namespace and moves the calling thread into it.
 pub(crate) fn create(namespace: &str) -> Result<()> {
     let path = path(namespace);
@@ -221,6 +233,7 @@ pub(crate) fn kernel(what: &'static str, place: &str, cause: Errno) -> LabError 
 }
 
 pub(crate) const FOLDER: &str = "/run/netns";
+const BPF: &str = "/sys/fs/bpf";
 /// Looks at processes that are to end, ten seconds in all.
 const PATIENCE: u32 = 1000;
 const POLL: Duration = Duration::from_millis(10);

@@ -18,6 +18,8 @@
 
 mod addresses;
 mod name;
+pub mod outside;
+pub mod overlay;
 mod routes;
 
 use std::net::Ipv4Addr;
@@ -49,6 +51,8 @@ pub struct Settings {
     pub name: LabName,
     /// Who finds the routes.
     pub routing: Routing,
+    /// How soon OSPF notices.
+    pub timers: Timers,
     /// What rates of links are multiplied with.
     pub scale: f64,
     /// Seed of the hash seeds.
@@ -69,6 +73,29 @@ pub enum Routing {
     Frr,
 }
 
+/// OSPF's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timers {
+    /// From one hello to the next, in seconds.
+    pub hello_s: u16,
+    /// A neighbour that has said nothing for so long is dead, in seconds.
+    pub dead_s: u16,
+    /// Whether BFD watches every neighbour too.
+    pub bfd: bool,
+    /// Whether a link counts as a broadcast network, as OSPF takes Ethernet for: who has come up waits for the dead interval before it
+    /// chooses a designated router, and routes avoid the link meanwhile.
+    pub broadcast: bool,
+    /// Whether routes are computed, and changes told, at FRR's usual pace, which spares the processors of real switches.
+    pub patient: bool,
+}
+
+impl Timers {
+    /// A data centre's: hellos each second, BFD each 100 ms.
+    pub const FAST: Self = Self { hello_s: 1, dead_s: 4, bfd: true, broadcast: false, patient: false };
+    /// OSPF's own on Ethernet.
+    pub const DEFAULT: Self = Self { hello_s: 10, dead_s: 40, bfd: false, broadcast: true, patient: true };
+}
+
 /// All that is to stand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
@@ -78,10 +105,18 @@ pub struct Plan {
     pub fabric: String,
     /// Who finds the routes.
     pub routing: Routing,
+    /// How soon OSPF notices.
+    pub timers: Timers,
     /// What rates were multiplied with.
     pub scale: f64,
     /// Hosts, then switches, by the fabric's node id.
     pub nodes: Vec<Node>,
+    /// What is laid over it, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlay: Option<overlay::Vl2>,
+    /// Who reaches it from outside, if anybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<outside::Outside>,
 }
 
 /// A namespace.
@@ -105,6 +140,12 @@ pub struct Node {
     pub local: Vec<Route>,
     /// Shortest paths to all locators of the fabric: what static routing installs, and OSPF must find.
     pub fabric: Vec<Route>,
+    /// Prefixes of its hosts besides `prefix`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<Net>,
+    /// Addresses on `lo` besides the locator: those that other switches have too, and a host's that is known outside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub anycast: Vec<Ipv4Addr>,
 }
 
 /// What a namespace is.
@@ -115,6 +156,8 @@ pub enum Role {
     Host,
     /// Forwards.
     Switch,
+    /// Forwards, and is no part of the fabric.
+    Outside,
 }
 
 /// One end of a cable.
@@ -162,6 +205,8 @@ pub enum Way {
     Direct(usize),
     /// To a host's switch, by this port, for what is sent from its address.
     Gateway(Hop),
+    /// To the host with this address, at this port: it has them all.
+    Behind(Hop),
     /// Nowhere.
     Unreachable,
 }
@@ -185,6 +230,18 @@ pub enum PlanError {
     TooManyCables { cables: usize },
     #[error("the link `{link}` of {rate} makes {scaled} in the lab, less than {RATE_MIN}: raise `world.scale` of {scale}")]
     TooSlow { link: String, rate: BitsPerSec, scaled: BitsPerSec, scale: f64 },
+    #[error("{host} has several NICs, and the VL2 overlay knows hosts of one: leave out `[overlay]`, or use another fabric")]
+    SeveralNics { host: String },
+    #[error("{hosts} hosts need more outer source addresses than 100.64.0.0/10 has: use a smaller fabric")]
+    TooManySources { hosts: usize },
+    #[error("nothing can lead outside: the fabric has no switches above its ToRs")]
+    NoBorder,
+    #[error(
+        "{hosts} hosts are to be reached from outside, and 203.0.113.0/24 has addresses for {max}: name fewer in `overlay.external`"
+    )]
+    PoolTooSmall { hosts: usize, max: usize },
+    #[error(transparent)]
+    Groups(#[from] weft_control::vl2::groups::GroupsError),
 }
 
 impl Plan {
@@ -211,11 +268,14 @@ impl Plan {
                 ports,
                 local: Vec::new(),
                 fabric: Vec::new(),
+                blocks: Vec::new(),
+                anycast: Vec::new(),
             });
         }
         routes::fill(&mut nodes);
-        let Settings { name, routing, scale, .. } = settings.clone();
-        Ok(Self { name, fabric: fabric.title().to_owned(), routing, scale, nodes })
+        let Settings { name, routing, timers, scale, .. } = settings.clone();
+        let fabric = fabric.title().to_owned();
+        Ok(Self { name, fabric, routing, timers, scale, nodes, overlay: None, outside: None })
     }
 
     /// The node of that name.
@@ -228,9 +288,22 @@ impl Plan {
         self.nodes.iter().filter(|n| n.role == Role::Host)
     }
 
+    /// The addresses by which programs on a host talk: its locators, or what an overlay gives it.
+    pub fn addresses_of(&self, host: usize) -> Vec<Ipv4Addr> {
+        match self.overlay.as_ref().and_then(|vl2| vl2.host(host)) {
+            Some(overlaid) => vec![overlaid.aa4],
+            None => self.nodes[host].ports.iter().filter_map(|p| Some(p.address?.address)).collect(),
+        }
+    }
+
     /// The switches.
     pub fn switches(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|n| n.role == Role::Switch)
+    }
+
+    /// Whether switches forward multicast: what a service broadcasts is sent so (VL2 section 4.2.3).
+    pub fn has_multicast(&self) -> bool {
+        self.overlay.is_some() && self.routing == Routing::Frr
     }
 
     /// Both ends of each cable, each once.
@@ -272,7 +345,7 @@ impl Node {
         settings.extend(match self.role {
             // Inherited otherwise, and BBR is the default of some systems.
             Role::Host => vec![("net/ipv4/tcp_congestion_control", CONGESTION_CONTROL.to_owned())],
-            Role::Switch => vec![
+            Role::Switch | Role::Outside => vec![
                 ("net/ipv4/ip_forward", "1".to_owned()),
                 ("net/ipv4/conf/all/ignore_routes_with_linkdown", "1".to_owned()),
                 ("net/ipv4/conf/default/ignore_routes_with_linkdown", "1".to_owned()),

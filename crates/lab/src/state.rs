@@ -150,7 +150,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// A lab's folder.
-pub(crate) fn path(name: &LabName) -> PathBuf {
+pub fn path(name: &LabName) -> PathBuf {
     Path::new(LABS).join(name.as_str())
 }
 

@@ -327,7 +327,13 @@ fn a_key_of_another_cluster_gets_no_answer_and_a_host_may_not_write() {
 
 #[test]
 fn what_is_watched_comes_as_it_happens() {
-    let site = Site::serving("mac");
+    let mut site = Site::serving("mac");
+    assert_ok(&site.run(&["put", "10.0.0.9", "10.0.1.1"]));
+    assert_ok(&site.run(&["watch", "--from", "0", "--count", "1"]));
+    if let Some((process, _)) = &mut site.server {
+        process.kill().and_then(|()| process.wait()).expect("it ends");
+    }
+    site.start("mac");
     assert_eq!(site.run(&["watch", "--from", "0"]).status.code(), Some(1), "what was before the server's time is forgotten");
     let begin = site.json(&["status"])["servers"][0]["revision"].to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));

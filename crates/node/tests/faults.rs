@@ -17,8 +17,10 @@ use support::cluster::{Relay, Servers};
 use support::etcd::Etcd;
 use support::model::{key, value_of};
 use support::{agent, lossy};
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{Generation, Key, Locator, Value};
-use weft_control::wire::directory::{Finding, Op, Outcome};
+use weft_control::wire::directory::{Finding, Op};
+use weft_node::client::Updated;
 use weft_sim::directory::history::{Action, Operation, is_linearizable};
 
 /// Keys that all writers change.
@@ -153,13 +155,13 @@ fn put(
     let call = now(begun);
     let value = Some(u64::from(number));
     let op = Op { key, expect: None, value: Some(value_of(number)) };
-    let (returned, action) = match client.update(vec![op], None, None) {
-        Ok((answer, _)) if answer.outcome == Outcome::Committed => {
+    let (returned, action) = match client.update(vec![op], None) {
+        Ok(Updated { result: UpdateResult::Committed(generation), .. }) => {
             acknowledged.fetch_add(1, Ordering::Relaxed);
-            (Some(now(begun)), Action::Wrote { value, expect: None, generation: answer.generation.0 })
+            (Some(now(begun)), Action::Wrote { value, expect: None, generation: generation.0 })
         }
-        Ok((answer, server)) => {
-            assert!(matches!(answer.outcome, Outcome::Elsewhere | Outcome::Unknown), "{server}: {answer:?}");
+        Ok(updated) => {
+            assert!(matches!(updated.result, UpdateResult::NotApplied | UpdateResult::Unknown), "{updated:?}");
             (None, Action::MayWrite { value, expect: None })
         }
         Err(_) => (None, Action::MayWrite { value, expect: None }),
@@ -304,8 +306,8 @@ fn a_full_disk_stops_updates_and_not_look_ups() {
             expect: None,
             value: Some(value_of(number)),
         });
-        let outcome = client.update(ops.collect(), None, None).map(|(answer, _)| answer.outcome);
-        if outcome.as_ref().ok() != Some(&Outcome::Committed) {
+        let updated = client.update(ops.collect(), None);
+        if !updated.is_ok_and(|updated| matches!(updated.result, UpdateResult::Committed(_))) {
             refused = true;
             break;
         }

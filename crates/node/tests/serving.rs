@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use support::cluster::{WRITER, secret};
 use support::daemon::{Daemon, Home, wait};
 use support::model::{key, value_of};
+use weft_control::directory::auth::Secret;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
-use weft_control::wire::directory::{Finding, Kind, LookUp};
-use weft_node::client::Session;
+use weft_control::wire::directory::{Finding, Kind, LookUp, Op};
+use weft_node::client::{Auth, Client, ClientError, Session, Settings};
 
 const WEB_HOST: PrincipalId = PrincipalId(17);
 const WEB: Key = Key::App4(Ipv4Addr::new(10, 0, 0, 1));
@@ -249,4 +251,35 @@ fn a_port_in_use_is_refused() {
     // Its folder.
     let said = home.refused(&[]);
     assert!(said.contains("in use by another server"), "{said}");
+}
+
+/// While a new secret takes the place of an old one, hosts with keys of either look up, write and list; afterwards those of the old one do not.
+#[test]
+fn a_secret_is_replaced_without_a_gap() {
+    let home = Home::new();
+    let new = Secret::new([8; 32]);
+    let file = home.write("new-secret", &new.to_hex());
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).unwrap();
+    let old_file = home.path().join("secret");
+    let clients = |daemon: &Daemon| {
+        [secret(), new.clone()].map(|secret| {
+            let key = Some(secret.key_of(WRITER));
+            let (servers, timeout) = (vec![daemon.address()], Duration::from_secs(2));
+            Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout }).unwrap()
+        })
+    };
+    let daemon = home.start(&["--secret", &file, "--old-secret", old_file.to_str().unwrap()]);
+    for (number, mut client) in (1..).zip(clients(&daemon)) {
+        let op = Op { key: key(number), expect: None, value: Some(value_of(u16::from(number))) };
+        let updated = client.update(vec![op], None).unwrap();
+        let UpdateResult::Committed(generation) = updated.result else { panic!("{updated:?}") };
+        assert_eq!(client.look_up(&[key(number)], None, generation).unwrap().findings[0].0, generation);
+        assert_eq!(client.page(None, 10).unwrap().entries.len(), usize::from(number));
+    }
+    drop(daemon);
+    let daemon = home.start(&["--secret", &file]);
+    let [mut old, mut present] = clients(&daemon);
+    assert!(present.look_up(&[key(1)], None, Generation(0)).is_ok());
+    assert!(matches!(old.look_up(&[key(1)], None, Generation(0)), Err(ClientError::NoAnswer { .. })));
 }

@@ -20,7 +20,7 @@ mod _weft {
     #[pymodule_export]
     use crate::fabric::FabricHandle;
     #[pymodule_export]
-    use crate::scenario::run_scenario;
+    use crate::scenario::{plan_spain, run_scenario};
 
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "the name that Python packages give it")]

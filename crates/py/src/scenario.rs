@@ -6,7 +6,8 @@ use pyo3::prelude::*;
 use toml::Value;
 use weft_experiment::run::Summary;
 use weft_experiment::scenario::Study;
-use weft_experiment::scenario::source::{Form, Overrides};
+use weft_experiment::scenario::source::{Form, Overrides, Source};
+use weft_experiment::spain::{Survey, survey_of};
 use weft_experiment::{Error, Result};
 
 use crate::error::from_experiment;
@@ -40,6 +41,29 @@ pub fn run_scenario(
     };
     let summary = interruptible(py, work)?.map_err(|e| from_experiment(&e))?;
     Ok(serde_json::to_string(&summary).expect("a summary is JSON"))
+}
+
+/// SPAIN's plan of a scenario: what `weft spain --json` prints. The arguments are those of `run`.
+#[pyfunction]
+#[pyo3(name = "spain", signature = (*, scenario, table, folder, settings))]
+pub fn plan_spain(
+    py: Python<'_>,
+    scenario: Option<PathBuf>,
+    table: Option<&str>,
+    folder: PathBuf,
+    settings: &str,
+) -> PyResult<String> {
+    let overrides = overrides(settings, "plain").map_err(|e| from_experiment(&e))?;
+    let table = table.map(|text| parse(text, "the scenario")).transpose().map_err(|e| from_experiment(&e))?;
+    let plan = move || -> Result<Survey> {
+        let source = match (scenario, table) {
+            (Some(path), _) => Source::read(&path, &overrides)?,
+            (None, table) => Source::from_table(table.unwrap_or_default(), folder, &overrides)?,
+        };
+        survey_of(&source)
+    };
+    let survey = py.detach(plan).map_err(|e| from_experiment(&e))?;
+    Ok(serde_json::to_string(&survey).expect("a plan is JSON"))
 }
 
 /// Reads what `settings` and `form` hold.

@@ -5,8 +5,10 @@
 //! | [`flow`] | flows with rates: max-min fair, or the AIMD ticks of Hedera section 5.5 |
 //! | [`packet`] | packets in queues |
 //! | [`directory`] | the directory: agents, servers and a store, with faults |
+//! | [`netlord`] | who is where for NetLord: agents that tell each other, or that ask a directory |
 
 pub mod directory;
 pub mod flow;
+pub mod netlord;
 pub mod packet;
 pub mod world;

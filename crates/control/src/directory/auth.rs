@@ -15,9 +15,37 @@ use siphasher::sip::SipHasher24;
 use super::key::PrincipalId;
 use crate::wire::directory::{MAGIC, TAG, VERSION};
 
-/// The secret of a cluster: whoever has it has the key of every principal.
+/// The secret of a cluster: whoever has it has the key of every principal. While a new one takes the place of an old one, both.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret([u8; 32]);
+pub struct Secret {
+    now: [u8; 32],
+    old: Option<[u8; 32]>,
+}
+
+/// Of which secret a principal's key was made. A server's cookies say so in their lowest bit, so that it knows wherever it has the cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Of the present one.
+    New,
+    /// Of the one before.
+    Old,
+}
+
+impl Age {
+    /// What a cookie says.
+    pub const fn of(cookie: u64) -> Self {
+        if cookie & 1 == 0 { Self::New } else { Self::Old }
+    }
+
+    /// A cookie that says so; never 0.
+    pub const fn mark(self, cookie: u64) -> u64 {
+        match self {
+            Self::New if cookie < 2 => 2,
+            Self::New => cookie & !1,
+            Self::Old => cookie | 1,
+        }
+    }
+}
 
 /// The key of one principal.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,7 +59,17 @@ pub struct KeyTextError;
 impl Secret {
     /// A secret of 32 random bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self { now: bytes, old: None }
+    }
+
+    /// The same, and for the time being keys of an old one are good as well.
+    pub const fn and_old(self, old: &Self) -> Self {
+        Self { old: Some(old.now), ..self }
+    }
+
+    /// Whether keys of an old one are good as well.
+    pub const fn has_old(&self) -> bool {
+        self.old.is_some()
     }
 
     /// Reads 64 hexadecimal digits.
@@ -39,12 +77,29 @@ impl Secret {
     /// # Errors
     /// [`KeyTextError`].
     pub fn parse(text: &str) -> Result<Self, KeyTextError> {
-        parse_hex(text).map(Self)
+        parse_hex(text).map(Self::new)
     }
 
     /// The key of a principal.
     pub fn key_of(&self, principal: PrincipalId) -> PrincipalKey {
-        let mut state = Params::new().hash_length(32).key(&self.0).to_state();
+        self.key_of_age(principal, Age::New)
+    }
+
+    /// The key of a principal to whom this server gave the cookie.
+    pub fn key_by_cookie(&self, principal: PrincipalId, cookie: u64) -> PrincipalKey {
+        self.key_of_age(principal, Age::of(cookie))
+    }
+
+    /// Whose tag it is: that of the principal's key, or of its old one.
+    pub fn maker_of(&self, principal: PrincipalId, covered: &[u8], tag: &[u8; TAG]) -> Option<(Tagger, Age)> {
+        let ages = if self.has_old() { &[Age::New, Age::Old][..] } else { &[Age::New] };
+        let taggers = ages.iter().map(|&age| (self.key_of_age(principal, age).tagger(), age));
+        taggers.into_iter().find(|(tagger, _)| tagger.verify(covered, tag))
+    }
+
+    fn key_of_age(&self, principal: PrincipalId, age: Age) -> PrincipalKey {
+        let secret = self.old.as_ref().filter(|_| age == Age::Old).unwrap_or(&self.now);
+        let mut state = Params::new().hash_length(32).key(secret).to_state();
         state.update(b"weft principal").update(&principal.0.to_be_bytes());
         let mut key = [0; 32];
         key.copy_from_slice(state.finalize().as_bytes());
@@ -53,7 +108,7 @@ impl Secret {
 
     /// The 64 digits that [`Secret::parse`] reads.
     pub fn to_hex(&self) -> String {
-        hex(&self.0)
+        hex(&self.now)
     }
 }
 
@@ -76,6 +131,21 @@ impl PrincipalKey {
         let mut begun = self.state();
         begun.update(PREFIX);
         Tagger { begun, key: self.clone() }
+    }
+
+    /// A key made from this one for another purpose; this one cannot be told from it.
+    #[must_use]
+    pub fn derive(&self, purpose: &[u8]) -> Self {
+        let mut key = [0; 32];
+        key.copy_from_slice(Params::new().hash_length(32).key(&self.0).to_state().update(purpose).finalize().as_bytes());
+        Self(key)
+    }
+
+    /// The tag of bytes that are no message of the directory's.
+    pub fn tag(&self, covered: &[u8]) -> [u8; TAG] {
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(self.state().update(covered).finalize().as_bytes());
+        tag
     }
 
     fn state(&self) -> State {

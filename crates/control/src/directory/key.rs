@@ -176,6 +176,16 @@ impl Value {
     }
 }
 
+/// The key of an application address.
+impl From<IpAddr> for Key {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(ip) => Self::App4(ip),
+            IpAddr::V6(ip) => Self::App6(ip),
+        }
+    }
+}
+
 impl Key {
     /// Whether `value` is what a key of this kind stands for.
     pub const fn fits(&self, value: &Value) -> bool {

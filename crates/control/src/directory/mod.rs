@@ -8,15 +8,16 @@
 //! Formats: [`wire::directory`](crate::wire::directory), specified in `docs/protocol-directory.md`.
 
 pub mod auth;
+pub mod copies;
 pub mod front;
 pub mod key;
 pub mod policy;
 pub mod request;
 pub mod resolver;
 pub mod server;
-mod servers;
+pub(crate) mod servers;
 pub mod shared;
-mod steady;
+pub(crate) mod steady;
 pub mod store;
 pub mod table;
 #[cfg(test)]

@@ -12,12 +12,16 @@
 //! id = 900
 //! role = "provisioner"             # host | switch | provisioner | server | admin
 //! services = ["db", "web"]         # the only ones that a provisioner may change; without it: all
+//! [[principal]]
+//! id = 40
+//! role = "switch"
+//! locators = ["10.1.1.1"]          # of a switch or host: addresses that are there already may be brought to these
 //! ```
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-use super::key::{Key, PrincipalId, ServiceId, Value};
+use super::key::{Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 
 /// What a principal is, and so what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Deserialize)]
@@ -26,7 +30,7 @@ pub enum Role {
     /// Resolves, on behalf of the keys that live on it, what their services may.
     #[default]
     Host,
-    /// Reports misdelivered packets; resolves groups only.
+    /// Reports misdelivered packets; resolves groups, and with locators of its own all addresses, which it may bring there.
     Switch,
     /// Changes mappings; resolves everything.
     Provisioner,
@@ -92,6 +96,22 @@ pub enum PolicyError {
     /// Only what a provisioner changes can be restricted.
     #[error("principal {0} has `services` but is no provisioner: remove `services`, or make its role \"provisioner\"")]
     ServicesWithoutUse(u32),
+    /// Only switches and hosts have locators.
+    #[error(
+        "principal {0} has `locators` but is neither switch nor host: remove `locators`, or make its role \"switch\" or \"host\""
+    )]
+    LocatorsWithoutUse(u32),
+    /// A locator that is none.
+    #[error("principal {principal}: {error}")]
+    BadLocator {
+        /// Whose.
+        principal: u32,
+        /// What is wrong with it.
+        error: super::key::KeyError,
+    },
+    /// An empty list, which would say nothing.
+    #[error("principal {0} has an empty list of `locators`: list its own, such as [\"10.1.1.1\"], or remove it")]
+    NoLocators(u32),
     /// A new policy whose version is not greater.
     #[error("the new policy's version {new} is not greater than {old}, the version in force: raise it")]
     NotNewer {
@@ -122,6 +142,21 @@ struct Grant {
     role: Role,
     /// What a provisioner may change; `None`: everything.
     services: Option<Vec<ServiceId>>,
+    /// To where a switch or a host may bring addresses.
+    locators: Vec<Locator>,
+}
+
+impl Grant {
+    /// Whether a switch may bring this address to one of its locators, or a host one that is its own. All else stays as it is.
+    fn may_bring(&self, principal: PrincipalId, key: &Key, old: &Mapping, new: &Mapping) -> bool {
+        let is_address = matches!(key, Key::App4(_) | Key::App6(_));
+        let its_own = match self.role {
+            Role::Switch => true,
+            Role::Host => old.owner == principal && principal != PrincipalId(0),
+            Role::Provisioner | Role::Server | Role::Admin => false,
+        };
+        is_address && its_own && self.locators.contains(&new.locator) && *new == Mapping { locator: new.locator, ..*old }
+    }
 }
 
 impl Policy {
@@ -159,7 +194,7 @@ impl Policy {
     /// The policy without a file, version 1: everybody authenticated may resolve everything and report misdelivered packets; these principals
     /// have roles, all others are hosts.
     pub fn open(roles: impl IntoIterator<Item = (PrincipalId, Role)>) -> Self {
-        let grants = roles.into_iter().map(|(id, role)| (id, Grant { role, services: None })).collect();
+        let grants = roles.into_iter().map(|(id, role)| (id, Grant { role, services: None, locators: Vec::new() })).collect();
         Self { version: 1, open: true, services: Vec::new(), index: FxHashMap::default(), matrix: Vec::new(), grants }
     }
 
@@ -193,6 +228,13 @@ impl Policy {
         self.open || matches!(self.role(principal), Role::Provisioner | Role::Server | Role::Admin)
     }
 
+    /// Whether a principal may resolve every application address, though not tenants': a switch with locators must know what it leaves as it
+    /// is. It may bring each of them to itself, so it learns nothing that it could not make so.
+    #[inline]
+    pub fn resolves_addresses(&self, principal: PrincipalId) -> bool {
+        self.grants.get(&principal).is_some_and(|grant| grant.role == Role::Switch && !grant.locators.is_empty())
+    }
+
     /// Whether a principal's reports of misdelivered packets are listened to.
     pub fn may_report(&self, principal: PrincipalId) -> bool {
         self.open || matches!(self.role(principal), Role::Switch | Role::Server | Role::Admin)
@@ -210,8 +252,8 @@ impl Policy {
     }
 
     /// Whether `principal` may make `new` of `key`, which is `old` now. A provisioner of some services may take addresses from them and give
-    /// addresses to them, and may not touch groups.
-    pub fn may_update(&self, principal: PrincipalId, _key: &Key, old: Option<&Value>, new: Option<&Value>) -> bool {
+    /// addresses to them, and may not touch groups. A switch or a host with locators may bring addresses there, and change nothing else.
+    pub fn may_update(&self, principal: PrincipalId, key: &Key, old: Option<&Value>, new: Option<&Value>) -> bool {
         let Some(grant) = self.grants.get(&principal) else {
             return false;
         };
@@ -221,7 +263,22 @@ impl Policy {
                 Value::Mapping(mapping) => services.contains(&mapping.service),
                 Value::Group(_) => false,
             }),
-            (Role::Host | Role::Switch | Role::Server, _) => false,
+            (Role::Host | Role::Switch, _) => match (old, new) {
+                (Some(Value::Mapping(old)), Some(Value::Mapping(new))) => grant.may_bring(principal, key, old, new),
+                _ => false,
+            },
+            (Role::Server, _) => false,
+        }
+    }
+
+    /// Whether there is anything that `principal` may make of `key`: what cannot be is refused before anybody looks at what the key is now.
+    pub fn may_ever_update(&self, principal: PrincipalId, key: &Key) -> bool {
+        let Some(grant) = self.grants.get(&principal) else {
+            return false;
+        };
+        match grant.role {
+            Role::Host | Role::Switch => !grant.locators.is_empty() && matches!(key, Key::App4(_) | Key::App6(_)),
+            Role::Provisioner | Role::Server | Role::Admin => self.may_update(principal, key, None, None),
         }
     }
 
@@ -234,7 +291,10 @@ impl Policy {
         let mut all = old.grants.keys().copied().collect::<Vec<_>>();
         all.sort_unstable();
         pairs().any(|(asker, target)| old.may_resolve(asker, target) && !self.may_resolve(asker, target))
-            || all.into_iter().any(|principal| old.resolves_all(principal) && !self.resolves_all(principal))
+            || all.iter().any(|&principal| old.resolves_all(principal) && !self.resolves_all(principal))
+            || all.into_iter().any(|principal| {
+                old.resolves_addresses(principal) && !self.resolves_addresses(principal) && !self.resolves_all(principal)
+            })
     }
 
     const fn row_words(&self) -> usize {
@@ -307,6 +367,7 @@ struct RawPrincipal {
     id: u32,
     role: Role,
     services: Option<Vec<String>>,
+    locators: Option<Vec<String>>,
 }
 
 impl RawPolicy {
@@ -342,157 +403,21 @@ impl RawPrincipal {
                 Some(list.iter().map(|name| known(name, names, what)).collect::<Result<_, _>>()?)
             }
         };
-        Ok(Grant { role: self.role, services })
+        Ok(Grant { role: self.role, services, locators: self.own_locators()? })
+    }
+
+    fn own_locators(&self) -> Result<Vec<Locator>, PolicyError> {
+        let Some(list) = &self.locators else { return Ok(Vec::new()) };
+        if !matches!(self.role, Role::Switch | Role::Host) {
+            return Err(PolicyError::LocatorsWithoutUse(self.id));
+        }
+        if list.is_empty() {
+            return Err(PolicyError::NoLocators(self.id));
+        }
+        let read = |text: &String| text.parse().map_err(|error| PolicyError::BadLocator { principal: self.id, error });
+        list.iter().map(read).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-    use crate::directory::key::{GroupId, Locator, Mapping};
-
-    const POLICY: &str = r#"
-        version = 3
-        [[service]]
-        name = "web"
-        id = 70000
-        allow = ["*"]
-        deny = ["batch"]
-        [[service]]
-        name = "db"
-        id = 2
-        allow = ["web"]
-        [[service]]
-        name = "batch"
-        id = 9
-        [[principal]]
-        id = 1
-        role = "provisioner"
-        services = ["db"]
-        [[principal]]
-        id = 2
-        role = "admin"
-        [[principal]]
-        id = 3
-        role = "switch"
-        [[principal]]
-        id = 4
-        role = "server"
-        [[principal]]
-        id = 5
-        role = "provisioner"
-    "#;
-
-    fn mapping(service: u32) -> Value {
-        Value::Mapping(Mapping {
-            locator: Locator::V4(Ipv4Addr::LOCALHOST),
-            mac: None,
-            group: GroupId(0),
-            service: ServiceId(service),
-            owner: PrincipalId(0),
-            lease_ms: 0,
-        })
-    }
-
-    #[test]
-    fn services_resolve_themselves_and_whom_they_are_allowed() {
-        let policy = Policy::parse(POLICY).unwrap();
-        let (web, db, batch) = (70_000, 2, 9);
-        let may = |asker, target| policy.may_resolve(ServiceId(asker), ServiceId(target));
-        for service in [web, db, batch] {
-            assert!(may(service, service));
-        }
-        assert!(may(web, db) && may(db, web));
-        assert!(!may(batch, web), "denied though all are allowed");
-        assert!(!may(batch, db) && !may(web, batch) && !may(db, batch));
-        // Never open for what is not known.
-        assert!(!may(0, web) && !may(web, 0) && !may(0, 0) && !may(5, 5));
-    }
-
-    #[test]
-    fn roles_say_who_changes_what() {
-        let policy = Policy::parse(POLICY).unwrap();
-        let key = Key::App4(Ipv4Addr::LOCALHOST);
-        let may = |id, old: Option<u32>, new: Option<u32>| {
-            policy.may_update(PrincipalId(id), &key, old.map(mapping).as_ref(), new.map(mapping).as_ref())
-        };
-        assert!(may(1, None, Some(2)) && may(1, Some(2), None) && may(1, Some(2), Some(2)));
-        assert!(!may(1, None, Some(9)) && !may(1, Some(9), None) && !may(1, Some(9), Some(2)) && !may(1, None, Some(0)));
-        assert!(may(2, Some(9), Some(2)) && may(5, Some(9), None));
-        assert!(!may(3, None, Some(2)) && !may(4, None, Some(2)) && !may(77, None, Some(2)), "switches, servers and hosts");
-        assert_eq!(policy.role(PrincipalId(77)), Role::Host);
-        assert!(!policy.may_list(PrincipalId(1)) && policy.may_list(PrincipalId(5)) && !policy.may_list(PrincipalId(77)));
-        assert!(policy.may_report(PrincipalId(3)) && !policy.may_report(PrincipalId(77)));
-        assert!(!policy.resolves_all(PrincipalId(3)) && policy.resolves_all(PrincipalId(2)));
-    }
-
-    #[test]
-    fn contradictions_are_refused_with_a_remedy() {
-        let service = |lines: &str| format!("version = 1\n[[service]]\nname = \"a\"\nid = 1\n{lines}");
-        let cases = [
-            ("version = 0".to_owned(), "version is 0"),
-            ("version = 1\nvesrion = 2".to_owned(), "vesrion"),
-            ("version = -1".to_owned(), "cannot be read"),
-            ("".to_owned(), "version"),
-            (service("alow = []"), "alow"),
-            (service("[[service]]\nname = \"a\"\nid = 2"), "`a` is there twice"),
-            (service("[[service]]\nname = \"b\"\nid = 1"), "`a` and `b` both have id 1"),
-            (service("[[service]]\nname = \"b\"\nid = 0"), "id 0"),
-            (service("[[service]]\nname = \"*\"\nid = 3"), "name `*`"),
-            (service("allow = [\"x\"]"), "names service `x`"),
-            (service("deny = [\"*\"]"), "names service `*`"),
-            (service("deny = [\"a\"]"), "denies itself"),
-            (service("allow = [\"b\"]\ndeny = [\"b\"]\n[[service]]\nname = \"b\"\nid = 2"), "both allows and denies `b`"),
-            (service("[[principal]]\nid = 0\nrole = \"host\""), "id 0"),
-            (service("[[principal]]\nid = 4\nrole = \"king\""), "king"),
-            (
-                service("[[principal]]\nid = 4\nrole = \"host\"\n[[principal]]\nid = 4\nrole = \"host\""),
-                "principal 4 is there twice",
-            ),
-            (service("[[principal]]\nid = 4\nrole = \"host\"\nservices = [\"a\"]"), "no provisioner"),
-            (service("[[principal]]\nid = 4\nrole = \"provisioner\"\nservices = [\"b\"]"), "principal 4 names service `b`"),
-        ];
-        for (text, expected) in cases {
-            let error = Policy::parse(&text).unwrap_err().to_string();
-            assert!(error.contains(expected), "{text}\n{error}");
-        }
-    }
-
-    #[test]
-    fn many_services_fill_several_words() {
-        let mut text = "version = 1\n".to_owned();
-        for id in 1..=200 {
-            let allow = if id > 1 { format!("allow = [\"s{}\"]", id - 1) } else { String::new() };
-            text += &format!("[[service]]\nname = \"s{id}\"\nid = {}\n{allow}\n", id * 3);
-        }
-        let policy = Policy::parse(&text).unwrap();
-        for asker in 1..=200u32 {
-            for target in 1..=200u32 {
-                let expected = asker == target || asker + 1 == target;
-                assert_eq!(policy.may_resolve(ServiceId(asker * 3), ServiceId(target * 3)), expected, "{asker} {target}");
-            }
-        }
-    }
-
-    #[test]
-    fn withdrawals_between_versions_are_seen() {
-        let old = Policy::parse(POLICY).unwrap();
-        let parse = |from: &str, to: &str| Policy::parse(&POLICY.replace(from, to)).unwrap();
-        assert!(!parse("version = 3", "version = 4").withdraws_from(&old));
-        assert!(!parse("deny = [\"batch\"]", "").withdraws_from(&old), "more is allowed");
-        assert!(parse("allow = [\"web\"]", "").withdraws_from(&old));
-        assert!(parse("role = \"admin\"", "role = \"host\"").withdraws_from(&old));
-        assert!(old.withdraws_from(&Policy::open([])) && !Policy::open([]).withdraws_from(&old));
-    }
-
-    #[test]
-    fn an_open_policy_lets_all_resolve_and_few_write() {
-        let policy = Policy::open([(PrincipalId(1), Role::Provisioner)]);
-        let key = Key::Group(GroupId(1));
-        assert!(policy.may_resolve(ServiceId(0), ServiceId(5)) && policy.resolves_all(PrincipalId(9)));
-        assert!(policy.may_update(PrincipalId(1), &key, None, None) && !policy.may_update(PrincipalId(9), &key, None, None));
-        assert!(!policy.is_server(PrincipalId(9)));
-    }
-}
+mod tests;

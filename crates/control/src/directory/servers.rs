@@ -18,11 +18,11 @@ use super::key::PrincipalId;
 use crate::wire::directory::{Frame, Header, Kind};
 
 /// Addresses of servers that one request goes to.
-pub(super) type Chosen = SmallVec<[SocketAddr; 4]>;
+pub(crate) type Chosen = SmallVec<[SocketAddr; 4]>;
 
 /// All servers that a client knows of, and its own name and key.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     known: BTreeMap<SocketAddr, Server>,
     principal: PrincipalId,
     tagger: Tagger,
@@ -42,7 +42,7 @@ struct Server {
 
 /// Why a datagram was not looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     Stranger,
     Malformed,
     BadTag,

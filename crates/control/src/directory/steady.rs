@@ -5,7 +5,7 @@ use weft_fabric::{Duration, Instant};
 /// Turns what a host's clock says into a time that never goes back. A step back stands still, and counts on from there; a step forward is
 /// believed: leases end early, which is safe.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Steady {
+pub(crate) struct Steady {
     last: Instant,
     /// What is added to the host's clock: the sum of its steps back.
     behind: Duration,

@@ -1,3 +1,5 @@
 //! What goes over the wire: checked parsing and emitting, no I/O. A malformed packet is an error value, never a panic.
 
 pub mod directory;
+pub mod netlord;
+pub mod vl2;

@@ -1,5 +1,6 @@
 //! `weft bench`: the cases of `scenarios/bench/`, carried by the ordinary engine.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use weft_fabric::routing::{FlowKey, Router};
 use weft_fabric::traffic::Size;
 use weft_sim::packet::bare_loop;
 
-use crate::cli::{print_json, print_text, table};
+use crate::cli::{external, print_json, print_text, table};
 use crate::error::{Error, Result};
 use crate::run;
 use crate::scenario::Study;
@@ -30,6 +31,9 @@ pub struct BenchArgs {
     /// Runs of each case; the fastest counts
     #[arg(long, default_value_t = 3, value_name = "N")]
     runs: usize,
+    /// `agent`: how long each stream lasts
+    #[arg(long, value_name = "N")]
+    seconds: Option<u32>,
     /// Where the cases are
     #[arg(long, default_value = "scenarios/bench", value_name = "DIR")]
     scenarios: PathBuf,
@@ -50,6 +54,8 @@ enum Set {
     Packet,
     /// Hedera's algorithms
     Control,
+    /// What the overlay costs on real packets: runs `weft-agent bench`, as root
+    Agent,
 }
 
 /// One measured case.
@@ -88,6 +94,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if args.runs == 0 {
         return Err(Error::usage("a case that is not run cannot be measured", "write `--runs 1` or more"));
     }
+    if args.set == Set::Agent {
+        return external("weft-agent", &of_agent(args));
+    }
     let mut cases = Vec::new();
     for file in files(args)? {
         let mut best: Option<Case> = None;
@@ -110,11 +119,20 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The arguments of `weft-agent bench`.
+fn of_agent(args: &BenchArgs) -> Vec<OsString> {
+    let mut all: Vec<OsString> = vec!["bench".into(), "--runs".into(), args.runs.to_string().into()];
+    all.extend(args.seconds.iter().flat_map(|s| ["--seconds".into(), s.to_string().into()]));
+    all.extend(args.json.then(|| "--json".into()));
+    all
+}
+
 fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
     let prefix = match args.set {
         Set::Flow => "flow-",
         Set::Packet => "packet-",
         Set::Control => "control-",
+        Set::Agent => unreachable!("it has a program of its own"),
     };
     let folder = &args.scenarios;
     let entries = std::fs::read_dir(folder).map_err(|e| Error::io("read", folder, e))?;

@@ -12,13 +12,14 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 use weft_lab::plan::{LabName, Plan, Routing, Settings};
-use weft_lab::probe::{ping, trace};
+use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::{Lab, LabError, Stopwatch, doctor, netns};
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
 use crate::scenario::lab::LabSpec;
 use crate::scenario::source::{Form, Source};
+use crate::world::lab as of_settings;
 
 /// Arguments of `weft lab`.
 #[derive(Debug, Args)]
@@ -55,6 +56,9 @@ enum LabCommand {
         /// Bytes of a packet with its IP header; it may not be fragmented
         #[arg(long, value_name = "BYTES", default_value_t = 84, value_parser = clap::value_parser!(u16).range(28..=1600))]
         size: u16,
+        /// At the addresses of their places, also where an overlay has others
+        #[arg(long)]
+        locators: bool,
         #[command(flatten)]
         of: Of,
     },
@@ -91,9 +95,9 @@ struct Of {
 struct UpArgs {
     /// The scenario file: its [fabric], and scale, seed and queues of its [world]
     scenario: PathBuf,
-    /// Who finds the routes [default: frr]
-    #[arg(long, value_enum, default_value_t = RoutingArg::Frr, hide_default_value = true)]
-    routing: RoutingArg,
+    /// Who finds the routes [default: world.routing of the scenario, frr]
+    #[arg(long, value_enum)]
+    routing: Option<RoutingArg>,
     #[command(flatten)]
     changes: ScenarioArgs,
     /// Apply the scenario's [quick] table
@@ -145,7 +149,7 @@ pub fn run(args: &LabArgs) -> Result<ExitCode> {
         LabCommand::Up(args) => up(args),
         LabCommand::Status { name, json } => status(name.as_ref(), *json),
         LabCommand::Exec { node, command, of } => exec(node, command, of),
-        LabCommand::PingAll { size, of } => ping_all(usize::from(*size), of),
+        LabCommand::PingAll { size, locators, of } => ping_all(usize::from(*size), *locators, of),
         LabCommand::Trace(args) => follow(args),
         LabCommand::Down { all, of } => down(*all, of),
         LabCommand::Doctor { json } => examine(*json),
@@ -173,15 +177,18 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
     let settings = Settings {
         name: args.of.name.clone(),
         routing: match args.routing {
-            RoutingArg::Static => Routing::Static,
-            RoutingArg::Frr => Routing::Frr,
+            Some(RoutingArg::Static) => Routing::Static,
+            Some(RoutingArg::Frr) => Routing::Frr,
+            None => of_settings::routing(spec.settings),
         },
-        scale: spec.scale,
+        timers: of_settings::timers(spec.settings),
+        scale: spec.settings.scale,
         seed: spec.seed,
         switch_queue: spec.switch_queue,
         nic_queue: spec.nic_queue,
     };
-    let plan = Plan::new(&spec.fabric, &settings).map_err(|e| of_lab(e.into()))?;
+    let plan = Plan::new(&spec.fabric, &settings).and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
+    let plan = plan.map_err(|e| of_lab(e.into()))?;
     let scenario = std::path::absolute(&spec.scenario).unwrap_or(spec.scenario);
     let watch = Stopwatch::new();
     BUILDING.store(true, Ordering::Relaxed);
@@ -190,7 +197,7 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
     let (lab, times) = match built {
         Ok(built) => built,
         // What was interrupted may have failed of that.
-        Err(_) if STOP.load(Ordering::Relaxed) => return Ok(ExitCode::from(INTERRUPTED)),
+        Err(_) if STOP.load(Ordering::Relaxed) => return Err(Error::Interrupted),
         Err(e) => return Err(of_lab(e)),
     };
     let plan = &lab.record.plan;
@@ -214,12 +221,16 @@ fn status(name: Option<&LabName>, json: bool) -> Result<ExitCode> {
     // A lab that is broken has no nodes to show.
     let lab = Lab::open(name).ok();
     let nodes = lab.as_ref().map_or(&[][..], |l| &l.record.plan.nodes);
+    let overlay = lab.as_ref().and_then(|l| l.record.plan.overlay.as_ref());
     let of_node = |n: &weft_lab::plan::Node| {
         let ports = n.ports.iter().map(|p| {
             let peer = &nodes[p.peer.node];
             json!({"port": p.name, "peer": format!("{} {}", peer.name, peer.ports[p.peer.port].name), "address": p.address, "rate_bps": p.rate_bps})
         });
-        json!({"name": n.name, "role": n.role, "namespace": n.namespace, "locator": n.locator, "prefix": n.prefix, "ports": ports.collect::<Vec<_>>()})
+        let applications = overlay.and_then(|vl2| vl2.hosts.iter().find(|h| nodes[h.node].name == n.name)).map(|h| {
+            json!({"addresses": [h.aa4.to_string(), h.aa6.to_string()], "service": h.service, "group": h.group, "entropy": h.entropy})
+        });
+        json!({"name": n.name, "role": n.role, "overlay": applications, "namespace": n.namespace, "locator": n.locator, "prefix": n.prefix, "ports": ports.collect::<Vec<_>>()})
     };
     let answer = json!({"lab": status, "nodes": nodes.iter().map(of_node).collect::<Vec<_>>()});
     say(json, &answer, |_| format!("{}{}", tables::of_labs(std::slice::from_ref(&status)), tables::of_nodes(nodes)))
@@ -251,11 +262,35 @@ fn exec(node: &str, command: &[OsString], of: &Of) -> Result<ExitCode> {
     Ok(if output.status.success() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-fn ping_all(size: usize, of: &Of) -> Result<ExitCode> {
+fn ping_all(size: usize, locators: bool, of: &Of) -> Result<ExitCode> {
     let lab = open(of)?;
-    let result = ping::all(&lab.record.plan, size, &STOP).map_err(of_lab)?;
+    let plan = &lab.record.plan;
+    let addresses = if locators { ping::Addresses::Locators } else { ping::Addresses::of(plan) };
+    let result = ping::at(plan, addresses, size, &STOP).map_err(of_lab)?;
     say(of.json, &result, tables::of_ping)?;
-    Ok(if result.answered == result.pairs { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if result.is_good() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+}
+
+/// Arguments of `weft test`.
+#[derive(Debug, Args)]
+pub struct TestArgs {
+    #[command(subcommand)]
+    command: TestCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TestCommand {
+    /// Reachability, full-size packets, a transfer, the spread over links, a link that fails, isolation; with the packets dropped meanwhile, by reason
+    Connectivity(Of),
+}
+
+/// `weft test`: exit code 1 if a test failed.
+pub fn test(args: &TestArgs) -> Result<ExitCode> {
+    let TestCommand::Connectivity(of) = &args.command;
+    let lab = open(of)?;
+    let result = connectivity::test(&lab.record.plan, &STOP).map_err(of_lab)?;
+    say(of.json, &result, tables::of_connectivity)?;
+    Ok(if result.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn follow(args: &TraceArgs) -> Result<ExitCode> {
@@ -317,5 +352,3 @@ fn of_lab(error: LabError) -> Error {
 static BUILDING: AtomicBool = AtomicBool::new(false);
 /// The user wants it to end.
 static STOP: AtomicBool = AtomicBool::new(false);
-/// As shells expect it of Ctrl-C.
-const INTERRUPTED: u8 = 130;

@@ -12,6 +12,7 @@ mod new;
 mod place;
 mod progress;
 mod run;
+mod spain;
 mod table;
 mod topo;
 
@@ -50,12 +51,16 @@ enum Command {
     Demand(demand::DemandArgs),
     /// Run a scenario's scheduler once and show the paths that it chose
     Place(place::PlaceArgs),
+    /// SPAIN's VLANs for a fabric: how many, how many paths pairs have, and what the switches are told (NetLord section 3.4)
+    Spain(spain::SpainArgs),
     /// Measure the speed and memory of the engines
     Bench(bench::BenchArgs),
     /// Write a commented scenario to start from
     New(new::NewArgs),
     /// Build the network of real packets: namespaces, links and routing daemons
     Lab(lab::LabArgs),
+    /// Test a lab that stands
+    Test(lab::TestArgs),
     /// Print a shell's completion script
     Completions {
         /// The shell
@@ -64,6 +69,9 @@ enum Command {
     /// The directory system: runs `weft-directory`
     #[command(disable_help_flag = true)]
     Directory(External),
+    /// Tenants of a NetLord network: runs `weft-directory tenant`
+    #[command(disable_help_flag = true)]
+    Tenant(External),
     /// The agent of a host: runs `weft-agent`
     #[command(disable_help_flag = true)]
     Agent(External),
@@ -115,11 +123,11 @@ pub fn main() -> ExitCode {
     start_logging(weft.verbose.saturating_add(behind_keys));
     // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
     let _ = ctrlc::set_handler(|| {
-        if lab::stop() {
-            return; // a lab in the making takes itself down, and then ends the process
+        if lab::stop() | crate::world::lab::stop() {
+            return; // a lab takes itself down, and then ends the process
         }
         remove_unfinished();
-        std::process::exit(130);
+        std::process::exit(INTERRUPTED.into());
     });
     // Lines are wrapped for people, and left whole for programs.
     let wrap = std::io::stderr().is_terminal();
@@ -130,23 +138,35 @@ pub fn main() -> ExitCode {
         Command::Topo(args) => topo::run(&args),
         Command::Demand(args) => demand::run(&args),
         Command::Place(args) => place::run(&args),
+        Command::Spain(args) => spain::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::New(args) => new::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Test(args) => lab::test(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Weft::command(), "weft", &mut script);
             print_text(&String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
         Command::Directory(rest) => external("weft-directory", &rest.arguments),
+        Command::Tenant(mut rest) => {
+            rest.arguments.insert(0, "tenant".into());
+            external("weft-directory", &rest.arguments)
+        }
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
     };
     result.unwrap_or_else(|error| {
+        if matches!(error, Error::Interrupted) {
+            return ExitCode::from(INTERRUPTED);
+        }
         let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(error));
         ExitCode::from(2)
     })
 }
+
+/// As shells expect it of Ctrl-C.
+const INTERRUPTED: u8 = 130;
 
 fn start_logging(verbose: u8) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
@@ -166,7 +186,7 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
         Ok(status) => Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(2))),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
             format!("`{name}` is not installed"),
-            "put it beside `weft` or on the PATH; `make build` builds weft-directory",
+            "put it beside `weft` or on the PATH; `make build` builds weft-directory and weft-agent",
         )),
         Err(e) => Err(Error::io("run", &program, e)),
     }

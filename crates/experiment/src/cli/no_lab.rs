@@ -14,6 +14,14 @@ pub struct LabArgs {
     arguments: Vec<OsString>,
 }
 
+/// Arguments of `weft test`, likewise.
+pub type TestArgs = LabArgs;
+
+/// Refuses.
+pub fn test(args: &TestArgs) -> Result<ExitCode> {
+    run(args)
+}
+
 /// Refuses.
 pub fn run(_: &LabArgs) -> Result<ExitCode> {
     Err(Error::usage("this `weft` has no lab", "a lab is made of Linux namespaces: build weft on Linux, with its feature `lab`"))

@@ -36,12 +36,31 @@ pub fn of_runs(summary: &Summary) -> String {
         table.add_row(values.chain(metrics));
     }
     align(&mut table, settings.len());
-    format!("{}\n{table}\n{}{}", summary.title, of_searches(&summary.runs), of_expectations(&summary.runs))
+    let (searches, labs) = (of_searches(&summary.runs), of_labs(&summary.runs));
+    format!("{}\n{table}\n{searches}{labs}{}", summary.title, of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
-    format!("{path} ({}): {title}\n{}\n", show("wall_s", wall_s), of_expectations(runs))
+    let skipped = runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?)));
+    let skipped: String = skipped.collect();
+    format!("{path} ({}): {title}\n{}{skipped}{}\n", show("wall_s", wall_s), of_expectations(runs), of_labs(runs))
+}
+
+/// What labs say of themselves, a line each.
+fn of_labs(runs: &[RunSummary]) -> String {
+    let line = |run: &RunSummary| {
+        let lab = run.lab.as_ref()?;
+        let settings = if runs.len() > 1 { format!(" {}", settings_text(&run.set)) } else { String::new() };
+        let routing = lab.ospf.as_ref().map_or("static routes".to_owned(), |timers| format!("OSPF with {timers} timers"));
+        let idle = run.metrics.get("cpu_idle_fraction").map_or("an unknown part".to_owned(), |i| format!("{:.0} %", i * 100.0));
+        let verdict = if lab.trusted { "" } else { ": NOT TO BE TRUSTED, lower world.scale" };
+        Some(format!(
+            "lab{settings}: real packets, rates times {}, {routing}, processors idle for {idle} of the run{verdict}\n",
+            lab.scale
+        ))
+    };
+    runs.iter().filter_map(line).collect()
 }
 
 fn of_expectations(runs: &[RunSummary]) -> String {

@@ -90,6 +90,12 @@ fn flow_columns(rows: &[FlowRecord], outcome: &Outcome, services: &[String]) -> 
         columns.push(column("reordered", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).reordered))));
         columns.push(column("retransmits", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).retransmits))));
     }
+    if let Some(lab) = &outcome.lab {
+        let of = |f: &FlowRecord| lab.tcp.get(f.id.index()).copied().unwrap_or_default();
+        columns.push(column("cwnd_segments", UInt32Array::from_iter_values(rows.iter().map(|f| of(f).cwnd_segments))));
+        columns.push(column("rtt_s", Float64Array::from_iter_values(rows.iter().map(|f| of(f).srtt_s))));
+        columns.push(column("min_rtt_s", Float64Array::from_iter_values(rows.iter().map(|f| of(f).min_rtt_s))));
+    }
     if !outcome.services.is_empty() {
         // Not numbered by line: flows stand in the order in which they began.
         let of = |f: &FlowRecord| services[usize::from(outcome.services[f.id.index()])].as_str();

@@ -2,8 +2,10 @@
 
 use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_fabric::Duration;
+use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
 use weft_fabric::topology::shapes::subways::Balancing;
+use weft_sim::packet::bridged::Returns;
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
@@ -13,6 +15,12 @@ use crate::scenario::keys::Keys;
 pub struct Control {
     /// What switches do by themselves.
     pub routing: Routing,
+    /// Switches that learn addresses instead of routing.
+    pub bridging: Option<Bridging>,
+    /// SPAIN's settings.
+    pub spain: SpainConfig,
+    /// Which VLAN answers take.
+    pub spain_return: Returns,
     /// The central scheduler.
     pub scheduler: Scheduler,
     /// Time from one scheduling round to the next.
@@ -31,6 +39,15 @@ pub struct Control {
     pub reconverge: Duration,
     /// From a repair until routing uses it again.
     pub restore_delay: Duration,
+}
+
+/// The ways of frames over switches that learn addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bridging {
+    /// One tree for all.
+    SpanningTree,
+    /// SPAIN's VLANs (NetLord section 3.4).
+    Spain,
 }
 
 /// The central schedulers.
@@ -64,8 +81,13 @@ const SCHEDULERS: &[(&str, Scheduler)] = &[
 
 const REBINDS: &[(&str, Rebind)] = &[("surplus", Rebind::Surplus), ("all", Rebind::All)];
 
-const ROUTINGS: &[(&str, RoutingKind)] =
-    &[("ecmp", RoutingKind::Ecmp), ("single-path", RoutingKind::SinglePath), ("vlb", RoutingKind::Vlb)];
+const ROUTINGS: &[(&str, (RoutingKind, Option<Bridging>))] = &[
+    ("ecmp", (RoutingKind::Ecmp, None)),
+    ("single-path", (RoutingKind::SinglePath, None)),
+    ("vlb", (RoutingKind::Vlb, None)),
+    ("spanning-tree", (RoutingKind::SinglePath, Some(Bridging::SpanningTree))),
+    ("spain", (RoutingKind::SinglePath, Some(Bridging::Spain))),
+];
 
 const HASHES: &[(&str, HashFields)] = &[("5-tuple", HashFields::FiveTuple), ("dst", HashFields::Dst)];
 
@@ -83,9 +105,13 @@ impl Control {
             _ => Duration::from_secs(5),
         };
         let period = keys.or("period", usual_period)?;
+        let (kind, bridging) = keys.word("routing", ROUTINGS, (RoutingKind::Ecmp, None))?;
         let control = Self {
+            bridging,
+            spain: read_spain(keys)?,
+            spain_return: read_return(keys)?,
             routing: Routing {
-                kind: keys.word("routing", ROUTINGS, RoutingKind::Ecmp)?,
+                kind,
                 hash: keys.word("hash", HASHES, HashFields::FiveTuple)?,
                 polarised: keys.or("polarised", false)?,
                 vlb_local: keys.or("vlb_local", true)?,
@@ -127,6 +153,35 @@ impl Control {
         }
         Ok(control)
     }
+}
+
+/// Which VLAN answers take.
+fn read_return(keys: &Keys<'_>) -> Result<Returns, KeyError> {
+    let own = keys.word("spain_return", &[("same", false), ("own", true)], false)?;
+    let chirp = keys.or("chirp_period", Duration::from_ms(100))?;
+    if chirp == Duration::ZERO {
+        return Err(keys.error("chirp_period", "agents cannot chirp all the time", "write a time such as \"100ms\""));
+    }
+    Ok(if own { Returns::Own { chirp } } else { Returns::Same })
+}
+
+/// SPAIN's settings in `[control]`.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_spain(keys: &Keys<'_>) -> Result<SpainConfig, KeyError> {
+    let usual = SpainConfig::default();
+    let spain = SpainConfig {
+        paths: keys.or("spain_paths", usual.paths)?,
+        orders: keys.or("spain_orders", usual.orders)?,
+        seed: usual.seed,
+    };
+    for (key, value) in [("spain_paths", spain.paths), ("spain_orders", spain.orders)] {
+        if value == 0 {
+            return Err(keys.error(key, format!("`{key}` is 1 or more"), "leave it out for the usual value"));
+        }
+    }
+    Ok(spain)
 }
 
 impl Scheduler {

@@ -1,4 +1,5 @@
-//! What a lab takes from a scenario: `[fabric]`, and `scale`, `seed` and the queues of `[world]`. Whatever else it holds is for runs.
+//! What `weft lab up` takes from a scenario: `[fabric]`, `[overlay]`, `[[service]]`, and the lab's settings, `seed` and the queues of `[world]`.
+//! Whatever else it holds is for runs.
 
 use std::path::PathBuf;
 
@@ -7,8 +8,9 @@ use weft_fabric::{Bytes, Duration, Fabric};
 use crate::error::{KeyError, Result};
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::keys::Keys;
+use crate::scenario::overlay::OverlaySpec;
 use crate::scenario::source::Source;
-use crate::scenario::world::World;
+use crate::scenario::world::{LabSettings, World};
 
 /// A fabric to be built of namespaces.
 #[derive(Debug)]
@@ -17,8 +19,10 @@ pub struct LabSpec {
     pub scenario: PathBuf,
     /// The network.
     pub fabric: Fabric,
-    /// What rates are multiplied with.
-    pub scale: f64,
+    /// What is laid over it.
+    pub overlay: OverlaySpec,
+    /// Rates, and who finds the routes.
+    pub settings: LabSettings,
     /// Seed of the hash seeds.
     pub seed: u64,
     /// Bytes that wait at a switch's port at the most.
@@ -39,15 +43,17 @@ impl LabSpec {
         let root = Keys::new("", &variant.table);
         let read = || -> Result<Self, KeyError> {
             let fabric = FabricSpec::read(&root.table("fabric")?, &source.folder)?.build()?;
-            let world = World::read_for_lab(&root.table("world")?)?;
-            let delay = fabric.links().iter().map(|l| l.delay).max().unwrap_or(Duration::ZERO);
+            let overlay = OverlaySpec::read(&root)?;
+            overlay.check(&fabric)?;
+            let world = World::read(&root.table("world")?)?;
             Ok(Self {
                 scenario,
-                scale: world.scale,
+                overlay,
+                settings: world.lab,
                 seed: world.seed,
                 switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),
                 nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
-                delay_left_out: (delay > DELAY_HIDDEN).then_some(delay),
+                delay_left_out: delay_left_out(&fabric),
                 fabric,
             })
         };
@@ -55,9 +61,14 @@ impl LabSpec {
     }
 }
 
+/// The longest delay that a lab of this fabric cannot hide.
+pub fn delay_left_out(fabric: &Fabric) -> Option<Duration> {
+    fabric.links().iter().map(|l| l.delay).max().filter(|&delay| delay > DELAY_HIDDEN)
+}
+
 /// 64 full packets.
-const SWITCH_QUEUE: Bytes = Bytes(64 * 1600);
+pub const SWITCH_QUEUE: Bytes = Bytes(64 * 1600);
 /// 1,000 full packets, as in the packet world.
-const NIC_QUEUE: Bytes = Bytes(1000 * 1600);
+pub const NIC_QUEUE: Bytes = Bytes(1000 * 1600);
 /// What forwarding of a packet takes here, more or less.
 const DELAY_HIDDEN: Duration = Duration::from_us(20);

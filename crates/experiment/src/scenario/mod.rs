@@ -11,17 +11,22 @@ pub mod expect;
 pub mod fabric;
 pub mod keys;
 pub mod lab;
+pub mod nl_arp;
+pub mod overlay;
 pub mod search;
 pub mod source;
+pub mod tenants;
 pub mod trace;
 pub mod traffic;
 pub mod transport;
 pub mod world;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::Table;
 use weft_fabric::Fabric;
+use weft_fabric::routing::RoutingKind;
 
 use crate::error::{KeyError, Result};
 use control::{Control, Scheduler};
@@ -29,8 +34,10 @@ use directory::DirectorySpec;
 use expect::Expect;
 use fabric::FabricSpec;
 use keys::Keys;
+use overlay::OverlaySpec;
 use search::Search;
 use source::{Overrides, Source, Variant};
+use tenants::TenantSpec;
 use trace::TraceSpec;
 use traffic::Traffic;
 use transport::TransportSpec;
@@ -45,6 +52,8 @@ pub struct Study {
     pub runs: Vec<Run>,
     /// Cores that one run may use, if it can.
     pub cores: usize,
+    /// Why runs in the lab are passed over; `None`: they are not.
+    pub without_lab: Option<String>,
 }
 
 /// One run: its settings and what they mean.
@@ -75,6 +84,10 @@ pub struct Scenario {
     pub transport: TransportSpec,
     /// The directory, if the traffic is its load.
     pub directory: Option<DirectorySpec>,
+    /// What is laid over the fabric.
+    pub overlay: OverlaySpec,
+    /// The tenants and the switches between them, if the traffic is theirs.
+    pub tenants: Option<TenantSpec>,
     /// What a world of packets is to record.
     pub trace: TraceSpec,
     /// What breaks meanwhile.
@@ -110,27 +123,35 @@ impl Study {
 
     fn new(source: Source) -> Result<Self> {
         let runs = source.variants()?.into_iter().map(|variant| Run::read(variant, &source)).collect::<Result<Vec<_>>>()?;
-        let study = Self { source, runs, cores: 1 };
+        let study = Self { source, runs, cores: 1, without_lab: None };
         study.check()?;
         Ok(study)
     }
 
     /// Whatever can be told before the first run is told then, so that no sweep is carried half-way for a mistake in its last run.
     fn check(&self) -> Result<()> {
-        let mut built: Option<(&FabricSpec, Fabric)> = None;
+        let mut built: Option<(&FabricSpec, Arc<Fabric>)> = None;
         let mut loads = Vec::new();
         for run in &self.runs {
             let spec = &run.scenario.fabric;
             if built.as_ref().is_none_or(|(known, _)| *known != spec) {
-                built = Some((spec, spec.build().map_err(|e| self.source.at(e))?));
+                built = Some((spec, Arc::new(spec.build().map_err(|e| self.source.at(e))?)));
             }
             let (_, fabric) = built.as_ref().expect("built above");
+            let slow;
+            let fabric = match run.scenario.world.kind {
+                world::Kind::Lab => {
+                    slow = Arc::new(Fabric::clone(fabric).scaled(run.scenario.world.lab.scale));
+                    &slow
+                }
+                world::Kind::Flow | world::Kind::Packet => fabric,
+            };
             crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
             let seed = run.scenario.world.seed;
             loads.extend(run.scenario.traffic.offered_load(fabric, seed).map_err(|e| self.source.at(e))?);
             if let Some(search) = &run.search {
                 let last = run.at(&self.source, search, search.to)?;
-                let fabric = last.scenario.fabric.build().map_err(|e| self.source.at(e))?;
+                let fabric = Arc::new(last.scenario.network().map_err(|e| self.source.at(e))?);
                 crate::world::check(&fabric, &last).map_err(|e| self.source.at(e))?;
             }
         }
@@ -196,22 +217,38 @@ impl Scenario {
     fn read(table: &Table, folder: &Path) -> Result<Self> {
         let root = Keys::new("", table);
         let fabric = FabricSpec::read(&root.table("fabric")?, folder)?;
+        // Tenants have an overlay of their own.
+        let overlay = if tenants::is_pattern(&root) { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
             traffic: Traffic::read_all(&root, folder)?,
             control: Control::read(&root.table("control")?, fabric.balancing())?,
             fabric,
             world: World::read(&root.table("world")?)?,
-            transport: TransportSpec::read(&root.table("transport")?)?,
+            transport: TransportSpec::read(&root.table("transport")?)?.under(overlay.header()),
+            overlay,
             trace: TraceSpec::read(&root.table("trace")?)?,
             directory: read_directory(&root)?,
+            tenants: if tenants::is_pattern(&root) { Some(TenantSpec::read(&root)?) } else { None },
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
         };
-        read_elsewhere(&root)?;
+        if scenario.tenants.is_none() {
+            read_elsewhere(&root)?;
+        }
+        root.has("search");
         root.done()?;
         scenario.check_together()?;
         Ok(scenario)
+    }
+
+    /// The network that carries the bytes: in a lab with its scaled rates.
+    ///
+    /// # Errors
+    /// A fabric that cannot be.
+    pub fn network(&self) -> Result<Fabric> {
+        let fabric = self.fabric.build()?;
+        Ok(if self.world.kind == world::Kind::Lab { fabric.scaled(self.world.lab.scale) } else { fabric })
     }
 
     /// What no section can see alone.
@@ -228,13 +265,30 @@ impl Scenario {
             let help = "write kind = \"packet\" in [world], or describe them as flows";
             return Err(KeyError::new("traffic.pattern", message, help));
         }
+        self.check_overlay()?;
         self.check_steps()?;
         self.check_directory()?;
+        self.check_tenants()?;
         if self.world.is_slots() && self.control.scheduler != Scheduler::None {
             return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
         }
         if self.world.is_slots() && !self.events.is_empty() {
             return Err(KeyError::new("event[0]", "the slots model looks at one instant", "leave the events out"));
+        }
+        Ok(())
+    }
+
+    /// VL2's hosts bounce every flow off an intermediate: in a simulated world that is a way of routing.
+    fn check_overlay(&self) -> Result<(), KeyError> {
+        let is_simulated = matches!(self.world.kind, world::Kind::Flow | world::Kind::Packet);
+        let is_direct = self.control.routing.kind != RoutingKind::Vlb;
+        if self.overlay.kind != overlay::Kind::None && is_simulated && is_direct {
+            let message = "the VL2 overlay bounces flows off the intermediate switches";
+            return Err(KeyError::new(
+                "control.routing",
+                message,
+                "write routing = \"vlb\" in [control], or kind = \"none\" in [overlay]",
+            ));
         }
         Ok(())
     }
@@ -269,8 +323,38 @@ impl Scenario {
                 "this traffic asks no directory",
                 "write pattern = \"directory\" in [traffic], or leave the table out",
             )),
-            (_, true) if self.control.scheduler != Scheduler::None => {
-                Err(KeyError::new("control.scheduler", "a directory's load has no flows to move", "write scheduler = \"none\""))
+            _ if self.traffic.has_no_flows() && self.control.scheduler != Scheduler::None => {
+                Err(KeyError::new("control.scheduler", "this pattern has no flows to move", "write scheduler = \"none\""))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bridges carry tenants' traffic alone, and nothing else carries it.
+    fn check_tenants(&self) -> Result<(), KeyError> {
+        let wrong = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help));
+        match (&self.tenants, self.control.bridging) {
+            (None, Some(_)) => wrong(
+                "control.routing",
+                "switches that learn addresses carry the traffic of tenants",
+                "write pattern = \"tenants\" in [traffic], or routing = \"ecmp\"",
+            ),
+            (Some(_), None) => wrong(
+                "control.routing",
+                "tenants' frames go over a spanning tree or over SPAIN's VLANs",
+                "write routing = \"spanning-tree\" or \"spain\"",
+            ),
+            (Some(_), _) if self.world.kind != world::Kind::Packet => {
+                wrong("world.kind", "tenants' traffic is one of packets", "write kind = \"packet\" in [world]")
+            }
+            (Some(_), _) if !self.events.is_empty() => {
+                wrong("event[0]", "nothing breaks between tenants' switches here", "leave the events out")
+            }
+            (Some(_), _) if self.control.scheduler != Scheduler::None => {
+                wrong("control.scheduler", "no scheduler moves what switches have learnt", "write scheduler = \"none\"")
+            }
+            (Some(_), _) if matches!(self.transport.transport.kind, weft_sim::packet::TransportKind::Mptcp { .. }) => {
+                wrong("transport.kind", "tenants' VMs have one connection each", "write kind = \"newreno\" or \"dctcp\"")
             }
             _ => Ok(()),
         }
@@ -278,7 +362,7 @@ impl Scenario {
 
     /// Whether the same flows are to be run on a non-blocking switch.
     pub fn wants_ideal(&self) -> bool {
-        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests() && !self.traffic.is_directory()
+        self.world.ideal && !self.world.is_slots() && !self.traffic.is_requests() && !self.traffic.has_no_flows()
     }
 }
 
@@ -352,22 +436,10 @@ fn read_directory(root: &Keys<'_>) -> Result<Option<DirectorySpec>, KeyError> {
 
 /// Tables of other worlds.
 fn read_elsewhere(root: &Keys<'_>) -> Result<(), KeyError> {
-    let overlay = root.table("overlay")?;
-    match overlay.or("kind", "none".to_owned())?.as_str() {
-        "none" => {}
-        other => {
-            return Err(overlay.error("kind", format!("this world carries no `{other}` overlay"), "write kind = \"none\""));
-        }
-    }
     root.has("search");
-    for section in ["service", "tenant"] {
-        if root.has(section) {
-            return Err(root.error(
-                section,
-                format!("this world has no use for `{section}`"),
-                "leave it out, or choose another world",
-            ));
-        }
+    if root.has("tenant") {
+        let message = "this world has no use for `tenant`";
+        return Err(root.error("tenant", message, "leave it out, or choose another world"));
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ pub const SECTIONS: &[&str] = &[
     "transport",
     "trace",
     "overlay",
+    "switches",
     "directory",
     "service",
     "tenant",

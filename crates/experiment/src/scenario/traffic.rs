@@ -18,6 +18,8 @@ use weft_fabric::{Duration, Fabric, FlowId, Instant};
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::directory::{DIRECTORY, DirectoryLoad};
 use crate::scenario::keys::{Keys, one_of};
+use crate::scenario::nl_arp::{NL_ARP, NlArpLoad};
+use crate::scenario::tenants::{TENANTS, TenantLoad};
 use pattern::{MEMCACHE, read_participants, read_pattern, read_requests};
 use several::Several;
 
@@ -30,6 +32,10 @@ pub enum Traffic {
     Requests(RequestSpec),
     /// Look-ups and updates of directory servers, without any flows.
     Directory(DirectoryLoad),
+    /// The shuffles of tenants over switches that learn addresses.
+    Tenants(TenantLoad),
+    /// VMs that boot, move and are looked for, without any flows.
+    NlArp(NlArpLoad),
     /// Several services.
     Several(Several),
     /// Flows listed in a file, with the text that they came from.
@@ -80,6 +86,12 @@ impl Traffic {
         if keys.opt::<String>("pattern")?.as_deref() == Some(DIRECTORY) {
             return Ok(Self::Directory(DirectoryLoad::read(keys)?));
         }
+        if keys.opt::<String>("pattern")?.as_deref() == Some(TENANTS) {
+            return Ok(Self::Tenants(TenantLoad::read(keys)?));
+        }
+        if keys.opt::<String>("pattern")?.as_deref() == Some(NL_ARP) {
+            return Ok(Self::NlArp(NlArpLoad::read(keys)?));
+        }
         let spec = read_spec(keys, folder)?;
         keys.done()?;
         Ok(Self::Drawn(spec))
@@ -128,7 +140,9 @@ impl Traffic {
                 let flows = spec.load(fabric, seed).map_err(|e| at_key(&e))?.flows();
                 return Ok(Prepared { workload: Box::new(StaticWorkload::new(flows)), lines: None });
             }
-            Self::Directory(_) => return Ok(Prepared { workload: Box::new(StaticWorkload::new(Vec::new())), lines: None }),
+            Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) => {
+                return Ok(Prepared { workload: Box::new(StaticWorkload::new(Vec::new())), lines: None });
+            }
             Self::Several(several) => return several.prepare(fabric, seed),
             Self::File { path, bytes, format } => (path, bytes, format),
         };
@@ -158,6 +172,11 @@ impl Traffic {
         matches!(self, Self::Directory(_))
     }
 
+    /// Whether there are neither flows nor requests: a world of its own carries it.
+    pub const fn has_no_flows(&self) -> bool {
+        matches!(self, Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_))
+    }
+
     /// The requests on a fabric; `None` if this is traffic of flows.
     ///
     /// # Errors
@@ -165,7 +184,9 @@ impl Traffic {
     pub fn requests(&self, fabric: &Fabric, seed: u64) -> Result<Option<RequestLoad>> {
         match self {
             Self::Requests(spec) => Ok(Some(spec.load(fabric, seed).map_err(|e| at_key(&e))?)),
-            Self::Drawn(_) | Self::Directory(_) | Self::Several(_) | Self::File { .. } => Ok(None),
+            Self::Drawn(_) | Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::Several(_) | Self::File { .. } => {
+                Ok(None)
+            }
         }
     }
 
@@ -177,15 +198,15 @@ impl Traffic {
         match self {
             Self::Drawn(spec) => Ok(spec.offered_load(fabric, seed).map_err(|e| at_key(&e))?),
             Self::Several(several) => several.offered_load(fabric, seed),
-            Self::Requests(_) | Self::Directory(_) | Self::File { .. } => Ok(None),
+            Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::File { .. } => Ok(None),
         }
     }
 
     /// Whether some flow never ends, or flows never stop coming.
     pub fn is_endless(&self) -> bool {
         match self {
-            Self::File { .. } => false,
-            Self::Requests(_) | Self::Directory(_) => true,
+            Self::File { .. } | Self::Tenants(_) => false,
+            Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) => true,
             Self::Several(several) => several.parts.iter().any(|(_, traffic)| traffic.is_endless()),
             Self::Drawn(spec) => {
                 let unlimited = spec.flows_per_host.is_none()
@@ -204,7 +225,9 @@ impl Traffic {
     pub fn flows_per_host(&self) -> u32 {
         match self {
             Self::Drawn(spec) => spec.flows_per_host.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
-            Self::File { .. } | Self::Requests(_) | Self::Directory(_) | Self::Several(_) => 1,
+            Self::File { .. } | Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::Several(_) => {
+                1
+            }
         }
     }
 

@@ -51,6 +51,13 @@ impl TransportSpec {
         keys.done()?;
         Ok(Self { transport, subflows })
     }
+
+    /// The same with headers of an overlay around every packet.
+    #[must_use]
+    pub fn under(mut self, header: Bytes) -> Self {
+        self.transport.header = Bytes(self.transport.header.0 + header.0);
+        self
+    }
 }
 
 /// Subflows of MPTCP where hosts have one NIC.

@@ -24,8 +24,48 @@ pub struct World {
     pub seed: u64,
     /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
     pub ideal: bool,
-    /// What the lab multiplies the rates of links with; simulated worlds have them as they are.
+    /// What only the lab has. Simulated worlds read it, so that one file serves all, and pass over it.
+    pub lab: LabSettings,
+}
+
+/// Settings of the lab.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LabSettings {
+    /// What the rates of links are multiplied with; simulated worlds have them as they are.
     pub scale: f64,
+    /// Who finds the routes.
+    pub routing: LabRouting,
+    /// How soon OSPF notices.
+    pub ospf: Ospf,
+}
+
+/// Who finds the routes of a lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabRouting {
+    /// OSPF, by FRR in every switch.
+    Frr,
+    /// Kernel routes that stay as they are.
+    Static,
+}
+
+/// OSPF's timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ospf {
+    /// Hellos each second, and BFD.
+    Fast,
+    /// OSPF's own on Ethernet: hellos each 10 s, 40 s of waiting, and no BFD.
+    Default,
+    /// Others.
+    Timers {
+        /// From one hello to the next, in seconds.
+        hello_s: u16,
+        /// Silence after which a neighbour is dead, in seconds.
+        dead_s: u16,
+        /// Whether BFD watches too.
+        bfd: bool,
+        /// Whether links are broadcast networks, on which a switch that comes up waits for the dead interval.
+        broadcast: bool,
+    },
 }
 
 /// The worlds.
@@ -35,6 +75,8 @@ pub enum Kind {
     Flow,
     /// Packets in queues.
     Packet,
+    /// Real packets, on this machine.
+    Lab,
 }
 
 /// What only the packet world has. The flow world reads it, so that one file serves both, and carries the flows without.
@@ -108,21 +150,9 @@ impl World {
         let kind = match kind.as_str() {
             "flow" => Kind::Flow,
             "packet" => Kind::Packet,
-            "lab" => {
-                return Err(keys.error("kind", "this build of weft has no lab world", "write kind = \"flow\" or \"packet\""));
-            }
+            "lab" => Kind::Lab,
             _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
         };
-        Self::read_as(kind, keys)
-    }
-
-    /// Reads `[world]` for `weft lab up`, which needs no kind that can run.
-    pub fn read_for_lab(keys: &Keys<'_>) -> Result<Self, KeyError> {
-        let kind = keys.word("kind", &[("flow", Kind::Flow), ("packet", Kind::Packet), ("lab", Kind::Packet)], Kind::Packet)?;
-        Self::read_as(kind, keys)
-    }
-
-    fn read_as(kind: Kind, keys: &Keys<'_>) -> Result<Self, KeyError> {
         let world = Self {
             kind,
             rates: read_rates(keys)?,
@@ -140,12 +170,9 @@ impl World {
             cooldown: keys.or("cooldown", Duration::ZERO)?,
             seed: keys.or("seed", 1)?,
             ideal: keys.or("ideal", true)?,
-            scale: keys.or("scale", 0.01)?,
+            lab: LabSettings::read(keys)?,
         };
         keys.done()?;
-        if !(world.scale > 0.0 && world.scale <= 1.0) {
-            return Err(keys.error("scale", format!("rates times {}", world.scale), "write a number above 0 and at most 1"));
-        }
         match world.duration {
             Some(Duration::ZERO) => Err(keys.error("duration", "a run of no length", "write a duration such as \"60s\"")),
             Some(d) if world.warmup.as_ps().saturating_add(world.cooldown.as_ps()) >= d.as_ps() => Err(keys.error(
@@ -156,6 +183,54 @@ impl World {
             _ => Ok(world),
         }
     }
+}
+
+impl std::fmt::Display for Ospf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fast => f.write_str("fast"),
+            Self::Default => f.write_str("default"),
+            Self::Timers { hello_s, dead_s, .. } => write!(f, "{hello_s}/{dead_s} s"),
+        }
+    }
+}
+
+impl LabSettings {
+    fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let scale = keys.or("scale", 0.01)?;
+        if !(scale > 0.0 && scale <= 1.0) {
+            return Err(keys.error("scale", format!("rates times {scale}"), "write a number above 0 and at most 1"));
+        }
+        let routing = keys.word("routing", &[("frr", LabRouting::Frr), ("static", LabRouting::Static)], LabRouting::Frr)?;
+        Ok(Self { scale, routing, ospf: read_ospf(keys)? })
+    }
+}
+
+fn read_ospf(keys: &Keys<'_>) -> Result<Ospf, KeyError> {
+    if keys.raw().get("ospf").is_none_or(toml::Value::is_str) {
+        return keys.word("ospf", &[("fast", Ospf::Fast), ("default", Ospf::Default)], Ospf::Fast);
+    }
+    let timers = keys.table("ospf")?;
+    let seconds = |key: &'static str, default: u16| -> Result<u16, KeyError> {
+        let span: Duration = timers.or(key, Duration::from_secs(default.into()))?;
+        let whole =
+            span.as_ps().is_multiple_of(weft_fabric::time::PS_PER_S).then_some(span.as_ps() / weft_fabric::time::PS_PER_S);
+        let seconds = whole.and_then(|s| u16::try_from(s).ok()).filter(|&s| s > 0);
+        seconds
+            .ok_or_else(|| timers.error(key, format!("OSPF counts whole seconds, and not {span}"), "write a time such as \"4s\""))
+    };
+    let hello_s = seconds("hello", 1)?;
+    let dead_s = seconds("dead", hello_s.saturating_mul(4))?;
+    let ospf = Ospf::Timers { hello_s, dead_s, bfd: timers.or("bfd", false)?, broadcast: timers.or("broadcast", false)? };
+    timers.done()?;
+    if dead_s <= hello_s {
+        return Err(timers.error(
+            "dead",
+            "neighbours would be dead before their next hello",
+            "write four times `hello`, as is usual",
+        ));
+    }
+    Ok(ospf)
 }
 
 fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {

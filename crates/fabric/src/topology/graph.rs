@@ -200,6 +200,15 @@ impl Fabric {
         BitsPerSec(self.out(host.node()).iter().map(|&l| self.link(l).capacity.0).sum())
     }
 
+    /// The same network with the rates of its links times `scale`, rounded to whole bits a second.
+    #[must_use]
+    pub fn scaled(mut self, scale: f64) -> Self {
+        for link in &mut self.links {
+            link.capacity = BitsPerSec((link.capacity.as_f64() * scale).round() as u64);
+        }
+        self
+    }
+
     /// The node of that name.
     pub fn node_by_name(&self, name: &str) -> Option<NodeId> {
         self.by_name.get(name).copied()

@@ -11,11 +11,12 @@ pub(super) fn fill(nodes: &mut [Node]) {
         nodes[i].local = match nodes[i].role {
             Role::Host => of_host(nodes, i),
             Role::Switch => of_own_hosts(nodes, i),
+            Role::Outside => Vec::new(),
         };
     }
     let switches: Vec<usize> = (0..nodes.len()).filter(|&i| nodes[i].role == Role::Switch).collect();
     for &destination in &switches {
-        let distance = distances(nodes, destination);
+        let distance = distances(nodes, &[destination]);
         for &i in switches.iter().filter(|&&i| i != destination) {
             let hops = nearer(nodes, i, &distance);
             // Parts that only hosts join have no way to each other.
@@ -51,11 +52,11 @@ fn of_own_hosts(nodes: &[Node], switch: usize) -> Vec<Route> {
     own.chain(rest).collect()
 }
 
-/// Links from each switch to the destination; `None` for hosts, which do not forward, and what cannot reach it.
-fn distances(nodes: &[Node], destination: usize) -> Vec<Option<u32>> {
+/// Links from each switch to the nearest of the destinations; `None` for hosts, which do not forward, and what cannot reach any.
+pub(super) fn distances(nodes: &[Node], destinations: &[usize]) -> Vec<Option<u32>> {
     let mut distance = vec![None; nodes.len()];
-    distance[destination] = Some(0);
-    let mut queue = VecDeque::from([destination]);
+    destinations.iter().for_each(|&destination| distance[destination] = Some(0));
+    let mut queue: VecDeque<usize> = destinations.iter().copied().collect();
     while let Some(at) = queue.pop_front() {
         let next = distance[at].map(|d| d + 1);
         for peer in nodes[at].ports.iter().map(|p| p.peer.node).filter(|&p| nodes[p].role == Role::Switch) {
@@ -68,7 +69,8 @@ fn distances(nodes: &[Node], destination: usize) -> Vec<Option<u32>> {
     distance
 }
 
-fn nearer(nodes: &[Node], at: usize, distance: &[Option<u32>]) -> Vec<Hop> {
+/// The neighbours that are a link nearer.
+pub(super) fn nearer(nodes: &[Node], at: usize, distance: &[Option<u32>]) -> Vec<Hop> {
     let Some(here) = distance[at] else { return Vec::new() };
     let leads_nearer = |peer: usize| distance[peer].is_some_and(|d| d + 1 == here);
     let ports = nodes[at].ports.iter().enumerate().filter(|(_, p)| leads_nearer(p.peer.node));

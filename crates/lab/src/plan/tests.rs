@@ -16,6 +16,7 @@ fn settings(name: &str, routing: Routing) -> Settings {
     Settings {
         name: name.parse().expect("a name"),
         routing,
+        timers: Timers::FAST,
         scale: 0.01,
         seed: 1,
         switch_queue: Bytes(102_400),
@@ -32,7 +33,7 @@ fn plan(shape: Shape) -> Plan {
 fn script(plan: &Plan) -> String {
     let mut text = format!("== cables\n{}", commands::cables(plan));
     for node in &plan.nodes {
-        write!(text, "== {}\n{}", node.namespace, commands::devices(node)).expect("a text grows");
+        write!(text, "== {}\n{}", node.namespace, commands::devices(node, false)).expect("a text grows");
         write!(text, "{}{}", commands::routes(node, plan.routing), commands::shaping(node)).expect("a text grows");
     }
     text
@@ -108,7 +109,11 @@ fn a_host_with_two_nics_has_two_ways() {
     let fabric = Shape::Subways(spec).build(LINK, LINK).expect("a fabric");
     let plan = Plan::new(&fabric, &settings("t", Routing::Static)).expect("a plan");
     check(&fabric, &plan);
-    insta::assert_snapshot!(format!("{}{}", commands::devices(&plan.nodes[0]), commands::routes(&plan.nodes[0], plan.routing)));
+    insta::assert_snapshot!(format!(
+        "{}{}",
+        commands::devices(&plan.nodes[0], false),
+        commands::routes(&plan.nodes[0], plan.routing)
+    ));
 }
 
 #[test]

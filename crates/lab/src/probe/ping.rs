@@ -23,12 +23,36 @@ pub struct PingAll {
     pub pairs: usize,
     /// Those that were answered.
     pub answered: usize,
+    /// Which addresses they were.
+    pub addresses: Addresses,
+    /// Pairs that an overlay keeps apart, which were asked too; none may answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<Isolated>,
     /// Bytes of a request, its IP header included.
     pub packet_bytes: usize,
     /// Round trips, in milliseconds.
     pub rtt_ms: Option<RoundTrips>,
     /// Those that were not: at most 1,000.
     pub lost: Vec<Lost>,
+}
+
+/// Which addresses of hosts are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addresses {
+    /// Those of their places.
+    Locators,
+    /// Those of an overlay.
+    Applications,
+}
+
+/// Pairs of services that may not talk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Isolated {
+    /// Those that were asked.
+    pub pairs: usize,
+    /// Those that were answered though they should not be.
+    pub answered: usize,
 }
 
 /// The least, the middle and the longest.
@@ -55,49 +79,122 @@ pub struct Lost {
 struct Target<'a> {
     host: &'a Node,
     address: Ipv4Addr,
+    /// Its service in an overlay.
+    service: u32,
 }
 
-/// Asks all, with packets of so many bytes that must not be fragmented.
+impl Addresses {
+    /// Those by which the hosts of a plan talk.
+    pub const fn of(plan: &Plan) -> Self {
+        if plan.overlay.is_some() { Self::Applications } else { Self::Locators }
+    }
+}
+
+/// Asks all at the addresses by which they talk, with packets of so many bytes that must not be fragmented.
 ///
 /// # Errors
 /// [`LabError::Kernel`] if a socket cannot be had; a missing answer is none.
 pub fn all(plan: &Plan, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
+    at(plan, Addresses::of(plan), packet_bytes, stop)
+}
+
+/// The same at addresses of a kind.
+///
+/// # Errors
+/// As [`all`].
+pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
     let hosts: Vec<&Node> = plan.hosts().collect();
-    let addresses = |host| move |p: &crate::plan::Port| p.address.map(|a| Target { host, address: a.address });
-    let targets: Vec<Target<'_>> = hosts.iter().flat_map(|&host| host.ports.iter().filter_map(addresses(host))).collect();
+    let targets = targets(plan, addresses, &hosts);
     let payload = packet_bytes.saturating_sub(HEADERS);
-    let of_hosts = netns::each(&hosts, stop, |host| {
-        netns::enter(&host.namespace)?;
-        let others: Vec<&Target<'_>> = targets.iter().filter(|t| t.host.name != host.name).collect();
-        let times = one(&others, payload).map_err(|cause| LabError::Kernel {
-            what: "send and receive ICMP echoes",
-            place: host.namespace.clone(),
-            cause,
+    let mut result = PingAll {
+        hosts: hosts.len(),
+        pairs: 0,
+        answered: 0,
+        addresses,
+        isolated: (addresses == Addresses::Applications).then(Isolated::default),
+        packet_bytes: payload + HEADERS,
+        rtt_ms: None,
+        lost: Vec::new(),
+    };
+    let mut times = Vec::new();
+    for is_apart in [false, true] {
+        let of_hosts = netns::each(&hosts, stop, |host| {
+            netns::enter(&host.namespace)?;
+            let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
+            let others = targets.iter().filter(|t| t.host.name != host.name);
+            let others: Vec<&Target<'_>> = others.filter(|t| apart(plan, own, t.service) == is_apart).collect();
+            let attempts = if is_apart { 1 } else { ATTEMPTS };
+            let times = one(&others, payload, attempts).map_err(|cause| LabError::Kernel {
+                what: "send and receive ICMP echoes",
+                place: host.namespace.clone(),
+                cause,
+            })?;
+            Ok(others.into_iter().map(|t| (t.host.name.clone(), t.address)).zip(times).collect::<Vec<_>>())
         })?;
-        Ok(others.into_iter().map(|t| (t.host.name.clone(), t.address)).zip(times).collect::<Vec<_>>())
-    })?;
-    let (mut lost, mut times, mut pairs) = (Vec::new(), Vec::new(), 0);
-    for (host, answers) in hosts.iter().zip(of_hosts) {
-        for ((to, address), time) in answers {
-            pairs += 1;
-            match time {
-                Some(time) => times.push(time.as_secs_f64() * 1e3),
-                None if lost.len() < LOST_SHOWN => lost.push(Lost { from: host.name.clone(), to, address }),
-                None => {}
+        for (host, answers) in hosts.iter().zip(of_hosts) {
+            match &mut result.isolated {
+                Some(isolated) if is_apart => {
+                    isolated.pairs += answers.len();
+                    isolated.answered += answers.iter().filter(|(_, time)| time.is_some()).count();
+                }
+                _ => result.add(host, answers, &mut times),
             }
         }
     }
     times.sort_unstable_by(f64::total_cmp);
-    let answered = times.len();
-    let rtt_ms = (answered > 0).then(|| RoundTrips { min: times[0], median: times[answered / 2], max: times[answered - 1] });
-    Ok(PingAll { hosts: hosts.len(), pairs, answered, packet_bytes: payload + HEADERS, rtt_ms, lost })
+    result.answered = times.len();
+    let round_trips = || RoundTrips { min: times[0], median: times[times.len() / 2], max: times[times.len() - 1] };
+    result.rtt_ms = (!times.is_empty()).then(round_trips);
+    Ok(result)
+}
+
+impl PingAll {
+    /// Whether all that should have answered did, and nobody else.
+    pub fn is_good(&self) -> bool {
+        self.answered == self.pairs && self.isolated.is_none_or(|isolated| isolated.answered == 0)
+    }
+
+    fn add(&mut self, host: &Node, answers: Vec<((String, Ipv4Addr), Option<Duration>)>, times: &mut Vec<f64>) {
+        for ((to, address), time) in answers {
+            self.pairs += 1;
+            match time {
+                Some(time) => times.push(time.as_secs_f64() * 1e3),
+                None if self.lost.len() < LOST_SHOWN => self.lost.push(Lost { from: host.name.clone(), to, address }),
+                None => {}
+            }
+        }
+    }
+}
+
+fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<Target<'a>> {
+    if let (Addresses::Applications, Some(vl2)) = (addresses, &plan.overlay) {
+        let of = |host: &crate::plan::overlay::OverlayHost| Target {
+            host: &plan.nodes[host.node],
+            address: host.aa4,
+            service: host.service,
+        };
+        return vl2.hosts.iter().map(of).collect();
+    }
+    let of = |&host: &&'a Node| {
+        let address = move |p: &crate::plan::Port| p.address.map(|a| Target { host, address: a.address, service: 0 });
+        host.ports.iter().filter_map(address).collect::<Vec<_>>()
+    };
+    hosts.iter().flat_map(of).collect()
+}
+
+/// Whether an overlay keeps hosts of two services apart.
+fn apart(plan: &Plan, a: u32, b: u32) -> bool {
+    a != b && plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.
-fn one(targets: &[&Target<'_>], payload: usize) -> std::io::Result<Vec<Option<Duration>>> {
+fn one(targets: &[&Target<'_>], payload: usize, attempts: usize) -> std::io::Result<Vec<Option<Duration>>> {
+    if targets.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
     let mut times = vec![None; targets.len()];
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts {
         let missing: Vec<usize> = (0..targets.len()).filter(|&i| times[i].is_none()).collect();
         for some in missing.chunks(AT_ONCE) {
             ask(&mut socket, targets, some, payload, &mut times)?;

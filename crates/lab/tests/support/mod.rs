@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes, Duration};
-use weft_lab::plan::{LabName, Node, Plan, Routing, Settings};
+use weft_lab::plan::{LabName, Node, Plan, Routing, Settings, Timers};
 use weft_lab::{Lab, Result, down, names, netns};
 
 /// A lab that goes with the test, whatever becomes of that.
@@ -18,6 +18,10 @@ pub struct TestLab {
 }
 
 impl TestLab {
+    pub fn new(lab: Lab, turn: MutexGuard<'static, ()>) -> Self {
+        Self { lab, _turn: turn }
+    }
+
     pub fn plan(&self) -> &Plan {
         &self.lab.record.plan
     }
@@ -97,7 +101,15 @@ pub fn name(letter: char) -> LabName {
 pub fn plan(shape: Shape, name: LabName, routing: Routing) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
     let fabric = shape.build(link, link).expect("a fabric");
-    let settings = Settings { name, routing, scale: 0.01, seed: 1, switch_queue: Bytes(102_400), nic_queue: Bytes(1_600_000) };
+    let settings = Settings {
+        name,
+        routing,
+        timers: Timers::FAST,
+        scale: 0.01,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    };
     Plan::new(&fabric, &settings).expect("a plan")
 }
 

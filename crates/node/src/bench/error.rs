@@ -21,7 +21,7 @@ pub enum BenchError {
 
 impl BenchError {
     /// What to do about it.
-    pub const fn help(&self) -> &'static str {
+    pub fn help(&self) -> &'static str {
         match self {
             Self::Io(_) => "see the system's message; temporary files go to TMPDIR",
             Self::Server(_) => "its own message is above",

@@ -65,6 +65,8 @@ struct Pending {
 }
 
 struct Writer {
+    /// What is received into.
+    buffer: Vec<u8>,
     /// One a server.
     lanes: Vec<(Lane, Session)>,
     turn: usize,
@@ -78,6 +80,7 @@ pub fn run(servers: &[SocketAddr], secret: &Secret, truth: &mut Truth, load: Loa
     let begin = Instant::now();
     loop {
         let now = begin.elapsed().as_nanos() as u64;
+        let before = (run.submitted, run.under_way);
         run.receive(now, truth);
         run.repeat(now);
         if run.enough(now) {
@@ -86,6 +89,10 @@ pub fn run(servers: &[SocketAddr], secret: &Secret, truth: &mut Truth, load: Loa
             }
         } else {
             run.submit(now);
+        }
+        if (run.submitted, run.under_way) == before {
+            // Servers and their store may want this core.
+            std::thread::sleep(IDLE);
         }
         if now > run.last_ack + GIVE_UP_NS {
             return Err(BenchError::Server(format!(
@@ -123,7 +130,13 @@ impl Run {
             let lanes = servers.iter().map(lane).collect::<std::io::Result<Vec<_>>>();
             let lanes = lanes.map_err(|e| BenchError::Io(format!("no socket: {e}")))?;
             let number = u64::from_be_bytes(crate::client::random());
-            writers.push(Writer { lanes, turn: at as usize % servers.len(), pending: BTreeMap::new(), number });
+            writers.push(Writer {
+                buffer: vec![0; BATCH * SLOT],
+                lanes,
+                turn: at as usize % servers.len(),
+                pending: BTreeMap::new(),
+                number,
+            });
         }
         let written = Written {
             committed: 0,
@@ -234,11 +247,11 @@ impl Run {
 impl Writer {
     /// What came from one server. A challenge lets all that is under way go again.
     fn hear(&mut self, at: usize, now: u64) -> Vec<Acknowledgement> {
-        let (mut buffer, mut lengths) = ([0; BATCH * SLOT], [0; BATCH]);
+        let mut lengths = [0; BATCH];
         let (lane, session) = &mut self.lanes[at];
-        let count = lane.receive(&mut buffer, SLOT, &mut lengths);
+        let count = lane.receive(&mut self.buffer, SLOT, &mut lengths);
         let (mut challenged, mut acks) = (false, Vec::with_capacity(count));
-        for (slot, &length) in buffer.chunks_exact(SLOT).zip(&lengths[..count]) {
+        for (slot, &length) in self.buffer.chunks_exact(SLOT).zip(&lengths[..count]) {
             let Some(frame) = session.open(&slot[..usize::from(length)]) else { continue };
             challenged |= frame.header.kind == Kind::Challenge;
             if let Ok(Message::Acknowledgement(ack)) = Message::parse(frame.header.kind, frame.body) {
@@ -276,5 +289,7 @@ impl Writer {
 const SLOT: usize = 128;
 /// How long an update waits for its acknowledgement before it is sent again: the protocol's 2 s, less so that a dead server shows sooner.
 const REPEAT_NS: u64 = 500_000_000;
+/// Between two looks at what came, when nothing had come.
+const IDLE: Duration = Duration::from_micros(100);
 /// A run in which nothing is acknowledged for so long has failed.
 const GIVE_UP_NS: u64 = 20_000_000_000;

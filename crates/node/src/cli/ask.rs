@@ -2,16 +2,18 @@
 
 use clap::Args;
 use serde::Serialize;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{
     Generation, GroupAddresses, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, Mapping, PrincipalId, ServiceId, Value,
 };
-use weft_control::wire::directory::{Finding, MAX_OPS, Op, Outcome};
+use weft_control::wire::directory::{Finding, MAX_OPS, Op};
 use weft_fabric::MacAddr;
 
 use super::connect::{ConnectArgs, time};
 use super::entry::ValueLine;
 use super::error::{Error, Result};
 use super::{print_json, print_text, table};
+use crate::client::{Again, ClientError, Updated};
 
 #[derive(Debug, Args)]
 pub struct PutArgs {
@@ -182,34 +184,34 @@ struct UpdateJson {
 /// Sends an update and says what became of it; true if it is committed.
 fn update(ops: Vec<Op>, again: &AgainArgs, connect: &ConnectArgs) -> Result<bool> {
     let mut client = connect.client()?;
-    let known = match again.known {
-        Some(known) => Generation(known),
-        None => client.revision()?,
-    };
-    let number = again.number.unwrap_or_else(|| u64::from_be_bytes(crate::client::random()));
+    let again = again.number.zip(again.known).map(|(number, known)| Again { number, known: Generation(known) });
     let keys: Vec<Key> = ops.iter().map(|op| op.key).collect();
-    let (ack, server) = client.update(ops, Some(number), Some(known)).map_err(|error| {
-        let help = format!(
-            "{}. It may have been applied or not: the same again, with `--number {number} --known {}`, finds out",
-            error.help(),
-            known.0
-        );
-        Error::new(error.to_string(), help)
+    let Updated { result, server, number, .. } = client.update(ops, again).map_err(|error| match &error {
+        ClientError::InDoubt { number, known, .. } => Error::new(
+            error.to_string(),
+            format!("{}. The same again, with `--number {number} --known {}`, finds out", error.help(), known.0),
+        ),
+        _ => error.into(),
     })?;
-    let cause = keys.get(usize::from(ack.at)).copied().filter(|_| ack.outcome != Outcome::Committed);
-    let about = cause.map_or_else(|| "it".to_owned(), |key| key.to_string());
-    let (outcome, text) = match ack.outcome {
-        Outcome::Committed => ("committed", format!("committed at generation {}", ack.generation.0)),
-        Outcome::Refused => ("refused", format!("refused: the policy does not let this principal change {about}")),
-        Outcome::Conflict if ack.generation.0 == 0 => ("conflict", format!("conflict: {about} does not exist")),
-        Outcome::Conflict => ("conflict", format!("conflict: {about} has generation {}", ack.generation.0)),
-        Outcome::Unknown | Outcome::Stale => {
-            ("unknown", "not known: too much was written since; look before trying again".to_owned())
+    let about = |at: u8| keys.get(usize::from(at)).map_or_else(|| "it".to_owned(), Key::to_string);
+    let (outcome, cause, generation, text) = match result {
+        UpdateResult::Committed(at) => ("committed", None, at, format!("committed at generation {}", at.0)),
+        UpdateResult::Refused(at) => {
+            let text = format!("refused: the policy does not let this principal change {}", about(at));
+            ("refused", Some(about(at)), Generation(0), text)
         }
-        Outcome::Malformed => {
-            return Err(Error::new(format!("the server finds {about} malformed"), "is it of the same version?"));
+        UpdateResult::Conflict { at, generation } => {
+            let there = if generation.0 == 0 { "does not exist".into() } else { format!("has generation {}", generation.0) };
+            ("conflict", Some(about(at)), generation, format!("conflict: {} {there}", about(at)))
         }
-        Outcome::Elsewhere => {
+        UpdateResult::Unknown => {
+            let text = "not known: a copy of it may have been applied or not; look before trying again".to_owned();
+            ("unknown", None, Generation(0), text)
+        }
+        UpdateResult::Malformed(at) => {
+            return Err(Error::new(format!("the server finds {} malformed", about(at)), "is it of the same version?"));
+        }
+        UpdateResult::NotApplied => {
             return Err(Error::new(
                 format!("{server} cannot take updates now, and no other server took it"),
                 "`weft directory status` says why: loading, store lost, or leaving",
@@ -217,12 +219,11 @@ fn update(ops: Vec<Op>, again: &AgainArgs, connect: &ConnectArgs) -> Result<bool
         }
     };
     if connect.json {
-        let key = cause.map(|key| key.to_string());
-        print_json(&UpdateJson { outcome, key, generation: ack.generation.0, number, server })?;
+        print_json(&UpdateJson { outcome, key: cause, generation: generation.0, number, server })?;
     } else {
         print_text(&format!("{text}\n"))?;
     }
-    Ok(ack.outcome == Outcome::Committed)
+    Ok(outcome == "committed")
 }
 
 fn mapping(args: &PutArgs) -> Result<Mapping> {

@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
+use weft_control::wire::vl2::attach::AttachKey;
 
 use super::certificates::{self, Pair};
 use super::connect::{DEFAULT_DIR, DEFAULT_LISTEN, Dir};
@@ -36,6 +37,9 @@ pub struct KeyArgs {
     /// Whose
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     principal: u32,
+    /// The key by which this host and its ToR switch prove to each other who speaks, made from the principal's own
+    #[arg(long, conflicts_with = "certificate")]
+    attach: bool,
     /// Also write a certificate of this principal here, and its key beside it (.key)
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -110,7 +114,8 @@ pub fn run(args: &InitArgs) -> Result<bool> {
 /// Prints a key.
 pub fn key(args: &KeyArgs) -> Result<bool> {
     let principal = PrincipalId(args.principal);
-    let key = args.dir.secret(None)?.key_of(principal).to_hex();
+    let key = args.dir.secret(None)?.key_of(principal);
+    let key = if args.attach { AttachKey::of(&key).to_hex() } else { key.to_hex() };
     if let Some(file) = &args.certificate {
         let authority = args.dir.file("ca.key");
         let authority = std::fs::read_to_string(&authority).map_err(|e| Error::io("read the authority's key", &authority, &e))?;

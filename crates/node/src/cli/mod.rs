@@ -8,11 +8,13 @@ mod certificates;
 mod connect;
 mod entry;
 mod error;
+mod etcd;
 mod init;
 mod list;
 mod serve;
 mod status;
 mod table;
+mod tenant;
 mod transfer;
 
 use std::ffi::OsString;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub(crate) use connect::time;
 pub use connect::{Auth, ConnectArgs, Dir};
 pub use error::{Error, Result};
 
@@ -61,6 +64,8 @@ enum Command {
     Import(transfer::ImportArgs),
     /// Measure rates, latencies, and what faults cost
     Bench(bench::BenchArgs),
+    /// The tenants' file, and where their VMs are: `weft tenant`
+    Tenant(Box<tenant::TenantArgs>),
 }
 
 /// Runs the program with these arguments, the first of which is its name.
@@ -88,6 +93,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Snapshot(args) => transfer::snapshot(&args),
         Command::Import(args) => transfer::import(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Tenant(args) => tenant::run(&args),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -9,9 +9,9 @@ use weft_control::directory::PrincipalId;
 
 use super::connect::{Auth, DEFAULT_LISTEN, Dir, time};
 use super::error::{Error, Result};
-use super::transfer::DEFAULT_CLUSTER;
+use super::etcd::EtcdArgs;
 use crate::server::{PolicySource, ServeConfig, ServeError, StreamAuth, serve, start_log};
-use crate::store::{EtcdOptions, StoreAddress};
+use crate::store::StoreAddress;
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -40,6 +40,9 @@ pub struct ServeArgs {
     /// The cluster's secret [default: DIR/secret]
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
+    /// The secret before: for the time being keys made of it are good as well
+    #[arg(long, value_name = "FILE")]
+    old_secret: Option<PathBuf>,
     /// Another server of this cluster; repeatable
     #[arg(long, value_name = "ADDR")]
     peer: Vec<SocketAddr>,
@@ -70,26 +73,6 @@ pub struct ServeArgs {
     /// Print a line of JSON once it serves
     #[arg(long)]
     json: bool,
-}
-
-/// Which store, and how to speak to etcd.
-#[derive(Clone, Debug, Args)]
-pub struct EtcdArgs {
-    /// The cluster's name: a store belongs to one
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_CLUSTER)]
-    pub(super) cluster: String,
-    /// The authority that signed the certificates of etcd's members
-    #[arg(long, value_name = "FILE")]
-    etcd_ca: Option<PathBuf>,
-    /// This server's certificate for etcd
-    #[arg(long, value_name = "FILE", requires = "etcd_cert_key")]
-    etcd_cert: Option<PathBuf>,
-    /// Its key
-    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
-    etcd_cert_key: Option<PathBuf>,
-    /// A file with etcd's user and password, `user:password`
-    #[arg(long, value_name = "FILE")]
-    etcd_user: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -137,6 +120,7 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         policy,
         principal: PrincipalId(args.principal),
         secret: of_dir(&args.secret, "secret"),
+        old_secret: args.old_secret.clone(),
         peers: args.peer.clone(),
         auth,
         metrics: args.metrics.0,
@@ -155,28 +139,6 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         Error::new(error.to_string(), help)
     })?;
     Ok(true)
-}
-
-impl EtcdArgs {
-    /// The files read.
-    pub(super) fn options(&self) -> Result<EtcdOptions> {
-        let read = |file: &PathBuf| std::fs::read(file).map_err(|e| Error::io("read", file, &e));
-        let client = match (&self.etcd_cert, &self.etcd_cert_key) {
-            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
-            _ => None,
-        };
-        let user = match &self.etcd_user {
-            None => None,
-            Some(file) => {
-                let text = String::from_utf8_lossy(&read(file)?).trim().to_owned();
-                let (user, password) = text
-                    .split_once(':')
-                    .ok_or_else(|| Error::new(format!("{} has no `user:password`", file.display()), "write both on one line"))?;
-                Some((user.to_owned(), password.to_owned()))
-            }
-        };
-        Ok(EtcdOptions { ca: self.etcd_ca.as_ref().map(read).transpose()?, client, user })
-    }
 }
 
 fn metrics(text: &str) -> Result<Metrics, String> {

@@ -16,15 +16,16 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{Generation, Key, Value};
-use weft_control::wire::directory::{Entry, MAX_OPS, Op, Outcome, emit_key, emit_value};
+use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
 
 use super::connect::{ConnectArgs, Dir};
 use super::entry::{EntryLine, Heading, entry};
 use super::error::{Error, Result};
 use super::list::PAGE;
 use super::{print_json, print_text};
-use crate::client::{Client, Settings};
+use crate::client::{Client, Settings, Updated};
 use crate::store::{AnyStore, Store, StoreAddress};
 
 #[derive(Debug, Args)]
@@ -45,7 +46,7 @@ pub struct SnapshotArgs {
     #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
     store: Option<StoreAddress>,
     #[command(flatten)]
-    etcd: super::serve::EtcdArgs,
+    etcd: super::etcd::EtcdArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,9 +65,6 @@ pub struct ImportArgs {
     #[command(flatten)]
     connect: ConnectArgs,
 }
-
-/// The name of a cluster that was given none.
-pub const DEFAULT_CLUSTER: &str = "weft";
 
 /// Writes what a server has.
 pub fn export(args: &ExportArgs) -> Result<bool> {
@@ -320,7 +318,7 @@ fn apply(settings: &Settings, known: Generation, changes: Vec<Change>) -> Result
                     let mut client = Client::new(settings.clone())?;
                     while failed.lock().expect("no panic").is_none() {
                         let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                        let generation = write(&mut client, known, batch)?;
+                        let generation = write(&mut client, batch)?;
                         greatest.fetch_max(generation.0, Ordering::Relaxed);
                         done.fetch_add(batch.len() as u64, Ordering::Relaxed);
                     }
@@ -341,20 +339,24 @@ fn apply(settings: &Settings, known: Generation, changes: Vec<Change>) -> Result
     }
 }
 
-fn write(client: &mut Client, known: Generation, batch: &[Change]) -> Result<Generation> {
+fn write(client: &mut Client, batch: &[Change]) -> Result<Generation> {
     let ops = batch.iter().map(|change| Op { key: change.key, expect: None, value: change.value.clone() }).collect();
-    let (ack, server) = client.update(ops, None, Some(known))?;
-    let about = |change: &Change| match change.line {
-        Some(line) => format!("line {line} ({})", change.key),
-        None => format!("the deletion of {}", change.key),
+    let Updated { result, server, .. } = client.update(ops, None)?;
+    let about = |at: u8| match batch.get(usize::from(at)) {
+        Some(Change { line: Some(line), key, .. }) => format!("line {line} ({key})"),
+        Some(Change { key, .. }) => format!("the deletion of {key}"),
+        None => String::new(),
     };
-    let cause = batch.get(usize::from(ack.at)).map_or_else(String::new, about);
-    match ack.outcome {
-        Outcome::Committed => Ok(ack.generation),
-        Outcome::Refused => Err(Error::new(format!("{cause} is refused: the policy does not let this principal change it"), "")),
-        Outcome::Malformed => Err(Error::new(format!("{cause} is malformed, {server} finds"), "")),
-        Outcome::Unknown | Outcome::Stale => Err(Error::new(format!("{cause}: others write it all the time"), "")),
-        Outcome::Conflict | Outcome::Elsewhere => Err(Error::new(format!("{server} cannot take updates now"), "")),
+    match result {
+        UpdateResult::Committed(generation) => Ok(generation),
+        UpdateResult::Refused(at) => {
+            Err(Error::new(format!("{} is refused: the policy does not let this principal change it", about(at)), ""))
+        }
+        UpdateResult::Malformed(at) => Err(Error::new(format!("{} is malformed, {server} finds", about(at)), "")),
+        UpdateResult::Unknown => Err(Error::new(format!("whether {} was written is not known", about(0)), "")),
+        UpdateResult::Conflict { .. } | UpdateResult::NotApplied => {
+            Err(Error::new(format!("{server} cannot take updates now"), ""))
+        }
     }
 }
 

@@ -1,14 +1,16 @@
-//! Questions over UDP: one server after the other, with growing patience, until one answers.
+//! Questions over UDP: one server after the other, with growing patience, until one answers. Of an update, one copy to one server.
 
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::PrincipalKey;
-use weft_control::wire::directory::{Kind, MAX_DATAGRAM, Message};
+use weft_control::directory::copies::Copies;
+use weft_control::wire::directory::{Acknowledgement, Kind, MAX_DATAGRAM, Message};
 
 use super::error::ClientError;
 use super::session::Session;
+use super::update::{Copy, Heard as HeardOfUpdate};
 
 /// Sockets to all servers.
 #[derive(Debug)]
@@ -38,6 +40,13 @@ enum Heard<T> {
     Answer(T),
     /// An answer that says that it is none.
     Unable(T),
+    Nothing,
+    Refused,
+}
+
+enum HeardFrame {
+    /// Of this request; `None`: it is challenged.
+    Said(u64, Option<Acknowledgement>),
     Nothing,
     Refused,
 }
@@ -72,7 +81,7 @@ impl Datagrams {
         timeout: Duration,
     ) -> Result<Reply<T>, ClientError> {
         let deadline = Instant::now() + timeout;
-        let mut patience = if kind == Kind::Update { UPDATE_PATIENCE } else { PATIENCE };
+        let mut patience = PATIENCE;
         let (mut unable, mut why) = (None, "nothing came back");
         let mut turn = self.first;
         while Instant::now() < deadline {
@@ -95,15 +104,111 @@ impl Datagrams {
             }
             turn += 1;
             if turn % self.peers.len() == self.first {
-                patience = UPDATE_PATIENCE.min(patience * 2);
+                patience = PATIENCE_MAX.min(patience * 2);
             }
         }
         let servers = self.peers.iter().map(|peer| peer.name.as_str()).collect::<Vec<_>>().join(", ");
         unable.ok_or(ClientError::NoAnswer { servers, after: timeout, why })
     }
+
+    /// The place of the server that is asked first.
+    pub const fn first(&self) -> usize {
+        self.first
+    }
+
+    /// That server is asked first from now on.
+    pub const fn prefer(&mut self, at: usize) {
+        self.first = at;
+    }
+
+    /// Sends a copy of an update to one server, and more where it is challenged; returns what that server says of any copy, unless the deadline
+    /// comes first. `copies` knows afterwards what has become of each.
+    ///
+    /// # Errors
+    /// [`ClientError::TooLong`].
+    pub fn update(
+        &mut self,
+        at: usize,
+        message: &Message<'_>,
+        number: u64,
+        copies: &mut Copies<Copy>,
+        deadline: Instant,
+    ) -> Result<HeardOfUpdate, ClientError> {
+        let (peer, begun) = (&mut self.peers[at], Instant::now());
+        let mut last = peer.send_copy(at, message, copies)?;
+        let why = loop {
+            let Some(sent) = last else { break "nobody listens there" };
+            match peer.hear(deadline)? {
+                HeardFrame::Said(request, said) => {
+                    let of_it = |copy: &&Copy| copy.server == at && copy.request == request;
+                    let Some(&copy) = copies.alive().iter().find(of_it) else { continue };
+                    match said {
+                        Some(said) if said.number == number => return Ok(HeardOfUpdate::Said(copy, said)),
+                        Some(_) => {}
+                        None => {
+                            copies.challenged(&copy, copy.has_cookie);
+                            if copy == sent {
+                                last = peer.send_copy(at, message, copies)?;
+                            }
+                        }
+                    }
+                }
+                HeardFrame::Nothing => {
+                    if !sent.has_cookie {
+                        copies.dead(&sent);
+                    }
+                    break "nothing came back";
+                }
+                HeardFrame::Refused => {
+                    copies.challenged(&sent, sent.has_cookie);
+                    last = None;
+                }
+            }
+        };
+        Ok(HeardOfUpdate::Nothing(ClientError::NoAnswer { servers: peer.name.clone(), after: begun.elapsed(), why }))
+    }
 }
 
 impl Peer {
+    /// Sends a copy of an update; `None` if the system says that nobody listens, and has not sent it.
+    fn send_copy(
+        &mut self,
+        server: usize,
+        message: &Message<'_>,
+        copies: &mut Copies<Copy>,
+    ) -> Result<Option<Copy>, ClientError> {
+        let has_cookie = self.session.cookie() != 0;
+        let is_refused = self.send(Kind::Update, &|out: &mut Vec<u8>| message.emit(out))?;
+        let copy = Copy { server, request: self.session.request(), has_cookie };
+        if !is_refused {
+            copies.sent(copy);
+        }
+        Ok((!is_refused).then_some(copy))
+    }
+
+    /// The next acknowledgement or challenge.
+    fn hear(&mut self, deadline: Instant) -> Result<HeardFrame, ClientError> {
+        let mut buffer = [0; 2048];
+        loop {
+            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                return Ok(HeardFrame::Nothing);
+            };
+            self.socket.set_read_timeout(Some(left))?;
+            let length = match self.socket.recv(&mut buffer) {
+                Ok(length) => length,
+                Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(HeardFrame::Refused),
+                Err(_) => continue,
+            };
+            let Some(frame) = self.session.open(&buffer[..length]) else { continue };
+            let request = frame.header.request;
+            match Message::parse(frame.header.kind, frame.body) {
+                Ok(Message::Challenge) => return Ok(HeardFrame::Said(request, None)),
+                Ok(Message::Acknowledgement(said)) => return Ok(HeardFrame::Said(request, Some(said))),
+                _ => {}
+            }
+        }
+    }
+
     /// Sends a request, meets challenges, and waits for an answer until the deadline.
     fn ask<T>(
         &mut self,
@@ -164,7 +269,7 @@ impl Peer {
 
 /// The first round's patience with a server, doubled after each round.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// With an update: as long as the protocol says; also the most that patience grows to.
-const UPDATE_PATIENCE: Duration = Duration::from_secs(2);
+/// The most that patience grows to.
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
 /// Before the next server is asked, where one has said no at once.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_control::directory::PrincipalId;
+use weft_control::directory::{Generation, PrincipalId};
 
 /// What a client can run into, with the next step.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,16 @@ pub enum ClientError {
         after: Duration,
         /// What was heard last.
         why: &'static str,
+    },
+    /// An update was sent, and nobody said in time what became of it.
+    #[error("{why}; the update may have been applied or not")]
+    InDoubt {
+        /// Its number.
+        number: u64,
+        /// The revision known before it was first sent. The same update again, with the same two, finds out and is never applied twice.
+        known: Generation,
+        /// What was heard last.
+        why: Box<ClientError>,
     },
     /// A stream could not be opened, or broke.
     #[error("{server}: {why}")]
@@ -59,12 +69,13 @@ impl ClientError {
     }
 
     /// What to do about it.
-    pub const fn help(&self) -> &'static str {
+    pub fn help(&self) -> &'static str {
         match self {
             Self::Address { .. } => "write host:port, or [address]:port for IPv6; several with commas between",
             Self::NoAnswer { .. } => {
                 "is the server up (`weft directory serve`), is `--servers` right, and is the key that of this principal and cluster? A server drops what has a wrong tag"
             }
+            Self::InDoubt { why, .. } => why.help(),
             Self::Stream { .. } => {
                 "is the server up, is it of the same `--auth`, and is the certificate signed by its authority, with its role in the policy?"
             }

@@ -12,20 +12,20 @@ mod error;
 mod session;
 mod stream;
 mod tls;
+mod update;
 
 use std::time::Duration;
 
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::{Generation, Key, PrincipalId};
-use weft_control::wire::directory::{
-    Acknowledgement, Entry, Finding, Kind, LookUp, MAX_KEYS, Message, Op, Outcome, State, Update, Vitals,
-};
+use weft_control::wire::directory::{Entry, Finding, Kind, LookUp, MAX_KEYS, Message, State, Vitals};
 
 pub use datagrams::Datagrams;
 pub use error::ClientError;
 pub use session::Session;
 pub use stream::{Stream, Watching};
 pub use tls::{TlsFiles, client_config};
+pub use update::{Again, Updated};
 
 /// How a client proves who it is, apart from look-ups, which always have keyed MACs.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Client {
     settings: Settings,
     datagrams: Option<Datagrams>,
     stream: Option<Stream>,
+    /// A revision that a server told, and when.
+    known: Option<(Generation, std::time::Instant)>,
 }
 
 impl Client {
@@ -82,7 +84,7 @@ impl Client {
             Some(key) => Some(Datagrams::new(&settings.servers, settings.principal, key)?),
             None => None,
         };
-        Ok(Self { settings, datagrams, stream: None })
+        Ok(Self { settings, datagrams, stream: None, known: None })
     }
 
     /// Looks up any number of keys, [`MAX_KEYS`] a datagram.
@@ -138,37 +140,6 @@ impl Client {
             _ => None,
         };
         Ok(self.datagrams()?.ask(Kind::Health, |_| {}, accept, timeout)?.value)
-    }
-
-    /// Changes keys, all or none, exactly once; returns when that is durable, or a server said why not. The server is named.
-    /// `number` and `known` are those of an earlier copy whose fate is not known, or chosen here.
-    ///
-    /// # Errors
-    /// [`ClientError::NoAnswer`]: it may have been applied or not.
-    pub fn update(
-        &mut self,
-        ops: Vec<Op>,
-        number: Option<u64>,
-        known: Option<Generation>,
-    ) -> Result<(Acknowledgement, String), ClientError> {
-        let known = match known {
-            Some(known) => known,
-            None => self.revision()?,
-        };
-        let number = number.unwrap_or_else(|| u64::from_be_bytes(random()));
-        let message = Message::Update(Update { number, known, ops });
-        let accept = |message: &Message<'_>| match message {
-            Message::Acknowledgement(it) if it.number == number => Some((*it, it.outcome != Outcome::Elsewhere)),
-            _ => None,
-        };
-        if let Auth::Mac = self.settings.auth {
-            let timeout = self.settings.timeout;
-            let reply = self.datagrams()?.ask(Kind::Update, |out| message.emit(out), accept, timeout)?;
-            return Ok((reply.value, reply.server));
-        }
-        self.on_stream(|stream| {
-            stream.ask(Kind::Update, |out| message.emit(out), |message| accept(message).filter(|it| it.1).map(|it| it.0))
-        })
     }
 
     /// Some server's revision.

@@ -31,7 +31,7 @@ enum Wire {
 }
 
 impl Stream {
-    /// Connects, until the deadline.
+    /// Connects, until the deadline. Nothing that is asked later has left before this ends.
     ///
     /// # Errors
     /// [`ClientError`] if nobody listens, or TLS finds no trust.
@@ -55,7 +55,9 @@ impl Stream {
                 let name = ServerName::try_from(host).map_err(|e| address(e.to_string()))?;
                 let tls = ClientConnection::new(config.clone(), name)
                     .map_err(|e| ClientError::Stream { server: server.to_owned(), why: e.to_string() })?;
-                (Wire::Tls(Box::new(StreamOwned::new(tls, tcp))), None)
+                let mut tls = StreamOwned::new(tls, tcp);
+                write_tls(&mut tls, &[], deadline).map_err(broken)?;
+                (Wire::Tls(Box::new(tls)), None)
             }
         };
         let session = Session::new(settings.principal, key);
@@ -67,6 +69,11 @@ impl Stream {
         &self.server
     }
 
+    /// The number of the next request.
+    pub const fn next_request(&self) -> u64 {
+        self.session.request() + 1
+    }
+
     /// Asks, and reads until `accept` takes a message. A challenge is met.
     ///
     /// # Errors
@@ -75,9 +82,22 @@ impl Stream {
         &mut self,
         kind: Kind,
         body: impl Fn(&mut Vec<u8>),
+        accept: impl FnMut(&Message<'_>) -> Option<T>,
+    ) -> Result<T, ClientError> {
+        self.ask_until(Instant::now() + self.timeout, kind, body, accept)
+    }
+
+    /// As [`Stream::ask`], until the deadline.
+    ///
+    /// # Errors
+    /// As [`Stream::ask`].
+    pub fn ask_until<T>(
+        &mut self,
+        deadline: Instant,
+        kind: Kind,
+        body: impl Fn(&mut Vec<u8>),
         mut accept: impl FnMut(&Message<'_>) -> Option<T>,
     ) -> Result<T, ClientError> {
-        let deadline = Instant::now() + self.timeout;
         let mut challenges = 0;
         self.send(kind, &body)?;
         loop {

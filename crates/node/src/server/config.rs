@@ -29,6 +29,8 @@ pub struct ServeConfig {
     pub principal: PrincipalId,
     /// The file of the cluster's secret; nobody else may read it.
     pub secret: PathBuf,
+    /// The file of the one before: keys made of it are good as well.
+    pub old_secret: Option<PathBuf>,
     /// The other servers.
     pub peers: Vec<SocketAddr>,
     /// How streams and updates prove who sends them.

@@ -13,7 +13,7 @@ mod core;
 mod log;
 mod machine;
 mod measures;
-mod notify;
+pub(crate) mod notify;
 pub(crate) mod packets;
 mod rules;
 mod storage;
@@ -52,7 +52,11 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// # Errors
 /// Whatever keeps it from starting: then nothing was changed. The program ends with exit code 2.
 pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
-    let secret = config::read_secret(&config.secret)?;
+    let mut secret = config::read_secret(&config.secret)?;
+    if let Some(old) = &config.old_secret {
+        secret = secret.and_old(&config::read_secret(old)?);
+        tracing::warn!("keys of the old secret are good as well: start without --old-secret once every host has its new key");
+    }
     let (rules, policy) = Rules::read(config.policy.clone())?;
     let acceptor = match &config.auth {
         StreamAuth::Tls { certificate, key, ca } => Some(tls::acceptor(certificate, key, ca)?),

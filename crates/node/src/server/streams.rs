@@ -45,15 +45,19 @@ pub struct Streams {
 struct Open {
     queue: mpsc::Sender<Vec<u8>>,
     close: Arc<Notify>,
-    tls: bool,
+    /// What makes the tags of replies; `None` over TLS, where they are zeros.
+    taggers: Option<Taggers>,
 }
+
+/// Of the principals that a bare stream speaks for.
+type Taggers = Arc<Mutex<FxHashMap<PrincipalId, Tagger>>>;
 
 /// Who is at the other end.
 enum Peer {
     /// A certificate named it.
     Certified(PrincipalId),
     /// Whoever each message's tag says.
-    Tagged { cookie: u64, taggers: FxHashMap<PrincipalId, (Tagger, ReplayWindow)> },
+    Tagged { cookie: u64, taggers: Taggers, windows: FxHashMap<PrincipalId, ReplayWindow> },
 }
 
 /// Principals that one bare stream may speak for: a program on behalf of some, not a way to make the server keep ever more.
@@ -64,10 +68,12 @@ impl Streams {
     pub fn reply(&self, core: &Core, stream: StreamId, principal: PrincipalId, mut message: Vec<u8>) {
         let open = self.open.lock();
         let Some(to) = open.get(&stream) else { return };
-        if to.tls {
-            message.extend_from_slice(&[0; TAG]);
-        } else {
-            core.secret.key_of(principal).tagger().seal(&mut message, 0);
+        match &to.taggers {
+            None => message.extend_from_slice(&[0; TAG]),
+            Some(taggers) => {
+                let Some(tagger) = taggers.lock().get(&principal).cloned() else { return };
+                tagger.seal(&mut message, 0);
+            }
         }
         if to.queue.try_send(message).is_err() {
             to.close.notify_one();
@@ -125,7 +131,8 @@ fn prepare(tcp: &TcpStream) {
 async fn greet(core: Arc<Core>, streams: Arc<Streams>, tcp: TcpStream, from: SocketAddr, tls: Option<TlsAcceptor>) {
     let Some(acceptor) = tls else {
         let Ok(cookie) = draw() else { return };
-        let peer = Peer::Tagged { cookie: u64::from_ne_bytes(cookie).max(1), taggers: FxHashMap::default() };
+        let cookie = u64::from_ne_bytes(cookie).max(1);
+        let peer = Peer::Tagged { cookie, taggers: Taggers::default(), windows: FxHashMap::default() };
         return converse(core, streams, tcp, peer).await;
     };
     match tokio::time::timeout(PATIENCE, acceptor.accept(tcp)).await {
@@ -148,7 +155,11 @@ async fn converse(core: Arc<Core>, streams: Arc<Streams>, wire: impl AsyncRead +
     let (queue, replies) = mpsc::channel(QUEUE);
     let close = Arc::new(Notify::new());
     let era = core.era();
-    let id = streams.add(Open { queue: queue.clone(), close: close.clone(), tls: matches!(peer, Peer::Certified(_)) });
+    let taggers = match &peer {
+        Peer::Certified(_) => None,
+        Peer::Tagged { taggers, .. } => Some(taggers.clone()),
+    };
+    let id = streams.add(Open { queue: queue.clone(), close: close.clone(), taggers });
     let (reader, writer) = tokio::io::split(wire);
     tokio::select! {
         () = read(&core, id, reader, &mut peer, &queue) => {}
@@ -228,21 +239,21 @@ impl Peer {
         match self {
             Self::Certified(certified) if *certified == principal => {}
             Self::Certified(_) => return Err("principal"),
-            Self::Tagged { cookie: mine, taggers } => {
-                if !taggers.contains_key(&principal) {
-                    if taggers.len() == PRINCIPALS {
-                        return Err("principals");
+            Self::Tagged { cookie: mine, taggers, windows } => {
+                let known = taggers.lock().get(&principal).cloned();
+                let tagger = match known {
+                    Some(tagger) if tagger.verify(frame.covered, frame.tag) => tagger,
+                    Some(_) => return Err("tag"),
+                    None if windows.len() == PRINCIPALS => return Err("principals"),
+                    None => {
+                        let maker = core.secret.maker_of(principal, frame.covered, frame.tag);
+                        let (tagger, _) = maker.ok_or("tag")?;
+                        taggers.lock().insert(principal, tagger.clone());
+                        windows.insert(principal, ReplayWindow::default());
+                        tagger
                     }
-                    let tagger = core.secret.key_of(principal).tagger();
-                    if !tagger.verify(frame.covered, frame.tag) {
-                        return Err("tag");
-                    }
-                    taggers.insert(principal, (tagger, ReplayWindow::default()));
-                }
-                let (tagger, window) = taggers.get_mut(&principal).expect("it was put there");
-                if !tagger.verify(frame.covered, frame.tag) {
-                    return Err("tag");
-                }
+                };
+                let window = windows.entry(principal).or_default();
                 if cookie != *mine {
                     let mut message = Vec::new();
                     Header { kind: Kind::Challenge, principal, cookie: *mine, request }.emit(&mut message);

@@ -10,8 +10,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
-use weft_control::wire::directory::{Finding, Op, Outcome};
+use weft_control::wire::directory::{Finding, Op};
 use weft_node::client::Client;
 
 use super::cluster::{WRITER, client_of, write_secret};
@@ -65,7 +66,10 @@ impl Home {
     pub fn begin(&self, more: &[&str], environment: &[(&str, &str)]) -> Daemon {
         let metrics: SocketAddr = ([127, 0, 0, 1], free_ports(1)[0]).into();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-        command.args(["serve", "--auth", "mac", "--json", "--secret"]).arg(&self.secret);
+        command.args(["serve", "--auth", "mac", "--json"]);
+        if !more.contains(&"--secret") {
+            command.arg("--secret").arg(&self.secret);
+        }
         let metered = metrics.to_string();
         let usual = [("--listen", "127.0.0.1:0"), ("--principal", "100"), ("--store-timeout", "10s"), ("--metrics", &metered)];
         for (name, value) in usual.into_iter().filter(|(name, _)| !more.contains(name)) {
@@ -131,8 +135,10 @@ impl Daemon {
     /// Writes a key; its generation if that was acknowledged.
     pub fn put(&self, key: Key, value: Value) -> Option<Generation> {
         let op = Op { key, expect: None, value: Some(value) };
-        let (answer, _) = self.client(WRITER).update(vec![op], None, None).ok()?;
-        (answer.outcome == Outcome::Committed).then_some(answer.generation)
+        match self.client(WRITER).update(vec![op], None).ok()?.result {
+            UpdateResult::Committed(generation) => Some(generation),
+            _ => None,
+        }
     }
 
     /// What the provisioner finds.

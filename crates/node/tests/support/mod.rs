@@ -6,5 +6,6 @@ pub mod cluster;
 pub mod daemon;
 pub mod disk;
 pub mod etcd;
+pub mod fabric;
 pub mod lossy;
 pub mod model;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use rand::RngExt;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::policy::{Policy, Role};
 use weft_control::directory::resolver::Resolution;
-use weft_control::directory::updater::UpdateResult;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};

@@ -16,11 +16,13 @@
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
 //! | [`team`] | one run on several cores |
+//! | [`bridged`] | a mode of its own: switches that learn addresses and flood |
 //! | [`model`] | the engine as a model of the event loop ([`crate::world`]) |
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
 
 mod bare;
+pub mod bridged;
 mod capture;
 mod histogram;
 mod model;

@@ -6,6 +6,8 @@
 //!            +---------------------+
 //! ```
 
+mod ports;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -15,6 +17,7 @@ use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Fabric, FlowId, Instant, LinkId};
 
+use self::ports::{Books, Packet, Port, What};
 use super::multipath::{Connection, linked_increase};
 use super::settings::PacketConfig;
 use super::tcp::receiver::Receiver;
@@ -29,64 +32,6 @@ enum Happens {
     Arrives(u32),
     Retransmit(u32),
     DelayedAck(u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Data { number: u32, repeat: bool },
-    Ack { number: u32 },
-    Syn,
-    SynAck,
-}
-
-#[derive(Clone, Debug)]
-struct Packet {
-    end: usize,
-    what: What,
-    marked: bool,
-    len: u64,
-    path: Rc<[LinkId]>,
-    hop: usize,
-}
-
-/// A link and the queue before it.
-#[derive(Debug)]
-struct Port {
-    byte_time: u128,
-    delay: u64,
-    limit: u64,
-    mark: Option<u64>,
-    waiting: VecDeque<Packet>,
-    service: Option<(Packet, u64)>,
-    /// Packets that have left and not arrived.
-    flying: VecDeque<Packet>,
-    up: bool,
-    books: Books,
-}
-
-/// Packets and bytes that came to a port, and what became of them.
-#[derive(Clone, Copy, Debug, Default)]
-struct Books {
-    accepted: [u64; 2],
-    refused: u64,
-    arrived: [u64; 2],
-    lost: u64,
-}
-
-impl Port {
-    fn time(&self, len: u64) -> u64 {
-        ((u128::from(len) * self.byte_time) >> 20) as u64
-    }
-
-    /// Time to send what is here.
-    fn backlog(&self, now: u64) -> u64 {
-        let serving = self.service.as_ref().map_or(0, |s| s.1 - now);
-        serving + self.waiting.iter().map(|p| self.time(p.len)).sum::<u64>()
-    }
-
-    fn inside(&self) -> u64 {
-        self.waiting.len() as u64 + u64::from(self.service.is_some())
-    }
 }
 
 #[derive(Debug)]

@@ -207,6 +207,7 @@ impl Ledger {
             packets: None,
             traced: Traced::default(),
             services: Vec::new(),
+            lab: None,
         };
         model.finish(&mut outcome);
         outcome

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
-use weft_control::directory::updater::UpdateResult;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{Generation, Key, Locator, Value};
 use weft_control::wire::directory::State;
 use weft_fabric::Duration;

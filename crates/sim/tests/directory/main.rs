@@ -57,7 +57,7 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn the_schedules_have_something_of_everything() {
     use std::collections::BTreeMap;
-    use weft_control::directory::updater::UpdateResult;
+    use weft_control::directory::copies::UpdateResult;
     let (mut outcomes, mut found, mut resolved, mut revisions) = (BTreeMap::new(), 0, 0, 0);
     for seed in 0..60 {
         let mut trial = Trial::new(seed);

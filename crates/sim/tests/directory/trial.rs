@@ -8,10 +8,10 @@
 use std::net::Ipv4Addr;
 
 use rand::RngExt;
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::policy::Policy;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::directory::server::ServerConfig;
-use weft_control::directory::updater::UpdateResult;
 use weft_control::directory::{GroupId, Key, Locator, MacSpace, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};

@@ -14,6 +14,8 @@ pub enum Access {
     All,
     /// What a service may, within its tenant if it has one.
     Service(ServiceId, Option<TenantId>),
+    /// All application addresses, and groups.
+    Addresses,
     /// Groups only.
     Groups,
 }
@@ -38,6 +40,9 @@ impl Access {
         if shared.policy.resolves_all(principal) {
             return Self::All;
         }
+        if shared.policy.resolves_addresses(principal) {
+            return Self::Addresses;
+        }
         let Some((key, probe)) = asker else { return Self::Groups };
         match shared.table.look(probe).1 {
             Some(FoundValue::Mapping(mapping))
@@ -55,6 +60,7 @@ impl Access {
         match (self, key) {
             (Self::All, _) | (_, Key::Group(_)) => true,
             (Self::Service(_, tenant), key) => key.tenant() == tenant,
+            (Self::Addresses, key) => matches!(key, Key::App4(_) | Key::App6(_)),
             (Self::Groups, _) => false,
         }
     }
@@ -63,7 +69,7 @@ impl Access {
     #[inline]
     fn may_resolve(self, shared: &Shared, service: ServiceId) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::Addresses => true,
             Self::Service(own, _) => shared.policy.may_resolve(own, service),
             Self::Groups => false,
         }

@@ -22,7 +22,7 @@ use weft_fabric::{Duration, Instant};
 pub(super) use self::answer::{Access, finding, look_up, sync};
 use self::clients::Clients;
 pub use self::counters::{Counters, Reason};
-use super::auth::{Cookies, Secret, Tagger};
+use super::auth::{Age, Cookies, Secret, Tagger};
 use super::key::{Key, PrincipalId};
 use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
@@ -271,11 +271,11 @@ impl Front {
         let client = match self.clients.find(header.principal, from) {
             Some(client) => {
                 let known = self.clients.at(client);
+                let age = Age::of(known.cookie);
                 if !known.tagger.verify(covered, tag) {
-                    return Err(Refusal::Drop(Reason::Tag));
-                }
-                if known.cookie != header.cookie {
-                    let next = self.clients.next_cookie(client, header.principal, from);
+                    self.change_key(client, from, &frame)?;
+                } else if known.cookie != header.cookie {
+                    let next = age.mark(self.clients.next_cookie(client, header.principal, from));
                     if next != header.cookie {
                         let tagger = Box::new(self.clients.at(client).tagger.clone());
                         return Err(Refusal::Challenge(header, next, tagger));
@@ -286,15 +286,15 @@ impl Front {
                 client
             }
             None => {
-                let tagger = self.secret.key_of(header.principal).tagger();
-                if !tagger.verify(covered, tag) {
-                    return Err(Refusal::Drop(Reason::Tag));
-                }
-                let cookie = self.clients.cookie(header.principal, from);
+                let maker = self.secret.maker_of(header.principal, covered, tag);
+                let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
+                let cookie = age.mark(self.clients.cookie(header.principal, from));
                 if cookie != header.cookie {
                     return Err(Refusal::Challenge(header, cookie, Box::new(tagger)));
                 }
-                self.clients.insert(header.principal, from, tagger)
+                let client = self.clients.insert(header.principal, from, tagger);
+                self.clients.at(client).cookie = cookie;
+                client
             }
         };
         let known = self.clients.at(client);
@@ -312,6 +312,23 @@ impl Front {
         self.clients.touch(client);
         let limit = MAX_DATAGRAM.min(MAX_FACTOR * length);
         Ok(Admitted { header, body, client, cookie, limit })
+    }
+
+    /// A tag is not of the key that the client had: while there are two secrets it may have got its new key. It then begins another life.
+    #[cold]
+    fn change_key(&mut self, client: u32, from: SocketAddr, frame: &Frame<'_>) -> Result<(), Refusal> {
+        let header = frame.header;
+        let maker = Some(&self.secret).filter(|secret| secret.has_old());
+        let maker = maker.and_then(|secret| secret.maker_of(header.principal, frame.covered, frame.tag));
+        let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
+        let next = age.mark(self.clients.next_cookie(client, header.principal, from));
+        if next != header.cookie {
+            return Err(Refusal::Challenge(header, next, Box::new(tagger)));
+        }
+        self.clients.begin_life(client, next);
+        let known = self.clients.at(client);
+        (known.tagger, known.told) = (tagger, Instant::MAX);
+        Ok(())
     }
 
     /// Another server's answer to this one.

@@ -73,12 +73,13 @@ struct Client {
     at: SocketAddr,
     cookie: u64,
     request: u64,
+    secret: Secret,
 }
 
 impl Client {
     fn new(principal: u32) -> Self {
         let at = SocketAddr::from(([10, 9, 0, 1], principal as u16));
-        Self { principal: PrincipalId(principal), at, cookie: 0, request: 0 }
+        Self { principal: PrincipalId(principal), at, cookie: 0, request: 0, secret: secret() }
     }
 
     fn seal(&mut self, kind: Kind, body: &[u8]) -> Vec<u8> {
@@ -86,7 +87,7 @@ impl Client {
         let mut bytes = Vec::new();
         Header { kind, principal: self.principal, cookie: self.cookie, request: self.request }.emit(&mut bytes);
         bytes.extend_from_slice(body);
-        secret().key_of(self.principal).tagger().seal(&mut bytes, 0);
+        self.secret.key_of(self.principal).tagger().seal(&mut bytes, 0);
         bytes
     }
 
@@ -107,7 +108,7 @@ impl Client {
             }
             assert!(out.len() <= MAX_DATAGRAM && out.len() <= MAX_FACTOR * bytes.len());
             let frame = Frame::parse(&out).unwrap();
-            assert!(secret().key_of(self.principal).tagger().verify(frame.covered, frame.tag));
+            assert!(self.secret.key_of(self.principal).tagger().verify(frame.covered, frame.tag));
             assert_eq!((frame.header.principal, frame.header.request), (self.principal, self.request));
             if frame.header.kind != Kind::Challenge {
                 assert_eq!(frame.header.cookie, self.cookie);
@@ -386,4 +387,42 @@ proptest! {
         }
         prop_assert_eq!(answers.len(), expected.len());
     }
+}
+
+/// While there are two secrets each host is answered under the key that it used, and may change to the new one at any time.
+#[test]
+fn keys_of_an_old_secret_are_good_while_it_is_there() {
+    let (old, shared) = (Secret::new([4; 32]), shared());
+    let config = FrontConfig { me: PrincipalId(90), max_clients: 100 };
+    let mut front = Front::new(secret().and_old(&old), Cookies::new([5; 16]), config);
+    let mut host = Client { secret: old.clone(), ..Client::new(1) };
+    let mut other = Client::new(2);
+    for _ in 0..2 {
+        assert!(is_found(&host.find(&mut front, &shared, Some(app(1)), &[app(2)])[0]));
+        assert!(is_found(&other.find(&mut front, &shared, Some(app(2)), &[app(1)])[0]));
+    }
+    // The machine makes its answers by the cookie.
+    for client in [&host, &other] {
+        assert!(secret().and_old(&old).key_by_cookie(client.principal, client.cookie) == client.secret.key_of(client.principal));
+    }
+    // It gets its new key, goes back, and changes again: one challenge each.
+    let challenges = front.counters().challenges;
+    let replayed = host.look_up(Some(app(1)), &[app(2)]);
+    for secret in [secret(), old.clone(), secret()] {
+        host.secret = secret;
+        assert!(is_found(&host.find(&mut front, &shared, Some(app(1)), &[app(2)])[0]));
+    }
+    assert_eq!(front.counters().challenges - challenges, 3);
+    let mut out = Vec::new();
+    assert_eq!(front.receive(Instant::ZERO, &shared, host.at, &replayed, &mut out), Verdict::Answer);
+    assert_eq!(Frame::parse(&out).unwrap().header.kind, Kind::Challenge, "what was recorded before gets no answer");
+    assert!(is_found(&host.find(&mut front, &shared, Some(app(1)), &[app(2)])[0]), "and changes nothing");
+    // A third secret's, and the old one's when its time is over, are not.
+    host.secret = Secret::new([5; 32]);
+    let forged = host.look_up(Some(app(1)), &[app(2)]);
+    assert_eq!(front.receive(Instant::ZERO, &shared, host.at, &forged, &mut out), Verdict::Drop(Reason::Tag));
+    let mut front = Front::new(secret(), Cookies::new([6; 16]), config);
+    host.secret = old;
+    let late = host.look_up(Some(app(1)), &[app(2)]);
+    assert_eq!(front.receive(Instant::ZERO, &shared, host.at, &late, &mut out), Verdict::Drop(Reason::Tag));
 }

@@ -89,6 +89,8 @@ pub(super) struct Cache {
     hand: Option<Name>,
     /// By hash of the key: the greatest generation that was evicted.
     forgotten: Vec<Generation>,
+    /// Found entries that were evicted: they are renewed no more, so whoever uses them must be told.
+    evicted: Vec<Name>,
 }
 
 impl Cache {
@@ -103,6 +105,7 @@ impl Cache {
             leases: Instant::MAX,
             hand: None,
             forgotten: Vec::new(),
+            evicted: Vec::new(),
         }
     }
 
@@ -121,6 +124,15 @@ impl Cache {
         entry.used = true;
         let finding = entry.usable(now, renewed)?;
         Some((entry.generation, finding))
+    }
+
+    /// The value for a name, if there is one that may be used now.
+    pub fn found_value(&self, name: &Name, now: Instant) -> Option<(Generation, &Value)> {
+        let entry = self.entries.get(name).filter(|entry| entry.is_usable(now, self.renewed))?;
+        match &entry.held {
+            Held::Found(value) => Some((entry.generation, value)),
+            _ => None,
+        }
     }
 
     /// All that may be used now, in order.
@@ -218,12 +230,20 @@ impl Cache {
                 continue;
             }
             let entry = self.entries.remove(&name).expect("just seen");
-            self.found -= usize::from(matches!(entry.held, Held::Found(_)));
+            if matches!(entry.held, Held::Found(_)) {
+                self.found -= 1;
+                self.evicted.push(name);
+            }
             self.forgotten.resize(BUCKETS, Generation::default());
             let bucket = bucket(&name.0);
             self.forgotten[bucket] = self.forgotten[bucket].max(entry.generation);
             return;
         }
+    }
+
+    /// Found entries that were evicted since this was asked last.
+    pub fn take_evicted(&mut self) -> Vec<Name> {
+        std::mem::take(&mut self.evicted)
     }
 
     fn floor_of(&self, key: &Key) -> Generation {

@@ -281,6 +281,17 @@ impl Resolver {
         self.cache.usable(self.now).map(|((key, asker), generation, value)| (key, asker, generation, value))
     }
 
+    /// What the data plane may use for a name at the last input's time, without asking anybody.
+    pub fn cached(&self, key: Key, asker: Option<Key>) -> Option<(Generation, &Value)> {
+        self.cache.found_value(&(key, asker), self.now)
+    }
+
+    /// Looks a name up again though it is held, when there is time: what its value leads to is not there. If it has changed,
+    /// [`Output::Invalidated`] says so.
+    pub fn refresh(&mut self, key: Key, asker: Option<Key>) {
+        self.lookups.refresh((key, asker));
+    }
+
     fn resolve(&mut self, name: Name, token: u64) {
         if let Some((generation, finding)) = self.cache.get(&name, self.now) {
             self.counts.hits += 1;
@@ -404,6 +415,7 @@ impl Resolver {
                 self.resolved(name, token, generation, said.finding.clone());
             }
         }
+        gone.extend(self.cache.take_evicted());
         self.invalidate(&gone);
         self.lookups.settle(&mut self.timers);
         if useless {

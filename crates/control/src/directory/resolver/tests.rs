@@ -358,3 +358,20 @@ fn a_clock_that_steps_back_stops_nothing() {
     bench.pass(Duration::from_ms(2_500));
     assert_eq!(bench.agent.usable().count(), 0, "the lease ends by time that passed");
 }
+
+#[test]
+fn what_is_evicted_is_named() {
+    let mut bench = Bench::new(1, ResolverConfig { capacity: 4, ..ResolverConfig::new(ME) });
+    let mut used = std::collections::BTreeSet::new();
+    for n in 1..=40 {
+        for output in bench.learn(n, 5, (5, Finding::Found(mapping(n, 1)))) {
+            match output {
+                Output::Resolved { key, resolution: Resolution::Found(..), .. } => assert!(used.insert(key)),
+                Output::Invalidated { key, .. } => assert!(used.remove(&key)),
+                other => panic!("{other:?}"),
+            }
+        }
+        let held: std::collections::BTreeSet<Key> = bench.agent.usable().map(|(key, ..)| key).collect();
+        assert_eq!(used, held, "whatever is used is held, so that it can be withdrawn");
+    }
+}

@@ -91,7 +91,7 @@ impl Server {
         let mut bytes = Vec::new();
         Header { kind: Kind::Correction, principal: asker.owner, cookie, request: 0 }.emit(&mut bytes);
         Message::Correction(Correction { revision, policy, key: report.key, generation, finding }).emit(&mut bytes);
-        self.secret.key_of(asker.owner).tagger().seal(&mut bytes, 0);
+        self.secret.key_by_cookie(asker.owner, cookie).tagger().seal(&mut bytes, 0);
         self.counters.corrections += 1;
         self.outputs.push_back(Output::Send { to, bytes });
     }

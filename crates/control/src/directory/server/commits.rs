@@ -5,7 +5,7 @@
 //!             ^                           |
 //!             +-- waits: a key is         +-- done: acknowledge, apply, tell the peers
 //!                 under way               +-- conflict: judge again; who was not the cause goes again apart from who was
-//!                                         +-- failed: the same again, for what it expects makes that safe
+//!                                         +-- failed: the same again, later and later, for what it expects makes that safe
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +35,8 @@ pub struct Commits {
     next: u64,
     /// When the queue is gone through.
     pub due: Option<Instant>,
+    /// When those who wait for a free commit look around again.
+    look_at: Instant,
 }
 
 /// One commit.
@@ -46,6 +48,8 @@ struct Batch {
     /// What had been purged when its updates were judged: if more has by now, they are to be judged again.
     purged: Generation,
     retry_at: Option<Instant>,
+    /// How often it failed.
+    failures: u32,
 }
 
 /// A commit for the store: its number, its operations, and what had been purged when they were made.
@@ -125,20 +129,21 @@ impl Commits {
         self.queue.drain(..).collect()
     }
 
-    /// Goes through the queue and makes commits of it. An update waits if one of its keys is under way, or is another's that waits before it.
-    pub fn flush(&mut self, grounds: Grounds<'_>, limits: &Limits) -> Steps {
+    /// Goes through the queue and makes commits of it, as many as may be under way. An update waits if one of its keys is under way, or is
+    /// another's that waits before it.
+    pub fn flush(&mut self, now: Instant, grounds: Grounds<'_>, limits: &Limits) -> Steps {
         let mut steps = Steps::default();
         (self.due, self.fresh_ops) = (None, 0);
         let mut blocked: FxHashSet<Key> = FxHashSet::default();
-        let mut waiting = VecDeque::new();
+        let mut waiting = Vec::new();
         let (mut batch, mut reads) = (Batch::new(grounds.purged), Batch::new(grounds.purged));
-        while let Some(mut pending) = self.queue.pop_front() {
-            let full = self.under_way.len() >= limits.under_way;
-            let busy = |key: &Key| self.busy.contains(key) || blocked.contains(key);
-            if full || pending.update.ops.iter().any(|op| busy(&op.key)) {
+        while self.under_way.len() < limits.under_way
+            && let Some(mut pending) = self.queue.pop_front()
+        {
+            if pending.update.ops.iter().any(|op| self.busy.contains(&op.key) || blocked.contains(&op.key)) {
                 blocked.extend(pending.update.ops.iter().map(|op| op.key));
                 pending.look_around(grounds.table);
-                waiting.push_back(pending);
+                waiting.push(pending);
                 continue;
             }
             let bases: Vec<Basis> = pending.update.ops.iter().map(|op| Basis::of_table(grounds.table, &op.key)).collect();
@@ -151,10 +156,21 @@ impl Commits {
                 }
             }
         }
-        self.queue = waiting;
         self.start(batch, &mut steps);
         self.start(reads, &mut steps);
+        self.look_around(now, grounds.table, limits);
+        for pending in waiting.into_iter().rev() {
+            self.queue.push_front(pending);
+        }
         self.forget(steps)
+    }
+
+    /// Those that were not gone through look around now and then: each time would cost more than all the rest when many wait.
+    fn look_around(&mut self, now: Instant, table: &Table, limits: &Limits) {
+        if self.look_at <= now && !self.queue.is_empty() {
+            self.look_at = now.saturating_add(limits.delay * LOOK_AROUND);
+            self.queue.iter_mut().for_each(|pending| pending.look_around(table));
+        }
     }
 
     /// When to go through the queue after a commit ended: at once if somebody has waited long enough.
@@ -215,10 +231,13 @@ impl Commits {
         self.forget(steps)
     }
 
-    /// It is not known how a commit ended: it will be tried again.
-    pub fn failed(&mut self, now: Instant, batch: u64, limits: &Limits) {
+    /// It is not known how a commit ended: it will be tried again, after a time that grows with each failure; `jitter`, of 0 to 255, shortens
+    /// it by up to a half, so that servers do not come back all at once.
+    pub fn failed(&mut self, now: Instant, batch: u64, jitter: u8, limits: &Limits) {
         if let Some(batch) = self.under_way.get_mut(&batch) {
-            batch.retry_at = Some(now.saturating_add(limits.retry_after));
+            let wait = limits.retry_after.as_ps() << batch.failures.min(MAX_DOUBLINGS);
+            batch.failures += 1;
+            batch.retry_at = Some(now.saturating_add(Duration::from_ps(wait - wait / 512 * u64::from(jitter))));
             let writes = batch.writes();
             batch.updates.iter_mut().for_each(|(pending, _)| pending.in_doubt |= writes);
         }
@@ -247,7 +266,7 @@ impl Commits {
         steps
     }
 
-    /// Adds to a batch, starting it first if it would have too many operations.
+    /// Adds to a batch, starting it first if it would have too many operations, and afterwards if it is full.
     fn add(&mut self, batch: &mut Batch, pending: Pending, ops: Vec<StoreOp>, limits: &Limits, steps: &mut Steps) {
         if batch.ops.len() + ops.len() > limits.ops && !batch.ops.is_empty() {
             let full = std::mem::replace(batch, Batch::new(batch.purged));
@@ -256,6 +275,10 @@ impl Commits {
         self.busy.extend(ops.iter().map(|op| op.key));
         batch.updates.push((pending, ops.len()));
         batch.ops.extend(ops);
+        if batch.ops.len() >= limits.ops {
+            let full = std::mem::replace(batch, Batch::new(batch.purged));
+            self.start(full, steps);
+        }
     }
 
     fn start(&mut self, batch: Batch, steps: &mut Steps) {
@@ -283,7 +306,7 @@ impl Commits {
 
 impl Batch {
     const fn new(purged: Generation) -> Self {
-        Self { updates: Vec::new(), ops: Vec::new(), purged, retry_at: None }
+        Self { updates: Vec::new(), ops: Vec::new(), purged, retry_at: None, failures: 0 }
     }
 
     /// Whether it can be applied; else it only asks what the store holds.
@@ -297,6 +320,12 @@ fn read(key: Key) -> StoreOp {
     let nobody = Write { update: UpdateId { writer: PrincipalId(0), number: 0 }, before: Generation(0) };
     StoreOp { key, expect: NEVER, record: Record { value: None, writes: smallvec![nobody], floor: Generation(0) } }
 }
+
+/// Those who wait look around after so many times as an update waits for others.
+const LOOK_AROUND: u64 = 4;
+
+/// How often the time before a failed commit is tried again doubles.
+const MAX_DOUBLINGS: u32 = 3;
 
 /// A generation beyond all revisions that a store has, and that it can still compare (etcd's are signed).
 const NEVER: Generation = Generation(i64::MAX as u64);

@@ -88,7 +88,9 @@ impl Server {
         self.shared.revision = self.shared.revision.max(revision);
         if first {
             self.shared.withdrawals.restart(revision);
-            self.streams.restart(revision);
+            // A store in which nothing ever was has nothing that could be forgotten.
+            let is_new = self.shared.table.entries() == 0 && self.following.purged == Generation(0);
+            self.streams.restart(revision, is_new);
         }
         let entries = self.shared.table.len() as u64;
         self.outputs.push_back(Output::Event(Event::Loaded { revision, entries }));

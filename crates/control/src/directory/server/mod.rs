@@ -190,7 +190,7 @@ impl Server {
             return pending.join(client);
         }
         // Who may change nothing takes no room in the queue.
-        if let Some(at) = update.ops.iter().position(|op| !self.shared.policy.may_update(principal, &op.key, None, None)) {
+        if let Some(at) = update.ops.iter().position(|op| !self.shared.policy.may_ever_update(principal, &op.key)) {
             return self.acknowledge(client, id, Outcome::Refused, at as u8, Generation(0));
         }
         // Some keys' room is left for what other servers commit.
@@ -201,15 +201,15 @@ impl Server {
         let mut pending = Pending::new(id, update, client, now);
         pending.look_around(&self.shared.table);
         if self.commits.push(pending, &self.limits()) {
-            self.flush();
+            self.flush(now);
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, now: Instant) {
         let limits = self.limits();
         if self.commits.under_way() < limits.under_way {
             let grounds = Grounds { table: &self.shared.table, policy: &self.shared.policy, purged: self.following.purged };
-            let steps = self.commits.flush(grounds, &limits);
+            let steps = self.commits.flush(now, grounds, &limits);
             self.take_steps(steps);
         }
     }
@@ -235,7 +235,8 @@ impl Server {
             CommitResult::Failed => {
                 self.counters.failures += 1;
                 self.outputs.push_back(Output::Event(Event::CommitFailed));
-                self.commits.failed(now, batch, &limits);
+                let jitter = self.rng.random();
+                self.commits.failed(now, batch, jitter, &limits);
             }
         }
         self.commits.look_again(&limits);
@@ -264,7 +265,7 @@ impl Server {
             Client::Datagram { at, cookie, request } => {
                 Header { kind, principal, cookie, request }.emit(&mut bytes);
                 message.emit(&mut bytes);
-                self.secret.key_of(principal).tagger().seal(&mut bytes, 0);
+                self.secret.key_by_cookie(principal, cookie).tagger().seal(&mut bytes, 0);
                 self.outputs.push_back(Output::Send { to: at, bytes });
             }
             Client::Stream { stream, request } => {
@@ -311,7 +312,7 @@ impl Server {
 
     fn timers(&mut self, now: Instant) {
         if self.commits.due.is_some_and(|due| due <= now) {
-            self.flush();
+            self.flush(now);
         }
         let retries = self.commits.retries(now);
         self.outputs.extend(retries.into_iter().map(|(batch, ops, purged)| Output::Commit { batch, ops, purged }));

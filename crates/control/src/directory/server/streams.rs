@@ -16,6 +16,8 @@ pub struct Streams {
     changes: VecDeque<Entry>,
     /// All changes after this revision are in the list.
     since: Generation,
+    /// Whether nothing was before.
+    from_the_beginning: bool,
     /// What was asked before everything was loaded.
     early: Vec<Request>,
 }
@@ -38,10 +40,10 @@ impl Streams {
         self.early.retain(|request| !matches!(request.client, Client::Stream { stream: other, .. } if other == stream));
     }
 
-    /// Nothing is known of what changed up to this revision.
-    pub fn restart(&mut self, revision: Generation) {
+    /// Nothing is known of what changed up to this revision, but perhaps that nothing did.
+    pub fn restart(&mut self, revision: Generation, from_the_beginning: bool) {
         self.changes.clear();
-        self.since = revision;
+        (self.since, self.from_the_beginning) = (revision, from_the_beginning);
     }
 
     /// A key changed.
@@ -51,7 +53,7 @@ impl Streams {
         if self.changes.len() > MAX_CHANGES
             && let Some(oldest) = self.changes.pop_front()
         {
-            self.since = self.since.max(oldest.generation);
+            (self.since, self.from_the_beginning) = (self.since.max(oldest.generation), false);
         }
     }
 
@@ -62,7 +64,8 @@ impl Streams {
 
     /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation stay together.
     fn next_change(&self, told: Generation, revision: Generation) -> Change {
-        let from = told.max(self.since.min(revision));
+        let since = if self.from_the_beginning && told == Generation(0) { told } else { self.since };
+        let from = told.max(since.min(revision));
         let first = self.changes.partition_point(|entry| entry.generation <= from);
         let mut change = Change { from, revision, entries: Vec::new() };
         let mut size = 0;

@@ -173,8 +173,11 @@ impl Basis {
 
 /// The operation that makes no sense, if one does not: a key twice, or a value that does not fit its key.
 pub fn malformed(update: &Update) -> Option<u8> {
-    let mut seen: FxHashMap<Key, ()> = FxHashMap::default();
     let bad = |op: &Op| op.value.as_ref().is_some_and(|value| !op.key.fits(value));
+    if let [only] = &update.ops[..] {
+        return bad(only).then_some(0);
+    }
+    let mut seen: FxHashMap<Key, ()> = FxHashMap::default();
     update.ops.iter().position(|op| bad(op) || seen.insert(op.key, ()).is_some()).map(|at| at as u8)
 }
 

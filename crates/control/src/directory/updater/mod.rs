@@ -13,8 +13,7 @@
 //!                   v deadline
 //!                 Done: not applied if every copy is dead, else nobody knows
 //! ```
-//! A copy is dead if it has not been and will not be applied. A server says so of a copy by *elsewhere* and *stale*. A Challenge says so only of
-//! a copy without a cookie: one with the cookie of a server's earlier life may have been taken then, if the network delivered it twice.
+//! What a server says of one copy means for the update what [`copies`](super::copies) makes of it.
 
 #[cfg(test)]
 mod tests;
@@ -26,10 +25,11 @@ use weft_fabric::rng::Pcg64;
 use weft_fabric::{Duration, Instant};
 
 use super::auth::PrincipalKey;
+use super::copies::{Copies, UpdateResult, Verdict};
 use super::key::{Generation, PrincipalId};
 use super::servers::Servers;
 use super::steady::Steady;
-use crate::wire::directory::{Acknowledgement, Kind, Message, Op, Outcome, Update};
+use crate::wire::directory::{Acknowledgement, Kind, Message, Op, Update};
 
 /// What a writer is told when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,28 +102,6 @@ pub enum Output {
     },
 }
 
-/// How an update ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpdateResult {
-    /// It is durable, at this generation.
-    Committed(Generation),
-    /// The writer may not do that; the operation that was the cause.
-    Refused(u8),
-    /// The key of operation `at` has another generation than expected: this one.
-    Conflict {
-        /// The operation, from 0.
-        at: u8,
-        /// The key's generation.
-        generation: Generation,
-    },
-    /// It makes no sense; the operation that was the cause.
-    Malformed(u8),
-    /// No server could take it: it has not been and will not be applied.
-    NotApplied,
-    /// Nobody knows whether it has been or will be applied.
-    Unknown,
-}
-
 /// The writer's machine.
 #[derive(Debug)]
 pub struct Updater {
@@ -152,10 +130,8 @@ struct Pending {
     give_up: Instant,
     /// When it goes out again.
     again_at: Instant,
-    /// Copies that may have been applied, or may yet be: sent, and not known to be dead.
-    alive: Vec<(SocketAddr, u64)>,
-    /// Whether there was a copy of which nothing will be heard any more, and which is not known to be dead.
-    has_lost: bool,
+    /// By server and request.
+    copies: Copies<(SocketAddr, u64)>,
     /// Servers that were sent a copy.
     tried: Vec<SocketAddr>,
     /// It waits for a fresh `known`.
@@ -244,8 +220,7 @@ impl Updater {
             update,
             give_up,
             again_at: give_up,
-            alive: Vec::new(),
-            has_lost: false,
+            copies: Copies::new(),
             tried: Vec::new(),
             is_waiting: true,
         });
@@ -315,7 +290,7 @@ impl Updater {
         }
         let message = Message::Update(pending.update.clone());
         let (request, bytes) = self.servers.seal(server, Kind::Update, |out| message.emit(out));
-        pending.alive.push((server, request));
+        pending.copies.sent((server, request));
         if !pending.tried.contains(&server) {
             pending.tried.push(server);
         }
@@ -334,11 +309,10 @@ impl Updater {
     fn again(&mut self, number: u64) {
         let Some(pending) = self.updates.get_mut(&number) else { return };
         if pending.give_up <= self.now {
-            let is_dead = pending.alive.is_empty() && !pending.has_lost;
-            let result = if is_dead { UpdateResult::NotApplied } else { UpdateResult::Unknown };
+            let result = pending.copies.given_up();
             return self.done(number, result);
         }
-        for &(server, _) in &pending.alive {
+        for &(server, _) in pending.copies.alive() {
             self.servers.missed(server);
         }
         if pending.tried.len() >= self.servers.len() {
@@ -357,7 +331,7 @@ impl Updater {
     fn close(&mut self, number: u64) -> Option<Pending> {
         let pending = self.updates.remove(&number)?;
         self.timers.remove(&(pending.again_at, Timer::Again(number)));
-        for copy in &pending.alive {
+        for copy in pending.copies.alive() {
             self.requests.remove(copy);
         }
         Some(pending)
@@ -412,9 +386,7 @@ impl Updater {
             return self.send_health(id.0);
         }
         if let Some(pending) = self.updates.get_mut(&what.number) {
-            pending.alive.retain(|copy| *copy != id);
-            // The challenge may be for a duplicate, and an earlier life of the server, which gave the cookie, may have taken the first.
-            pending.has_lost |= what.cookie != 0;
+            pending.copies.challenged(&id, what.cookie != 0);
             self.send_to(id.0, what.number);
         }
     }
@@ -433,41 +405,25 @@ impl Updater {
 
     fn acknowledged(&mut self, id: (SocketAddr, u64), ack: &Acknowledgement) {
         let Some(pending) = self.updates.get_mut(&ack.number) else { return };
-        match ack.outcome {
-            Outcome::Committed => {
-                self.learn(ack.generation);
-                self.done(ack.number, UpdateResult::Committed(ack.generation));
+        match pending.copies.judge(&id, ack) {
+            Verdict::Over(result) => {
+                if let UpdateResult::Committed(generation) = result {
+                    self.learn(generation);
+                }
+                self.done(ack.number, result);
             }
-            Outcome::Elsewhere => {
-                pending.alive.retain(|copy| *copy != id);
+            Verdict::Elsewhere => {
                 let all_tried = pending.tried.len() >= self.servers.len();
                 self.set_timer(ack.number, if all_tried { BACK_OFF } else { Duration::ZERO });
             }
-            outcome => self.not_committed(id, ack, outcome),
-        }
-    }
-
-    /// What one copy was told holds for the update only if no other copy can have been applied, or be applied yet.
-    fn not_committed(&mut self, id: (SocketAddr, u64), ack: &Acknowledgement, outcome: Outcome) {
-        let Some(pending) = self.updates.get(&ack.number) else { return };
-        let is_only = pending.alive == [id] && !pending.has_lost;
-        let result = match outcome {
-            _ if !is_only => UpdateResult::Unknown,
-            Outcome::Conflict => UpdateResult::Conflict { at: ack.at, generation: ack.generation },
-            Outcome::Refused => UpdateResult::Refused(ack.at),
-            Outcome::Malformed => UpdateResult::Malformed(ack.at),
-            Outcome::Stale => {
+            Verdict::Anew => {
                 self.known_at = None;
                 if let Some(mut pending) = self.close(ack.number) {
-                    pending.alive.clear();
                     pending.tried.clear();
                     self.start(pending);
                 }
-                return;
             }
-            _ => UpdateResult::Unknown,
-        };
-        self.done(ack.number, result);
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use weft_fabric::rng;
 use super::*;
 use crate::directory::auth::{Secret, Tagger};
 use crate::directory::key::Key;
-use crate::wire::directory::{Frame, Header, State, Vitals};
+use crate::wire::directory::{Frame, Header, Outcome, State, Vitals};
 
 /// A writer, and servers that a test speaks for.
 struct Bench {

@@ -86,6 +86,15 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
+    /// A byte that says yes or no.
+    pub fn flag(&mut self) -> Result<bool, WireError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError::Field("flag")),
+        }
+    }
+
     /// Nothing may be left.
     #[inline]
     pub const fn end(self) -> Result<(), WireError> {
@@ -344,4 +353,10 @@ pub fn parse_key(bytes: &[u8]) -> Result<Key, WireError> {
     let key = reader.key()?;
     reader.end()?;
     Ok(key)
+}
+
+/// What many bodies begin with.
+pub(super) fn emit_state(revision: Generation, policy: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&revision.0.to_be_bytes());
+    out.extend_from_slice(&policy.to_be_bytes());
 }

@@ -9,16 +9,23 @@
 //! One layout for datagrams and for the frames of a stream (which put the length, u16, before each). The tag is made and checked by
 //! [`auth`](crate::directory::auth); this module only splits it off. Integers are big-endian.
 
+mod agents;
 mod fields;
+mod lookups;
 mod messages;
+mod servers;
+mod streams;
+mod updates;
 
+pub use agents::{Changes, Correction, Misdelivered, Sync, Withdrawal};
 pub use fields::{
     Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
 };
-pub use messages::{
-    Acknowledgement, Answer, AnswerWriter, Change, Changes, Commit, Commits, Correction, Digest, Entry, Finding, LookUp, MAX_OPS,
-    Message, Misdelivered, Op, Outcome, Results, State, Sync, Update, Vitals, Watch, Withdrawal,
-};
+pub use lookups::{Answer, AnswerWriter, Finding, LookUp, Results};
+pub use messages::Message;
+pub use servers::{Commit, Commits, Digest, State, Vitals};
+pub use streams::{Change, Entry, Watch};
+pub use updates::{Acknowledgement, MAX_OPS, Op, Outcome, Update};
 
 use crate::directory::key::PrincipalId;
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use weft_lab::doctor::{Report, State};
 use weft_lab::lab::{Status, Times};
 use weft_lab::plan::{LabName, Node, Plan, Role, Routing};
+use weft_lab::probe::connectivity::Connectivity;
 use weft_lab::probe::ping::PingAll;
 use weft_lab::probe::trace::{Protocol, Trace};
 use weft_lab::state::Phase;
@@ -13,6 +14,15 @@ use crate::cli::table::{align, new_table, show};
 
 pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     let host = plan.hosts().next().expect("a fabric has hosts");
+    let overlay = times.overlay.as_ref().map_or(String::new(), |o| {
+        let memory = o.rss_bytes as f64 / 1e6;
+        format!(
+            "VL2: directory {}, {} agents {}, {memory:.0} MB; application addresses are 20.0.0.1 (h0) and so on\n",
+            seconds(o.directory_s),
+            plan.nodes.len(),
+            seconds(o.agents_s)
+        )
+    });
     let routing = match plan.routing {
         Routing::Static => String::new(),
         Routing::Frr => format!(", OSPF {}", seconds(times.routing_s)),
@@ -20,7 +30,7 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     format!(
         "lab `{}` is up after {}: {}, {} hosts and {} switches\n\
          (namespaces {}, cables {}, devices {}{routing})\n\
-         rates are those of the scenario times {}: a host's is {}\n\
+         {overlay}rates are those of the scenario times {}: a host's is {}\n\
          weft lab ping-all{of}\nweft lab exec {}{of} COMMAND\nweft lab down{of}\n",
         plan.name,
         seconds(wall_s),
@@ -59,6 +69,8 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         let state = match lab.phase {
             Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
             Phase::Up if lab.processes < lab.daemons => "daemons missing",
+            Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.running < o.agents) => "agents missing",
+            Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.directory_running < o.directory_servers) => "directory missing",
             Phase::Up => "up",
             Phase::Busy => "being built or removed",
             Phase::Broken => "left by a crash",
@@ -78,7 +90,21 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
             lab.scenario.clone().unwrap_or_else(unknown),
         ]);
     }
-    format!("{table}\n")
+    let mut text = format!("{table}\n");
+    for (lab, overlay) in labs.iter().filter_map(|lab| Some((lab, lab.overlay.as_ref()?))) {
+        let _ = writeln!(
+            text,
+            "{}: VL2 with {} of {} agents and {} of {} directory servers, {:.0} MB{}",
+            lab.name,
+            overlay.running,
+            overlay.agents,
+            overlay.directory_running,
+            overlay.directory_servers,
+            overlay.rss_bytes as f64 / 1e6,
+            if overlay.missing.is_empty() { String::new() } else { format!("; none in {}", overlay.missing.join(", ")) }
+        );
+    }
+    text
 }
 
 pub(super) fn of_nodes(nodes: &[Node]) -> String {
@@ -100,6 +126,9 @@ pub(super) fn of_nodes(nodes: &[Node]) -> String {
 
 pub(super) fn of_ping(ping: &PingAll) -> String {
     let mut text = format!("{} of {} pairs answered, {} bytes each", ping.answered, ping.pairs, ping.packet_bytes);
+    if let Some(apart) = ping.isolated.filter(|isolated| isolated.pairs > 0) {
+        let _ = write!(text, "; {} of {} pairs that are kept apart", apart.answered, apart.pairs);
+    }
     if let Some(t) = ping.rtt_ms {
         let _ = write!(text, "; round trips {:.3} to {:.3} ms, median {:.3} ms", t.min, t.max, t.median);
     }
@@ -144,6 +173,21 @@ pub(super) fn of_removed(names: &[LabName]) -> String {
         [] => "there was none\n".to_owned(),
         _ => names.iter().map(|n| format!("lab `{n}` is gone\n")).collect(),
     }
+}
+
+pub(super) fn of_connectivity(result: &Connectivity) -> String {
+    let mut table = new_table();
+    table.set_header(["", "test", "seen", "dropped meanwhile"]);
+    for case in &result.cases {
+        let mark = match case.ok {
+            Some(true) => "ok",
+            Some(false) => "FAILED",
+            None => "none",
+        };
+        let drops: Vec<String> = case.drops.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        table.add_row([mark, case.name, &case.detail, &drops.join(", ")]);
+    }
+    format!("{table}\n{}\n", if result.ok { "all is well" } else { "something is wrong" })
 }
 
 pub(super) fn of_doctor(report: &Report) -> String {

@@ -22,6 +22,7 @@ const PATTERNS: &[&str] = &[
     "closed-loop",
     MEMCACHE,
     crate::scenario::directory::DIRECTORY,
+    crate::scenario::nl_arp::NL_ARP,
 ];
 
 /// Reads `pattern` and the keys that go with it alone.

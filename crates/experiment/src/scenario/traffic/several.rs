@@ -34,7 +34,7 @@ impl Several {
                 return Err(keys.error("name", format!("`{name}` is not a name"), help).into());
             }
             let traffic = Traffic::read(keys, folder)?;
-            if traffic.is_requests() || traffic.is_directory() {
+            if traffic.is_requests() || traffic.has_no_flows() {
                 let message = "requests and responses share a run with no other traffic";
                 return Err(keys.error("pattern", message, "write them as the only `[traffic]`").into());
             }

@@ -82,7 +82,9 @@ impl Members {
             connect = connect.with_user(name, password).with_auto_token_refresh(true);
         }
         let usual_us = AtomicU64::new(TIMEOUT.as_micros() as u64 / u64::from(PATIENCE_FACTOR));
-        Ok(Self { members, options: connect, current: AtomicUsize::new(0), usual_us, seen: Mutex::default() })
+        // Several servers do not all begin at the same member.
+        let first = usize::from(crate::client::random::<1>()[0]) % members.len().max(1);
+        Ok(Self { members, options: connect, current: AtomicUsize::new(first), usual_us, seen: Mutex::default() })
     }
 
     /// A transaction, at whichever member answers; and whether it was sent before, without an answer, and may have been applied then.

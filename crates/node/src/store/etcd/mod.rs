@@ -5,8 +5,8 @@
 //!   /weft/<cluster>/purged      a number of 20 digits: tombstones up to this generation may have been purged
 //!   /weft/<cluster>/d/<key>     record bytes; the generation is the key's mod_revision
 //! ```
-//! A commit is one transaction: every key's mod_revision must be what is expected, then all are put, else all are read. A request that has no
-//! answer is tried at the next member; that is safe, for if the first copy was applied the second finds other revisions.
+//! A commit is one transaction: every key's mod_revision must be what is expected, then all are put; else they are read afterwards. A request that
+//! has no answer is tried at the next member; that is safe, for if the first copy was applied the second finds other revisions.
 
 mod members;
 mod observer;
@@ -74,26 +74,38 @@ impl Etcd {
         let beyond = purged_text(Generation(purged.0.saturating_add(1)));
         let mut compares = vec![Compare::value(names.purged.clone(), CompareOp::Less, beyond)];
         let mut puts = Vec::with_capacity(ops.len());
-        let mut gets = vec![TxnOp::get(names.purged.clone(), None)];
         for op in ops {
             let name = names.of(&op.key);
             let mut value = Vec::with_capacity(96);
             emit_record(&op.record, &mut value);
             compares.push(Compare::mod_revision(name.clone(), CompareOp::Equal, op.expect.0 as i64));
-            puts.push(TxnOp::put(name.clone(), value, None));
-            gets.push(TxnOp::get(name, None));
+            puts.push(TxnOp::put(name, value, None));
         }
-        let transaction = Txn::new().when(compares).and_then(puts).or_else(gets);
+        let transaction = Txn::new().when(compares).and_then(puts);
         let (response, is_repeated) = self.shared.members.transact(transaction).await?;
         if response.succeeded() {
             return Ok(Committed { result: CommitResult::Done(revision_of(&response)?), purged });
         }
+        let met = self.what_it_met(ops).await?;
+        if !is_repeated {
+            return Ok(met);
+        }
+        // What it conflicts with may be itself, if the first copy was slow and not lost.
+        let result = own_revision(ops, &met.result).map_or(CommitResult::Failed, CommitResult::Done);
+        Ok(Committed { result, ..met })
+    }
+
+    /// After a conflict: what is there, at one revision. (As the transaction's other branch it would travel through the members' logs with every
+    /// commit, and most commits are no conflict.)
+    async fn what_it_met(&self, ops: &[StoreOp]) -> Result<Committed, StoreError> {
+        let names = &self.shared.names;
+        let keys = ops.iter().map(|op| names.of(&op.key));
+        let gets: Vec<TxnOp> = std::iter::once(names.purged.clone()).chain(keys).map(|name| TxnOp::get(name, None)).collect();
+        let (response, _) = self.shared.members.transact(Txn::new().and_then(gets)).await?;
         let mut found = response.op_responses().into_iter();
         let Some(TxnOpResponse::Get(mark)) = found.next() else { return Err(odd()) };
         let purged = mark.kvs().first().map_or(Ok(Generation(0)), parse_purged)?;
-        // What it conflicts with may be itself: the server is to know that, and will try again.
-        let result = if is_repeated { CommitResult::Failed } else { CommitResult::Conflict(found_in(found)?) };
-        Ok(Committed { result, purged })
+        Ok(Committed { result: CommitResult::Conflict(found_in(found)?), purged })
     }
 
     /// Removes up to [`PURGE`] tombstones. Those that have changed meanwhile are left out in a second try.
@@ -273,6 +285,17 @@ fn found_in(responses: impl Iterator<Item = TxnOpResponse>) -> Result<Vec<Option
     responses.map(found).collect()
 }
 
+/// The revision at which a commit was applied, if what is there now is just what it wrote. Its records name their updates, so nothing else
+/// is like them; only if others have written since is there no telling.
+fn own_revision(ops: &[StoreOp], met: &CommitResult) -> Option<Generation> {
+    let CommitResult::Conflict(held) = met else { return None };
+    let &(revision, _) = held.first()?.as_ref()?;
+    let is_own = |(op, held): (&StoreOp, &Option<(Generation, Record)>)| {
+        held.as_ref().is_some_and(|(generation, record)| *generation == revision && *record == op.record)
+    };
+    (held.len() == ops.len() && revision > Generation(0) && ops.iter().zip(held).all(is_own)).then_some(revision)
+}
+
 fn odd() -> StoreError {
     StoreError::Refused("etcd answered something else than was asked".into())
 }
@@ -340,7 +363,29 @@ const PROGRESS: Duration = Duration::from_millis(300);
 
 #[cfg(test)]
 mod tests {
+    use weft_control::directory::{PrincipalId, UpdateId};
+
     use super::*;
+
+    #[test]
+    fn a_commit_knows_itself_only_where_nothing_else_was_written_since() {
+        let update = |number| UpdateId { writer: PrincipalId(1), number };
+        let op = |n: u8| {
+            let record = Record::next(None, Generation(0), update(u64::from(n)), None);
+            StoreOp { key: Key::App4([10, 0, 0, n].into()), expect: Generation(0), record }
+        };
+        let ops = [op(1), op(2)];
+        let own = |generation| Some((Generation(generation), ops[0].record.clone()));
+        let other = |generation, number| Some((Generation(generation), op(number).record));
+        let met = |held: &[Option<(Generation, Record)>]| own_revision(&ops, &CommitResult::Conflict(held.to_vec()));
+        assert_eq!(met(&[own(7), other(7, 2)]), Some(Generation(7)));
+        assert_eq!(met(&[own(7), other(8, 2)]), None, "another commit wrote the same: it is the machine's to find out");
+        assert_eq!(met(&[own(7), other(7, 3)]), None);
+        assert_eq!(met(&[own(7), None]), None);
+        assert_eq!(met(&[None, None]), None);
+        assert_eq!(met(&[own(7)]), None);
+        assert_eq!(own_revision(&ops, &CommitResult::Failed), None);
+    }
 
     #[test]
     fn versions_of_etcd() {

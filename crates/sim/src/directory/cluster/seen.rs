@@ -1,7 +1,7 @@
 //! What agents, writers and servers do that a caller can see.
 
+use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::resolver::Resolution;
-use weft_control::directory::updater::UpdateResult;
 use weft_control::directory::{Generation, Key, PrincipalId};
 use weft_control::wire::directory::Finding;
 

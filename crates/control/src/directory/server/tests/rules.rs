@@ -1,5 +1,7 @@
 //! The server's rules one by one.
 
+mod commits;
+
 use std::net::SocketAddr;
 
 use rand::SeedableRng;
@@ -471,6 +473,37 @@ fn policies_only_grow_and_withdrawn_permissions_are_reconfirmed() {
     let Some(Output::Reply { message, .. }) = all.last() else { panic!("{all:?}") };
     let Ok(Message::Changes(changes)) = Message::parse(Kind::Changes, &message[HEADER..]) else { panic!("changes") };
     assert!(changes.reconfirm && changes.policy == 5);
+}
+
+#[test]
+fn a_switch_brings_addresses_to_its_locator_and_is_refused_all_else() {
+    let mut server = serving(vec![stored(1, 3, Some(value(1))), stored(2, 4, None)]);
+    let text = "version = 2\n[[principal]]\nid = 40\nrole = \"switch\"\nlocators = [\"10.0.0.9\"]\n[[principal]]\nid = 41\nrole = \"switch\"";
+    server.handle(at(0), Input::Policy(Policy::parse(text).unwrap()));
+    outputs(&mut server);
+    // The batch of a moment is committed when it ends.
+    let mut outcome = |number: u64, who: u32, n: u8, value: Option<Value>| {
+        let ops = vec![Op { key: key(n), expect: None, value }];
+        let update = Update { number, known: Generation(10), ops };
+        server.handle(at(number * 1000), request(number, PrincipalId(who), Ask::Update(update)));
+        server.handle(at(number * 1000 + 500), Input::Timer);
+        let all = outputs(&mut server);
+        let commits = all.iter().any(|output| matches!(output, Output::Commit { .. }));
+        (commits, acknowledgements(&all).first().map(|it| it.outcome))
+    };
+    let moved = |n: u8, to: u8| {
+        let Value::Mapping(mut mapping) = value(n) else { panic!("a mapping") };
+        mapping.locator = Locator::V4([10, 0, 0, to].into());
+        Some(Value::Mapping(mapping))
+    };
+    let refused = (false, Some(Outcome::Refused));
+    assert_eq!(outcome(1, 41, 1, moved(1, 9)), refused, "a switch without locators");
+    assert_eq!(outcome(2, 40, 1, moved(1, 8)), refused, "another's locator");
+    assert_eq!(outcome(3, 40, 1, None), refused, "a deletion");
+    assert_eq!(outcome(4, 40, 2, moved(2, 9)), refused, "what was deleted");
+    assert_eq!(outcome(5, 40, 3, moved(3, 9)), refused, "what never was");
+    assert_eq!(outcome(6, 7, 1, moved(1, 9)), refused, "its owner, who has no locators");
+    assert_eq!(outcome(7, 40, 1, moved(1, 9)), (true, None), "to its own: the store is asked");
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! What a data plane that decides by maps is told, so that frames need not pass the agent: who is here, who is where, and the virtual routers.
+//!
+//! ```text
+//!   Local     (tenant, space, MAC)  -> interface                   deliver
+//!   Remote    (tenant, space, MAC)  -> switch's MAC, port          encapsulate; VLANs are the path chooser's
+//!   Neighbour (tenant, space, IP)   -> MAC                         answer ARP; the last step of routing
+//!   Routers   tenant                -> interfaces, routes, rules   gateways' MACs, longest prefix, first rule that fits
+//! ```
+//! Whatever is in no map goes to the agent.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weft_fabric::{MacAddr, TenantId};
+
+use super::super::locations::{LocationInput, Locations, Query};
+use super::super::paths::ChooseVlan;
+use super::super::tenants::{Router, Tenants};
+use super::super::{Location, MacSpace, Vif};
+use super::{Agent, Output, VifId};
+use crate::wire::netlord::Question;
+
+/// A change of a data plane's maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapChange {
+    /// A VIF is on this server; `None`: not any more.
+    Local {
+        /// Which.
+        vif: Vif,
+        /// Its interface.
+        id: Option<VifId>,
+    },
+    /// A VIF that is sent to is at this place; `None`: not known any more, frames to it go to the agent.
+    Remote {
+        /// Which.
+        vif: Vif,
+        /// Where.
+        at: Option<Location>,
+    },
+    /// A VIF has this address. It holds as long as `Local` or `Remote` has the VIF.
+    Neighbour {
+        /// In whose,
+        tenant: TenantId,
+        /// and which MAC space.
+        space: MacSpace,
+        /// The address.
+        ip: IpAddr,
+        /// The VIF's MAC address.
+        mac: MacAddr,
+    },
+    /// A tenant's virtual routers, in place of those before; none: it has none, or no VIF here any more.
+    Routers {
+        /// Whose.
+        tenant: TenantId,
+        /// All of them, with routes and rules in order.
+        routers: Vec<Router>,
+    },
+}
+
+impl<L: Locations, C: ChooseVlan> Agent<L, C> {
+    pub(super) fn configure(&mut self, tenants: Arc<Tenants>) {
+        if tenants.version < self.tenants.version {
+            return;
+        }
+        self.tenants = tenants;
+        for tenant in std::mem::take(&mut self.configured) {
+            self.configured.insert(tenant);
+            self.tell_routers(tenant);
+        }
+    }
+
+    /// A VIF of the tenant is here: its routers are to be known.
+    pub(super) fn map_tenant(&mut self, tenant: TenantId) {
+        if self.configured.insert(tenant) && self.tenants.tenants.contains_key(&tenant) {
+            self.tell_routers(tenant);
+        }
+    }
+
+    /// Perhaps no VIF of the tenant is here any more: what is known of it is of no use.
+    pub(super) fn unmap_tenant(&mut self, tenant: TenantId) {
+        if self.by_vif.keys().any(|vif| vif.tenant == tenant) {
+            return;
+        }
+        if self.configured.remove(&tenant) {
+            self.out.push_back(Output::Map(MapChange::Routers { tenant, routers: Vec::new() }));
+        }
+        let gone: Vec<Vif> = self.mapped.iter().filter(|vif| vif.tenant == tenant).copied().collect();
+        for vif in gone {
+            self.unmap(vif);
+        }
+    }
+
+    fn tell_routers(&mut self, tenant: TenantId) {
+        let routers = self.tenants.tenants.get(&tenant).map_or_else(Vec::new, |it| it.routers.clone());
+        self.out.push_back(Output::Map(MapChange::Routers { tenant, routers }));
+    }
+
+    /// A frame goes to a remote VIF: the maps have it from now on.
+    pub(super) fn map(&mut self, query: Query, vif: Vif, at: Location) {
+        if self.mapped.insert(vif) {
+            self.out.push_back(Output::Map(MapChange::Remote { vif, at: Some(at) }));
+        }
+        if let Question::Ip(ip) = query.what {
+            let Vif { tenant, space, mac } = vif;
+            self.out.push_back(Output::Map(MapChange::Neighbour { tenant, space, ip, mac }));
+        }
+    }
+
+    pub(super) fn unmap(&mut self, vif: Vif) {
+        if self.mapped.remove(&vif) {
+            self.out.push_back(Output::Map(MapChange::Remote { vif, at: None }));
+        }
+    }
+
+    pub(super) fn moved(&mut self, vif: Vif, at: Option<Location>) {
+        match at {
+            None => self.unmap(vif),
+            Some(_) if self.by_vif.contains_key(&vif) => {}
+            Some(_) if self.mapped.contains(&vif) => self.out.push_back(Output::Map(MapChange::Remote { vif, at })),
+            Some(_) => {}
+        }
+    }
+
+    /// What was repeated in vain may be stale.
+    pub(super) fn doubt(&mut self, query: Query) {
+        self.tell(LocationInput::Confirm(query));
+    }
+}

@@ -1,0 +1,347 @@
+//! The agent of a server (sections 3.7, 3.8): between the VIFs of its VMs and the fabric. No I/O: frames and time come in, frames and changes of a data plane's
+//! maps go out.
+//!
+//! ```text
+//!   FromVif ----> sending: source, control, ARP (neighbours), virtual router ----> local VIF | known place | kept, Seek
+//!                                                                                     |           |
+//!                                                                                  ToVif     encapsulate -> ToFabric
+//!   FromFabric -> receiving: LLDP, switch's ARP (uplinks) | NL-ARP -> Locations | decapsulate -> VIF of that tenant, space, MAC -> ToVif
+//! ```
+//! What always holds: a frame of a tenant's VIF is handed to VIFs of that tenant and MAC space alone (or, over its own virtual router, of that tenant), and every frame
+//! that is not handed on or kept is counted by its reason.
+
+mod counts;
+mod maps;
+mod neighbours;
+mod receiving;
+mod sending;
+mod uplinks;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use weft_fabric::{Duration, Instant, MacAddr, TenantId};
+
+pub use counts::{Counts, Drop, TenantCounts};
+pub use maps::MapChange;
+
+use super::bucket::Bucket;
+use super::locations::{LocationInput, LocationOutput, Locations, Query};
+use super::paths::{Chirp, ChooseVlan};
+use super::tenants::Tenants;
+use super::{Location, PROVIDER, Vif};
+use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast, VlanId};
+use uplinks::Uplink;
+
+/// A VIF as the server numbers it: its interface's index, say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VifId(pub u32);
+
+/// An interface of the server to the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UplinkId(pub u8);
+
+/// What an agent is told when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentConfig {
+    /// The VLAN that reaches all agents.
+    pub special_vlan: VlanId,
+    /// Broadcasts and multicasts of a VIF a second, in the mean and at once.
+    pub storm: (u32, u32),
+    /// Searches that a VIF may cause a second, in the mean and at once.
+    pub searches: (u32, u32),
+    /// Frames kept for one destination that is sought.
+    pub kept_each: usize,
+    /// Frames kept in all.
+    pub kept_max: usize,
+    /// What is asked for by ARP twice within this time is looked for again.
+    pub doubt: Duration,
+}
+
+impl AgentConfig {
+    /// The usual settings.
+    pub const fn new(special_vlan: VlanId) -> Self {
+        Self {
+            special_vlan,
+            storm: (1000, 100),
+            searches: (100, 100),
+            kept_each: 8,
+            kept_max: 1024,
+            doubt: Duration::from_secs(5),
+        }
+    }
+}
+
+/// What happens to an agent.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// The tenants, from now on; passed over if older than what is known.
+    Configure(Arc<Tenants>),
+    /// An interface to the fabric is up, with this MAC address and MTU; `None`: it is down.
+    Uplink {
+        /// Which.
+        uplink: UplinkId,
+        /// Its address and MTU.
+        up: Option<(MacAddr, u16)>,
+    },
+    /// A VIF starts on this server.
+    Attach {
+        /// Its number.
+        id: VifId,
+        /// What it is.
+        vif: Vif,
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+    },
+    /// A VIF has stopped.
+    Detach(VifId),
+    /// A VM has sent a frame.
+    FromVif {
+        /// By which VIF.
+        id: VifId,
+        /// Its bytes, from the Ethernet header.
+        frame: &'a [u8],
+    },
+    /// A frame came from the fabric.
+    FromFabric {
+        /// By which interface.
+        uplink: UplinkId,
+        /// Its bytes.
+        frame: &'a [u8],
+    },
+    /// A datagram came from a directory server.
+    Datagram {
+        /// Of which.
+        from: SocketAddr,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// The deadline has come.
+    Timer,
+}
+
+/// What an agent wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Hand a frame to a VM.
+    ToVif {
+        /// By which VIF.
+        id: VifId,
+        /// Its bytes.
+        frame: Vec<u8>,
+    },
+    /// Send a frame to the fabric.
+    ToFabric {
+        /// By which interface.
+        uplink: UplinkId,
+        /// Its bytes.
+        frame: Vec<u8>,
+    },
+    /// Send a datagram to a directory server.
+    Datagram {
+        /// Which.
+        to: SocketAddr,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// The place of an interface on its edge switch is known, or not any more: the address in tenant 1 can be had, or is to be had anew.
+    Located {
+        /// Which.
+        uplink: UplinkId,
+        /// Its place.
+        at: Option<Location>,
+    },
+    /// A data plane that decides by maps is to change them.
+    Map(MapChange),
+}
+
+/// The machine. `L` says where VIFs are, `C` which VLAN a flow takes.
+#[derive(Debug)]
+pub struct Agent<L, C> {
+    config: AgentConfig,
+    locations: L,
+    chooser: C,
+    tenants: Arc<Tenants>,
+    vifs: BTreeMap<VifId, LocalVif>,
+    by_vif: BTreeMap<Vif, VifId>,
+    uplinks: BTreeMap<UplinkId, Uplink>,
+    kept: BTreeMap<Query, Vec<(VifId, Vec<u8>)>>,
+    kept_count: usize,
+    /// Remote VIFs that the data plane's maps have.
+    mapped: BTreeSet<Vif>,
+    /// Tenants whose routers and rules they have.
+    configured: BTreeSet<TenantId>,
+    now: Instant,
+    out: VecDeque<Output>,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct LocalVif {
+    vif: Vif,
+    addresses: Vec<IpAddr>,
+    uplink: Option<UplinkId>,
+    storm: Bucket,
+    searches: Bucket,
+    /// What it asked for by ARP lately, and when.
+    asked: VecDeque<(IpAddr, Instant)>,
+}
+
+impl<L: Locations, C: ChooseVlan> Agent<L, C> {
+    /// An agent without interfaces.
+    pub fn new(config: AgentConfig, locations: L, chooser: C) -> Self {
+        Self {
+            config,
+            locations,
+            chooser,
+            tenants: Arc::default(),
+            vifs: BTreeMap::new(),
+            by_vif: BTreeMap::new(),
+            uplinks: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            kept_count: 0,
+            mapped: BTreeSet::new(),
+            configured: BTreeSet::new(),
+            now: Instant::ZERO,
+            out: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>) {
+        self.now = self.now.max(now);
+        match input {
+            Input::Configure(tenants) => self.configure(tenants),
+            Input::Uplink { uplink, up } => self.set_uplink(uplink, up),
+            Input::Attach { id, vif, addresses } => self.attach(id, vif, addresses),
+            Input::Detach(id) => self.detach(id),
+            Input::FromVif { id, frame } => self.transmit(id, frame),
+            Input::FromFabric { uplink, frame } => self.receive(uplink, frame),
+            Input::Datagram { from, bytes } => self.tell(LocationInput::Datagram { from, bytes }),
+            Input::Timer => {
+                self.tell(LocationInput::Timer);
+                self.chooser.timer(self.now);
+            }
+        }
+        self.expire_uplinks();
+        self.drain();
+    }
+
+    /// What is to be done next; `None`: nothing until the next input.
+    pub fn poll(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// When [`Input::Timer`] is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let expiry = self.uplinks.values().filter_map(Uplink::expires).min();
+        self.locations.deadline().into_iter().chain(self.chooser.deadline()).chain(expiry).min()
+    }
+
+    /// What has been counted.
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// What says where VIFs are.
+    pub const fn locations(&self) -> &L {
+        &self.locations
+    }
+
+    /// What chooses VLANs.
+    pub fn chooser_mut(&mut self) -> &mut C {
+        &mut self.chooser
+    }
+
+    /// Where an interface is, if its switch has said.
+    pub fn location(&self, uplink: UplinkId) -> Option<Location> {
+        self.uplinks.get(&uplink)?.location()
+    }
+
+    fn tell(&mut self, input: LocationInput<'_>) {
+        self.locations.handle(self.now, input);
+    }
+
+    /// Takes what the locations want done.
+    fn drain(&mut self) {
+        while let Some(output) = self.locations.poll() {
+            match output {
+                LocationOutput::Broadcast(message) => self.broadcast(&message),
+                LocationOutput::Unicast { to, message } => self.unicast(to, message, None),
+                LocationOutput::Datagram { to, bytes } => self.out.push_back(Output::Datagram { to, bytes }),
+                LocationOutput::Sought { query, found } => self.sought(query, found.is_some()),
+                LocationOutput::Moved { vif, at } => self.moved(vif, at),
+            }
+        }
+        while let Some(Chirp { to, vlan, is_answer }) = self.chooser.poll() {
+            if let Some(from) = self.first_uplink().and_then(|id| self.location(id)) {
+                self.unicast(to, Unicast::Chirp { from, is_answer }, Some(vlan));
+            }
+        }
+    }
+
+    /// A message to another agent, by this VLAN or by one that is chosen.
+    fn unicast(&mut self, to: Location, message: Unicast, vlan: Option<VlanId>) {
+        let overlay = Overlay { to: Recipient::Port(to.port), tenant: PROVIDER, space: message.space(), vlan };
+        let uplink = self.first_uplink();
+        if let Err(reason) = self.encapsulate(uplink, to, overlay, &message.emit()) {
+            self.counts.drop(None, reason);
+        }
+    }
+
+    fn broadcast(&mut self, message: &NlArp) {
+        let uplink = match message {
+            NlArp::Here(here) => self.by_vif.get(&here.vif).and_then(|id| self.vifs.get(id)?.uplink),
+            NlArp::NotHere(_) | NlArp::Where(_) => self.first_uplink(),
+        };
+        let Some((uplink, at)) = uplink.and_then(|id| Some((id, self.location(id)?))) else {
+            return self.counts.drop(None, Drop::NoUplink);
+        };
+        let mut frame = Vec::with_capacity(60);
+        message.emit(at, self.config.special_vlan, &mut frame);
+        self.out.push_back(Output::ToFabric { uplink, frame });
+    }
+
+    fn attach(&mut self, id: VifId, vif: Vif, addresses: Vec<IpAddr>) {
+        self.detach(id);
+        if let Some(&other) = self.by_vif.get(&vif) {
+            self.detach(other);
+        }
+        let bucket = |(rate, burst)| Bucket::new(rate, burst);
+        let local = LocalVif {
+            vif,
+            addresses,
+            uplink: None,
+            storm: bucket(self.config.storm),
+            searches: bucket(self.config.searches),
+            asked: VecDeque::new(),
+        };
+        self.vifs.insert(id, local);
+        self.by_vif.insert(vif, id);
+        self.unmap(vif);
+        self.out.push_back(Output::Map(MapChange::Local { vif, id: Some(id) }));
+        self.map_tenant(vif.tenant);
+        self.home(id);
+    }
+
+    fn detach(&mut self, id: VifId) {
+        let Some(local) = self.vifs.remove(&id) else { return };
+        self.by_vif.remove(&local.vif);
+        self.out.push_back(Output::Map(MapChange::Local { vif: local.vif, id: None }));
+        self.unmap_tenant(local.vif.tenant);
+        self.tell(LocationInput::Stop(local.vif));
+        for kept in self.kept.values_mut() {
+            let before = kept.len();
+            kept.retain(|(owner, _)| *owner != id);
+            self.kept_count -= before - kept.len();
+            for _ in kept.len()..before {
+                self.counts.drop(Some(local.vif.tenant), Drop::NoLocation);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

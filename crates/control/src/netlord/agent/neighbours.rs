@@ -1,0 +1,138 @@
+//! ARP and neighbour discovery of the VMs: agents answer, so that little is broadcast (section 3.9).
+
+use std::net::IpAddr;
+
+use weft_fabric::MacAddr;
+
+use super::super::locations::{Locations, Query};
+use super::super::nl_arp::MAX_ADDRESSES;
+use super::super::paths::ChooseVlan;
+use super::super::{PUBLIC, Vif};
+use super::sending::Stop;
+use super::{Agent, Drop, VifId};
+use crate::wire::netlord::arp::{Arp, Operation};
+use crate::wire::netlord::ndp::{Neighbour, advertise};
+use crate::wire::netlord::{EtherType, Ethernet, IpPacket};
+
+/// Addresses that a VIF asked for lately and that are remembered.
+const ASKED_MAX: usize = 16;
+
+impl<L: Locations, C: ChooseVlan> Agent<L, C> {
+    /// Answers what is a question for an address. `Ok`: it is none, or the frame is to go its way.
+    pub(super) fn answer_neighbours(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
+        match frame.ethertype {
+            EtherType::ARP => self.answer_arp(id, vif, frame),
+            EtherType::IPV6 => self.answer_solicitation(id, vif, frame),
+            _ => Ok(()),
+        }
+    }
+
+    fn answer_arp(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
+        let arp = Arp::parse(frame.payload).map_err(|_| Drop::Malformed)?;
+        self.check_claim(vif, arp.sender_ip.into())?;
+        self.learn(id, vif, arp.sender_ip.into());
+        // A reply says something of its sender, and so does a request for one's own address.
+        if arp.operation == Operation::Reply || arp.target_ip == arp.sender_ip || !self.is_to_all_or_gateway(vif, frame.dst) {
+            return Ok(());
+        }
+        if let Some(mac) = self.answer_of(id, vif, arp.target_ip.into(), arp.sender_ip.is_unspecified())? {
+            self.deliver(id, &arp.answer(mac, mac));
+            return Err(Stop::Done);
+        }
+        Ok(())
+    }
+
+    fn answer_solicitation(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
+        let Ok(packet) = IpPacket::parse(frame) else { return Ok(()) };
+        match Neighbour::parse(&packet).map_err(|_| Drop::Malformed)? {
+            Some(Neighbour::Advertisement { target }) => {
+                self.check_claim(vif, target.into())?;
+                self.learn(id, vif, target.into());
+                Ok(())
+            }
+            Some(Neighbour::Solicitation { from, target }) if self.is_to_all_or_gateway(vif, frame.dst) => {
+                let is_probe = from.is_unspecified();
+                self.check_claim(vif, from.into())?;
+                self.learn(id, vif, from.into());
+                let Some(mac) = self.answer_of(id, vif, target.into(), is_probe)? else { return Ok(()) };
+                let is_router = self.gateway(vif, target.into()).is_some();
+                let (to, to_mac) = if is_probe { (ALL_NODES.into(), ALL_NODES_MAC) } else { (from, vif.mac) };
+                self.deliver(id, &advertise(target, mac, is_router, to, to_mac));
+                Err(Stop::Done)
+            }
+            Some(Neighbour::Solicitation { .. }) | None => Ok(()),
+        }
+    }
+
+    /// The MAC address that a question for `ip` is answered with; none if it is to go its way. `is_probe`: the asker wants the address for itself.
+    fn answer_of(&mut self, id: VifId, vif: Vif, ip: IpAddr, is_probe: bool) -> Result<Option<MacAddr>, Stop> {
+        if let Some(mac) = self.gateway(vif, ip) {
+            self.counts.answered += 1;
+            return Ok(Some(mac));
+        }
+        let own = self.vifs.get(&id).is_some_and(|local| local.addresses.contains(&ip));
+        if own {
+            return Ok(None);
+        }
+        let query = Query::ip(vif.tenant, vif.space, ip);
+        let binding = match self.locations.find(vif, query) {
+            Some(binding) => binding,
+            // A test whether an address is free must not wait: whoever has it hears it.
+            None if is_probe => return Ok(None),
+            None => return Err(Stop::Seek(query)),
+        };
+        if binding.vif == vif {
+            return Ok(None);
+        }
+        if self.asks_again(id, ip) {
+            self.doubt(query);
+        }
+        self.counts.answered += 1;
+        Ok(Some(binding.vif.mac))
+    }
+
+    /// A question to one VM (a check that it is still there) is answered by that one.
+    fn is_to_all_or_gateway(&self, vif: Vif, dst: MacAddr) -> bool {
+        let is_gateway = || self.tenants.tenants.get(&vif.tenant).is_some_and(|it| it.router_at(vif.space, dst).is_some());
+        dst.0[0] & 1 == 1 || is_gateway()
+    }
+
+    fn gateway(&self, vif: Vif, ip: IpAddr) -> Option<MacAddr> {
+        self.tenants.tenants.get(&vif.tenant)?.gateway(vif.space, ip)
+    }
+
+    /// Nobody but the agent speaks for a virtual router.
+    fn check_claim(&self, vif: Vif, ip: IpAddr) -> Result<(), Stop> {
+        if self.gateway(vif, ip).is_some() { Err(Drop::SpoofedGateway.into()) } else { Ok(()) }
+    }
+
+    /// A VM uses an address that nobody is known to have: it is its own, and all are told, so that others need not search for it.
+    fn learn(&mut self, id: VifId, vif: Vif, ip: IpAddr) {
+        let is_one = !ip.is_unspecified() && !ip.is_multicast() && vif.tenant != PUBLIC;
+        if !is_one || self.locations.find(vif, Query::ip(vif.tenant, vif.space, ip)).is_some() {
+            return;
+        }
+        let Some(local) = self.vifs.get_mut(&id) else { return };
+        if local.addresses.len() < MAX_ADDRESSES && !local.addresses.contains(&ip) {
+            local.addresses.push(ip);
+            self.home(id);
+        }
+    }
+
+    /// Whether a VIF has asked for the address a short while ago.
+    fn asks_again(&mut self, id: VifId, ip: IpAddr) -> bool {
+        let (now, doubt) = (self.now, self.config.doubt);
+        let Some(local) = self.vifs.get_mut(&id) else { return false };
+        local.asked.retain(|&(_, when)| now.saturating_since(when) < doubt);
+        let again = local.asked.iter().any(|&(asked, _)| asked == ip);
+        local.asked.retain(|&(asked, _)| asked != ip);
+        if local.asked.len() == ASKED_MAX {
+            local.asked.pop_front();
+        }
+        local.asked.push_back((ip, now));
+        again
+    }
+}
+
+const ALL_NODES: [u16; 8] = [0xff02, 0, 0, 0, 0, 0, 0, 1];
+const ALL_NODES_MAC: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);

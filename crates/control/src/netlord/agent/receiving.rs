@@ -1,0 +1,142 @@
+//! From the fabric to VMs (section 3.8, "receiving NLA operation").
+
+use weft_fabric::MacAddr;
+
+use super::super::locations::{LocationInput, Locations, Query};
+use super::super::paths::ChooseVlan;
+use super::super::{Location, PROVIDER, PUBLIC, Vif, is_unicast};
+use super::sending::is_control;
+use super::{Agent, Drop, Output, UplinkId, VifId};
+use crate::wire::netlord::{
+    BROADCAST, Encapsulation, EtherType, Ethernet, FrameError, IpPacket, NlArp, Overlay, Recipient, Unicast, VlanId, group_mac,
+};
+
+impl<L: Locations, C: ChooseVlan> Agent<L, C> {
+    pub(super) fn receive(&mut self, uplink: UplinkId, frame: &[u8]) {
+        let Some(mac) = self.uplinks.get(&uplink).map(|it| it.mac) else { return self.counts.drop(None, Drop::NoUplink) };
+        let Ok(outer) = Ethernet::parse(frame) else { return self.counts.drop(None, Drop::Foreign) };
+        match outer.ethertype {
+            EtherType::LLDP => self.lldp(uplink, frame),
+            EtherType::ARP if outer.dst == mac || outer.dst == BROADCAST => self.switch_arp(uplink, outer.payload),
+            EtherType::NL_ARP => match NlArp::parse(frame) {
+                Ok((from, message)) => self.tell(LocationInput::Broadcast { from, message }),
+                Err(_) => self.counts.drop(None, Drop::BadControl),
+            },
+            EtherType::IPV4 => self.decapsulate(uplink, mac, frame),
+            _ => self.counts.drop(None, Drop::Foreign),
+        }
+    }
+
+    fn decapsulate(&mut self, uplink: UplinkId, mac: MacAddr, frame: &[u8]) {
+        let it = match Encapsulation::parse(frame) {
+            Ok(it) => it,
+            Err(FrameError::Protocol) => return self.counts.drop(None, Drop::Foreign),
+            Err(_) => return self.counts.drop(None, Drop::BadEncapsulation),
+        };
+        let Some(here) = self.location(uplink) else { return self.counts.drop(None, Drop::NoUplink) };
+        match it.overlay.to {
+            Recipient::Group if it.dst == group_mac(it.overlay.tenant) => self.receive_group(&it),
+            Recipient::Port(port) if it.dst == mac && port == here.port => self.receive_one(here, &it),
+            _ => self.counts.drop(None, Drop::NotMine),
+        }
+    }
+
+    fn receive_one(&mut self, here: Location, it: &Encapsulation<'_>) {
+        let Overlay { tenant, space, vlan, .. } = it.overlay;
+        let Ok(inner) = Ethernet::parse(it.inner) else { return self.counts.drop(None, Drop::Forged) };
+        if tenant == PROVIDER && [EtherType::NL_ARP, EtherType::NL_ARP_NOT_HERE].contains(&inner.ethertype) {
+            return match Unicast::parse(space, it.inner) {
+                Ok(message) => self.hear_agent(message, vlan),
+                Err(_) => self.counts.drop(None, Drop::BadControl),
+            };
+        }
+        if is_control(&inner) || !is_unicast(inner.dst) {
+            return self.counts.drop(None, Drop::Forged);
+        }
+        let vif = Vif { tenant, space, mac: inner.dst };
+        let sender = self.sender(vif, &inner);
+        match self.by_vif.get(&vif).copied() {
+            Some(id) => {
+                self.deliver(id, it.inner);
+                self.hear(vif, sender, vlan);
+            }
+            None => {
+                self.counts.drop(None, Drop::Misdelivered);
+                self.tell(LocationInput::Misdelivered { vif, here, sender });
+            }
+        }
+    }
+
+    /// Who sent a frame that came: the VIF of its source, or, if a virtual router's is there, of its IP source.
+    fn sender(&self, to: Vif, inner: &Ethernet<'_>) -> Query {
+        let by_mac = Query::mac(to.tenant, to.space, inner.src);
+        if to.tenant == PUBLIC {
+            return by_mac;
+        }
+        let routed = || {
+            let tenant = self.tenants.tenants.get(&to.tenant)?;
+            let router = tenant.router_at(to.space, inner.src)?;
+            let src = IpPacket::parse(inner).ok()?.src;
+            // The sender's subnet is this router's, or one behind another of the tenant's.
+            let own = tenant.subnet_of(router, src);
+            let others = (0..tenant.routers.len()).find_map(|other| tenant.subnet_of(other, src));
+            own.or(others).map(|interface| Query::ip(to.tenant, interface.space, src))
+        };
+        routed().unwrap_or(by_mac)
+    }
+
+    /// The path of a frame works. Which ingress switch that concerns the sender's place tells.
+    fn hear(&mut self, to: Vif, sender: Query, vlan: Option<VlanId>) {
+        let Some(vlan) = vlan else { return };
+        match self.locations.find(to, sender) {
+            Some(binding) => self.chooser.heard(self.now, binding.at, vlan),
+            None if self.may_seek(to) => self.tell(LocationInput::Seek { asker: to, query: sender }),
+            None => {}
+        }
+    }
+
+    /// A message of another agent: its path works as well.
+    fn hear_agent(&mut self, message: Unicast, vlan: Option<VlanId>) {
+        let (Unicast::Here { at, .. } | Unicast::NotHere { at, .. } | Unicast::Chirp { from: at, .. }) = message;
+        match (message, vlan) {
+            (Unicast::Chirp { is_answer: false, .. }, Some(vlan)) => self.chooser.chirped(self.now, at, vlan),
+            (_, Some(vlan)) => self.chooser.heard(self.now, at, vlan),
+            (_, None) => {}
+        }
+        if !matches!(message, Unicast::Chirp { .. }) {
+            self.tell(LocationInput::Unicast(message));
+        }
+    }
+
+    fn may_seek(&mut self, on_behalf: Vif) -> bool {
+        let now = self.now;
+        let local = self.by_vif.get(&on_behalf).and_then(|id| self.vifs.get_mut(id));
+        local.is_some_and(|local| local.searches.take(now))
+    }
+
+    fn receive_group(&mut self, it: &Encapsulation<'_>) {
+        let Overlay { tenant, space, .. } = it.overlay;
+        match Ethernet::parse(it.inner) {
+            Ok(inner) if inner.dst.0[0] & 1 == 1 && !is_control(&inner) && tenant != PROVIDER => {
+                self.flood_here(Vif { tenant, space, mac: inner.src }, it.inner);
+            }
+            _ => self.counts.drop(None, Drop::Forged),
+        }
+    }
+
+    /// Hands a frame to all VIFs here of the sender's MAC space, but to the sender.
+    pub(super) fn flood_here(&mut self, sender: Vif, frame: &[u8]) {
+        let first = Vif { mac: MacAddr([0; 6]), ..sender };
+        let last = Vif { mac: MacAddr([0xff; 6]), ..sender };
+        let here: Vec<VifId> = self.by_vif.range(first..=last).filter(|(vif, _)| **vif != sender).map(|(_, &id)| id).collect();
+        for id in here {
+            self.deliver(id, frame);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, id: VifId, frame: &[u8]) {
+        let Some(local) = self.vifs.get(&id) else { return };
+        self.counts.delivered(local.vif.tenant, frame.len());
+        self.out.push_back(Output::ToVif { id, frame: frame.to_vec() });
+    }
+}

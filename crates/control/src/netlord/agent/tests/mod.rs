@@ -1,0 +1,245 @@
+//! Agents joined by an ideal fabric: edge switches that do what section 3.6 says, under one clock.
+//!
+//! ```text
+//!   agent 0: switch 1, port 1     agent 1: switch 1, port 2     agent 2: switch 2, port 1     agent 3: switch 2, port 2 ...
+//! ```
+
+mod adversary;
+mod cases;
+
+use std::collections::BTreeMap;
+
+use weft_fabric::rng::{self, Stream};
+
+use super::super::nl_arp::{NlArp as Push, NlArpConfig};
+use super::super::paths::FlowHash;
+use super::super::{EdgePort, MacSpace};
+use super::*;
+use crate::wire::netlord::arp::{Arp, Operation};
+use crate::wire::netlord::{BROADCAST, Encapsulation, EtherType, Ethernet, Lldp, checksum};
+
+/// Spreads flows over four VLANs, and remembers which were heard.
+#[derive(Debug, Default)]
+struct Spread {
+    heard: BTreeMap<(Location, VlanId), u64>,
+    chirps: VecDeque<Chirp>,
+    broken: bool,
+}
+
+impl ChooseVlan for Spread {
+    fn choose(&mut self, _: Instant, _: Location, flow: FlowHash) -> Option<VlanId> {
+        if self.broken { None } else { VlanId::new(1 + (flow.0 % 4) as u16) }
+    }
+
+    fn heard(&mut self, _: Instant, from: Location, vlan: VlanId) {
+        *self.heard.entry((from, vlan)).or_default() += 1;
+    }
+
+    fn chirped(&mut self, now: Instant, from: Location, vlan: VlanId) {
+        self.heard(now, from, vlan);
+        self.chirps.push_back(Chirp { to: from, vlan, is_answer: true });
+    }
+
+    fn poll(&mut self) -> Option<Chirp> {
+        self.chirps.pop_front()
+    }
+}
+
+type Nla = Agent<Push, Spread>;
+
+const UPLINK: UplinkId = UplinkId(0);
+const SPECIAL: u16 = 4094;
+
+struct World {
+    agents: Vec<Nla>,
+    now: Instant,
+    /// What VMs were handed: agent, VIF, frame.
+    delivered: Vec<(usize, VifId, Vec<u8>)>,
+    /// What data planes were told.
+    maps: Vec<(usize, MapChange)>,
+    /// What was on the wire.
+    wire: Vec<Vec<u8>>,
+    /// Agents that hear no broadcasts.
+    deaf: BTreeSet<usize>,
+    /// Frames for which a switch has no server.
+    lost: usize,
+}
+
+fn mac(n: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, n])
+}
+
+fn ip(a: u8, b: u8) -> IpAddr {
+    IpAddr::from([10, 0, a, b])
+}
+
+fn vif(tenant: u32, space: u32, n: u8) -> Vif {
+    Vif { tenant: TenantId(tenant), space: MacSpace(space), mac: mac(n) }
+}
+
+fn switch_of(agent: usize) -> MacAddr {
+    MacAddr([0x0a, 0xed, 6, 0, 0, 1 + (agent / 2) as u8])
+}
+
+fn place(agent: usize) -> Location {
+    Location { switch: switch_of(agent), port: EdgePort::new(1 + (agent % 2) as u16).unwrap() }
+}
+
+fn hardware(agent: usize) -> MacAddr {
+    MacAddr([0x0a, 0x51, 0, 0, 0, agent as u8])
+}
+
+impl World {
+    fn new(agents: usize, tenants: &str) -> Self {
+        let tenants = Arc::new(Tenants::parse(tenants).unwrap());
+        let config = AgentConfig::new(VlanId::new(SPECIAL).unwrap());
+        let agents = (0..agents).map(|n| {
+            let locations = Push::new(NlArpConfig::default(), rng::stream(n as u64, Stream::Traffic));
+            let mut agent = Agent::new(config, locations, Spread::default());
+            agent.handle(Instant::ZERO, Input::Configure(Arc::clone(&tenants)));
+            agent.handle(Instant::ZERO, Input::Uplink { uplink: UPLINK, up: Some((hardware(n), 1600)) });
+            let mut frame = Vec::new();
+            Lldp { location: place(n), ttl_s: 60_000 }.emit(switch_of(n), "swp1", &mut frame);
+            let name = format!("port {}", place(n).port);
+            frame.clear();
+            Lldp { location: place(n), ttl_s: 60_000 }.emit(switch_of(n), &name, &mut frame);
+            agent.handle(Instant::ZERO, Input::FromFabric { uplink: UPLINK, frame: &frame });
+            agent
+        });
+        let mut world = Self {
+            agents: agents.collect(),
+            now: Instant::ZERO,
+            delivered: Vec::new(),
+            maps: Vec::new(),
+            wire: Vec::new(),
+            deaf: BTreeSet::new(),
+            lost: 0,
+        };
+        world.settle();
+        world
+    }
+
+    fn attach(&mut self, agent: usize, id: u32, vif: Vif, addresses: &[IpAddr]) {
+        self.input(agent, Input::Attach { id: VifId(id), vif, addresses: addresses.to_vec() });
+    }
+
+    fn input(&mut self, agent: usize, input: Input<'_>) {
+        self.agents[agent].handle(self.now, input);
+        self.settle();
+    }
+
+    fn send(&mut self, agent: usize, id: u32, frame: &[u8]) {
+        self.input(agent, Input::FromVif { id: VifId(id), frame });
+    }
+
+    fn settle(&mut self) {
+        while let Some((n, output)) = (0..self.agents.len()).find_map(|n| Some((n, self.agents[n].poll()?))) {
+            match output {
+                Output::ToVif { id, frame } => self.delivered.push((n, id, frame)),
+                Output::ToFabric { uplink, frame } => {
+                    assert_eq!(uplink, UPLINK);
+                    self.carry(n, &frame);
+                }
+                Output::Map(change) => self.maps.push((n, change)),
+                Output::Located { .. } => {}
+                Output::Datagram { .. } => panic!("NL-ARP asks no directory"),
+            }
+        }
+    }
+
+    /// What the fabric does with a frame, and what must hold of every frame on it.
+    fn carry(&mut self, from: usize, frame: &[u8]) {
+        self.wire.push(frame.to_vec());
+        assert!(frame.len() >= 60 && frame.len() <= 1600 + 18);
+        let outer = Ethernet::parse(frame).unwrap();
+        assert!(outer.src == switch_of(from) || outer.src == hardware(from), "switches learn no other address: {}", outer.src);
+        if outer.dst.0[0] & 1 == 1 {
+            assert_eq!((outer.src, outer.tag.and_then(|tag| tag.vlan())), (switch_of(from), VlanId::new(SPECIAL)));
+            for to in (0..self.agents.len()).filter(|to| *to != from && !self.deaf.contains(to)) {
+                self.agents[to].handle(self.now, Input::FromFabric { uplink: UPLINK, frame });
+            }
+            return;
+        }
+        let it = Encapsulation::parse(frame).expect("agents send encapsulations");
+        assert_eq!(it.tag, it.overlay.vlan, "the id is the tag's copy");
+        assert_eq!(it.tag.is_none(), it.dst == switch_of(from), "no tag on the same switch alone");
+        assert_eq!(it.src == hardware(from), it.tag.is_none());
+        let Recipient::Port(port) = it.overlay.to else { panic!("a group has a group's address") };
+        let Some(to) = (0..self.agents.len()).find(|&to| place(to) == Location { switch: it.dst, port }) else {
+            self.lost += 1;
+            return;
+        };
+        let last = last_hop(frame, hardware(to), it.dst);
+        self.agents[to].handle(self.now, Input::FromFabric { uplink: UPLINK, frame: &last });
+    }
+
+    fn advance(&mut self, by: Duration) {
+        let to = self.now + by;
+        while let Some((at, n)) = (0..self.agents.len()).filter_map(|n| Some((self.agents[n].deadline()?, n))).min()
+            && at <= to
+        {
+            self.now = at;
+            self.input(n, Input::Timer);
+        }
+        self.now = to;
+    }
+
+    fn take(&mut self) -> Vec<(usize, u32, Vec<u8>)> {
+        std::mem::take(&mut self.delivered).into_iter().map(|(agent, id, frame)| (agent, id.0, frame)).collect()
+    }
+
+    fn dropped(&self, agent: usize, reason: Drop) -> u64 {
+        self.agents[agent].counts().dropped(reason)
+    }
+}
+
+/// The egress switch's last hop: new Ethernet header without a tag, one off the time to live.
+fn last_hop(frame: &[u8], dst: MacAddr, src: MacAddr) -> Vec<u8> {
+    let outer = Ethernet::parse(frame).unwrap();
+    let mut packet = outer.payload.to_vec();
+    packet[8] -= 1;
+    packet[10..12].fill(0);
+    let sum = checksum(&packet[..20]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    let mut out = Vec::new();
+    Ethernet { dst, src, tag: None, ethertype: outer.ethertype, payload: &packet }.emit(&mut out);
+    out
+}
+
+fn plain(from: MacAddr, to: MacAddr, ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    Ethernet { dst: to, src: from, tag: None, ethertype: EtherType(ethertype), payload }.emit(&mut out);
+    out
+}
+
+fn udp(from: MacAddr, to: MacAddr, src: IpAddr, dst: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+    let (IpAddr::V4(src), IpAddr::V4(dst)) = (src, dst) else { panic!("IPv4") };
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    packet.extend_from_slice(&src.octets());
+    packet.extend_from_slice(&dst.octets());
+    let total = (28 + payload.len()) as u16;
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    let sum = checksum(&packet);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
+    packet.extend_from_slice(&[0x12, 0x34]);
+    packet.extend_from_slice(&port.to_be_bytes());
+    packet.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[0, 0]);
+    packet.extend_from_slice(payload);
+    plain(from, to, 0x0800, &packet)
+}
+
+fn arp_request(from: MacAddr, sender: IpAddr, target: IpAddr) -> Vec<u8> {
+    let (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) = (sender, target) else { panic!("IPv4") };
+    let arp = Arp { operation: Operation::Request, sender_mac: from, sender_ip, target_mac: MacAddr::default(), target_ip };
+    let mut out = plain(from, BROADCAST, 0x0806, &[]);
+    arp.emit(&mut out);
+    out
+}
+
+/// What an ARP reply says.
+fn replied(frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
+    let parsed = Ethernet::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::ARP)?;
+    let arp = Arp::parse(parsed.payload).ok().filter(|arp| arp.operation == Operation::Reply)?;
+    Some((arp.sender_ip.into(), arp.sender_mac))
+}

@@ -1,0 +1,46 @@
+//! A token bucket: so many a second in the mean, so many at once.
+
+use weft_fabric::{Duration, Instant};
+
+/// A bucket that is full at first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// The time that one token takes.
+    each: Duration,
+    /// The time that all tokens take.
+    depth: Duration,
+    /// When it would be full; in the past if it is.
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// `rate` tokens a second, `burst` at once; both at least 1.
+    pub fn new(rate: u32, burst: u32) -> Self {
+        let each = Duration::from_secs(1) / u64::from(rate.max(1));
+        Self { each, depth: each * u64::from(burst.max(1)), full_at: Instant::ZERO }
+    }
+
+    /// Takes a token, if there is one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let full_at = self.full_at.max(now).saturating_add(self.each);
+        let has_one = full_at.saturating_since(now) <= self.depth;
+        if has_one {
+            self.full_at = full_at;
+        }
+        has_one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_and_then_the_rate() {
+        let mut bucket = Bucket::new(100, 10);
+        let at = |ms: u64| Instant::ZERO + Duration::from_ms(ms);
+        assert_eq!((0..20).filter(|_| bucket.take(at(1000))).count(), 10);
+        assert_eq!((1000..2000).filter(|&ms| bucket.take(at(ms))).count(), 99);
+        assert_eq!((0..20).filter(|_| bucket.take(at(9000))).count(), 10);
+    }
+}

@@ -1,0 +1,147 @@
+//! Where VIFs are: what an agent asks of whatever tells it, NL-ARP ([`nl_arp`](super::nl_arp), push) or the directory ([`pull`](super::pull)).
+
+use std::net::{IpAddr, SocketAddr};
+
+use weft_fabric::{Instant, MacAddr, TenantId};
+
+use super::{Location, MacSpace, Vif};
+use crate::wire::netlord::{NlArp, Question, Unicast};
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Query {
+    /// In whose,
+    pub tenant: TenantId,
+    /// and which MAC space.
+    pub space: MacSpace,
+    /// What.
+    pub what: Question,
+}
+
+impl Query {
+    /// For a VIF by its MAC address.
+    pub const fn vif(vif: Vif) -> Self {
+        Self { tenant: vif.tenant, space: vif.space, what: Question::Mac(vif.mac) }
+    }
+
+    /// For the VIF with a MAC address.
+    pub const fn mac(tenant: TenantId, space: MacSpace, mac: MacAddr) -> Self {
+        Self { tenant, space, what: Question::Mac(mac) }
+    }
+
+    /// For the VIF with an address.
+    pub const fn ip(tenant: TenantId, space: MacSpace, ip: IpAddr) -> Self {
+        Self { tenant, space, what: Question::Ip(ip) }
+    }
+}
+
+/// A VIF, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Binding {
+    /// Which.
+    pub vif: Vif,
+    /// Where.
+    pub at: Location,
+}
+
+/// What happens to a location service.
+#[derive(Clone, Copy, Debug)]
+pub enum LocationInput<'a> {
+    /// A VIF lives here from now on.
+    Start {
+        /// Which.
+        vif: Vif,
+        /// This server's place.
+        at: Location,
+        /// Its addresses.
+        addresses: &'a [IpAddr],
+    },
+    /// It does not any more.
+    Stop(Vif),
+    /// Somebody is looked for who is not known; the end is [`LocationOutput::Sought`].
+    Seek {
+        /// The VIF of this server on whose behalf.
+        asker: Vif,
+        /// Whom.
+        query: Query,
+    },
+    /// What is known may be stale: ask, and go on using it meanwhile.
+    Confirm(Query),
+    /// A frame came for a VIF that is not here.
+    Misdelivered {
+        /// For whom.
+        vif: Vif,
+        /// This server's place.
+        here: Location,
+        /// Who sent it.
+        sender: Query,
+    },
+    /// A message to all agents came.
+    Broadcast {
+        /// Where its sender is.
+        from: Location,
+        /// The message.
+        message: NlArp,
+    },
+    /// A message to this agent came.
+    Unicast(Unicast),
+    /// A datagram of a directory server came.
+    Datagram {
+        /// Of which.
+        from: SocketAddr,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// The deadline has come.
+    Timer,
+}
+
+/// What a location service wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocationOutput {
+    /// Tell all agents.
+    Broadcast(NlArp),
+    /// Tell one.
+    Unicast {
+        /// Where it is.
+        to: Location,
+        /// What.
+        message: Unicast,
+    },
+    /// Send a datagram to a directory server.
+    Datagram {
+        /// Which.
+        to: SocketAddr,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// A search has ended.
+    Sought {
+        /// For whom.
+        query: Query,
+        /// Found, or nobody has said.
+        found: Option<Binding>,
+    },
+    /// What was known of a VIF has changed: frames to it go elsewhere, or are to be held until it is found again.
+    Moved {
+        /// Which.
+        vif: Vif,
+        /// Where it is now, if that is known.
+        at: Option<Location>,
+    },
+}
+
+/// A location service. The caller drains [`poll`](Self::poll) after each [`handle`](Self::handle), and hands in [`LocationInput::Timer`] when
+/// [`deadline`](Self::deadline) has come.
+pub trait Locations {
+    /// What is known now. `asker` is a VIF of this server, on whose behalf it is asked.
+    fn find(&self, asker: Vif, query: Query) -> Option<Binding>;
+    /// Something happened.
+    fn handle(&mut self, now: Instant, input: LocationInput<'_>);
+    /// What is to be done next.
+    fn poll(&mut self) -> Option<LocationOutput>;
+    /// When something is due.
+    fn deadline(&self) -> Option<Instant>;
+    /// Bytes that what is known takes, of remote VIFs.
+    fn table_bytes(&self) -> usize;
+}

@@ -1,0 +1,99 @@
+//! A token bucket, and what it decides: which flows are re-hashed (VL2, section 4.2.2), which senders hear of a refusal.
+
+use std::collections::BTreeMap;
+
+use weft_fabric::{Duration, Instant};
+
+use crate::wire::vl2::ip::Flow;
+
+/// Lets a number of things through each second, and as many at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    /// Between two things in the long run.
+    interval: Duration,
+    burst: u64,
+    /// When the bucket would be full again: so far ahead of now as it is empty.
+    full_at: Instant,
+}
+
+impl Bucket {
+    /// `per_second` 0 lets nothing through.
+    pub fn new(per_second: u32) -> Self {
+        let interval = if per_second == 0 { Duration::MAX } else { Duration::from_secs(1) / u64::from(per_second) };
+        Self { interval, burst: u64::from(per_second), full_at: Instant::ZERO }
+    }
+
+    /// Whether one more may go through now.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let from = self.full_at.max(now);
+        let empty = self.interval.as_ps().saturating_mul(self.burst.saturating_sub(1));
+        if self.burst == 0 || from.saturating_since(now).as_ps() > empty {
+            return false;
+        }
+        self.full_at = from.saturating_add(self.interval);
+        true
+    }
+}
+
+/// Decides which flows take another path: one flow once in an interval, all together at a rate.
+#[derive(Debug)]
+pub(super) struct Rehash {
+    interval: Duration,
+    all: Bucket,
+    /// When each flow was re-hashed last.
+    last: BTreeMap<Flow, Instant>,
+}
+
+impl Rehash {
+    pub fn new(interval: Duration, per_second: u32) -> Self {
+        Self { interval, all: Bucket::new(per_second), last: BTreeMap::new() }
+    }
+
+    /// A flow lost a whole window: whether it is to be re-hashed.
+    pub fn congested(&mut self, flow: Flow, now: Instant) -> bool {
+        if self.last.get(&flow).is_some_and(|last| now.saturating_since(*last) < self.interval) {
+            return false;
+        }
+        if self.last.len() >= FLOWS_MAX {
+            let interval = self.interval;
+            self.last.retain(|_, last| now.saturating_since(*last) < interval);
+        }
+        if self.last.len() >= FLOWS_MAX || !self.all.take(now) {
+            return false;
+        }
+        self.last.insert(flow, now);
+        true
+    }
+}
+
+/// Flows whose last re-hash is remembered.
+const FLOWS_MAX: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_ms(ms)
+    }
+
+    fn flow(port: u16) -> Flow {
+        let (source, destination) = ([20, 0, 0, 1].into(), [20, 0, 0, 2].into());
+        Flow { source, destination, protocol: 6, source_port: port, destination_port: 80 }
+    }
+
+    #[test]
+    fn a_bucket_lets_its_rate_through() {
+        let mut bucket = Bucket::new(10);
+        assert_eq!((0..100).filter(|_| bucket.take(at(0))).count(), 10, "at once");
+        assert_eq!((0..10_000).filter(|&ms| bucket.take(at(ms))).count(), 99, "in ten seconds, the first of which is used up");
+        assert!(!Bucket::new(0).take(at(5)));
+    }
+
+    #[test]
+    fn a_flow_is_rehashed_once_an_interval_and_all_at_a_rate() {
+        let mut rehash = Rehash::new(Duration::from_secs(1), 5);
+        assert!(rehash.congested(flow(1), at(0)) && !rehash.congested(flow(1), at(999)) && rehash.congested(flow(1), at(1000)));
+        assert_eq!((10..30).filter(|&port| rehash.congested(flow(port), at(1000))).count(), 4);
+    }
+}

@@ -1,0 +1,453 @@
+//! The other ends: what the data plane may use, and what waits for the directory.
+//!
+//! ```text
+//!            Asked, Missed: look up                 Found                     invalidated: RemovePeer
+//!   (none) ------------------------> asking --------------------> known: SetPeer -------------------> (none)
+//!      ^                               |                          (its group first: SetGroup)   or, if another mapping is here: SetPeer
+//!      |                               v Forbidden, Unknown
+//!      +------- RemovePeer ------- refused: RefusePeer, for half a second
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use smallvec::SmallVec;
+use weft_fabric::{Duration, Instant, MacAddr};
+
+use super::held::Waiting;
+use super::servers::DIRECTORY_GROUP;
+use super::{Agent, GROUP, Known, Output, PEER, Peer, Reason, VIRTUAL_MAC, address_of, key_of};
+use crate::directory::resolver::Resolution;
+use crate::directory::{Generation, GroupId, Key, Locator, Mapping, Value};
+use crate::wire::vl2::arp::Arp;
+use crate::wire::vl2::ethernet::{self, Header};
+use crate::wire::vl2::ndp::Neighbor;
+
+/// A peer that the data plane uses, for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// Its address.
+    pub address: IpAddr,
+    /// On behalf of which address of this host it was asked for.
+    pub asker: IpAddr,
+    /// Since when it is so.
+    pub generation: Generation,
+    /// How it is reached.
+    pub peer: Peer,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    /// A look-up is under way.
+    Asking { asker: IpAddr },
+    /// The data plane may use it, or could if it had the group. `is_set`: it has an entry.
+    Known { asker: IpAddr, known: Known, is_set: bool },
+    /// The data plane drops its packets.
+    Refused { until: Instant, reason: Reason },
+    /// An earlier agent's; not confirmed yet.
+    Adopted { until: Instant, due: Instant },
+}
+
+/// A group of intermediate switches.
+#[derive(Clone, Debug)]
+enum Group {
+    Asking,
+    Known(SmallVec<[Ipv4Addr; 4]>),
+}
+
+/// All peers and groups.
+#[derive(Debug, Default)]
+pub(super) struct Peers {
+    slots: BTreeMap<IpAddr, Slot>,
+    groups: BTreeMap<GroupId, Group>,
+    /// Refused and adopted addresses, by when something is due.
+    timers: BTreeSet<(Instant, IpAddr)>,
+    refused: usize,
+}
+
+impl Peers {
+    pub fn deadline(&self) -> Instant {
+        self.timers.first().map_or(Instant::MAX, |&(at, _)| at)
+    }
+
+    fn put(&mut self, address: IpAddr, slot: Slot) {
+        self.take(address);
+        match slot {
+            Slot::Refused { until, .. } => {
+                self.timers.insert((until, address));
+                self.refused += 1;
+            }
+            Slot::Adopted { due, .. } => drop(self.timers.insert((due, address))),
+            Slot::Asking { .. } | Slot::Known { .. } => {}
+        }
+        self.slots.insert(address, slot);
+    }
+
+    fn take(&mut self, address: IpAddr) -> Option<Slot> {
+        let slot = self.slots.remove(&address)?;
+        match slot {
+            Slot::Refused { until, .. } => {
+                self.timers.remove(&(until, address));
+                self.refused -= 1;
+            }
+            Slot::Adopted { due, .. } => drop(self.timers.remove(&(due, address))),
+            Slot::Asking { .. } | Slot::Known { .. } => {}
+        }
+        Some(slot)
+    }
+}
+
+impl Agent {
+    /// The peers that the data plane uses, in order.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView> + '_ {
+        self.peers.slots.iter().filter_map(|(&address, slot)| match slot {
+            Slot::Known { asker, known, is_set: true } if self.is_ready(&known.mapping) => {
+                let peer = self.peer_of(&known.mapping)?;
+                Some(PeerView { address, asker: *asker, generation: known.generation, peer })
+            }
+            _ => None,
+        })
+    }
+
+    /// The anycast addresses of a group, if they are known.
+    pub fn group(&self, group: GroupId) -> Option<&[Ipv4Addr]> {
+        match self.peers.groups.get(&group)? {
+            Group::Known(addresses) => Some(addresses),
+            Group::Asking => None,
+        }
+    }
+
+    pub(super) fn asked(&mut self, target: IpAddr, asker: IpAddr, asker_mac: MacAddr) {
+        self.counts.asked += 1;
+        let waiting = Waiting::Question { asker, asker_mac };
+        let is_foreign = asker != target && asker.is_ipv4() == target.is_ipv4() && !self.own.contains_key(&target);
+        if !is_foreign || !self.is_confirmed(asker) {
+            return self.drop_waiting(&waiting, Reason::NotOwn);
+        }
+        self.wanted(target, waiting);
+    }
+
+    pub(super) fn missed(&mut self, local: IpAddr, peer: IpAddr, bytes: usize, token: u64) {
+        self.counts.missed += 1;
+        let waiting = Waiting::Packet { token, bytes, local };
+        if !self.is_confirmed(local) || self.own.contains_key(&peer) {
+            return self.drop_waiting(&waiting, Reason::NotOwn);
+        }
+        self.wanted(peer, waiting);
+    }
+
+    /// Something wants a peer: it is there, refused, or waited for.
+    fn wanted(&mut self, address: IpAddr, waiting: Waiting) {
+        match self.peers.slots.get(&address) {
+            Some(&Slot::Known { known, .. }) if self.is_ready(&known.mapping) => {
+                // The data plane says that it has it not: its table may have been full.
+                self.set_peer(address, &known.mapping);
+                self.send_on(address, &known.mapping, &waiting);
+            }
+            Some(&Slot::Refused { reason, .. }) => self.drop_waiting(&waiting, reason),
+            slot => {
+                let is_asked_for = matches!(slot, Some(Slot::Asking { .. } | Slot::Known { .. }));
+                let asker = waiting.local();
+                if let Err(reason) = self.held.put(address, waiting, self.now) {
+                    return self.drop_waiting(&waiting, reason);
+                }
+                if !is_asked_for {
+                    self.ask(address, asker);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, address: IpAddr, asker: IpAddr) {
+        self.forget(address);
+        self.peers.put(address, Slot::Asking { asker });
+        self.resolve(key_of(address), Some(key_of(asker)), PEER);
+    }
+
+    /// Nothing is known of an address any longer.
+    fn forget(&mut self, address: IpAddr) {
+        if let Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. } | Slot::Refused { .. }) = self.peers.take(address) {
+            self.out.push_back(Output::RemovePeer(address));
+        }
+    }
+
+    pub(super) fn peer_resolved(&mut self, key: Key, asker: Option<Key>, resolution: Resolution) {
+        let (Some(address), Some(asker)) = (address_of(key), asker.and_then(address_of)) else { return };
+        let (is_awaited, is_adopted) = match self.peers.slots.get(&address) {
+            Some(Slot::Asking { asker: by }) => (*by == asker, false),
+            Some(Slot::Adopted { .. }) => (true, true),
+            _ => (false, false),
+        };
+        if !is_awaited || !self.is_confirmed(asker) {
+            return;
+        }
+        match resolution {
+            Resolution::Found(generation, Value::Mapping(mapping)) => self.learn(address, asker, Known { generation, mapping }),
+            Resolution::Forbidden => self.refuse(address, Reason::Forbidden),
+            Resolution::Unknown | Resolution::Found(..) => self.refuse(address, Reason::Unknown),
+            Resolution::Unanswered if is_adopted => {}
+            Resolution::Unanswered => {
+                self.peers.take(address);
+                self.drop_all(address, Reason::Unanswered);
+            }
+        }
+    }
+
+    /// The directory says where an address is.
+    fn learn(&mut self, address: IpAddr, asker: IpAddr, known: Known) {
+        let Some(peer) = self.peer_of(&known.mapping) else { return self.refuse(address, Reason::Locator) };
+        let is_ready = self.is_ready(&known.mapping);
+        let was_set = matches!(self.peers.slots.get(&address), Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. }));
+        self.peers.put(address, Slot::Known { asker, known, is_set: is_ready || was_set });
+        if is_ready {
+            self.set_peer(address, &known.mapping);
+            return self.send_all(address, &known.mapping);
+        }
+        if !self.peers.groups.contains_key(&peer.group) {
+            self.ask_for_group(peer.group);
+        }
+    }
+
+    fn refuse(&mut self, address: IpAddr, reason: Reason) {
+        self.drop_all(address, reason);
+        if self.peers.refused >= self.config.refused_max {
+            return self.forget(address);
+        }
+        self.peers.put(address, Slot::Refused { until: self.now.saturating_add(self.config.refused), reason });
+        self.out.push_back(Output::RefusePeer { address, is_forbidden: reason == Reason::Forbidden });
+    }
+
+    pub(super) fn peer_invalidated(&mut self, key: Key, asker: Option<Key>) {
+        let (Some(address), Some(asker)) = (address_of(key), asker.and_then(address_of)) else { return };
+        match self.peers.slots.get(&address) {
+            Some(&Slot::Known { asker: by, .. }) if by == asker => {
+                let cached = self.resolver.cached(key, Some(key_of(asker)));
+                let cached = cached.and_then(|(generation, value)| Some(Known { generation, mapping: *value.mapping()? }));
+                self.forget(address);
+                match cached {
+                    Some(known) => self.learn(address, asker, known),
+                    None => self.ask_for_waiting(address),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What still waits for an address that is known no longer is looked up anew.
+    fn ask_for_waiting(&mut self, address: IpAddr) {
+        let Some(asker) = self.held.first(address).map(Waiting::local) else { return };
+        if self.is_confirmed(asker) { self.ask(address, asker) } else { self.drop_all(address, Reason::NotOwn) }
+    }
+
+    /// An address of this host is one no longer: what was resolved on its behalf is not used.
+    pub(super) fn forget_asker(&mut self, gone: IpAddr) {
+        let of_it = |slot: &Slot| matches!(slot, Slot::Asking { asker } | Slot::Known { asker, .. } if *asker == gone);
+        let peers: Vec<IpAddr> = self.peers.slots.iter().filter(|(_, slot)| of_it(slot)).map(|(&it, _)| it).collect();
+        for address in peers {
+            self.forget(address);
+        }
+        let waiting: Vec<IpAddr> = self.held.peers().filter(|it| !self.peers.slots.contains_key(it)).collect();
+        for address in waiting {
+            self.ask_for_waiting(address);
+        }
+    }
+
+    fn ask_for_group(&mut self, group: GroupId) {
+        self.peers.groups.insert(group, Group::Asking);
+        self.resolve(Key::Group(group), None, GROUP);
+    }
+
+    pub(super) fn group_resolved(&mut self, group: GroupId, resolution: &Resolution) {
+        if !matches!(self.peers.groups.get(&group), Some(Group::Asking)) {
+            return;
+        }
+        let addresses = match resolution {
+            Resolution::Found(_, Value::Group(addresses)) => v4_of(addresses),
+            _ => SmallVec::new(),
+        };
+        if addresses.is_empty() {
+            self.peers.groups.remove(&group);
+            return self.forget_group_members(group, Some(Reason::NoGroup));
+        }
+        self.set_group(group, addresses);
+    }
+
+    fn set_group(&mut self, group: GroupId, addresses: SmallVec<[Ipv4Addr; 4]>) {
+        self.peers.groups.insert(group, Group::Known(addresses.clone()));
+        self.out.push_back(Output::SetGroup { group, addresses });
+        for (address, asker, known) in self.members(group) {
+            self.learn(address, asker, known);
+        }
+    }
+
+    pub(super) fn group_invalidated(&mut self, group: GroupId) {
+        if !matches!(self.peers.groups.get(&group), Some(Group::Known(_))) {
+            return;
+        }
+        let cached = self.resolver.cached(Key::Group(group), None).map(|(_, value)| match value {
+            Value::Group(addresses) => v4_of(addresses),
+            Value::Mapping(_) => SmallVec::new(),
+        });
+        if let Some(addresses) = cached.filter(|addresses| !addresses.is_empty()) {
+            return self.set_group(group, addresses);
+        }
+        self.out.push_back(Output::RemoveGroup(group));
+        self.peers.groups.remove(&group);
+        self.forget_group_members(group, None);
+    }
+
+    /// Peers behind a group that is not known: the next packet asks again. What waits for them is dropped, if there is a reason, or asks now.
+    fn forget_group_members(&mut self, group: GroupId, reason: Option<Reason>) {
+        for (address, asker, _) in self.members(group) {
+            self.forget(address);
+            match reason {
+                Some(reason) => {
+                    self.drop_all(address, reason);
+                    // Who deletes a group has given its members another one before, which is not told to those who hold the old mapping.
+                    self.resolver.refresh(key_of(address), Some(key_of(asker)));
+                }
+                None => self.ask_for_waiting(address),
+            }
+        }
+    }
+
+    fn members(&self, group: GroupId) -> Vec<(IpAddr, IpAddr, Known)> {
+        let member = |(&address, slot): (&IpAddr, &Slot)| match slot {
+            Slot::Known { asker, known, .. } if self.group_of(&known.mapping) == group => Some((address, *asker, *known)),
+            _ => None,
+        };
+        self.peers.slots.iter().filter_map(member).collect()
+    }
+
+    /// The data plane has a peer that an earlier agent gave it.
+    pub(super) fn adopted(&mut self, address: IpAddr) {
+        if self.peers.slots.contains_key(&address) {
+            return;
+        }
+        let until = self.now.saturating_add(self.config.adopted);
+        self.peers.put(address, Slot::Adopted { until, due: self.now });
+    }
+
+    /// There is an address now on whose behalf adopted peers can be asked for.
+    pub(super) fn adopt_waiting(&mut self) {
+        let adopted = |slot: &Slot| if let Slot::Adopted { until, .. } = slot { Some(*until) } else { None };
+        let all: Vec<_> = self.peers.slots.iter().filter_map(|(&address, slot)| Some((address, adopted(slot)?))).collect();
+        for (address, until) in all {
+            self.peers.put(address, Slot::Adopted { until, due: self.now });
+        }
+    }
+
+    pub(super) fn expire_peers(&mut self) {
+        while let Some(&(at, address)) = self.peers.timers.first()
+            && at <= self.now
+        {
+            match self.peers.slots.get(&address) {
+                Some(&Slot::Adopted { until, .. }) if self.now < until => {
+                    let due = self.now.saturating_add(AGAIN).min(until);
+                    self.peers.put(address, Slot::Adopted { until, due });
+                    if let Some(asker) =
+                        self.any_confirmed().filter(|asker| asker.is_ipv4() == address.is_ipv4()).or(self.any_confirmed())
+                    {
+                        self.resolve(key_of(address), Some(key_of(asker)), PEER);
+                    }
+                }
+                _ => {
+                    self.forget(address);
+                    self.ask_for_waiting(address);
+                }
+            }
+        }
+    }
+
+    /// Whether the data plane has, or needs not, the group of a mapping.
+    fn is_ready(&self, mapping: &Mapping) -> bool {
+        let group = self.group_of(mapping);
+        group == GroupId(0) || matches!(self.peers.groups.get(&group), Some(Group::Known(_)))
+    }
+
+    fn group_of(&self, mapping: &Mapping) -> GroupId {
+        // The servers' group is no way to anywhere.
+        if self.config.through_groups && mapping.group != DIRECTORY_GROUP { mapping.group } else { GroupId(0) }
+    }
+
+    fn peer_of(&self, mapping: &Mapping) -> Option<Peer> {
+        match mapping.locator {
+            Locator::V4(locator) if !locator.is_unspecified() && !locator.is_multicast() && !locator.is_broadcast() => {
+                Some(Peer { locator, group: self.group_of(mapping), mac: mapping.mac })
+            }
+            _ => None,
+        }
+    }
+
+    fn set_peer(&mut self, address: IpAddr, mapping: &Mapping) {
+        if let Some(peer) = self.peer_of(mapping) {
+            self.out.push_back(Output::SetPeer { address, peer });
+        }
+    }
+
+    fn send_all(&mut self, address: IpAddr, mapping: &Mapping) {
+        for waiting in self.held.take(address) {
+            self.send_on(address, mapping, &waiting);
+        }
+    }
+
+    fn send_on(&mut self, address: IpAddr, mapping: &Mapping, waiting: &Waiting) {
+        if !self.is_confirmed(waiting.local()) {
+            return self.drop_waiting(waiting, Reason::NotOwn);
+        }
+        match *waiting {
+            Waiting::Packet { token, .. } => {
+                self.counts.released += 1;
+                self.out.push_back(Output::Release(token));
+            }
+            Waiting::Question { asker, asker_mac } => {
+                self.counts.answered += 1;
+                let mac = mapping.mac.unwrap_or(VIRTUAL_MAC);
+                self.out.extend(answer(address, mac, asker, asker_mac).map(Output::Inject));
+            }
+        }
+    }
+
+    fn drop_all(&mut self, address: IpAddr, reason: Reason) {
+        for waiting in self.held.take(address) {
+            self.drop_waiting(&waiting, reason);
+        }
+    }
+
+    pub(super) fn drop_waiting(&mut self, waiting: &Waiting, reason: Reason) {
+        *self.counts.dropped.entry(reason).or_default() += 1;
+        if let Waiting::Packet { token, .. } = *waiting {
+            let is_final =
+                matches!(reason, Reason::Forbidden | Reason::Unknown | Reason::Unanswered | Reason::NoGroup | Reason::Locator);
+            let tell = is_final && self.tell.take(self.now);
+            self.out.push_back(Output::Drop { token, reason, tell });
+        }
+    }
+}
+
+/// The frame that says which MAC an address has.
+fn answer(address: IpAddr, mac: MacAddr, asker: IpAddr, asker_mac: MacAddr) -> Option<Vec<u8>> {
+    let mut frame = Vec::with_capacity(86);
+    match (address, asker) {
+        (IpAddr::V4(address), IpAddr::V4(asker)) => {
+            Header { destination: asker_mac, source: mac, kind: ethernet::ARP }.emit(&mut frame);
+            Arp { is_request: false, sender: (mac, address), target: (asker_mac, asker) }.emit(&mut frame);
+        }
+        (IpAddr::V6(target), IpAddr::V6(destination)) => {
+            Header { destination: asker_mac, source: mac, kind: ethernet::IPV6 }.emit(&mut frame);
+            let (is_solicitation, is_solicited, source) = (false, true, target);
+            Neighbor { is_solicitation, is_solicited, source, destination, target, mac: Some(mac) }.emit(&mut frame);
+        }
+        _ => return None,
+    }
+    Some(frame)
+}
+
+fn v4_of(addresses: &[IpAddr]) -> SmallVec<[Ipv4Addr; 4]> {
+    let v4 = |address: &IpAddr| if let IpAddr::V4(it) = address { Some(*it) } else { None };
+    addresses.iter().filter_map(v4).collect()
+}
+
+/// An adopted peer is asked for again after so long.
+const AGAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,301 @@
+//! One thing after the other.
+
+use super::*;
+use crate::wire::vl2::arp::Arp;
+use crate::wire::vl2::ndp::Neighbor;
+
+#[test]
+fn a_missing_peer_is_looked_up_and_its_packets_go_on() {
+    let mut world = World::ready(|_| {});
+    world.is_silent = true;
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    let tokens = [world.miss(peer_address(1)), world.miss(peer_address(1))];
+    assert_eq!((world.waiting.len(), world.agent.held()), (2, (2, 2000)));
+    world.is_silent = false;
+    world.pass(Duration::from_ms(200));
+    assert_eq!(world.released, tokens);
+    let peer = Peer { locator: [10, 1, 2, 9].into(), group: GroupId(0), mac: None };
+    assert_eq!(world.peers[&peer_address(1)], Ok(peer));
+    assert_eq!(world.agent.held(), (0, 0));
+}
+
+#[test]
+fn the_group_comes_before_its_peers() {
+    let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 3)));
+    let token = world.miss(peer_address(1));
+    assert_eq!(world.dropped, [(token, Reason::NoGroup)], "there is no such group");
+    world.pass(Duration::from_secs(1));
+    let anycast: Ipv4Addr = [10, 9, 0, 3].into();
+    world.put(Key::Group(GroupId(3)), Value::Group([IpAddr::V4(anycast)].into_iter().collect()));
+    let token = world.miss(peer_address(1));
+    assert_eq!((world.released.as_slice(), &world.groups[&GroupId(3)]), (&[token][..], &vec![anycast]));
+    // The group changes: members follow.
+    let other: Ipv4Addr = [10, 9, 0, 4].into();
+    world.delete(Key::Group(GroupId(3)));
+    world.put(Key::Group(GroupId(3)), Value::Group([IpAddr::V4(other)].into_iter().collect()));
+    world.pass(Duration::from_secs(1));
+    let token = world.miss(peer_address(1));
+    assert_eq!((world.released.last(), &world.groups[&GroupId(3)]), (Some(&token), &vec![other]));
+}
+
+#[test]
+fn refused_and_unknown_addresses_are_dropped_with_their_reason_and_asked_for_again_later() {
+    let mut world = World::ready(|_| {});
+    world.forbid(key_of(peer_address(1)));
+    let (a, b) = (world.miss(peer_address(1)), world.miss(peer_address(2)));
+    assert_eq!(world.dropped, [(a, Reason::Forbidden), (b, Reason::Unknown)]);
+    assert_eq!((world.peers[&peer_address(1)], world.peers[&peer_address(2)]), (Err(true), Err(false)));
+    world.pass(Duration::from_ms(600));
+    assert!(world.peers.is_empty(), "the data plane asks again");
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    let token = world.miss(peer_address(1));
+    assert_eq!(world.released, [token]);
+}
+
+#[test]
+fn nobody_answers() {
+    let mut world = World::ready(|config| config.held.time = Duration::from_secs(2));
+    world.is_silent = true;
+    let token = world.miss(peer_address(1));
+    world.pass(Duration::from_ms(1999));
+    assert_eq!(world.waiting.len(), 1);
+    world.pass(Duration::from_ms(2));
+    assert_eq!(world.dropped, [(token, Reason::Expired)]);
+    let late = world.miss(peer_address(1));
+    world.pass(Duration::from_ms(3100));
+    assert!(world.dropped.iter().any(|(it, _)| *it == late));
+    assert!(world.waiting.is_empty());
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let held = HeldLimits { packets: 10, bytes: 8_000, per_peer: 4, time: Duration::from_secs(2) };
+    let mut world = World::ready(|config| config.held = held);
+    world.is_silent = true;
+    for n in 0..100u8 {
+        world.miss(peer_address(n % 5));
+        let (packets, bytes) = world.agent.held();
+        assert!(packets <= 10 && bytes <= 8_000);
+    }
+    assert_eq!(world.waiting.len(), 8, "as many as there are bytes for");
+    assert!(world.dropped.iter().all(|(_, reason)| *reason == Reason::Full));
+}
+
+#[test]
+fn a_withdrawn_mapping_stops_within_a_second() {
+    let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.miss(peer_address(1));
+    world.pass(Duration::from_secs(30));
+    assert!(world.peers[&peer_address(1)].is_ok(), "its lease of 2 s is renewed");
+    world.delete(key_of(peer_address(1)));
+    world.pass(Duration::from_secs(1));
+    assert!(!world.peers.contains_key(&peer_address(1)));
+    let token = world.miss(peer_address(1));
+    assert_eq!(world.dropped.last(), Some(&(token, Reason::Unknown)));
+}
+
+#[test]
+fn without_a_server_mappings_are_used_for_their_lease() {
+    let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.miss(peer_address(1));
+    world.is_silent = true;
+    world.pass(Duration::from_ms(1900));
+    assert!(world.peers.contains_key(&peer_address(1)));
+    world.pass(Duration::from_ms(200));
+    assert!(!world.peers.contains_key(&peer_address(1)));
+}
+
+#[test]
+fn a_correction_moves_a_peer_at_once() {
+    let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.miss(peer_address(1));
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(10, 0)));
+    world.correct(key_of(peer_address(1)));
+    assert_eq!(world.peers[&peer_address(1)].unwrap().locator, Ipv4Addr::new(10, 1, 2, 10));
+}
+
+#[test]
+fn questions_for_mac_addresses_are_answered_but_for_those_that_must_not_be() {
+    let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(Mapping { mac: Some(MacAddr([2, 9, 9, 9, 9, 9])), ..mapping(9, 0) }));
+    world.put(key_of(peer_address(2)), Value::Mapping(mapping(9, 0)));
+    let ask = |world: &mut World, target, asker| world.input(Input::Asked { target, asker, asker_mac: MAC });
+    ask(&mut world, peer_address(1), OWN_ADDRESS);
+    ask(&mut world, peer_address(2), OWN_ADDRESS);
+    let replies: Vec<Arp> = world.injected.iter().map(|frame| Arp::parse(&frame[14..]).unwrap()).collect();
+    assert_eq!((replies[0].sender.0, replies[1].sender.0), (MacAddr([2, 9, 9, 9, 9, 9]), VIRTUAL_MAC));
+    assert!(replies.iter().all(|it| !it.is_request && it.target == (MAC, [20, 0, 0, 5].into())));
+    world.injected.clear();
+    ask(&mut world, OWN_ADDRESS, OWN_ADDRESS);
+    ask(&mut world, OWN_ADDRESS, Ipv4Addr::UNSPECIFIED.into());
+    ask(&mut world, peer_address(1), Ipv4Addr::UNSPECIFIED.into());
+    ask(&mut world, peer_address(1), peer_address(1));
+    ask(&mut world, peer_address(3), OWN_ADDRESS);
+    assert!(world.injected.is_empty());
+}
+
+#[test]
+fn neighbours_of_ipv6_are_answered() {
+    let mut world = World::new(|_| {});
+    let (own, peer): (IpAddr, IpAddr) = ("fd20::5".parse().unwrap(), "fd20::9".parse().unwrap());
+    world.put(key_of(own), Value::Mapping(Mapping { owner: ME, ..mapping(1, 0) }));
+    world.put(key_of(peer), Value::Mapping(mapping(9, 0)));
+    world.input(Input::Attach { address: own, mac: MAC });
+    world.input(Input::Asked { target: peer, asker: own, asker_mac: MAC });
+    let reply = Neighbor::parse(&world.injected[0][14..]).unwrap();
+    assert_eq!((IpAddr::V6(reply.target), IpAddr::V6(reply.destination), reply.mac), (peer, own, Some(VIRTUAL_MAC)));
+    assert!(reply.is_solicited && !reply.is_solicitation);
+}
+
+#[test]
+fn an_address_must_be_confirmed_before_it_sends() {
+    let mut world = World::new(|_| {});
+    world.put(key_of(OWN_ADDRESS), Value::Mapping(mapping(1, 0)));
+    world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
+    assert!(world.locals.is_empty(), "it is another host's");
+    let token = world.miss(peer_address(1));
+    assert_eq!(world.dropped, [(token, Reason::NotOwn)]);
+    assert_eq!(world.agent.own().next().unwrap().state, OwnState::NotOurs);
+    // It becomes this host's, and later another's again.
+    world.put(key_of(OWN_ADDRESS), Value::Mapping(Mapping { owner: ME, ..mapping(1, 0) }));
+    world.withdrawn.push((world.revision, key_of(OWN_ADDRESS)));
+    world.pass(Duration::from_secs(2));
+    assert!(world.locals.contains_key(&OWN_ADDRESS));
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.miss(peer_address(1));
+    assert!(world.peers.contains_key(&peer_address(1)));
+    world.forbid(key_of(OWN_ADDRESS));
+    world.pass(Duration::from_secs(1));
+    assert!(world.locals.is_empty() && world.peers.is_empty() && world.joined.is_empty());
+}
+
+#[test]
+fn all_addresses_of_a_host_are_of_one_service() {
+    let mut world = World::ready(|_| {});
+    let other: IpAddr = [20, 0, 0, 6].into();
+    world.put(key_of(other), Value::Mapping(Mapping { owner: ME, service: ServiceId(2), ..mapping(1, 0) }));
+    world.input(Input::Attach { address: other, mac: MAC });
+    assert!(!world.locals.contains_key(&other));
+    assert!(world.agent.own().any(|it| it.state == OwnState::OtherService(ServiceId(2))));
+}
+
+#[test]
+fn the_tor_is_told_until_it_answers_and_again_later() {
+    let mut world = World::ready(|config| config.announce = tor());
+    assert_eq!(world.tor_heard.len(), 1);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.tor_heard.len(), 3, "after 0.2 and 0.6 s");
+    assert!(world.tor_heard.iter().all(|it| it.sequence == world.tor_heard[0].sequence), "a repetition is the same message");
+    world.tor_answers(Code::Done);
+    assert_eq!(world.attachments(), [AttachState::Attached]);
+    world.pass(Duration::from_secs(19));
+    assert_eq!(world.tor_heard.len(), 3);
+    world.pass(Duration::from_ms(1050));
+    assert_eq!(world.tor_heard.len(), 4);
+    assert!(world.tor_heard[3].sequence > world.tor_heard[0].sequence);
+    world.tor_answers(Code::NotOwner);
+    assert_eq!(world.attachments(), [AttachState::Refused(Code::NotOwner)]);
+    world.pass(Duration::from_ms(1100));
+    world.tor_answers(Code::Done);
+    world.input(Input::Detach(OWN_ADDRESS));
+    assert!(world.locals.is_empty());
+    assert_eq!(world.tor_heard.last().unwrap().kind, crate::wire::vl2::attach::Kind::Detach);
+    world.tor_answers(Code::Done);
+    assert_eq!(world.attachments().last(), Some(&AttachState::Detached));
+    assert_eq!(world.agent.own().count(), 0);
+}
+
+#[test]
+fn a_forged_or_foreign_answer_of_a_tor_does_not_count() {
+    let mut world = World::ready(|config| config.announce = tor());
+    let request = world.tor_heard[0];
+    let right = request.answered(Code::Done).emit(&AttachKey::of(&world.key));
+    let wrong = request.answered(Code::Done).emit(&AttachKey::of(&Secret::new([4; 32]).key_of(ME)));
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: &wrong });
+    world.input(Input::AttachDatagram { from: SERVER.into(), bytes: &right });
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: b"nonsense" });
+    let old = Attach { sequence: request.sequence - 1, ..request }.answered(Code::Done).emit(&AttachKey::of(&world.key));
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: &old });
+    assert_eq!((world.attachments(), world.agent.counts().attach_refused), (vec![], 4));
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: &right });
+    assert_eq!(world.attachments(), [AttachState::Attached]);
+}
+
+#[test]
+fn a_host_that_is_its_own_locator_puts_it_when_it_is_confirmed() {
+    let mut world = World::ready(|config| config.announce = Announce::Itself);
+    world.pass(Duration::from_ms(60));
+    assert_eq!(world.rest, [Output::Announce(OWN_ADDRESS)]);
+    world.rest.clear();
+    world.input(Input::Announced { address: OWN_ADDRESS, result: Err(Code::Forbidden) });
+    world.pass(Duration::from_ms(1100));
+    assert_eq!(world.rest.len(), 2, "it is refused, and tried again");
+    world.input(Input::Announced { address: OWN_ADDRESS, result: Ok(()) });
+    assert_eq!(world.agent.own().next().unwrap().attachment, Some(AttachState::Attached));
+}
+
+#[test]
+fn peers_of_an_earlier_agent_are_confirmed_or_removed() {
+    let mut world = World::new(|_| {});
+    world.put(key_of(OWN_ADDRESS), Value::Mapping(Mapping { owner: ME, ..mapping(1, 0) }));
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.forbid(key_of(peer_address(2)));
+    for n in 1..=3 {
+        world.adopt(peer_address(n));
+    }
+    world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
+    world.pass(Duration::from_ms(100));
+    assert!(world.peers[&peer_address(1)].is_ok());
+    assert_eq!((world.peers[&peer_address(2)], world.peers[&peer_address(3)]), (Err(true), Err(false)));
+}
+
+#[test]
+fn peers_of_an_earlier_agent_go_on_while_no_server_answers_for_a_lease() {
+    let mut world = World::new(|_| {});
+    world.is_silent = true;
+    world.adopt(peer_address(1));
+    world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
+    world.pass(Duration::from_secs(59));
+    assert!(!world.trail.contains(&Output::RemovePeer(peer_address(1))));
+    world.pass(Duration::from_secs(2));
+    assert!(world.trail.contains(&Output::RemovePeer(peer_address(1))));
+}
+
+#[test]
+fn a_directory_server_that_moves_is_followed() {
+    let mut world = World::ready(|_| {});
+    let key = Key::Group(DIRECTORY_GROUP);
+    world.put(key, Value::Group([IpAddr::from(MOVED.0)].into_iter().collect()));
+    world.pass(Duration::from_secs(61));
+    assert_eq!(world.agent.servers(), [SERVER.into(), MOVED.into()]);
+    // The old one is gone, the new one is there.
+    world.alive = vec![MOVED.into()];
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    let token = world.miss(peer_address(1));
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.released, [token]);
+    // And it moves on: it says so itself, which is heard at once.
+    world.alive.push(SocketAddr::from(([10, 0, 0, 3], 5303)));
+    world.delete(key);
+    world.put(key, Value::Group([IpAddr::from([10, 0, 0, 3])].into_iter().collect()));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.agent.servers(), [SERVER.into(), SocketAddr::from(([10, 0, 0, 3], 5303))]);
+}
+
+#[test]
+fn congested_flows_are_rehashed_within_limits() {
+    let mut world = World::ready(|config| config.rehash_rate = 3);
+    let flow =
+        |port| Flow { source: OWN_ADDRESS, destination: peer_address(1), protocol: 6, source_port: port, destination_port: 80 };
+    for port in [1, 1, 2, 3, 4] {
+        world.input(Input::Congested(flow(port)));
+    }
+    world.input(Input::Congested(Flow { source: peer_address(9), ..flow(7) }));
+    let salted: Vec<_> =
+        world.rest.iter().map(|it| if let Output::Salt { flow, .. } = it { flow.source_port } else { 0 }).collect();
+    assert_eq!((salted, world.agent.counts().rehash_limited), (vec![1, 2, 3], 3));
+}

@@ -1,0 +1,172 @@
+//! What a ToR's machine is told, what it wants done, and what it counts.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weft_fabric::{Duration, Instant, MacAddr};
+
+use crate::directory::{Locator, PrincipalId, ServiceId};
+use crate::wire::vl2::attach::AttachKey;
+
+/// What a ToR is told when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TorConfig {
+    /// Who it is to the directory.
+    pub principal: PrincipalId,
+    /// Its locator: where its addresses are.
+    pub locator: Locator,
+    /// An address is forgotten when its host has not repeated its attach for so long.
+    pub forget_after: Duration,
+    /// Addresses of one host at the most.
+    pub addresses_per_host: usize,
+    /// Reports of undeliverable packets a second at the most,
+    pub reports_per_s: u32,
+    /// and of the same source and destination not sooner than after this.
+    pub report_again: Duration,
+    /// The nanoseconds since 1970: greater than all numbers that this principal ever used.
+    pub first_number: u64,
+}
+
+impl TorConfig {
+    /// The usual settings.
+    pub const fn new(principal: PrincipalId, locator: Locator) -> Self {
+        Self {
+            principal,
+            locator,
+            forget_after: Duration::from_secs(90),
+            addresses_per_host: 256,
+            reports_per_s: 200,
+            report_again: Duration::from_ms(100),
+            first_number: 0,
+        }
+    }
+}
+
+/// A host behind a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Who it is.
+    pub principal: PrincipalId,
+    /// How it proves that.
+    pub key: AttachKey,
+    /// The switch's port, as the world numbers ports.
+    pub port: u32,
+    /// The source address of its messages.
+    pub address: IpAddr,
+}
+
+/// What happens to a ToR.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A datagram came to the attach port.
+    Attach {
+        /// From which address,
+        from: SocketAddr,
+        /// by which port.
+        port: u32,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// A datagram of a directory server came.
+    Directory {
+        /// To which socket.
+        channel: Channel,
+        /// From which address.
+        from: SocketAddr,
+        /// Its bytes.
+        bytes: &'a [u8],
+    },
+    /// A packet for an address that is not here.
+    Undeliverable {
+        /// Its inner source.
+        source: IpAddr,
+        /// Its inner destination.
+        destination: IpAddr,
+    },
+    /// The directory servers, from now on.
+    SetServers(&'a [SocketAddr]),
+    /// The hosts, from now on.
+    SetHosts(Vec<Host>),
+    /// The deadline has come.
+    Timer,
+}
+
+/// The sockets to the directory: each has a port of its own, since a server counts requests by address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Look-ups and reports.
+    Enquiries,
+    /// Updates.
+    Updates,
+}
+
+/// What a ToR wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Answer a host.
+    Answer {
+        /// Where it asked from.
+        to: SocketAddr,
+        /// The datagram.
+        bytes: Vec<u8>,
+    },
+    /// Send a datagram to a directory server.
+    Send {
+        /// By which socket.
+        channel: Channel,
+        /// Which server.
+        to: SocketAddr,
+        /// The datagram.
+        bytes: Vec<u8>,
+    },
+    /// Deliver what comes for this address to this port.
+    Insert {
+        /// The address.
+        address: IpAddr,
+        /// The port.
+        port: u32,
+        /// Who has it there.
+        mac: MacAddr,
+        /// Its service, as the directory has it.
+        service: ServiceId,
+    },
+    /// The address is not here any more.
+    Remove {
+        /// The address.
+        address: IpAddr,
+    },
+}
+
+/// An address that is here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// Of which host.
+    pub principal: PrincipalId,
+    /// Behind which port.
+    pub port: u32,
+    /// Who has it there.
+    pub mac: MacAddr,
+    /// Its service.
+    pub service: ServiceId,
+    /// When the host said so last.
+    pub refreshed: Instant,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counts {
+    /// Messages that led to an answer, by what became of them.
+    pub attached: u64,
+    pub detached: u64,
+    pub refused: u64,
+    /// Messages that were not looked at: no messages; of no host of this switch or not from its port; with a wrong tag; too old.
+    pub malformed: u64,
+    pub strangers: u64,
+    pub bad_tags: u64,
+    pub replayed: u64,
+    /// Addresses whose hosts have fallen silent.
+    pub expired: u64,
+    /// Samples of undeliverable packets: reported, and those that the limits kept back.
+    pub reported: u64,
+    pub unreported: u64,
+}

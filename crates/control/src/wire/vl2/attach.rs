@@ -1,0 +1,352 @@
+//! A host tells its ToR switch which application addresses are on it, and the switch answers.
+//!
+//! ```text
+//!    0        2     3      4            8              16       17        33     39     40         44          60
+//!   +--------+-----+------+------------+--------------+--------+---------+------+------+----------+-----------+
+//!   |  "WA"  | ver | kind | principal  |   sequence   | family | address |  MAC | code | service  |    tag    |
+//!   +--------+-----+------+------------+--------------+--------+---------+------+------+----------+-----------+
+//!
+//!   kind    1 attach, 2 detach: host to switch, UDP port 5304; 0x81, 0x82: the answers
+//!   family  4 or 6; of an IPv4 address the first four bytes are used, the others are 0
+//!   code    0 in a request; in an answer what became of it
+//!   service 0: whichever the directory has
+//! ```
+//! The tag is a BLAKE2b of the bytes before it, keyed with the host's *attach key*: made from its principal's key, so that a switch that has it can speak
+//! to this host and not in its name to the directory. The sequence is the nanoseconds since 1970 at the host, and greater in each new message; a
+//! repetition has the same. An answer repeats all of the request but the code.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use weft_fabric::MacAddr;
+
+use crate::directory::auth::PrincipalKey;
+use crate::directory::key::{PrincipalId, ServiceId};
+
+/// The UDP port of switches.
+pub const PORT: u16 = 5304;
+/// The version of this format.
+pub const VERSION: u8 = 1;
+/// Bytes of every message.
+pub const LENGTH: usize = COVERED + TAG;
+
+const MAGIC: [u8; 2] = *b"WA";
+const COVERED: usize = 44;
+const TAG: usize = 16;
+const ANSWER: u8 = 0x80;
+
+/// What a host asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The address is here.
+    Attach,
+    /// It is here no more.
+    Detach,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Code {
+    /// Done, and durable in the directory.
+    Done,
+    /// The directory has no such address: provision it.
+    Unknown,
+    /// It is another host's.
+    NotOwner,
+    /// It is of another service than the message says.
+    OtherService,
+    /// The switch may not bring it to itself: its principal needs its locators in the directory's policy.
+    Forbidden,
+    /// The switch has no room for more of this host.
+    Full,
+    /// The sequence is too old: the host's clock is far behind the switch's.
+    Old,
+}
+
+/// A request or an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// What is asked for.
+    pub kind: Kind,
+    /// The answer; `None` in a request.
+    pub answer: Option<Code>,
+    /// The host.
+    pub principal: PrincipalId,
+    /// Nanoseconds since 1970; grows.
+    pub sequence: u64,
+    /// Which address.
+    pub address: IpAddr,
+    /// Who has it below the switch's port.
+    pub mac: MacAddr,
+    /// Its service; 0: whichever the directory has.
+    pub service: ServiceId,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum AttachError {
+    /// Not of the one length.
+    #[error("{0} bytes instead of {LENGTH}")]
+    Length(usize),
+    /// It does not begin as it should.
+    #[error("not an attach message")]
+    Magic,
+    /// Another version.
+    #[error("version {0}; this is version {VERSION}")]
+    Version(u8),
+    /// A field has a value that it cannot have.
+    #[error("bad {0}")]
+    Field(&'static str),
+}
+
+/// A message taken apart, its tag not checked yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// What it says, if the tag is right.
+    pub message: Attach,
+    bytes: &'a [u8; LENGTH],
+}
+
+/// The key with which a host and its switch prove to each other who speaks.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AttachKey(PrincipalKey);
+
+impl AttachKey {
+    /// From the host's own key.
+    pub fn of(key: &PrincipalKey) -> Self {
+        Self(key.derive(b"weft attach"))
+    }
+
+    /// Reads 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`KeyTextError`](crate::directory::auth::KeyTextError).
+    pub fn parse(text: &str) -> Result<Self, crate::directory::auth::KeyTextError> {
+        PrincipalKey::parse(text).map(Self)
+    }
+
+    /// The 64 digits that [`AttachKey::parse`] reads.
+    pub fn to_hex(&self) -> String {
+        self.0.to_hex()
+    }
+
+    fn tag(&self, covered: &[u8]) -> [u8; TAG] {
+        self.0.tag(covered)
+    }
+}
+
+impl fmt::Debug for AttachKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AttachKey")
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Takes a datagram apart.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it is no message of this version.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, AttachError> {
+        let bytes: &[u8; LENGTH] = bytes.try_into().map_err(|_| AttachError::Length(bytes.len()))?;
+        if bytes[..2] != MAGIC {
+            return Err(AttachError::Magic);
+        }
+        if bytes[2] != VERSION {
+            return Err(AttachError::Version(bytes[2]));
+        }
+        let kind = match bytes[3] & !ANSWER {
+            1 => Kind::Attach,
+            2 => Kind::Detach,
+            _ => return Err(AttachError::Field("kind")),
+        };
+        let answer = match (bytes[3] & ANSWER, bytes[39]) {
+            (0, 0) => None,
+            (0, _) => return Err(AttachError::Field("code of a request")),
+            (_, code) => Some(Code::of(code).ok_or(AttachError::Field("code"))?),
+        };
+        let address = read_address(bytes[16], field(bytes, 17)).ok_or(AttachError::Field("address"))?;
+        let message = Attach {
+            kind,
+            answer,
+            principal: PrincipalId(u32::from_be_bytes(field(bytes, 4))),
+            sequence: u64::from_be_bytes(field(bytes, 8)),
+            address,
+            mac: MacAddr(field(bytes, 33)),
+            service: ServiceId(u32::from_be_bytes(field(bytes, 40))),
+        };
+        if message.principal == PrincipalId(0) {
+            return Err(AttachError::Field("principal"));
+        }
+        Ok(Self { message, bytes })
+    }
+
+    /// Whether its sender has the key; takes the same time however much of the tag is right.
+    pub fn is_of(&self, key: &AttachKey) -> bool {
+        let (covered, tag) = self.bytes.split_at(COVERED);
+        let mut difference = 0;
+        for (a, b) in key.tag(covered).iter().zip(tag) {
+            difference |= a ^ b;
+        }
+        std::hint::black_box(difference) == 0
+    }
+}
+
+impl Attach {
+    /// The datagram.
+    pub fn emit(&self, key: &AttachKey) -> [u8; LENGTH] {
+        let mut bytes = [0; LENGTH];
+        bytes[..2].copy_from_slice(&MAGIC);
+        bytes[2] = VERSION;
+        bytes[3] = match self.kind {
+            Kind::Attach => 1,
+            Kind::Detach => 2,
+        };
+        bytes[4..8].copy_from_slice(&self.principal.0.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.to_be_bytes());
+        match self.address {
+            IpAddr::V4(ip) => {
+                bytes[16] = 4;
+                bytes[17..21].copy_from_slice(&ip.octets());
+            }
+            IpAddr::V6(ip) => {
+                bytes[16] = 6;
+                bytes[17..33].copy_from_slice(&ip.octets());
+            }
+        }
+        bytes[33..39].copy_from_slice(&self.mac.0);
+        if let Some(code) = self.answer {
+            bytes[3] |= ANSWER;
+            bytes[39] = code as u8;
+        }
+        bytes[40..44].copy_from_slice(&self.service.0.to_be_bytes());
+        let (covered, tag) = bytes.split_at_mut(COVERED);
+        tag.copy_from_slice(&key.tag(covered));
+        bytes
+    }
+
+    /// The answer to this request.
+    #[must_use]
+    pub const fn answered(&self, code: Code) -> Self {
+        Self { answer: Some(code), ..*self }
+    }
+}
+
+impl Code {
+    const ALL: [Self; 7] =
+        [Self::Done, Self::Unknown, Self::NotOwner, Self::OtherService, Self::Forbidden, Self::Full, Self::Old];
+
+    fn of(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&code| code as u8 == byte)
+    }
+}
+
+/// What is wrong, and the next step.
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Unknown => "the directory does not know the address: `weft directory put` it first",
+            Self::NotOwner => "the address is another host's: `weft directory put` it with this host as its owner",
+            Self::OtherService => "the address is of another service",
+            Self::Forbidden => "the switch may not change the directory: give its principal `locators` in the policy",
+            Self::Full => "the switch has no room for more addresses of this host",
+            Self::Old => "the host's clock is behind the switch's: set it",
+        })
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8; LENGTH], at: usize) -> [u8; N] {
+    bytes[at..at + N].try_into().expect("within the message")
+}
+
+/// One form an address: what is not used is 0, and no IPv4 address is written as IPv6.
+fn read_address(family: u8, bytes: [u8; 16]) -> Option<IpAddr> {
+    match family {
+        4 if bytes[4..] == [0; 12] => Some(IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))),
+        6 => Some(Ipv6Addr::from(bytes)).filter(|ip| ip.to_ipv4_mapped().is_none()).map(IpAddr::V6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::directory::auth::Secret;
+
+    fn key(n: u32) -> AttachKey {
+        AttachKey::of(&Secret::new([7; 32]).key_of(PrincipalId(n)))
+    }
+
+    fn any_attach() -> impl Strategy<Value = Attach> {
+        let address = prop_oneof![
+            any::<[u8; 4]>().prop_map(IpAddr::from),
+            any::<[u8; 16]>().prop_filter("no mapped", |b| Ipv6Addr::from(*b).to_ipv4_mapped().is_none()).prop_map(IpAddr::from)
+        ];
+        let codes = prop_oneof![Just(None), proptest::sample::select(&Code::ALL[..]).prop_map(Some)];
+        let kinds = prop_oneof![Just(Kind::Attach), Just(Kind::Detach)];
+        (kinds, codes, 1u32.., any::<u64>(), address, any::<[u8; 6]>(), any::<u32>()).prop_map(
+            |(kind, answer, principal, sequence, address, mac, service)| Attach {
+                kind,
+                answer,
+                principal: PrincipalId(principal),
+                sequence,
+                address,
+                mac: MacAddr(mac),
+                service: ServiceId(service),
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_parsed(attach in any_attach()) {
+            let bytes = attach.emit(&key(1));
+            let frame = Frame::parse(&bytes).unwrap();
+            prop_assert_eq!(frame.message, attach);
+            prop_assert!(frame.is_of(&key(1)) && !frame.is_of(&key(2)));
+        }
+
+        #[test]
+        fn a_changed_bit_is_noticed(attach in any_attach(), bit in 0..LENGTH * 8) {
+            let mut bytes = attach.emit(&key(1));
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(!Frame::parse(&bytes).is_ok_and(|frame| frame.is_of(&key(1))));
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_in_one_form_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..80), valid in any_attach(), at in 0..LENGTH) {
+            let _ = Frame::parse(&bytes);
+            let mut mixed = valid.emit(&key(1));
+            for (to, from) in mixed[at..].iter_mut().zip(&bytes) {
+                *to = *from;
+            }
+            if let Ok(frame) = Frame::parse(&mixed) {
+                prop_assert_eq!(&frame.message.emit(&key(1))[..COVERED], &mixed[..COVERED]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_drawing() {
+        let attach = Attach {
+            kind: Kind::Attach,
+            answer: None,
+            principal: PrincipalId(17),
+            sequence: 0x0102_0304_0506_0708,
+            address: "20.0.0.5".parse().unwrap(),
+            mac: MacAddr([2, 0, 0, 0, 0, 5]),
+            service: ServiceId(3),
+        };
+        let bytes = attach.emit(&key(17));
+        let hex: String = bytes[..COVERED].iter().map(|b| format!("{b:02x}")).collect();
+        let want = "5741010100000011010203040506070804140000050000000000000000000000000200000000050000000003";
+        assert_eq!(hex, want);
+        assert_eq!(Frame::parse(&bytes[..59]).unwrap_err(), AttachError::Length(59));
+        let answer = attach.answered(Code::NotOwner);
+        assert_eq!(answer.emit(&key(17))[39], 2);
+        assert_eq!(AttachKey::parse(&key(17).to_hex()).unwrap(), key(17));
+        assert_ne!(key(17).to_hex(), Secret::new([7; 32]).key_of(PrincipalId(17)).to_hex());
+    }
+}

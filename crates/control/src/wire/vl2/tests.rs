@@ -1,0 +1,204 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use weft_fabric::MacAddr;
+
+use super::arp::Arp;
+use super::icmp::{IcmpError, Packet as IcmpPacket, Problem};
+use super::ip::{HEADER_V4, Ipv4, Ipv6, Packet, UDP};
+use super::ipip::{Marks, Tunnel};
+use super::ndp::Neighbor;
+use super::*;
+
+fn mac() -> impl Strategy<Value = MacAddr> {
+    any::<[u8; 6]>().prop_map(MacAddr)
+}
+
+fn unicast6() -> impl Strategy<Value = Ipv6Addr> {
+    any::<[u8; 16]>().prop_map(|mut octets| {
+        octets[0] &= 0x7f;
+        octets.into()
+    })
+}
+
+fn udp4(source: [u8; 4], destination: [u8; 4], payload: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let ip = Ipv4 {
+        tos: 3,
+        payload: (8 + payload) as u16,
+        identification: 7,
+        is_unfragmentable: true,
+        ttl: 1,
+        protocol: UDP,
+        source: source.into(),
+        destination: destination.into(),
+    };
+    ip.emit(&mut out);
+    out.extend_from_slice(&[0x12, 0x34, 0x56, 0x78, 0, (8 + payload) as u8, 0, 0]);
+    out.resize(out.len() + payload, 0xaa);
+    out
+}
+
+fn udp6(source: Ipv6Addr, destination: Ipv6Addr, payload: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    Ipv6 { payload: (8 + payload) as u16, next: UDP, hops: 1, source, destination }.emit(&mut out);
+    out.extend_from_slice(&[0x12, 0x34, 0x56, 0x78, 0, (8 + payload) as u8, 0, 0]);
+    out.resize(out.len() + payload, 0xaa);
+    out
+}
+
+proptest! {
+    #[test]
+    fn arp_reads_back(is_request: bool, a in mac(), b in mac(), p: [u8; 4], q: [u8; 4], padding in 0usize..20) {
+        let arp = Arp { is_request, sender: (a, p.into()), target: (b, q.into()) };
+        let mut bytes = Vec::new();
+        arp.emit(&mut bytes);
+        bytes.resize(bytes.len() + padding, 0);
+        prop_assert_eq!(Arp::parse(&bytes), Ok(arp));
+    }
+
+    #[test]
+    fn neighbour_messages_read_back(
+        is_solicitation: bool, solicited: bool, source in unicast6(), to: [u8; 16], target in unicast6(), mac in prop::option::of(mac()),
+    ) {
+        let is_solicited = solicited && !is_solicitation;
+        let message = Neighbor { is_solicitation, is_solicited, source, destination: to.into(), target, mac };
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        prop_assert_eq!(Neighbor::parse(&bytes), Ok(message));
+        // One bit of it changed is noticed, but for traffic class and flow label, which nothing covers.
+        for at in 32..bytes.len() * 8 {
+            bytes[at / 8] ^= 1 << (at % 8);
+            prop_assert_ne!(Neighbor::parse(&bytes), Ok(message));
+            bytes[at / 8] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn ipv4_headers_read_back(tos: u8, payload in 0u16..60, identification: u16, df: bool, ttl: u8, protocol: u8, p: [u8; 4], q: [u8; 4]) {
+        let (source, destination) = (p.into(), q.into());
+        let header = Ipv4 { tos, payload, identification, is_unfragmentable: df, ttl, protocol, source, destination };
+        let mut bytes = Vec::new();
+        header.emit(&mut bytes);
+        bytes.resize(bytes.len() + usize::from(payload), 1);
+        prop_assert_eq!(Ipv4::parse(&bytes), Ok(header));
+        for at in 0..HEADER_V4 * 8 {
+            bytes[at / 8] ^= 1 << (at % 8);
+            prop_assert!(Ipv4::parse(&bytes).is_err());
+            bytes[at / 8] ^= 1 << (at % 8);
+        }
+    }
+
+    #[test]
+    fn what_is_pushed_is_stripped(source: [u8; 4], via in prop::option::of(any::<[u8; 4]>()), locator: [u8; 4], v6: bool, ttls: (u8, u8)) {
+        let inner = if v6 { udp6(1.into(), 2.into(), 40) } else { udp4([20, 0, 0, 1], [20, 0, 0, 2], 40) };
+        let tunnel = Tunnel { source: source.into(), via: via.map(Into::into), locator: locator.into() };
+        let marks = Marks { ttls, identification: 99 };
+        let outer = tunnel.push(&inner, marks).unwrap();
+        prop_assert_eq!(outer.len(), inner.len() + tunnel.overhead());
+        let first = Ipv4::parse(&outer).unwrap();
+        prop_assert_eq!((first.ttl, first.identification, first.is_unfragmentable), (ttls.0, 99, true));
+        if via.is_some() {
+            let second = Ipv4::parse(&outer[HEADER_V4..]).unwrap();
+            prop_assert_eq!((second.ttl, second.destination, second.source), (ttls.1, locator.into(), source.into()));
+        }
+        let (read, rest) = Tunnel::strip(&outer).unwrap();
+        prop_assert_eq!(read, tunnel);
+        prop_assert_eq!(rest, &inner[..]);
+    }
+
+    #[test]
+    fn any_bytes_are_an_error_or_a_packet(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Arp::parse(&bytes);
+        let _ = Neighbor::parse(&bytes);
+        let _ = IcmpPacket::new(&bytes).map(|it| it.quoted().len());
+        let _ = Tunnel::strip(&bytes);
+        let _ = Packet::cut(&bytes).map(|it| (it.flow(), it.is_checksum_right()));
+    }
+}
+
+#[test]
+fn an_arp_request_that_wikipedia_could_show_is_read() {
+    // Who has 20.0.0.9? Tell 20.0.0.5 at 02:00:00:00:00:05.
+    let bytes = [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 5, 20, 0, 0, 5, 0, 0, 0, 0, 0, 0, 20, 0, 0, 9];
+    let arp = Arp::parse(&bytes).unwrap();
+    assert_eq!(arp.sender, (MacAddr([2, 0, 0, 0, 0, 5]), Ipv4Addr::new(20, 0, 0, 5)));
+    let mac = MacAddr([2, 0x57, 0x46, 0x54, 0, 1]);
+    let reply = arp.answer(mac).unwrap();
+    assert_eq!((reply.sender, reply.target, reply.is_request), ((mac, [20, 0, 0, 9].into()), arp.sender, false));
+    assert_eq!(reply.answer(mac), None, "replies are not answered");
+    let probe = Arp { sender: (arp.sender.0, Ipv4Addr::UNSPECIFIED), ..arp };
+    let announcement = Arp { sender: (arp.sender.0, arp.target.1), ..arp };
+    assert_eq!((probe.answer(mac), announcement.answer(mac)), (None, None));
+}
+
+#[test]
+fn duplicate_address_detection_is_not_answered() {
+    let mac = MacAddr([2; 6]);
+    let target = "fd20::9".parse().unwrap();
+    let destination = "ff02::1:ff00:9".parse().unwrap();
+    let asks = Neighbor {
+        is_solicitation: true,
+        is_solicited: false,
+        source: "fd20::5".parse().unwrap(),
+        destination,
+        target,
+        mac: Some(mac),
+    };
+    let answer = asks.answer(mac).unwrap();
+    assert_eq!((answer.destination, answer.source, answer.is_solicited), (asks.source, target, true));
+    assert_eq!(Neighbor { source: Ipv6Addr::UNSPECIFIED, mac: None, ..asks }.answer(mac), None);
+    assert_eq!(answer.answer(mac), None);
+}
+
+#[test]
+fn errors_are_read_by_their_receiver() {
+    let about = udp4([20, 0, 0, 1], [20, 0, 0, 2], 1200);
+    for problem in [
+        Problem::TooBig { mtu: 1460 },
+        Problem::HostUnreachable,
+        Problem::Prohibited,
+        Problem::ProtocolUnreachable,
+        Problem::TimeExceeded,
+    ] {
+        let mut bytes = Vec::new();
+        IcmpError { teller: [10, 0, 0, 1].into(), problem, about: &about }.emit(&mut bytes).unwrap();
+        assert_eq!(bytes.len(), 576);
+        let read = IcmpPacket::new(&bytes).unwrap();
+        assert_eq!((read.problem(), read.teller(), read.told()), (problem, [10, 0, 0, 1].into(), [20, 0, 0, 1].into()));
+        assert!(about.starts_with(read.quoted()));
+        let mut again = Vec::new();
+        assert!(IcmpError { teller: [10, 0, 0, 1].into(), problem, about: &bytes }.emit(&mut again).is_err(), "of an error");
+    }
+}
+
+#[test]
+fn errors_about_ipv6_have_a_right_checksum() {
+    let about = udp6("fd20::1".parse().unwrap(), "fd20::2".parse().unwrap(), 1400);
+    let mut bytes = Vec::new();
+    let teller = "fd20::2".parse().unwrap();
+    IcmpError { teller, problem: Problem::TooBig { mtu: 1460 }, about: &about }.emit(&mut bytes).unwrap();
+    assert_eq!(bytes.len(), 1280);
+    assert_eq!(&bytes[40..42], &[2, 0]);
+    assert_eq!(&bytes[44..48], &[0, 0, 5, 180]);
+    let packet = Packet::new(&bytes).unwrap();
+    let (IpAddr::V6(source), IpAddr::V6(destination)) = (packet.source(), packet.destination()) else { panic!("IPv6") };
+    let header = Ipv6 { payload: 1240, next: 58, hops: 64, source, destination };
+    assert_eq!(checksum(header.pseudo_sum(), packet.payload()), 0);
+    let four = IcmpError { teller: [10, 0, 0, 1].into(), problem: Problem::HostUnreachable, about: &about };
+    assert!(four.emit(&mut Vec::new()).is_err(), "the teller is of the other family");
+}
+
+#[test]
+fn no_error_is_told_about_groups_and_fragments() {
+    let refused = |about: &[u8]| {
+        let error = IcmpError { teller: [10, 0, 0, 1].into(), problem: Problem::HostUnreachable, about };
+        assert!(error.emit(&mut Vec::new()).is_err());
+    };
+    refused(&udp4([20, 0, 0, 1], [239, 1, 0, 1], 10));
+    refused(&udp4([20, 0, 0, 1], [255; 4], 10));
+    refused(&udp4([0; 4], [20, 0, 0, 1], 10));
+    let mut fragment = udp4([20, 0, 0, 1], [20, 0, 0, 2], 10);
+    fragment[7] = 3;
+    refused(&fragment);
+}

@@ -1,0 +1,71 @@
+//! `weft spain`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::cli::{ScenarioArgs, print_json, print_text};
+use crate::error::Result;
+use crate::scenario::source::Form;
+use crate::spain::{self, Survey};
+
+/// Arguments of `weft spain`.
+#[derive(Debug, Args)]
+pub struct SpainArgs {
+    /// The scenario file: its [fabric], the hosts of its [[tenant]]s, and `spain_paths`, `spain_orders` of its [control]
+    scenario: PathBuf,
+    #[command(flatten)]
+    changes: ScenarioArgs,
+    /// Also print the VLANs of every port of every switch
+    #[arg(long)]
+    switches: bool,
+    /// Print one JSON document and nothing else: always with the switches
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(args: &SpainArgs) -> Result<ExitCode> {
+    let survey = spain::survey(&args.scenario, &args.changes.overrides(Form::Plain)?)?;
+    if args.json {
+        print_json(&survey)?;
+    } else {
+        print_text(&text(&survey, args.switches))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(survey: &Survey, switches: bool) -> String {
+    let range = |[least, mean, most]: [f64; 3]| format!("{least} to {most}, mean {mean:.2}");
+    let mut text = format!(
+        "{}\n{} VLANs; no packing has fewer than {} (the most paths of a pair)\n{} edge switches, {} pairs\n\
+         paths of a pair      {}\n  edge-disjoint ones {}\nlongest path         {} hops\ncables in VLANs      {} of {} between switches\n\
+         entries of an edge   {} at the most with NetLord: other edge switches, once for each VLAN, and its servers\n",
+        survey.fabric,
+        survey.vlans,
+        survey.bound,
+        survey.edge_switches,
+        survey.pairs,
+        range(survey.paths),
+        range(survey.disjoint),
+        survey.longest_hops,
+        survey.cables_used,
+        survey.cables,
+        survey.fib_entries,
+    );
+    if switches {
+        for switch in &survey.switches {
+            text += &format!("\n{}\n", switch.switch);
+            for port in &switch.ports {
+                text += &format!(
+                    "  {:>4}  {:<16} vlan {}\n",
+                    port.port,
+                    port.to,
+                    if port.vlans.is_empty() { "none" } else { &port.vlans }
+                );
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,186 @@
+//! `[overlay]` and `[[service]]`: what is laid over the fabric, and who may talk to whom in it.
+
+use std::collections::BTreeMap;
+
+use weft_fabric::{Bytes, Fabric};
+
+use crate::error::KeyError;
+use crate::scenario::keys::{Keys, Numbers};
+
+/// `[overlay]`, with the services.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OverlaySpec {
+    /// What it is.
+    pub kind: Kind,
+    /// The services, in the order of the file.
+    pub services: Vec<Service>,
+    /// Hosts that are to be reached from outside, by index.
+    pub external: Vec<u32>,
+}
+
+/// The overlays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Hosts talk by the addresses of their places.
+    #[default]
+    None,
+    /// VL2 section 4.
+    Vl2 {
+        /// Whom packets for a host are sent to.
+        locator: Locator,
+        /// Next hops that switches can spread over: with more intermediates there are groups of them (VL2 section 4.2.2).
+        ecmp_width: u16,
+    },
+}
+
+/// Who strips the last header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locator {
+    /// The destination's ToR, as in the paper.
+    #[default]
+    Tor,
+    /// The destination itself.
+    Host,
+}
+
+/// `[[service]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// Its hosts, by index.
+    pub hosts: Vec<u32>,
+    /// Services whose hosts may talk to these, besides its own; `*`: all.
+    pub allow: Vec<String>,
+    /// Where it stands, for errors.
+    key: String,
+}
+
+impl OverlaySpec {
+    /// Reads `[overlay]` and `[[service]]`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(root: &Keys<'_>) -> Result<Self, KeyError> {
+        let keys = root.table("overlay")?;
+        let name = keys.or("kind", "none".to_owned())?;
+        let locator = keys.word("locator", &[("tor", Locator::Tor), ("host", Locator::Host)], Locator::Tor)?;
+        let ecmp_width: Option<u16> = keys.opt("ecmp_width")?;
+        let external = keys.opt::<Numbers>("external")?.map_or_else(Vec::new, |n| n.0);
+        keys.done()?;
+        let kind = match name.as_str() {
+            "none" => Kind::None,
+            "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH) },
+            "netlord" => {
+                let help = "write pattern = \"tenants\" in [traffic], or kind = \"vl2\"";
+                return Err(keys.error("kind", "NetLord's overlay carries tenants", help));
+            }
+            other => {
+                return Err(keys.error("kind", format!("there is no overlay `{other}` here"), "known are: none, vl2, netlord"));
+            }
+        };
+        if ecmp_width == Some(0) {
+            return Err(keys.error(
+                "ecmp_width",
+                "switches that spread over no next hop",
+                "write 1 or more, as `ecmp_width = 16`",
+            ));
+        }
+        for key in ["locator", "ecmp_width", "external"] {
+            if kind == Kind::None && keys.has(key) {
+                return Err(keys.error(
+                    key,
+                    format!("`{key}` belongs to the VL2 overlay"),
+                    "write kind = \"vl2\", or leave it out",
+                ));
+            }
+        }
+        let services = root.tables("service")?.iter().map(Service::read).collect::<Result<Vec<_>, _>>()?;
+        if kind == Kind::None && !services.is_empty() {
+            let help = "add `[overlay]` with kind = \"vl2\", or leave the services out";
+            return Err(KeyError::new("service[0]", "services need an overlay that keeps them apart", help));
+        }
+        let spec = Self { kind, services, external };
+        spec.check_names()?;
+        Ok(spec)
+    }
+
+    /// Bytes that the overlay adds to a packet on the wire: two IPv4 headers.
+    pub const fn header(&self) -> Bytes {
+        match self.kind {
+            Kind::None => Bytes(0),
+            Kind::Vl2 { .. } => Bytes(40),
+        }
+    }
+
+    /// Whether the services fit the fabric.
+    ///
+    /// # Errors
+    /// A host that it does not have, or that is in two services.
+    pub fn check(&self, fabric: &Fabric) -> Result<(), KeyError> {
+        if let Some(host) = self.external.iter().find(|&&h| h as usize >= fabric.host_count()) {
+            let help = format!("its hosts are 0 to {}", fabric.host_count() - 1);
+            return Err(KeyError::new("overlay.external", format!("the fabric has no host {host}"), help));
+        }
+        let mut taken: BTreeMap<u32, &str> = BTreeMap::new();
+        for service in &self.services {
+            let key = format!("{}.hosts", service.key);
+            for &host in &service.hosts {
+                if host as usize >= fabric.host_count() {
+                    let message = format!("the fabric has no host {host}");
+                    return Err(KeyError::new(key, message, format!("its hosts are 0 to {}", fabric.host_count() - 1)));
+                }
+                if let Some(other) = taken.insert(host, &service.name) {
+                    let message = format!("host {host} is in `{other}` and in `{}`", service.name);
+                    return Err(KeyError::new(key, message, "a host is of one service: leave it out of one of them"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<(), KeyError> {
+        for (i, service) in self.services.iter().enumerate() {
+            if self.services[..i].iter().any(|other| other.name == service.name) {
+                let message = format!("two services are called `{}`", service.name);
+                return Err(KeyError::new(format!("{}.name", service.key), message, "give each a name of its own"));
+            }
+            let known = |name: &String| name == "*" || self.services.iter().any(|other| other.name == *name);
+            if let Some(unknown) = service.allow.iter().find(|name| !known(name)) {
+                let names: Vec<&str> = self.services.iter().map(|s| s.name.as_str()).collect();
+                let message = format!("there is no service `{unknown}`");
+                return Err(KeyError::new(
+                    format!("{}.allow", service.key),
+                    message,
+                    crate::scenario::keys::one_of(&names, unknown),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Service {
+    fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let service = Self {
+            name: keys.need("name")?,
+            hosts: keys.need::<Numbers>("hosts")?.0,
+            allow: keys.or("allow", Vec::new())?,
+            key: keys.path_of("").trim_end_matches('.').to_owned(),
+        };
+        keys.done()?;
+        if service.name.is_empty() || service.name == "*" || service.name == OTHERS {
+            let message = format!("a service cannot be called `{}`", service.name);
+            return Err(keys.error("name", message, "use a name such as \"web\""));
+        }
+        if service.hosts.is_empty() {
+            return Err(keys.error("hosts", "a service without hosts", "write such as hosts = \"0-4\""));
+        }
+        Ok(service)
+    }
+}
+
+/// The service of hosts that are in none.
+pub const OTHERS: &str = "others";
+/// What switches of the paper's time could (VL2 section 4.2.2).
+const ECMP_WIDTH: u16 = 16;

@@ -1,0 +1,188 @@
+//! `[traffic] pattern = "tenants"` with `[[tenant]]`, `[switches]` and `[overlay]`: tenants' shuffles over switches that learn addresses
+//! (NetLord section 5).
+
+use toml::Value;
+use weft_fabric::{Bytes, Duration, Fabric, HostId};
+use weft_sim::packet::bridged::{Addresses, FibConfig, Load, Tenants};
+
+use crate::error::KeyError;
+use crate::scenario::keys::{Keys, Numbers};
+
+/// The pattern's name.
+pub const TENANTS: &str = "tenants";
+/// The overlay's name.
+pub const NETLORD: &str = "netlord";
+
+/// `[traffic]` of this pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantLoad {
+    /// Bytes of a transfer.
+    pub size: Bytes,
+    /// Incoming transfers of a VM at a time.
+    pub incoming: u32,
+    /// From a refusal to the next attempt.
+    pub pause: Duration,
+    /// Over how long a time the VMs begin.
+    pub start_spread: Duration,
+    /// How often all is done; 0: nothing is sent, and only what can be told without is.
+    pub trials: u32,
+    /// Silence between two trials.
+    pub gap: Duration,
+}
+
+/// Tenants, switches and overlay of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantSpec {
+    /// `[[tenant]]`.
+    pub tenants: Vec<TenantTable>,
+    /// `[switches]`.
+    pub fib: FibConfig,
+    /// Whose addresses switches see: what `[overlay]` says.
+    pub addresses: Addresses,
+}
+
+/// One `[[tenant]]`: so many that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TenantTable {
+    /// How many.
+    pub count: u32,
+    /// The hosts of each; `None`: all.
+    pub hosts: Option<Vec<u32>>,
+    /// VMs of each on each host.
+    pub vms_per_host: u32,
+    /// Where it stands, for errors.
+    key: String,
+}
+
+impl TenantLoad {
+    /// Reads `[traffic]`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let load = Self {
+            size: keys.or("size", Bytes(10_000_000))?,
+            incoming: keys.or("incoming", 3)?,
+            pause: keys.or("pause", Duration::from_ms(10))?,
+            start_spread: keys.or("start_spread", Duration::from_secs(1))?,
+            trials: keys.or("trials", 1)?,
+            gap: keys.or("gap", Duration::from_secs(320))?,
+        };
+        keys.has("pattern");
+        keys.done()?;
+        if load.size.0 == 0 {
+            return Err(keys.error("size", "a transfer of 0 bytes", "write a size such as \"10MB\""));
+        }
+        if load.incoming == 0 {
+            return Err(keys.error("incoming", "every VM would refuse everything", "write 3, as NetLord"));
+        }
+        if load.trials > MOST_TRIALS {
+            return Err(keys.error("trials", format!("there are {MOST_TRIALS} trials at the most"), "write 3, as NetLord"));
+        }
+        Ok(load)
+    }
+
+    /// The load, on trials of so long at the most.
+    pub fn load(&self, duration: Duration, warmup: Duration) -> Load {
+        let Self { size, incoming, pause, start_spread, trials, gap } = *self;
+        Load { bytes: size, incoming, pause, start_spread, trials, duration, gap, warmup }
+    }
+}
+
+impl TenantSpec {
+    /// Reads `[[tenant]]`, `[switches]` and `[overlay]`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(root: &Keys<'_>) -> Result<Self, KeyError> {
+        let tenants = root.tables("tenant")?.iter().map(TenantTable::read).collect::<Result<Vec<_>, _>>()?;
+        if tenants.is_empty() {
+            return Err(root.error("tenant", "there are no tenants", "add `[[tenant]]` with count = 10"));
+        }
+        Ok(Self { tenants, fib: read_switches(&root.table("switches")?)?, addresses: read_overlay(&root.table("overlay")?)? })
+    }
+
+    /// The tenants on a fabric.
+    ///
+    /// # Errors
+    /// Hosts that it does not have.
+    pub fn on(&self, fabric: &Fabric) -> Result<Vec<Tenants>, KeyError> {
+        self.tenants.iter().map(|t| t.on(fabric)).collect()
+    }
+
+    /// VMs of a server.
+    pub fn vms_per_host(&self) -> u64 {
+        self.tenants.iter().map(|t| u64::from(t.count) * u64::from(t.vms_per_host)).sum()
+    }
+}
+
+impl TenantTable {
+    fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let table = Self {
+            count: keys.or("count", 1)?,
+            hosts: keys.opt::<Numbers>("hosts")?.map(|n| n.0),
+            vms_per_host: keys.or("vms_per_host", 1)?,
+            key: keys.path_of("").trim_end_matches('.').to_owned(),
+        };
+        keys.done()?;
+        for (key, value) in [("count", table.count), ("vms_per_host", table.vms_per_host)] {
+            if value == 0 {
+                return Err(keys.error(key, "nobody is there", "write 1 or more"));
+            }
+        }
+        Ok(table)
+    }
+
+    fn on(&self, fabric: &Fabric) -> Result<Tenants, KeyError> {
+        let last = fabric.host_count() as u32 - 1;
+        let mut hosts: Vec<u32> = self.hosts.clone().unwrap_or_else(|| (0..=last).collect());
+        hosts.sort_unstable();
+        hosts.dedup();
+        if let Some(&host) = hosts.iter().find(|&&h| h > last) {
+            let key = format!("{}.hosts", self.key);
+            return Err(KeyError::new(key, format!("the fabric has no host {host}"), format!("its hosts are 0 to {last}")));
+        }
+        Ok(Tenants { count: self.count, hosts: hosts.into_iter().map(HostId).collect(), vms_per_host: self.vms_per_host })
+    }
+}
+
+fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
+    let fib = FibConfig {
+        entries: keys.or("fib_entries", FIB_ENTRIES)?,
+        ageing: keys.or("fib_ageing", Duration::from_secs(300))?,
+        learn_rate: keys.opt("learn_rate")?,
+        learn_queue: keys.or("learn_queue", 1_000)?,
+    };
+    keys.done()?;
+    if fib.ageing == Duration::ZERO {
+        return Err(keys.error("fib_ageing", "switches that forget at once", "write a time such as \"300s\""));
+    }
+    if fib.learn_rate == Some(0) {
+        return Err(keys.error("learn_rate", "switches that never learn", "leave it out for switches that learn at once"));
+    }
+    Ok(fib)
+}
+
+fn read_overlay(keys: &Keys<'_>) -> Result<Addresses, KeyError> {
+    let netlord = keys.word("kind", &[("none", false), (NETLORD, true)], false)?;
+    let addresses = keys.word("addresses", &[("vm", Addresses::Vm), ("host", Addresses::Host)], Addresses::Vm)?;
+    let is_given = keys.has("addresses");
+    keys.done()?;
+    match netlord {
+        true if is_given => {
+            let message = "with NetLord switches see the addresses of edge switches";
+            Err(keys.error("addresses", message, "leave it out, or write kind = \"none\""))
+        }
+        true => Ok(Addresses::Edge),
+        false => Ok(addresses),
+    }
+}
+
+/// Whether a scenario's traffic is of this pattern.
+pub fn is_pattern(root: &Keys<'_>) -> bool {
+    root.table("traffic").is_ok_and(|t| t.raw().get("pattern").and_then(Value::as_str) == Some(TENANTS))
+}
+
+/// 64K.
+const FIB_ENTRIES: u32 = 65_536;
+const MOST_TRIALS: u32 = 10_000;

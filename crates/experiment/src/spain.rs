@@ -1,0 +1,161 @@
+//! SPAIN's plan for a scenario, as people and programs read it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use weft_fabric::routing::spain::{Plan, SpainConfig, SpainError, VlanId};
+use weft_fabric::{Fabric, SwitchId};
+
+use crate::error::{KeyError, Result};
+use crate::scenario::keys::Keys;
+use crate::scenario::source::{Overrides, Source};
+use crate::scenario::tenants::{self, TenantSpec};
+use crate::scenario::{control, fabric::FabricSpec};
+
+/// VLANs, paths and configuration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Survey {
+    /// What the fabric is, in a line.
+    pub fabric: String,
+    /// VLANs needed.
+    pub vlans: usize,
+    /// No packing has fewer.
+    pub bound: usize,
+    /// Switches with hosts that take part.
+    pub edge_switches: usize,
+    /// Pairs of them.
+    pub pairs: u64,
+    /// Paths of a pair: the fewest, the mean, the most.
+    pub paths: [f64; 3],
+    /// Those among them that share no cable with another.
+    pub disjoint: [f64; 3],
+    /// Hops between switches of the longest path.
+    pub longest_hops: u32,
+    /// Cables between switches.
+    pub cables: u32,
+    /// Those that lie in a VLAN.
+    pub cables_used: u32,
+    /// Entries that the largest learning table of an edge switch needs with NetLord, if all send to all.
+    pub fib_entries: usize,
+    /// The ports of all switches.
+    pub switches: Vec<Switch>,
+}
+
+/// A switch's configuration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Switch {
+    /// Its name.
+    pub switch: String,
+    /// Its ports, numbered from 1.
+    pub ports: Vec<Port>,
+}
+
+/// A port's VLANs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Port {
+    /// Its number.
+    pub port: usize,
+    /// Who is at the other end.
+    pub to: String,
+    /// The VLANs, all tagged: `1-4,7`.
+    pub vlans: String,
+}
+
+/// The plan of a scenario file.
+///
+/// # Errors
+/// What is wrong with the tables that it reads, or more VLANs than there are.
+pub fn survey(path: &Path, overrides: &Overrides) -> Result<Survey> {
+    survey_of(&Source::read(path, overrides)?)
+}
+
+/// The plan of a scenario.
+///
+/// # Errors
+/// As of [`survey`].
+pub fn survey_of(source: &Source) -> Result<Survey> {
+    let variant = source.variants()?.swap_remove(0);
+    let root = Keys::new("", &variant.table);
+    let read = || -> Result<Survey, KeyError> {
+        let fabric = Arc::new(FabricSpec::read(&root.table("fabric")?, &source.folder)?.build()?);
+        let config = control::read_spain(&root.table("control")?)?;
+        let seed = root.table("world")?.or("seed", config.seed)?;
+        let edges = if tenants::is_pattern(&root) { Some(edges(&fabric, &TenantSpec::read(&root)?)?) } else { None };
+        let config = SpainConfig { seed, ..config };
+        let plan = match edges {
+            Some(edges) => Plan::between(&fabric, edges, &config),
+            None => Plan::new(&fabric, &config),
+        };
+        Ok(of_plan(&fabric, &plan.map_err(|e| located(&e))?))
+    };
+    read().map_err(|e| source.at(e))
+}
+
+/// A plan's error, at the key that has to change.
+fn located(error: &SpainError) -> KeyError {
+    KeyError::new("control.spain_paths", error.to_string(), "write fewer, such as spain_paths = 4")
+}
+
+/// The switches of the tenants' hosts.
+fn edges(fabric: &Fabric, spec: &TenantSpec) -> Result<Vec<SwitchId>, KeyError> {
+    let tenants = spec.on(fabric)?;
+    let hosts = tenants.iter().flat_map(|t| &t.hosts);
+    let mut edges: Vec<SwitchId> = hosts.filter_map(|h| fabric.as_switch(fabric.link(fabric.out(h.node())[0]).to)).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    Ok(edges)
+}
+
+/// A plan as it is shown.
+pub fn of_plan(fabric: &Fabric, plan: &Plan) -> Survey {
+    let diversity = plan.diversity();
+    let configs = plan.switch_configs(fabric);
+    let name = |cable: weft_fabric::CableId, switch: SwitchId| {
+        let link = fabric.link(cable.links()[0]);
+        let node = if link.from == fabric.switch_node(switch) { link.to } else { link.from };
+        fabric.node(node).name.to_string()
+    };
+    let switches = configs.iter().map(|config| Switch {
+        switch: fabric.node(fabric.switch_node(config.switch)).name.to_string(),
+        ports: (1..)
+            .zip(&config.ports)
+            .map(|(port, p)| Port { port, to: name(p.cable, config.switch), vlans: ranges(&p.vlans) })
+            .collect(),
+    });
+    Survey {
+        fabric: fabric.title().to_owned(),
+        vlans: plan.vlans().len(),
+        bound: plan.bound(),
+        edge_switches: plan.edges().len(),
+        pairs: diversity.pairs,
+        paths: diversity.paths,
+        disjoint: diversity.disjoint,
+        longest_hops: diversity.longest,
+        cables: diversity.cables[0],
+        cables_used: diversity.cables[1],
+        fib_entries: plan.edges().iter().map(|&e| entries(fabric, plan, e)).max().unwrap_or(0),
+        switches: switches.collect(),
+    }
+}
+
+/// A pair's VLANs each cost an entry at both ends, and a server one at its own switch.
+fn entries(fabric: &Fabric, plan: &Plan, edge: SwitchId) -> usize {
+    let remote: usize = plan.edges().iter().map(|&other| plan.vlans_between(edge, other).count()).sum();
+    let out = fabric.out(fabric.switch_node(edge));
+    remote + out.iter().filter(|&&l| fabric.as_host(fabric.link(l).to).is_some()).count()
+}
+
+/// `1-4,7`.
+fn ranges(vlans: &[VlanId]) -> String {
+    let mut text = String::new();
+    let mut rest = vlans;
+    while let [first, ..] = rest {
+        let run = rest.iter().zip(first.0..).take_while(|(v, n)| v.0 == *n).count();
+        let last = rest[run - 1];
+        let comma = if text.is_empty() { "" } else { "," };
+        text += &if run == 1 { format!("{comma}{}", first.0) } else { format!("{comma}{}-{}", first.0, last.0) };
+        rest = &rest[run..];
+    }
+    text
+}

@@ -1,0 +1,223 @@
+//! A run's settings as those of a lab: real packets on this machine.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weft_fabric::record::Outcome;
+use weft_fabric::routing::{HashFields, RoutingKind};
+use weft_fabric::traffic::Workload;
+use weft_fabric::{Duration, Fabric, Instant};
+use weft_lab::carry::{self, Job, Load};
+use weft_lab::events::{Change as LabChange, Event};
+use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec};
+use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
+use weft_lab::traffic::Requests;
+use weft_lab::{LabError, need_root};
+use weft_sim::packet::TransportKind;
+use weft_sim::world::{Change, Progress, TimedEvent};
+
+use crate::error::{Error, KeyError, Result};
+use crate::scenario::Run;
+use crate::scenario::control::Scheduler;
+use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
+use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
+use crate::scenario::world::{LabRouting, LabSettings, Ospf};
+
+/// Why no lab can come up here; `None` if one can.
+pub fn unavailable() -> Option<String> {
+    need_root().is_err().then(|| "a lab needs root".to_owned())
+}
+
+/// Fails where no lab can come up.
+///
+/// # Errors
+/// The reason, and the next step.
+pub fn need() -> Result<()> {
+    need_root().map_err(of_lab)
+}
+
+/// Asks a run in a lab to end; `false` if there is none.
+pub fn stop() -> bool {
+    STOP.store(true, Ordering::Relaxed);
+    RUNNING.load(Ordering::Relaxed)
+}
+
+/// Checks what can be told before a run.
+///
+/// # Errors
+/// Settings that a lab cannot have.
+pub(super) fn check(fabric: &Fabric, run: &Run) -> Result<()> {
+    let scenario = &run.scenario;
+    let control = &scenario.control;
+    let refuse = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help).into());
+    if scenario.traffic.is_directory() {
+        return refuse(
+            "traffic.pattern",
+            "the lab carries no load of a directory",
+            "`weft bench directory` measures the real one",
+        );
+    }
+    if scenario.traffic.is_requests() && scenario.world.duration.is_none() {
+        return refuse("world", "these requests never end, and neither would the run", "add `duration = \"60s\"` to [world]");
+    }
+    if control.scheduler != Scheduler::None {
+        return refuse("control.scheduler", "in the lab switches alone choose paths", "write scheduler = \"none\"");
+    }
+    if control.routing.kind == RoutingKind::SinglePath {
+        return refuse("control.routing", "the lab spreads flows over all shortest paths", "write routing = \"ecmp\" or \"vlb\"");
+    }
+    if control.routing.hash != HashFields::FiveTuple {
+        return refuse("control.hash", "the lab's switches hash the five-tuple", "write hash = \"5-tuple\"");
+    }
+    if control.routing.polarised {
+        return refuse("control.polarised", "the lab's switches have seeds of their own", "leave it out");
+    }
+    if scenario.transport.transport.kind != TransportKind::NewReno {
+        return refuse("transport.kind", "the lab's hosts speak the kernel's TCP, which is cubic", "leave `kind` out");
+    }
+    scenario.trace.on(fabric)?;
+    plan(run).map(drop)
+}
+
+/// Carries a run on a fabric with the lab's rates. Labs come up one after another.
+pub(super) fn carry(
+    fabric: &Arc<Fabric>,
+    run: &Run,
+    workload: Box<dyn Workload>,
+    events: &[TimedEvent],
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
+    need()?;
+    if let Some(delay) = delay_left_out(fabric) {
+        tracing::warn!("the lab cannot delay packets: the links' delay of {delay} is left out");
+    }
+    let trace = run.scenario.trace.on(fabric)?;
+    if trace.port.is_some() || !trace.queues.is_empty() {
+        tracing::warn!("the lab traces windows alone: `queues` and `pcap` of [trace] are passed over");
+    }
+    let duration = run.scenario.world.duration;
+    let job = Job {
+        plan: plan(run)?,
+        scenario: PathBuf::from(&run.scenario.title),
+        // An overlay bounces packets by itself.
+        valiant: run.scenario.control.routing.kind == RoutingKind::Vlb && run.scenario.overlay.kind == Kind::None,
+        load: match requests(fabric, run)? {
+            Some(requests) => Load::Requests(requests),
+            None => Load::Flows(workload),
+        },
+        events: events.iter().map(of_event).collect(),
+        duration,
+        windows: trace.windows,
+        window_every: trace.every,
+    };
+    let end = duration.map_or(Instant::MAX, |d| Instant::ZERO + d);
+    let mut on_progress = |p: carry::Progress| {
+        progress(Progress { now: p.now, end, active: p.active, ended: p.ended, events: 0 });
+    };
+    let _running = Running::begin();
+    carry::carry(fabric, job, &STOP, &mut on_progress).map_err(of_lab)
+}
+
+/// The requests of a run, if those are its load; the ones within its window count.
+fn requests(fabric: &Fabric, run: &Run) -> Result<Option<Requests>> {
+    let world = &run.scenario.world;
+    let Some(load) = run.scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
+    let end = world.duration.unwrap_or(Duration::MAX).as_ps() - world.cooldown.as_ps();
+    Ok(Some(Requests { load, from: Instant::ZERO + world.warmup, to: Instant::from_ps(end) }))
+}
+
+/// The lab of a run.
+fn plan(run: &Run) -> Result<Plan> {
+    let world = &run.scenario.world;
+    let settings = Settings {
+        name: carry::name_of_run(),
+        routing: routing(world.lab),
+        timers: timers(world.lab),
+        scale: world.lab.scale,
+        seed: world.seed,
+        switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),
+        nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
+    };
+    let fabric = run.scenario.fabric.build()?;
+    let plan = Plan::new(&fabric, &settings).and_then(|plan| laid_over(plan, &fabric, &run.scenario.overlay));
+    plan.map_err(|e| of_lab(e.into()))
+}
+
+/// A plan with the overlay of a scenario.
+///
+/// # Errors
+/// A fabric that cannot have it.
+pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result::Result<Plan, PlanError> {
+    let Kind::Vl2 { locator, ecmp_width } = spec.kind else { return Ok(plan) };
+    let service = |s: &Service| ServiceSpec { name: s.name.clone(), hosts: s.hosts.clone(), allow: s.allow.clone() };
+    let locator = match locator {
+        Locator::Tor => LocatorKind::Tor,
+        Locator::Host => LocatorKind::Host,
+    };
+    let services = spec.services.iter().map(service).collect();
+    plan.with_overlay(fabric, &Overlay { locator, ecmp_width, services, external: spec.external.clone() })
+}
+
+/// Who finds the routes.
+pub fn routing(lab: LabSettings) -> Routing {
+    match lab.routing {
+        LabRouting::Frr => Routing::Frr,
+        LabRouting::Static => Routing::Static,
+    }
+}
+
+/// How soon OSPF notices.
+pub fn timers(lab: LabSettings) -> Timers {
+    match lab.ospf {
+        Ospf::Fast => Timers::FAST,
+        Ospf::Default => Timers::DEFAULT,
+        Ospf::Timers { hello_s, dead_s, bfd, broadcast } => Timers { hello_s, dead_s, bfd, broadcast, patient: false },
+    }
+}
+
+fn of_event(event: &TimedEvent) -> Event {
+    let change = match event.change {
+        Change::Fail(part) => LabChange::Fail(part),
+        Change::FailSilent(part) => LabChange::FailSilent(part),
+        Change::Restore(part) => LabChange::Restore(part),
+    };
+    Event { at: event.at, change }
+}
+
+fn of_lab(error: LabError) -> Error {
+    match error {
+        LabError::Interrupted => Error::Interrupted,
+        error => Error::Usage { message: error.to_string(), help: error.help() },
+    }
+}
+
+/// Payload's part of what a busy link carries: segments of 1448 bytes in frames of 1514, and for every second one a frame of 66. Below an overlay
+/// segments are as large as two more headers of 20 bytes allow in packets of 1600.
+pub fn payload_part(overlay: &OverlaySpec) -> f64 {
+    let (packet, headers) = match overlay.kind {
+        Kind::None => (f64::from(MTU_HOST), 0.0),
+        Kind::Vl2 { .. } => (f64::from(MTU_FABRIC), 40.0),
+    };
+    let (ethernet, tcp) = (14.0, 52.0);
+    (packet - headers - tcp) / (ethernet + packet + (ethernet + headers + tcp) / 2.0)
+}
+
+/// While it lives, a lab of this process is there.
+struct Running;
+
+impl Running {
+    fn begin() -> Self {
+        RUNNING.store(true, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.store(false, Ordering::Relaxed);
+    }
+}
+
+static RUNNING: AtomicBool = AtomicBool::new(false);
+static STOP: AtomicBool = AtomicBool::new(false);

@@ -1,0 +1,180 @@
+//! `weft run --world lab` as a user runs it: its files, what it says of itself, and that nothing is left however it ends. As root; elsewhere
+//! most of it says that it is skipped.
+#![cfg(all(feature = "lab", target_os = "linux"))]
+
+#[path = "support/weft.rs"]
+mod support;
+
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{folder_with, json, stderr, stdout, weft};
+
+/// Flows of a quarter of a second or so at 20 Mbps.
+const LAB: &[(&str, &str)] = &[
+    ("size = \"125MB\"", "size = \"500kB\""),
+    ("scheduler = \"first-fit\"", "scheduler = \"none\""),
+    ("duration = \"20s\"", "duration = \"20s\"\nscale = 0.02\nrouting = \"static\"\nseed = 3"),
+    ("within = \"50%\"", "within = \"500%\""),
+];
+
+/// Whether labs can be made here; if not, says why.
+fn possible() -> bool {
+    let report: Value = serde_json::from_slice(&weft(&["lab", "doctor", "--json"], Path::new("/")).stdout).expect("JSON");
+    if report["ok"] == true {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "a lab cannot come up here: {report:#}");
+    eprintln!("SKIPPED: a lab cannot come up here; `weft lab doctor` tells why");
+    false
+}
+
+/// Namespaces of the lab of a process.
+fn namespaces(pid: u32) -> usize {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return 0 };
+    let prefix = format!("weft-run{pid:x}-");
+    entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(&prefix)).count()
+}
+
+#[test]
+fn a_run_gives_the_files_of_every_world() {
+    if !possible() {
+        return;
+    }
+    let folder = folder_with(LAB);
+    let summary = json(&weft(&["run", "s.toml", "--world", "lab", "--out", "r", "--json"], folder.path()));
+    let run = &summary["runs"][0];
+    assert_eq!((&run["lab"]["scale"], &run["lab"]["routing"]), (&0.02.into(), &"static".into()));
+    assert!(run["lab"]["ospf"].is_null() && run["lab"]["trusted"].is_boolean(), "{run:#}");
+    let metrics = &run["metrics"];
+    assert_eq!((&metrics["flows"], &metrics["flows_finished"]), (&16.into(), &16.into()));
+    for name in [
+        "goodput_bps",
+        "goodput_fraction",
+        "optimal_fraction",
+        "completion_s",
+        "jain_flows",
+        "retransmits",
+        "drops",
+        "hops",
+        "efficiency",
+        "cpu_idle_fraction",
+    ] {
+        assert!(metrics[name].is_number(), "{name}: {metrics:#}");
+    }
+    // At 20 Mbps a flow alone takes 0.21 s, and no flow is alone for certain.
+    let completion = metrics["completion_s"].as_f64().expect("a number");
+    assert!((0.2..5.0).contains(&completion), "{completion}");
+    for file in ["flows.parquet", "links.parquet", "link_series.parquet", "throughput.parquet", "summary.json", "report.html"] {
+        assert!(folder.path().join("r").join(file).is_file(), "{file}");
+    }
+    let table = weft(&["run", "s.toml", "--world", "lab", "--out", "r"], folder.path());
+    assert!(stdout(&table).contains("real packets, rates times 0.02, static routes"), "{}", stdout(&table));
+}
+
+#[test]
+fn a_sweep_has_both_worlds_in_one_table() {
+    if !possible() {
+        return;
+    }
+    let sweep = [LAB, &[("[[expect]]", "[sweep]\n\"world.kind\" = [\"lab\", \"flow\"]\n\n[[expect]]")]].concat();
+    let folder = folder_with(&sweep);
+    let summary = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    let kinds: Vec<&Value> = summary["runs"].as_array().expect("runs").iter().map(|r| &r["set"]["world.kind"]).collect();
+    assert_eq!(kinds, ["lab", "flow"]);
+    assert!(summary["runs"][1].get("lab").is_none());
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    if !possible() {
+        return;
+    }
+    let endless = [LAB, &[("size = \"500kB\"", "size = \"inf\"")]].concat();
+    let folder = folder_with(&endless);
+    // While the lab comes up, and while it carries.
+    for (some, patience) in [(10, 0), (36, 1500)] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_weft"));
+        run.args(["run", "s.toml", "--world", "lab", "--out", "r"]).current_dir(folder.path());
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("weft starts");
+        while namespaces(run.id()) < some {
+            assert!(run.try_wait().expect("its state").is_none(), "it has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(patience));
+        assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().expect("kill").success());
+        assert_eq!(run.wait().expect("it ends").code(), Some(130));
+        assert_eq!(namespaces(run.id()), 0);
+        let left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["s.toml"], "nothing half-written");
+    }
+}
+
+#[test]
+fn what_a_killed_run_left_the_next_one_removes() {
+    if !possible() {
+        return;
+    }
+    let folder = folder_with(LAB);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_weft"));
+    run.args(["run", "s.toml", "--world", "lab", "--out", "r"]).current_dir(folder.path());
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("weft starts");
+    while namespaces(run.id()) < 30 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    run.kill().and_then(|()| run.wait()).expect("it ends");
+    assert!(namespaces(run.id()) >= 30);
+    let next = weft(&["run", "s.toml", "--world", "lab", "--out", "r"], folder.path());
+    assert!(next.status.success() && stderr(&next).contains("was killed"), "{}", stderr(&next));
+    assert_eq!(namespaces(run.id()), 0);
+}
+
+#[test]
+fn what_a_lab_cannot_do_is_told_beforehand() {
+    for (change, message) in [
+        (("scheduler = \"first-fit\"", "scheduler = \"annealing\""), "switches alone"),
+        (("scheduler = \"first-fit\"", "routing = \"single-path\""), "all shortest paths"),
+        (("duration = \"20s\"", "duration = \"20s\"\nscale = 1e-6"), "world.scale"),
+        (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"1500ms\" }"), "whole seconds"),
+        (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"4s\", dead = \"2s\" }"), "before their next hello"),
+    ] {
+        let mut changes = vec![change];
+        if !change.0.contains("first-fit") {
+            changes.push(("scheduler = \"first-fit\"", "scheduler = \"none\""));
+        }
+        let folder = folder_with(&changes);
+        let out = weft(&["run", "s.toml", "--world", "lab"], folder.path());
+        assert!(out.status.code() == Some(2) && stderr(&out).contains(message), "{message}: {}", stderr(&out));
+        assert!(!folder.path().join("results").exists());
+    }
+}
+
+#[test]
+fn without_root_a_run_fails_and_a_check_skips() {
+    let folder = folder_with(&[LAB, &[("seed = 3", "seed = 3\nkind = \"lab\"")]].concat());
+    let as_nobody = |arguments: &[&str]| -> Option<Output> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+        command.args(arguments).current_dir(folder.path());
+        if stdout(&Command::new("id").arg("-u").output().expect("id")).trim() == "0" {
+            // Others must be able to read the scenario and to run the program.
+            let readable = Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().expect("chmod");
+            assert!(readable.success());
+            command.uid(65534);
+        }
+        command.output().inspect_err(|e| eprintln!("SKIPPED: another user cannot run the program: {e}")).ok()
+    };
+    if let Some(run) = as_nobody(&["run", "s.toml", "--json"]) {
+        assert!(run.status.code() == Some(2) && stderr(&run).contains("only root may"), "{}", stderr(&run));
+    }
+    if let Some(check) = as_nobody(&["check", "s.toml", "--json"]) {
+        let report = json(&check);
+        assert_eq!((&report["ok"], &report["passed"], &report["skipped"]), (&true.into(), &0.into(), &1.into()));
+        assert_eq!(report["scenarios"][0]["runs"][0]["skipped"], "a lab needs root");
+    }
+    if let Some(check) = as_nobody(&["check", "s.toml"]) {
+        assert!(stdout(&check).contains("SKIPPED") && stdout(&check).contains("1 runs in the lab skipped"), "{}", stdout(&check));
+    }
+}

@@ -1,0 +1,151 @@
+//! Tenants over bridges, and `weft spain`, as a user runs them. `docs/cli.md` and `docs/scenario.md` promise what is checked here.
+
+#[path = "support/weft.rs"]
+mod support;
+
+use std::path::Path;
+
+use serde_json::{Value, json as value};
+use support::{json, stderr, stdout, weft};
+
+const SCENARIO: &str = r#"
+title = "Two tenants"
+[fabric]
+kind = "fat-tree"
+levels = 2
+edges = 2
+cores = 2
+hosts_per_edge = 2
+[traffic]
+pattern = "tenants"
+size = "20kB"
+start_spread = "1ms"
+trials = 2
+gap = "1s"
+[[tenant]]
+count = 2
+[switches]
+fib_entries = 100
+fib_ageing = "500ms"
+[control]
+routing = "spain"
+[overlay]
+kind = "none"
+[world]
+kind = "packet"
+"#;
+
+/// A folder with the scenario after some replacements.
+fn folder(changes: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = changes.iter().fold(SCENARIO.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    std::fs::write(folder.path().join("s.toml"), text).expect("write");
+    folder
+}
+
+fn metrics(folder: &Path, set: &[&str]) -> Value {
+    let sets = set.iter().flat_map(|s| ["--set", s]);
+    let arguments: Vec<&str> = ["run", "s.toml", "--json", "--out", "r"].into_iter().chain(sets).collect();
+    json(&weft(&arguments, folder))["runs"][0]["metrics"].clone()
+}
+
+#[test]
+fn every_scheme_delivers_and_tells_its_metrics() {
+    let folder = folder(&[]);
+    for set in [
+        &["control.routing=spanning-tree"][..],
+        &[],
+        &["overlay.kind=netlord"],
+        &["overlay.addresses=host"],
+        &["control.spain_return=own"],
+    ] {
+        let metrics = metrics(folder.path(), set);
+        // 2 trials of 2 tenants, 4 VMs each of which sends to 3.
+        assert_eq!(metrics["flows_finished"], 48, "{set:?}");
+        assert_eq!(metrics["vms"], 8);
+        assert_eq!(metrics["fib_evictions"], 0);
+        for name in ["goodput_bps", "goodput_min_bps", "floods", "fib_entries_max", "completion_s"] {
+            assert!(metrics[name].as_f64().is_some_and(|v| v > 0.0), "{set:?}: {name} in {metrics}");
+        }
+    }
+    let netlord = metrics(folder.path(), &["overlay.kind=netlord", "traffic.trials=0"]);
+    // One VM of each tenant a server, switches that use 4 ports, 100 entries.
+    assert!((netlord["mac_limit"].as_f64().expect("a number") - 2.0 * 4.0 * 50f64.sqrt()).abs() < 1e-9);
+    assert_eq!(
+        (netlord["vlans"].as_f64(), netlord["vlans_bound"].as_f64(), &netlord["goodput_bps"]),
+        (Some(2.0), Some(2.0), &Value::Null)
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let folder = folder(&[(
+        "[[tenant]]\ncount = 2",
+        "[sweep]\n\"tenant[0].count\" = [1, 3]\n\"control.routing\" = [\"spanning-tree\", \"spain\"]\n[[tenant]]",
+    )]);
+    let summaries = [("one", "1"), ("two", "2")].map(|(out, threads)| {
+        let mut summary = json(&weft(&["run", "s.toml", "--json", "--out", out, "--threads", threads], folder.path()));
+        for run in summary["runs"].as_array_mut().expect("runs") {
+            let metrics = run["metrics"].as_object_mut().expect("metrics");
+            metrics.retain(|name, _| name != "wall_s" && name != "rss_bytes");
+        }
+        summary["runs"].clone()
+    });
+    assert_eq!(summaries[0], summaries[1]);
+    for run in 0..4 {
+        let read = |out: &str| std::fs::read(folder.path().join(format!("{out}/{run:03}/links.parquet"))).expect("read");
+        assert!(read("one") == read("two"), "{run}");
+    }
+}
+
+#[test]
+fn spain_tells_vlans_and_what_switches_are_told() {
+    let folder = folder(&[("hosts_per_edge = 2", "hosts_per_edge = 1")]);
+    let plan = json(&weft(&["spain", "s.toml", "--json"], folder.path()));
+    let edge0 = value!({"switch": "edge0", "ports": [
+        {"port": 1, "to": "h0", "vlans": "1-2"}, {"port": 2, "to": "core0", "vlans": "1"}, {"port": 3, "to": "core1", "vlans": "2"}]});
+    assert_eq!(plan["switches"][0], edge0);
+    let mut rest = plan;
+    rest["switches"] = Value::Null;
+    let expected = value!({"fabric": "two-level fat-tree, 2 edge and 2 core switches, 1 hosts per edge", "vlans": 2, "bound": 2,
+        "edge_switches": 2, "pairs": 1, "paths": [2.0, 2.0, 2.0], "disjoint": [2.0, 2.0, 2.0], "longest_hops": 2, "cables": 4,
+        "cables_used": 4, "fib_entries": 3, "switches": null});
+    assert_eq!(rest, expected);
+    let text = stdout(&weft(&["spain", "s.toml", "--switches"], folder.path()));
+    assert!(text.contains("2 VLANs") && text.contains("core1") && text.contains("vlan 1-2"), "{text}");
+    // Only the switches of the tenants' servers.
+    let narrowed = json(&weft(&["spain", "s.toml", "--json", "--set", "tenant[0].hosts=[0]"], folder.path()));
+    assert_eq!((&narrowed["edge_switches"], &narrowed["vlans"]), (&value!(1), &value!(0)));
+}
+
+#[test]
+fn what_means_nothing_is_refused_with_its_place() {
+    for (from, to, says) in [
+        ("routing = \"spain\"", "routing = \"ecmp\"", "spanning tree"),
+        ("pattern = \"tenants\"", "pattern = \"stride\"\nstride = 1", "unknown key"),
+        ("kind = \"packet\"", "kind = \"flow\"", "one of packets"),
+        ("kind = \"none\"", "kind = \"netlord\"\naddresses = \"vm\"", "switches see the addresses"),
+        ("kind = \"none\"", "kind = \"vl2\"", "there is no kind"),
+        ("count = 2", "count = 0", "nobody is there"),
+        ("count = 2", "hosts = [9]", "has no host 9"),
+        ("fib_ageing = \"500ms\"", "fib_ageing = \"0s\"", "forget at once"),
+        ("fib_entries = 100", "learn_rate = 0", "never learn"),
+        ("fib_entries = 100", "entries = 100", "unknown key"),
+        ("size = \"20kB\"", "size = \"0B\"", "0 bytes"),
+        ("size = \"20kB\"", "incoming = 0", "refuse everything"),
+        ("count = 2", "vms_per_host = 60000", "65,535"),
+        ("routing = \"spain\"", "routing = \"spain\"\nspain_paths = 0", "spain_paths"),
+        ("[world]", "[[event]]\nat = \"1s\"\nfail = \"switch core0\"\n[world]", "nothing breaks"),
+        ("[world]", "[transport]\nmss = \"20B\"\n[world]", "no room"),
+    ] {
+        let netlord = if to.contains("mss") { ("kind = \"none\"", "kind = \"netlord\"") } else { ("title", "title") };
+        let folder = folder(&[(from, to), netlord]);
+        let output = weft(&["run", "s.toml", "--out", "r"], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        assert!(stderr(&output).contains(says), "{to}: {}", stderr(&output));
+        assert!(!folder.path().join("r").exists());
+    }
+}

@@ -1,0 +1,50 @@
+//! What the switches have to be told: the VLANs of each port. Static, until the topology changes (NetLord section 3.6).
+
+use crate::ids::{CableId, SwitchId};
+use crate::topology::Fabric;
+
+use super::{Plan, VlanId};
+
+/// A switch's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchConfig {
+    /// The switch.
+    pub switch: SwitchId,
+    /// Its ports, in the order in which its cables were added.
+    pub ports: Vec<PortConfig>,
+}
+
+/// A port's VLANs, all of them tagged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// The cable that is plugged in.
+    pub cable: CableId,
+    /// Ascending. A port to a host has all that reach the switch.
+    pub vlans: Vec<VlanId>,
+}
+
+impl Plan {
+    /// The configuration of all switches, ascending.
+    pub fn switch_configs(&self, fabric: &Fabric) -> Vec<SwitchConfig> {
+        let mut by_cable = vec![Vec::new(); fabric.cables().len()];
+        for (vlan, cables) in self.vlans() {
+            for cable in cables {
+                by_cable[cable.index()].push(vlan);
+            }
+        }
+        fabric.switches().map(|switch| config(fabric, switch, &by_cable)).collect()
+    }
+}
+
+fn config(fabric: &Fabric, switch: SwitchId, by_cable: &[Vec<VlanId>]) -> SwitchConfig {
+    let out = fabric.out(fabric.switch_node(switch));
+    let mut all: Vec<VlanId> = out.iter().flat_map(|l| &by_cable[l.cable().index()]).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    let port = |cable: CableId, to_host: bool| {
+        let vlans = if to_host { all.clone() } else { by_cable[cable.index()].clone() };
+        PortConfig { cable, vlans }
+    };
+    let ports = out.iter().map(|&l| port(l.cable(), fabric.as_host(fabric.link(l).to).is_some())).collect();
+    SwitchConfig { switch, ports }
+}

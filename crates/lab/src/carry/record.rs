@@ -1,0 +1,147 @@
+//! What was carried and counted, as the records that every world returns.
+
+use std::sync::atomic::AtomicBool;
+
+use weft_fabric::record::{
+    FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample, TcpRecord,
+};
+use weft_fabric::routing::Path;
+use weft_fabric::{Bytes, Fabric, FlowId, HostId, Instant, LinkId};
+
+use super::watch::{Reading, Watched};
+use crate::error::Result;
+use crate::events::Event;
+use crate::paths::Paths;
+use crate::plan::Plan;
+use crate::traffic::{Carried, Delivered, Flow, State};
+
+/// Puts it together; asks the kernels, which still stand, for the flows' paths.
+pub(super) fn outcome(
+    plan: &Plan,
+    fabric: &Fabric,
+    carried: Carried,
+    watched: Watched,
+    events: &[Event],
+    idle: Option<f64>,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let Carried { flows, samples, windows, ended, services } = carried;
+    let broken = flows.iter().filter(|f| f.state == State::Broken).count();
+    if broken > 0 {
+        tracing::warn!("{broken} of {} flows lost their connection: they are in the results as unfinished", flows.len());
+    }
+    let mut paths = Paths::open(plan, fabric, stop)?;
+    let mut records = Vec::with_capacity(flows.len());
+    for (i, flow) in flows.iter().enumerate() {
+        // Routes have changed since: only a flow that was still under way is known to use them.
+        let is_current = events.iter().all(|e| e.at >= ended) || flow.state == State::Open;
+        let path = if is_current { paths.of(&flow.connection())?.unwrap_or_default() } else { Path::new() };
+        records.push(flow_record(FlowId::from(i), flow, path));
+    }
+    let [first, .., last] = &watched.readings[..] else { unreachable!("there are readings at the start and at the end") };
+    let delta = |of: fn(&crate::counters::LinkCounters) -> u64| {
+        first.links.iter().zip(&last.links).map(move |(a, b)| of(b).saturating_sub(of(a)))
+    };
+    let drops: Vec<u64> = delta(|c| c.drops).collect();
+    let links = delta(|c| c.bytes).zip(&drops).enumerate();
+    Ok(Outcome {
+        links: links.map(|(i, (bytes, &drops))| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes), drops }).collect(),
+        link_series: series(fabric, &watched.readings, ended),
+        samples: with_bounds(fabric, &flows, &samples),
+        packets: Some(PacketTotals {
+            hops: delta(|c| c.packets).sum(),
+            drops: drops.iter().sum(),
+            retransmits: flows.iter().map(|f| u64::from(f.tcp.retransmits)).sum(),
+            requests: None,
+            lost: watched.lost,
+        }),
+        lab: Some(LabRecord { scale: plan.scale, cpu_idle_fraction: idle, tcp: flows.iter().map(tcp_record).collect() }),
+        traced: weft_fabric::record::Traced { windows, ..Default::default() },
+        flows: records,
+        ended,
+        services,
+        ..Outcome::default()
+    })
+}
+
+fn flow_record(id: FlowId, flow: &Flow, path: Path) -> FlowRecord {
+    FlowRecord {
+        id,
+        src: flow.spec.src,
+        dst: flow.spec.dst,
+        start: flow.spec.start,
+        end: flow.end(),
+        bytes: Bytes(flow.received),
+        path,
+        packets: Some(PacketRecord { retransmits: flow.tcp.retransmits, reordered: flow.tcp.reorderings }),
+    }
+}
+
+fn tcp_record(flow: &Flow) -> TcpRecord {
+    let us = |us: u32| f64::from(us) * 1e-6;
+    TcpRecord { cwnd_segments: flow.tcp.cwnd_segments, srtt_s: us(flow.tcp.srtt_us), min_rtt_s: us(flow.tcp.min_rtt_us) }
+}
+
+/// Mean utilisation between readings.
+fn series(fabric: &Fabric, readings: &[Reading], ended: Instant) -> Vec<LinkSample> {
+    let mut series = Vec::new();
+    for pair in readings.windows(2) {
+        let (a, b) = (&pair[0], &pair[1]);
+        let seconds = (b.at - a.at).as_secs_f64();
+        for (i, (before, after)) in a.links.iter().zip(&b.links).enumerate() {
+            let link = LinkId::from(i);
+            let bytes = after.bytes.saturating_sub(before.bytes);
+            if bytes > 0 && seconds > 0.0 {
+                let utilisation = bytes as f64 * 8.0 / (fabric.link(link).capacity.as_f64() * seconds);
+                series.push(LinkSample { at: b.at.min(ended), link, utilisation });
+            }
+        }
+    }
+    series
+}
+
+/// Adds what the NICs of those who were active could carry, meanwhile.
+fn with_bounds(fabric: &Fabric, flows: &[Flow], delivered: &[Delivered]) -> Vec<Sample> {
+    let mut changes: Vec<(Instant, bool, HostId, HostId)> = Vec::new();
+    for flow in flows {
+        changes.push((flow.spec.start, true, flow.spec.src, flow.spec.dst));
+        changes.extend(flow.end().map(|end| (end, false, flow.spec.src, flow.spec.dst)));
+    }
+    changes.sort_unstable();
+    let mut changes = changes.into_iter().peekable();
+    let mut nics = Nics { fabric, flows: [vec![0; fabric.host_count()], vec![0; fabric.host_count()]], bps: [0, 0] };
+    let mut samples = Vec::with_capacity(delivered.len());
+    for (i, d) in delivered.iter().enumerate() {
+        // Flows that begin within the span belong to it: at the first sample none has been seen to begin.
+        let until = delivered.get(i + 1).map_or(d.at, |next| next.at);
+        while let Some((_, begins, src, dst)) = changes.next_if(|c| c.0 < until) {
+            nics.count(src, dst, begins);
+        }
+        let bound = nics.bps[0].min(nics.bps[1]) as f64;
+        samples.push(Sample { at: d.at, delivered: d.bytes as f64, active: d.active, nic_bound_bps: bound });
+    }
+    samples
+}
+
+/// What the NICs of active senders, and of active receivers, can carry.
+struct Nics<'a> {
+    fabric: &'a Fabric,
+    flows: [Vec<u32>; 2],
+    bps: [u64; 2],
+}
+
+impl Nics<'_> {
+    fn count(&mut self, src: HostId, dst: HostId, begins: bool) {
+        for (side, host) in [src, dst].into_iter().enumerate() {
+            let capacity = self.fabric.nic_capacity(host).0;
+            let flows = &mut self.flows[side][host.index()];
+            if begins {
+                *flows += 1;
+                self.bps[side] += if *flows == 1 { capacity } else { 0 };
+            } else {
+                *flows -= 1;
+                self.bps[side] -= if *flows == 0 { capacity } else { 0 };
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the kernel counts: bytes, packets and drops of every port's queue, and how idle the processors are.
+//!
+//! The queue (TBF) counts a packet as the link carries it: Ethernet's header, and those of every segment of what TSO makes of one. The
+//! device itself counts the headers of a large packet once.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use weft_fabric::{Fabric, LinkId, NodeId};
+
+use crate::error::{LabError, Result};
+use crate::netlink::{NLM_F_DUMP, Netlink, Request, attributes, u32_at, u64_at};
+use crate::netns;
+use crate::plan::{Node, Plan};
+
+/// Counters of a link, which is a port's queue, since the lab came up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Bytes sent, with the headers of Ethernet, IP and TCP.
+    pub bytes: u64,
+    /// Packets sent; segments, where TSO is at work.
+    pub packets: u64,
+    /// Packets that found the queue full.
+    pub drops: u64,
+    /// Bytes that wait.
+    pub backlog: u64,
+}
+
+/// Reads the counters of all ports.
+pub(crate) struct Counters {
+    nodes: Vec<Reader>,
+    links: usize,
+}
+
+struct Reader {
+    netlink: Netlink,
+    /// The device's index and the link that leaves by it.
+    links: Vec<(u32, LinkId)>,
+}
+
+impl Counters {
+    /// Opens sockets in all namespaces.
+    pub(crate) fn open(plan: &Plan, fabric: &Fabric, stop: &AtomicBool) -> Result<Self> {
+        let all: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().collect();
+        let nodes = netns::each(&all, stop, |(i, node)| {
+            netns::enter(&node.namespace)?;
+            let links = node.ports.iter().zip(fabric.out(NodeId::from(*i))).map(|(port, &link)| {
+                let index = nix::net::if_::if_nametoindex(port.name.as_str());
+                index.map(|i| (i, link)).map_err(|e| netns::kernel("find a port", &node.namespace, e))
+            });
+            let links = links.collect::<Result<Vec<_>>>()?;
+            let netlink = Netlink::open().map_err(|cause| failed(&node.namespace, cause))?;
+            Ok(Reader { netlink, links })
+        })?;
+        Ok(Self { nodes, links: fabric.links().len() })
+    }
+
+    /// All counters, by link.
+    pub(crate) fn read(&mut self) -> Result<Vec<LinkCounters>> {
+        let mut all = vec![LinkCounters::default(); self.links];
+        for reader in &mut self.nodes {
+            let Reader { netlink, links } = reader;
+            // struct tcmsg: family, index of the device, and what else a request for all leaves open.
+            let request = Request::new(RTM_GETQDISC, NLM_F_DUMP, &[0; TCMSG]);
+            let read = netlink.ask(request, |body| {
+                let Some((index, counters)) = parse(body) else { return };
+                if let Some((_, link)) = links.iter().find(|(i, _)| *i == index) {
+                    all[link.index()] = counters;
+                }
+            });
+            read.map_err(|cause| failed("a namespace", cause))?;
+        }
+        Ok(all)
+    }
+}
+
+/// The device and the counters of a root queue; `None` for others.
+fn parse(body: &[u8]) -> Option<(u32, LinkCounters)> {
+    let (index, parent) = (u32_at(body, 4)?, u32_at(body, 12)?);
+    let stats = attributes(body.get(TCMSG..)?).find(|(kind, _)| *kind == TCA_STATS2).filter(|_| parent == TC_H_ROOT)?.1;
+    let mut counters = LinkCounters::default();
+    for (kind, value) in attributes(stats) {
+        match kind {
+            TCA_STATS_BASIC => {
+                counters.bytes = u64_at(value, 0)?;
+                // The longer count comes after it, if there is one.
+                counters.packets = u64::from(u32_at(value, 8)?);
+            }
+            TCA_STATS_PKT64 => counters.packets = u64_at(value, 0)?,
+            TCA_STATS_QUEUE => (counters.backlog, counters.drops) = (u32_at(value, 4)?.into(), u32_at(value, 8)?.into()),
+            _ => {}
+        }
+    }
+    Some((index, counters))
+}
+
+fn failed(place: &str, cause: std::io::Error) -> LabError {
+    LabError::Kernel { what: "read counters", place: place.to_owned(), cause }
+}
+
+/// What all processors have done since the machine came up, in ticks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cpu {
+    idle: u64,
+    all: u64,
+}
+
+impl Cpu {
+    pub(crate) fn now() -> Self {
+        fs::read_to_string("/proc/stat").map_or(Self::default(), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let line = text.lines().next().unwrap_or_default();
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two.
+        let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
+        Self { idle: ticks.iter().skip(3).take(2).sum(), all: ticks.iter().sum() }
+    }
+
+    /// The idle part of the time since `before`; `None` if none has passed.
+    pub(crate) fn idle_since(self, before: Self) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|&t| t > 0)?;
+        Some(self.idle.saturating_sub(before.idle) as f64 / all as f64)
+    }
+}
+
+const RTM_GETQDISC: u16 = 38;
+const TCMSG: usize = 20;
+const TC_H_ROOT: u32 = 0xFFFF_FFFF;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_PKT64: u16 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_is_a_part_of_all_time() {
+        let before = Cpu::parse("cpu  100 0 100 700 100 0 0 0 50 50\ncpu0 1");
+        let after = Cpu::parse("cpu  150 0 100 740 110 0 0 0 50 50\n");
+        assert_eq!(after.idle_since(before), Some(0.5));
+        assert_eq!(before.idle_since(before), None);
+        assert_eq!(Cpu::parse("").idle_since(before), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! BGP between the intermediate switches and the outside (VL2 section 4.2.3): the pool of locators out, a default route in.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use crate::plan::outside::{Outside, POOL};
+use crate::plan::{Node, Plan, Role};
+
+/// The addresses of a node's BGP neighbours.
+pub(super) fn peers<'a>(plan: &'a Plan, node: &'a Node) -> impl Iterator<Item = Ipv4Addr> + 'a {
+    let is_border = plan.outside.is_some();
+    let crosses = move |peer: &Node| is_border && (peer.role == Role::Outside) != (node.role == Role::Outside);
+    let ports = node.ports.iter().filter(move |_| node.role != Role::Host);
+    ports.filter(move |p| crosses(&plan.nodes[p.peer.node])).filter_map(|p| plan.port(p.peer).address).map(|a| a.address)
+}
+
+/// The configuration of bgpd.
+pub(super) fn bgp(plan: &Plan, node: &Node) -> String {
+    let (own, other, announced) = match node.role {
+        Role::Outside => (AS_OUTSIDE, AS_INSIDE, "0.0.0.0/0".to_owned()),
+        Role::Switch | Role::Host => (AS_INSIDE, AS_OUTSIDE, POOL.to_string()),
+    };
+    let mut text = String::new();
+    let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
+    line(format_args!("router bgp {own}\n bgp router-id {}", node.locator));
+    line(format_args!(" no bgp ebgp-requires-policy\n no bgp network import-check\n timers bgp {KEEPALIVE_S} {HOLD_S}"));
+    for peer in peers(plan, node) {
+        line(format_args!(" neighbor {peer} remote-as {other}\n neighbor {peer} timers connect 1"));
+    }
+    line(format_args!(" address-family ipv4 unicast\n  network {announced}\n  maximum-paths 64\n exit-address-family\nexit"));
+    text
+}
+
+/// What OSPF is told besides: a border hands on its default route, a ToR announces the locators of the pool that its hosts have.
+pub(super) fn ospf(plan: &Plan, node: &Node) -> String {
+    let Some(Outside { borders, hosts, .. }) = &plan.outside else { return String::new() };
+    let is = |index: usize| std::ptr::eq(&plan.nodes[index], node);
+    if borders.iter().any(|&b| is(b)) {
+        return "router ospf\n default-information originate metric 1 metric-type 1\nexit\n".to_owned();
+    }
+    if hosts.iter().any(|&(h, _)| is(plan.nodes[h].ports[0].peer.node)) {
+        return format!(
+            "ip prefix-list pool seq 5 permit {POOL} le 32\nroute-map pool permit 10\n match ip address prefix-list pool\nexit\n\
+             router ospf\n redistribute kernel metric-type 1 route-map pool\nexit\n"
+        );
+    }
+    String::new()
+}
+
+/// Of private numbers (RFC 6996).
+const AS_INSIDE: u32 = 65000;
+const AS_OUTSIDE: u32 = 65001;
+const KEEPALIVE_S: u32 = 1;
+const HOLD_S: u32 = 3;

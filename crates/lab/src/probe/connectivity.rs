@@ -1,0 +1,310 @@
+//! Named tests of what a lab owes its users, each with what was dropped meanwhile, and why.
+//!
+//! ```text
+//!   reach, full_size   every host asks every other one; packets as large as its addresses carry, not to be fragmented
+//!   transfer           a megabyte over TCP to another rack, byte for byte
+//!   spread             flows of one host leave by all uplinks of its ToR
+//!   link_failure       an uplink is set down; how long nobody answers; it is set up again
+//!   isolation          hosts of services that may not talk get no answer; a forged source gets nowhere (with an overlay)
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::ping;
+use crate::clock::Stopwatch;
+use crate::error::{LabError, Result};
+use crate::netns;
+use crate::plan::overlay::MTU_OVERLAY;
+use crate::plan::{MTU_HOST, Node, Plan, Role};
+use crate::{state, vl2};
+
+/// What came of all tests.
+#[derive(Clone, Debug, Serialize)]
+pub struct Connectivity {
+    /// None failed.
+    pub ok: bool,
+    /// Each test.
+    pub cases: Vec<Case>,
+}
+
+/// What came of one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it passed; `None`: it has nothing to test here.
+    pub ok: Option<bool>,
+    /// What was seen.
+    pub detail: String,
+    /// Packets that agents dropped meanwhile, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// What a test says of itself.
+type Outcome = Result<(Option<bool>, String)>;
+
+/// Runs all tests, one after the other. The lab is afterwards as it was.
+///
+/// # Errors
+/// [`LabError`] if a test could not be made; one that fails is no error.
+pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
+    let tests: [(&'static str, &dyn Fn() -> Outcome); 6] = [
+        ("reach", &|| reach(plan, SMALL, stop)),
+        ("full_size", &|| reach(plan, if plan.overlay.is_some() { MTU_OVERLAY } else { MTU_HOST } as usize, stop)),
+        ("transfer", &|| transfer(plan)),
+        ("spread", &|| spread(plan)),
+        ("link_failure", &|| link_failure(plan)),
+        ("isolation", &|| isolation(plan, stop)),
+    ];
+    let mut cases = Vec::new();
+    for (name, run) in tests {
+        let before = drops(plan);
+        let (ok, detail) = run()?;
+        let drops = drops(plan).into_iter().filter_map(|(reason, now)| {
+            let more = now.saturating_sub(before.get(&reason).copied().unwrap_or(0));
+            (more > 0).then_some((reason, more))
+        });
+        cases.push(Case { name, ok, detail, drops: drops.collect() });
+    }
+    Ok(Connectivity { ok: cases.iter().all(|c| c.ok != Some(false)), cases })
+}
+
+/// Packets that the agents of all nodes have dropped, by reason.
+fn drops(plan: &Plan) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    if plan.overlay.is_none() {
+        return all;
+    }
+    let lab = state::path(&plan.name);
+    for node in plan.nodes.iter().filter(|n| n.role != Role::Outside) {
+        let status = vl2::ask(&vl2::socket(&lab, node)).unwrap_or_default();
+        let of_node = status["ok"]["drops"].as_object().into_iter().flatten();
+        for (reason, count) in of_node.filter_map(|(r, n)| Some((r, n.as_u64()?))) {
+            *all.entry(reason.clone()).or_default() += count;
+        }
+    }
+    all
+}
+
+fn reach(plan: &Plan, bytes: usize, stop: &AtomicBool) -> Outcome {
+    let result = ping::all(plan, bytes, stop)?;
+    let detail = format!("{} of {} pairs answered packets of {bytes} bytes", result.answered, result.pairs);
+    Ok((Some(result.answered == result.pairs), detail))
+}
+
+/// The first host, and the first one of another rack that it may talk to.
+fn far_pair(plan: &Plan) -> Option<(usize, usize)> {
+    let tor = |host: usize| plan.nodes[host].ports[0].peer.node;
+    let may_talk = |a: usize, b: usize| {
+        let Some(overlay) = &plan.overlay else { return true };
+        let service = |host| overlay.host(host).map_or(0, |h| h.service);
+        overlay.may_talk(service(a), service(b))
+    };
+    let hosts = || (0..plan.nodes.len()).filter(|&i| plan.nodes[i].role == Role::Host);
+    hosts().find_map(|a| hosts().find(|&b| tor(a) != tor(b) && may_talk(a, b)).map(|b| (a, b)))
+}
+
+/// The pair's nodes and addresses.
+fn ends(plan: &Plan) -> Option<[(&Node, Ipv4Addr); 2]> {
+    let (a, b) = far_pair(plan)?;
+    Some([a, b].map(|host| (&plan.nodes[host], plan.addresses_of(host)[0])))
+}
+
+fn transfer(plan: &Plan) -> Outcome {
+    let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
+    let failed = |node: &Node, cause| LabError::Kernel { what: "open a socket", place: node.namespace.clone(), cause };
+    let listener = netns::within(&to.namespace, || TcpListener::bind((address, 0)).map_err(|e| failed(to, e)))?;
+    let port = listener.local_addr().map_err(|e| failed(to, e))?.port();
+    let sent: Vec<u8> = (0..TRANSFER).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect();
+    let watch = Stopwatch::new();
+    let target = SocketAddrV4::new(address, port);
+    let connected = netns::within(&from.namespace, || Ok(TcpStream::connect_timeout(&target.into(), PATIENCE)))?;
+    let stream = match connected {
+        Ok(stream) => stream,
+        Err(e) => return Ok((Some(false), format!("{} cannot connect to {}: {e}", from.name, to.name))),
+    };
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = stream;
+            let _ = stream.set_write_timeout(Some(PATIENCE)).and_then(|()| stream.write_all(&sent));
+        });
+        let mut received = Vec::with_capacity(sent.len());
+        let accepted = listener.accept().and_then(|(stream, _)| stream.set_read_timeout(Some(PATIENCE)).map(|()| stream));
+        accepted.and_then(|mut stream| stream.read_to_end(&mut received)).map(|_| received)
+    });
+    let same = received.as_ref().is_ok_and(|r| *r == sent);
+    let detail = match received {
+        Err(e) => format!("{} to {}: {e}", from.name, to.name),
+        Ok(r) => {
+            format!("{} of {} bytes from {} ({own}) to {} in {:.2?}", r.len(), sent.len(), from.name, to.name, watch.elapsed())
+        }
+    };
+    Ok((Some(same), detail))
+}
+
+/// Ports of a host's ToR that lead to other switches.
+fn uplinks(plan: &Plan, host: &Node) -> (usize, Vec<usize>) {
+    let tor = host.ports[0].peer.node;
+    let ports = plan.nodes[tor].ports.iter().enumerate();
+    (tor, ports.filter(|(_, p)| plan.nodes[p.peer.node].role == Role::Switch).map(|(i, _)| i).collect())
+}
+
+fn spread(plan: &Plan) -> Outcome {
+    let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
+    let (tor, ports) = uplinks(plan, from);
+    if ports.len() < 2 {
+        return Ok((None, format!("{} has one uplink", plan.nodes[tor].name)));
+    }
+    let sent = || -> Result<Vec<u64>> {
+        let text = netns::within(&plan.nodes[tor].namespace, || {
+            std::fs::read_to_string("/proc/thread-self/net/dev").map_err(|e| LabError::io("read", "/proc/net/dev".as_ref(), e))
+        })?;
+        let of = |name: &str| {
+            let line = text.lines().find_map(|l| l.trim().strip_prefix(name)?.strip_prefix(':'));
+            line.and_then(|l| l.split_ascii_whitespace().nth(9)?.parse().ok()).unwrap_or(0)
+        };
+        Ok(ports.iter().map(|&p| of(&plan.nodes[tor].ports[p].name)).collect())
+    };
+    let before = sent()?;
+    netns::within(&from.namespace, || {
+        for port in 0..FLOWS {
+            // Nobody listens there: some sends are told so.
+            if let Ok(socket) = UdpSocket::bind((own, 20_000 + port)) {
+                for _ in 0..PACKETS_A_FLOW {
+                    let _ = socket.send_to(&[0; 64], (address, 9));
+                }
+            }
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    })?;
+    std::thread::sleep(SETTLE);
+    let counts: Vec<u64> = sent()?.iter().zip(&before).map(|(a, b)| a - b).collect();
+    let all: u64 = counts.iter().sum();
+    // A quarter of a fair part: with 128 flows chance does not come near it.
+    let fair = counts.iter().all(|&c| c * 4 * counts.len() as u64 >= all) && all >= u64::from(FLOWS * PACKETS_A_FLOW);
+    Ok((
+        Some(fair),
+        format!("{FLOWS} flows from {} to {}: packets by uplink of {}: {counts:?}", from.name, to.name, plan.nodes[tor].name),
+    ))
+}
+
+fn link_failure(plan: &Plan) -> Outcome {
+    let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
+    let (tor, ports) = uplinks(plan, from);
+    let [port, _, ..] = ports[..] else { return Ok((None, format!("{} has one uplink", plan.nodes[tor].name))) };
+    let tor = &plan.nodes[tor];
+    let name = &tor.ports[port].name;
+    let failed = |node: &Node, cause| LabError::Kernel { what: "open a socket", place: node.namespace.clone(), cause };
+    let bound = |node: &Node, address: Ipv4Addr| {
+        netns::within(&node.namespace, || UdpSocket::bind((address, 0)).map_err(|e| failed(node, e)))
+    };
+    let flows = (0..WATCHED).map(|_| bound(from, own)).collect::<Result<Vec<_>>>()?;
+    let echo = bound(to, address)?;
+    let port = echo.local_addr().map_err(|e| failed(to, e))?.port();
+    let set = |state: &str| inside(tor, &format!("link set {name} {state}\n"));
+    let over = &AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| -> Result<Vec<Duration>> {
+        let _ = echo.set_read_timeout(Some(Duration::from_millis(20)));
+        scope.spawn(move || {
+            let mut buffer = [0; 8];
+            while !over.load(Ordering::Relaxed) {
+                if let Ok((len, peer)) = echo.recv_from(&mut buffer) {
+                    let _ = echo.send_to(&buffer[..len], peer);
+                }
+            }
+        });
+        let watched = watch_echoes(&flows, (address, port), || set("down"));
+        over.store(true, Ordering::Relaxed);
+        set("up")?;
+        watched
+    })?;
+    let longest = longest.into_iter().max().unwrap_or_default();
+    let detail =
+        format!("{name} of {} set down: {WATCHED} flows, none without an answer for longer than {longest:.0?}", tor.name);
+    std::thread::sleep(RETURN);
+    Ok((Some(longest < OUTAGE_MAX), detail))
+}
+
+/// The longest time that each flow had no answer, when something is done after half a second.
+fn watch_echoes(flows: &[UdpSocket], to: (Ipv4Addr, u16), act: impl FnOnce() -> Result<()>) -> Result<Vec<Duration>> {
+    let mut act = Some(act);
+    let watch = Stopwatch::new();
+    let (mut last, mut longest) = (vec![Duration::ZERO; flows.len()], vec![Duration::ZERO; flows.len()]);
+    flows.iter().for_each(|f| drop(f.set_nonblocking(true)));
+    while watch.elapsed() < WATCH {
+        if watch.elapsed() > SETTLE
+            && let Some(act) = act.take()
+        {
+            act()?;
+        }
+        for (i, flow) in flows.iter().enumerate() {
+            let _ = flow.send_to(&[1], to);
+            while flow.recv_from(&mut [0; 8]).is_ok() {
+                last[i] = watch.elapsed();
+            }
+            if watch.elapsed() > SETTLE {
+                longest[i] = longest[i].max(watch.elapsed().saturating_sub(last[i]));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(longest)
+}
+
+fn isolation(plan: &Plan, stop: &AtomicBool) -> Outcome {
+    let Some(overlay) = &plan.overlay else { return Ok((None, "no overlay keeps hosts apart here".to_owned())) };
+    let result = ping::all(plan, SMALL, stop)?;
+    let apart = result.isolated.unwrap_or_default();
+    let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
+    // An address of the overlay that is nobody's here.
+    let foreign = Ipv4Addr::from(u32::from(own) + overlay.hosts.len() as u32 + 1000);
+    let before = drops(plan).get(FORGED).copied().unwrap_or(0);
+    inside(from, &format!("addr add {foreign}/32 dev lo\n"))?;
+    let sent = netns::within(&from.namespace, || {
+        Ok(UdpSocket::bind((foreign, 0))
+            .and_then(|s| (0..FORGERIES).try_for_each(|_| s.send_to(&[0; 32], (address, 9)).map(drop))))
+    });
+    inside(from, &format!("addr del {foreign}/32 dev lo\n"))?;
+    std::thread::sleep(SETTLE);
+    let dropped = drops(plan).get(FORGED).copied().unwrap_or(0) - before;
+    let told = if sent?.is_ok() {
+        format!("{dropped} of {FORGERIES} forged packets dropped")
+    } else {
+        "nothing could be forged".to_owned()
+    };
+    let detail =
+        format!("{} of {} pairs that may not talk answered; {} to {}: {told}", apart.answered, apart.pairs, from.name, to.name);
+    Ok((Some(apart.answered == 0 && dropped >= FORGERIES), detail))
+}
+
+/// Commands of `ip` in a node's namespace.
+fn inside(node: &Node, batch: &str) -> Result<()> {
+    netns::within(&node.namespace, || netns::batch("ip", batch, &node.namespace))
+}
+
+fn nothing() -> (Option<bool>, String) {
+    (None, "no two hosts of different racks may talk".to_owned())
+}
+
+const SMALL: usize = 84;
+const TRANSFER: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+const FLOWS: u16 = 128;
+const PACKETS_A_FLOW: u16 = 2;
+const SETTLE: Duration = Duration::from_millis(500);
+/// Flows that are watched over a failure: some of them took the link.
+const WATCHED: usize = 8;
+const WATCH: Duration = Duration::from_secs(4);
+/// Longer than any re-routing with BFD takes.
+const OUTAGE_MAX: Duration = Duration::from_secs(2);
+/// A port that is set up again wants its neighbours back.
+const RETURN: Duration = Duration::from_secs(3);
+const FORGERIES: u64 = 20;
+const FORGED: &str = "forged_source";

@@ -1,0 +1,133 @@
+//! The hosts of a lab as places to open sockets in.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use nix::sched::{CloneFlags, setns};
+use socket2::{Domain, SockAddr, Socket, Type};
+use weft_fabric::HostId;
+
+use crate::error::{LabError, Result};
+use crate::netns;
+use crate::paths::Connection;
+use crate::plan::Plan;
+
+/// All hosts, and where the thread is.
+pub(super) struct Hosts {
+    hosts: Vec<Host>,
+    /// The host in whose namespace the thread is.
+    here: Option<usize>,
+}
+
+struct Host {
+    namespace: File,
+    /// One a NIC; with an overlay the application address.
+    addresses: Vec<Ipv4Addr>,
+    /// Connections that it has begun.
+    begun: u64,
+}
+
+impl Hosts {
+    pub(super) fn open(plan: &Plan) -> Result<Self> {
+        let host = |(i, node): (usize, &crate::plan::Node)| {
+            let path = netns::path(&node.namespace);
+            let namespace = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
+            Ok(Host { namespace, addresses: plan.addresses_of(i), begun: 0 })
+        };
+        Ok(Self { hosts: plan.hosts().enumerate().map(host).collect::<Result<Vec<_>>>()?, here: None })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Sockets that take connections, one an address.
+    pub(super) fn listen(&mut self, host: HostId) -> Result<Vec<Socket>> {
+        self.go(host)?;
+        let listen = |&address: &Ipv4Addr| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&SockAddr::from(SocketAddrV4::new(address, PORT)))?;
+            socket.listen(BACKLOG)?;
+            Ok(socket)
+        };
+        let sockets: std::io::Result<Vec<_>> = self.hosts[host.index()].addresses.iter().map(listen).collect();
+        sockets.map_err(|e| failed("listen", e))
+    }
+
+    /// A socket for datagrams at the first address, and that address.
+    pub(super) fn datagrams(&mut self, host: HostId, port: u16) -> Result<(Socket, Ipv4Addr)> {
+        self.go(host)?;
+        let address = self.hosts[host.index()].addresses[0];
+        let open = || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM.nonblocking(), None)?;
+            socket.bind(&SockAddr::from(SocketAddrV4::new(address, port)))?;
+            Ok(socket)
+        };
+        open().map(|socket| (socket, address)).map_err(|e| failed("open a socket", e))
+    }
+
+    /// Begins a connection. A host's connections have ports in their order, and use its NICs, and its peers', in turn.
+    /// `None` while the sender has no way to anybody.
+    pub(super) fn connect(&mut self, src: HostId, dst: HostId) -> Result<Option<(Socket, Connection)>> {
+        self.go(src)?;
+        let mut error = None;
+        for _ in 0..ATTEMPTS {
+            let nth = self.hosts[src.index()].begun;
+            self.hosts[src.index()].begun += 1;
+            let nics = self.hosts[src.index()].addresses.len() as u64;
+            let from = (of_turn(&self.hosts[src.index()].addresses, nth), PORT_FIRST + (nth % PORTS) as u16);
+            let to = (of_turn(&self.hosts[dst.index()].addresses, nth / nics), PORT);
+            match begin(from, to) {
+                Ok(socket) => return Ok(Some((socket, Connection { from, to }))),
+                // An earlier connection of these ports is still there.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => error = Some(e),
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN)) => {
+                    return Ok(None);
+                }
+                Err(e) => return Err(failed("connect", e)),
+            }
+        }
+        Err(failed("connect", error.expect("an attempt failed")))
+    }
+
+    /// Moves the thread into a host's namespace.
+    fn go(&mut self, host: HostId) -> Result<()> {
+        if self.here != Some(host.index()) {
+            let entered = setns(&self.hosts[host.index()].namespace, CloneFlags::CLONE_NEWNET);
+            entered.map_err(|e| netns::kernel("enter the namespace", "a host", e))?;
+            self.here = Some(host.index());
+        }
+        Ok(())
+    }
+}
+
+fn of_turn(addresses: &[Ipv4Addr], turn: u64) -> Ipv4Addr {
+    addresses[(turn % addresses.len() as u64) as usize]
+}
+
+fn begin(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    // The kernel keeps no more than this of what TCP cannot send yet; all flows send from one buffer of ours.
+    socket.set_tcp_notsent_lowat(NOT_SENT)?;
+    socket.bind(&SockAddr::from(SocketAddrV4::new(from.0, from.1)))?;
+    match socket.connect(&SockAddr::from(SocketAddrV4::new(to.0, to.1))) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(socket),
+    }
+}
+
+pub(super) fn failed(what: &'static str, cause: std::io::Error) -> LabError {
+    LabError::Kernel { what, place: "a host".to_owned(), cause }
+}
+
+/// Where hosts take connections.
+pub(super) const PORT: u16 = 5001;
+/// The first port that a host sends from.
+const PORT_FIRST: u16 = 10_000;
+const PORTS: u64 = 50_000;
+const ATTEMPTS: usize = 1000;
+/// Connections that wait to be accepted: all hosts may begin at once.
+const BACKLOG: i32 = 4096;
+const NOT_SENT: u32 = 128 * 1024;

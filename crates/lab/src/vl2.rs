@@ -1,0 +1,243 @@
+//! VL2 in a lab: a directory, and an agent in each host and switch.
+//!
+//! ```text
+//!   /run/weft/labs/NAME/vl2/
+//!     secret, policy.toml, mappings.jsonl, store/    the directory's; its log in directory.log
+//!     NODE.toml, NODE.key                            an agent's configuration and its principal's key
+//!     NODE.sock, NODE.log                            where it is asked, and what it says
+//!   /sys/fs/bpf/weft-labs/NAME/NODE/                 its eBPF programs and maps
+//! ```
+//! The programs are those that run on real hosts, `weft-directory` and `weft-agent`; the lab starts them and knows their files, and nothing else of them.
+
+mod files;
+mod programs;
+
+use std::fs;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::clock::{Deadline, Stopwatch};
+use crate::commands;
+use crate::error::{LabError, Result};
+use crate::netns;
+use crate::plan::overlay::{OverlayHost, PRINCIPAL_ADMIN, PRINCIPAL_SERVER, Vl2};
+use crate::plan::{LabName, Node, Plan, Role};
+
+pub use programs::{ask, find, memory};
+
+use files::Files;
+use programs::Started;
+
+/// How long each part of an overlay took to come up, in seconds, and what it takes.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OverlayTimes {
+    /// The directory: started, and all mappings in it.
+    pub directory_s: f64,
+    /// The agents: started, and all that they must be told.
+    pub agents_s: f64,
+    /// Resident memory of all these programs, in bytes.
+    pub rss_bytes: u64,
+}
+
+/// What there is of an overlay.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OverlayStatus {
+    /// Agents that the plan asks for.
+    pub agents: usize,
+    /// Agents that run.
+    pub running: usize,
+    /// Nodes whose agents do not.
+    pub missing: Vec<String>,
+    /// Directory servers that the plan asks for, and that run.
+    pub directory_servers: usize,
+    /// Those that run.
+    pub directory_running: usize,
+    /// Resident memory of all these programs, in bytes.
+    pub rss_bytes: u64,
+}
+
+/// The files of a lab's overlay.
+pub fn folder(lab: &Path) -> PathBuf {
+    lab.join("vl2")
+}
+
+/// Where an agent is asked.
+pub fn socket(lab: &Path, node: &Node) -> PathBuf {
+    folder(lab).join(format!("{}.sock", files::name_of(node)))
+}
+
+/// Whether the programs are there; before anything is made.
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub(crate) fn check(plan: &Plan) -> Result<()> {
+    if plan.overlay.is_some() {
+        find(AGENT)?;
+        find(DIRECTORY)?;
+    }
+    Ok(())
+}
+
+/// Gives hosts their application addresses; their devices are up.
+pub(crate) fn addresses(plan: &Plan, stop: &AtomicBool) -> Result<()> {
+    let Some(vl2) = &plan.overlay else { return Ok(()) };
+    netns::each(&vl2.hosts, stop, |host| {
+        let namespace = &plan.nodes[host.node].namespace;
+        netns::enter(namespace)?;
+        netns::set(&commands::overlay_sysctls(), namespace)?;
+        netns::batch("ip", &commands::overlay(host), namespace)
+    })?;
+    Ok(())
+}
+
+/// Starts all programs, and returns when every agent has attached its addresses.
+pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<OverlayTimes> {
+    let Some(vl2) = &plan.overlay else { return Ok(OverlayTimes::default()) };
+    let files = Files::write(plan, vl2, &folder(lab), &pins(&plan.name))?;
+    netns::mount_bpf()?;
+    let watch = Stopwatch::new();
+    start_directory(plan, vl2, &files, stop)?;
+    let directory_s = watch.elapsed().as_secs_f64();
+    let watch = Stopwatch::new();
+    start_agents(plan, vl2, &files, stop)?;
+    let agents_s = watch.elapsed().as_secs_f64();
+    Ok(OverlayTimes { directory_s, agents_s, rss_bytes: status(plan).rss_bytes })
+}
+
+/// What runs of a plan's overlay.
+pub fn status(plan: &Plan) -> OverlayStatus {
+    let Some(vl2) = &plan.overlay else { return OverlayStatus::default() };
+    let namespaces: Vec<String> = plan.nodes.iter().map(|n| n.namespace.clone()).collect();
+    let running = programs::running(&namespaces);
+    let agents = |node: &Node| running.iter().any(|p| p.program == AGENT && p.namespace == node.namespace);
+    let with_agent = || plan.nodes.iter().filter(|n| n.role != Role::Outside);
+    let missing: Vec<String> = with_agent().filter(|n| !agents(n)).map(|n| n.name.clone()).collect();
+    OverlayStatus {
+        agents: with_agent().count(),
+        running: with_agent().count() - missing.len(),
+        missing,
+        directory_servers: vl2.directory.len(),
+        directory_running: running.iter().filter(|p| p.program == DIRECTORY).count(),
+        rss_bytes: running.iter().filter(|p| [AGENT, DIRECTORY].contains(&p.program.as_str())).map(|p| p.rss_bytes).sum(),
+    }
+}
+
+/// Removes what outlives the programs: their eBPF programs and maps.
+pub(crate) fn clean(name: &LabName) {
+    let folder = pins(name);
+    // bpffs holds no other files; whoever removes the last lab removes the folder above too.
+    if folder.exists() {
+        let _ = fs::remove_dir_all(&folder);
+    }
+    if let Some(above) = folder.parent() {
+        let _ = fs::remove_dir(above);
+    }
+}
+
+fn start_directory(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
+    let program = find(DIRECTORY)?;
+    for &node in &vl2.directory {
+        let node = &plan.nodes[node];
+        let listen = SocketAddrV4::new(node.locator, DIRECTORY_PORT).to_string();
+        let log = files.folder.join("directory.log");
+        let arguments = [
+            "serve",
+            "--dir",
+            &files.text(""),
+            "--listen",
+            &listen,
+            "--auth",
+            "mac",
+            "--metrics",
+            "off",
+            "--principal",
+            &PRINCIPAL_SERVER.to_string(),
+        ]
+        .map(str::to_owned);
+        let server = programs::start(&program, &arguments, &node.namespace, &log)?;
+        wait_for(&[server], stop)?;
+        let (mappings, folder, admin) = (files.text("mappings.jsonl"), files.text(""), PRINCIPAL_ADMIN.to_string());
+        let import = ["import", &mappings, "--dir", &folder, "--servers", &listen, "--auth", "mac", "--principal", &admin];
+        programs::run(&program, &import, &node.namespace)?;
+    }
+    Ok(())
+}
+
+/// Switches first: hosts tell them where they are.
+fn start_agents(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
+    let program = find(AGENT)?;
+    let start = |node: &&Node| -> Result<Started> {
+        let name = files::name_of(node);
+        let arguments = ["run".to_owned(), "--config".to_owned(), files.text(&format!("{name}.toml"))];
+        programs::start(&program, &arguments, &node.namespace, &files.folder.join(format!("{name}.log")))
+    };
+    for role in [Role::Switch, Role::Host] {
+        let nodes: Vec<&Node> = plan.nodes.iter().filter(|n| n.role == role).collect();
+        let started = netns::each(&nodes, stop, start)?;
+        wait_for(&started, stop)?;
+    }
+    wait_for_mappings(plan, vl2, files, stop)
+}
+
+/// Waits until every program has said that it is ready.
+fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
+    let deadline = Deadline::after(READY_WITHIN);
+    let mut waiting: Vec<&Started> = started.iter().collect();
+    loop {
+        let mut left = Vec::new();
+        for one in waiting {
+            if !one.is_ready()? {
+                left.push(one);
+            }
+        }
+        waiting = left;
+        let Some(slow) = waiting.first() else { return Ok(()) };
+        if deadline.has_passed() {
+            return Err(slow.failed(&format!("it is not ready after {} s", READY_WITHIN.as_secs())));
+        }
+        pause(stop)?;
+    }
+}
+
+/// Waits until every host's addresses are attached: an agent tells its ToR, and that the directory, after it has begun.
+fn wait_for_mappings(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
+    let deadline = Deadline::after(READY_WITHIN);
+    let mut waiting: Vec<&OverlayHost> = vl2.hosts.iter().collect();
+    loop {
+        waiting.retain(|host| !programs::is_attached(&socket_of(files, &plan.nodes[host.node])));
+        let Some(host) = waiting.first() else { return Ok(()) };
+        if deadline.has_passed() {
+            let node = plan.nodes[host.node].name.clone();
+            return Err(LabError::NotAttached { node, seconds: READY_WITHIN.as_secs(), others: waiting.len() - 1 });
+        }
+        pause(stop)?;
+    }
+}
+
+fn socket_of(files: &Files, node: &Node) -> PathBuf {
+    files.folder.join(format!("{}.sock", files::name_of(node)))
+}
+
+fn pause(stop: &AtomicBool) -> Result<()> {
+    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        return Err(LabError::Interrupted);
+    }
+    std::thread::sleep(POLL);
+    Ok(())
+}
+
+fn pins(name: &LabName) -> PathBuf {
+    Path::new(PINS).join(name.as_str())
+}
+
+/// The programs.
+const AGENT: &str = "weft-agent";
+const DIRECTORY: &str = "weft-directory";
+const DIRECTORY_PORT: u16 = 5303;
+const PINS: &str = "/sys/fs/bpf/weft-labs";
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);

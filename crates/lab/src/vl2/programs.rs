@@ -1,0 +1,136 @@
+//! Programs of an overlay: where they are, how they are started in a namespace, what they say.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use crate::error::{LabError, Result};
+use crate::netns;
+
+/// A program: beside this one, or in one of the folders of `PATH`.
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub fn find(program: &str) -> Result<PathBuf> {
+    let here = std::env::current_exe().ok();
+    let beside = here.iter().flat_map(|exe| exe.ancestors().skip(1).take(2)).map(Path::to_owned);
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let all = beside.chain(std::env::split_paths(&paths)).map(|folder| folder.join(program));
+    let found = all.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| LabError::NoProgram { program: program.to_owned() })
+}
+
+/// A program that was started and goes on.
+pub(super) struct Started {
+    program: String,
+    place: String,
+    log: PathBuf,
+    child: Mutex<Child>,
+}
+
+impl Started {
+    /// Whether it has said that it is ready.
+    pub fn is_ready(&self) -> Result<bool> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        if text.lines().any(|line| line.starts_with("READY")) {
+            return Ok(true);
+        }
+        match self.child.lock().expect("no thread panicked").try_wait() {
+            Ok(Some(status)) => Err(self.failed(&format!("it ended with {status}"))),
+            _ => Ok(false),
+        }
+    }
+
+    /// The error of this program, with what it said last.
+    pub fn failed(&self, what: &str) -> LabError {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(LINES_SHOWN).collect();
+        let said: Vec<&str> = lines.into_iter().rev().collect();
+        let message = format!("{what}; it said: {}", said.join(" | "));
+        LabError::Program { program: self.program.clone(), place: self.place.clone(), message }
+    }
+}
+
+/// Starts a program in a namespace, by a thread that enters it; it outlives this process.
+pub(super) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<Started> {
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let output = File::create(log).map_err(|e| LabError::io("write", log, e))?;
+    let errors = output.try_clone().map_err(|e| LabError::io("write", log, e))?;
+    let child = netns::within(namespace, || {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        command.spawn().map_err(|e| LabError::io("run", program, e))
+    })?;
+    Ok(Started { program: name, place: namespace.to_owned(), log: log.to_owned(), child: Mutex::new(child) })
+}
+
+/// Runs a program in a namespace to its end.
+pub(super) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result<()> {
+    let output = netns::within(namespace, || {
+        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+        output.map_err(|e| LabError::io("run", program, e))
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Err(LabError::Program { program: format!("{name} {}", arguments[0]), place: namespace.to_owned(), message })
+}
+
+/// Whether an agent says that all its addresses are attached.
+pub(super) fn is_attached(socket: &Path) -> bool {
+    let Some(status) = ask(socket) else { return false };
+    let addresses = status["ok"]["addresses"].as_array();
+    addresses.is_some_and(|all| !all.is_empty() && all.iter().all(|a| a["attached"] == true))
+}
+
+/// What an agent says of itself, by its socket; `None` if it does not.
+pub fn ask(socket: &Path) -> Option<serde_json::Value> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN)).ok()?;
+    stream.write_all(b"{\"command\":\"status\"}\n").ok()?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    serde_json::from_str(&line).ok()
+}
+
+/// A process in a namespace.
+pub(super) struct Running {
+    pub program: String,
+    pub namespace: String,
+    pub rss_bytes: u64,
+}
+
+/// All processes in the namespaces.
+pub(super) fn running(namespaces: &[String]) -> Vec<Running> {
+    let inode = |namespace: &String| fs::metadata(netns::path(namespace)).ok().map(|m| m.ino());
+    let inodes: Vec<Option<u64>> = namespaces.iter().map(inode).collect();
+    let of = |pid: i32| {
+        let inode = fs::metadata(format!("/proc/{pid}/ns/net")).ok()?.ino();
+        let at = inodes.iter().position(|&i| i == Some(inode))?;
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let program = program.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+        Some(Running { program, namespace: namespaces[at].clone(), rss_bytes: memory(pid) })
+    };
+    netns::processes(namespaces).into_iter().filter_map(|pid| of(pid.as_raw())).collect()
+}
+
+/// Resident memory of a process that no other process shares, in bytes.
+pub fn memory(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let of = |key: &str| {
+        let line = text.lines().find_map(|l| l.strip_prefix(key));
+        line.and_then(|l| l.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    (of("Private_Clean:") + of("Private_Dirty:")) * 1024
+}
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const LINES_SHOWN: usize = 4;

@@ -1,0 +1,417 @@
+//! VL2 that really stands: directory, agents, anycast groups, isolation, a moved address. As root, with `weft-agent` and `weft-directory` built; elsewhere they say
+//! that they are skipped.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::{TestLab, name, possible, turn};
+use weft_fabric::topology::shapes::{Cabling, Shape};
+use weft_fabric::{BitsPerSec, Bytes};
+use weft_lab::plan::overlay::{LocatorKind, Overlay, OverlayHost, ServiceSpec, Vl2};
+use weft_lab::plan::{Plan, Routing, Settings};
+use weft_lab::probe::ping;
+use weft_lab::{Lab, Stopwatch, down, names, state, vl2};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// 3 intermediates in groups of 2, 4 ToRs of 2 hosts; hosts 0 to 3 and 4 to 6 are services that may not talk, host 7 is of none.
+fn plan(letter: char, locator: LocatorKind) -> Plan {
+    let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 2, tors: 4, uplinks_per_tor: 2, hosts_per_tor: 2 };
+    let service =
+        |name: &str, hosts: std::ops::Range<u32>| ServiceSpec { name: name.to_owned(), hosts: hosts.collect(), allow: vec![] };
+    let services = vec![service("web", 0..4), service("batch", 4..7)];
+    plan_of(shape, letter, Overlay { locator, ecmp_width: 2, services, external: Vec::new() })
+}
+
+fn plan_of(shape: Shape, letter: char, overlay: Overlay) -> Plan {
+    let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: weft_fabric::Duration::ZERO };
+    let fabric = shape.build(link, link).expect("a fabric");
+    let settings = Settings {
+        name: name(letter),
+        routing: Routing::Frr,
+        timers: weft_lab::plan::Timers::FAST,
+        scale: 0.01,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    };
+    Plan::new(&fabric, &settings).and_then(|plan| plan.with_overlay(&fabric, &overlay)).expect("a plan")
+}
+
+fn up(letter: char, locator: LocatorKind) -> Option<TestLab> {
+    stand(plan(letter, locator))
+}
+
+fn stand(plan: Plan) -> Option<TestLab> {
+    if !possible() {
+        return None;
+    }
+    if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| vl2::find(program).is_err()) {
+        let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let turn = turn();
+    let built = Lab::up(plan, std::path::Path::new("test.toml"), &GO);
+    let (lab, times) = built.expect("it comes up");
+    eprintln!("up: {times:?}");
+    Some(TestLab::new(lab, turn))
+}
+
+fn overlay(lab: &TestLab) -> &Vl2 {
+    lab.plan().overlay.as_ref().expect("an overlay")
+}
+
+fn host(lab: &TestLab, index: usize) -> &OverlayHost {
+    &overlay(lab).hosts[index]
+}
+
+/// What the agent of a node says of itself.
+fn ask(lab: &TestLab, node: &str) -> Value {
+    let socket = vl2::socket(&state::path(&lab.plan().name), lab.node(node));
+    let output = agent(&["status", "--json", "--socket", &socket.display().to_string()]);
+    serde_json::from_str(&output).expect("JSON")
+}
+
+fn agent(arguments: &[&str]) -> String {
+    let output = Command::new(vl2::find("weft-agent").expect("it is built")).args(arguments).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn counter(status: &Value, name: &str) -> u64 {
+    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
+}
+
+/// A counter of each intermediate switch.
+fn stripped(lab: &TestLab) -> BTreeMap<String, u64> {
+    let switches = overlay(lab).intermediates.iter().map(|&at| lab.plan().nodes[at].name.clone());
+    switches.map(|name| (name.clone(), counter(&ask(lab, &name), "stripped_intermediate"))).collect()
+}
+
+/// The groups that have a member among switches that live, by what their agents hold.
+fn groups_held(lab: &TestLab, except: Option<&str>) -> BTreeMap<u64, Vec<String>> {
+    let mut held: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for &at in &overlay(lab).intermediates {
+        let name = &lab.plan().nodes[at].name;
+        if Some(name.as_str()) == except {
+            continue;
+        }
+        for group in ask(lab, name)["groups"].as_array().expect("groups") {
+            if group["served"] == true {
+                held.entry(group["group"].as_u64().expect("a number")).or_default().push(name.clone());
+            }
+        }
+    }
+    held
+}
+
+fn everybody_answers(lab: &TestLab, bytes: usize) {
+    let result = ping::all(lab.plan(), bytes, &GO).expect("sockets");
+    assert_eq!((result.answered, &result.lost), (result.pairs, &Vec::new()), "packets of {bytes} bytes: {result:?}");
+    let isolated = result.isolated.expect("services");
+    assert!(isolated.pairs > 0 && isolated.answered == 0, "{isolated:?}");
+}
+
+/// Ends the other threads of a test, also when it fails.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bits a second of a TCP stream between two hosts' application addresses.
+fn stream(lab: &TestLab, from: usize, to: usize, time: Duration) -> f64 {
+    let (source, target) = (host(lab, from).clone(), host(lab, to).clone());
+    let node = |h: &OverlayHost| lab.plan().nodes[h.node].name.clone();
+    let address = SocketAddrV4::new(target.aa4, 5001);
+    let listener = lab.at(&node(&target), || TcpListener::bind(address).expect("a free port"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = AtEnd(&done);
+        scope.spawn(|| {
+            lab.at(&node(&source), || {
+                let mut stream = TcpStream::connect(address).expect("a connection");
+                while !done.load(Ordering::Relaxed) {
+                    // Whoever has read enough hangs up.
+                    if stream.write_all(&[0; 65_536]).is_err() {
+                        break;
+                    }
+                }
+            });
+        });
+        let (mut stream, peer) = listener.accept().expect("a connection");
+        assert_eq!(peer.ip(), source.aa4, "it comes from the application address");
+        let mut buffer = vec![0; 1 << 18];
+        let (watch, mut bytes) = (Stopwatch::new(), 0);
+        while watch.elapsed() < time {
+            bytes += stream.read(&mut buffer).expect("bytes");
+        }
+        bytes as f64 * 8.0 / watch.elapsed().as_secs_f64()
+    })
+}
+
+#[test]
+fn a_small_network_with_everything() {
+    let Some(lab) = up('v', LocatorKind::Tor) else { return };
+    let standing = weft_lab::status(&lab.plan().name);
+    let overlay = standing.overlay.expect("an overlay");
+    assert_eq!((overlay.running, overlay.missing.len(), overlay.directory_running), (lab.plan().nodes.len(), 0, 1));
+    eprintln!("{} agents and the directory: {} MB", overlay.running, overlay.rss_bytes / 1_000_000);
+    everybody_answers(&lab, 84);
+    everybody_answers(&lab, 1560);
+    a_stream_crosses_intermediates(&lab);
+    a_broadcast_reaches_its_service(&lab);
+    an_address_moves(&lab);
+    a_group_outlives_its_switch(&lab);
+    let name = lab.plan().name.clone();
+    drop(lab);
+    nothing_is_left(&name);
+}
+
+fn a_stream_crosses_intermediates(lab: &TestLab) {
+    let before = stripped(lab);
+    let goodput = stream(lab, 0, 3, Duration::from_secs(2));
+    let after = stripped(lab);
+    let crossed: u64 = after.iter().map(|(name, count)| count - before[name]).sum();
+    eprintln!(
+        "a stream from h0 to h3: {:.1} Mbps, {crossed} packets over the intermediates: {before:?} {after:?}",
+        goodput / 1e6
+    );
+    assert!(goodput > 20e6, "{goodput} bps of 100 Mbps");
+    // Data one way at the least, in packets of up to 64 KiB.
+    assert!(crossed as f64 > goodput * 2.0 / 8.0 / 65_536.0, "{crossed} packets");
+    let tor = ask(lab, &lab.plan().nodes[host(lab, 3).tor].name.clone());
+    assert!(counter(&tor, "stripped_tor") > 0);
+}
+
+/// The only home member of group 2 dies: others serve it, and traffic goes on. Nobody tells the hosts.
+fn a_group_outlives_its_switch(lab: &TestLab) {
+    let vl2 = overlay(lab);
+    let homes: BTreeMap<Ipv4Addr, Vec<&str>> = vl2
+        .groups
+        .iter()
+        .map(|group| {
+            let of = |at: &&usize| lab.plan().nodes[**at].anycast.contains(group);
+            (*group, vl2.intermediates.iter().filter(of).map(|&at| lab.plan().nodes[at].name.as_str()).collect())
+        })
+        .collect();
+    let (group, victim) = homes.iter().find_map(|(g, m)| (m.len() == 1).then(|| (*g, m[0].to_owned()))).expect("a group of one");
+    std::thread::sleep(Duration::from_secs(6));
+    eprintln!("groups before: {:?}; {victim} dies, the only one of {group}", groups_held(lab, None));
+    let ports = lab.node(&victim).ports.iter().map(|p| format!("ip link set {} down", p.name)).collect::<Vec<_>>().join("; ");
+    lab.shell(&victim, &ports);
+    let watch = Stopwatch::new();
+    let is_live = || groups_held(lab, Some(&victim)).len() == vl2.groups.len();
+    while !is_live() {
+        assert!(watch.elapsed() < Duration::from_secs(10), "{:?}", groups_held(lab, Some(&victim)));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    eprintln!("every group has a member again after {:?}: {:?}", watch.elapsed(), groups_held(lab, Some(&victim)));
+    // All switches must have heard of the new one.
+    let settled = Stopwatch::new();
+    loop {
+        let lost = ping::all(lab.plan(), 84, &GO).expect("sockets").lost;
+        if lost.is_empty() {
+            break;
+        }
+        if settled.elapsed() > Duration::from_secs(20) {
+            panic!("hosts do not reach each other: {lost:?}");
+        }
+    }
+    eprintln!("all hosts reach each other {:?} later", settled.elapsed());
+    everybody_answers(lab, 84);
+    let back = ports.replace("down", "up");
+    lab.shell(&victim, &back);
+}
+
+/// What a host sends to everybody reaches all others of its service and nobody else (VL2 section 4.2.3).
+fn a_broadcast_reaches_its_service(lab: &TestLab) {
+    let everybody = SocketAddrV4::new(std::net::Ipv4Addr::new(20, 255, 255, 255), 7000);
+    let listen = |h: &OverlayHost| {
+        let socket = lab.at(&lab.plan().nodes[h.node].name, || std::net::UdpSocket::bind(("0.0.0.0", 7000)).expect("a port"));
+        socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        socket
+    };
+    let (sender, others) = overlay(lab).hosts.split_first().expect("hosts");
+    let (members, strangers): (Vec<&OverlayHost>, Vec<&OverlayHost>) = others.iter().partition(|h| h.service == sender.service);
+    let [members, strangers] = [members, strangers].map(|hosts| hosts.into_iter().map(listen).collect::<Vec<_>>());
+    assert!(members.len() > 1 && strangers.len() > 1);
+    let socket = lab.at(&lab.plan().nodes[sender.node].name, || std::net::UdpSocket::bind((sender.aa4, 0)).expect("a port"));
+    socket.set_broadcast(true).expect("a setting");
+    let mut buffer = [0; 64];
+    let mut heard = |byte: u8, by: &[std::net::UdpSocket]| {
+        socket.send_to(&[byte; 40], everybody).expect("sent");
+        by.iter().filter(|m| m.recv(&mut buffer).is_ok_and(|n| n == 40 && buffer[0] == byte)).count()
+    };
+    // The tree grows with the first packets.
+    assert!((0..20).any(|_| heard(1, &members) == members.len()), "all of the service hear it");
+    std::thread::sleep(Duration::from_millis(500));
+    let reached = (0..20).filter(|_| heard(2, &members) == members.len()).count();
+    assert!(reached >= 19, "{reached} of 20 reach all");
+    assert_eq!(heard(3, &strangers), 0, "nobody else does");
+}
+
+/// The AA of h1 moves from its ToR to that of h2 while a stream to it goes on: first its owner is changed, then the new host says that it is there.
+fn an_address_moves(lab: &TestLab) {
+    let (source, old, new) = (host(lab, 0).clone(), host(lab, 1).clone(), host(lab, 2).clone());
+    assert_ne!(old.tor, new.tor);
+    let at = |h: &OverlayHost| lab.plan().nodes[h.node].name.clone();
+    let moved = SocketAddrV4::new(old.aa4, 6001);
+    // A stream of single datagrams: who answers last tells where the address is.
+    let echo = |node: String| {
+        lab.shell(&node, "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind");
+        let socket = lab.at(&node, || std::net::UdpSocket::bind(moved).expect("a port"));
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        socket
+    };
+    let servers = [echo(at(&old)), echo(at(&new))];
+    let client = lab.at(&at(&source), || std::net::UdpSocket::bind(SocketAddrV4::new(source.aa4, 0)).expect("a port"));
+    client.set_nonblocking(true).expect("a setting");
+    let done = AtomicBool::new(false);
+    let longest_us = AtomicU64::new(0);
+    let by_new = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _end = AtEnd(&done);
+        for (i, server) in servers.iter().enumerate() {
+            let (done, by_new) = (&done, &by_new);
+            scope.spawn(move || {
+                let mut buffer = [0; 64];
+                while !done.load(Ordering::Relaxed) {
+                    if let Ok((length, from)) = server.recv_from(&mut buffer) {
+                        by_new.fetch_add(i as u64, Ordering::Relaxed);
+                        let _ = server.send_to(&buffer[..length], from);
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            let (watch, mut last) = (Stopwatch::new(), Duration::ZERO);
+            while !done.load(Ordering::Relaxed) {
+                let _ = client.send_to(&[0; 32], moved);
+                std::thread::sleep(Duration::from_millis(1));
+                while client.recv_from(&mut [0; 64]).is_ok() {
+                    let gap = watch.elapsed() - last;
+                    longest_us.fetch_max(gap.as_micros() as u64, Ordering::Relaxed);
+                    last = watch.elapsed();
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        longest_us.store(0, Ordering::Relaxed);
+        relocate(lab, &old, &new);
+        std::thread::sleep(Duration::from_secs(3));
+    });
+    let outage = Duration::from_micros(longest_us.load(Ordering::Relaxed));
+    eprintln!("{} moved from {} to {}: {outage:?} without an answer", old.aa4, at(&old), at(&new));
+    assert!(by_new.load(Ordering::Relaxed) > 100, "the new host answers");
+    assert!(outage < Duration::from_secs(3), "{outage:?}");
+    relocate(lab, &new, &old);
+    everybody_answers(lab, 84);
+}
+
+/// Brings the AA of the first test host (h1) from one host to another.
+fn relocate(lab: &TestLab, from: &OverlayHost, to: &OverlayHost) {
+    let address = host(lab, 1).aa4;
+    let node = |h: &OverlayHost| &lab.plan().nodes[h.node];
+    let socket = |h: &OverlayHost| vl2::socket(&state::path(&lab.plan().name), node(h)).display().to_string();
+    agent(&["detach", &address.to_string(), "--socket", &socket(from), "--json"]);
+    lab.shell(&node(from).name, &format!("ip addr del {address}/8 dev eth0"));
+    provision(lab, address, to, 1);
+    // A route goes with the address that it names as its source.
+    let route = format!("ip route replace 20.0.0.0/8 dev eth0 src {} mtu 1560", to.aa4);
+    lab.shell(&node(to).name, &format!("ip addr add {address}/8 dev eth0 noprefixroute; {route}"));
+    let answer = agent(&["attach", &address.to_string(), "--socket", &socket(to), "--json"]);
+    let answer: Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!(answer["outcome"], "attached", "{answer}");
+}
+
+/// What the provisioning system does when a server moves: its address has another owner.
+fn provision(lab: &TestLab, address: Ipv4Addr, owner: &OverlayHost, service: u32) {
+    let folder = vl2::folder(&state::path(&lab.plan().name)).display().to_string();
+    let at = &lab.plan().nodes[overlay(lab).directory[0]];
+    let (locator, group) = (lab.plan().nodes[host(lab, 1).tor].locator.to_string(), host(lab, 1).group.to_string());
+    let arguments = [
+        "put",
+        &address.to_string(),
+        &locator,
+        "--owner",
+        &Vl2::principal(owner.node).to_string(),
+        "--service",
+        &service.to_string(),
+        "--group",
+        &group,
+        "--dir",
+        &folder,
+        "--servers",
+        &format!("{}:5303", at.locator),
+        "--principal",
+        "2",
+        "--auth",
+        "mac",
+    ]
+    .map(str::to_owned);
+    let program = vl2::find("weft-directory").expect("it is built");
+    let output = lab.at(&at.name, || Command::new(program).args(&arguments).output().expect("it runs"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn nothing_is_left(name: &weft_lab::plan::LabName) {
+    assert!(!names().contains(name));
+    assert!(!std::path::Path::new("/sys/fs/bpf/weft-labs").join(name.as_str()).exists(), "pins");
+    assert!(!state::path(name).exists(), "files");
+    assert!(matches!(down(name), Ok(false)));
+}
+
+#[test]
+fn hosts_may_be_their_own_locators() {
+    let Some(lab) = up('w', LocatorKind::Host) else { return };
+    everybody_answers(&lab, 84);
+    let goodput = stream(&lab, 0, 3, Duration::from_secs(1));
+    assert!(goodput > 20e6, "{goodput} bps of 100 Mbps");
+    let node = lab.plan().nodes[host(&lab, 3).node].name.clone();
+    assert!(counter(&ask(&lab, &node), "stripped_host") > 0);
+}
+
+/// The paper's testbed: `cargo test -p weft-lab --test vl2 -- --ignored --nocapture`.
+#[test]
+#[ignore = "it measures, and takes the whole machine for a minute"]
+fn eighty_hosts_and_ten_switches() {
+    let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 4, uplinks_per_tor: 2, hosts_per_tor: 20 };
+    let watch = Stopwatch::new();
+    let overlay = Overlay { locator: LocatorKind::Tor, ecmp_width: 16, services: vec![], external: Vec::new() };
+    let Some(lab) = stand(plan_of(shape, 'y', overlay)) else { return };
+    let memory = weft_lab::status(&lab.plan().name).overlay.expect("an overlay").rss_bytes;
+    eprintln!("up after {:?}; {} MB of agents and directory", watch.elapsed(), memory / 1_000_000);
+    let watch = Stopwatch::new();
+    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
+    eprintln!("{} of {} pairs after {:?}: {:?}", result.answered, result.pairs, watch.elapsed(), result.rtt_ms);
+    assert_eq!(result.answered, result.pairs, "{:?}", result.lost.first());
+}
+
+#[test]
+fn a_lab_that_fails_leaves_no_programs() {
+    if !possible() || vl2::find("weft-agent").is_err() || vl2::find("weft-directory").is_err() {
+        return;
+    }
+    let _turn = turn();
+    let mut bad = plan('x', LocatorKind::Tor);
+    let name = bad.name.clone();
+    // A port that is not there: the switch's agent refuses to begin.
+    let overlay = bad.overlay.as_mut().expect("an overlay");
+    overlay.groups.push(Ipv4Addr::new(100, 127, 9, 9));
+    overlay.groups.push(Ipv4Addr::new(100, 127, 9, 10));
+    let failed = Lab::up(bad, std::path::Path::new("test.toml"), &GO).expect_err("there are too many groups");
+    assert!(failed.to_string().contains("weft-agent"), "{failed}");
+    nothing_is_left(&name);
+}

@@ -1,0 +1,88 @@
+//! The agent's configuration file: `docs/running-on-hosts.md` has every key.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::host::HostConfig;
+use super::switch::SwitchConfig;
+use crate::cli::{Error, Result};
+
+/// What a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A server.
+    Host,
+    /// A ToR or an intermediate switch.
+    Switch,
+}
+
+/// A configuration.
+#[derive(Debug)]
+pub enum Config {
+    /// Of a server.
+    Host(Box<HostConfig>),
+    /// Of a switch.
+    Switch(Box<SwitchConfig>),
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error`], which names the file, the line and the remedy.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let help = "docs/running-on-hosts.md has an example; `--config FILE` names another file";
+            Error::new(format!("cannot read the configuration {}: {error}", path.display()), help)
+        })?;
+        let place = Place { path, text: &text };
+        let Whole { role } = place.parse()?;
+        Ok(match role {
+            Role::Host => Self::Host(Box::new(HostConfig::read(&place)?)),
+            Role::Switch => Self::Switch(Box::new(SwitchConfig::read(&place)?)),
+        })
+    }
+}
+
+/// The one key that says what the others are.
+#[derive(Deserialize)]
+struct Whole {
+    role: Role,
+}
+
+/// A configuration's file and text: where errors are.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+impl Place<'_> {
+    /// Reads the text; what is wrong is told with its line.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
+        toml::from_str(self.text).map_err(|error| {
+            let message = error.message();
+            let help = match (message.contains("unknown field"), message.contains("missing field")) {
+                (true, _) => "remove it, or write it as docs/running-on-hosts.md has it",
+                (_, true) => "add it: docs/running-on-hosts.md says what it means",
+                _ => "docs/running-on-hosts.md has every key and its form",
+            };
+            self.error(error.span().unwrap_or(0..0), message.trim_end(), help)
+        })
+    }
+
+    /// An error at a part of the text.
+    pub fn error(&self, span: Range<usize>, message: &str, help: &str) -> Error {
+        let line = self.text.get(..span.start).map_or(1, |before| before.matches('\n').count() + 1);
+        Error::new(format!("{}:{line}: {message}", self.path.display()), help)
+    }
+}

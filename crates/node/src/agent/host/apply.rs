@@ -1,0 +1,243 @@
+//! What the machine wants of the data plane, and the packets that it holds.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
+use weft_control::vl2::agent::{Output, VIRTUAL_MAC};
+use weft_control::wire::vl2::ethernet::{self, Frame, Header};
+use weft_control::wire::vl2::icmp::{IcmpError, Problem};
+use weft_control::wire::vl2::ip;
+use weft_fabric::MacAddr;
+
+use crate::cli::{Error, Result};
+use crate::dataplane::{Counters, Direction, Event, Flow, Held, HostPlane, Local, Peer, PeerState, PlaneError, Refusal};
+
+/// The data plane of a host.
+pub(super) struct Plane {
+    host: HostPlane,
+    la: Ipv4Addr,
+    gateway: Option<MacAddr>,
+    index: u32,
+    /// Holds the multicast memberships.
+    memberships: Socket,
+    held: BTreeMap<u64, (Direction, Held)>,
+    last_token: u64,
+    /// What the kernel refused last: a table that is full, say.
+    pub trouble: Option<String>,
+}
+
+impl Plane {
+    pub fn new(host: HostPlane, la: Ipv4Addr, index: u32) -> Result<Self> {
+        let memberships = Socket::new(Domain::IPV4, Type::DGRAM, None);
+        let memberships = memberships.map_err(|error| Error::new(format!("the system refuses a socket: {error}"), ""))?;
+        Ok(Self { host, la, gateway: None, index, memberships, held: BTreeMap::new(), last_token: 0, trouble: None })
+    }
+
+    pub fn descriptor(&self) -> RawFd {
+        self.host.events_fd().as_raw_fd()
+    }
+
+    pub const fn adopted(&self) -> bool {
+        self.host.adopted()
+    }
+
+    /// Peers and addresses that an earlier agent left. What it had refused is forgotten: it is asked for again.
+    pub fn inherited(&mut self) -> Result<(Vec<IpAddr>, Vec<IpAddr>)> {
+        let mut peers = Vec::new();
+        for (address, state) in self.host.peers().map_err(refused)? {
+            match state {
+                PeerState::Known(_) => peers.push(address),
+                PeerState::Refused(_) => self.host.remove_peer(address).map_err(refused)?,
+            }
+        }
+        let locals = self.host.locals().map_err(refused)?.into_iter().map(|(address, _)| address).collect();
+        Ok((peers, locals))
+    }
+
+    pub fn events(&mut self) -> Vec<Event> {
+        self.host.events().unwrap_or_else(|error| {
+            self.note("read events", &error);
+            Vec::new()
+        })
+    }
+
+    pub fn counters(&self) -> Option<Counters> {
+        self.host.counters().ok()
+    }
+
+    /// Known and refused peers in the table.
+    pub fn used(&self) -> usize {
+        self.host.peers().map_or(0, |all| all.len())
+    }
+
+    pub const fn has_gateway(&self) -> bool {
+        self.gateway.is_some()
+    }
+
+    pub fn set_gateway(&mut self, mac: MacAddr) {
+        if self.gateway == Some(mac) {
+            return;
+        }
+        match self.host.set_gateway(mac) {
+            Ok(()) => {
+                tracing::info!(%mac, "the next hop");
+                self.gateway = Some(mac);
+            }
+            Err(error) => self.note("set the next hop", &error),
+        }
+    }
+
+    pub fn outer_source(&self, flow: Flow) -> Option<Ipv4Addr> {
+        self.host.outer_source(flow).ok()
+    }
+
+    pub fn anycast(&self, flow: Flow, addresses: &[Ipv4Addr]) -> Option<Ipv4Addr> {
+        self.host.anycast(flow, addresses).ok().flatten()
+    }
+
+    /// Keeps a packet; which address of this host and which peer it is between, its length, and its token.
+    pub fn hold(
+        &mut self,
+        direction: Direction,
+        source: IpAddr,
+        destination: IpAddr,
+        held: Held,
+    ) -> (IpAddr, IpAddr, usize, u64) {
+        self.last_token += 1;
+        let (local, peer) = match direction {
+            Direction::Out => (source, destination),
+            Direction::In => (destination, source),
+        };
+        let bytes = held.frame().len();
+        self.held.insert(self.last_token, (direction, held));
+        (local, peer, bytes, self.last_token)
+    }
+
+    /// Lets all packets go that are held: nobody will say what becomes of them.
+    pub fn forget_held(&mut self) {
+        self.held.clear();
+    }
+
+    /// Does what the machine wants done.
+    pub fn apply(&mut self, output: Output) {
+        let what = name(&output);
+        let done = match output {
+            Output::SetPeer { address, peer } => {
+                let peer = Peer { locator: peer.locator, group: peer.group, mac: peer.mac, mtu: 0 };
+                self.host.set_peer(address, &peer)
+            }
+            Output::RefusePeer { address, is_forbidden } => {
+                self.host.refuse_peer(address, if is_forbidden { Refusal::Forbidden } else { Refusal::Unknown })
+            }
+            Output::RemovePeer(address) => self.host.remove_peer(address),
+            Output::SetGroup { group, addresses } => self.host.set_group(group, &addresses),
+            Output::RemoveGroup(group) => self.host.remove_group(group),
+            Output::SetLocal { address, service, multicast } => self.host.set_local(address, &Local { service, multicast }),
+            Output::RemoveLocal(address) => self.host.remove_local(address),
+            Output::Join(group) => return self.membership(group, true),
+            Output::Leave(group) => return self.membership(group, false),
+            Output::Inject(frame) => self.host.inject(&frame),
+            Output::Release(token) => match self.held.remove(&token) {
+                Some((direction, held)) => self.host.release(direction, &held),
+                None => Ok(()),
+            },
+            Output::Drop { token, reason, tell } => {
+                let Some((direction, held)) = self.held.remove(&token) else { return };
+                if !tell || direction == Direction::In {
+                    return;
+                }
+                let is_forbidden = reason == weft_control::vl2::agent::Reason::Forbidden;
+                let problem = if is_forbidden { Problem::Prohibited } else { Problem::HostUnreachable };
+                error_about(held.frame(), self.la, problem).map_or(Ok(()), |frame| self.host.inject(&frame))
+            }
+            Output::Salt { flow, salt } => self.host.salt(from_machine(flow), salt),
+            Output::Send { .. } | Output::SendAttach { .. } | Output::Announce(_) | Output::Attachment { .. } => Ok(()),
+        };
+        if let Err(error) = done {
+            self.note(what, &error);
+        }
+    }
+
+    /// Takes the programs away.
+    pub fn detach(self) -> Result<()> {
+        self.host.detach().map_err(refused)
+    }
+
+    fn membership(&mut self, group: Ipv4Addr, join: bool) {
+        let interface = InterfaceIndexOrAddress::Index(self.index);
+        let done = match join {
+            true => self.memberships.join_multicast_v4_n(&group, &interface),
+            false => self.memberships.leave_multicast_v4_n(&group, &interface),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%group, join, %error, "the multicast membership was not changed");
+        }
+    }
+
+    fn note(&mut self, what: &str, error: &PlaneError) {
+        let text = format!("cannot {what}: {error}");
+        if self.trouble.as_ref() != Some(&text) {
+            tracing::error!("{text}");
+        }
+        self.trouble = Some(text);
+    }
+}
+
+const fn name(output: &Output) -> &'static str {
+    match output {
+        Output::SetPeer { .. } => "set a peer",
+        Output::RefusePeer { .. } => "refuse a peer",
+        Output::RemovePeer(_) => "remove a peer",
+        Output::SetGroup { .. } => "set a group",
+        Output::RemoveGroup(_) => "remove a group",
+        Output::SetLocal { .. } => "set an address",
+        Output::RemoveLocal(_) => "remove an address",
+        Output::Inject(_) => "answer",
+        Output::Release(_) => "release a packet",
+        Output::Drop { .. } => "tell the sender",
+        Output::Salt { .. } => "give a flow another path",
+        _ => "do",
+    }
+}
+
+/// The ICMP error about a frame that its sender on this host gets, if it may get one.
+fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> {
+    let read = Frame::new(frame).ok()?;
+    let (header, about) = (read.header(), read.payload());
+    let packet = ip::Packet::new(about).ok()?;
+    // Of IPv6 there is no locator address: the peer itself tells.
+    let teller = if packet.is_v6() { packet.destination() } else { IpAddr::V4(la) };
+    let mut out = Vec::with_capacity(600);
+    let kind = if packet.is_v6() { ethernet::IPV6 } else { ethernet::IPV4 };
+    Header { destination: header.source, source: VIRTUAL_MAC, kind }.emit(&mut out);
+    IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
+    Some(out)
+}
+
+/// A five-tuple as the machine has it.
+pub(super) const fn to_machine(flow: Flow) -> ip::Flow {
+    ip::Flow {
+        source: flow.source,
+        destination: flow.destination,
+        protocol: flow.protocol,
+        source_port: flow.source_port,
+        destination_port: flow.destination_port,
+    }
+}
+
+const fn from_machine(flow: ip::Flow) -> Flow {
+    Flow {
+        source: flow.source,
+        destination: flow.destination,
+        protocol: flow.protocol,
+        source_port: flow.source_port,
+        destination_port: flow.destination_port,
+    }
+}
+
+/// An error of the data plane, for the user.
+pub(super) fn refused(error: PlaneError) -> Error {
+    Error::new(error.to_string(), "")
+}

@@ -1,0 +1,36 @@
+//! Prometheus metrics of a host, all named `weft_agent_*`: the data plane's counters and the machine's, under the names that status has.
+
+use metrics::{counter, gauge};
+use weft_control::vl2::agent::{Agent, Reason};
+
+use crate::dataplane::Counters;
+
+/// Brings what is served up to date.
+pub(super) fn update(agent: &Agent, plane: Option<&Counters>, peers_max: u32) {
+    for (which, value) in plane.into_iter().flat_map(Counters::iter) {
+        let name = if which.is_drop() { "weft_agent_dropped_total" } else { "weft_agent_packets_total" };
+        counter!(name, "reason" => which.name()).absolute(value);
+    }
+    let counts = agent.counts();
+    for reason in Reason::ALL {
+        let dropped = counts.dropped.get(reason).copied().unwrap_or(0);
+        counter!("weft_agent_dropped_total", "reason" => reason.name()).absolute(dropped);
+    }
+    counter!("weft_agent_missed_total").absolute(counts.missed);
+    counter!("weft_agent_released_total").absolute(counts.released);
+    counter!("weft_agent_resolutions_asked_total").absolute(counts.asked);
+    counter!("weft_agent_resolutions_answered_total").absolute(counts.answered);
+    counter!("weft_agent_invalidations_total").absolute(counts.invalidated);
+    counter!("weft_agent_rehashed_total").absolute(counts.rehashed);
+    counter!("weft_agent_rehash_limited_total").absolute(counts.rehash_limited);
+    let resolver = agent.resolver_counts();
+    counter!("weft_agent_lookups_total", "by" => "cache").absolute(resolver.hits);
+    counter!("weft_agent_lookups_total", "by" => "directory").absolute(resolver.misses);
+    counter!("weft_agent_lookup_retries_total").absolute(resolver.retries);
+    let (held, bytes) = agent.held();
+    gauge!("weft_agent_held_packets").set(held as f64);
+    gauge!("weft_agent_held_bytes").set(bytes as f64);
+    gauge!("weft_agent_peers").set(agent.peers().count() as f64);
+    gauge!("weft_agent_peers_max").set(f64::from(peers_max));
+    gauge!("weft_agent_addresses").set(agent.own().count() as f64);
+}

@@ -1,0 +1,369 @@
+//! `role = "host"`: the VL2 agent of a server. One thread, one loop; what is decided is the machine's.
+//!
+//! ```text
+//!   eBPF events --+                                       +--> eBPF tables, packets released, frames injected
+//!   directory ----+--> Input --> vl2::agent::Agent --> Output --> UDP to directory and ToR
+//!   ToR ----------+      ^                                +--> multicast memberships
+//!   Unix socket --+   deadline                            +--> (locator = "host") the announcer's thread
+//!   signals ------+
+//! ```
+
+mod announce;
+mod apply;
+mod checks;
+mod config;
+mod link;
+mod measures;
+mod setup;
+mod status;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
+use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
+
+pub use config::HostConfig;
+pub(super) use config::{from_text, read_key};
+
+use super::cli::RunOptions;
+use super::signals::Signals;
+use super::socket::{Asked, ControlSocket, Request};
+use crate::cli::{Error, Result};
+use crate::dataplane::{Event, Flow};
+use crate::server::notify;
+use announce::Announcer;
+use apply::Plane;
+use config::OnExit;
+use link::Link;
+
+/// The agent of a host, at work.
+struct Host {
+    config: HostConfig,
+    link: Link,
+    la: std::net::Ipv4Addr,
+    agent: Agent,
+    plane: Plane,
+    directory: UdpSocket,
+    tor: UdpSocket,
+    announcer: Option<Announcer>,
+    gateway: Option<std::net::Ipv4Addr>,
+    /// When the program was started, and when its machine was made.
+    started: Instant,
+    begun: Instant,
+
+    waiters: Vec<Waiter>,
+    upkeep: Instant,
+    looked_at_routes: Instant,
+    checks: Vec<checks::Check>,
+}
+
+/// A client that waits until an address is attached or detached.
+struct Waiter {
+    address: IpAddr,
+    is_attach: bool,
+    until: Instant,
+    asked: Asked,
+}
+
+/// Runs until told to stop.
+pub(super) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
+    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
+    let mut control = ControlSocket::listen(&config.socket)?;
+    let keep = options.keep || config.on_exit == OnExit::Keep;
+    let mut host = setup::start(config)?;
+    let mut poll = host.watch(&signals, &control)?;
+    host.say_ready(options);
+    let mut events = Events::with_capacity(16);
+    loop {
+        let timeout = host.patience();
+        match poll.poll(&mut events, Some(timeout)) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
+            _ => {}
+        }
+        if signals.has_come() {
+            break;
+        }
+        host.turn(&mut control);
+    }
+    notify::systemd("STOPPING=1");
+    tracing::info!(keep, "told to stop");
+    host.end(keep)?;
+    Ok(true)
+}
+
+impl Host {
+    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
+        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
+        let mut all: Vec<RawFd> = vec![
+            self.plane.descriptor(),
+            self.directory.as_raw_fd(),
+            self.tor.as_raw_fd(),
+            signals.descriptor().as_raw_fd(),
+            control.descriptor().as_raw_fd(),
+        ];
+        all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
+        for (token, descriptor) in all.iter().enumerate() {
+            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
+            watched.map_err(|error| system("waiting", &error))?;
+        }
+        Ok(poll)
+    }
+
+    /// Takes everything that has come, whatever it was that woke the loop.
+    fn turn(&mut self, control: &mut ControlSocket) {
+        self.take_events();
+        self.take_datagrams();
+        while let Some((address, result)) = self.announcer.as_mut().and_then(Announcer::next) {
+            self.input(Input::Announced { address, result });
+        }
+        while let Some(asked) = control.next() {
+            self.asked(asked);
+        }
+        self.input(Input::Timer);
+        self.settle();
+        if self.upkeep <= Instant::now() {
+            self.look_after();
+        }
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        self.agent.handle(self.now(), input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.agent.poll() {
+            match output {
+                weft_control::vl2::agent::Output::Send { to, bytes } => send(&self.directory, to, &bytes),
+                weft_control::vl2::agent::Output::SendAttach { to, bytes } => send(&self.tor, to, &bytes),
+                weft_control::vl2::agent::Output::Announce(address) => {
+                    if let Some(announcer) = &self.announcer {
+                        announcer.announce(address);
+                    }
+                }
+                weft_control::vl2::agent::Output::Attachment { address, state } => tell_attachment(address, state),
+                output => self.plane.apply(output),
+            }
+        }
+    }
+
+    fn take_events(&mut self) {
+        for event in self.plane.events() {
+            match event {
+                Event::Resolve { target, asker, asker_mac } => self.input(Input::Asked { target, asker, asker_mac }),
+                Event::Miss { direction, source, destination, held } => {
+                    let (local, peer, bytes, token) = self.plane.hold(direction, source, destination, held);
+                    self.input(Input::Missed { local, peer, bytes, token });
+                }
+                Event::Congestion { flow } => self.input(Input::Congested(apply::to_machine(flow))),
+                Event::IcmpError { flow, from, kind, code, mtu } => {
+                    let flow = flow.map(|flow| flow.to_string());
+                    tracing::debug!(?flow, %from, kind, code, ?mtu, "an ICMP error from the fabric");
+                }
+                Event::TooBig { flow, mtu } => tracing::debug!(%flow, mtu, "too big for the fabric"),
+                Event::Undeliverable { source, destination, .. } => tracing::debug!(%source, %destination, "not here"),
+            }
+        }
+    }
+
+    fn take_datagrams(&mut self) {
+        let mut buffer = [0; DATAGRAM];
+        while let Ok((length, from)) = self.directory.recv_from(&mut buffer) {
+            self.input(Input::Datagram { from, bytes: &buffer[..length] });
+        }
+        while let Ok((length, from)) = self.tor.recv_from(&mut buffer) {
+            self.input(Input::AttachDatagram { from, bytes: &buffer[..length] });
+        }
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        match asked.request.clone() {
+            Request::Status => {
+                self.look_at_system();
+                let status = self.status();
+                asked.answer(&status);
+            }
+            Request::Attach { address, mac, timeout_ms } => {
+                if !self.config.is_application(address) {
+                    return asked.refuse(&format!("{address} is in none of the prefixes"), "add its prefix to the configuration");
+                }
+                let Ok(mac) = mac.map_or(Ok(self.link.mac), |mac| mac.parse()) else {
+                    return asked.refuse("that is no MAC address", "write 02:00:00:00:00:01");
+                };
+                self.wait(asked, address, true, timeout_ms);
+                self.input(Input::Attach { address, mac });
+            }
+            Request::Detach { address, timeout_ms } => {
+                if !self.agent.own().any(|own| own.address == address) {
+                    return asked.refuse(&format!("{address} is not one of this host's"), "`weft agent status` lists them");
+                }
+                self.wait(asked, address, false, timeout_ms);
+                self.input(Input::Detach(address));
+            }
+            Request::Trace { source, destination, protocol, sport, dport } => {
+                let flow = Flow { source, destination, protocol, source_port: sport, destination_port: dport };
+                match self.way(flow) {
+                    Ok(way) => asked.answer(&way),
+                    Err((message, help)) => asked.refuse(&message, help),
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self, asked: Asked, address: IpAddr, is_attach: bool, timeout_ms: u64) {
+        let until = Instant::now() + Duration::from_millis(timeout_ms.min(PATIENCE_MAX_MS));
+        self.waiters.push(Waiter { address, is_attach, until, asked });
+    }
+
+    /// Answers clients whose address is where they want it, or whose time is over.
+    fn settle(&mut self) {
+        for waiter in std::mem::take(&mut self.waiters) {
+            let (outcome, detail) = self.outcome(&waiter);
+            if outcome == "unanswered" && Instant::now() < waiter.until {
+                self.waiters.push(waiter);
+                continue;
+            }
+            let address = waiter.address.to_string();
+            waiter.asked.answer(&json!({ "address": address, "outcome": outcome, "detail": detail }));
+        }
+    }
+
+    fn outcome(&self, waiter: &Waiter) -> (&'static str, Option<String>) {
+        let Some(own) = self.agent.own().find(|own| own.address == waiter.address) else {
+            return if waiter.is_attach { ("unanswered", None) } else { ("detached", None) };
+        };
+        if !waiter.is_attach {
+            return ("unanswered", None);
+        }
+        match (own.attachment, own.state) {
+            (Some(AttachState::Refused(code)), _) => ("refused", Some(code.to_string())),
+            (_, OwnState::NotOurs) => ("refused", Some("the directory says that it is another host's".to_owned())),
+            (_, OwnState::Unknown) => ("refused", Some("the directory has no such address".to_owned())),
+            (_, OwnState::OtherService(_)) => {
+                ("refused", Some("it is of another service than this host's other addresses".to_owned()))
+            }
+            (Some(AttachState::Attached) | None, OwnState::Confirmed(_)) => ("attached", None),
+            _ => ("unanswered", None),
+        }
+    }
+
+    /// What must be looked at now and then: the next hop, the routes, the metrics.
+    fn look_after(&mut self) {
+        self.upkeep = Instant::now() + UPKEEP;
+        if self.begun.elapsed() >= ERA
+            && let Err(error) = setup::renew(self)
+        {
+            tracing::error!(%error, "the machine cannot be made anew");
+        }
+        if self.looked_at_routes.elapsed() >= ROUTES {
+            self.looked_at_routes = Instant::now();
+            if let Ok(link) = Link::find(&self.config.device) {
+                self.link = link;
+            }
+            self.gateway = self.link.gateway(setup::towards(&self.config));
+            self.narrow_routes();
+        }
+        self.refresh_gateway();
+        measures::update(&self.agent, self.plane.counters().as_ref(), self.config.limits.peers);
+    }
+
+    fn refresh_gateway(&mut self) {
+        if self.config.gateway_mac.is_some() {
+            return;
+        }
+        let Some(gateway) = self.gateway else { return };
+        match link::neighbour(gateway, &self.link.device) {
+            Some(mac) => self.plane.set_gateway(mac),
+            None => link::wake_neighbour(gateway),
+        }
+    }
+
+    fn narrow_routes(&self) {
+        let inner = checks::inner_mtu(&self.config, self.config.mtu.unwrap_or(self.link.mtu));
+        let changed = self.link.narrow_routes(self.config.prefixes.get_ref(), inner);
+        if !changed.is_empty() {
+            tracing::info!(routes = changed.join(", "), mtu = inner, "application addresses have room for outer headers");
+        }
+    }
+
+    fn look_at_system(&mut self) {
+        if let Ok(link) = Link::find(&self.config.device) {
+            self.link = link;
+        }
+        self.checks = checks::all(&self.config, &self.link, self.plane.has_gateway());
+    }
+
+    /// Until the machine, a client or the upkeep wants something.
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        let machine = self.agent.deadline().map_or(UPKEEP, |at| nanos(at.saturating_since(self.now())));
+        let waiter = self.waiters.iter().map(|waiter| waiter.until.saturating_duration_since(now)).min().unwrap_or(UPKEEP);
+        machine.min(waiter).min(self.upkeep.saturating_duration_since(now))
+    }
+
+    fn now(&self) -> weft_fabric::Instant {
+        weft_fabric::Instant::from_ps(1_000_000_000_000 + self.begun.elapsed().as_nanos() as u64 * 1000)
+    }
+
+    fn say_ready(&self, options: RunOptions) {
+        let line = json!({
+            "role": "host", "device": self.link.device, "la": self.la.to_string(), "principal": self.config.principal().0,
+            "adopted": self.plane.adopted(), "metrics": self.config.metrics.map(|it| it.to_string()), "socket": self.config.socket,
+        });
+        tracing::info!(device = self.link.device, la = %self.la, adopted = self.plane.adopted(), "packets flow");
+        match options.json {
+            true => notify::print(&line.to_string()),
+            false => notify::print(&format!("READY {} {} principal {}", self.link.device, self.la, self.config.principal().0)),
+        }
+        notify::systemd("READY=1");
+    }
+
+    fn end(mut self, keep: bool) -> Result<()> {
+        if keep {
+            return Ok(());
+        }
+        // The ToR is told, once: nobody waits for its answer.
+        let own: Vec<IpAddr> = self.agent.own().map(|own| own.address).collect();
+        for address in own {
+            self.input(Input::Detach(address));
+        }
+        self.plane.detach()
+    }
+}
+
+fn tell_attachment(address: IpAddr, state: AttachState) {
+    match state {
+        AttachState::Attached => tracing::debug!(%address, "attached"),
+        AttachState::Detached => tracing::info!(%address, "detached"),
+        AttachState::Waiting => tracing::warn!(%address, "the ToR does not answer"),
+        AttachState::Refused(code) => tracing::warn!(%address, %code, "attaching is refused"),
+    }
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
+    // What is lost is sent again.
+    if let Err(error) = socket.send_to(bytes, to) {
+        tracing::debug!(%to, %error, "a datagram was not sent");
+    }
+}
+
+fn nanos(span: weft_fabric::Duration) -> Duration {
+    // Rounded up to what the poll can wait for, lest it spins.
+    Duration::from_millis((span.as_ps() / 1_000_000_000).saturating_add(1))
+}
+
+fn system(what: &str, error: &std::io::Error) -> Error {
+    Error::new(format!("the system refuses {what}: {error}"), "")
+}
+
+const DATAGRAM: usize = 2048;
+const UPKEEP: Duration = Duration::from_secs(1);
+/// Between two looks at routes.
+const ROUTES: Duration = Duration::from_secs(10);
+/// The machine's clock counts picoseconds, and ends after 213 days.
+const ERA: Duration = Duration::from_secs(100 * 86_400);
+const PATIENCE_MAX_MS: u64 = 600_000;

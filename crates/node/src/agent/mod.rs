@@ -1,0 +1,17 @@
+//! `weft-agent`: what runs on a host or a switch so that application addresses work (VL2, section 4.2). Decisions are
+//! [`weft_control::vl2`]'s; packets are moved by eBPF (`dataplane`).
+//!
+//! ```text
+//!   weft-agent --config FILE --- role = "host"   --> host::run
+//!                            '-- role = "switch" --> switch::run
+//!   weft-agent status, attach, detach, trace --- Unix socket, a JSON object a line ---> the running one
+//! ```
+
+mod cli;
+pub mod config;
+pub mod host;
+mod signals;
+pub mod socket;
+pub mod switch;
+
+pub use cli::main;

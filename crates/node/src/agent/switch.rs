@@ -1,0 +1,227 @@
+//! `role = "switch"`: what a ToR or an intermediate switch does beyond the kernel's forwarding (VL2, sections 4.2 and 4.3.2).
+//!
+//! ```text
+//!   hosts' ports, UDP 5304 --Attach--------.                       .--> plane: locals (address -> port, MAC), addresses to strip
+//!   directory servers, UDP <--look-ups-----+--> Tor (vl2::switch) -+--> answers to hosts
+//!                          <--updates------'        ^              '--> updates, reports of undeliverable packets
+//!   plane: samples of undeliverable packets --------'
+//!
+//!   kernel: a route has changed (netlink) --> `ip route`: who can be reached --> Duties --> `ip addr add|del` on lo, plane: strip
+//!
+//!   hosts' ports, UDP 67 --DHCP, relayed--> DHCP server, and back
+//! ```
+//! A switch is a ToR (`[tor]`), an intermediate (`[intermediate]`), both, or neither: then it only keeps outer hashes out of the kernel's choice of paths.
+//! Route changes are heard of by netlink and not by polling, since a group must not be dead for longer than routing takes; what they are is read anew each time, so
+//! that a lost message costs a second (the time after which it is read in any case) and nothing else.
+
+mod config;
+mod intermediate;
+mod ports;
+mod relay;
+mod routes;
+mod status;
+mod tor;
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant as WallInstant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use weft_fabric::Instant;
+
+pub use config::SwitchConfig;
+
+use self::intermediate::Intermediate;
+use self::relay::Relay;
+use self::tor::TorPart;
+use super::cli::RunOptions;
+use super::signals::Signals;
+use super::socket::ControlSocket;
+use crate::cli::{Error, Result};
+use crate::dataplane::{Prefix4, Prefix6, SwitchPlane, SwitchSettings};
+use crate::server::notify;
+
+/// A running switch.
+pub(super) struct Switch {
+    config: SwitchConfig,
+    plane: SwitchPlane,
+    tor: Option<TorPart>,
+    intermediate: Option<Intermediate>,
+    relay: Option<Relay>,
+    clock: Clock,
+    started: WallInstant,
+}
+
+/// Time for the machines, which count picoseconds in 64 bits: the clock begins anew before they run out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock(WallInstant);
+
+impl Clock {
+    fn begin() -> Self {
+        Self(WallInstant::now())
+    }
+
+    /// Now, as the machines count.
+    pub fn now(self) -> Instant {
+        Instant::from_ps((self.0.elapsed().as_nanos() as u64).saturating_mul(1000))
+    }
+
+    fn is_old(self) -> bool {
+        self.0.elapsed() > ERA
+    }
+}
+
+/// Runs until told to stop.
+pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
+    let mut signals = Signals::take().map_err(|error| Error::new(format!("cannot take signals: {error}"), ""))?;
+    let mut socket = ControlSocket::listen(&config.socket)?;
+    let mut switch = Switch::start(config)?;
+    let mut poll = Poll::new().map_err(system)?;
+    switch.watch(&poll, &signals, &socket)?;
+    let line = switch.ready_line();
+    if options.json {
+        notify::print(&serde_json::json!({"ready": line, "role": "switch"}).to_string());
+    } else {
+        notify::print(&format!("READY {line}"));
+    }
+    notify::systemd("READY=1");
+    let mut events = Events::with_capacity(256);
+    loop {
+        match poll.poll(&mut events, Some(switch.patience())) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system(error)),
+            _ => {}
+        }
+        if signals.has_come() {
+            break;
+        }
+        while let Some(asked) = socket.next() {
+            switch.answer(asked);
+        }
+        switch.step()?;
+    }
+    notify::systemd("STOPPING=1");
+    switch.end(options.keep)?;
+    Ok(true)
+}
+
+impl Switch {
+    fn start(config: SwitchConfig) -> Result<Self> {
+        let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
+        let mut plane = SwitchPlane::attach(&ports, &settings(&config)?, &config.pins()).map_err(of_plane)?;
+        let clock = Clock::begin();
+        let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
+        let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
+        let relay = relay(&config)?;
+        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started: WallInstant::now() };
+        switch.step()?;
+        Ok(switch)
+    }
+
+    /// Whatever wakes the loop; every part looks at all of its own then.
+    fn watch(&self, poll: &Poll, signals: &Signals, socket: &ControlSocket) -> Result<()> {
+        let mut descriptors: Vec<RawFd> = vec![signals.descriptor().as_raw_fd(), socket.descriptor().as_raw_fd()];
+        descriptors.push(self.plane.events_fd().as_raw_fd());
+        descriptors.extend(self.tor.iter().flat_map(TorPart::descriptors));
+        descriptors.extend(self.intermediate.iter().map(Intermediate::descriptor));
+        descriptors.extend(self.relay.iter().flat_map(Relay::descriptors));
+        for (token, descriptor) in descriptors.iter().enumerate() {
+            poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE).map_err(system)?;
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Duration {
+        let now = self.clock.now();
+        let deadlines =
+            [self.tor.as_ref().and_then(TorPart::deadline), self.intermediate.as_ref().and_then(Intermediate::deadline)];
+        let next = deadlines.into_iter().flatten().min().map(|at| Duration::from_nanos(at.saturating_since(now).as_ps() / 1000));
+        // Rounded up by the system to a millisecond; what is due is due then.
+        next.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
+    }
+
+    /// Does all that there is to do.
+    fn step(&mut self) -> Result<()> {
+        if self.clock.is_old() {
+            self.clock = Clock::begin();
+            if let Some(part) = &self.config.tor {
+                self.tor = Some(TorPart::start(&self.config, part, &mut self.plane)?);
+            }
+            if let Some(intermediate) = &mut self.intermediate {
+                intermediate.begin_anew();
+            }
+        }
+        let now = self.clock.now();
+        if let Some(tor) = &mut self.tor {
+            tor.step(now, &mut self.plane)?;
+        }
+        if let Some(intermediate) = &mut self.intermediate {
+            intermediate.step(now, &mut self.plane)?;
+        }
+        if let Some(relay) = &mut self.relay {
+            relay.step();
+        }
+        Ok(())
+    }
+
+    fn ready_line(&self) -> String {
+        let (kind, ports) = (self.kind(), self.config.ports.len());
+        format!("{kind} {} on {ports} ports", self.config.la)
+    }
+
+    fn kind(&self) -> &'static str {
+        match (&self.tor, &self.intermediate) {
+            (Some(_), Some(_)) => "ToR and intermediate switch",
+            (Some(_), None) => "ToR",
+            (None, Some(_)) => "intermediate switch",
+            (None, None) => "switch",
+        }
+    }
+
+    /// The addresses first: nobody is to send here what is not stripped any more.
+    fn end(mut self, keep: bool) -> Result<()> {
+        if keep || self.config.on_exit == config::OnExit::Keep {
+            return Ok(());
+        }
+        if let Some(intermediate) = &mut self.intermediate {
+            intermediate.leave()?;
+        }
+        self.plane.detach().map_err(of_plane)
+    }
+}
+
+fn relay(config: &SwitchConfig) -> Result<Option<Relay>> {
+    let Some(part) = &config.tor else { return Ok(None) };
+    let Some(server) = part.dhcp_server else { return Ok(None) };
+    let ports: std::collections::BTreeSet<&str> = part.host.iter().map(|host| host.port.get_ref().as_str()).collect();
+    let ports: Vec<&str> = ports.into_iter().collect();
+    let started = Relay::start(config.la, server, &ports);
+    started
+        .map(Some)
+        .map_err(|error| Error::new(format!("cannot relay DHCP: {error}"), "does another program use UDP port 67 here?"))
+}
+
+fn settings(config: &SwitchConfig) -> Result<SwitchSettings> {
+    let mut settings = SwitchSettings::default();
+    let wrong = |error: crate::dataplane::PrefixError| Error::new(error.to_string(), "");
+    for prefix in &config.prefixes {
+        match prefix.address() {
+            IpAddr::V4(address) => settings.aa4 = Some(Prefix4::new(address, prefix.length()).map_err(wrong)?),
+            IpAddr::V6(address) => settings.aa6 = Some(Prefix6::new(address, prefix.length()).map_err(wrong)?),
+        }
+    }
+    Ok(settings)
+}
+
+fn of_plane(error: crate::dataplane::PlaneError) -> Error {
+    Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
+}
+
+fn system(error: std::io::Error) -> Error {
+    Error::new(format!("the event loop: {error}"), "")
+}
+
+/// Everything is looked at after so long, whatever woke the loop.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The machines' time has 213 days.
+const ERA: Duration = Duration::from_secs(200 * 24 * 3600);

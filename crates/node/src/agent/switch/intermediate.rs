@@ -1,0 +1,171 @@
+//! The part of an intermediate switch: its anycast addresses come and go with the others' lives.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::RawFd;
+
+use weft_control::directory::GroupId;
+use weft_control::vl2::switch::duties::{Duties, DutyConfig, Output};
+use weft_fabric::{Duration, Instant};
+
+use super::config::IntermediatePart;
+use super::of_plane;
+use super::routes::{RouteWatch, on_loopback, reachable, set_loopback};
+use crate::cli::{Error, Result};
+use crate::dataplane::{StripRole, SwitchPlane};
+
+/// The addresses of an intermediate switch, and what they depend on.
+#[derive(Debug)]
+pub(super) struct Intermediate {
+    me: Ipv4Addr,
+    switches: Vec<Ipv4Addr>,
+    anycast: Vec<Ipv4Addr>,
+    duties: Duties,
+    groups: weft_control::vl2::groups::Groups,
+    watch: RouteWatch,
+    /// When routes are read next, if nothing changes before.
+    read_at: Option<Instant>,
+    /// What stood on `lo` when it began, and is not known to be its own.
+    inherited: BTreeSet<Ipv4Addr>,
+}
+
+/// A group as this switch sees it.
+#[derive(Debug)]
+pub(super) struct GroupView {
+    pub group: GroupId,
+    pub address: IpAddr,
+    pub members: Vec<IpAddr>,
+    pub is_served: bool,
+}
+
+impl Intermediate {
+    pub fn start(me: Ipv4Addr, part: &IntermediatePart) -> Result<Self> {
+        let groups = part.groups().map_err(|error| Error::new(error.to_string(), ""))?;
+        let anycast = part.anycast.get_ref().clone();
+        let watch = RouteWatch::open().map_err(|error| failed("listen to route changes", &error))?;
+        let inherited = on_loopback(&anycast).map_err(|error| failed("read addresses", &error))?;
+        let mut it = Self {
+            me,
+            switches: part.switches.get_ref().clone(),
+            duties: duties(me, &groups, &anycast),
+            anycast,
+            groups,
+            watch,
+            read_at: None,
+            inherited,
+        };
+        it.begin_anew();
+        Ok(it)
+    }
+
+    /// The clock begins anew.
+    pub fn begin_anew(&mut self) {
+        self.duties = duties(self.me, &self.groups, &self.anycast);
+        self.read_at = Some(Instant::ZERO);
+    }
+
+    pub fn descriptor(&self) -> RawFd {
+        self.watch.descriptor()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        [self.read_at, self.duties.deadline()].into_iter().flatten().min()
+    }
+
+    pub fn step(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        if self.watch.has_changed() {
+            // Changes come in rows: what follows soon is read with it.
+            let soon = now + PAUSE;
+            self.read_at = Some(self.read_at.map_or(soon, |at| at.min(soon)));
+        }
+        if self.deadline().is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        self.read_at = Some(now + READ_AGAIN);
+        match reachable(&self.switches) {
+            Ok(alive) => self.duties.handle(now, alive.into_iter().map(IpAddr::V4)),
+            Err(error) => tracing::warn!(%error, "routes cannot be read"),
+        }
+        while let Some(output) = self.duties.poll() {
+            self.apply(output, plane)?;
+        }
+        self.let_go(now, plane)
+    }
+
+    /// Its addresses go: others announce theirs.
+    pub fn leave(&mut self) -> Result<()> {
+        let held: Vec<Ipv4Addr> = self.duties.held().filter_map(|(_, address)| v4(address)).collect();
+        for address in held.into_iter().chain(std::mem::take(&mut self.inherited)) {
+            set_loopback(address, false).map_err(|error| failed("remove an address", &error))?;
+        }
+        Ok(())
+    }
+
+    pub fn groups(&self) -> Vec<GroupView> {
+        let alive = self.duties.alive();
+        let view = |(group, &address): (GroupId, &Ipv4Addr)| GroupView {
+            group,
+            address: IpAddr::V4(address),
+            members: self.groups.members(group, |it| alive.contains(&it)),
+            is_served: self.duties.held().any(|(held, _)| held == group),
+        };
+        self.groups.ids().zip(&self.anycast).map(view).collect()
+    }
+
+    pub fn alive(&self) -> impl Iterator<Item = &IpAddr> {
+        self.duties.alive().iter()
+    }
+
+    /// Stripping begins before packets come, and ends after the last.
+    fn apply(&mut self, output: Output, plane: &mut SwitchPlane) -> Result<()> {
+        let (Output::Add(address) | Output::Remove(address)) = output;
+        let Some(address) = v4(address) else { return Ok(()) };
+        if let Output::Add(_) = output {
+            plane.set_strip(address, StripRole::Intermediate).map_err(of_plane)?;
+            set_loopback(address, true).map_err(|error| failed("add an address", &error))?;
+            tracing::info!(%address, "serves the group");
+            self.inherited.remove(&address);
+        } else {
+            // Strips what is still on its way: the address is not its own any more, and nothing else is sent to it.
+            set_loopback(address, false).map_err(|error| failed("remove an address", &error))?;
+            tracing::info!(%address, "serves the group no more");
+        }
+        Ok(())
+    }
+
+    /// What an earlier life left goes once this one knows its duties.
+    fn let_go(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        if self.inherited.is_empty() {
+            return Ok(());
+        }
+        for address in &self.inherited {
+            plane.set_strip(*address, StripRole::Intermediate).map_err(of_plane)?;
+        }
+        if now.saturating_since(Instant::ZERO) < DutyConfig::new(IpAddr::V4(self.me)).settle {
+            return Ok(());
+        }
+        for address in std::mem::take(&mut self.inherited) {
+            set_loopback(address, false).map_err(|error| failed("remove an address", &error))?;
+        }
+        Ok(())
+    }
+}
+
+fn duties(me: Ipv4Addr, groups: &weft_control::vl2::groups::Groups, anycast: &[Ipv4Addr]) -> Duties {
+    let addresses: Vec<IpAddr> = anycast.iter().copied().map(IpAddr::V4).collect();
+    Duties::new(DutyConfig::new(IpAddr::V4(me)), groups.clone(), &addresses)
+}
+
+const fn v4(address: IpAddr) -> Option<Ipv4Addr> {
+    match address {
+        IpAddr::V4(address) => Some(address),
+        IpAddr::V6(_) => None,
+    }
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Error {
+    Error::new(format!("cannot {what}: {error}"), "run it as root, with iproute2 installed")
+}
+
+const PAUSE: Duration = Duration::from_ms(10);
+const READ_AGAIN: Duration = Duration::from_secs(1);

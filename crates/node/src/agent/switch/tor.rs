@@ -1,0 +1,179 @@
+//! The part of a ToR: its machine's sockets, and its table in the plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft_control::directory::Locator;
+use weft_control::vl2::switch::{Channel, Counts, Host, Input, Local, Output, Tor, TorConfig};
+use weft_control::wire::vl2::attach;
+use weft_fabric::rng::Pcg64;
+use weft_fabric::{Duration, Instant};
+
+use super::config::{SwitchConfig, TorConfigPart};
+use super::of_plane;
+use super::ports::{PortSocket, client};
+use crate::cli::{Error, Result};
+use crate::dataplane::{Attached, Event, StripRole, SwitchPlane};
+
+/// A ToR's machine and what it speaks through.
+#[derive(Debug)]
+pub(super) struct TorPart {
+    machine: Tor,
+    enquiries: UdpSocket,
+    updates: UdpSocket,
+    ports: Vec<PortSocket>,
+    forget_after: Duration,
+    /// Addresses that an earlier process left in the plane, whose hosts have not spoken yet.
+    inherited: BTreeSet<IpAddr>,
+    names: BTreeMap<u32, String>,
+}
+
+impl TorPart {
+    pub fn start(config: &SwitchConfig, part: &TorConfigPart, plane: &mut SwitchPlane) -> Result<Self> {
+        let first_number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let settings = TorConfig {
+            forget_after: part.forget_after,
+            addresses_per_host: part.addresses_per_host,
+            reports_per_s: part.reports_per_s,
+            first_number,
+            ..TorConfig::new(config.principal(), Locator::V4(config.la))
+        };
+        let seed = u128::from_le_bytes(crate::client::random());
+        let mut machine = Tor::new(settings, &config.principal_key()?, Pcg64::new(seed, u128::from(config.principal().0)));
+        let names: BTreeSet<&String> = part.host.iter().map(|host| host.port.get_ref()).collect();
+        let at = SocketAddrV4::new(config.la, attach::PORT);
+        let ports = names.iter().map(|port| PortSocket::bind(port, at).map_err(|error| of_port(port, &error)));
+        let ports = ports.collect::<Result<Vec<_>>>()?;
+        machine.handle(Instant::ZERO, Input::SetServers(config.directory.get_ref()));
+        machine.handle(Instant::ZERO, Input::SetHosts(hosts(part, &ports)));
+        plane.set_strip(config.la, StripRole::Tor).map_err(of_plane)?;
+        let inherited = plane.locals().map_err(of_plane)?.into_iter().map(|(address, _)| address).collect();
+        let socket = || {
+            client(config.la).map_err(|error| {
+                Error::new(format!("cannot bind to {}: {error}", config.la), "`la` must be an address of this switch")
+            })
+        };
+        let names = ports.iter().map(|port| (port.index, port.port.clone())).collect();
+        Ok(Self { machine, enquiries: socket()?, updates: socket()?, ports, forget_after: part.forget_after, inherited, names })
+    }
+
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let own = [self.enquiries.as_raw_fd(), self.updates.as_raw_fd()];
+        own.into_iter().chain(self.ports.iter().map(|port| port.socket.as_raw_fd())).collect()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.machine.deadline()
+    }
+
+    /// Reads all that has come, and does all that follows.
+    pub fn step(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        let mut buffer = [0; 2048];
+        for at in 0..self.ports.len() {
+            let port = self.ports[at].index;
+            while let Some((from, bytes)) = receive(&self.ports[at].socket, &mut buffer) {
+                self.machine.handle(now, Input::Attach { from, port, bytes });
+            }
+        }
+        for channel in [Channel::Enquiries, Channel::Updates] {
+            while let Some((from, bytes)) = receive(self.socket(channel), &mut buffer) {
+                self.machine.handle(now, Input::Directory { channel, from, bytes });
+            }
+        }
+        for event in plane.events().map_err(of_plane)? {
+            if let Event::Undeliverable { source, destination, .. } = event {
+                self.machine.handle(now, Input::Undeliverable { source, destination });
+            }
+        }
+        if self.machine.deadline().is_some_and(|at| at <= now) {
+            self.machine.handle(now, Input::Timer);
+        }
+        while let Some(output) = self.machine.poll() {
+            self.apply(output, plane)?;
+        }
+        self.let_go(now, plane)
+    }
+
+    pub fn local(&self) -> impl Iterator<Item = (IpAddr, &Local, &str)> {
+        self.machine.local().map(|(address, local)| (address, local, self.names.get(&local.port).map_or("", String::as_str)))
+    }
+
+    pub const fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+
+    fn socket(&self, channel: Channel) -> &UdpSocket {
+        match channel {
+            Channel::Enquiries => &self.enquiries,
+            Channel::Updates => &self.updates,
+        }
+    }
+
+    fn apply(&mut self, output: Output, plane: &mut SwitchPlane) -> Result<()> {
+        match output {
+            Output::Answer { to, bytes } => {
+                let port = self.ports.iter().find(|port| self.machine.port_of(to.ip()) == Some(port.index));
+                send(port.map_or(&self.enquiries, |port| &port.socket), to, &bytes);
+            }
+            Output::Send { channel, to, bytes } => send(self.socket(channel), to, &bytes),
+            Output::Insert { address, port, mac, service } => {
+                self.inherited.remove(&address);
+                plane.set_local(address, &Attached { port, mac, service }).map_err(of_plane)?;
+                tracing::info!(%address, port = self.names.get(&port).map_or("", String::as_str), %mac, "attached");
+            }
+            Output::Remove { address } => {
+                plane.remove_local(address).map_err(of_plane)?;
+                tracing::info!(%address, "gone");
+            }
+        }
+        Ok(())
+    }
+
+    /// What an earlier process left is kept as long as its host may take to speak.
+    fn let_go(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        if !self.inherited.is_empty() && now.saturating_since(Instant::ZERO) >= self.forget_after {
+            for address in std::mem::take(&mut self.inherited) {
+                plane.remove_local(address).map_err(of_plane)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hosts(part: &TorConfigPart, ports: &[PortSocket]) -> Vec<Host> {
+    let of = |host: &super::config::HostPart| {
+        let port = ports.iter().find(|port| port.port == *host.port.get_ref())?.index;
+        let principal = weft_control::directory::PrincipalId(*host.principal.get_ref());
+        Some(Host { principal, key: host.key()?, port, address: host.address })
+    };
+    part.host.iter().filter_map(of).collect()
+}
+
+/// The next datagram, if there is one.
+fn receive<'a>(socket: &UdpSocket, buffer: &'a mut [u8]) -> Option<(SocketAddr, &'a [u8])> {
+    loop {
+        match socket.recv_from(buffer) {
+            Ok((length, from)) => return Some((from, &buffer[..length])),
+            // An ICMP error about an earlier datagram.
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What is lost is said again by whoever waits for it.
+fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
+    if let Err(error) = socket.send_to(bytes, to) {
+        tracing::debug!(%error, %to, "not sent");
+    }
+}
+
+fn of_port(port: &str, error: &io::Error) -> Error {
+    Error::new(
+        format!("cannot listen on port `{port}`: {error}"),
+        "is `la` an address of this switch, and no other agent running?",
+    )
+}

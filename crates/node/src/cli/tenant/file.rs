@@ -1,0 +1,84 @@
+//! Reading and changing the tenants' file.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use nix::fcntl::{Flock, FlockArg};
+use weft_control::netlord::tenants::{Tenant, Tenants};
+
+use crate::cli::connect::Dir;
+use crate::cli::error::{Error, Result};
+
+/// Which file.
+#[derive(Debug, Args)]
+pub(super) struct FileArg {
+    /// The tenants' file [default: DIR/tenants.toml]
+    #[arg(long, value_name = "FILE", env = "WEFT_TENANTS")]
+    file: Option<PathBuf>,
+}
+
+impl FileArg {
+    pub fn path(&self, dir: &Dir) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| dir.file("tenants.toml"))
+    }
+}
+
+/// The file's tenants.
+pub(super) fn read(path: &Path) -> Result<Tenants> {
+    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::new(
+            format!("there is no tenants' file {}", path.display()),
+            "`weft tenant create NAME --id N` makes it; `--file FILE` or WEFT_TENANTS names another",
+        ),
+        _ => Error::io("read", path, &e),
+    })?;
+    parse(path, &text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<Tenants> {
+    Tenants::parse(text).map_err(|e| Error::new(format!("{}: {e}", path.display()), "docs/tenants.md has the file's schema"))
+}
+
+/// The tenant of this name.
+pub(super) fn tenant<'a>(all: &'a Tenants, path: &Path, name: &str) -> Result<&'a Tenant> {
+    all.by_name(name).ok_or_else(|| {
+        let names: Vec<_> = all.tenants.values().map(|tenant| tenant.name.as_str()).collect();
+        Error::new(format!("no tenant `{name}` in {}", path.display()), format!("it has: {}", names.join(", ")))
+    })
+}
+
+/// Changes the file, if the result is right; whoever changes it by this function waits for the others. A file appears whole or not at all. `start`: the file
+/// may be absent.
+pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Result<String>) -> Result<Tenants> {
+    // The folder is what is locked: the file itself is replaced.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let lock = File::open(folder).map_err(|e| Error::io("open the folder", folder, &e))?;
+    let lock = Flock::lock(lock, FlockArg::LockExclusive);
+    let _lock = lock.map_err(|(_, e)| Error::io("lock the folder", folder, &std::io::Error::from(e)))?;
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if start && e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(_) => return read(path),
+    };
+    if !text.trim().is_empty() {
+        parse(path, &text)?;
+    }
+    let text = change(&text)?;
+    let all =
+        Tenants::parse(&text).map_err(|e| Error::new(e.to_string(), "nothing was written; docs/tenants.md has the rules"))?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    let written = File::create(&beside).and_then(|mut partial| {
+        partial.write_all(text.as_bytes())?;
+        partial.sync_all()?;
+        std::fs::rename(&beside, path)
+    });
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&beside);
+        Error::io("write", path, &e)
+    })?;
+    Ok(all)
+}

@@ -1,0 +1,116 @@
+//! What the programs tell user space, by ring buffer.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use weft_fabric::MacAddr;
+
+/// Something that the programs cannot decide, or that someone should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An application's host asks for the MAC address of an AA that is not among the peers, by ARP or NDP. The request is consumed; answer
+    /// with [`inject`](super::HostPlane::inject) once it is known.
+    Resolve {
+        /// The AA asked for.
+        target: IpAddr,
+        /// Who asks: an AA of this host.
+        asker: IpAddr,
+        /// Where the answer goes.
+        asker_mac: MacAddr,
+    },
+    /// An IP packet to ([`Direction::Out`]) or from ([`Direction::In`]) an AA that is not among the peers. It was consumed: hold it, and
+    /// [`release`](super::HostPlane::release) it once the peer is set, or drop it.
+    Miss {
+        /// Which way it goes.
+        direction: Direction,
+        /// The inner source.
+        source: IpAddr,
+        /// The inner destination.
+        destination: IpAddr,
+        /// The packet.
+        held: Held,
+    },
+    /// A flow had a severe congestion event: its sender timed out (VL2, section 4.2.2).
+    Congestion {
+        /// The flow.
+        flow: Flow,
+    },
+    /// An ICMP error came back to an outer source. The sender of the inner packet was told already.
+    IcmpError {
+        /// The flow it is about, if that can be known.
+        flow: Option<Flow>,
+        /// Who sent it.
+        from: Ipv4Addr,
+        /// ICMP type.
+        kind: u8,
+        /// ICMP code.
+        code: u8,
+        /// The largest inner packet that gets through, if that is what it says.
+        mtu: Option<u16>,
+    },
+    /// An inner packet was too big for the fabric. Its sender was told already.
+    TooBig {
+        /// The flow.
+        flow: Flow,
+        /// The largest inner packet that gets through.
+        mtu: u16,
+    },
+    /// A sample of the packets whose inner destination is not here (any more).
+    Undeliverable {
+        /// The inner source, whose agent has a stale mapping.
+        source: IpAddr,
+        /// The inner destination.
+        destination: IpAddr,
+        /// The outer source: which host sent it.
+        outer_source: Ipv4Addr,
+        /// The outer destination: the locator that it was sent to.
+        locator: Ipv4Addr,
+    },
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From an application of this host.
+    Out,
+    /// To one.
+    In,
+}
+
+/// A packet taken out of the kernel's hands, whole, with its Ethernet header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub(super) frame: Vec<u8>,
+    /// Bytes of TCP payload a segment, if the packet is several segments in one; 0 if not.
+    pub(super) segment: u16,
+}
+
+impl Held {
+    /// The frame from its Ethernet header on; TCP and UDP checksums of packets that this machine made may be incomplete.
+    pub fn frame(&self) -> &[u8] {
+        &self.frame
+    }
+}
+
+/// A five-tuple. Protocols without ports, and later fragments, have ports 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// Inner source.
+    pub source: IpAddr,
+    /// Inner destination.
+    pub destination: IpAddr,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Port of the source, or 0.
+    pub source_port: u16,
+    /// Port of the destination, or 0.
+    pub destination_port: u16,
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) =
+            (SocketAddr::new(self.source, self.source_port), SocketAddr::new(self.destination, self.destination_port));
+        write!(f, "{from} > {to} protocol {}", self.protocol)
+    }
+}

@@ -1,0 +1,193 @@
+//! What a plane is told once, when it is attached; the addresses of one host or switch.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use weft_fabric::MacAddr;
+
+/// What a host's plane knows of its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostSettings {
+    /// The host's own locator address.
+    pub la: Ipv4Addr,
+    /// The locator of the host's own ToR: what is behind it takes one header.
+    pub tor: Option<Ipv4Addr>,
+    /// Outer sources: the flow's hash fills the bits below. /8 to /30, routed to this host, so that ICMP errors come back.
+    pub entropy: Prefix4,
+    /// Application addresses, IPv4. What is neither from nor to them passes untouched.
+    pub aa4: Option<Prefix4>,
+    /// The same, IPv6.
+    pub aa6: Option<Prefix6>,
+    /// Who strips the last header.
+    pub locator: LocatorKind,
+    /// Whether packets bounce off an intermediate switch; if not, one header for all.
+    pub intermediates: bool,
+    /// The next hop's MAC address, the Ethernet destination of what was encapsulated. All zero: not yet known.
+    pub gateway: MacAddr,
+    /// Bytes of IP that the fabric carries whole.
+    pub underlay_mtu: u16,
+    /// Packets of broadcast and multicast that this host may send.
+    pub broadcast: Rate,
+    /// How soon after one congestion event of a flow the next is told.
+    pub congestion_interval: Duration,
+    /// Sizes of the tables.
+    pub limits: Limits,
+}
+
+impl HostSettings {
+    /// A host with the usual settings; set `gateway` before it sends.
+    pub fn new(la: Ipv4Addr, entropy: Prefix4) -> Self {
+        Self {
+            la,
+            tor: None,
+            entropy,
+            aa4: None,
+            aa6: None,
+            locator: LocatorKind::Tor,
+            intermediates: true,
+            gateway: MacAddr([0; 6]),
+            underlay_mtu: 1600,
+            broadcast: Rate { per_second: 1000, burst: 100 },
+            congestion_interval: Duration::from_secs(1),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Who strips the last outer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LocatorKind {
+    /// The destination's ToR: inner packets arrive plain (VL2, section 4.2.1).
+    #[default]
+    Tor,
+    /// The destination host itself, for fabrics whose switches cannot.
+    Host,
+}
+
+/// Sizes of a plane's tables; they are fixed while its maps live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Peers, known and refused. Memory is taken as they come.
+    pub peers: u32,
+    /// Own or attached addresses.
+    pub locals: u32,
+    /// Flows whose salt and hash are remembered; the oldest give way. About 100 bytes each, taken at once.
+    pub flows: u32,
+    /// Fragmented packets on their way at one time; the oldest give way.
+    pub fragments: u32,
+    /// Bytes of events not yet read: a power of two, at least 4096.
+    pub event_bytes: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { peers: 131_072, locals: 4096, flows: 16_384, fragments: 1024, event_bytes: 1 << 20 }
+    }
+}
+
+/// A token bucket of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Packets a second in the long run.
+    pub per_second: u32,
+    /// Packets at once.
+    pub burst: u32,
+}
+
+/// What a switch's plane knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchSettings {
+    /// Application addresses, IPv4.
+    pub aa4: Option<Prefix4>,
+    /// The same, IPv6.
+    pub aa6: Option<Prefix6>,
+    /// Undeliverable packets of which a sample is told.
+    pub samples: Rate,
+    /// Sizes of the tables; only `locals` and `event_bytes` count here.
+    pub limits: Limits,
+}
+
+impl Default for SwitchSettings {
+    fn default() -> Self {
+        Self { aa4: None, aa6: None, samples: Rate { per_second: 100, burst: 20 }, limits: Limits::default() }
+    }
+}
+
+/// An IPv4 prefix; bits below its length are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix4 {
+    address: Ipv4Addr,
+    length: u8,
+}
+
+/// An IPv6 prefix; bits below its length are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix6 {
+    address: Ipv6Addr,
+    length: u8,
+}
+
+/// The text or the numbers are no prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a prefix: write an address and a length, with no bits set below it, as 20.0.0.0/8")]
+pub struct PrefixError(String);
+
+macro_rules! prefix {
+    ($name:ident, $address:ty, $bits:literal, $number:ty) => {
+        impl $name {
+            /// The prefix of an address and a length.
+            ///
+            /// # Errors
+            /// [`PrefixError`] if the length is too long or there are bits below it.
+            pub fn new(address: $address, length: u8) -> std::result::Result<Self, PrefixError> {
+                let prefix = Self { address, length };
+                if length <= $bits && <$number>::from(address) & !prefix.mask() == 0 {
+                    Ok(prefix)
+                } else {
+                    Err(PrefixError(format!("{address}/{length}")))
+                }
+            }
+
+            /// The first address.
+            pub const fn address(self) -> $address {
+                self.address
+            }
+
+            /// How many bits all its addresses share.
+            pub const fn length(self) -> u8 {
+                self.length
+            }
+
+            /// The shared bits, as a mask.
+            pub fn mask(self) -> $number {
+                <$number>::MAX.checked_shl($bits - u32::from(self.length.min($bits))).unwrap_or(0)
+            }
+
+            /// Whether an address is in it.
+            pub fn contains(self, address: $address) -> bool {
+                <$number>::from(address) & self.mask() == <$number>::from(self.address)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}/{}", self.address, self.length)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = PrefixError;
+
+            fn from_str(text: &str) -> std::result::Result<Self, PrefixError> {
+                let parts = text.split_once('/').and_then(|(a, l)| Some((a.parse().ok()?, l.parse().ok()?)));
+                let (address, length) = parts.ok_or_else(|| PrefixError(text.to_owned()))?;
+                Self::new(address, length)
+            }
+        }
+    };
+}
+
+prefix!(Prefix4, Ipv4Addr, 32, u32);
+prefix!(Prefix6, Ipv6Addr, 128, u128);

@@ -1,0 +1,164 @@
+//! A switch's plane: one program on the ingress hook of every port.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use libbpf_rs::TC_INGRESS;
+
+use super::load::Loaded;
+use super::maps::{self, Table};
+use super::nic::Nic;
+use super::ring::Ring;
+use super::{Attached, Counters, Event, Result, StripRole, SwitchSettings, layout};
+
+/// The program on the ports of one switch, and its tables. Dropping it leaves them in place.
+#[derive(Debug)]
+pub struct SwitchPlane {
+    loaded: Loaded,
+    ring: Ring,
+    ports: BTreeSet<i32>,
+}
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vl2_switch.bpf.o"));
+
+impl SwitchPlane {
+    /// Puts the program on ports of the calling thread's network namespace and pins it in a folder of bpffs, or adopts what an earlier
+    /// process left there, as [`HostPlane::attach`](super::HostPlane::attach) does.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if a port is missing or the kernel refuses.
+    pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
+        let loaded = load(settings, pin_dir)?;
+        let mut plane = Self { ring: Ring::new(loaded.map("events"))?, loaded, ports: BTreeSet::new() };
+        plane.set_settings(settings)?;
+        for port in ports {
+            plane.add_port(port)?;
+        }
+        Ok(plane)
+    }
+
+    /// Whether tables of an earlier process were adopted.
+    pub const fn adopted(&self) -> bool {
+        self.loaded.adopted
+    }
+
+    /// Writes settings anew, except for `limits`.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn set_settings(&mut self, settings: &SwitchSettings) -> Result<()> {
+        self.table("settings").set(&ONLY, &layout::switch_settings(settings))
+    }
+
+    /// Puts the program on one more port. No error if it is there.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the port is missing or the kernel refuses.
+    pub fn add_port(&mut self, port: &str) -> Result<()> {
+        let nic = Nic::find(port)?;
+        self.loaded.attach("vl2_port", nic.index, TC_INGRESS)?;
+        self.ports.insert(nic.index);
+        Ok(())
+    }
+
+    /// Takes the program off all its ports and removes the pins. For a thread of the namespace that it was attached in.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn detach(self) -> Result<()> {
+        for &port in &self.ports {
+            self.loaded.detach("vl2_port", port, TC_INGRESS);
+        }
+        self.loaded.unpin()
+    }
+
+    /// Packets encapsulated to this address are stripped from here on.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`](super::PlaneError::Full).
+    pub fn set_strip(&mut self, la: Ipv4Addr, role: StripRole) -> Result<()> {
+        let number: u32 = match role {
+            StripRole::Intermediate => 1,
+            StripRole::Tor => 2,
+        };
+        self.table("strips").set(&la.octets(), &number.to_ne_bytes())
+    }
+
+    /// They no longer are.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn remove_strip(&mut self, la: Ipv4Addr) -> Result<()> {
+        self.table("strips").remove(&la.octets())
+    }
+
+    /// An AA that is behind a port of this ToR.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`](super::PlaneError::Full).
+    pub fn set_local(&mut self, aa: IpAddr, attached: &Attached) -> Result<()> {
+        self.table("locals").set(&layout::address(aa), &layout::attached(attached))
+    }
+
+    /// An AA that no longer is.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn remove_local(&mut self, aa: IpAddr) -> Result<()> {
+        self.table("locals").remove(&layout::address(aa))
+    }
+
+    /// The AAs behind the ports, in order.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn locals(&self) -> Result<Vec<(IpAddr, Attached)>> {
+        let entries = self.table("locals").all()?;
+        let read =
+            |(key, value): &(Vec<u8>, Vec<u8>)| (layout::read_address(layout::array(key, 0)), layout::read_attached(value));
+        Ok(entries.iter().map(read).collect())
+    }
+
+    /// Readable when there are events; for epoll.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// The events that are there ([`Event::Undeliverable`] only), in order; does not wait.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn events(&mut self) -> Result<Vec<Event>> {
+        let undeliverable = self.ring.take()?.into_iter().filter(|raw| raw.kind == layout::EVENT_UNDELIVERABLE);
+        let read = |raw: layout::RawEvent| Event::Undeliverable {
+            source: raw.flow.source,
+            destination: raw.flow.destination,
+            outer_source: raw.outer_source,
+            locator: raw.locator,
+        };
+        Ok(undeliverable.map(read).collect())
+    }
+
+    /// What was counted since the maps were made.
+    ///
+    /// # Errors
+    /// [`PlaneError`](super::PlaneError) if the kernel refuses.
+    pub fn counters(&self) -> Result<Counters> {
+        maps::counters(self.loaded.map("counters"))
+    }
+
+    fn table(&self, name: &'static str) -> Table<'_> {
+        Table { map: self.loaded.map(name), name }
+    }
+}
+
+/// The key of maps with one entry.
+const ONLY: [u8; 4] = [0; 4];
+
+/// The program over its maps, with the sizes of the settings.
+pub(super) fn load(settings: &SwitchSettings, pin_dir: &Path) -> Result<Loaded> {
+    let limits = settings.limits;
+    Loaded::load(OBJECT, &[("locals", limits.locals), ("events", limits.event_bytes)], pin_dir)
+}

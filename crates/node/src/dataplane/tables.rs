@@ -1,0 +1,66 @@
+//! What user space writes into the planes' tables.
+
+use std::net::Ipv4Addr;
+
+use weft_control::directory::key::{GroupId, ServiceId};
+use weft_fabric::MacAddr;
+
+/// Where packets for an AA go. That there is one also means that packets from it are accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The last outer destination: the ToR's LA, or the host's own.
+    pub locator: Ipv4Addr,
+    /// The group of intermediate switches that it is reached through; 0: none, one header.
+    pub group: GroupId,
+    /// What answers ARP for it; none: [`VIRTUAL_MAC`](super::VIRTUAL_MAC).
+    pub mac: Option<MacAddr>,
+    /// The largest inner packet, if a path was found to carry less than the settings say; 0 if not.
+    pub mtu: u16,
+}
+
+/// What the table of peers says of an AA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// Packets go there and are accepted from there.
+    Known(Peer),
+    /// Packets to and from it are dropped and counted, without asking again.
+    Refused(Refusal),
+}
+
+/// Why there are no packets to and from an AA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The directory refused to say where it is.
+    Forbidden,
+    /// The directory knows of no such address.
+    Unknown,
+}
+
+/// An AA of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The service it belongs to; 0: none.
+    pub service: ServiceId,
+    /// The service's multicast address, which carries its broadcasts; none: they are dropped.
+    pub multicast: Option<Ipv4Addr>,
+}
+
+/// An AA behind a port of this ToR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The port's interface index.
+    pub port: u32,
+    /// The host's MAC address.
+    pub mac: MacAddr,
+    /// The service it belongs to; 0: none.
+    pub service: ServiceId,
+}
+
+/// What a switch does with packets encapsulated to one of its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StripRole {
+    /// Strips the outer header and lets the kernel route what is inside: an anycast address of an intermediate switch.
+    Intermediate,
+    /// Strips the header and hands the inner packet to the port of its destination: the LA of a ToR.
+    Tor,
+}

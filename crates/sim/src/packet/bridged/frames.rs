@@ -1,0 +1,109 @@
+//! Frames under way: plain values in one array, named by index.
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    /// Opens a transfer.
+    Syn,
+    /// It is accepted.
+    SynAck,
+    /// It is refused.
+    Refused,
+    /// A segment; `number` is its sequence number in segments.
+    Data,
+    /// Acknowledges all segments below `number`.
+    Ack,
+    /// Shows switches where its sender is: from the transfer's sender, and from its receiver.
+    Chirp,
+    ChirpBack,
+}
+
+/// A frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// The VM that sends the transfer.
+    pub vm: u32,
+    /// The one that gets it.
+    pub peer: u32,
+    pub number: u32,
+    /// Which transfer of `vm`, counted from 1.
+    pub transfer: u32,
+    /// Bytes on the wire.
+    pub len: u16,
+    pub vlan: u16,
+    pub kind: Kind,
+    pub flags: u8,
+}
+
+/// It repeats what was sent before.
+pub(super) const REPEAT: u8 = 1;
+/// Its transport understands marks, and a queue has marked it, or it echoes that.
+pub(super) const ECT: u8 = 2;
+pub(super) const CE: u8 = 4;
+/// The egress switch has routed it to its host (NetLord section 3.5).
+pub(super) const ROUTED: u8 = 8;
+
+impl Frame {
+    /// From which VM to which it goes.
+    #[inline]
+    pub fn ends(&self) -> (u32, u32) {
+        match self.kind {
+            Kind::Syn | Kind::Data | Kind::Chirp => (self.vm, self.peer),
+            Kind::SynAck | Kind::Refused | Kind::Ack | Kind::ChirpBack => (self.peer, self.vm),
+        }
+    }
+}
+
+/// All frames under way.
+#[derive(Debug)]
+pub(super) struct Frames {
+    slots: Vec<Frame>,
+    free: Vec<u32>,
+    limit: u64,
+}
+
+impl Frames {
+    /// At the most so many at once, as many as the wheel can tell apart.
+    pub fn new(limit: u64) -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), limit }
+    }
+
+    #[inline]
+    pub fn add(&mut self, frame: Frame) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = frame;
+            slot
+        } else {
+            assert!((self.slots.len() as u64) < self.limit, "more than {} frames under way at once", self.limit);
+            self.slots.push(frame);
+            self.slots.len() as u32 - 1
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl std::ops::Index<u32> for Frames {
+    type Output = Frame;
+    #[inline]
+    fn index(&self, slot: u32) -> &Frame {
+        &self.slots[slot as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Frames {
+    #[inline]
+    fn index_mut(&mut self, slot: u32) -> &mut Frame {
+        &mut self.slots[slot as usize]
+    }
+}

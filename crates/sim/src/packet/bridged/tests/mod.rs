@@ -1,0 +1,4 @@
+//! The mode from inside.
+
+mod fib;
+mod runs;

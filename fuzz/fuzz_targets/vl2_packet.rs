@@ -1,0 +1,46 @@
+//! Any bytes are an error, or a packet whose value is given back when it is emitted and read again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::auth::Secret;
+use weft_control::wire::vl2::{arp, attach, ethernet, icmp, ip, ipip, ndp};
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut out = Vec::new();
+    if let Ok(arp) = arp::Arp::parse(bytes) {
+        arp.emit(&mut out);
+        assert_eq!(out, bytes[..arp::LENGTH]);
+    }
+    if let Ok(neighbor) = ndp::Neighbor::parse(bytes) {
+        out.clear();
+        neighbor.emit(&mut out);
+        assert_eq!(ndp::Neighbor::parse(&out), Ok(neighbor));
+    }
+    if let Ok(header) = ip::Ipv4::parse(bytes) {
+        out.clear();
+        header.emit(&mut out);
+        assert_eq!(ip::Packet::cut(&out).unwrap().flow().source, ip::Packet::cut(bytes).unwrap().flow().source);
+    }
+    if let Ok((tunnel, inner)) = ipip::Tunnel::strip(bytes)
+        && let Ok(packet) = ip::Packet::new(inner)
+        && let Ok(pushed) = tunnel.push(packet.bytes(), ipip::Marks::default())
+    {
+        assert!(ipip::Tunnel::strip(&pushed).unwrap().1.ends_with(&packet.bytes()[packet.header().len()..]));
+    }
+    if let Ok(error) = icmp::Packet::new(bytes) {
+        let _ = (error.teller(), error.told(), error.problem(), ipip::Tunnel::strip(error.quoted()));
+    }
+    let key = attach::AttachKey::of(&Secret::new([1; 32]).key_of(PrincipalId(1)));
+    if let Ok(frame) = attach::Frame::parse(bytes) {
+        let again = frame.message.emit(&key);
+        assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
+        let _ = frame.is_of(&key);
+    }
+    let _ = ethernet::Frame::new(bytes).map(|frame| frame.header());
+    let error = icmp::IcmpError { teller: [10, 0, 0, 1].into(), problem: icmp::Problem::TooBig { mtu: 1460 }, about: bytes };
+    out.clear();
+    if error.emit(&mut out).is_ok() {
+        icmp::Packet::new(&out).expect("what is made is right");
+    }
+});
