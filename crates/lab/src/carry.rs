@@ -27,6 +27,7 @@ use crate::plan::{LabName, Plan};
 use crate::traffic::requests::Asking;
 use crate::traffic::{Board, Orders, Requests, Traffic};
 use crate::valiant;
+use crate::vl2::control;
 use watch::Watch;
 
 /// A run.
@@ -83,7 +84,8 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         valiant::install(plan, fabric, stop)?;
     }
     let board = Board::default();
-    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every };
+    let times = events.iter().map(|e| e.at).collect();
+    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every, events: times };
     let watch = Watch::open(plan, fabric, valiant, events.clone(), end, stop)?;
     let over = AtomicBool::new(false);
     let (carried, watched, idle) = std::thread::scope(|scope| {
@@ -127,7 +129,8 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
     // What went wrong with the counters ended the traffic too.
     let watched = watched?;
     let (carried, requests) = carried?;
-    let mut outcome = record::outcome(plan, fabric, carried, watched, &events, idle, stop)?;
+    let isolation_drops = plan.overlay.is_some().then(|| control::isolation_drops(plan));
+    let mut outcome = record::outcome(plan, fabric, carried, watched, &events, idle, isolation_drops, stop)?;
     outcome.packets.as_mut().expect("packets are counted").requests = requests;
     Ok(outcome)
 }

@@ -3,11 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::Duration as StdDuration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use socket2::Socket;
-use weft_fabric::Instant;
+use weft_fabric::{Duration, Instant};
 use weft_fabric::traffic::{FlowSpec, Size};
 
 use super::tcp_info::{TcpInfo, tcp_info};
@@ -44,6 +44,10 @@ pub(crate) struct Flow {
     pub received: u64,
     /// What TCP said last.
     pub tcp: TcpInfo,
+    /// The longest time that it received nothing after each of the events that it has seen; see [`Self::hear`].
+    pub silent: Vec<Duration>,
+    /// When it received something last, or began.
+    heard: Instant,
     connection: Connection,
     sent: u64,
     established: bool,
@@ -70,6 +74,8 @@ impl Flow {
             state: State::Open,
             received: 0,
             tcp: TcpInfo::default(),
+            silent: Vec::new(),
+            heard: spec.start,
             connection: Connection { from: nowhere, to: nowhere },
             sent: 0,
             established: false,
@@ -153,6 +159,22 @@ impl Flow {
         }
     }
 
+    /// Notes that something has been received now, or that the run ends. Of the time since it last was, what comes after an event counts as silence
+    /// after that event. `events` are in order.
+    pub(super) fn hear(&mut self, now: Instant, events: &[Instant]) {
+        let since = std::mem::replace(&mut self.heard, now);
+        let past = events.partition_point(|at| *at < now);
+        // The event in whose time the silence began, and those of the same instant.
+        let latest = events.partition_point(|at| *at <= since).checked_sub(1).map(|i| events[i]);
+        let first = latest.map_or(0, |latest| events.partition_point(|at| *at < latest));
+        if past > self.silent.len() {
+            self.silent.resize(past, Duration::ZERO);
+        }
+        for (silent, at) in self.silent[..past].iter_mut().zip(events).skip(first) {
+            *silent = (*silent).max(now.saturating_since(since.max(*at)));
+        }
+    }
+
     /// What TCP says of a flow that moves.
     pub(super) fn live_info(&self) -> Option<TcpInfo> {
         self.sender.as_ref().filter(|_| self.established).and_then(tcp_info)
@@ -165,7 +187,7 @@ impl Flow {
             self.tcp = self.live_info().unwrap_or(self.tcp);
         }
         for socket in [self.receiver.take(), self.sender.take()].into_iter().flatten() {
-            let _ = socket.set_linger(Some(Duration::ZERO));
+            let _ = socket.set_linger(Some(StdDuration::ZERO));
         }
     }
 }
@@ -176,3 +198,43 @@ fn is_momentary(e: &io::Error) -> bool {
 
 /// What is sent or received by one call at the most.
 const CHUNK: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use weft_fabric::{HostId, traffic::Size};
+
+    use super::*;
+
+    fn ms(at: u64) -> Instant {
+        Instant::ZERO + Duration::from_ms(at)
+    }
+
+    fn flow(start: u64) -> Flow {
+        Flow::new(FlowSpec { src: HostId(0), dst: HostId(1), start: ms(start), size: Size::Infinite })
+    }
+
+    #[test]
+    fn silence_counts_from_the_event_on() {
+        let events = [ms(100), ms(200), ms(200), ms(900)];
+        let mut flow = flow(0);
+        // 50 ms before any event; 30 ms across the first; 150 across both of the second; 700 across the last.
+        for at in [50, 90, 120, 130, 280, 290, 990] {
+            flow.hear(ms(at), &events);
+        }
+        let silent = |flow: &Flow| flow.silent.iter().map(|d| d.as_ps() / 1_000_000_000).collect::<Vec<_>>();
+        assert_eq!(silent(&flow), [150, 700, 700, 90]);
+        flow.hear(ms(1500), &events);
+        assert_eq!(silent(&flow), [150, 700, 700, 510], "to the end of the run");
+    }
+
+    #[test]
+    fn a_flow_knows_no_event_before_its_start_and_none_after_its_end() {
+        let events = [ms(100), ms(200), ms(300)];
+        let mut late = flow(250);
+        late.hear(ms(260), &events);
+        assert_eq!(late.silent, [Duration::ZERO, Duration::from_ms(10)]);
+        let mut none = flow(0);
+        none.hear(ms(5), &[]);
+        assert!(none.silent.is_empty());
+    }
+}

@@ -16,6 +16,7 @@
 
 mod config;
 mod intermediate;
+mod measures;
 mod ports;
 mod relay;
 mod routes;
@@ -36,6 +37,7 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use super::cli::RunOptions;
+use super::exporter;
 use super::signals::Signals;
 use super::socket::ControlSocket;
 use crate::cli::{Error, Result};
@@ -51,6 +53,7 @@ pub(super) struct Switch {
     relay: Option<Relay>,
     clock: Clock,
     started: WallInstant,
+    measured: WallInstant,
 }
 
 /// Time for the machines, which count picoseconds in 64 bits: the clock begins anew before they run out.
@@ -107,14 +110,17 @@ pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
 
 impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
+        exporter::serve(config.metrics)?;
         let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
         let mut plane = SwitchPlane::attach(&ports, &settings(&config)?, &config.pins()).map_err(of_plane)?;
         let clock = Clock::begin();
         let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
         let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
         let relay = relay(&config)?;
-        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started: WallInstant::now() };
+        let started = WallInstant::now();
+        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started, measured: started };
         switch.step()?;
+        switch.measure();
         Ok(switch)
     }
 
@@ -160,6 +166,10 @@ impl Switch {
         }
         if let Some(relay) = &mut self.relay {
             relay.step();
+        }
+        if self.measured.elapsed() >= LOOK_AGAIN {
+            self.measured = WallInstant::now();
+            self.measure();
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
-use metrics_exporter_prometheus::PrometheusBuilder;
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::vl2::Prefix;
@@ -16,6 +15,7 @@ use super::announce::Announcer;
 use super::apply::{Plane, refused};
 use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, wake_neighbour};
+use crate::agent::exporter;
 use crate::cli::{Error, Result};
 use crate::dataplane::{HostPlane, HostSettings, Limits, LocatorKind, Prefix4, Prefix6, Rate};
 
@@ -25,7 +25,7 @@ pub(super) fn start(config: HostConfig) -> Result<Host> {
     let link = Link::find(&config.device)?;
     let la = own_la(&config, &link)?;
     let (directory, tor) = (bind(la)?, bind(la)?);
-    serve_metrics(&config)?;
+    exporter::serve(config.metrics)?;
     let announcer = if config.locator == LocatorMode::Host { Some(Announcer::start(&config, la)?) } else { None };
     let gateway = link.gateway(towards(&config));
     let mac = config.gateway_mac.or_else(|| gateway.and_then(|gateway| find_gateway(gateway, &link)));
@@ -117,15 +117,6 @@ fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
         let help = "`la` must be an address of this host";
         Error::new(format!("cannot send from the locator address {la}: {error}"), help)
     })
-}
-
-fn serve_metrics(config: &HostConfig) -> Result<()> {
-    let Some(address) = config.metrics else { return Ok(()) };
-    let help = "choose another with `metrics`, or \"off\"";
-    let refused = |error: String| Error::new(format!("the metrics' address {address} cannot be used: {error}"), help);
-    // The exporter binds later, on a thread: whether the address is free must be known now.
-    drop(std::net::TcpListener::bind(address).map_err(|error| refused(error.to_string()))?);
-    PrometheusBuilder::new().with_http_listener(address).install().map_err(|error| refused(error.to_string()))
 }
 
 /// The next hop's MAC address; waits a moment for the kernel to find it.
