@@ -78,7 +78,7 @@ pub struct FaultSummary {
     pub at_s: f64,
     /// What: `kill agent h0`.
     pub event: String,
-    /// Flows that it could touch: of a host or a ToR those of its hosts, of all else all.
+    /// Flows that moved before and after it, and that it could touch: of a host or a ToR those of its hosts, of all else all.
     pub flows: usize,
     /// The longest time, from the event on, that one of them received nothing; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -124,9 +124,9 @@ pub struct FaultRecord {
     pub verb: &'static str,
     /// To whom: `agent h0`.
     pub object: String,
-    /// Flows that were under way then or later, before the next event, and that it could touch: of a host or a ToR those of its hosts, of all else all.
+    /// Flows that had moved before and went on, and that it could touch: of a host or a ToR those of its hosts, of all else all.
     pub flows: usize,
-    /// The longest time, from the event on, that one of them received nothing, if it began before the next event; `None` if there were none.
+    /// The longest time, from the event on, that one of them received nothing, if that began before the next event; `None` if there were none.
     pub silent: Option<Duration>,
 }
 

@@ -92,8 +92,8 @@ fn with_streams(lab: &TestLab, from: usize, to: usize, count: usize, work: impl 
     });
 }
 
-/// An intermediate switch loses everything silently, and nobody mends the routes: flows over it lose whole windows, so their agents give them other paths (VL2 section
-/// 4.2.2). Then IPv6, in the same lab.
+/// An intermediate switch loses what a host sends, silently, and nobody mends the routes: flows over it lose whole windows, so the host's agent gives them other paths (VL2
+/// section 4.2.2). Before that IPv6, in the same lab.
 #[test]
 fn flows_leave_a_silent_switch_by_themselves() {
     let shape = Shape::ClosExplicit { intermediates: 4, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
@@ -104,39 +104,29 @@ fn flows_leave_a_silent_switch_by_themselves() {
     let before = counter(&ask(&lab, &name_of(&lab, 0)), "congestion_events");
     with_streams(&lab, 0, 3, 24, |streams| {
         std::thread::sleep(Duration::from_secs(1));
-        let silenced = overlay(&lab).intermediates[0];
-        silence(&lab, silenced);
-        std::thread::sleep(Duration::from_millis(150));
-        // What was under way has come; the first timeout is still to come for most.
+        let silenced = &lab.plan().nodes[overlay(&lab).intermediates[0]].name;
+        lab.shell(silenced, &format!("ip rule add from {} blackhole pref 1", host(&lab, 0).entropy));
+        std::thread::sleep(Duration::from_millis(100));
+        // What was under way has come; the first timeouts are still to come, or have been without success.
         let at_first = streams.counts();
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(90));
         let went_on = streams.moved_since(&at_first);
         let stalled: Vec<usize> = (0..went_on.len()).filter(|&i| !went_on[i]).collect();
+        eprintln!("{stalled:?} of {} go over {silenced}", went_on.len());
         assert!(!stalled.is_empty() && stalled.len() < went_on.len(), "some go over the switch: {went_on:?}");
-        let wanted = stalled.len().div_ceil(4) * 3;
         let mut last = streams.counts();
-        wait(&format!("3 of 4 of {} stalled flows go on", stalled.len()), 25, || {
+        wait("nine of ten flows go on", 25, || {
             std::thread::sleep(Duration::from_millis(250));
             let moved = streams.moved_since(&last);
             last = streams.counts();
-            stalled.iter().filter(|&&i| moved[i]).count() >= wanted.min(stalled.len())
+            moved.iter().filter(|&&moved| moved).count() * 10 >= moved.len() * 9
         });
+        // And it was the agent that did it: the switch still loses what comes.
+        lab.shell(silenced, "ip rule show | grep -q blackhole");
     });
     let events = counter(&ask(&lab, &name_of(&lab, 0)), "congestion_events") - before;
     eprintln!("{events} congestion events at the sender");
     assert!(events > 0);
-}
-
-/// Everything that a switch sends, and that is sent to it, is lost.
-fn silence(lab: &TestLab, switch: usize) {
-    let plan = lab.plan();
-    for port in &plan.nodes[switch].ports {
-        let peer = plan.port(port.peer);
-        for (node, port) in [(&plan.nodes[switch], port), (&plan.nodes[port.peer.node], peer)] {
-            let (name, rate, burst) = (&port.name, port.rate_bps, port.burst_bytes);
-            lab.shell(&node.name, &format!("tc qdisc change dev {name} root tbf rate {rate}bit burst {burst} limit 1"));
-        }
-    }
 }
 
 /// Neighbour discovery, echoes and TCP between IPv6 application addresses.
@@ -178,10 +168,23 @@ fn switches_spread_no_wider_than_they_can() {
     assert_eq!(vl2.groups.len(), 2);
     wait("both groups have members", 20, || groups_held(&lab, None).len() == 2);
     let only = vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
-    let daemons = "case $(cat /proc/$p/comm) in zebra|ospfd|bfdd|pimd) kill -9 $p;; esac";
-    lab.shell(&only.name, &format!("for p in $(ip netns pids {}); do {daemons}; done", only.namespace));
+    end(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"]);
     wait("the second group is another switch's", 15, || groups_held(&lab, Some(&only.name)).len() == 2);
     wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
+}
+
+/// Ends programs in a node's namespace, all at once.
+fn end(lab: &TestLab, node: &str, programs: &[&str]) {
+    let namespace = &lab.node(node).namespace;
+    let pids = Command::new("ip").args(["netns", "pids", namespace]).output().expect("ip").stdout;
+    let pids = String::from_utf8_lossy(&pids).into_owned();
+    let is_one = |pid: &&str| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        programs.contains(&name.trim())
+    };
+    let ended: Vec<&str> = pids.lines().filter(is_one).collect();
+    assert_eq!(ended.len(), programs.len(), "{programs:?} run at {node}");
+    assert!(Command::new("kill").arg("-9").args(ended).status().expect("kill").success());
 }
 
 /// A process that goes with the test.
@@ -217,18 +220,17 @@ fn agents_follow_a_directory_server_that_moves() {
         let of = ["--dir", &folder, "--servers", &old, "--principal", "2", "--auth", "mac"];
         lab.at(&plan.nodes[vl2.directory[0]].name, || Command::new(&program).args(arguments).args(of).output().expect("it runs"))
     };
-    // Whoever asks begins with the servers of his configuration; of the two, one is left for the look-up of the group.
     let put = ask_it(&["put", "group:65535", &new]);
     assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
-    let follows = |h: usize| {
-        let servers = ask(&lab, &name_of(&lab, h))["directory"].clone();
+    let knows = |node: &str| {
+        let servers = ask(&lab, node)["directory"].clone();
         servers.as_array().is_some_and(|all| all.iter().any(|s| s["server"] == listen.as_str()))
     };
-    wait("every agent knows the server's new place", 75, || (0..vl2.hosts.len()).all(follows));
+    let follows = |h: usize| knows(&name_of(&lab, h));
+    wait("every host's agent knows the server's new place", 20, || (0..vl2.hosts.len()).all(follows));
+    wait("every ToR's agent knows it", 45, || ["tor0", "tor1", "tor2"].iter().all(|tor| knows(tor)));
     for &at in &vl2.directory {
-        let node = &plan.nodes[at];
-        let ends = "case $(cat /proc/$p/comm) in weft-directory) kill -9 $p;; esac";
-        lab.shell(&node.name, &format!("for p in $(ip netns pids {}); do {ends}; done", node.namespace));
+        end(&lab, &plan.nodes[at].name, &["weft-directory"]);
     }
     // Nobody has asked for these before.
     wait("hosts find each other by the server that is left", 20, || ping::all(plan, 84, &GO).expect("sockets").lost.is_empty());

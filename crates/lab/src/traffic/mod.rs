@@ -209,9 +209,7 @@ impl<'a> Traffic<'a> {
                 let served = self.flows[id.index()].receive(&mut self.buffers);
                 if let Served::Received(bytes) = served {
                     self.delivered += bytes;
-                    if !self.orders.events.is_empty() {
-                        self.flows[id.index()].hear(self.clock.now(), &self.orders.events);
-                    }
+                    self.flows[id.index()].hear(self.clock.now(), &self.orders.events);
                 }
                 (id, served)
             }
@@ -290,9 +288,7 @@ impl<'a> Traffic<'a> {
     fn finish(mut self) -> Carried {
         let now = self.clock.now();
         for flow in &mut self.flows {
-            if flow.end().is_none() {
-                flow.hear(now, &self.orders.events);
-            }
+            flow.hear_no_more(now, &self.orders.events);
             flow.close(State::Open);
         }
         let last = self.flows.iter().filter_map(Flow::end).max();

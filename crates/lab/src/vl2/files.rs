@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
+use weft_control::vl2::agent::DIRECTORY_GROUP;
 use weft_control::wire::vl2::attach::{self, AttachKey};
 
 use super::directory;
@@ -166,6 +167,8 @@ fn mappings(plan: &Plan, vl2: &Vl2) -> String {
     for (id, address) in (1u16..).zip(&vl2.groups) {
         lines.push(json!({"key": format!("group:{id}"), "addresses": [address]}));
     }
+    let servers: Vec<String> = vl2.directory.iter().map(|&at| plan.nodes[at].locator.to_string()).collect();
+    lines.push(json!({"key": format!("group:{}", DIRECTORY_GROUP.0), "addresses": servers}));
     for host in &vl2.hosts {
         let locator = match vl2.locator {
             LocatorKind::Tor => plan.nodes[host.tor].locator,

@@ -101,6 +101,10 @@ impl TorPart {
         self.machine.local().map(|(address, local)| (address, local, self.names.get(&local.port).map_or("", String::as_str)))
     }
 
+    pub fn servers(&self) -> &[SocketAddr] {
+        self.machine.servers()
+    }
+
     pub const fn counts(&self) -> Counts {
         self.machine.counts()
     }
