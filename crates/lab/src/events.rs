@@ -102,7 +102,9 @@ impl Change {
 /// Hosts that hang on a switch.
 fn hosts_at(plan: &Plan, switch: usize) -> Vec<usize> {
     let peers = plan.nodes[switch].ports.iter().map(|p| p.peer.node);
-    peers.filter(|&peer| plan.nodes[peer].role == Role::Host && plan.nodes[peer].ports.iter().any(|p| p.peer.node == switch)).collect()
+    peers
+        .filter(|&peer| plan.nodes[peer].role == Role::Host && plan.nodes[peer].ports.iter().any(|p| p.peer.node == switch))
+        .collect()
 }
 
 /// A part as a scenario names it.

@@ -129,12 +129,18 @@ fn programs_end_and_return_while_flows_go_on() {
     assert_eq!(lab.faults[0].flows, 2, "flows from and to h0");
     assert_eq!(lab.faults[1].flows, 4, "flows of both hosts of tor1");
     // Far more than nothing, so that a machine at work fails no test; a flow whose way is gone is silent to the end.
-    for event in ["kill agent h0", "restart agent h0", "kill agent tor1", "restart agent tor1", "restart server 0", "restart agent int0"] {
+    for event in
+        ["kill agent h0", "restart agent h0", "kill agent tor1", "restart agent tor1", "restart server 0", "restart agent int0"]
+    {
         silent_for_less(&outcome, event, 2.0);
     }
     silent_for_less(&outcome, "kill frr agg0", 4.0);
     silent_for_less(&outcome, "restart frr agg0", 4.0);
-    assert!(outcome.flows.iter().all(|f| f.bytes.0 > 2_000_000), "{:?}", outcome.flows.iter().map(|f| f.bytes).collect::<Vec<_>>());
+    assert!(
+        outcome.flows.iter().all(|f| f.bytes.0 > 2_000_000),
+        "{:?}",
+        outcome.flows.iter().map(|f| f.bytes).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -221,7 +227,9 @@ fn what_cannot_happen_is_told_beforehand() {
     let static_routes = || bare(&fabric, name(), Routing::Static);
     let (_, error) = refused(static_routes(), &[at(0, Verb::Kill, "frr agg0")]);
     assert!(error.message.contains("static") && error.help.contains("routing = \"frr\""), "{error:?}");
-    for (verb, object) in [(Verb::Kill, "agent h0"), (Verb::Kill, "server 0"), (Verb::Kill, "store"), (Verb::Move, "host h1 to tor2")] {
+    for (verb, object) in
+        [(Verb::Kill, "agent h0"), (Verb::Kill, "server 0"), (Verb::Kill, "store"), (Verb::Move, "host h1 to tor2")]
+    {
         let (_, error) = refused(static_routes(), &[at(0, verb, object)]);
         assert!(error.help.contains("[overlay]"), "{object}: {error:?}");
     }
@@ -232,7 +240,8 @@ fn a_place_is_planned_for_each_move() {
     let fabric = fabric();
     let plan = laid(&fabric, "t".parse().expect("a name"), Vec::new());
     let before = plan.clone();
-    let wanted = [at(1, Verb::Move, "host h1 to tor2"), at(2, Verb::Move, "host h3 to tor2"), at(3, Verb::Move, "host h1 to tor1")];
+    let wanted =
+        [at(1, Verb::Move, "host h1 to tor2"), at(2, Verb::Move, "host h3 to tor2"), at(3, Verb::Move, "host h1 to tor1")];
     let (plan, events) = events::arrange(plan, &fabric, &wanted).expect("moves of this lab");
     assert_eq!(events.iter().map(|e| e.change).collect::<Vec<_>>(), [0, 1, 2].map(Change::Move));
     assert_eq!(events[2].change.text(&plan, &fabric), ("move", "host h1 to tor1".to_owned()));
@@ -240,9 +249,13 @@ fn a_place_is_planned_for_each_move() {
     let tor = |name: &str| plan.node(name).expect("a ToR");
     for (i, m) in moves.iter().enumerate() {
         let there = &plan.nodes[m.tor];
-        assert!(there.prefix.expect("a prefix").contains(m.locator) && there.blocks.iter().any(|b| b.contains(m.entropy.address)));
+        assert!(
+            there.prefix.expect("a prefix").contains(m.locator) && there.blocks.iter().any(|b| b.contains(m.entropy.address))
+        );
         assert!(plan.nodes.iter().all(|n| n.locator != m.locator) && there.ports.iter().all(|p| p.name != m.port));
-        assert!(moves[..i].iter().all(|o| o.locator != m.locator && o.entropy != m.entropy && (o.tor, &o.port) != (m.tor, &m.port)));
+        assert!(
+            moves[..i].iter().all(|o| o.locator != m.locator && o.entropy != m.entropy && (o.tor, &o.port) != (m.tor, &m.port))
+        );
         // All others know the way to its outer sources.
         let known = |n: &&weft_lab::plan::Node| n.fabric.iter().any(|r| r.to.len == 23 && r.to.contains(m.entropy.address));
         assert_eq!(plan.switches().filter(known).count(), plan.switches().count() - 1);

@@ -149,7 +149,11 @@ fn six(lab: &TestLab) {
     assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
     let unknown = std::net::Ipv6Addr::from(u128::from(to.aa6) + 1000);
     let status = lab.at(&name_of(lab, 1), || {
-        Command::new("ping").args(["-6", "-c", "1", "-W", "1", &unknown.to_string()]).stdout(Stdio::null()).status().expect("ping")
+        Command::new("ping")
+            .args(["-6", "-c", "1", "-W", "1", &unknown.to_string()])
+            .stdout(Stdio::null())
+            .status()
+            .expect("ping")
     });
     assert!(!status.success(), "nobody has {unknown}");
 }
@@ -167,7 +171,10 @@ fn switches_spread_no_wider_than_they_can() {
     let vl2 = overlay(&lab);
     assert_eq!(vl2.groups.len(), 2);
     wait("both groups have members", 20, || groups_held(&lab, None).len() == 2);
-    let only = vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
+    // What a switch may borrow it borrows only once it has looked around for a while.
+    std::thread::sleep(Duration::from_secs(6));
+    let only =
+        vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
     end(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"]);
     wait("the second group is another switch's", 15, || groups_held(&lab, Some(&only.name)).len() == 2);
     wait("all hosts reach each other", 25, || ping::all(lab.plan(), 84, &GO).expect("sockets").lost.is_empty());
@@ -209,9 +216,29 @@ fn agents_follow_a_directory_server_that_moves() {
     let listen = format!("{}:5303", locator(new_home.node));
     let program = vl2::find("weft-directory").expect("it is built");
     let store = format!("etcd:http://{}:2379", locator(vl2.directory[0]));
-    let serve = ["serve", "--dir", &folder, "--listen", &listen, "--auth", "mac", "--metrics", "off", "--principal", "3", "--store", &store];
+    let serve = [
+        "serve",
+        "--dir",
+        &folder,
+        "--listen",
+        &listen,
+        "--auth",
+        "mac",
+        "--metrics",
+        "off",
+        "--principal",
+        "3",
+        "--store",
+        &store,
+    ];
     let started = lab.at(&plan.nodes[new_home.node].name, || {
-        Command::new(&program).args(serve).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
+        Command::new(&program)
+            .args(serve)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it runs")
     });
     let _server = Server(started);
     let old = format!("{}:5303", locator(vl2.directory[0]));

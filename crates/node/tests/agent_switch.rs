@@ -144,10 +144,18 @@ fn addresses_follow_routes_and_dhcp_is_carried() {
     assert_eq!((&status["verdict"], &status["groups"][1]["served"]), (&Value::from("ok"), &Value::from(true)), "{status}");
     until("its metrics say so", || metrics(&place).lines().any(|line| line == "weft_agent_groups_served 2"));
     let told = metrics(&place);
-    for line in ["weft_agent_groups 2", "weft_agent_groups_dead 0", "weft_agent_addresses 0", "weft_agent_packets_total{reason=\"stripped_tor\"} 0"] {
+    for line in [
+        "weft_agent_groups 2",
+        "weft_agent_groups_dead 0",
+        "weft_agent_addresses 0",
+        "weft_agent_packets_total{reason=\"stripped_tor\"} 0",
+    ] {
         assert!(told.lines().any(|it| it == line), "{line}: {told}");
     }
-    assert!(told.contains("weft_agent_dhcp_total{what=") && told.contains("weft_agent_attach_messages_total{outcome=\"attached\"} 0"), "{told}");
+    assert!(
+        told.contains("weft_agent_dhcp_total{what=") && told.contains("weft_agent_attach_messages_total{outcome=\"attached\"} 0"),
+        "{told}"
+    );
     place.shell(0, "ip route add 10.0.0.2/32 dev p0");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(place.held(), ["1/32", "2/32"], "until the other one announces it");

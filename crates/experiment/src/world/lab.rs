@@ -144,8 +144,7 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
     let plan = Plan::new(&fabric, &settings).and_then(|plan| laid_over(plan, &fabric, &run.scenario.overlay));
     let plan = plan.map_err(|e| of_lab(e.into()))?;
     let events = &run.scenario.events;
-    let wanted: Vec<Wanted<'_>> =
-        events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
+    let wanted: Vec<Wanted<'_>> = events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
     let arranged = events::arrange(plan, &fabric, &wanted);
     arranged.map_err(|(index, error)| KeyError::new(events[index].key.clone(), error.message, error.help).into())
 }

@@ -34,12 +34,7 @@ pub(super) fn check(_: &Fabric, _: &Run) -> Result<()> {
 }
 
 /// Fails.
-pub(super) fn carry(
-    _: &Arc<Fabric>,
-    _: &Run,
-    _: Box<dyn Workload>,
-    _: &mut dyn FnMut(Progress),
-) -> Result<Outcome> {
+pub(super) fn carry(_: &Arc<Fabric>, _: &Run, _: Box<dyn Workload>, _: &mut dyn FnMut(Progress)) -> Result<Outcome> {
     need().map(|()| unreachable!("there is no lab"))
 }
 

@@ -110,10 +110,7 @@ pub(super) fn node(plan: &Plan, name: &str) -> Result<usize, EventError> {
     inside().find(|(_, n)| n.name == name).map(|(i, _)| i).ok_or_else(|| {
         let near = inside().map(|(_, n)| n.name.as_str()).min_by_key(|known| edit_distance(known, name));
         let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
-        EventError::new(
-            format!("there is no node called `{name}`{hint}"),
-            "`weft topo SCENARIO --export dot` lists all names",
-        )
+        EventError::new(format!("there is no node called `{name}`{hint}"), "`weft topo SCENARIO --export dot` lists all names")
     })
 }
 

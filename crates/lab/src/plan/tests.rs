@@ -34,7 +34,8 @@ fn script(plan: &Plan) -> String {
     let mut text = format!("== cables\n{}", commands::cables(plan));
     for node in &plan.nodes {
         write!(text, "== {}\n{}", node.namespace, commands::devices(node, false)).expect("a text grows");
-        write!(text, "{}{}", commands::routes(node, plan.routing, plan.ecmp_width()), commands::shaping(node)).expect("a text grows");
+        write!(text, "{}{}", commands::routes(node, plan.routing, plan.ecmp_width()), commands::shaping(node))
+            .expect("a text grows");
     }
     text
 }

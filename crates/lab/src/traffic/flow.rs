@@ -7,8 +7,8 @@ use std::time::Duration as StdDuration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use socket2::Socket;
-use weft_fabric::{Duration, Instant};
 use weft_fabric::traffic::{FlowSpec, Size};
+use weft_fabric::{Duration, Instant};
 
 use super::tcp_info::{TcpInfo, tcp_info};
 use crate::paths::Connection;

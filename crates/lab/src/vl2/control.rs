@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::files::Files;
-use super::{AGENT, DIRECTORY, ETCD, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached};
+use super::{
+    AGENT, DIRECTORY, ETCD, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached,
+};
 use crate::error::Result;
 use crate::plan::overlay::{OverlayHost, Vl2};
 use crate::plan::{Node, Plan, Role};

@@ -92,8 +92,7 @@ impl Files {
         text += &self.common(plan, vl2, host.node, pins);
         let kind = if vl2.locator == LocatorKind::Tor { "tor" } else { "host" };
         let via = if vl2.groups.is_empty() { "none" } else { "group" };
-        let _ =
-            writeln!(text, "locator = \"{kind}\"\nintermediate = \"{via}\"\nentropy = \"{}\"", host.entropy);
+        let _ = writeln!(text, "locator = \"{kind}\"\nintermediate = \"{via}\"\nentropy = \"{}\"", host.entropy);
         if plan.has_multicast() {
             let _ = writeln!(text, "multicast = \"{MULTICAST}\"");
         }

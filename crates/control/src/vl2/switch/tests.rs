@@ -7,8 +7,8 @@ use weft_fabric::rng;
 
 use super::*;
 use crate::directory::GroupId;
-use crate::vl2::agent::DIRECTORY_GROUP;
 use crate::directory::auth::{Secret, Tagger};
+use crate::vl2::agent::DIRECTORY_GROUP;
 use crate::wire::directory::{
     Acknowledgement, AnswerWriter, Frame as DirectoryFrame, Header, Kind as DirectoryKind, Message, Misdelivered, Outcome, State,
     Vitals,
