@@ -54,9 +54,14 @@ impl<'a> Watch<'a> {
         Ok(Self { fabric, breaker, events, counters, span, readings: Vec::new(), silent: Vec::new(), lost: Vec::new() })
     }
 
+    /// The first reading: before any traffic, or what is sent meanwhile would be missing.
+    pub(super) fn begin(&mut self, clock: RunClock) -> Result<()> {
+        self.read(clock)
+    }
+
     /// Until the traffic is over.
     pub(super) fn run(mut self, clock: RunClock, over: &AtomicBool) -> Result<Watched> {
-        let mut next = Instant::ZERO;
+        let mut next = Instant::ZERO + self.span;
         while !over.load(Ordering::Relaxed) {
             let now = clock.now();
             while self.events.last().is_some_and(|e| e.at <= now) {

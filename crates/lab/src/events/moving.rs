@@ -3,7 +3,7 @@
 //! ```text
 //!   agent of the host: detach --> old ToR delivers no more, and has senders corrected
 //!   end of the cable: out of the old ToR's namespace, into the new one's; addresses, routes, rate
-//!   agents of the new ToR and of the host: started by what they are there --> attach --> ToR's table, directory
+//!   agents of the host and of both ToRs: read their configurations anew (SIGHUP) --> attach --> ToR's table, directory
 //! ```
 //! The host's end of the cable stays where it is, and so do its AAs, its sockets, and the eBPF programs at it.
 
@@ -103,7 +103,6 @@ pub(super) fn make(plan: &mut Plan, which: usize) -> Result<()> {
     if !control::detach(plan, &overlaid) {
         tracing::warn!("the agent of {} did not give its addresses up: its ToR forgets them later", plan.nodes[moved.host].name);
     }
-    control::kill_agent(&plan.nodes[moved.host]);
     let unplug = commands::unplug(plan.port(old), &plan.nodes[moved.tor], &moved.port);
     inside(plan, old.node, "ip", &unplug)?;
     plan.make_move(which);

@@ -61,20 +61,22 @@ pub(crate) fn detach(plan: &Plan, host: &OverlayHost) -> bool {
         let answer = programs::request(&socket, &request, 2 * DETACH_WITHIN);
         answer.is_some_and(|a| a["ok"]["outcome"] == "detached")
     };
-    // Both, whatever becomes of the first.
+    // Both are asked for, whatever becomes of the first.
     let [v4, v6] = [host.aa4.to_string(), host.aa6.to_string()].map(detached);
     v4 && v6
 }
 
-/// Starts the agents of a host that has moved and of its ToR by what they are to do there, and waits until its addresses are attached. The old ToR's agent
-/// goes on, and reads its configuration when it is started anew.
+/// Has the agents of a host that has moved, and of the ToRs that it has left and come to, read what they are to do now, and waits until its addresses are attached. One that
+/// does not run is started if it is needed.
 pub(crate) fn follow_move(plan: &Plan, host: usize, old_tor: usize) -> Result<()> {
     let Some(vl2) = &plan.overlay else { return Ok(()) };
     let Some(moved) = vl2.host(host) else { return Ok(()) };
     let files = files(plan);
     files.rewrite(plan, vl2, &[host, moved.tor, old_tor], &pins(&plan.name))?;
-    kill_agent(&plan.nodes[moved.tor]);
-    start_agents_of(plan, &[moved.tor, host])?;
+    let told = |&node: &usize| programs::hang_up(&plan.nodes[node].namespace, AGENT) > 0;
+    let missing: Vec<usize> = [moved.tor, host].into_iter().filter(|node| !told(node)).collect();
+    start_agents_of(plan, &missing)?;
+    told(&old_tor);
     wait_until_attached(plan, &[moved], &files, &NEVER)
 }
 
@@ -103,6 +105,6 @@ fn files(plan: &Plan) -> Files {
 
 /// Reasons of drops that keep hosts apart.
 const ISOLATION: [&str; 4] = ["forged_source", "held_forbidden", "out_forbidden", "in_forbidden"];
-const DETACH_WITHIN: Duration = Duration::from_secs(1);
+const DETACH_WITHIN: Duration = Duration::from_secs(5);
 /// Of what takes a moment: nobody stops it.
 static NEVER: AtomicBool = AtomicBool::new(false);

@@ -146,6 +146,13 @@ pub(super) fn kill(namespace: &str, names: &[&str]) -> usize {
     ended.len()
 }
 
+/// Has programs of a name in a namespace read their files anew (SIGHUP). How many there were.
+pub(super) fn hang_up(namespace: &str, name: &str) -> usize {
+    let running = running(&[namespace.to_owned()]);
+    let told = running.iter().filter(|p| p.program == name);
+    told.filter(|p| signal::kill(Pid::from_raw(p.pid), Signal::SIGHUP).is_ok()).count()
+}
+
 /// Resident memory of a process that no other process shares, in bytes.
 pub fn memory(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();

@@ -19,12 +19,14 @@ mod intermediate;
 mod measures;
 mod ports;
 mod relay;
+mod reload;
 mod routes;
 mod status;
 mod tor;
 
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant as WallInstant};
 
 use mio::unix::SourceFd;
@@ -37,6 +39,7 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use super::cli::RunOptions;
+use super::config::Config;
 use super::exporter;
 use super::signals::Signals;
 use super::socket::ControlSocket;
@@ -75,8 +78,8 @@ impl Clock {
     }
 }
 
-/// Runs until told to stop.
-pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
+/// Runs until told to stop; reads the file of its configuration anew when told so.
+pub(super) fn run(config: SwitchConfig, file: &Path, options: &RunOptions) -> Result<bool> {
     let mut signals = Signals::take().map_err(|error| Error::new(format!("cannot take signals: {error}"), ""))?;
     let mut socket = ControlSocket::listen(&config.socket)?;
     let mut switch = Switch::start(config)?;
@@ -97,6 +100,14 @@ pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
         }
         if signals.has_come() {
             break;
+        }
+        if signals.wants_reload() {
+            match Config::read_switch(file).and_then(|config| switch.take_over(config)) {
+                Ok(()) => tracing::info!("the configuration has been read anew"),
+                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+            }
+            poll = Poll::new().map_err(system)?;
+            switch.watch(&poll, &signals, &socket)?;
         }
         while let Some(asked) = socket.next() {
             switch.answer(asked);
@@ -126,7 +137,8 @@ impl Switch {
 
     /// Whatever wakes the loop; every part looks at all of its own then.
     fn watch(&self, poll: &Poll, signals: &Signals, socket: &ControlSocket) -> Result<()> {
-        let mut descriptors: Vec<RawFd> = vec![signals.descriptor().as_raw_fd(), socket.descriptor().as_raw_fd()];
+        let mut descriptors: Vec<RawFd> = signals.descriptors().to_vec();
+        descriptors.push(socket.descriptor().as_raw_fd());
         descriptors.push(self.plane.events_fd().as_raw_fd());
         descriptors.extend(self.tor.iter().flat_map(TorPart::descriptors));
         descriptors.extend(self.intermediate.iter().map(Intermediate::descriptor));

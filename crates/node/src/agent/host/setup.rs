@@ -99,7 +99,7 @@ pub(super) fn towards(config: &HostConfig) -> IpAddr {
     config.tor.as_ref().map_or_else(|| config.directory.get_ref()[0].ip(), |tor| tor.get_ref().ip())
 }
 
-fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
+pub(super) fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
     if let Some(la) = &config.la {
         return Ok(*la.get_ref());
     }
@@ -111,7 +111,7 @@ fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
     })
 }
 
-fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
+pub(super) fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
     let bound = UdpSocket::bind((la, 0)).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
     bound.map_err(|error| {
         let help = "`la` must be an address of this host";
@@ -120,7 +120,7 @@ fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
 }
 
 /// The next hop's MAC address; waits a moment for the kernel to find it.
-fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
+pub(super) fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
     for _ in 0..20 {
         if let Some(mac) = neighbour(gateway, &link.device) {
             return Some(mac);
@@ -132,7 +132,7 @@ fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
     None
 }
 
-fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: Option<MacAddr>) -> Result<HostSettings> {
+pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: Option<MacAddr>) -> Result<HostSettings> {
     let wrong = |error: crate::dataplane::PrefixError| Error::new(error.to_string(), "");
     let prefix4 = |prefix: &Prefix| match prefix.address() {
         IpAddr::V4(address) => Some(Prefix4::new(address, prefix.length())),
