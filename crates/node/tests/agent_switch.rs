@@ -156,6 +156,7 @@ fn addresses_follow_routes_and_dhcp_is_carried() {
         told.contains("weft_agent_dhcp_total{what=") && told.contains("weft_agent_attach_messages_total{outcome=\"attached\"} 0"),
         "{told}"
     );
+    reload(&place, &agent);
     place.shell(0, "ip route add 10.0.0.2/32 dev p0");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(place.held(), ["1/32", "2/32"], "until the other one announces it");
@@ -164,6 +165,20 @@ fn addresses_follow_routes_and_dhcp_is_carried() {
     assert!(run("kill", &["-TERM", &agent.id().to_string()]));
     assert!(agent.wait().expect("it ends").success());
     assert!(place.held().is_empty() && !Path::new(&place.pins()).exists(), "nothing is left");
+}
+
+/// The agent reads its file anew: what cannot be changes nothing, what can is done, and all goes on.
+fn reload(place: &Place, agent: &Child) {
+    let file = fs::read_to_string(place.path("agent.toml")).expect("its configuration");
+    let told = |text: &str, what: &str| {
+        fs::write(place.path("agent.toml"), text).expect("written");
+        assert!(run("kill", &["-HUP", &agent.id().to_string()]));
+        until(what, || fs::read_to_string(place.path("log")).unwrap_or_default().contains(what));
+    };
+    told(&file.replace("la = \"10.0.0.1\"", "la = \"10.0.0.2\""), "`la` cannot change while the agent runs");
+    told("role = \"host\"", "the configuration stays as it was");
+    told(&file.replace("principal = 17", "principal = 18").replace("\"p1\"\naddress", "\"p0\"\naddress"), "has been read anew");
+    assert_eq!((place.held(), &place.status()["verdict"]), (vec!["1/32".to_owned(), "2/32".to_owned()], &Value::from("ok")));
 }
 
 /// What the agent serves at its address for metrics.

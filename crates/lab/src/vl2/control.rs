@@ -61,9 +61,10 @@ pub(crate) fn detach(plan: &Plan, host: &OverlayHost) -> bool {
         let answer = programs::request(&socket, &request, 2 * DETACH_WITHIN);
         answer.is_some_and(|a| a["ok"]["outcome"] == "detached")
     };
-    // Both are asked for, whatever becomes of the first.
-    let [v4, v6] = [host.aa4.to_string(), host.aa6.to_string()].map(detached);
-    v4 && v6
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| detached(host.aa6.to_string()));
+        detached(host.aa4.to_string()) & other.join().unwrap_or(false)
+    })
 }
 
 /// Has the agents of a host that has moved, and of the ToRs that it has left and come to, read what they are to do now, and waits until its addresses are attached. One that

@@ -12,7 +12,9 @@ use weft_control::wire::vl2::ip;
 use weft_fabric::MacAddr;
 
 use crate::cli::{Error, Result};
-use crate::dataplane::{Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, Peer, PeerState, PlaneError, Refusal};
+use crate::dataplane::{
+    Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, Peer, PeerState, PlaneError, Refusal,
+};
 
 /// The data plane of a host.
 pub(super) struct Plane {

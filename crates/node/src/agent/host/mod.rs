@@ -108,12 +108,8 @@ pub(super) fn run(config: HostConfig, file: &Path, options: RunOptions) -> Resul
 impl Host {
     fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
         let poll = Poll::new().map_err(|error| system("waiting", &error))?;
-        let mut all: Vec<RawFd> = vec![
-            self.plane.descriptor(),
-            self.directory.as_raw_fd(),
-            self.tor.as_raw_fd(),
-            control.descriptor().as_raw_fd(),
-        ];
+        let mut all: Vec<RawFd> =
+            vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd(), control.descriptor().as_raw_fd()];
         all.extend(signals.descriptors());
         all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
         for (token, descriptor) in all.iter().enumerate() {

@@ -49,12 +49,7 @@ impl Switch {
 
 impl TorPart {
     /// Other hosts, ports and servers. The table keeps what is of hosts that stay.
-    fn take_over(
-        &mut self,
-        now: weft_fabric::Instant,
-        config: &SwitchConfig,
-        part: &super::config::TorConfigPart,
-    ) -> Result<()> {
+    fn take_over(&mut self, now: weft_fabric::Instant, config: &SwitchConfig, part: &super::config::TorConfigPart) -> Result<()> {
         self.listen(config.la, part)?;
         self.tell(now, config, part);
         Ok(())
