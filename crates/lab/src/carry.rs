@@ -27,7 +27,6 @@ use crate::plan::{LabName, Plan};
 use crate::traffic::requests::Asking;
 use crate::traffic::{Board, Orders, Requests, Traffic};
 use crate::valiant;
-use crate::vl2::control;
 use watch::Watch;
 
 /// A run.
@@ -130,8 +129,7 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
     // What went wrong with the counters ended the traffic too.
     let watched = watched?;
     let (carried, requests) = carried?;
-    let isolation_drops = plan.overlay.is_some().then(|| control::isolation_drops(plan));
-    let mut outcome = record::outcome(plan, fabric, carried, watched, &events, idle, isolation_drops, stop)?;
+    let mut outcome = record::outcome(plan, fabric, carried, watched, &events, idle, stop)?;
     outcome.packets.as_mut().expect("packets are counted").requests = requests;
     Ok(outcome)
 }

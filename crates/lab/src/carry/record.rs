@@ -14,6 +14,7 @@ use crate::events::Event;
 use crate::paths::Paths;
 use crate::plan::Plan;
 use crate::traffic::{Carried, Delivered, Flow, State};
+use crate::vl2::control;
 
 /// Puts it together; asks the kernels, which still stand, for the flows' paths.
 pub(super) fn outcome(
@@ -23,7 +24,6 @@ pub(super) fn outcome(
     watched: Watched,
     events: &[Event],
     idle: Option<f64>,
-    isolation_drops: Option<u64>,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     let Carried { flows, samples, windows, ended, services } = carried;
@@ -66,7 +66,7 @@ pub(super) fn outcome(
             tcp: flows.iter().map(tcp_record).collect(),
             faults: faults(plan, fabric, events, &flows, ended),
             broken,
-            isolation_drops,
+            isolation_drops: plan.overlay.is_some().then(|| control::isolation_drops(plan)),
         }),
         traced: weft_fabric::record::Traced { windows, ..Default::default() },
         flows: records,
