@@ -13,6 +13,7 @@ mod programs;
 mod wanted;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use weft_fabric::topology::{Health, Part};
 use weft_fabric::{Fabric, Instant, LinkId, NodeId};
@@ -146,8 +147,8 @@ impl<'a> Breaker<'a> {
         &self.plan
     }
 
-    /// Makes a change. Returns the links of a part that now loses packets silently.
-    pub(crate) fn make(&mut self, change: Change) -> Result<Vec<LinkId>> {
+    /// Makes a change, unless told to stop meanwhile. Returns the links of a part that now loses packets silently.
+    pub(crate) fn make(&mut self, change: Change, stop: &AtomicBool) -> Result<Vec<LinkId>> {
         match change {
             Change::Fail(part) => self.fail(part)?,
             Change::FailSilent(part) => {
@@ -162,9 +163,9 @@ impl<'a> Breaker<'a> {
             }
             Change::Restart(program) => {
                 program.kill(&self.plan);
-                program.start(&self.plan, self.fabric, self.valiant)?;
+                program.start(&self.plan, self.fabric, self.valiant, stop)?;
             }
-            Change::Move(which) => moving::make(&mut self.plan, which)?,
+            Change::Move(which) => moving::make(&mut self.plan, which, stop)?,
         }
         Ok(Vec::new())
     }

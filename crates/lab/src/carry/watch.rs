@@ -7,7 +7,7 @@ use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
 use crate::clock::RunClock;
 use crate::counters::{Counters, LinkCounters};
-use crate::error::Result;
+use crate::error::{LabError, Result};
 use crate::events::{self, Breaker, Change, Event};
 use crate::plan::{Plan, PortId};
 
@@ -66,7 +66,11 @@ impl<'a> Watch<'a> {
             let now = clock.now();
             while self.events.last().is_some_and(|e| e.at <= now) {
                 let event = self.events.pop().expect("there is one");
-                self.happen(event)?;
+                match self.happen(event, over) {
+                    // The traffic is over: nobody waits for what was to be ready.
+                    Err(LabError::Interrupted) => break,
+                    happened => happened?,
+                }
             }
             if now >= next {
                 self.read(clock)?;
@@ -82,11 +86,11 @@ impl<'a> Watch<'a> {
         Ok(Watched { readings: self.readings, lost: self.lost })
     }
 
-    fn happen(&mut self, event: Event) -> Result<()> {
+    fn happen(&mut self, event: Event, over: &AtomicBool) -> Result<()> {
         if let Change::Move(which) = event.change {
-            return self.move_host(which);
+            return self.move_host(which, over);
         }
-        let silent = self.breaker.make(event.change)?;
+        let silent = self.breaker.make(event.change, over)?;
         self.silent.extend(silent);
         if let Change::Restore(part) = event.change {
             let whole = events::links(self.fabric, part);
@@ -96,11 +100,11 @@ impl<'a> Watch<'a> {
     }
 
     /// The ToR's end of the host's cable is another port afterwards; the link stays what it was.
-    fn move_host(&mut self, which: usize) -> Result<()> {
+    fn move_host(&mut self, which: usize, over: &AtomicBool) -> Result<()> {
         let Some(host) = self.breaker.plan().overlay.as_ref().map(|vl2| vl2.moves[which].host) else { return Ok(()) };
         let down = self.fabric.out(NodeId::from(host))[0].reverse();
         let counted = self.counters.read()?[down.index()];
-        self.breaker.make(Change::Move(which))?;
+        self.breaker.make(Change::Move(which), over)?;
         let plan = self.breaker.plan();
         let PortId { node: tor, port } = plan.nodes[host].ports[0].peer;
         self.counters.follow(down, counted, (tor, &plan.nodes[tor]), &plan.nodes[tor].ports[port].name)

@@ -7,6 +7,8 @@
 //! ```
 //! The host's end of the cable stays where it is, and so do its AAs, its sockets, and the eBPF programs at it.
 
+use std::sync::atomic::AtomicBool;
+
 use weft_fabric::topology::Part;
 use weft_fabric::{Fabric, NodeId};
 
@@ -95,7 +97,7 @@ pub(super) fn stays(plan: &Plan, fabric: &Fabric, part: Part) -> Result<(), Even
 }
 
 /// Makes a move; the plan says afterwards where everything is.
-pub(super) fn make(plan: &mut Plan, which: usize) -> Result<()> {
+pub(super) fn make(plan: &mut Plan, which: usize, stop: &AtomicBool) -> Result<()> {
     let Some(vl2) = &plan.overlay else { return Ok(()) };
     let moved = vl2.moves[which].clone();
     let Some(overlaid) = vl2.host(moved.host).cloned() else { return Ok(()) };
@@ -112,7 +114,7 @@ pub(super) fn make(plan: &mut Plan, which: usize) -> Result<()> {
     inside(plan, tor, "tc", &commands::shape(&plan.nodes[tor].ports[port]))?;
     netns::within(&plan.nodes[tor].namespace, || ebpf::Program::forget_hash()?.attach(&plan.nodes[tor].ports[port].name))?;
     inside(plan, moved.host, "ip", &commands::renumber(&plan.nodes[moved.host], old_locator))?;
-    control::follow_move(plan, moved.host, old.node)
+    control::follow_move(plan, moved.host, old.node, stop)
 }
 
 fn inside(plan: &Plan, node: usize, program: &'static str, batch: &str) -> Result<()> {

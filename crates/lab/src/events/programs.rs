@@ -7,6 +7,8 @@
 //! | `store` | the etcd that directory servers share | what the servers hold in memory |
 //! | `frr NODE` | all routing daemons of a switch | the kernel's routes, until zebra starts again |
 
+use std::sync::atomic::AtomicBool;
+
 use weft_fabric::Fabric;
 use weft_fabric::topology::edit_distance;
 
@@ -77,10 +79,10 @@ impl Program {
     }
 
     /// Starts it, by the files that it was started with before, and waits until it is ready.
-    pub(super) fn start(self, plan: &Plan, fabric: &Fabric, valiant: bool) -> Result<()> {
+    pub(super) fn start(self, plan: &Plan, fabric: &Fabric, valiant: bool, stop: &AtomicBool) -> Result<()> {
         match (self, &plan.overlay) {
-            (Self::Agent(node), _) => control::start_agents_of(plan, &[node]),
-            (Self::Server(number), Some(vl2)) => control::start_server(plan, vl2, number),
+            (Self::Agent(node), _) => control::start_agents_of(plan, &[node], stop),
+            (Self::Server(number), Some(vl2)) => control::start_server(plan, vl2, number, stop),
             (Self::Store, Some(vl2)) => control::start_store(plan, vl2),
             (Self::Server(_) | Self::Store, None) => Ok(()),
             (Self::Frr(index), _) => {

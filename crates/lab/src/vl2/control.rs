@@ -21,10 +21,10 @@ pub(crate) fn kill_agent(node: &Node) -> bool {
 }
 
 /// Starts agents that do not run, and waits until they are ready.
-pub(crate) fn start_agents_of(plan: &Plan, nodes: &[usize]) -> Result<()> {
+pub(crate) fn start_agents_of(plan: &Plan, nodes: &[usize], stop: &AtomicBool) -> Result<()> {
     let (program, files) = (find(AGENT)?, files(plan));
     let started = nodes.iter().map(|&i| start_agent(&program, &plan.nodes[i], &files)).collect::<Result<Vec<_>>>()?;
-    wait_for(&started, &NEVER)
+    wait_for(&started, stop)
 }
 
 /// Ends a directory server at once. Whether it ran.
@@ -33,9 +33,9 @@ pub(crate) fn kill_server(plan: &Plan, vl2: &Vl2, server: usize) -> bool {
 }
 
 /// Starts a directory server that does not run, and waits until it serves.
-pub(crate) fn start_server(plan: &Plan, vl2: &Vl2, server: usize) -> Result<()> {
+pub(crate) fn start_server(plan: &Plan, vl2: &Vl2, server: usize, stop: &AtomicBool) -> Result<()> {
     let files = files(plan);
-    wait_for(&[directory::start_server(plan, vl2, &files, server)?], &NEVER)
+    wait_for(&[directory::start_server(plan, vl2, &files, server)?], stop)
 }
 
 /// Ends the directory's etcd at once. Whether it ran.
@@ -69,16 +69,16 @@ pub(crate) fn detach(plan: &Plan, host: &OverlayHost) -> bool {
 
 /// Has the agents of a host that has moved, and of the ToRs that it has left and come to, read what they are to do now, and waits until its addresses are attached. One that
 /// does not run is started if it is needed.
-pub(crate) fn follow_move(plan: &Plan, host: usize, old_tor: usize) -> Result<()> {
+pub(crate) fn follow_move(plan: &Plan, host: usize, old_tor: usize, stop: &AtomicBool) -> Result<()> {
     let Some(vl2) = &plan.overlay else { return Ok(()) };
     let Some(moved) = vl2.host(host) else { return Ok(()) };
     let files = files(plan);
     files.rewrite(plan, vl2, &[host, moved.tor, old_tor], &pins(&plan.name))?;
     let told = |&node: &usize| programs::hang_up(&plan.nodes[node].namespace, AGENT) > 0;
     let missing: Vec<usize> = [moved.tor, host].into_iter().filter(|node| !told(node)).collect();
-    start_agents_of(plan, &missing)?;
+    start_agents_of(plan, &missing, stop)?;
     told(&old_tor);
-    wait_until_attached(plan, &[moved], &files, &NEVER)
+    wait_until_attached(plan, &[moved], &files, stop)
 }
 
 /// What the agents of all nodes have dropped, by reason; those that do not answer are left out.
@@ -107,5 +107,3 @@ fn files(plan: &Plan) -> Files {
 /// Reasons of drops that keep hosts apart.
 const ISOLATION: [&str; 4] = ["forged_source", "held_forbidden", "out_forbidden", "in_forbidden"];
 const DETACH_WITHIN: Duration = Duration::from_secs(5);
-/// Of what takes a moment: nobody stops it.
-static NEVER: AtomicBool = AtomicBool::new(false);
