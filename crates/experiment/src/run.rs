@@ -109,7 +109,9 @@ pub(crate) struct Observed {
 pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Result<Summary> {
     let is_lab = |i: &usize| study.runs[*i].scenario.world.kind == Kind::Lab;
     let (labs, simulated): (Vec<usize>, Vec<usize>) = (0..study.runs.len()).partition(is_lab);
-    if !labs.is_empty() && study.without_lab.is_none() {
+    // Where no lab can come up, what can be carried is; labs alone cannot.
+    let without_lab = study.without_lab.clone().or_else(|| if simulated.is_empty() { None } else { world::lab::unavailable() });
+    if !labs.is_empty() && without_lab.is_none() {
         world::lab::need()?;
     }
     let folder = out.map(Folder::prepare).transpose()?;
@@ -118,7 +120,7 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
     let mut carried = simulated.into_par_iter().map(one).collect::<Result<Vec<(usize, Carried)>>>()?;
     // A lab has the machine for itself.
     for i in labs {
-        carried.push(match &study.without_lab {
+        carried.push(match &without_lab {
             Some(reason) => (i, Carried::skipped(reason)),
             None => one(i)?,
         });

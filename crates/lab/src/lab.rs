@@ -18,7 +18,7 @@ use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Record};
 use crate::vl2::{self, OverlayStatus, OverlayTimes};
-use crate::{commands, ebpf, frr, netns};
+use crate::{commands, ebpf, frr, neighbours, netns};
 
 /// A lab that stands.
 #[derive(Clone, Debug)]
@@ -206,6 +206,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     remove_namespaces(&plan.name.namespace_prefix())?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
+    neighbours::make_room(plan)?;
     let leave = Leave::give(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
@@ -259,7 +260,8 @@ fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
     remove_namespaces(&name.namespace_prefix())?;
     vl2::clean(name);
     congestion::take_back(folder.path())?;
-    folder.remove()
+    folder.remove()?;
+    neighbours::put_back()
 }
 
 fn remove_namespaces(prefix: &str) -> Result<bool> {

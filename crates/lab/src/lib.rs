@@ -46,6 +46,8 @@ pub mod frr;
 #[cfg(target_os = "linux")]
 pub mod lab;
 #[cfg(target_os = "linux")]
+mod neighbours;
+#[cfg(target_os = "linux")]
 mod netlink;
 #[cfg(target_os = "linux")]
 pub mod netns;

@@ -36,15 +36,19 @@ pub fn of_runs(summary: &Summary) -> String {
         table.add_row(values.chain(metrics));
     }
     align(&mut table, settings.len());
-    let (searches, labs) = (of_searches(&summary.runs), of_labs(&summary.runs));
-    format!("{}\n{table}\n{searches}{labs}{}", summary.title, of_expectations(&summary.runs))
+    let (searches, labs, skipped) = (of_searches(&summary.runs), of_labs(&summary.runs), of_skipped(&summary.runs));
+    format!("{}\n{table}\n{searches}{labs}{skipped}{}", summary.title, of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
-    let skipped = runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?)));
-    let skipped: String = skipped.collect();
-    format!("{path} ({}): {title}\n{}{skipped}{}\n", show("wall_s", wall_s), of_expectations(runs), of_labs(runs))
+    let (skipped, labs) = (of_skipped(runs), of_labs(runs));
+    format!("{path} ({}): {title}\n{}{skipped}{labs}\n", show("wall_s", wall_s), of_expectations(runs))
+}
+
+/// Runs that were not carried, and why.
+fn of_skipped(runs: &[RunSummary]) -> String {
+    runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?))).collect()
 }
 
 /// What labs say of themselves, a line each.

@@ -118,7 +118,7 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
     };
     let mut times = Vec::new();
     for is_apart in [false, true] {
-        let of_hosts = netns::each(&hosts, stop, |host| {
+        let of_hosts = netns::each_of(&hosts, HOSTS_AT_ONCE, stop, |host| {
             netns::enter(&host.namespace)?;
             let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
             let others = targets.iter().filter(|t| t.host.name != host.name);
@@ -240,6 +240,8 @@ fn ask(
 const HEADERS: usize = 28;
 const IDENTIFIER: u16 = 0x5EF7;
 const ATTEMPTS: usize = 3;
+/// They wait more than they work.
+const HOSTS_AT_ONCE: usize = 16;
 /// What waits at the asking host's own port at the most.
 const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -7,7 +7,6 @@ mod show;
 mod trace;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,7 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use super::config::Config;
 use super::{host, switch};
 use crate::bench_agent::{self, BenchArgs};
-use crate::cli::Result;
+use crate::cli::{Result, begin, conclude};
 use crate::server::start_log;
 
 /// The agent of a host or a switch, and commands to a running one.
@@ -84,31 +83,18 @@ pub enum LogForm {
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let program = match Program::try_parse_from(arguments) {
+    let program = match begin::<Program>(arguments) {
         Ok(program) => program,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(code) => return code,
     };
-    let wrap = std::io::stderr().is_terminal();
-    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
-    let result = match program.command.unwrap_or(Command::Run(program.run)) {
+    conclude(match program.command.unwrap_or(Command::Run(program.run)) {
         Command::Run(args) => run(&args),
         Command::Status(args) => commands::status(&args),
         Command::Attach(args) => commands::attach(&args),
         Command::Detach(args) => commands::detach(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => return bench_agent::main(&args),
-    };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(error));
-            ExitCode::from(2)
-        }
-    }
+    })
 }
 
 fn run(args: &RunArgs) -> Result<bool> {

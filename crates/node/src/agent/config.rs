@@ -48,6 +48,17 @@ impl Config {
     }
 }
 
+/// What becomes of eBPF programs and maps when the agent ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExit {
+    /// They stay, and so do anycast addresses: flows go on.
+    Keep,
+    /// They go.
+    #[default]
+    Remove,
+}
+
 /// The one key that says what the others are.
 #[derive(Deserialize)]
 struct Whole {

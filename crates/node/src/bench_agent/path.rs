@@ -226,11 +226,11 @@ fn host(own: usize, pins: &FilePath) -> Result<HostPlane> {
     Ok(plane)
 }
 
-fn aa4() -> crate::dataplane::Prefix4 {
+fn aa4() -> ipnet::Ipv4Net {
     "20.0.0.0/8".parse().expect("it is a prefix")
 }
 
-fn aa6() -> crate::dataplane::Prefix6 {
+fn aa6() -> ipnet::Ipv6Net {
     "fd20::/64".parse().expect("it is a prefix")
 }
 

@@ -40,7 +40,7 @@ pub use counters::{Counter, Counters};
 pub use error::{PlaneError, Result};
 pub use event::{Direction, Event, Flow, Held};
 pub use host::HostPlane;
-pub use settings::{HostSettings, Limits, LocatorKind, Prefix4, Prefix6, PrefixError, Rate, SwitchSettings};
+pub use settings::{HostSettings, Limits, LocatorKind, Rate, SwitchSettings};
 pub use switch::SwitchPlane;
 pub use tables::{Attached, Local, Peer, PeerState, Refusal, StripRole};
 

@@ -26,11 +26,11 @@ use weft_fabric::{Duration, Instant, MacAddr, TenantId};
 pub use counts::{Counts, Drop, TenantCounts};
 pub use maps::MapChange;
 
-use super::bucket::Bucket;
 use super::locations::{LocationInput, LocationOutput, Locations, Query};
 use super::paths::{Chirp, ChooseVlan};
 use super::tenants::Tenants;
 use super::{Location, PROVIDER, Vif};
+use crate::bucket::Bucket;
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast, VlanId};
 use uplinks::Uplink;
 

@@ -30,6 +30,7 @@ pub use config::HostConfig;
 pub(super) use config::{from_text, read_key};
 
 use super::cli::RunOptions;
+use super::config::OnExit;
 use super::signals::Signals;
 use super::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
@@ -37,7 +38,6 @@ use crate::dataplane::{Event, Flow};
 use crate::server::notify;
 use announce::Announcer;
 use apply::Plane;
-use config::OnExit;
 use link::Link;
 
 /// The agent of a host, at work.
