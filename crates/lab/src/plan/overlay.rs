@@ -114,6 +114,9 @@ pub const AA4: &str = "20.0.0.0/8";
 pub const AA6: &str = "fd20::/64";
 /// Bytes of the largest packet between application addresses: two headers fit.
 pub const MTU_OVERLAY: u32 = MTU_FABRIC - 40;
+/// Of one header, and of Ethernet.
+const OUTER: u32 = 20;
+const ETHERNET: u32 = 14;
 /// The service of hosts that are in none.
 pub const OTHERS: &str = "others";
 
@@ -164,8 +167,9 @@ impl Plan {
         let groups = groups(&self, &intermediates, overlay.ecmp_width)?;
         let (services, service_of) = services(&self, overlay);
         let mut hosts = Vec::new();
-        for (node, host) in self.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host) {
+        for (node, host) in self.nodes.iter_mut().enumerate().filter(|(_, n)| n.role == Role::Host) {
             let peer = host.ports[0].peer;
+            host.ports[0].rate_bps = before_headers(host.ports[0].rate_bps, !groups.is_empty());
             hosts.push(OverlayHost {
                 node,
                 tor: peer.node,
@@ -195,6 +199,12 @@ impl Plan {
         self.overlay = Some(vl2);
         if overlay.external.is_empty() { Ok(self) } else { self.with_outside(&intermediates, &overlay.external) }
     }
+}
+
+/// A host's queue counts packets as they were before its agent pushed headers: it sends as fast as its link with them carries full packets.
+const fn before_headers(rate_bps: u64, are_two: bool) -> u64 {
+    let packet = (MTU_OVERLAY + ETHERNET) as u64;
+    rate_bps * packet / (packet + if are_two { 2 * OUTER } else { OUTER } as u64)
 }
 
 /// Switches of the highest tier, if there are any above the ToRs.
