@@ -2,6 +2,7 @@
 //!
 //! Rates are means over the window `[warmup, min(duration, last end) - cooldown]`.
 
+pub mod overlay;
 pub mod recovery;
 
 use std::borrow::Cow;
@@ -56,6 +57,10 @@ pub const NAMES: &[&str] = &[
     "reconverge_s",
     "restore_s",
     "move_outage_s",
+    "header_bytes",
+    "switch_entries_max",
+    "host_entries_max",
+    "lookups",
     "fib_entries_max",
     "fib_evictions",
     "fib_misses",

@@ -13,6 +13,7 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
+use crate::scenario::overlay::Kind as Overlay;
 use crate::scenario::world::{Kind, LabRouting};
 use crate::scenario::{Run, Study};
 use crate::search::{self, Finding};
@@ -246,6 +247,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
             metrics::measure_packets(fabric, outcome, &mut metrics, useful);
         }
         Kind::Lab => metrics::measure_packets(fabric, outcome, &mut metrics, world::lab::payload_part(&run.scenario.overlay)),
+    }
+    if let Overlay::Vl2 { ecmp_width, .. } = run.scenario.overlay.kind {
+        metrics::overlay::measure_vl2(fabric, outcome, ecmp_width, &mut metrics);
     }
     metrics.put_some("cpu_idle_fraction", outcome.lab.as_ref().and_then(|lab| lab.cpu_idle_fraction));
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
