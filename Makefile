@@ -75,6 +75,7 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 test-scenarios: ## The quick forms of all scenarios, by the build that the tests use
 	scripts/setup-build.sh
 	scripts/setup-node.sh
+	scripts/setup-etcd.sh
 	$(CARGO) test --quiet --locked --workspace --no-run
 	$(TARGET)/debug/weft check scenarios
 
@@ -126,10 +127,12 @@ advisories: ## Known vulnerabilities of the dependencies (fetches a database fro
 
 .PHONY: check
 check: build ## Compare all scenarios, in their quick forms, with the papers
+	scripts/setup-etcd.sh
 	$(RELEASE) check scenarios
 
 .PHONY: check-full
 check-full: build ## The same at the papers' sizes; says beforehand how long it takes
+	scripts/setup-etcd.sh
 	$(RELEASE) check --full scenarios
 
 .PHONY: bench

@@ -36,8 +36,10 @@ const METRICS = {
   floods: ["Floods", "count", "low", "Packets flooded because a switch did not know the destination."],
   reconverge_s: ["Re-converged", "s", "low", "From a failure until goodput is back and nothing is sent into the dead part: the longest."],
   restore_s: ["Restored", "s", "low", "From a repair to traffic on the repaired part."],
+  outage_s: ["Outage", "s", "low", "The longest time that a flow received nothing after something failed."],
   move_outage_s: ["Move outage", "s", "low", "How long a moved machine could not be reached."],
   fib_entries_max: ["FIB, largest", "count", "low", "Entries in the fullest forwarding table."],
+  flows_broken: ["Broken flows", "count", "low", "Flows whose connection ended before they did."],
   isolation_drops: ["Isolation drops", "count", "", "Packets dropped because the tenant may not reach the destination."],
   hops: ["Hops", "count", "", "Packets sent over one link each."],
   events: ["Events", "count", "", "Events that the simulation processed."],
@@ -51,6 +53,7 @@ const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bi
 function metricOf(name) {
   const [base, service] = name.split(".");
   const known = METRICS[base];
+  if (known && base === "outage_s") return { name, label: `${known[0]}, ${service ?? "all"}`, kind: known[1], better: known[2], text: service ? `${known[3]} What failed: ${service}.` : known[3] };
   if (known && service) return { name, label: `${known[0]}, ${service}`, kind: known[1], better: known[2], text: `${known[3]} Of the service ${service} alone, over its own time.` };
   if (known) return { name, label: known[0], kind: known[1], better: known[2], text: known[3] };
   const kind = /_bps$/.test(name) ? "bps" : /_s$/.test(name) ? "s" : /_bytes$/.test(name) ? "B" : /_fraction$/.test(name) ? "share" : "";

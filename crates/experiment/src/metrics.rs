@@ -6,9 +6,10 @@ pub mod overlay;
 pub mod recovery;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
-use weft_fabric::record::{FlowRecord, Outcome, Sample};
+use weft_fabric::record::{FaultRecord, FlowRecord, Outcome, Sample};
 use weft_fabric::{Duration, Fabric, HostId, Instant, LinkId};
 
 /// Every name that a metric can have, in the order in which they are shown.
@@ -56,6 +57,7 @@ pub const NAMES: &[&str] = &[
     "floods",
     "reconverge_s",
     "restore_s",
+    "outage_s",
     "move_outage_s",
     "header_bytes",
     "switch_entries_max",
@@ -73,6 +75,7 @@ pub const NAMES: &[&str] = &[
     "flows",
     "flows_finished",
     "flows_refused",
+    "flows_broken",
     "rounds",
     "large_flows_mean",
     "moves",
@@ -96,11 +99,14 @@ pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rs
 pub const OF_SERVICES: &[&str] =
     &["goodput_bps", "completion_s", "fct_mean_s", "fct_p50_s", "fct_p99_s", "jain_flows", "flows", "flows_finished"];
 
-/// Whether a metric can have that name: one of [`NAMES`], or one of a service.
+/// A metric that each kind of what fails in a lab has too, as `outage_s.agent`.
+pub const OF_FAULTS: &str = "outage_s";
+
+/// Whether a metric can have that name: one of [`NAMES`], or one of a service or of a kind of faults.
 pub fn is_name(name: &str) -> bool {
     match name.split_once('.') {
         None => NAMES.contains(&name),
-        Some((base, service)) => OF_SERVICES.contains(&base) && !service.is_empty(),
+        Some((base, part)) => (OF_SERVICES.contains(&base) || base == OF_FAULTS) && !part.is_empty(),
     }
 }
 
@@ -122,12 +128,12 @@ impl Metrics {
         self.insert(Cow::Borrowed(name), value);
     }
 
-    /// Records a metric of one of several services, after those before it.
+    /// Records a metric of one of several services or kinds of faults, after those before it.
     ///
     /// # Panics
-    /// If the name is not one of [`OF_SERVICES`].
+    /// If the name is neither one of [`OF_SERVICES`] nor [`OF_FAULTS`].
     pub fn put_of(&mut self, name: &'static str, service: &str, value: f64) {
-        assert!(OF_SERVICES.contains(&name), "a metric of services");
+        assert!(OF_SERVICES.contains(&name) || name == OF_FAULTS, "a metric of services or faults");
         self.insert(Cow::Owned(format!("{name}.{service}")), value);
     }
 
@@ -271,6 +277,27 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
     senders.dedup();
     let nics: f64 = senders.iter().map(|&h| fabric.nic_capacity(h).as_f64()).sum();
     metrics.put_some("efficiency", metrics.get("goodput_bps").map(|goodput| goodput / (nics * useful)));
+}
+
+/// What only a lab knows: how long flows were silent after what failed, ended or moved, and what was kept apart.
+pub fn measure_lab(outcome: &Outcome, metrics: &mut Metrics) {
+    let Some(lab) = &outcome.lab else { return };
+    metrics.put_some("cpu_idle_fraction", lab.cpu_idle_fraction);
+    metrics.put("flows_broken", lab.broken as f64);
+    metrics.put_some("isolation_drops", lab.isolation_drops.map(|drops| drops as f64));
+    let silent = |of: &dyn Fn(&FaultRecord) -> bool| {
+        let faults = lab.faults.iter().filter(|fault| of(fault));
+        faults.filter_map(|fault| fault.silent).max().map(|silent| silent.as_secs_f64())
+    };
+    let is_fault = |fault: &FaultRecord| !matches!(fault.verb, "move" | "restore");
+    metrics.put_some("outage_s", silent(&is_fault));
+    metrics.put_some("move_outage_s", silent(&|fault| fault.verb == "move"));
+    let kinds: BTreeSet<&str> = lab.faults.iter().filter(|fault| is_fault(fault)).map(FaultRecord::kind).collect();
+    for kind in kinds {
+        if let Some(longest) = silent(&|fault| is_fault(fault) && fault.kind() == kind) {
+            metrics.put_of(OF_FAULTS, kind, longest);
+        }
+    }
 }
 
 /// Delivered bits over the time that a flow had.

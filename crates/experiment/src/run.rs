@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 use weft_fabric::Fabric;
-use weft_fabric::record::{LabRecord, Outcome};
+use weft_fabric::record::{FaultRecord, LabRecord, Outcome};
 
 use crate::error::{Error, Result};
 use crate::expect::{self, Candidate, Verdict};
@@ -67,6 +67,35 @@ pub struct LabSummary {
     pub ospf: Option<String>,
     /// Whether the machine had time left: else the run measured the machine.
     pub trusted: bool,
+    /// What failed, ended, moved and returned, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultSummary>,
+}
+
+/// What flows noticed of an event in the lab.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultSummary {
+    /// When.
+    pub at_s: f64,
+    /// What: `kill agent h0`.
+    pub event: String,
+    /// Flows that moved before and after it, and that it could touch: of a host or a ToR those of its hosts, of all else all.
+    pub flows: usize,
+    /// The longest time, from the event on, that one of them received nothing; absent if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
+}
+
+impl From<&FaultRecord> for FaultSummary {
+    fn from(fault: &FaultRecord) -> Self {
+        let FaultRecord { at, verb, object, flows, silent } = fault;
+        Self {
+            at_s: at.as_secs_f64(),
+            event: format!("{verb} {object}"),
+            flows: *flows,
+            silent_s: silent.map(|silent| silent.as_secs_f64()),
+        }
+    }
 }
 
 /// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1. It is told often, in
@@ -190,7 +219,8 @@ impl LabSummary {
             LabRouting::Static => ("static", None),
             LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
         };
-        Self { scale: lab.scale, routing, ospf, trusted }
+        let faults = lab.faults.iter().map(FaultSummary::from).collect();
+        Self { scale: lab.scale, routing, ospf, trusted, faults }
     }
 }
 
@@ -251,7 +281,7 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
     if let Overlay::Vl2 { ecmp_width, .. } = run.scenario.overlay.kind {
         metrics::overlay::measure_vl2(fabric, outcome, ecmp_width, &mut metrics);
     }
-    metrics.put_some("cpu_idle_fraction", outcome.lab.as_ref().and_then(|lab| lab.cpu_idle_fraction));
+    metrics::measure_lab(outcome, &mut metrics);
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
         metrics.put("optimal_fraction", own / best);

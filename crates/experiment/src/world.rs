@@ -41,12 +41,11 @@ use crate::wall::Stopwatch;
 /// Traffic that the fabric cannot have, and events that name parts which it does not have.
 pub fn carry(fabric: &Arc<Fabric>, run: &Run, threads: usize, on_progress: &mut dyn FnMut(f64)) -> Result<Outcome> {
     let scenario = &run.scenario;
-    let events = timed_events(fabric, run)?;
     let Prepared { workload, lines } = scenario.traffic.prepare(fabric, scenario.world.seed)?;
     let progress = &mut |p: Progress| on_progress(part_done(&p));
     let mut outcome = match scenario.world.kind {
-        Kind::Lab => lab::carry(fabric, run, workload, &events, progress)?,
-        Kind::Flow | Kind::Packet => simulate(fabric, run, workload, events, threads, progress)?,
+        Kind::Lab => lab::carry(fabric, run, workload, progress)?,
+        Kind::Flow | Kind::Packet => simulate(fabric, run, workload, timed_events(fabric, run)?, threads, progress)?,
     };
     if scenario.world.duration.is_none() {
         all_ended(&outcome)?;
@@ -155,23 +154,27 @@ fn config(run: &Run) -> FlowConfig {
     }
 }
 
-/// What breaks and returns, on a fabric, in order of time.
+/// What breaks and returns, on a fabric, in order of time. What a lab alone knows is left out.
 ///
 /// # Errors
 /// Events that name parts which it does not have.
 pub fn timed_events(fabric: &Fabric, run: &Run) -> Result<Vec<TimedEvent>> {
-    run.scenario.events.iter().map(|e| timed(fabric, e)).collect()
+    run.scenario.events.iter().filter_map(|e| timed(fabric, e).transpose()).collect()
 }
 
-fn timed(fabric: &Fabric, event: &world::Event) -> Result<TimedEvent> {
+fn timed(fabric: &Fabric, event: &world::Event) -> Result<Option<TimedEvent>> {
+    if !event.kind.is_simulated() {
+        return Ok(None);
+    }
     let part = Part::parse(fabric, &event.part)
         .map_err(|e| KeyError::new(event.key.clone(), e.to_string(), "`weft topo SCENARIO --export dot` lists all names"))?;
     let change = match event.kind {
         EventKind::Fail => Change::Fail(part),
         EventKind::FailSilent => Change::FailSilent(part),
         EventKind::Restore => Change::Restore(part),
+        EventKind::Kill | EventKind::Restart | EventKind::Move => return Ok(None),
     };
-    Ok(TimedEvent { at: event.at, change })
+    Ok(Some(TimedEvent { at: event.at, change }))
 }
 
 fn part_done(progress: &Progress) -> f64 {

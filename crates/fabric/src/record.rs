@@ -2,7 +2,7 @@
 
 use crate::ids::{FlowId, HostId, LinkId};
 use crate::routing::Path;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::units::Bytes;
 
 /// One flow. The order of the records is that of the ids.
@@ -107,6 +107,34 @@ pub struct LabRecord {
     pub cpu_idle_fraction: Option<f64>,
     /// By flow.
     pub tcp: Vec<TcpRecord>,
+    /// What failed, ended, moved and returned, in order of time, and what flows noticed of it.
+    pub faults: Vec<FaultRecord>,
+    /// Flows whose connection ended before they did.
+    pub broken: usize,
+    /// Packets that an overlay's agents dropped because their sender may not reach their receiver, or had no right to its address; `None` without an overlay.
+    pub isolation_drops: Option<u64>,
+}
+
+/// What flows noticed of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultRecord {
+    /// When.
+    pub at: Instant,
+    /// What: `kill`.
+    pub verb: &'static str,
+    /// To whom: `agent h0`.
+    pub object: String,
+    /// Flows that had moved before and went on, and that it could touch: of a host or a ToR those of its hosts, of all else all.
+    pub flows: usize,
+    /// The longest time, from the event on, that one of them received nothing, if that began before the next event; `None` if there were none.
+    pub silent: Option<Duration>,
+}
+
+impl FaultRecord {
+    /// The kind of what it happened to: `agent`.
+    pub fn kind(&self) -> &str {
+        self.object.split(' ').next().unwrap_or_default()
+    }
 }
 
 /// What a kernel said of a flow's sender at its end.

@@ -83,8 +83,9 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         valiant::install(plan, fabric, stop)?;
     }
     let board = Board::default();
-    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every };
-    let watch = Watch::open(plan, fabric, valiant, events.clone(), end, stop)?;
+    let times = events.iter().map(|e| e.at).collect();
+    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every, events: times };
+    let mut watch = Watch::open(plan, fabric, valiant, events.clone(), end, stop)?;
     let over = AtomicBool::new(false);
     let (carried, watched, idle) = std::thread::scope(|scope| {
         let ends = Ends(&over);
@@ -110,8 +111,9 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         // Nobody is ready if the listeners cannot be opened: the thread has ended then.
         let _ = ready.1.recv();
         let (clock, before) = (RunClock::start(), Cpu::now());
+        let first = watch.begin(clock);
         let _ = start.0.send(clock);
-        let watch = scope.spawn(move || watch.run(clock, over));
+        let watch = scope.spawn(move || first.and_then(|()| watch.run(clock, over)));
         while !traffic.is_finished() {
             std::thread::sleep(LOOK);
             let (active, ended) = (board.active.load(Ordering::Relaxed), board.ended.load(Ordering::Relaxed));

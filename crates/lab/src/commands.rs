@@ -1,9 +1,10 @@
 //! A plan as batches for `ip` and `tc` (`-batch`), a command a line. Text alone: nothing runs here.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 use crate::plan::overlay::{AA4, AA6, MTU_OVERLAY, OverlayHost};
-use crate::plan::{MTU_FABRIC, MTU_HOST, Net, Node, Plan, Role, Route, Routing, Way};
+use crate::plan::{Hop, MTU_FABRIC, MTU_HOST, Net, Node, Plan, Port, Role, Route, Routing, Way};
 
 /// `ip`, outside of all namespaces: all cables, each made between its two namespaces in one step.
 pub fn cables(plan: &Plan) -> String {
@@ -62,8 +63,8 @@ pub fn devices(node: &Node, multicast: bool) -> String {
     batch
 }
 
-/// `ip`, in the namespace, when its devices are up: its routes.
-pub fn routes(node: &Node, routing: Routing) -> String {
+/// `ip`, in the namespace, when its devices are up: its routes, each with that many next hops at the most.
+pub fn routes(node: &Node, routing: Routing, width: usize) -> String {
     let mut batch = String::new();
     for route in &node.local {
         local(&mut batch, node, route);
@@ -71,8 +72,8 @@ pub fn routes(node: &Node, routing: Routing) -> String {
     if routing == Routing::Static {
         for Route { to, way } in &node.fabric {
             let Way::Via(hops) = way else { continue };
-            let hops: String =
-                hops.iter().map(|h| format!(" nexthop via {} dev {}", h.gateway, node.ports[h.port].name)).collect();
+            let hops = hops.iter().take(width);
+            let hops: String = hops.map(|h| format!(" nexthop via {} dev {}", h.gateway, node.ports[h.port].name)).collect();
             line(&mut batch, format_args!("route add {to} src {}{hops}", node.locator));
         }
     }
@@ -100,19 +101,43 @@ pub fn overlay(host: &OverlayHost) -> String {
     batch
 }
 
+/// `ip`, in the namespace of the ToR that a server leaves: the end of its cable goes to the other ToR, by the name of the port there.
+pub fn unplug(port: &Port, to: &Node, name: &str) -> String {
+    format!("link set {} netns {} name {name}\n", port.name, to.namespace)
+}
+
+/// `ip`, in the namespace of a ToR to which a server has moved: the port, and what is behind it.
+pub fn plug(tor: &Node, port: usize, multicast: bool) -> String {
+    let mut batch = String::new();
+    let name = &tor.ports[port].name;
+    let behind = |route: &&Route| matches!(route.way, Way::Direct(p) | Way::Behind(Hop { port: p, .. }) if p == port);
+    let own: Vec<&Route> = tor.local.iter().filter(behind).collect();
+    line(&mut batch, format_args!("link set {name} up"));
+    for host in own.iter().filter(|r| multicast && matches!(r.way, Way::Direct(_))) {
+        line(&mut batch, format_args!("addr add {} peer {} dev {name} noprefixroute", tor.locator, host.to.address));
+    }
+    own.into_iter().for_each(|route| local(&mut batch, tor, route));
+    batch
+}
+
+/// `ip`, in the namespace of a server that has moved: another locator and another gateway. Its application addresses stay.
+pub fn renumber(host: &Node, old: Ipv4Addr) -> String {
+    let mut batch = String::new();
+    line(&mut batch, format_args!("addr add {} dev {}", Net::host(host.locator), host.ports[0].name));
+    host.local.iter().for_each(|route| local(&mut batch, host, route));
+    // The address goes last: the kernel would take the route that names it along.
+    batch.replace("route add", "route replace") + &format!("addr del {} dev {}\n", Net::host(old), host.ports[0].name)
+}
+
 /// `tc`, in the namespace: each port sends at its rate.
 pub fn shaping(node: &Node) -> String {
-    let mut batch = String::new();
-    for p in &node.ports {
-        line(
-            &mut batch,
-            format_args!(
-                "qdisc add dev {} root tbf rate {}bit burst {} limit {}",
-                p.name, p.rate_bps, p.burst_bytes, p.queue_bytes
-            ),
-        );
-    }
-    batch
+    node.ports.iter().map(shape).collect()
+}
+
+/// The same for one port.
+pub fn shape(port: &Port) -> String {
+    let Port { name, rate_bps, burst_bytes, queue_bytes, .. } = port;
+    format!("qdisc add dev {name} root tbf rate {rate_bps}bit burst {burst_bytes} limit {queue_bytes}\n")
 }
 
 fn local(batch: &mut String, node: &Node, route: &Route) {

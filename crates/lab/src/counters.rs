@@ -30,6 +30,8 @@ pub struct LinkCounters {
 pub(crate) struct Counters {
     nodes: Vec<Reader>,
     links: usize,
+    /// What a link had counted before its port was another.
+    earlier: Vec<(LinkId, LinkCounters)>,
 }
 
 struct Reader {
@@ -52,7 +54,20 @@ impl Counters {
             let netlink = Netlink::open().map_err(|cause| failed(&node.namespace, cause))?;
             Ok(Reader { netlink, links })
         })?;
-        Ok(Self { nodes, links: fabric.links().len() })
+        Ok(Self { nodes, links: fabric.links().len(), earlier: Vec::new() })
+    }
+
+    /// From now on a link leaves by a device of another node, which counts from 0; `counted` is what it had counted before.
+    pub(crate) fn follow(&mut self, link: LinkId, counted: LinkCounters, node: (usize, &Node), device: &str) -> Result<()> {
+        let (index, node) = node;
+        let found = netns::within(&node.namespace, || {
+            nix::net::if_::if_nametoindex(device).map_err(|e| netns::kernel("find a port", &node.namespace, e))
+        })?;
+        self.nodes.iter_mut().for_each(|reader| reader.links.retain(|(_, l)| *l != link));
+        self.nodes[index].links.push((found, link));
+        self.earlier.retain(|(l, _)| *l != link);
+        self.earlier.push((link, counted));
+        Ok(())
     }
 
     /// All counters, by link.
@@ -69,6 +84,10 @@ impl Counters {
                 }
             });
             read.map_err(|cause| failed("a namespace", cause))?;
+        }
+        for &(link, LinkCounters { bytes, packets, drops, .. }) in &self.earlier {
+            let now = &mut all[link.index()];
+            (now.bytes, now.packets, now.drops) = (now.bytes + bytes, now.packets + packets, now.drops + drops);
         }
         Ok(all)
     }

@@ -41,6 +41,8 @@ pub enum LabError {
     Daemon { daemon: &'static str, node: String, message: String },
     #[error("{program} is neither beside this program nor on the PATH")]
     NoProgram { program: String },
+    #[error("several directory servers share an etcd, and there is none")]
+    NoEtcd,
     #[error("{program} in {place}: {message}")]
     Program { program: String, place: String, message: String },
     #[error("the addresses of {node} are not attached after {seconds} s, nor those of {others} others")]
@@ -65,6 +67,7 @@ impl LabError {
             Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
             Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
             Self::NoProgram { .. } => "`make build` builds it; or leave `[overlay]` out of the scenario".to_owned(),
+            Self::NoEtcd => "scripts/setup-etcd.sh gets it; or write `directory.store = \"embedded\"` for one server".to_owned(),
             Self::Program { .. } | Self::NotAttached { .. } => {
                 "`weft lab doctor` tells what this system lacks; `--set overlay.kind=none` does without the overlay".to_owned()
             }

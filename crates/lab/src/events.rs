@@ -5,6 +5,12 @@
 //! | a failure | the port of one end goes down, and with it the carrier of the other's | both ends, at once |
 //! | a silent failure | the queues of both ends hold nothing any more: every packet is dropped and counted | BFD, and OSPF after its dead interval |
 //! | a repair | ports up, queues as before, and the routes that the plan gives to ports | |
+//! | a program is ended | SIGKILL ([`programs`]) | whoever misses its answers |
+//! | a server moves | its cable is plugged in at another ToR ([`moving`]) | the ToRs, by what its agent says; senders, when they send to the old place |
+
+mod moving;
+mod programs;
+mod wanted;
 
 use std::collections::BTreeSet;
 
@@ -14,8 +20,11 @@ use weft_fabric::{Fabric, Instant, LinkId, NodeId};
 use crate::commands;
 use crate::error::Result;
 use crate::netns;
-use crate::plan::{Node, Plan, Port, Routing, Way};
+use crate::plan::{Node, Plan, Port, Role, Routing, Way};
 use crate::valiant;
+
+pub use programs::Program;
+pub use wanted::{Verb, Wanted, arrange};
 
 /// What can happen to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +35,85 @@ pub enum Change {
     FailSilent(Part),
     /// It works again.
     Restore(Part),
+    /// A program is ended.
+    Kill(Program),
+    /// It is started again; it is ended before, if it runs.
+    Restart(Program),
+    /// A server moves, by the number of the plan's move.
+    Move(usize),
+}
+
+/// An event that a lab cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct EventError {
+    /// What is wrong.
+    pub message: String,
+    /// The next step.
+    pub help: String,
+}
+
+impl EventError {
+    fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: help.into() }
+    }
+}
+
+impl Change {
+    /// What it is, and to whom: `("kill", "agent h0")`.
+    pub fn text(self, plan: &Plan, fabric: &Fabric) -> (&'static str, String) {
+        match self {
+            Self::Fail(part) => ("fail", name(fabric, part)),
+            Self::FailSilent(part) => ("fail_silent", name(fabric, part)),
+            Self::Restore(part) => ("restore", name(fabric, part)),
+            Self::Kill(program) => ("kill", program.name(plan)),
+            Self::Restart(program) => ("restart", program.name(plan)),
+            Self::Move(which) => {
+                let moved = plan.overlay.as_ref().map(|vl2| &vl2.moves[which]);
+                let name = |node: usize| plan.nodes[node].name.as_str();
+                ("move", moved.map_or(String::new(), |m| format!("host {} to {}", name(m.host), name(m.tor))))
+            }
+        }
+    }
+
+    /// The hosts whose flows it can touch, as indices into the plan's nodes; `None`: those of all.
+    pub(crate) fn hosts(self, plan: &Plan, fabric: &Fabric) -> Option<Vec<usize>> {
+        let of_node = |node: usize| match plan.nodes[node].role {
+            Role::Host => Some(vec![node]),
+            _ => Some(hosts_at(plan, node)).filter(|hosts| !hosts.is_empty()),
+        };
+        match self {
+            Self::Fail(part) | Self::FailSilent(part) | Self::Restore(part) => match part {
+                Part::Node(node) => of_node(node.index()),
+                Part::Cable(cable) => {
+                    let link = fabric.link(cable.links()[0]);
+                    [link.from, link.to].into_iter().find(|&n| fabric.as_host(n).is_some()).map(|host| vec![host.index()])
+                }
+            },
+            Self::Kill(program) | Self::Restart(program) => match program {
+                Program::Agent(node) | Program::Frr(node) => of_node(node),
+                Program::Server(_) | Program::Store => None,
+            },
+            Self::Move(which) => plan.overlay.as_ref().map(|vl2| vec![vl2.moves[which].host]),
+        }
+    }
+}
+
+/// Hosts that hang on a switch.
+fn hosts_at(plan: &Plan, switch: usize) -> Vec<usize> {
+    let peers = plan.nodes[switch].ports.iter().map(|p| p.peer.node);
+    peers
+        .filter(|&peer| plan.nodes[peer].role == Role::Host && plan.nodes[peer].ports.iter().any(|p| p.peer.node == switch))
+        .collect()
+}
+
+/// A part as a scenario names it.
+fn name(fabric: &Fabric, part: Part) -> String {
+    match part {
+        Part::Cable(cable) => format!("link {}", fabric.link_name(cable.links()[0])),
+        Part::Node(node) if fabric.as_host(node).is_some() => format!("host {}", fabric.node(node).name),
+        Part::Node(node) => format!("switch {}", fabric.node(node).name),
+    }
 }
 
 /// Something that happens at a given time.
@@ -39,7 +127,8 @@ pub struct Event {
 
 /// A lab whose parts fail and return.
 pub(crate) struct Breaker<'a> {
-    plan: &'a Plan,
+    /// As it is now: servers may have moved.
+    plan: Plan,
     fabric: &'a Fabric,
     /// Whether switches send what comes from below on up.
     valiant: bool,
@@ -48,41 +137,63 @@ pub(crate) struct Breaker<'a> {
 }
 
 impl<'a> Breaker<'a> {
-    pub(crate) fn new(plan: &'a Plan, fabric: &'a Fabric, valiant: bool) -> Self {
-        Self { plan, fabric, valiant, health: Health::new(fabric) }
+    pub(crate) fn new(plan: &Plan, fabric: &'a Fabric, valiant: bool) -> Self {
+        Self { plan: plan.clone(), fabric, valiant, health: Health::new(fabric) }
+    }
+
+    /// The lab as it is now.
+    pub(crate) const fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// Makes a change. Returns the links of a part that now loses packets silently.
     pub(crate) fn make(&mut self, change: Change) -> Result<Vec<LinkId>> {
-        let (plan, fabric) = (self.plan, self.fabric);
         match change {
-            Change::Fail(part) => {
-                self.health.fail(fabric, part);
-                for (node, port) in near_ends(plan, fabric, part) {
-                    inside(node, "ip", &format!("link set {} down\n", port.name))?;
-                }
-                Ok(Vec::new())
-            }
+            Change::Fail(part) => self.fail(part)?,
             Change::FailSilent(part) => {
-                for (node, port) in both_ends(plan, fabric, part) {
-                    inside(node, "tc", &queue(port, QUEUE_OF_NOTHING))?;
-                }
-                Ok(links(fabric, part))
+                self.silence(part)?;
+                return Ok(links(self.fabric, part));
             }
-            Change::Restore(part) => {
-                self.health.restore(fabric, part);
-                for (node, port) in near_ends(plan, fabric, part) {
-                    inside(node, "ip", &format!("link set {} up\n", port.name))?;
+            Change::Restore(part) => self.restore(part)?,
+            Change::Kill(program) => {
+                if !program.kill(&self.plan) {
+                    tracing::warn!("`{}` did not run when it was to be ended", program.name(&self.plan));
                 }
-                let mut nodes = BTreeSet::new();
-                for (node, port) in both_ends(plan, fabric, part) {
-                    inside(node, "tc", &queue(port, port.queue_bytes))?;
-                    nodes.insert(plan.nodes.iter().position(|n| std::ptr::eq(n, node)).expect("a node of the plan"));
-                }
-                nodes.into_iter().try_for_each(|i| inside(&plan.nodes[i], "ip", &self.routes(i)))?;
-                Ok(Vec::new())
             }
+            Change::Restart(program) => {
+                program.kill(&self.plan);
+                program.start(&self.plan, self.fabric, self.valiant)?;
+            }
+            Change::Move(which) => moving::make(&mut self.plan, which)?,
         }
+        Ok(Vec::new())
+    }
+
+    fn fail(&mut self, part: Part) -> Result<()> {
+        self.health.fail(self.fabric, part);
+        near_ends(&self.plan, self.fabric, part)
+            .into_iter()
+            .try_for_each(|(node, port)| inside(node, "ip", &format!("link set {} down\n", port.name)))
+    }
+
+    fn silence(&self, part: Part) -> Result<()> {
+        both_ends(&self.plan, self.fabric, part)
+            .into_iter()
+            .try_for_each(|(node, port)| inside(node, "tc", &queue(port, QUEUE_OF_NOTHING)))
+    }
+
+    fn restore(&mut self, part: Part) -> Result<()> {
+        self.health.restore(self.fabric, part);
+        let plan = &self.plan;
+        for (node, port) in near_ends(plan, self.fabric, part) {
+            inside(node, "ip", &format!("link set {} up\n", port.name))?;
+        }
+        let mut nodes = BTreeSet::new();
+        for (node, port) in both_ends(plan, self.fabric, part) {
+            inside(node, "tc", &queue(port, port.queue_bytes))?;
+            nodes.insert(plan.nodes.iter().position(|n| std::ptr::eq(n, node)).expect("a node of the plan"));
+        }
+        nodes.into_iter().try_for_each(|i| inside(&plan.nodes[i], "ip", &self.routes(i)))
     }
 
     /// The routes of a node by those of its ports that are up: the kernel takes no next hop at a port that is down, and forgets a route that has
@@ -103,9 +214,9 @@ impl<'a> Breaker<'a> {
             }
         }
         able.fabric.retain(|r| !matches!(&r.way, Way::Via(hops) if hops.is_empty()));
-        let mut batch = commands::routes(&able, self.plan.routing);
+        let mut batch = commands::routes(&able, self.plan.routing, self.plan.ecmp_width());
         if self.valiant && self.plan.routing == Routing::Static {
-            batch += &valiant::routes(self.plan, self.fabric, node, &usable);
+            batch += &valiant::routes(&self.plan, self.fabric, node, &usable);
         }
         let routes = batch.lines().filter(|l| l.starts_with("route add"));
         routes.map(|l| l.replacen("route add", "route replace", 1) + "\n").collect()

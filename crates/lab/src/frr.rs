@@ -69,23 +69,25 @@ pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
 pub(crate) fn start(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<()> {
     let user = User::from_name(USER).ok().flatten();
     let user = user.ok_or_else(|| LabError::Missing { program: format!("the user {USER}"), package: "frr" })?;
-    let program_of = |d: &str| program(d).ok_or_else(|| LabError::Missing { program: d.to_owned(), package: "frr" });
     let routers: Vec<&Node> = plan.nodes.iter().filter(|n| n.role != Role::Host).collect();
     netns::each(&routers, stop, |switch| {
-        let folder = folder_of(plan, switch, folder);
-        fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
-        chown(&folder, Some(user.uid), Some(user.gid)).map_err(|e| LabError::io("hand over", &folder, e.into()))?;
+        let own = folder_of(plan, switch, folder);
+        fs::create_dir_all(&own).map_err(|e| LabError::io("make", &own, e))?;
+        chown(&own, Some(user.uid), Some(user.gid)).map_err(|e| LabError::io("hand over", &own, e.into()))?;
         netns::enter(&switch.namespace)?;
-        for daemon in daemons(plan, switch) {
-            let configuration = configuration(daemon, plan, switch);
-            start_one(daemon, &program_of(daemon)?, &folder, &configuration).map_err(|message| LabError::Daemon {
-                daemon,
-                node: switch.name.clone(),
-                message,
-            })?;
-        }
-        Ok(())
+        start_all(plan, switch, folder)
     })?;
+    Ok(())
+}
+
+/// Starts all daemons of a switch, in whose namespace the thread is, below the folder of all.
+pub(crate) fn start_all(plan: &Plan, switch: &Node, folder: &Path) -> Result<()> {
+    let folder = folder_of(plan, switch, folder);
+    for daemon in daemons(plan, switch) {
+        let program = program(daemon).ok_or_else(|| LabError::Missing { program: daemon.to_owned(), package: "frr" })?;
+        let started = start_one(daemon, &program, &folder, &configuration(daemon, plan, switch));
+        started.map_err(|message| LabError::Daemon { daemon, node: switch.name.clone(), message })?;
+    }
     Ok(())
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn converge(plan: &Plan, folder: &Path, stop: &AtomicBool) -> Result<
     loop {
         let missing = netns::each(&waiting, stop, |switch| {
             netns::enter(&switch.namespace)?;
-            let mut missing: Vec<String> = missing_routes(switch)?.iter().map(Net::to_string).collect();
+            let mut missing: Vec<String> = missing_routes(switch, plan.ecmp_width())?.iter().map(Net::to_string).collect();
             let neighbours = if plan.timers.bfd && switch.role == Role::Switch { neighbours(plan, switch).count() } else { 0 };
             let watched = if neighbours > 0 { bfd_sessions_up(&folder_of(plan, switch, folder)) } else { 0 };
             missing.extend((watched < neighbours).then(|| format!("BFD of {} neighbours", neighbours - watched)));
@@ -181,15 +183,15 @@ fn tell(socket: &Path, commands: &[&str]) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Destinations to which a switch has not all of the plan's next hops, in the namespace that the thread is in.
-fn missing_routes(switch: &Node) -> Result<Vec<Net>> {
+/// Destinations to which a switch has not all of the plan's next hops, or not as many of them as it can spread over, in the namespace that the thread
+/// is in.
+fn missing_routes(switch: &Node, width: usize) -> Result<Vec<Net>> {
     let text = netns::output("ip", &["-j", "route", "show"], &switch.namespace)?;
     let installed = read_routes(&text);
     let lacks = |to: &Net, way: &Way| {
         let Way::Via(hops) = way else { return false };
-        let mut wanted: Vec<Ipv4Addr> = hops.iter().map(|h| h.gateway).collect();
-        wanted.sort_unstable();
-        installed.get(to) != Some(&wanted)
+        let is_of_plan = |gateway: &Ipv4Addr| hops.iter().any(|h| h.gateway == *gateway);
+        !installed.get(to).is_some_and(|found| found.len() == hops.len().min(width) && found.iter().all(is_of_plan))
     };
     Ok(switch.fabric.iter().filter(|r| lacks(&r.to, &r.way)).map(|r| r.to).collect())
 }
@@ -235,7 +237,7 @@ fn ospf(plan: &Plan, switch: &Node) -> String {
         }
         line(format_args!("exit"));
     }
-    line(format_args!("router ospf\n ospf router-id {}\n maximum-paths 64", switch.locator));
+    line(format_args!("router ospf\n ospf router-id {}\n maximum-paths {}", switch.locator, plan.ecmp_width()));
     if !patient {
         line(format_args!(
             " timers throttle spf {SPF_MS}\n timers throttle lsa all {LSA_MS}\n timers lsa min-arrival {LSA_MIN_MS}"

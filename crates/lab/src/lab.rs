@@ -228,7 +228,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &commands::routes(node, plan.routing), &node.namespace)
+        netns::batch("ip", &commands::routes(node, plan.routing, plan.ecmp_width()), &node.namespace)
     })?;
     vl2::addresses(plan, stop)?;
     times.devices_s = watch.elapsed().as_secs_f64();

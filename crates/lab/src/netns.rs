@@ -199,7 +199,7 @@ pub(crate) fn end_processes(namespaces: &[String]) {
 }
 
 /// Whether a process still holds anything: one that has ended and that its parent has not asked for yet does not.
-fn is_running(pid: i32) -> bool {
+pub(crate) fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
     state.is_some_and(|s| !matches!(s, b'Z' | b'X'))

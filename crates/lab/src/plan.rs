@@ -41,6 +41,9 @@ pub const MTU_HOST: u32 = 1500;
 /// The slowest link that is shaped: below it one full packet takes an eighth of a second.
 pub const RATE_MIN: BitsPerSec = BitsPerSec(100_000);
 
+/// Next hops of a route at the most: FRR takes no more.
+pub const ECMP_WIDTH: usize = 64;
+
 /// How the TCP of hosts is controlled.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
@@ -240,6 +243,12 @@ pub enum PlanError {
         "{hosts} hosts are to be reached from outside, and 203.0.113.0/24 has addresses for {max}: name fewer in `overlay.external`"
     )]
     PoolTooSmall { hosts: usize, max: usize },
+    #[error(
+        "{servers} directory servers: each has a host of its own, of which there are {hosts}, and several share a store: raise or lower `directory.servers`, or write store = \"etcd\""
+    )]
+    DirectoryServers { servers: u16, hosts: usize },
+    #[error("no locator of {tor} is left for a host that moves there: move it to another switch")]
+    NoRoom { tor: String },
     #[error(transparent)]
     Groups(#[from] weft_control::vl2::groups::GroupsError),
 }
@@ -294,6 +303,11 @@ impl Plan {
             Some(overlaid) => vec![overlaid.aa4],
             None => self.nodes[host].ports.iter().filter_map(|p| Some(p.address?.address)).collect(),
         }
+    }
+
+    /// Next hops of a route at the most: what an overlay says that switches can spread over.
+    pub fn ecmp_width(&self) -> usize {
+        self.overlay.as_ref().map_or(ECMP_WIDTH, |vl2| usize::from(vl2.ecmp_width).clamp(1, ECMP_WIDTH))
     }
 
     /// The switches.

@@ -66,10 +66,25 @@ fn follow_ospf(plan: &Plan, fabric: &Fabric, switch: usize) -> Result<()> {
     let folder = state::daemons(&state::path(&plan.name));
     let anycast = Net::host(ANYCAST);
     if ups(plan, fabric, switch).next().is_some() {
-        return frr::start_staticd(plan, node, &folder, &format!("ip route 0.0.0.0/0 {ANYCAST} table {TABLE}\n"));
+        return frr::start_staticd(plan, node, &folder, &default_route());
     }
     netns::batch("ip", &format!("addr add {anycast} dev lo\n"), &node.namespace)?;
     frr::announce(plan, node, &folder, anycast)
+}
+
+/// The same for a switch whose daemons have been started again, in its namespace: its devices have what they had.
+pub(crate) fn follow_again(plan: &Plan, fabric: &Fabric, switch: usize) -> Result<()> {
+    let node = &plan.nodes[switch];
+    let folder = state::daemons(&state::path(&plan.name));
+    if ups(plan, fabric, switch).next().is_some() {
+        return frr::start_staticd(plan, node, &folder, &default_route());
+    }
+    frr::announce(plan, node, &folder, Net::host(ANYCAST))
+}
+
+/// For staticd: table 200 follows OSPF's ways to the anycast address.
+fn default_route() -> String {
+    format!("ip route 0.0.0.0/0 {ANYCAST} table {TABLE}\n")
 }
 
 /// Waits until every switch's table has all its ports up.

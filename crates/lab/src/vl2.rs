@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   /run/weft/labs/NAME/vl2/
-//!     secret, policy.toml, mappings.jsonl, store/    the directory's; its log in directory.log
+//!     secret, policy.toml, mappings.jsonl, store/    the directory's; the servers' logs in server0.log, server1.log ...
+//!     etcd/, etcd.log                                its store, where several servers share one
 //!     NODE.toml, NODE.key                            an agent's configuration and its principal's key
 //!     NODE.sock, NODE.log                            where it is asked, and what it says
 //!   /sys/fs/bpf/weft-labs/NAME/NODE/                 its eBPF programs and maps
 //! ```
 //! The programs are those that run on real hosts, `weft-directory` and `weft-agent`; the lab starts them and knows their files, and nothing else of them.
 
+pub(crate) mod control;
+mod directory;
 mod files;
 mod programs;
 
 use std::fs;
-use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -24,7 +26,7 @@ use crate::clock::{Deadline, Stopwatch};
 use crate::commands;
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::overlay::{OverlayHost, PRINCIPAL_ADMIN, PRINCIPAL_SERVER, Vl2};
+use crate::plan::overlay::{OverlayHost, Store, Vl2};
 use crate::plan::{LabName, Node, Plan, Role};
 
 pub use programs::{ask, find, memory};
@@ -75,9 +77,11 @@ pub fn socket(lab: &Path, node: &Node) -> PathBuf {
 /// # Errors
 /// [`LabError::Missing`].
 pub(crate) fn check(plan: &Plan) -> Result<()> {
-    if plan.overlay.is_some() {
-        find(AGENT)?;
-        find(DIRECTORY)?;
+    let Some(vl2) = &plan.overlay else { return Ok(()) };
+    find(AGENT)?;
+    find(DIRECTORY)?;
+    if vl2.store == Store::Etcd {
+        directory::find_etcd()?;
     }
     Ok(())
 }
@@ -100,7 +104,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let files = Files::write(plan, vl2, &folder(lab), &pins(&plan.name))?;
     netns::mount_bpf()?;
     let watch = Stopwatch::new();
-    start_directory(plan, vl2, &files, stop)?;
+    directory::start(plan, vl2, &files, stop)?;
     let directory_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     start_agents(plan, vl2, &files, stop)?;
@@ -138,49 +142,23 @@ pub(crate) fn clean(name: &LabName) {
     }
 }
 
-fn start_directory(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
-    let program = find(DIRECTORY)?;
-    for &node in &vl2.directory {
-        let node = &plan.nodes[node];
-        let listen = SocketAddrV4::new(node.locator, DIRECTORY_PORT).to_string();
-        let log = files.folder.join("directory.log");
-        let arguments = [
-            "serve",
-            "--dir",
-            &files.text(""),
-            "--listen",
-            &listen,
-            "--auth",
-            "mac",
-            "--metrics",
-            "off",
-            "--principal",
-            &PRINCIPAL_SERVER.to_string(),
-        ]
-        .map(str::to_owned);
-        let server = programs::start(&program, &arguments, &node.namespace, &log)?;
-        wait_for(&[server], stop)?;
-        let (mappings, folder, admin) = (files.text("mappings.jsonl"), files.text(""), PRINCIPAL_ADMIN.to_string());
-        let import = ["import", &mappings, "--dir", &folder, "--servers", &listen, "--auth", "mac", "--principal", &admin];
-        programs::run(&program, &import, &node.namespace)?;
-    }
-    Ok(())
-}
-
 /// Switches first: hosts tell them where they are.
 fn start_agents(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
     let program = find(AGENT)?;
-    let start = |node: &&Node| -> Result<Started> {
-        let name = files::name_of(node);
-        let arguments = ["run".to_owned(), "--config".to_owned(), files.text(&format!("{name}.toml"))];
-        programs::start(&program, &arguments, &node.namespace, &files.folder.join(format!("{name}.log")))
-    };
+    let start = |node: &&Node| start_agent(&program, node, files);
     for role in [Role::Switch, Role::Host] {
         let nodes: Vec<&Node> = plan.nodes.iter().filter(|n| n.role == role).collect();
         let started = netns::each(&nodes, stop, start)?;
         wait_for(&started, stop)?;
     }
-    wait_for_mappings(plan, vl2, files, stop)
+    let hosts: Vec<&OverlayHost> = vl2.hosts.iter().collect();
+    wait_until_attached(plan, &hosts, files, stop)
+}
+
+fn start_agent(program: &Path, node: &Node, files: &Files) -> Result<Started> {
+    let name = files::name_of(node);
+    let arguments = ["run".to_owned(), "--config".to_owned(), files.text(&format!("{name}.toml"))];
+    programs::start(program, &arguments, &node.namespace, &files.folder.join(format!("{name}.log")))
 }
 
 /// Waits until every program has said that it is ready.
@@ -203,10 +181,10 @@ fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Waits until every host's addresses are attached: an agent tells its ToR, and that the directory, after it has begun.
-fn wait_for_mappings(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Result<()> {
+/// Waits until these hosts' addresses are attached: an agent tells its ToR, and that the directory, after it has begun.
+fn wait_until_attached(plan: &Plan, hosts: &[&OverlayHost], files: &Files, stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
-    let mut waiting: Vec<&OverlayHost> = vl2.hosts.iter().collect();
+    let mut waiting = hosts.to_vec();
     loop {
         waiting.retain(|host| !programs::is_attached(&socket_of(files, &plan.nodes[host.node])));
         let Some(host) = waiting.first() else { return Ok(()) };
@@ -237,7 +215,7 @@ fn pins(name: &LabName) -> PathBuf {
 /// The programs.
 const AGENT: &str = "weft-agent";
 const DIRECTORY: &str = "weft-directory";
-const DIRECTORY_PORT: u16 = 5303;
+const ETCD: &str = "etcd";
 const PINS: &str = "/sys/fs/bpf/weft-labs";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);

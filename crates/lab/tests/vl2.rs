@@ -12,15 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{TestLab, name, possible, turn};
-use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes};
+use support::overlay::{GO, agent, ask, counter, groups_held, host, overlay, plan_of, stand};
+use support::{TestLab, possible, turn};
+use weft_fabric::topology::shapes::Shape;
+use weft_lab::plan::Plan;
 use weft_lab::plan::overlay::{LocatorKind, Overlay, OverlayHost, ServiceSpec, Vl2};
-use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::probe::ping;
 use weft_lab::{Lab, Stopwatch, down, names, state, vl2};
-
-static GO: AtomicBool = AtomicBool::new(false);
 
 /// 3 intermediates in groups of 2, 4 ToRs of 2 hosts; hosts 0 to 3 and 4 to 6 are services that may not talk, host 7 is of none.
 fn plan(letter: char, locator: LocatorKind) -> Plan {
@@ -31,87 +29,14 @@ fn plan(letter: char, locator: LocatorKind) -> Plan {
     plan_of(shape, letter, Overlay { locator, ecmp_width: 2, services, external: Vec::new() })
 }
 
-fn plan_of(shape: Shape, letter: char, overlay: Overlay) -> Plan {
-    let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: weft_fabric::Duration::ZERO };
-    let fabric = shape.build(link, link).expect("a fabric");
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Frr,
-        timers: weft_lab::plan::Timers::FAST,
-        scale: 0.01,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
-    Plan::new(&fabric, &settings).and_then(|plan| plan.with_overlay(&fabric, &overlay)).expect("a plan")
-}
-
 fn up(letter: char, locator: LocatorKind) -> Option<TestLab> {
     stand(plan(letter, locator))
-}
-
-fn stand(plan: Plan) -> Option<TestLab> {
-    if !possible() {
-        return None;
-    }
-    if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| vl2::find(program).is_err()) {
-        let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
-        assert!(std::env::var_os("CI").is_none(), "{why}");
-        eprintln!("SKIPPED: {why}");
-        return None;
-    }
-    let turn = turn();
-    let built = Lab::up(plan, std::path::Path::new("test.toml"), &GO);
-    let (lab, times) = built.expect("it comes up");
-    eprintln!("up: {times:?}");
-    Some(TestLab::new(lab, turn))
-}
-
-fn overlay(lab: &TestLab) -> &Vl2 {
-    lab.plan().overlay.as_ref().expect("an overlay")
-}
-
-fn host(lab: &TestLab, index: usize) -> &OverlayHost {
-    &overlay(lab).hosts[index]
-}
-
-/// What the agent of a node says of itself.
-fn ask(lab: &TestLab, node: &str) -> Value {
-    let socket = vl2::socket(&state::path(&lab.plan().name), lab.node(node));
-    let output = agent(&["status", "--json", "--socket", &socket.display().to_string()]);
-    serde_json::from_str(&output).expect("JSON")
-}
-
-fn agent(arguments: &[&str]) -> String {
-    let output = Command::new(vl2::find("weft-agent").expect("it is built")).args(arguments).output().expect("it runs");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn counter(status: &Value, name: &str) -> u64 {
-    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
 }
 
 /// A counter of each intermediate switch.
 fn stripped(lab: &TestLab) -> BTreeMap<String, u64> {
     let switches = overlay(lab).intermediates.iter().map(|&at| lab.plan().nodes[at].name.clone());
     switches.map(|name| (name.clone(), counter(&ask(lab, &name), "stripped_intermediate"))).collect()
-}
-
-/// The groups that have a member among switches that live, by what their agents hold.
-fn groups_held(lab: &TestLab, except: Option<&str>) -> BTreeMap<u64, Vec<String>> {
-    let mut held: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-    for &at in &overlay(lab).intermediates {
-        let name = &lab.plan().nodes[at].name;
-        if Some(name.as_str()) == except {
-            continue;
-        }
-        for group in ask(lab, name)["groups"].as_array().expect("groups") {
-            if group["served"] == true {
-                held.entry(group["group"].as_u64().expect("a number")).or_default().push(name.clone());
-            }
-        }
-    }
-    held
 }
 
 fn everybody_answers(lab: &TestLab, bytes: usize) {

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -141,6 +142,21 @@ fn addresses_follow_routes_and_dhcp_is_carried() {
     assert!(took < Duration::from_secs(1), "{took:?}");
     let status = place.status();
     assert_eq!((&status["verdict"], &status["groups"][1]["served"]), (&Value::from("ok"), &Value::from(true)), "{status}");
+    until("its metrics say so", || metrics(&place).lines().any(|line| line == "weft_agent_groups_served 2"));
+    let told = metrics(&place);
+    for line in [
+        "weft_agent_groups 2",
+        "weft_agent_groups_dead 0",
+        "weft_agent_addresses 0",
+        "weft_agent_packets_total{reason=\"stripped_tor\"} 0",
+    ] {
+        assert!(told.lines().any(|it| it == line), "{line}: {told}");
+    }
+    assert!(
+        told.contains("weft_agent_dhcp_total{what=") && told.contains("weft_agent_attach_messages_total{outcome=\"attached\"} 0"),
+        "{told}"
+    );
+    reload(&place, &agent);
     place.shell(0, "ip route add 10.0.0.2/32 dev p0");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(place.held(), ["1/32", "2/32"], "until the other one announces it");
@@ -149,6 +165,31 @@ fn addresses_follow_routes_and_dhcp_is_carried() {
     assert!(run("kill", &["-TERM", &agent.id().to_string()]));
     assert!(agent.wait().expect("it ends").success());
     assert!(place.held().is_empty() && !Path::new(&place.pins()).exists(), "nothing is left");
+}
+
+/// The agent reads its file anew: what cannot be changes nothing, what can is done, and all goes on.
+fn reload(place: &Place, agent: &Child) {
+    let file = fs::read_to_string(place.path("agent.toml")).expect("its configuration");
+    let told = |text: &str, what: &str| {
+        fs::write(place.path("agent.toml"), text).expect("written");
+        assert!(run("kill", &["-HUP", &agent.id().to_string()]));
+        until(what, || fs::read_to_string(place.path("log")).unwrap_or_default().contains(what));
+    };
+    told(&file.replace("la = \"10.0.0.1\"", "la = \"10.0.0.2\""), "`la` cannot change while the agent runs");
+    told("role = \"host\"", "the configuration stays as it was");
+    told(&file.replace("principal = 17", "principal = 18").replace("\"p1\"\naddress", "\"p0\"\naddress"), "has been read anew");
+    assert_eq!((place.held(), &place.status()["verdict"]), (vec!["1/32".to_owned(), "2/32".to_owned()], &Value::from("ok")));
+}
+
+/// What the agent serves at its address for metrics.
+fn metrics(place: &Place) -> String {
+    within(&place.names[0], || {
+        let mut stream = std::net::TcpStream::connect("127.0.0.1:9304").expect("the usual address");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n").expect("asked");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
+    })
 }
 
 /// A host without an address asks for one.

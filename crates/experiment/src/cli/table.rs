@@ -16,6 +16,8 @@ const SHOWN: &[(&str, &str)] = &[
     ("fct_mean_s", "FCT mean"),
     ("fct_p99_s", "FCT p99"),
     ("jain_flows", "Jain"),
+    ("outage_s", "outage"),
+    ("move_outage_s", "outage of moves"),
     ("moves", "moves"),
     ("demand_wall_s", "estimation"),
     ("place_wall_s", "placement"),
@@ -37,13 +39,14 @@ pub fn of_runs(summary: &Summary) -> String {
     }
     align(&mut table, settings.len());
     let (searches, labs, skipped) = (of_searches(&summary.runs), of_labs(&summary.runs), of_skipped(&summary.runs));
-    format!("{}\n{table}\n{searches}{labs}{skipped}{}", summary.title, of_expectations(&summary.runs))
+    let faults = of_faults(&summary.runs);
+    format!("{}\n{table}\n{searches}{labs}{faults}{skipped}{}", summary.title, of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
-    let (skipped, labs) = (of_skipped(runs), of_labs(runs));
-    format!("{path} ({}): {title}\n{}{skipped}{labs}\n", show("wall_s", wall_s), of_expectations(runs))
+    let (skipped, labs, faults) = (of_skipped(runs), of_labs(runs), of_faults(runs));
+    format!("{path} ({}): {title}\n{}{skipped}{labs}{faults}\n", show("wall_s", wall_s), of_expectations(runs))
 }
 
 /// Runs that were not carried, and why.
@@ -65,6 +68,27 @@ fn of_labs(runs: &[RunSummary]) -> String {
         ))
     };
     runs.iter().filter_map(line).collect()
+}
+
+/// What flows noticed of what failed, ended or moved in labs.
+fn of_faults(runs: &[RunSummary]) -> String {
+    let faults = |run: &RunSummary| run.lab.iter().flat_map(|lab| &lab.faults).cloned().collect::<Vec<_>>();
+    if runs.iter().all(|run| faults(run).is_empty()) {
+        return String::new();
+    }
+    let settings = runs.len() > 1;
+    let mut table = new_table();
+    let titles = settings.then_some("run").into_iter().chain(["at", "event", "flows", "none silent for longer than"]);
+    table.set_header(titles);
+    for run in runs {
+        for fault in faults(run) {
+            let silent = fault.silent_s.map_or("-".to_owned(), |silent| show("outage_s", silent));
+            let cells = [show("at_s", fault.at_s), fault.event, fault.flows.to_string(), silent];
+            table.add_row(settings.then(|| settings_text(&run.set)).into_iter().chain(cells));
+        }
+    }
+    align(&mut table, 2 + usize::from(settings));
+    format!("{table}\n")
 }
 
 fn of_expectations(runs: &[RunSummary]) -> String {

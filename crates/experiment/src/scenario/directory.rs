@@ -8,6 +8,8 @@ use crate::error::KeyError;
 use crate::scenario::keys::Keys;
 use crate::scenario::world::{Event, EventKind};
 
+/// Servers of a lab at the most, each on a host of its own.
+const SERVING_MAX: u16 = 100;
 /// The pattern's name.
 pub const DIRECTORY: &str = "directory";
 
@@ -46,6 +48,57 @@ pub struct DirectorySpec {
     pub op_time: Duration,
     /// From the loss of the store's primary until there is another.
     pub election: Duration,
+}
+
+/// `[directory]` of an overlay: servers that really run, in a lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serving {
+    /// Directory servers.
+    pub servers: u16,
+    /// Where they keep mappings.
+    pub store: ServingStore,
+}
+
+/// The stores of servers that really run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServingStore {
+    /// In the only server.
+    Embedded,
+    /// In an etcd that all share.
+    Etcd,
+}
+
+impl Default for Serving {
+    fn default() -> Self {
+        Self { servers: 1, store: ServingStore::Embedded }
+    }
+}
+
+/// Whether the traffic is a load of a directory.
+pub fn is_pattern(root: &Keys<'_>) -> bool {
+    root.table("traffic").is_ok_and(|t| t.raw().get("pattern").and_then(|p| p.as_str()) == Some(DIRECTORY))
+}
+
+impl Serving {
+    /// Reads `[directory]`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+        let stores = [("embedded", ServingStore::Embedded), ("etcd", ServingStore::Etcd)];
+        let store = keys.word("store", &stores, ServingStore::Embedded)?;
+        let servers = keys.or("servers", if store == ServingStore::Etcd { 3 } else { 1 })?;
+        keys.done()?;
+        if !(1..=SERVING_MAX).contains(&servers) {
+            let message = format!("there are from 1 to {SERVING_MAX} directory servers");
+            return Err(keys.error("servers", message, "write a number of them, such as 3"));
+        }
+        if servers > 1 && store == ServingStore::Embedded {
+            let help = "write store = \"etcd\", which several servers share, or servers = 1";
+            return Err(keys.error("servers", "an embedded store has one server", help));
+        }
+        Ok(Self { servers, store })
+    }
 }
 
 /// The traffic of the pattern.
@@ -193,6 +246,9 @@ pub fn fault(event: &Event, spec: &DirectorySpec) -> Result<Fault, KeyError> {
     let fails = match event.kind {
         EventKind::Fail | EventKind::FailSilent => true,
         EventKind::Restore => false,
+        EventKind::Kill | EventKind::Restart | EventKind::Move => {
+            return wrong(format!("a simulated directory knows no `{}`: its servers fail and are restored", event.kind.key()));
+        }
     };
     let mut words = event.part.split_whitespace();
     let (what, which) = (words.next().unwrap_or_default(), words.next());

@@ -219,6 +219,7 @@ impl Scenario {
         let fabric = FabricSpec::read(&root.table("fabric")?, folder)?;
         // Tenants have an overlay of their own.
         let overlay = if tenants::is_pattern(&root) { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
+        let overlay_kind = overlay.kind;
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
             traffic: Traffic::read_all(&root, folder)?,
@@ -228,7 +229,7 @@ impl Scenario {
             transport: TransportSpec::read(&root.table("transport")?)?.under(overlay.header()),
             overlay,
             trace: TraceSpec::read(&root.table("trace")?)?,
-            directory: read_directory(&root)?,
+            directory: read_directory(&root, overlay_kind)?,
             tenants: if tenants::is_pattern(&root) { Some(TenantSpec::read(&root)?) } else { None },
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
@@ -266,6 +267,7 @@ impl Scenario {
             return Err(KeyError::new("traffic.pattern", message, help));
         }
         self.check_overlay()?;
+        self.check_events()?;
         self.check_steps()?;
         self.check_directory()?;
         self.check_tenants()?;
@@ -291,6 +293,19 @@ impl Scenario {
             ));
         }
         Ok(())
+    }
+
+    /// Programs and servers that can be reached for are those of a lab.
+    fn check_events(&self) -> Result<(), KeyError> {
+        let is_lab = self.world.kind == world::Kind::Lab;
+        match self.events.iter().find(|e| !is_lab && !e.kind.is_simulated()) {
+            None => Ok(()),
+            Some(event) => Err(KeyError::new(
+                event.key.clone(),
+                format!("a simulated world knows no `{}`: it has neither programs nor servers that move", event.kind.key()),
+                "write kind = \"lab\" in [world], or one of `fail`, `fail_silent` and `restore`",
+            )),
+        }
     }
 
     /// A slip of a unit must not cost days.
@@ -426,10 +441,12 @@ impl Run {
     }
 }
 
-/// `[directory]`, which the pattern of its load takes with all defaults if it is absent.
-fn read_directory(root: &Keys<'_>) -> Result<Option<DirectorySpec>, KeyError> {
-    let is_load =
-        root.table("traffic").is_ok_and(|t| t.raw().get("pattern").and_then(|p| p.as_str()) == Some(directory::DIRECTORY));
+/// `[directory]`, which the pattern of its load takes with all defaults if it is absent; an overlay has read its own.
+fn read_directory(root: &Keys<'_>, overlay: overlay::Kind) -> Result<Option<DirectorySpec>, KeyError> {
+    let is_load = directory::is_pattern(root);
+    if !is_load && overlay != overlay::Kind::None {
+        return Ok(None);
+    }
     let keys = root.table("directory")?;
     if root.has("directory") || is_load { DirectorySpec::read(&keys).map(Some) } else { Ok(None) }
 }

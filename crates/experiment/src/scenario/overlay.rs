@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weft_fabric::{Bytes, Fabric};
 
 use crate::error::KeyError;
+use crate::scenario::directory::{self, Serving};
 use crate::scenario::keys::{Keys, Numbers};
 
 /// `[overlay]`, with the services.
@@ -16,6 +17,8 @@ pub struct OverlaySpec {
     pub services: Vec<Service>,
     /// Hosts that are to be reached from outside, by index.
     pub external: Vec<u32>,
+    /// Its directory, as a lab has it.
+    pub directory: Serving,
 }
 
 /// The overlays.
@@ -100,7 +103,9 @@ impl OverlaySpec {
             let help = "add `[overlay]` with kind = \"vl2\", or leave the services out";
             return Err(KeyError::new("service[0]", "services need an overlay that keeps them apart", help));
         }
-        let spec = Self { kind, services, external };
+        let is_serving = kind != Kind::None && !directory::is_pattern(root);
+        let directory = if is_serving { Serving::read(&root.table("directory")?)? } else { Serving::default() };
+        let spec = Self { kind, services, external, directory };
         spec.check_names()?;
         Ok(spec)
     }
@@ -121,6 +126,11 @@ impl OverlaySpec {
         if let Some(host) = self.external.iter().find(|&&h| h as usize >= fabric.host_count()) {
             let help = format!("its hosts are 0 to {}", fabric.host_count() - 1);
             return Err(KeyError::new("overlay.external", format!("the fabric has no host {host}"), help));
+        }
+        let servers = usize::from(self.directory.servers);
+        if self.kind != Kind::None && servers > fabric.host_count() {
+            let message = format!("{servers} directory servers are more than there are hosts, {}", fabric.host_count());
+            return Err(KeyError::new("directory.servers", message, "each has a host of its own: write fewer"));
         }
         let mut taken: BTreeMap<u32, &str> = BTreeMap::new();
         for service in &self.services {

@@ -121,7 +121,7 @@ pub struct Event {
     pub at: Instant,
     /// What.
     pub kind: EventKind,
-    /// To which part: `link agg0-core1`, `switch core3`.
+    /// To which part or program: `link agg0-core1`, `switch core3`, `agent h0`; who moves where: `host h1 to tor2`.
     pub part: String,
     /// The key that names the part, for errors: `event[0].fail`.
     pub key: String,
@@ -136,6 +136,31 @@ pub enum EventKind {
     FailSilent,
     /// It works again.
     Restore,
+    /// A program is ended; a lab has some.
+    Kill,
+    /// It is started again.
+    Restart,
+    /// A server moves to another ToR; in a lab.
+    Move,
+}
+
+impl EventKind {
+    /// The key.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Fail => "fail",
+            Self::FailSilent => "fail_silent",
+            Self::Restore => "restore",
+            Self::Kill => "kill",
+            Self::Restart => "restart",
+            Self::Move => "move",
+        }
+    }
+
+    /// Whether a simulated world knows it: what is killed, started again and moved are programs and servers of a lab.
+    pub const fn is_simulated(self) -> bool {
+        matches!(self, Self::Fail | Self::FailSilent | Self::Restore)
+    }
 }
 
 impl World {
@@ -276,29 +301,20 @@ pub fn read_events(entries: &[Keys<'_>]) -> Result<Vec<Event>, KeyError> {
 
 fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
     let at: Duration = keys.need("at")?;
+    let kinds =
+        [EventKind::Fail, EventKind::Restore, EventKind::FailSilent, EventKind::Kill, EventKind::Restart, EventKind::Move];
     let mut found = Vec::new();
-    for (key, kind) in [
-        ("fail", Some(EventKind::Fail)),
-        ("restore", Some(EventKind::Restore)),
-        ("fail_silent", Some(EventKind::FailSilent)),
-        ("kill", None),
-        ("restart", None),
-        ("move", None),
-    ] {
-        if let Some(part) = keys.opt::<String>(key)? {
-            let Some(kind) = kind else {
-                return Err(keys.error(
-                    key,
-                    format!("a simulated world knows no `{key}`"),
-                    "it knows `fail`, `fail_silent` and `restore`",
-                ));
-            };
-            found.push(Event { at: Instant::from_ps(at.as_ps()), kind, part, key: keys.path_of(key) });
+    for kind in kinds {
+        if let Some(part) = keys.opt::<String>(kind.key())? {
+            found.push(Event { at: Instant::from_ps(at.as_ps()), kind, part, key: keys.path_of(kind.key()) });
         }
     }
     keys.done()?;
     match found.len() {
         1 => Ok(found.remove(0)),
-        _ => Err(keys.error("at", "an event does exactly one thing", "write one of `fail`, `fail_silent`, `restore`")),
+        _ => {
+            let help = "write one of `fail`, `fail_silent`, `restore`; in the lab also `kill`, `restart`, `move`";
+            Err(keys.error("at", "an event does exactly one thing", help))
+        }
     }
 }

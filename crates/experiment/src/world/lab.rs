@@ -9,20 +9,21 @@ use weft_fabric::routing::{HashFields, RoutingKind};
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_lab::carry::{self, Job, Load};
-use weft_lab::events::{Change as LabChange, Event};
-use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec};
+use weft_lab::events::{self, Event, Verb, Wanted};
+use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec, Store};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
 use weft_lab::traffic::Requests;
 use weft_lab::{LabError, need_root};
 use weft_sim::packet::TransportKind;
-use weft_sim::world::{Change, Progress, TimedEvent};
+use weft_sim::world::Progress;
 
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
+use crate::scenario::directory::ServingStore;
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
 use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
-use crate::scenario::world::{LabRouting, LabSettings, Ospf};
+use crate::scenario::world::{EventKind, LabRouting, LabSettings, Ospf};
 
 /// Why no lab can come up here; `None` if one can.
 pub fn unavailable() -> Option<String> {
@@ -85,7 +86,6 @@ pub(super) fn carry(
     fabric: &Arc<Fabric>,
     run: &Run,
     workload: Box<dyn Workload>,
-    events: &[TimedEvent],
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome> {
     need()?;
@@ -97,8 +97,9 @@ pub(super) fn carry(
         tracing::warn!("the lab traces windows alone: `queues` and `pcap` of [trace] are passed over");
     }
     let duration = run.scenario.world.duration;
+    let (plan, events) = plan(run)?;
     let job = Job {
-        plan: plan(run)?,
+        plan,
         scenario: PathBuf::from(&run.scenario.title),
         // An overlay bounces packets by itself.
         valiant: run.scenario.control.routing.kind == RoutingKind::Vlb && run.scenario.overlay.kind == Kind::None,
@@ -106,7 +107,7 @@ pub(super) fn carry(
             Some(requests) => Load::Requests(requests),
             None => Load::Flows(workload),
         },
-        events: events.iter().map(of_event).collect(),
+        events,
         duration,
         windows: trace.windows,
         window_every: trace.every,
@@ -127,8 +128,8 @@ fn requests(fabric: &Fabric, run: &Run) -> Result<Option<Requests>> {
     Ok(Some(Requests { load, from: Instant::ZERO + world.warmup, to: Instant::from_ps(end) }))
 }
 
-/// The lab of a run.
-fn plan(run: &Run) -> Result<Plan> {
+/// The lab of a run, and what happens to it.
+fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
     let world = &run.scenario.world;
     let settings = Settings {
         name: carry::name_of_run(),
@@ -141,7 +142,22 @@ fn plan(run: &Run) -> Result<Plan> {
     };
     let fabric = run.scenario.fabric.build()?;
     let plan = Plan::new(&fabric, &settings).and_then(|plan| laid_over(plan, &fabric, &run.scenario.overlay));
-    plan.map_err(|e| of_lab(e.into()))
+    let plan = plan.map_err(|e| of_lab(e.into()))?;
+    let events = &run.scenario.events;
+    let wanted: Vec<Wanted<'_>> = events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
+    let arranged = events::arrange(plan, &fabric, &wanted);
+    arranged.map_err(|(index, error)| KeyError::new(events[index].key.clone(), error.message, error.help).into())
+}
+
+const fn verb(kind: EventKind) -> Verb {
+    match kind {
+        EventKind::Fail => Verb::Fail,
+        EventKind::FailSilent => Verb::FailSilent,
+        EventKind::Restore => Verb::Restore,
+        EventKind::Kill => Verb::Kill,
+        EventKind::Restart => Verb::Restart,
+        EventKind::Move => Verb::Move,
+    }
 }
 
 /// A plan with the overlay of a scenario.
@@ -156,7 +172,12 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
         Locator::Host => LocatorKind::Host,
     };
     let services = spec.services.iter().map(service).collect();
-    plan.with_overlay(fabric, &Overlay { locator, ecmp_width, services, external: spec.external.clone() })
+    let store = match spec.directory.store {
+        ServingStore::Embedded => Store::Embedded,
+        ServingStore::Etcd => Store::Etcd,
+    };
+    let overlay = Overlay { locator, ecmp_width, services, external: spec.external.clone() };
+    plan.with_overlay(fabric, &overlay)?.with_directory(spec.directory.servers, store)
 }
 
 /// Who finds the routes.
@@ -174,15 +195,6 @@ pub fn timers(lab: LabSettings) -> Timers {
         Ospf::Default => Timers::DEFAULT,
         Ospf::Timers { hello_s, dead_s, bfd, broadcast } => Timers { hello_s, dead_s, bfd, broadcast, patient: false },
     }
-}
-
-fn of_event(event: &TimedEvent) -> Event {
-    let change = match event.change {
-        Change::Fail(part) => LabChange::Fail(part),
-        Change::FailSilent(part) => LabChange::FailSilent(part),
-        Change::Restore(part) => LabChange::Restore(part),
-    };
-    Event { at: event.at, change }
 }
 
 fn of_lab(error: LabError) -> Error {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_fabric::Fabric;
 use weft_fabric::record::Outcome;
 use weft_fabric::traffic::Workload;
-use weft_sim::world::{Progress, TimedEvent};
+use weft_sim::world::Progress;
 
 use crate::error::{Error, Result};
 use crate::scenario::Run;
@@ -34,13 +34,7 @@ pub(super) fn check(_: &Fabric, _: &Run) -> Result<()> {
 }
 
 /// Fails.
-pub(super) fn carry(
-    _: &Arc<Fabric>,
-    _: &Run,
-    _: Box<dyn Workload>,
-    _: &[TimedEvent],
-    _: &mut dyn FnMut(Progress),
-) -> Result<Outcome> {
+pub(super) fn carry(_: &Arc<Fabric>, _: &Run, _: Box<dyn Workload>, _: &mut dyn FnMut(Progress)) -> Result<Outcome> {
     need().map(|()| unreachable!("there is no lab"))
 }
 

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use weft_fabric::record::{
-    FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample, TcpRecord,
+    FaultRecord, FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample, TcpRecord,
 };
 use weft_fabric::routing::Path;
-use weft_fabric::{Bytes, Fabric, FlowId, HostId, Instant, LinkId};
+use weft_fabric::{Bytes, Duration, Fabric, FlowId, HostId, Instant, LinkId};
 
 use super::watch::{Reading, Watched};
 use crate::error::Result;
@@ -14,6 +14,7 @@ use crate::events::Event;
 use crate::paths::Paths;
 use crate::plan::Plan;
 use crate::traffic::{Carried, Delivered, Flow, State};
+use crate::vl2::control;
 
 /// Puts it together; asks the kernels, which still stand, for the flows' paths.
 pub(super) fn outcome(
@@ -30,12 +31,16 @@ pub(super) fn outcome(
     if broken > 0 {
         tracing::warn!("{broken} of {} flows lost their connection: they are in the results as unfinished", flows.len());
     }
-    let mut paths = Paths::open(plan, fabric, stop)?;
+    // Switches have no routes to an overlay's addresses.
+    let mut paths = if plan.overlay.is_none() { Some(Paths::open(plan, fabric, stop)?) } else { None };
     let mut records = Vec::with_capacity(flows.len());
     for (i, flow) in flows.iter().enumerate() {
         // Routes have changed since: only a flow that was still under way is known to use them.
         let is_current = events.iter().all(|e| e.at >= ended) || flow.state == State::Open;
-        let path = if is_current { paths.of(&flow.connection())?.unwrap_or_default() } else { Path::new() };
+        let path = match &mut paths {
+            Some(paths) if is_current => paths.of(&flow.connection())?.unwrap_or_default(),
+            _ => Path::new(),
+        };
         records.push(flow_record(FlowId::from(i), flow, path));
     }
     let [first, .., last] = &watched.readings[..] else { unreachable!("there are readings at the start and at the end") };
@@ -55,13 +60,35 @@ pub(super) fn outcome(
             requests: None,
             lost: watched.lost,
         }),
-        lab: Some(LabRecord { scale: plan.scale, cpu_idle_fraction: idle, tcp: flows.iter().map(tcp_record).collect() }),
+        lab: Some(LabRecord {
+            scale: plan.scale,
+            cpu_idle_fraction: idle,
+            tcp: flows.iter().map(tcp_record).collect(),
+            faults: faults(plan, fabric, events, &flows, ended),
+            broken,
+            isolation_drops: plan.overlay.is_some().then(|| control::isolation_drops(plan)),
+        }),
         traced: weft_fabric::record::Traced { windows, ..Default::default() },
         flows: records,
         ended,
         services,
         ..Outcome::default()
     })
+}
+
+/// What flows noticed of the events before the end.
+fn faults(plan: &Plan, fabric: &Fabric, events: &[Event], flows: &[Flow], ended: Instant) -> Vec<FaultRecord> {
+    let of = |(i, event): (usize, &Event)| {
+        let hosts = event.change.hosts(plan, fabric);
+        let touched = |flow: &&Flow| {
+            let ends = [flow.spec.src, flow.spec.dst].map(|host| host.node().index());
+            hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| ends.contains(host)))
+        };
+        let silent = flows.iter().filter(touched).filter_map(|flow| flow.silent.get(i).copied()).filter(|s| *s > Duration::ZERO);
+        let (verb, object) = event.change.text(plan, fabric);
+        FaultRecord { at: event.at, verb, object, flows: silent.clone().count(), silent: silent.max() }
+    };
+    events.iter().enumerate().filter(|(_, event)| event.at < ended).map(of).collect()
 }
 
 fn flow_record(id: FlowId, flow: &Flow, path: Path) -> FlowRecord {

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use weft_fabric::{Duration, Fabric, Instant, LinkId};
+use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
 use crate::clock::RunClock;
 use crate::counters::{Counters, LinkCounters};
 use crate::error::Result;
 use crate::events::{self, Breaker, Change, Event};
-use crate::plan::Plan;
+use crate::plan::{Plan, PortId};
 
 /// What was counted.
 pub(super) struct Watched {
@@ -39,7 +39,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn open(
-        plan: &'a Plan,
+        plan: &Plan,
         fabric: &'a Fabric,
         valiant: bool,
         mut events: Vec<Event>,
@@ -54,9 +54,14 @@ impl<'a> Watch<'a> {
         Ok(Self { fabric, breaker, events, counters, span, readings: Vec::new(), silent: Vec::new(), lost: Vec::new() })
     }
 
+    /// The first reading: before any traffic, or what is sent meanwhile would be missing.
+    pub(super) fn begin(&mut self, clock: RunClock) -> Result<()> {
+        self.read(clock)
+    }
+
     /// Until the traffic is over.
     pub(super) fn run(mut self, clock: RunClock, over: &AtomicBool) -> Result<Watched> {
-        let mut next = Instant::ZERO;
+        let mut next = Instant::ZERO + self.span;
         while !over.load(Ordering::Relaxed) {
             let now = clock.now();
             while self.events.last().is_some_and(|e| e.at <= now) {
@@ -78,6 +83,9 @@ impl<'a> Watch<'a> {
     }
 
     fn happen(&mut self, event: Event) -> Result<()> {
+        if let Change::Move(which) = event.change {
+            return self.move_host(which);
+        }
         let silent = self.breaker.make(event.change)?;
         self.silent.extend(silent);
         if let Change::Restore(part) = event.change {
@@ -85,6 +93,17 @@ impl<'a> Watch<'a> {
             self.silent.retain(|l| !whole.contains(l));
         }
         Ok(())
+    }
+
+    /// The ToR's end of the host's cable is another port afterwards; the link stays what it was.
+    fn move_host(&mut self, which: usize) -> Result<()> {
+        let Some(host) = self.breaker.plan().overlay.as_ref().map(|vl2| vl2.moves[which].host) else { return Ok(()) };
+        let down = self.fabric.out(NodeId::from(host))[0].reverse();
+        let counted = self.counters.read()?[down.index()];
+        self.breaker.make(Change::Move(which))?;
+        let plan = self.breaker.plan();
+        let PortId { node: tor, port } = plan.nodes[host].ports[0].peer;
+        self.counters.follow(down, counted, (tor, &plan.nodes[tor]), &plan.nodes[tor].ports[port].name)
     }
 
     fn read(&mut self, clock: RunClock) -> Result<()> {

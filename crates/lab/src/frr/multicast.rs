@@ -26,6 +26,11 @@ pub(super) fn pim(plan: &Plan, switch: &Node) -> String {
             Role::Outside => {}
         }
     }
+    let vl2 = plan.overlay.iter().flat_map(|vl2| &vl2.moves);
+    for moved in vl2.filter(|m| std::ptr::eq(&plan.nodes[m.tor], switch)) {
+        // The port of a server that will move here.
+        line(format_args!("interface {}\n ip pim passive\n ip igmp\nexit", moved.port));
+    }
     text
 }
 

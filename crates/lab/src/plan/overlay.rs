@@ -13,12 +13,16 @@
 //! - **Anycast.** A group's address stands on `lo` of those intermediate switches that serve it, and OSPF announces it. The plan has all alive; who serves it
 //!   when some fail is the agents' business.
 
+mod moves;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroUsize;
 
 use serde::{Deserialize, Serialize};
 use weft_control::vl2::groups::{Groups, GroupsError};
 use weft_fabric::Fabric;
+
+pub use moves::Move;
 
 use super::routes::{distances, nearer};
 use super::{Hop, MTU_FABRIC, Net, Plan, PlanError, Role, Route, Way};
@@ -72,8 +76,25 @@ pub struct Vl2 {
     pub intermediates: Vec<usize>,
     /// By host, in the order of the plan.
     pub hosts: Vec<OverlayHost>,
-    /// Where directory servers run, as indices into [`Plan::nodes`].
+    /// Where directory servers run, as indices into [`Plan::nodes`]; their store, if it is a program of its own, beside the first.
     pub directory: Vec<usize>,
+    /// Where they keep mappings.
+    #[serde(default)]
+    pub store: Store,
+    /// Servers that will move, in the order in which they do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
+}
+
+/// Where directory servers keep mappings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Store {
+    /// The only one itself.
+    #[default]
+    Embedded,
+    /// All of them in an etcd of the lab's own, with one member.
+    Etcd,
 }
 
 /// A service of an overlay.
@@ -122,13 +143,20 @@ pub const OTHERS: &str = "others";
 
 /// A directory server's number as a principal.
 pub const PRINCIPAL_SERVER: u32 = 1;
-/// The administrator's.
+/// The administrator's; those of further servers follow.
 pub const PRINCIPAL_ADMIN: u32 = 2;
+/// Directory servers at the most: principals of nodes begin with 1000.
+const SERVERS_MAX: usize = 100;
 
 impl Vl2 {
     /// The principal of a node: hosts and switches are numbered apart from servers and administrators.
     pub const fn principal(node: usize) -> u32 {
         1000 + node as u32
+    }
+
+    /// The principal of a directory server, by its number.
+    pub const fn server_principal(server: usize) -> u32 {
+        if server == 0 { PRINCIPAL_SERVER } else { PRINCIPAL_ADMIN + server as u32 }
     }
 
     /// Whether packets may go both ways between hosts of two services: each is told where the other is.
@@ -192,12 +220,33 @@ impl Plan {
             intermediates,
             hosts,
             directory,
+            store: Store::Embedded,
+            moves: Vec::new(),
         };
         place_entropy(&mut self, &mut vl2)?;
         place_anycast(&mut self, &groups);
         let intermediates = vl2.intermediates.clone();
         self.overlay = Some(vl2);
         if overlay.external.is_empty() { Ok(self) } else { self.with_outside(&intermediates, &overlay.external) }
+    }
+
+    /// The plan with that many directory servers, each on a host of its own: the first on the last host, the others on other racks as far as there are any.
+    ///
+    /// # Errors
+    /// [`PlanError::DirectoryServers`] if there are none, or fewer hosts, or several of them and no store that they could share.
+    pub fn with_directory(mut self, servers: u16, store: Store) -> Result<Self, PlanError> {
+        let Some(vl2) = &mut self.overlay else { return Ok(self) };
+        let hosts = vl2.hosts.len().min(SERVERS_MAX);
+        if servers == 0 || usize::from(servers) > hosts || servers > 1 && store == Store::Embedded {
+            return Err(PlanError::DirectoryServers { servers, hosts });
+        }
+        // From the last host back, those first that are the last of their rack.
+        let behind = |at: usize| vl2.hosts[at + 1..].iter().filter(|h| h.tor == vl2.hosts[at].tor).count();
+        let mut order: Vec<usize> = (0..hosts).rev().collect();
+        order.sort_by_key(|&at| behind(at));
+        vl2.directory = order.into_iter().take(servers.into()).map(|at| vl2.hosts[at].node).collect();
+        vl2.store = store;
+        Ok(self)
     }
 }
 

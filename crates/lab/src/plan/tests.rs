@@ -34,7 +34,8 @@ fn script(plan: &Plan) -> String {
     let mut text = format!("== cables\n{}", commands::cables(plan));
     for node in &plan.nodes {
         write!(text, "== {}\n{}", node.namespace, commands::devices(node, false)).expect("a text grows");
-        write!(text, "{}{}", commands::routes(node, plan.routing), commands::shaping(node)).expect("a text grows");
+        write!(text, "{}{}", commands::routes(node, plan.routing, plan.ecmp_width()), commands::shaping(node))
+            .expect("a text grows");
     }
     text
 }
@@ -112,7 +113,7 @@ fn a_host_with_two_nics_has_two_ways() {
     insta::assert_snapshot!(format!(
         "{}{}",
         commands::devices(&plan.nodes[0], false),
-        commands::routes(&plan.nodes[0], plan.routing)
+        commands::routes(&plan.nodes[0], plan.routing, plan.ecmp_width())
     ));
 }
 

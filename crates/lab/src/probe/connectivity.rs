@@ -22,7 +22,7 @@ use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::overlay::MTU_OVERLAY;
 use crate::plan::{MTU_HOST, Node, Plan, Role};
-use crate::{state, vl2};
+use crate::vl2::control;
 
 /// What came of all tests.
 #[derive(Clone, Debug, Serialize)]
@@ -64,32 +64,15 @@ pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
     ];
     let mut cases = Vec::new();
     for (name, run) in tests {
-        let before = drops(plan);
+        let before = control::drops(plan);
         let (ok, detail) = run()?;
-        let drops = drops(plan).into_iter().filter_map(|(reason, now)| {
+        let drops = control::drops(plan).into_iter().filter_map(|(reason, now)| {
             let more = now.saturating_sub(before.get(&reason).copied().unwrap_or(0));
             (more > 0).then_some((reason, more))
         });
         cases.push(Case { name, ok, detail, drops: drops.collect() });
     }
     Ok(Connectivity { ok: cases.iter().all(|c| c.ok != Some(false)), cases })
-}
-
-/// Packets that the agents of all nodes have dropped, by reason.
-fn drops(plan: &Plan) -> BTreeMap<String, u64> {
-    let mut all = BTreeMap::new();
-    if plan.overlay.is_none() {
-        return all;
-    }
-    let lab = state::path(&plan.name);
-    for node in plan.nodes.iter().filter(|n| n.role != Role::Outside) {
-        let status = vl2::ask(&vl2::socket(&lab, node)).unwrap_or_default();
-        let of_node = status["ok"]["drops"].as_object().into_iter().flatten();
-        for (reason, count) in of_node.filter_map(|(r, n)| Some((r, n.as_u64()?))) {
-            *all.entry(reason.clone()).or_default() += count;
-        }
-    }
-    all
 }
 
 fn reach(plan: &Plan, bytes: usize, stop: &AtomicBool) -> Outcome {
@@ -265,7 +248,7 @@ fn isolation(plan: &Plan, stop: &AtomicBool) -> Outcome {
     let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
     // An address of the overlay that is nobody's here.
     let foreign = Ipv4Addr::from(u32::from(own) + overlay.hosts.len() as u32 + 1000);
-    let before = drops(plan).get(FORGED).copied().unwrap_or(0);
+    let before = control::drops(plan).get(FORGED).copied().unwrap_or(0);
     inside(from, &format!("addr add {foreign}/32 dev lo\n"))?;
     let sent = netns::within(&from.namespace, || {
         Ok(UdpSocket::bind((foreign, 0))
@@ -273,7 +256,7 @@ fn isolation(plan: &Plan, stop: &AtomicBool) -> Outcome {
     });
     inside(from, &format!("addr del {foreign}/32 dev lo\n"))?;
     std::thread::sleep(SETTLE);
-    let dropped = drops(plan).get(FORGED).copied().unwrap_or(0) - before;
+    let dropped = control::drops(plan).get(FORGED).copied().unwrap_or(0) - before;
     let told = if sent?.is_ok() {
         format!("{dropped} of {FORGERIES} forged packets dropped")
     } else {

@@ -3,12 +3,12 @@
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::Duration as StdDuration;
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use socket2::Socket;
-use weft_fabric::Instant;
 use weft_fabric::traffic::{FlowSpec, Size};
+use weft_fabric::{Duration, Instant};
 
 use super::tcp_info::{TcpInfo, tcp_info};
 use crate::paths::Connection;
@@ -44,6 +44,10 @@ pub(crate) struct Flow {
     pub received: u64,
     /// What TCP said last.
     pub tcp: TcpInfo,
+    /// The longest time that it received nothing after each event; see [`Self::hear`].
+    pub silent: Vec<Duration>,
+    /// When it received something first, and last.
+    heard: Option<(Instant, Instant)>,
     connection: Connection,
     sent: u64,
     established: bool,
@@ -70,6 +74,8 @@ impl Flow {
             state: State::Open,
             received: 0,
             tcp: TcpInfo::default(),
+            silent: Vec::new(),
+            heard: None,
             connection: Connection { from: nowhere, to: nowhere },
             sent: 0,
             established: false,
@@ -153,6 +159,34 @@ impl Flow {
         }
     }
 
+    /// Notes that something has been received now. Of the time since it last was, what comes after an event counts as silence after that event, if the
+    /// flow moved before it. `events` are in order.
+    pub(super) fn hear(&mut self, now: Instant, events: &[Instant]) {
+        let Some((begun, since)) = self.heard else {
+            self.heard = Some((now, now));
+            return;
+        };
+        self.heard = Some((begun, now));
+        let past = events.partition_point(|at| *at < now);
+        // The event in whose time the silence began, and those of the same instant; none before the flow moved.
+        let latest = events.partition_point(|at| *at <= since).checked_sub(1).map(|i| events[i]);
+        let first = latest.map_or(0, |latest| events.partition_point(|at| *at < latest));
+        let first = first.max(events.partition_point(|at| *at < begun));
+        if past > self.silent.len() {
+            self.silent.resize(past, Duration::ZERO);
+        }
+        for (silent, at) in self.silent[..past].iter_mut().zip(events).skip(first) {
+            *silent = (*silent).max(now.saturating_since(since.max(*at)));
+        }
+    }
+
+    /// The run ends: what has moved, and has not ended, was silent since.
+    pub(super) fn hear_no_more(&mut self, now: Instant, events: &[Instant]) {
+        if self.heard.is_some() && self.end().is_none() {
+            self.hear(now, events);
+        }
+    }
+
     /// What TCP says of a flow that moves.
     pub(super) fn live_info(&self) -> Option<TcpInfo> {
         self.sender.as_ref().filter(|_| self.established).and_then(tcp_info)
@@ -165,7 +199,7 @@ impl Flow {
             self.tcp = self.live_info().unwrap_or(self.tcp);
         }
         for socket in [self.receiver.take(), self.sender.take()].into_iter().flatten() {
-            let _ = socket.set_linger(Some(Duration::ZERO));
+            let _ = socket.set_linger(Some(StdDuration::ZERO));
         }
     }
 }
@@ -176,3 +210,49 @@ fn is_momentary(e: &io::Error) -> bool {
 
 /// What is sent or received by one call at the most.
 const CHUNK: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use weft_fabric::{HostId, traffic::Size};
+
+    use super::*;
+
+    fn ms(at: u64) -> Instant {
+        Instant::ZERO + Duration::from_ms(at)
+    }
+
+    fn flow() -> Flow {
+        Flow::new(FlowSpec { src: HostId(0), dst: HostId(1), start: ms(0), size: Size::Infinite })
+    }
+
+    #[test]
+    fn silence_counts_from_the_event_on() {
+        let events = [ms(100), ms(200), ms(200), ms(900)];
+        let mut flow = flow();
+        // 50 ms before any event; 30 ms across the first; 150 across both of the second; 700 across the last.
+        for at in [0, 50, 90, 120, 130, 280, 290, 990] {
+            flow.hear(ms(at), &events);
+        }
+        let silent = |flow: &Flow| flow.silent.iter().map(|d| d.as_ps() / 1_000_000_000).collect::<Vec<_>>();
+        assert_eq!(silent(&flow), [150, 700, 700, 90]);
+        flow.hear_no_more(ms(1500), &events);
+        assert_eq!(silent(&flow), [150, 700, 700, 510], "to the end of the run");
+    }
+
+    #[test]
+    fn a_flow_that_did_not_move_yet_is_not_silent() {
+        let events = [ms(100), ms(200), ms(300)];
+        let mut late = flow();
+        late.hear(ms(150), &events);
+        late.hear(ms(260), &events);
+        assert_eq!(late.silent, [Duration::ZERO, Duration::from_ms(60)]);
+        let mut never = flow();
+        never.hear_no_more(ms(500), &events);
+        assert!(never.silent.is_empty());
+        let mut ended = flow();
+        ended.hear(ms(50), &events);
+        ended.state = State::Ended(ms(50));
+        ended.hear_no_more(ms(500), &events);
+        assert!(ended.silent.is_empty());
+    }
+}

@@ -48,6 +48,8 @@ pub(crate) struct Orders {
     pub windows: Vec<FlowId>,
     /// How often.
     pub window_every: Duration,
+    /// When something happens to the lab, in order: how long each flow then received nothing is noted.
+    pub events: Vec<Instant>,
 }
 
 /// What was delivered until an instant.
@@ -207,6 +209,7 @@ impl<'a> Traffic<'a> {
                 let served = self.flows[id.index()].receive(&mut self.buffers);
                 if let Served::Received(bytes) = served {
                     self.delivered += bytes;
+                    self.flows[id.index()].hear(self.clock.now(), &self.orders.events);
                 }
                 (id, served)
             }
@@ -285,6 +288,7 @@ impl<'a> Traffic<'a> {
     fn finish(mut self) -> Carried {
         let now = self.clock.now();
         for flow in &mut self.flows {
+            flow.hear_no_more(now, &self.orders.events);
             flow.close(State::Open);
         }
         let last = self.flows.iter().filter_map(Flow::end).max();

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
+use weft_control::vl2::agent::DIRECTORY_GROUP;
 use weft_control::wire::vl2::attach::{self, AttachKey};
 
-use super::DIRECTORY_PORT;
+use super::directory;
 use crate::error::{LabError, Result};
-use crate::plan::overlay::{AA4, AA6, LocatorKind, MULTICAST, OverlayHost, PRINCIPAL_ADMIN, PRINCIPAL_SERVER, Vl2};
-use crate::plan::{Node, Plan, Role};
+use crate::plan::overlay::{AA4, AA6, LocatorKind, MULTICAST, OverlayHost, PRINCIPAL_ADMIN, Vl2};
+use crate::plan::{Node, Plan, PortId, Role};
 
 /// The files of an overlay.
 pub(super) struct Files {
@@ -37,15 +38,26 @@ impl Files {
         files.file("policy.toml", &policy(plan, vl2))?;
         files.file("mappings.jsonl", &mappings(plan, vl2))?;
         for (i, node) in plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside) {
-            let name = name_of(node);
-            files.file(&format!("{name}.key"), &format!("{}\n", secret.key_of(principal(i)).to_hex()))?;
-            let configuration = match vl2.host(i) {
-                Some(host) => files.of_host(plan, vl2, host, pins),
-                None => files.of_switch(plan, vl2, i, &secret, pins),
-            };
-            files.file(&format!("{name}.toml"), &configuration)?;
+            files.file(&format!("{}.key", name_of(node)), &format!("{}\n", secret.key_of(principal(i)).to_hex()))?;
+            files.configure(plan, vl2, i, &secret, pins)?;
         }
         Ok(files)
+    }
+
+    /// Writes the configurations of some nodes anew, after something of the plan has changed.
+    pub fn rewrite(&self, plan: &Plan, vl2: &Vl2, nodes: &[usize], pins: &Path) -> Result<()> {
+        let path = self.folder.join("secret");
+        let text = std::fs::read_to_string(&path).map_err(|e| LabError::io("read", &path, e))?;
+        let secret = Secret::parse(text.trim()).map_err(|e| LabError::io("read", &path, std::io::Error::other(e.to_string())))?;
+        nodes.iter().try_for_each(|&node| self.configure(plan, vl2, node, &secret, pins))
+    }
+
+    fn configure(&self, plan: &Plan, vl2: &Vl2, node: usize, secret: &Secret, pins: &Path) -> Result<()> {
+        let text = match vl2.host(node) {
+            Some(host) => self.of_host(plan, vl2, host, pins),
+            None => self.of_switch(plan, vl2, node, secret, pins),
+        };
+        self.file(&format!("{}.toml", name_of(&plan.nodes[node])), &text)
     }
 
     /// The path of a file, as text; of the folder itself for no name.
@@ -63,9 +75,9 @@ impl Files {
     fn common(&self, plan: &Plan, vl2: &Vl2, node: usize, pins: &Path) -> String {
         let name = name_of(&plan.nodes[node]);
         let servers: Vec<String> =
-            vl2.directory.iter().map(|&at| format!("\"{}:{DIRECTORY_PORT}\"", plan.nodes[at].locator)).collect();
+            (0..vl2.directory.len()).map(|i| format!("\"{}\"", directory::address(plan, vl2, i))).collect();
         format!(
-            "principal = {}\nkey = \"{}\"\ndirectory = [{}]\nprefixes = [\"{AA4}\", \"{AA6}\"]\nla = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n",
+            "metrics = \"off\"\nprincipal = {}\nkey = \"{}\"\ndirectory = [{}]\nprefixes = [\"{AA4}\", \"{AA6}\"]\nla = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n",
             principal(node).0,
             self.text(&format!("{name}.key")),
             servers.join(", "),
@@ -80,8 +92,7 @@ impl Files {
         text += &self.common(plan, vl2, host.node, pins);
         let kind = if vl2.locator == LocatorKind::Tor { "tor" } else { "host" };
         let via = if vl2.groups.is_empty() { "none" } else { "group" };
-        let _ =
-            writeln!(text, "metrics = \"off\"\nlocator = \"{kind}\"\nintermediate = \"{via}\"\nentropy = \"{}\"", host.entropy);
+        let _ = writeln!(text, "locator = \"{kind}\"\nintermediate = \"{via}\"\nentropy = \"{}\"", host.entropy);
         if plan.has_multicast() {
             let _ = writeln!(text, "multicast = \"{MULTICAST}\"");
         }
@@ -97,7 +108,8 @@ impl Files {
     fn of_switch(&self, plan: &Plan, vl2: &Vl2, node: usize, secret: &Secret, pins: &Path) -> String {
         let mut text = String::from("role = \"switch\"\n");
         text += &self.common(plan, vl2, node, pins);
-        let ports: Vec<String> = plan.nodes[node].ports.iter().map(|p| format!("\"{}\"", p.name)).collect();
+        let ports = plan.nodes[node].ports.iter().enumerate().filter(|&(port, _)| plan.is_plugged(PortId { node, port }));
+        let ports: Vec<String> = ports.map(|(_, p)| format!("\"{}\"", p.name)).collect();
         let _ = writeln!(text, "ports = [{}]", ports.join(", "));
         if vl2.intermediates.contains(&node) {
             let list = |addresses: &mut dyn Iterator<Item = String>| addresses.collect::<Vec<_>>().join(", ");
@@ -130,7 +142,8 @@ fn policy(plan: &Plan, vl2: &Vl2) -> String {
         let (name, id) = (&service.name, service.id);
         let _ = write!(text, "\n[[service]]\nname = \"{name}\"\nid = {id}\nallow = [{}]\n", names.join(", "));
     }
-    for (id, role) in [(PRINCIPAL_SERVER, "server"), (PRINCIPAL_ADMIN, "admin")] {
+    let servers = (0..vl2.directory.len()).map(|i| (Vl2::server_principal(i), "server"));
+    for (id, role) in servers.chain([(PRINCIPAL_ADMIN, "admin")]) {
         let _ = write!(text, "\n[[principal]]\nid = {id}\nrole = \"{role}\"\n");
     }
     for (i, node) in plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside) {
@@ -153,6 +166,8 @@ fn mappings(plan: &Plan, vl2: &Vl2) -> String {
     for (id, address) in (1u16..).zip(&vl2.groups) {
         lines.push(json!({"key": format!("group:{id}"), "addresses": [address]}));
     }
+    let servers: Vec<String> = vl2.directory.iter().map(|&at| plan.nodes[at].locator.to_string()).collect();
+    lines.push(json!({"key": format!("group:{}", DIRECTORY_GROUP.0), "addresses": servers}));
     for host in &vl2.hosts {
         let locator = match vl2.locator {
             LocatorKind::Tor => plan.nodes[host.tor].locator,

@@ -10,6 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+
+use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::netns;
 
@@ -93,9 +97,14 @@ pub(super) fn is_attached(socket: &Path) -> bool {
 
 /// What an agent says of itself, by its socket; `None` if it does not.
 pub fn ask(socket: &Path) -> Option<serde_json::Value> {
+    request(socket, &serde_json::json!({"command": "status"}), ANSWER_WITHIN)
+}
+
+/// What an agent answers to a request within a time; `None` if it does not.
+pub(super) fn request(socket: &Path, request: &serde_json::Value, within: Duration) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN)).ok()?;
-    stream.write_all(b"{\"command\":\"status\"}\n").ok()?;
+    stream.set_read_timeout(Some(within)).ok()?;
+    stream.write_all(format!("{request}\n").as_bytes()).ok()?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).ok()?;
     serde_json::from_str(&line).ok()
@@ -103,6 +112,7 @@ pub fn ask(socket: &Path) -> Option<serde_json::Value> {
 
 /// A process in a namespace.
 pub(super) struct Running {
+    pub pid: i32,
     pub program: String,
     pub namespace: String,
     pub rss_bytes: u64,
@@ -117,9 +127,30 @@ pub(super) fn running(namespaces: &[String]) -> Vec<Running> {
         let at = inodes.iter().position(|&i| i == Some(inode))?;
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let program = program.file_name()?.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-        Some(Running { program, namespace: namespaces[at].clone(), rss_bytes: memory(pid) })
+        Some(Running { pid, program, namespace: namespaces[at].clone(), rss_bytes: memory(pid) })
     };
     netns::processes(namespaces).into_iter().filter_map(|pid| of(pid.as_raw())).collect()
+}
+
+/// Ends programs of these names in a namespace at once (SIGKILL), and waits until they are gone. How many there were.
+pub(super) fn kill(namespace: &str, names: &[&str]) -> usize {
+    let running = running(&[namespace.to_owned()]);
+    let ended: Vec<i32> = running.iter().filter(|p| names.contains(&p.program.as_str())).map(|p| p.pid).collect();
+    for &pid in &ended {
+        let _ = signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+    let deadline = Deadline::after(GONE_WITHIN);
+    while ended.iter().any(|&pid| netns::is_running(pid)) && !deadline.has_passed() {
+        std::thread::sleep(LOOK);
+    }
+    ended.len()
+}
+
+/// Has programs of a name in a namespace read their files anew (SIGHUP). How many there were.
+pub(super) fn hang_up(namespace: &str, name: &str) -> usize {
+    let running = running(&[namespace.to_owned()]);
+    let told = running.iter().filter(|p| p.program == name);
+    told.filter(|p| signal::kill(Pid::from_raw(p.pid), Signal::SIGHUP).is_ok()).count()
 }
 
 /// Resident memory of a process that no other process shares, in bytes.
@@ -133,4 +164,6 @@ pub fn memory(pid: i32) -> u64 {
 }
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(1);
 const LINES_SHOWN: usize = 4;

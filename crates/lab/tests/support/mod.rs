@@ -1,6 +1,8 @@
 //! A lab for a test, and what tests do in it.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod overlay;
+
 use std::net::{SocketAddrV4, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};

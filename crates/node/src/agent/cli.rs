@@ -105,8 +105,8 @@ fn run(args: &RunArgs) -> Result<bool> {
     }
     start_log(args.options.log == LogForm::Json);
     match config {
-        Config::Host(config) => host::run(*config, args.options),
-        Config::Switch(config) => switch::run(*config, &args.options),
+        Config::Host(config) => host::run(*config, &args.config, args.options),
+        Config::Switch(config) => switch::run(*config, &args.config, &args.options),
     }
 }
 

@@ -35,10 +35,7 @@ impl Config {
     /// # Errors
     /// [`Error`], which names the file, the line and the remedy.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let help = "docs/running-on-hosts.md has an example; `--config FILE` names another file";
-            Error::new(format!("cannot read the configuration {}: {error}", path.display()), help)
-        })?;
+        let text = read(path)?;
         let place = Place { path, text: &text };
         let Whole { role } = place.parse()?;
         Ok(match role {
@@ -57,6 +54,41 @@ pub enum OnExit {
     /// They go.
     #[default]
     Remove,
+}
+
+impl Config {
+    /// Reads a file whose role was `host` when the agent started.
+    ///
+    /// # Errors
+    /// As [`Self::read`], or another role.
+    pub fn read_host(path: &Path) -> Result<HostConfig> {
+        match Self::read(path)? {
+            Self::Host(config) => Ok(*config),
+            Self::Switch(_) => Err(other_role(path)),
+        }
+    }
+
+    /// Reads a file whose role was `switch` when the agent started.
+    ///
+    /// # Errors
+    /// As [`Self::read`], or another role.
+    pub fn read_switch(path: &Path) -> Result<SwitchConfig> {
+        match Self::read(path)? {
+            Self::Switch(config) => Ok(*config),
+            Self::Host(_) => Err(other_role(path)),
+        }
+    }
+}
+
+fn other_role(path: &Path) -> Error {
+    Error::new(format!("{}: `role` cannot change while the agent runs", path.display()), "restart the agent")
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| {
+        let help = "docs/running-on-hosts.md has an example; `--config FILE` names another file";
+        Error::new(format!("cannot read the configuration {}: {error}", path.display()), help)
+    })
 }
 
 /// The one key that says what the others are.

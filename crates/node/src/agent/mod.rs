@@ -9,6 +9,7 @@
 
 mod cli;
 pub mod config;
+mod exporter;
 pub mod host;
 mod signals;
 pub mod socket;

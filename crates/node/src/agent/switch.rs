@@ -16,13 +16,16 @@
 
 mod config;
 mod intermediate;
+mod measures;
 mod ports;
 mod relay;
+mod reload;
 mod routes;
 mod status;
 mod tor;
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant as WallInstant};
 
 use ipnet::IpNet;
@@ -36,7 +39,8 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use super::cli::RunOptions;
-use super::config::OnExit;
+use super::config::{Config, OnExit};
+use super::exporter;
 use super::signals::Signals;
 use super::socket::ControlSocket;
 use crate::cli::{Error, Result};
@@ -52,6 +56,7 @@ pub(super) struct Switch {
     relay: Option<Relay>,
     clock: Clock,
     started: WallInstant,
+    measured: WallInstant,
 }
 
 /// Time for the machines, which count picoseconds in 64 bits: the clock begins anew before they run out.
@@ -73,8 +78,8 @@ impl Clock {
     }
 }
 
-/// Runs until told to stop.
-pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
+/// Runs until told to stop; reads the file of its configuration anew when told so.
+pub(super) fn run(config: SwitchConfig, file: &Path, options: &RunOptions) -> Result<bool> {
     let mut signals = Signals::take().map_err(|error| Error::new(format!("cannot take signals: {error}"), ""))?;
     let mut socket = ControlSocket::listen(&config.socket)?;
     let mut switch = Switch::start(config)?;
@@ -96,6 +101,14 @@ pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
         if signals.has_come() {
             break;
         }
+        if signals.wants_reload() {
+            match Config::read_switch(file).and_then(|config| switch.take_over(config)) {
+                Ok(()) => tracing::info!("the configuration has been read anew"),
+                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+            }
+            poll = Poll::new().map_err(system)?;
+            switch.watch(&poll, &signals, &socket)?;
+        }
         while let Some(asked) = socket.next() {
             switch.answer(asked);
         }
@@ -108,20 +121,24 @@ pub(super) fn run(config: SwitchConfig, options: &RunOptions) -> Result<bool> {
 
 impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
+        exporter::serve(config.metrics)?;
         let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
         let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins()).map_err(of_plane)?;
         let clock = Clock::begin();
         let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
         let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
         let relay = relay(&config)?;
-        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started: WallInstant::now() };
+        let started = WallInstant::now();
+        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started, measured: started };
         switch.step()?;
+        switch.measure();
         Ok(switch)
     }
 
     /// Whatever wakes the loop; every part looks at all of its own then.
     fn watch(&self, poll: &Poll, signals: &Signals, socket: &ControlSocket) -> Result<()> {
-        let mut descriptors: Vec<RawFd> = vec![signals.descriptor().as_raw_fd(), socket.descriptor().as_raw_fd()];
+        let mut descriptors: Vec<RawFd> = signals.descriptors().to_vec();
+        descriptors.push(socket.descriptor().as_raw_fd());
         descriptors.push(self.plane.events_fd().as_raw_fd());
         descriptors.extend(self.tor.iter().flat_map(TorPart::descriptors));
         descriptors.extend(self.intermediate.iter().map(Intermediate::descriptor));
@@ -161,6 +178,10 @@ impl Switch {
         }
         if let Some(relay) = &mut self.relay {
             relay.step();
+        }
+        if self.measured.elapsed() >= LOOK_AGAIN {
+            self.measured = WallInstant::now();
+            self.measure();
         }
         Ok(())
     }

@@ -11,12 +11,14 @@
 //! | this | which addresses are here ([`Tor`]) |
 //! | `enquiry` | what the directory says of an address; what it is told of undeliverable packets |
 //! | `limits` | how many of these |
+//! | `servers` | which directory servers there are |
 //! | [`duties`] | which anycast addresses an intermediate switch has |
 
 pub mod duties;
 mod enquiry;
 mod io;
 mod limits;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +40,7 @@ pub use io::{Channel, Counts, Host, Input, Local, Output, TorConfig};
 
 use enquiry::Enquiry;
 use limits::Limits;
+use servers::Servers;
 
 /// The machine of a ToR.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ pub struct Tor {
     hosts: BTreeMap<PrincipalId, HostState>,
     local: BTreeMap<IpAddr, Local>,
     enquiry: Enquiry,
+    servers: Servers,
     updater: Updater,
     /// Updates under way, by token.
     updates: BTreeMap<u64, Name>,
@@ -114,6 +118,7 @@ impl Tor {
             hosts: BTreeMap::new(),
             local: BTreeMap::new(),
             enquiry: Enquiry::new(config.principal, key, config.first_number, rng.clone()),
+            servers: Servers::default(),
             updater: Updater::new(updates, key, rng),
             updates: BTreeMap::new(),
             last_token: 0,
@@ -135,14 +140,12 @@ impl Tor {
                 self.updater.handle(self.now, updater::Input::Datagram { from, bytes });
             }
             Input::Undeliverable { source, destination } => self.undeliverable(source, destination),
-            Input::SetServers(servers) => {
-                self.enquiry.set_servers(servers);
-                self.updater.handle(self.now, updater::Input::SetServers(servers));
-            }
+            Input::SetServers(servers) => self.set_servers(servers),
             Input::SetHosts(hosts) => self.set_hosts(hosts),
             Input::Timer => self.updater.handle(self.now, updater::Input::Timer),
         }
         self.run_timers();
+        self.servers_timer();
         self.run_updater();
         while let Some((to, bytes)) = self.enquiry.poll() {
             self.out.push_back(Output::Send { channel: Channel::Enquiries, to, bytes });
@@ -154,10 +157,10 @@ impl Tor {
         self.out.pop_front()
     }
 
-    /// When [`Input::Timer`] is due; `None`: nothing is under way.
+    /// When [`Input::Timer`] is due; `None`: nothing is under way, and no server is known.
     pub fn deadline(&self) -> Option<Instant> {
         let own = self.timers.first().map(|&(at, _)| at);
-        own.into_iter().chain(self.updater.deadline()).min().map(|at| self.clock.to_host(at))
+        own.into_iter().chain(self.updater.deadline()).chain(self.servers.due).min().map(|at| self.clock.to_host(at))
     }
 
     /// The addresses that are here, in their order.
@@ -254,6 +257,7 @@ impl Tor {
     fn answered(&mut self, from: SocketAddr, bytes: &[u8]) {
         let Some(told) = self.enquiry.datagram(self.now, from, bytes) else { return };
         let address = match told.key {
+            Key::Group(_) => return self.servers_told(&told),
             Key::App4(ip) => IpAddr::V4(ip),
             Key::App6(ip) => IpAddr::V6(ip),
             _ => return,

@@ -8,6 +8,7 @@ use weft_fabric::rng;
 use super::*;
 use crate::directory::GroupId;
 use crate::directory::auth::{Secret, Tagger};
+use crate::vl2::agent::DIRECTORY_GROUP;
 use crate::wire::directory::{
     Acknowledgement, AnswerWriter, Frame as DirectoryFrame, Header, Kind as DirectoryKind, Message, Misdelivered, Outcome, State,
     Vitals,
@@ -48,6 +49,8 @@ struct World {
     table: BTreeMap<IpAddr, (Generation, Mapping)>,
     revision: u64,
     tagger: Tagger,
+    /// Directory servers, as the directory has them.
+    servers: Option<Vec<IpAddr>>,
     /// Whether the directory answers, and takes updates.
     answers: bool,
     takes: Outcome,
@@ -74,6 +77,7 @@ impl World {
             table,
             revision: 1,
             tagger,
+            servers: None,
             answers: true,
             takes: Outcome::Committed,
             out: vec![],
@@ -167,8 +171,16 @@ impl World {
         let revision = Generation(self.revision);
         Some(match Message::parse(frame.header.kind, frame.body).unwrap() {
             Message::LookUp(ask) => {
-                let Key::App4(ip) = ask.keys().next().unwrap() else { panic!("an address") };
                 let mut writer = AnswerWriter::new(&mut body, 1000, revision, 1);
+                let ip = match ask.keys().next().unwrap() {
+                    Key::App4(ip) => ip,
+                    Key::Group(DIRECTORY_GROUP) => {
+                        let servers = self.servers.as_ref().map(|all| Value::Group(all.iter().copied().collect()));
+                        writer.push(revision, &servers.map_or(Finding::Unknown, Finding::Found));
+                        return Some((DirectoryKind::Answer, body));
+                    }
+                    other => panic!("{other:?}"),
+                };
                 match self.table.get(&IpAddr::V4(ip)) {
                     Some((generation, mapping)) => writer.found(*generation, mapping),
                     None => writer.push(revision, &Finding::Unknown),
@@ -417,4 +429,23 @@ fn undeliverable_packets_are_reported_and_not_too_often() {
     world.pass(S);
     sample(&mut world, aa(1));
     assert_eq!(world.reports.len(), 2, "it is here now");
+}
+
+#[test]
+fn directory_servers_that_move_are_followed() {
+    let mut world = World::new();
+    world.settle();
+    assert_eq!(world.tor.servers(), [server()]);
+    world.servers = Some(vec![IpAddr::from([10, 6, 0, 1])]);
+    world.pass(S * 21);
+    let moved: SocketAddr = "10.6.0.1:5303".parse().unwrap();
+    assert_eq!(world.tor.servers(), [server(), moved]);
+    // Nobody answers for a while: what is known stays, and is asked for again.
+    world.answers = false;
+    world.servers = None;
+    world.pass(S * 65);
+    assert_eq!(world.tor.servers(), [server(), moved]);
+    world.answers = true;
+    world.pass(S * 25);
+    assert_eq!(world.tor.servers(), [server()]);
 }

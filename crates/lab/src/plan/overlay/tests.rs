@@ -108,7 +108,11 @@ fn what_is_run_for_an_overlay() {
     let vl2 = plan.overlay.as_ref().expect("an overlay");
     let node = |name: &str| plan.node(name).expect("a node");
     let of = |name: &str| {
-        format!("== {name}\n{}{}", commands::devices(node(name), true), commands::routes(node(name), Routing::Static))
+        format!(
+            "== {name}\n{}{}",
+            commands::devices(node(name), true),
+            commands::routes(node(name), Routing::Static, plan.ecmp_width())
+        )
     };
     let host = commands::overlay(&vl2.hosts[0]);
     insta::assert_snapshot!(format!("{}{}== h0, its application addresses\n{host}", of("tor0"), of("int0")));

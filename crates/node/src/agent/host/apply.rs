@@ -12,7 +12,9 @@ use weft_control::wire::vl2::ip;
 use weft_fabric::MacAddr;
 
 use crate::cli::{Error, Result};
-use crate::dataplane::{Counters, Direction, Event, Flow, Held, HostPlane, Local, Peer, PeerState, PlaneError, Refusal};
+use crate::dataplane::{
+    Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, Peer, PeerState, PlaneError, Refusal,
+};
 
 /// The data plane of a host.
 pub(super) struct Plane {
@@ -87,6 +89,13 @@ impl Plane {
             }
             Err(error) => self.note("set the next hop", &error),
         }
+    }
+
+    /// Another place: its locator, and what is set with it.
+    pub fn take_over(&mut self, la: Ipv4Addr, gateway: Option<MacAddr>, settings: &HostSettings) -> Result<()> {
+        self.host.set_settings(settings).map_err(refused)?;
+        (self.la, self.gateway) = (la, gateway);
+        Ok(())
     }
 
     pub fn outer_source(&self, flow: Flow) -> Option<Ipv4Addr> {

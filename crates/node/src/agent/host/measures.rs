@@ -3,14 +3,12 @@
 use metrics::{counter, gauge};
 use weft_control::vl2::agent::{Agent, Reason};
 
+use crate::agent::exporter;
 use crate::dataplane::Counters;
 
 /// Brings what is served up to date.
 pub(super) fn update(agent: &Agent, plane: Option<&Counters>, peers_max: u32) {
-    for (which, value) in plane.into_iter().flat_map(Counters::iter) {
-        let name = if which.is_drop() { "weft_agent_dropped_total" } else { "weft_agent_packets_total" };
-        counter!(name, "reason" => which.name()).absolute(value);
-    }
+    plane.into_iter().for_each(exporter::update);
     let counts = agent.counts();
     for reason in Reason::ALL {
         let dropped = counts.dropped.get(reason).copied().unwrap_or(0);

@@ -14,11 +14,13 @@ mod checks;
 mod config;
 mod link;
 mod measures;
+mod reload;
 mod setup;
 mod status;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
@@ -27,10 +29,10 @@ use serde_json::json;
 use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
 
 pub use config::HostConfig;
-pub(super) use config::{from_text, read_key};
+pub(super) use config::{address_or_off, from_text, read_key};
 
 use super::cli::RunOptions;
-use super::config::OnExit;
+use super::config::{Config, OnExit};
 use super::signals::Signals;
 use super::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
@@ -69,8 +71,8 @@ struct Waiter {
     asked: Asked,
 }
 
-/// Runs until told to stop.
-pub(super) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
+/// Runs until told to stop; reads the file of its configuration anew when told so.
+pub(super) fn run(config: HostConfig, file: &Path, options: RunOptions) -> Result<bool> {
     let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
     let mut control = ControlSocket::listen(&config.socket)?;
     let keep = options.keep || config.on_exit == OnExit::Keep;
@@ -87,6 +89,13 @@ pub(super) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
         if signals.has_come() {
             break;
         }
+        if signals.wants_reload() {
+            match Config::read_host(file).and_then(|config| host.take_over(config)) {
+                Ok(()) => tracing::info!(la = %host.la, "the configuration has been read anew"),
+                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+            }
+            poll = host.watch(&signals, &control)?;
+        }
         host.turn(&mut control);
     }
     notify::systemd("STOPPING=1");
@@ -98,13 +107,9 @@ pub(super) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
 impl Host {
     fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
         let poll = Poll::new().map_err(|error| system("waiting", &error))?;
-        let mut all: Vec<RawFd> = vec![
-            self.plane.descriptor(),
-            self.directory.as_raw_fd(),
-            self.tor.as_raw_fd(),
-            signals.descriptor().as_raw_fd(),
-            control.descriptor().as_raw_fd(),
-        ];
+        let mut all: Vec<RawFd> =
+            vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd(), control.descriptor().as_raw_fd()];
+        all.extend(signals.descriptors());
         all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
         for (token, descriptor) in all.iter().enumerate() {
             let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
-use metrics_exporter_prometheus::PrometheusBuilder;
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::vl2::agent::{Agent, AgentConfig, Announce, HeldLimits, Input};
@@ -16,6 +15,7 @@ use super::announce::Announcer;
 use super::apply::{Plane, refused};
 use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, wake_neighbour};
+use crate::agent::exporter;
 use crate::cli::{Error, Result};
 use crate::dataplane::{HostPlane, HostSettings, Limits, LocatorKind, Rate};
 
@@ -25,7 +25,7 @@ pub(super) fn start(config: HostConfig) -> Result<Host> {
     let link = Link::find(&config.device)?;
     let la = own_la(&config, &link)?;
     let (directory, tor) = (bind(la)?, bind(la)?);
-    serve_metrics(&config)?;
+    exporter::serve(config.metrics)?;
     let announcer = if config.locator == LocatorMode::Host { Some(Announcer::start(&config, la)?) } else { None };
     let gateway = link.gateway(towards(&config));
     let mac = config.gateway_mac.or_else(|| gateway.and_then(|gateway| find_gateway(gateway, &link)));
@@ -99,7 +99,7 @@ pub(super) fn towards(config: &HostConfig) -> IpAddr {
     config.tor.as_ref().map_or_else(|| config.directory.get_ref()[0].ip(), |tor| tor.get_ref().ip())
 }
 
-fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
+pub(super) fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
     if let Some(la) = &config.la {
         return Ok(*la.get_ref());
     }
@@ -111,7 +111,7 @@ fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
     })
 }
 
-fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
+pub(super) fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
     let bound = UdpSocket::bind((la, 0)).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
     bound.map_err(|error| {
         let help = "`la` must be an address of this host";
@@ -119,17 +119,8 @@ fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
     })
 }
 
-fn serve_metrics(config: &HostConfig) -> Result<()> {
-    let Some(address) = config.metrics else { return Ok(()) };
-    let help = "choose another with `metrics`, or \"off\"";
-    let refused = |error: String| Error::new(format!("the metrics' address {address} cannot be used: {error}"), help);
-    // The exporter binds later, on a thread: whether the address is free must be known now.
-    drop(std::net::TcpListener::bind(address).map_err(|error| refused(error.to_string()))?);
-    PrometheusBuilder::new().with_http_listener(address).install().map_err(|error| refused(error.to_string()))
-}
-
 /// The next hop's MAC address; waits a moment for the kernel to find it.
-fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
+pub(super) fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
     for _ in 0..20 {
         if let Some(mac) = neighbour(gateway, &link.device) {
             return Some(mac);
@@ -141,7 +132,7 @@ fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
     None
 }
 
-fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: Option<MacAddr>) -> Result<HostSettings> {
+pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: Option<MacAddr>) -> Result<HostSettings> {
     let prefixes = config.prefixes.get_ref();
     let IpNet::V4(entropy) = config.entropy.get_ref().net() else { return Err(Error::new("`entropy` is not IPv4", "")) };
     let rate = config.limits.broadcast_rate;

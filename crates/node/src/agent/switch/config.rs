@@ -14,7 +14,8 @@ use weft_control::wire::vl2::attach::AttachKey;
 use weft_fabric::Duration;
 
 use crate::agent::config::{OnExit, Place, Role};
-use crate::agent::host::{from_text, read_key};
+use crate::agent::exporter::default_address;
+use crate::agent::host::{address_or_off, from_text, read_key};
 use crate::cli::Result;
 
 /// Everything that the agent of a switch is told.
@@ -31,6 +32,8 @@ pub struct SwitchConfig {
     pub la: Ipv4Addr,
     pub ports: Vec<String>,
     pub socket: PathBuf,
+    #[serde(default = "default_address", deserialize_with = "address_or_off")]
+    pub metrics: Option<SocketAddr>,
     pins: Option<PathBuf>,
     #[serde(default)]
     pub on_exit: OnExit,

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Switch;
+use super::tor::TorPart;
 use crate::agent::socket::{Asked, Request};
 use crate::dataplane::Counters;
 
@@ -60,7 +61,8 @@ impl Switch {
     }
 
     fn servers(&self) -> Vec<Value> {
-        self.config.directory.get_ref().iter().map(|server| json!({"server": server})).collect()
+        let configured = self.config.directory.get_ref().as_slice();
+        self.tor.as_ref().map_or(configured, TorPart::servers).iter().map(|server| json!({"server": server})).collect()
     }
 
     fn attach(&self) -> Value {

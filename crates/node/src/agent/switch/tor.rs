@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,13 +42,7 @@ impl TorPart {
             ..TorConfig::new(config.principal(), Locator::V4(config.la))
         };
         let seed = u128::from_le_bytes(crate::client::random());
-        let mut machine = Tor::new(settings, &config.principal_key()?, Pcg64::new(seed, u128::from(config.principal().0)));
-        let names: BTreeSet<&String> = part.host.iter().map(|host| host.port.get_ref()).collect();
-        let at = SocketAddrV4::new(config.la, attach::PORT);
-        let ports = names.iter().map(|port| PortSocket::bind(port, at).map_err(|error| of_port(port, &error)));
-        let ports = ports.collect::<Result<Vec<_>>>()?;
-        machine.handle(Instant::ZERO, Input::SetServers(config.directory.get_ref()));
-        machine.handle(Instant::ZERO, Input::SetHosts(hosts(part, &ports)));
+        let machine = Tor::new(settings, &config.principal_key()?, Pcg64::new(seed, u128::from(config.principal().0)));
         plane.set_strip(config.la, StripRole::Tor).map_err(of_plane)?;
         let inherited = plane.locals().map_err(of_plane)?.into_iter().map(|(address, _)| address).collect();
         let socket = || {
@@ -56,8 +50,31 @@ impl TorPart {
                 Error::new(format!("cannot bind to {}: {error}", config.la), "`la` must be an address of this switch")
             })
         };
-        let names = ports.iter().map(|port| (port.index, port.port.clone())).collect();
-        Ok(Self { machine, enquiries: socket()?, updates: socket()?, ports, forget_after: part.forget_after, inherited, names })
+        let (ports, names) = (Vec::new(), BTreeMap::new());
+        let mut it =
+            Self { machine, enquiries: socket()?, updates: socket()?, ports, forget_after: part.forget_after, inherited, names };
+        it.listen(config.la, part)?;
+        it.tell(Instant::ZERO, config, part);
+        Ok(it)
+    }
+
+    /// Listens at the ports of hosts, and at no others.
+    pub(super) fn listen(&mut self, la: Ipv4Addr, part: &TorConfigPart) -> Result<()> {
+        let wanted: BTreeSet<&String> = part.host.iter().map(|host| host.port.get_ref()).collect();
+        let at = SocketAddrV4::new(la, attach::PORT);
+        let missing = wanted.iter().filter(|port| !self.ports.iter().any(|it| it.port == ***port));
+        let new = missing.map(|port| PortSocket::bind(port, at).map_err(|error| of_port(port, &error)));
+        let new = new.collect::<Result<Vec<_>>>()?;
+        self.ports.retain(|it| wanted.contains(&it.port));
+        self.ports.extend(new);
+        self.names = self.ports.iter().map(|port| (port.index, port.port.clone())).collect();
+        Ok(())
+    }
+
+    /// Tells the machine of hosts and servers.
+    pub(super) fn tell(&mut self, now: Instant, config: &SwitchConfig, part: &TorConfigPart) {
+        self.machine.handle(now, Input::SetServers(config.directory.get_ref()));
+        self.machine.handle(now, Input::SetHosts(hosts(part, &self.ports)));
     }
 
     pub fn descriptors(&self) -> Vec<RawFd> {
@@ -99,6 +116,10 @@ impl TorPart {
 
     pub fn local(&self) -> impl Iterator<Item = (IpAddr, &Local, &str)> {
         self.machine.local().map(|(address, local)| (address, local, self.names.get(&local.port).map_or("", String::as_str)))
+    }
+
+    pub fn servers(&self) -> &[SocketAddr] {
+        self.machine.servers()
     }
 
     pub const fn counts(&self) -> Counts {

@@ -1,0 +1,139 @@
+//! Programs of a lab that end and start again: which there are, and how that is done.
+//!
+//! | | what is ended (SIGKILL) | what goes on |
+//! | --- | --- | --- |
+//! | `agent NODE` | `weft-agent` of a host or a switch | its eBPF programs and their tables, a switch's anycast addresses |
+//! | `server N` | `weft-directory`, the Nth from 0 | its store |
+//! | `store` | the etcd that directory servers share | what the servers hold in memory |
+//! | `frr NODE` | all routing daemons of a switch | the kernel's routes, until zebra starts again |
+
+use weft_fabric::Fabric;
+use weft_fabric::topology::edit_distance;
+
+use super::EventError;
+use crate::error::Result;
+use crate::plan::overlay::{Store, Vl2};
+use crate::plan::{Node, Plan, Role, Routing};
+use crate::vl2::control;
+use crate::{frr, netns, state, valiant};
+
+/// A program, or several that stand for one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The agent of a node, an index into [`Plan::nodes`].
+    Agent(usize),
+    /// A directory server, by its number.
+    Server(usize),
+    /// What the directory servers share.
+    Store,
+    /// The routing daemons of a switch, an index into [`Plan::nodes`].
+    Frr(usize),
+}
+
+impl Program {
+    /// Reads `agent NODE`, `server N`, `store` or `frr NODE`.
+    ///
+    /// # Errors
+    /// [`EventError`] if there is no such program in the plan.
+    pub fn parse(plan: &Plan, text: &str) -> Result<Self, EventError> {
+        let (kind, name) = text.trim().split_once(' ').map_or((text.trim(), ""), |(kind, name)| (kind, name.trim()));
+        match kind {
+            "agent" => overlay(plan).and_then(|_| node(plan, name)).map(Self::Agent),
+            "server" => server(overlay(plan)?, name).map(Self::Server),
+            "store" if name.is_empty() => match overlay(plan)?.store {
+                Store::Etcd => Ok(Self::Store),
+                Store::Embedded => Err(EventError::new(
+                    "the directory's store is a part of its server",
+                    "write \"server 0\", or store = \"etcd\" in [directory]",
+                )),
+            },
+            "frr" => routers(plan, name).map(Self::Frr),
+            _ => Err(EventError::new(
+                format!("`{text}` is no program of a lab"),
+                "write such as \"agent h0\", \"agent tor0\", \"server 0\", \"store\" or \"frr agg0\"",
+            )),
+        }
+    }
+
+    /// As [`Self::parse`] reads it.
+    pub fn name(self, plan: &Plan) -> String {
+        match self {
+            Self::Agent(node) => format!("agent {}", plan.nodes[node].name),
+            Self::Server(number) => format!("server {number}"),
+            Self::Store => "store".to_owned(),
+            Self::Frr(node) => format!("frr {}", plan.nodes[node].name),
+        }
+    }
+
+    /// Ends it at once. Whether it ran.
+    pub(super) fn kill(self, plan: &Plan) -> bool {
+        match (self, &plan.overlay) {
+            (Self::Agent(node), _) => control::kill_agent(&plan.nodes[node]),
+            (Self::Server(number), Some(vl2)) => control::kill_server(plan, vl2, number),
+            (Self::Store, Some(vl2)) => control::kill_store(plan, vl2),
+            (Self::Server(_) | Self::Store, None) => false,
+            (Self::Frr(node), _) => control::kill_programs(&plan.nodes[node], &[&frr::ALL[..], &["staticd"]].concat()) > 0,
+        }
+    }
+
+    /// Starts it, by the files that it was started with before, and waits until it is ready.
+    pub(super) fn start(self, plan: &Plan, fabric: &Fabric, valiant: bool) -> Result<()> {
+        match (self, &plan.overlay) {
+            (Self::Agent(node), _) => control::start_agents_of(plan, &[node]),
+            (Self::Server(number), Some(vl2)) => control::start_server(plan, vl2, number),
+            (Self::Store, Some(vl2)) => control::start_store(plan, vl2),
+            (Self::Server(_) | Self::Store, None) => Ok(()),
+            (Self::Frr(index), _) => {
+                let node = &plan.nodes[index];
+                netns::within(&node.namespace, || {
+                    frr::start_all(plan, node, &state::daemons(&state::path(&plan.name)))?;
+                    if valiant { valiant::follow_again(plan, fabric, index) } else { Ok(()) }
+                })
+            }
+        }
+    }
+}
+
+fn overlay(plan: &Plan) -> Result<&Vl2, EventError> {
+    let missing = || {
+        EventError::new(
+            "neither agents nor a directory run here: there is no overlay",
+            "add `[overlay]` with kind = \"vl2\", or leave the event out",
+        )
+    };
+    plan.overlay.as_ref().ok_or_else(missing)
+}
+
+/// A host or a switch by its name.
+pub(super) fn node(plan: &Plan, name: &str) -> Result<usize, EventError> {
+    let inside = || plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside);
+    inside().find(|(_, n)| n.name == name).map(|(i, _)| i).ok_or_else(|| {
+        let near = inside().map(|(_, n)| n.name.as_str()).min_by_key(|known| edit_distance(known, name));
+        let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
+        EventError::new(format!("there is no node called `{name}`{hint}"), "`weft topo SCENARIO --export dot` lists all names")
+    })
+}
+
+fn server(vl2: &Vl2, name: &str) -> Result<usize, EventError> {
+    let count = vl2.directory.len();
+    name.parse().ok().filter(|&n| n < count).ok_or_else(|| {
+        EventError::new(
+            format!("there is no directory server `{name}`: they are server 0 to server {}", count - 1),
+            "name one of them, or raise `servers` in [directory]",
+        )
+    })
+}
+
+fn routers(plan: &Plan, name: &str) -> Result<usize, EventError> {
+    if plan.routing == Routing::Static {
+        let help = "write routing = \"frr\" in [world], or leave the event out";
+        return Err(EventError::new("no FRR runs here: the lab's routes are static", help));
+    }
+    let is_host = |node: &Node| node.role == Role::Host;
+    match node(plan, name)? {
+        host if is_host(&plan.nodes[host]) => {
+            Err(EventError::new(format!("no FRR runs on {name}: it is a host"), "name a switch, such as \"frr agg0\""))
+        }
+        switch => Ok(switch),
+    }
+}

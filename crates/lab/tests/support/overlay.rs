@@ -1,0 +1,89 @@
+//! Labs with an overlay, and what their agents say.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+use weft_fabric::topology::shapes::{Cabling, Shape};
+use weft_fabric::{BitsPerSec, Bytes};
+use weft_lab::plan::overlay::{Overlay, OverlayHost, Vl2};
+use weft_lab::plan::{Plan, Routing, Settings};
+use weft_lab::{Lab, state, vl2};
+
+use super::{TestLab, name, possible, turn};
+
+pub static GO: AtomicBool = AtomicBool::new(false);
+
+pub fn plan_of(shape: Shape, letter: char, overlay: Overlay) -> Plan {
+    let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: weft_fabric::Duration::ZERO };
+    let fabric = shape.build(link, link).expect("a fabric");
+    let settings = Settings {
+        name: name(letter),
+        routing: Routing::Frr,
+        timers: weft_lab::plan::Timers::FAST,
+        scale: 0.01,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    };
+    Plan::new(&fabric, &settings).and_then(|plan| plan.with_overlay(&fabric, &overlay)).expect("a plan")
+}
+
+pub fn stand(plan: Plan) -> Option<TestLab> {
+    if !possible() {
+        return None;
+    }
+    if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| vl2::find(program).is_err()) {
+        let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let turn = turn();
+    let built = Lab::up(plan, std::path::Path::new("test.toml"), &GO);
+    let (lab, times) = built.expect("it comes up");
+    eprintln!("up: {times:?}");
+    Some(TestLab::new(lab, turn))
+}
+
+pub fn overlay(lab: &TestLab) -> &Vl2 {
+    lab.plan().overlay.as_ref().expect("an overlay")
+}
+
+pub fn host(lab: &TestLab, index: usize) -> &OverlayHost {
+    &overlay(lab).hosts[index]
+}
+
+/// What the agent of a node says of itself.
+pub fn ask(lab: &TestLab, node: &str) -> Value {
+    let socket = vl2::socket(&state::path(&lab.plan().name), lab.node(node));
+    let output = agent(&["status", "--json", "--socket", &socket.display().to_string()]);
+    serde_json::from_str(&output).expect("JSON")
+}
+
+pub fn agent(arguments: &[&str]) -> String {
+    let output = Command::new(vl2::find("weft-agent").expect("it is built")).args(arguments).output().expect("it runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn counter(status: &Value, name: &str) -> u64 {
+    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
+}
+
+/// The groups that have a member among switches that live, by what their agents hold.
+pub fn groups_held(lab: &TestLab, except: Option<&str>) -> BTreeMap<u64, Vec<String>> {
+    let mut held: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for &at in &overlay(lab).intermediates {
+        let name = &lab.plan().nodes[at].name;
+        if Some(name.as_str()) == except {
+            continue;
+        }
+        for group in ask(lab, name)["groups"].as_array().expect("groups") {
+            if group["served"] == true {
+                held.entry(group["group"].as_u64().expect("a number")).or_default().push(name.clone());
+            }
+        }
+    }
+    held
+}
