@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::host::HostConfig;
+use super::netlord::NetlordConfig;
 use super::switch::SwitchConfig;
 use crate::cli::{Error, Result};
 
@@ -27,6 +28,19 @@ pub enum Config {
     Host(Box<HostConfig>),
     /// Of a switch.
     Switch(Box<SwitchConfig>),
+    /// Of either in NetLord's overlay.
+    Netlord(NetlordConfig),
+}
+
+/// What the agent lays over the fabric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Overlay {
+    /// VL2.
+    #[default]
+    Vl2,
+    /// NetLord.
+    Netlord,
 }
 
 impl Config {
@@ -40,12 +54,22 @@ impl Config {
             Error::new(format!("cannot read the configuration {}: {error}", path.display()), help)
         })?;
         let place = Place { path, text: &text };
+        let Which { overlay } = place.parse()?;
+        if overlay == Overlay::Netlord {
+            return NetlordConfig::read(&place).map(Self::Netlord);
+        }
         let Whole { role } = place.parse()?;
         Ok(match role {
             Role::Host => Self::Host(Box::new(HostConfig::read(&place)?)),
             Role::Switch => Self::Switch(Box::new(SwitchConfig::read(&place)?)),
         })
     }
+}
+
+#[derive(Deserialize)]
+struct Which {
+    #[serde(default)]
+    overlay: Overlay,
 }
 
 /// The one key that says what the others are.

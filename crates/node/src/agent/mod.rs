@@ -4,12 +4,14 @@
 //! ```text
 //!   weft-agent --config FILE --- role = "host"   --> host::run
 //!                            '-- role = "switch" --> switch::run
+//!                            '-- overlay = "netlord" --> netlord::host::run, netlord::switch::run
 //!   weft-agent status, attach, detach, trace --- Unix socket, a JSON object a line ---> the running one
 //! ```
 
 mod cli;
 pub mod config;
 pub mod host;
+pub mod netlord;
 mod signals;
 pub mod socket;
 pub mod switch;
