@@ -28,7 +28,7 @@ pub const RACK_DEVICE: &str = "rack";
 /// `ip`, in the namespace: addresses, devices up.
 pub fn devices(node: &Node, multicast: bool) -> String {
     let mut batch = String::from("link set lo up\n");
-    if node.role != Role::Host {
+    if !matches!(node.role, Role::Host | Role::Vm) {
         line(&mut batch, format_args!("addr add {} dev lo", Net::host(node.locator)));
     }
     for address in &node.anycast {
@@ -103,7 +103,7 @@ pub fn overlay(host: &OverlayHost) -> String {
 /// `tc`, in the namespace: each port sends at its rate.
 pub fn shaping(node: &Node) -> String {
     let mut batch = String::new();
-    for p in &node.ports {
+    for p in node.ports.iter().filter(|p| p.rate_bps > 0) {
         line(
             &mut batch,
             format_args!(

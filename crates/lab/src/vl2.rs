@@ -10,7 +10,7 @@
 //! The programs are those that run on real hosts, `weft-directory` and `weft-agent`; the lab starts them and knows their files, and nothing else of them.
 
 mod files;
-mod programs;
+pub(crate) mod programs;
 
 use std::fs;
 use std::net::SocketAddrV4;
@@ -75,8 +75,10 @@ pub fn socket(lab: &Path, node: &Node) -> PathBuf {
 /// # Errors
 /// [`LabError::Missing`].
 pub(crate) fn check(plan: &Plan) -> Result<()> {
-    if plan.overlay.is_some() {
+    if plan.overlay.is_some() || plan.tenants.is_some() {
         find(AGENT)?;
+    }
+    if plan.overlay.is_some() {
         find(DIRECTORY)?;
     }
     Ok(())
@@ -184,7 +186,7 @@ fn start_agents(plan: &Plan, vl2: &Vl2, files: &Files, stop: &AtomicBool) -> Res
 }
 
 /// Waits until every program has said that it is ready.
-fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
+pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
     let mut waiting: Vec<&Started> = started.iter().collect();
     loop {
@@ -222,7 +224,7 @@ fn socket_of(files: &Files, node: &Node) -> PathBuf {
     files.folder.join(format!("{}.sock", files::name_of(node)))
 }
 
-fn pause(stop: &AtomicBool) -> Result<()> {
+pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
     if stop.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
@@ -230,14 +232,14 @@ fn pause(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-fn pins(name: &LabName) -> PathBuf {
+pub(crate) fn pins(name: &LabName) -> PathBuf {
     Path::new(PINS).join(name.as_str())
 }
 
 /// The programs.
-const AGENT: &str = "weft-agent";
+pub(crate) const AGENT: &str = "weft-agent";
 const DIRECTORY: &str = "weft-directory";
 const DIRECTORY_PORT: u16 = 5303;
 const PINS: &str = "/sys/fs/bpf/weft-labs";
-const READY_WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
