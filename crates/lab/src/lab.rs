@@ -62,6 +62,9 @@ pub struct Status {
     pub hosts: usize,
     /// Switches of the plan.
     pub switches: usize,
+    /// Tenants' VMs of the plan, with NetLord.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vms: Option<usize>,
     /// Namespaces that there are.
     pub namespaces: usize,
     /// Processes in them.
@@ -190,6 +193,7 @@ pub fn status(name: &LabName) -> Status {
         scale: plan.map(|p| p.scale),
         hosts: plan.map_or(0, |p| p.hosts().count()),
         switches: plan.map_or(0, |p| p.switches().count()),
+        vms: plan.and_then(|p| Some(p.tenants.as_ref()?.vms.len())),
         processes: netns::processes(&namespaces).len(),
         namespaces: namespaces.len(),
         daemons,

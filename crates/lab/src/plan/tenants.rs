@@ -248,9 +248,14 @@ impl Netlord {
         self.vms.iter().filter(move |vm| vm.host == host)
     }
 
-    /// Whether two VMs are in one MAC space.
+    /// Whether two VMs are in one MAC space: they reach each other, whatever virtual routers' rules say.
     pub fn is_joined(&self, a: &Vm, b: &Vm) -> bool {
         (a.id, a.space) == (b.id, b.space)
+    }
+
+    /// Whether two VMs are different tenants'. VIFs in the public space are all of one.
+    pub fn is_apart(&self, a: &Vm, b: &Vm) -> bool {
+        a.id != b.id
     }
 }
 

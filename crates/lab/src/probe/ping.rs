@@ -131,10 +131,10 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
             netns::enter(&host.namespace)?;
             let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
             let others = targets.iter().filter(|t| t.host.name != host.name);
-            let others: Vec<&Target<'_>> = others.filter(|t| apart(plan, own, t.service) == is_apart).collect();
+            let others = others.filter(|t| apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, own, t.service)));
             // Who is asked at an address that somebody of the asker's own has too is that one.
-            let own_has = |t: &&Target<'_>| targets.iter().any(|o| !apart(plan, own, o.service) && o.address == t.address);
-            let others: Vec<&Target<'_>> = others.into_iter().filter(|t| !is_apart || !own_has(t)).collect();
+            let own_has = |t: &Target<'_>| targets.iter().any(|o| !apart(plan, own, o.service) && o.address == t.address);
+            let others: Vec<&Target<'_>> = others.filter(|t| !is_apart || !own_has(t)).collect();
             let attempts = if is_apart { 1 } else { ATTEMPTS };
             let times = one(&others, payload, attempts).map_err(|cause| LabError::Kernel {
                 what: "send and receive ICMP echoes",
@@ -201,9 +201,14 @@ fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<
 /// Whether an overlay keeps hosts of two services apart, or VMs.
 fn apart(plan: &Plan, a: u32, b: u32) -> bool {
     if let Some(netlord) = &plan.tenants {
-        return !netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]);
+        return netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]);
     }
     a != b && plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
+}
+
+/// Whether those that are not kept apart reach each other: VMs of one tenant need not, without a virtual router between their MAC spaces.
+fn joined(plan: &Plan, a: u32, b: u32) -> bool {
+    plan.tenants.as_ref().is_none_or(|netlord| netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.
