@@ -20,6 +20,8 @@ mod finish;
 mod host;
 mod layout;
 mod switch;
+#[cfg(test)]
+mod tests;
 
 pub use counters::{HOST_COUNTERS, Named, SWITCH_COUNTERS};
 pub use event::Event;

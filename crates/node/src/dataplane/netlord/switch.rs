@@ -286,6 +286,19 @@ impl SwitchPlane {
         self.loaded.unpin()
     }
 
+    /// A port without a tag, and servers behind routes, without interfaces.
+    #[cfg(test)]
+    pub(super) fn write_for_test(&self, ifindex: u32, native: VlanId, servers: &[(EdgePort, u32, Option<MacAddr>)]) {
+        let port =
+            Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
+        self.table("ports").set(&ifindex.to_ne_bytes(), &layout::port(&port)).unwrap();
+        self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
+        self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();
+        for &(number, to, mac) in servers {
+            self.table("routes").set(&layout::prefix(number), &layout::hop(to, number, mac)).unwrap();
+        }
+    }
+
     #[cfg(test)]
     pub(super) const fn loaded(&self) -> &Loaded {
         &self.loaded
