@@ -236,7 +236,9 @@ pub enum PlanError {
     TooManyCables { cables: usize },
     #[error("the link `{link}` of {rate} makes {scaled} in the lab, less than {RATE_MIN}: raise `world.scale` of {scale}")]
     TooSlow { link: String, rate: BitsPerSec, scaled: BitsPerSec, scale: f64 },
-    #[error("{host} has several NICs, and the {overlay} overlay knows hosts of one: leave out `[overlay]`, or use another fabric")]
+    #[error(
+        "{host} has several NICs, and the {overlay} overlay knows hosts of one: leave out `[overlay]`, or use another fabric"
+    )]
     SeveralNics { host: String, overlay: &'static str },
     #[error("NetLord cannot be laid over the fabric: {0}")]
     Tenants(String),

@@ -123,6 +123,7 @@ fn tenants_with_the_same_addresses() {
     everybody_reaches_his_own(&lab);
     largest_packets_cross(&lab);
     streams_of_both_versions(&lab);
+    every_frame_on_the_wire_is_right(&lab);
     any_protocol_crosses(&lab);
     a_broadcast_stays_in_its_tenant(&lab);
     a_virtual_router_joins_and_denies(&lab);
@@ -231,6 +232,47 @@ fn streams_of_both_versions(lab: &TestLab) {
     assert!(counter(&host, "to_agent") < 500, "frames of known flows stay in the kernel: {host}");
 }
 
+/// Length, checksum, id and flags of every frame of a stream between switches, as tshark reads them (section 3.5).
+fn every_frame_on_the_wire_is_right(lab: &TestLab) {
+    if std::process::Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "no tshark: run scripts/setup-capture.sh");
+        return eprintln!("left out: tshark is not installed");
+    }
+    let fields = ["frame.len", "vlan.id", "eth.src", "eth.dst", "ip.len", "ip.id", "ip.checksum.status", "ip.flags.df", "ip.dst"];
+    let mut arguments = vec!["-i", "p2", "-i", "p3", "-a", "duration:3", "-o", "ip.check_checksum:TRUE", "-T", "fields"];
+    arguments.extend(["-E", "occurrence=f", "-Y", "ip.proto == 143"]);
+    arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
+    let command = || std::process::Command::new("tshark").args(&arguments).stderr(std::process::Stdio::null()).output();
+    let output = std::thread::scope(|scope| {
+        let capture = scope.spawn(|| lab.at("edge0", command).expect("tshark runs"));
+        std::thread::sleep(Duration::from_millis(1500));
+        stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
+        capture.join().expect("it ends")
+    });
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (mut data, mut vlans) = (0, std::collections::BTreeSet::new());
+    for line in text.lines() {
+        let [frame, vlan, src, dst, length, id, sum, df, to] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let number = |text: &str| text.parse::<u32>().unwrap_or_else(|_| panic!("{line}"));
+        // 14 of Ethernet and 4 of the tag; the least frame is padded.
+        assert_eq!(number(frame), (number(length) + 18).max(60), "{line}");
+        assert_eq!(
+            u32::from_str_radix(id.trim_start_matches("0x"), 16).ok(),
+            Some(number(vlan)),
+            "the id is the tag's copy: {line}"
+        );
+        assert_eq!(sum, "1", "the checksum is right: {line}");
+        assert_eq!(df, "1", "{line}");
+        assert!(src.starts_with("02:4e:4c:") && (dst.starts_with("02:4e:4c:") || dst.starts_with("01:00:5e:")), "{line}");
+        if to.ends_with(".0.0.17") && number(length) > 1500 {
+            data += 1;
+            vlans.insert(number(vlan));
+        }
+    }
+    eprintln!("{} frames between switches, {data} full ones by VLANs {vlans:?}", text.lines().count());
+    assert!(data > 100, "a stream: {text}");
+}
+
 /// A socket for frames of a type at a VM's interface.
 fn raw(lab: &TestLab, node: &str, ethertype: u16) -> Socket {
     lab.at(node, || {
@@ -335,7 +377,10 @@ fn forgeries_go_nowhere(lab: &TestLab) {
     for (node, socket) in ["globex-vm1", "globex-vm2", "initech-app"].iter().zip(&hears) {
         // What it says itself, neighbour discovery, is heard too.
         while let Some(heard) = next(socket) {
-            assert!(!heard.windows(FORGED.len()).any(|part| part == FORGED), "{node} hears something of another tenant: {heard:02x?}");
+            assert!(
+                !heard.windows(FORGED.len()).any(|part| part == FORGED),
+                "{node} hears something of another tenant: {heard:02x?}"
+            );
         }
     }
     let after = ask(lab, &host);
@@ -447,10 +492,7 @@ fn a_vm_moves_during_a_stream(lab: &TestLab) {
 
 #[test]
 fn a_tenants_limit_holds_at_the_edge_switches() {
-    let limits = vec![
-        TenantLimit { tenant: 17, rate: Some("10Mbps".to_owned()) },
-        TenantLimit { tenant: 19, rate: None },
-    ];
+    let limits = vec![TenantLimit { tenant: 17, rate: Some("10Mbps".to_owned()) }, TenantLimit { tenant: 19, rate: None }];
     let Some(lab) = stand(plan('l', limits)) else { return };
     let slow = stream(&lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_secs(3));
     let fast = stream(&lab, "globex-vm1", "globex-vm2", [10, 0, 0, 2].into(), Duration::from_secs(1));

@@ -111,7 +111,11 @@ fn named(overlay: &Keys<'_>, tables: &[Table], path: &Path) -> Result<Laid, KeyE
         let name = table.name.clone().unwrap_or_default();
         let Some(tenant) = tenants.by_name(&name) else {
             let names: Vec<&str> = tenants.tenants.values().map(|t| t.name.as_str()).collect();
-            return Err(overlay.error("tenants", format!("the file has no tenant `{name}`"), format!("it has: {}", names.join(", "))));
+            return Err(overlay.error(
+                "tenants",
+                format!("the file has no tenant `{name}`"),
+                format!("it has: {}", names.join(", ")),
+            ));
         };
         limits.extend(table.limit.clone().map(|rate| TenantLimit { tenant: tenant.id.0, rate }));
         placements.push(Placement { tenant: name, hosts: table.hosts.clone() });

@@ -302,7 +302,10 @@ fn bridges(plan: &Plan, fabric: &Fabric, spain: &Spain) -> Result<Vec<Bridge>, P
 }
 
 fn too_many(plan: &Plan, node: usize) -> PlanError {
-    PlanError::Tenants(format!("{} has more than 126 hosts, and NetLord numbers a switch's ports to them from 1 to 126", plan.nodes[node].name))
+    PlanError::Tenants(format!(
+        "{} has more than 126 hosts, and NetLord numbers a switch's ports to them from 1 to 126",
+        plan.nodes[node].name
+    ))
 }
 
 /// Locally administered; the switch's number at the end.

@@ -314,8 +314,7 @@ fn isolation_of_tenants(plan: &Plan, stop: &AtomicBool) -> Outcome {
     let before = drops(plan).get(SPOOFED).copied().unwrap_or(0);
     inside(from, "link set eth0 address 02:0f:0f:0f:0f:0f\n")?;
     let sent = netns::within(&from.namespace, || {
-        Ok(UdpSocket::bind((own, 0))
-            .and_then(|s| (0..FORGERIES).try_for_each(|_| s.send_to(&[0; 32], (address, 9)).map(drop))))
+        Ok(UdpSocket::bind((own, 0)).and_then(|s| (0..FORGERIES).try_for_each(|_| s.send_to(&[0; 32], (address, 9)).map(drop))))
     });
     std::thread::sleep(SETTLE);
     inside(from, &format!("link set eth0 address {mac}\n"))?;

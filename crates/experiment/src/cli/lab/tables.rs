@@ -19,7 +19,10 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
         if let Some(netlord) = &plan.tenants {
             let (vms, vlans) = (netlord.vms.len(), netlord.vlans);
             let agents = plan.hosts().count() + plan.switches().count();
-            return format!("NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {agents} agents {}, {memory:.0} MB\n", seconds(o.agents_s));
+            return format!(
+                "NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {agents} agents {}, {memory:.0} MB\n",
+                seconds(o.agents_s)
+            );
         }
         format!(
             "VL2: directory {}, {} agents {}, {memory:.0} MB; application addresses are 20.0.0.1 (h0) and so on\n",

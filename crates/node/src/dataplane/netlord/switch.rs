@@ -289,8 +289,7 @@ impl SwitchPlane {
     /// A port without a tag, and servers behind routes, without interfaces.
     #[cfg(test)]
     pub(super) fn write_for_test(&self, ifindex: u32, native: VlanId, servers: &[(EdgePort, u32, Option<MacAddr>)]) {
-        let port =
-            Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
+        let port = Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
         self.table("ports").set(&ifindex.to_ne_bytes(), &layout::port(&port)).unwrap();
         self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
         self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant, SystemTime};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::json;
+use weft_control::netlord::Location;
 use weft_control::netlord::agent::{Agent, Input, UplinkId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::netlord::Location;
 use weft_control::wire::netlord::Lldp;
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
@@ -222,7 +222,9 @@ impl Host {
                 Some(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "detached" })),
                 None => asked.refuse(&format!("{device} is no VIF here"), "`weft agent status` lists them"),
             },
-            _ => asked.refuse("this is an agent of NetLord, which has no application addresses", "`weft agent vif` attaches VIFs"),
+            _ => {
+                asked.refuse("this is an agent of NetLord, which has no application addresses", "`weft agent vif` attaches VIFs")
+            }
         }
     }
 

@@ -70,8 +70,12 @@ impl Host {
         let spec = spec(&self.tenants, tenant, name)?.clone();
         let ifindex = self.plane.attach_vif(device).map_err(of_plane)?;
         // Somewhere else on this server until now.
-        let others: Vec<String> =
-            self.vifs.iter().filter(|(at, own)| own.vif == spec.vif && **at != ifindex).map(|(_, own)| own.device.clone()).collect();
+        let others: Vec<String> = self
+            .vifs
+            .iter()
+            .filter(|(at, own)| own.vif == spec.vif && **at != ifindex)
+            .map(|(_, own)| own.device.clone())
+            .collect();
         for other in others {
             self.detach_vif(&other);
         }
@@ -130,7 +134,9 @@ impl Host {
         let changed: Vec<OwnVif> = self
             .vifs
             .values()
-            .filter(|own| spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses))
+            .filter(|own| {
+                spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
+            })
             .cloned()
             .collect();
         for own in changed {

@@ -106,7 +106,11 @@ impl SwitchConfig {
                 return Err(place.error(port.device.span(), "the port is there twice", "remove one"));
             }
             if let Some(native) = port.native.as_ref().filter(|it| VlanId::new(*it.get_ref()).is_none()) {
-                return Err(place.error(native.span(), "VLANs are 1 to 4094", "leave `native` out for a port of tagged frames alone"));
+                return Err(place.error(
+                    native.span(),
+                    "VLANs are 1 to 4094",
+                    "leave `native` out for a port of tagged frames alone",
+                ));
             }
             let Some(number) = &port.number else { continue };
             if !is_edge {

@@ -24,6 +24,7 @@ use weft_fabric::{MacAddr, TenantId};
 
 pub use config::SwitchConfig;
 
+use super::host::OnExit;
 use super::{of_plane, system};
 use crate::agent::cli::RunOptions;
 use crate::agent::config::Place;
@@ -32,7 +33,6 @@ use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::Result;
 use crate::dataplane::netlord::{Event, Limit, SwitchPlane};
 use crate::server::notify;
-use super::host::OnExit;
 
 /// A switch's daemon, at work.
 struct Switch {
@@ -90,8 +90,7 @@ impl Switch {
         }
         let now = Instant::now();
         let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
-        let mut switch =
-            Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, trouble: None };
+        let mut switch = Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, trouble: None };
         switch.step();
         Ok(switch)
     }

@@ -82,7 +82,11 @@ fn frames_to_another_switch_are_encapsulated_to_the_byte() {
     let mut plane = plane;
     let told = plane.events().unwrap();
     let ways = |it: &Event| matches!(it, Event::Sent(at, vlan) if *at == place(FAR_SWITCH, 9) && seen.contains(vlan));
-    assert!(told.len() >= VLANS.len() && told.len() < 60 && told.iter().all(ways), "a sign of each way now and then: {}", told.len());
+    assert!(
+        told.len() >= VLANS.len() && told.len() < 60 && told.iter().all(ways),
+        "a sign of each way now and then: {}",
+        told.len()
+    );
 }
 
 #[test]
@@ -176,7 +180,8 @@ fn a_virtual_router_is_repeated_as_long_as_it_holds() {
     for (ethertype, packet) in [(0x0800, ip4(17, &[], 0, &udp(1, 2, 30))), (0x86dd, ip6(17, &udp(1, 2, 30)))] {
         let frame = ethernet(router, vm(1), ethertype, &packet);
         assert_eq!(reason(&plane, "netlord_vif", &frame), (CONSUMED, "to_agent"));
-        let address = |n: u8| if ethertype == 0x0800 { [10, 0, 0, n].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, n.into()].into() };
+        let address =
+            |n: u8| if ethertype == 0x0800 { [10, 0, 0, n].into() } else { [0xfd00, 0, 0, 0, 0, 0, 0, n.into()].into() };
         let flow = RoutedFlow {
             id: VifId(HERE),
             router,
@@ -307,7 +312,8 @@ fn agents_and_switches_talk_to_the_agent() {
     let group = Overlay { to: Recipient::Group, tenant: vif(1).tenant, space: vif(1).space, vlan: Some(vlan(4094)) };
     let inner = ethernet(MacAddr([0xff; 6]), vm(2), 0x88b7, &[0; 60]);
     let mut broadcast = Vec::new();
-    Encapsulation { dst: group_mac(vif(1).tenant), src: FAR_SWITCH, tag: None, overlay: group, inner: &inner }.emit(&mut broadcast);
+    Encapsulation { dst: group_mac(vif(1).tenant), src: FAR_SWITCH, tag: None, overlay: group, inner: &inner }
+        .emit(&mut broadcast);
     let provider = Vif { tenant: weft_control::netlord::PROVIDER, ..vif(1) };
     let message = encapsulated(&ethernet(vm(1), FAR_SWITCH, 0x88b5, &[0; 22]), provider, 4);
     let mut asks = ethernet(MacAddr([0xff; 6]), OWN_SWITCH, 0x0806, &[0; 28]);

@@ -11,7 +11,7 @@ use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
 use weft_control::wire::netlord::{EtherType, Ethernet, VlanId, checksum};
 use weft_fabric::{MacAddr, TenantId};
 
-use super::counters::{HOST_COUNTERS, Named, Name, SWITCH_COUNTERS};
+use super::counters::{HOST_COUNTERS, Name, Named, SWITCH_COUNTERS};
 use super::{HostPlane, HostSettings, SwitchPlane, SwitchSettings, layout};
 use crate::dataplane::tests::PinDir;
 
