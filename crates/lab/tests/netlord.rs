@@ -184,7 +184,10 @@ fn stream(lab: &TestLab, from: &str, to: &str, address: IpAddr, time: Duration) 
         scope.spawn(move || {
             lab.at(from, || {
                 let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).expect("a connection");
-                while !done.load(Ordering::Relaxed) && stream.write_all(&[0; 65_536]).is_ok() {}
+                let mut is_open = true;
+                while is_open && !done.load(Ordering::Relaxed) {
+                    is_open = stream.write_all(&[0; 65_536]).is_ok();
+                }
             });
         });
         let (mut stream, _) = accept(&listener);
@@ -460,7 +463,10 @@ fn a_vm_moves_during_a_stream(lab: &TestLab) {
         scope.spawn(|| {
             lab.at("acme-vm1", || {
                 let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).expect("a connection");
-                while !done.load(Ordering::Relaxed) && stream.write_all(&[0; 16_384]).is_ok() {}
+                let mut is_open = true;
+                while is_open && !done.load(Ordering::Relaxed) {
+                    is_open = stream.write_all(&[0; 16_384]).is_ok();
+                }
             });
         });
         let (mut stream, _) = accept(&listener);

@@ -323,6 +323,9 @@ int netlord_vif(struct __sk_buff *skb)
 	if (is_control(type, header))
 		return drop(NETLORD_CONTROL);
 	read_packet(skb, type, &p);
+	/* Behind a tag in the frame no kernel finds the segments again: the agent cuts them. */
+	if (skb->vlan_present && skb->gso_size)
+		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
 	if (is_group(header) || (!skb->vlan_present && is_neighbour(skb, type, &p)) ||
 	    (vif->tenant == bpf_htonl(NETLORD_PUBLIC) && (skb->vlan_present || !is_owned(ifindex, &p))))
 		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
@@ -358,11 +361,17 @@ struct netlord_inner {
 	__be16 type;
 };
 
+/* BPF_F_ADJ_ROOM_DECAP_L3_IPV6, of Linux 6.3; older headers do not have it. */
+#define NETLORD_DECAP_IPV6 (1ull << 8)
+
 /* The inner frame takes the place of the encapsulation. Returns 0, or the counter of the reason why not. */
 always_inline __u32 strip(struct __sk_buff *skb, const struct netlord_inner *inner, __u32 total)
 {
 	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
 
+	/* The kernel looks at a packet of many segments again, as what it believes it to be. */
+	if (inner->type == bpf_htons(ETH_P_IPV6))
+		flags |= NETLORD_DECAP_IPV6;
 	/* Padding of the outer frame is none of the inner one's. */
 	if (!skb->gso_size && skb->len > ETH_HLEN + total && bpf_skb_change_tail(skb, ETH_HLEN + total, 0))
 		return NETLORD_HEADER_FAILED;
@@ -446,7 +455,7 @@ always_inline int decapsulate(struct __sk_buff *skb, const struct netlord_uplink
 	if (!local)
 		return misdelivered(skb);
 	/* The kernel takes no header off a packet that would be left with less than another. */
-	if (skb->len < ETH_HLEN + NETLORD_HEADERS + NETLORD_IP)
+	if (skb->len < ETH_HLEN + NETLORD_HEADERS + (inner.type == bpf_htons(ETH_P_IPV6) ? sizeof(struct ipv6hdr) : NETLORD_IP))
 		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_TO_AGENT);
 	if (ip->id)
 		heard(&name, inner.macs + ETH_ALEN, bpf_ntohs(ip->id));

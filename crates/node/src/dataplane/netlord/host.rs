@@ -45,6 +45,9 @@ pub struct InheritedVif {
     pub vif: Vif,
 }
 
+/// VIFs of this server, and remote ones with their places, that an earlier process left in the tables.
+pub type Inherited = (Vec<InheritedVif>, Vec<(Vif, Location)>);
+
 /// The programs on a server's interfaces, and their tables. Dropping it leaves them in place.
 #[derive(Debug)]
 pub struct HostPlane {
@@ -81,7 +84,7 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn inherited(&self) -> Result<(Vec<InheritedVif>, Vec<(Vif, Location)>)> {
+    pub fn inherited(&self) -> Result<Inherited> {
         let index = |key: &[u8]| key.try_into().map_or(0, u32::from_ne_bytes);
         let vifs = self.table("vifs").all()?;
         let vifs = vifs.iter().map(|(key, value)| InheritedVif { ifindex: index(key), vif: layout::read_vif(value) });

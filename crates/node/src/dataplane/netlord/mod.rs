@@ -26,7 +26,7 @@ mod tests;
 pub use counters::{HOST_COUNTERS, Named, SWITCH_COUNTERS};
 pub use event::Event;
 pub use finish::finish;
-pub use host::{HostPlane, HostSettings, InheritedVif};
+pub use host::{HostPlane, HostSettings, Inherited, InheritedVif};
 pub use switch::{FibEntry, Limit, Port, SwitchPlane, SwitchSettings, TenantTraffic};
 
 /// What a frame looks like between its interface and the agent: with its tag in line.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_control::netlord::agent::{Input, MapChange, Output, VifId};
+use weft_control::netlord::agent::{Input, MapChange, Output};
 
 use super::Host;
 use crate::dataplane::PlaneError;
@@ -14,10 +14,6 @@ impl Host {
         self.agent.handle(now, input);
         self.drain();
         self.write_paths();
-    }
-
-    pub(super) fn from_vif(&mut self, ifindex: u32, frame: &[u8]) {
-        self.input(Input::FromVif { id: VifId(ifindex), frame });
     }
 
     fn drain(&mut self) {

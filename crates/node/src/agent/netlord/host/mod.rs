@@ -21,7 +21,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use serde_json::json;
 use weft_control::netlord::Location;
-use weft_control::netlord::agent::{Agent, Input, UplinkId};
+use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
@@ -185,7 +185,7 @@ impl Host {
         match event {
             Event::FromVif { ifindex, frames } => {
                 for frame in &frames {
-                    self.from_vif(ifindex, frame);
+                    self.input(Input::FromVif { id: VifId(ifindex), frame });
                 }
             }
             Event::FromFabric { ifindex, frame } => {
