@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::config::Config;
+use super::netlord::{self, NetlordConfig};
 use super::{host, switch};
 use crate::bench_agent::{self, BenchArgs};
 use crate::cli::{Result, begin, conclude};
@@ -39,6 +40,8 @@ enum Command {
     Attach(commands::AttachArgs),
     /// Take an address away from this host
     Detach(commands::DetachArgs),
+    /// Make an interface a tenant's VIF, or no longer (NetLord)
+    Vif(commands::VifArgs),
     /// Which path a flow takes, probed hop by hop
     Trace(trace::TraceArgs),
     /// What the overlay costs beside plain forwarding and VXLAN; needs root, leaves nothing
@@ -92,6 +95,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Status(args) => commands::status(&args),
         Command::Attach(args) => commands::attach(&args),
         Command::Detach(args) => commands::detach(&args),
+        Command::Vif(args) => commands::vif(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => return bench_agent::main(&args),
     })
@@ -107,6 +111,8 @@ fn run(args: &RunArgs) -> Result<bool> {
     match config {
         Config::Host(config) => host::run(*config, &args.config, args.options),
         Config::Switch(config) => switch::run(*config, &args.config, &args.options),
+        Config::Netlord(NetlordConfig::Host(config)) => netlord::host::run(*config, args.options),
+        Config::Netlord(NetlordConfig::Switch(config)) => netlord::switch::run(*config, args.options),
     }
 }
 

@@ -23,7 +23,7 @@ use super::{Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, P
 #[derive(Debug)]
 pub struct HostPlane {
     loaded: Loaded,
-    ring: Ring,
+    ring: Ring<RawEvent>,
     nic: Nic,
     settings: HostSettings,
     to_stack: FrameSocket,
@@ -45,7 +45,7 @@ impl HostPlane {
         let bytes = layout::host_settings(settings, nic.mac)?;
         let loaded = load(settings, pin_dir)?;
         let plane = Self {
-            ring: Ring::new(loaded.map("events"))?,
+            ring: Ring::new(loaded.map("events"), layout::read_event)?,
             loaded,
             nic,
             settings: settings.clone(),

@@ -27,6 +27,7 @@ mod icmp;
 mod layout;
 mod load;
 mod maps;
+pub mod netlord;
 mod nic;
 mod release;
 mod ring;

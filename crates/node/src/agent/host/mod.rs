@@ -209,6 +209,9 @@ impl Host {
                 self.wait(asked, address, false, timeout_ms);
                 self.input(Input::Detach(address));
             }
+            Request::AttachVif { .. } | Request::DetachVif { .. } => {
+                asked.refuse("this is an agent of VL2, which has no VIFs", "`weft agent attach` takes application addresses");
+            }
             Request::Trace { source, destination, protocol, sport, dport } => {
                 let flow = Flow { source, destination, protocol, source_port: sport, destination_port: dport };
                 match self.way(flow) {
