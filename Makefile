@@ -5,7 +5,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-SCENARIO ?= scenarios/first.toml
+# Of `make run`; none: what run.sh says.
+SCENARIO ?=
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/weft
@@ -22,8 +23,8 @@ help: ## Show this list
 ## The two commands of the README
 
 .PHONY: run
-run: weft ## Run a shipped scenario (SCENARIO=...), print its table and where the report is
-	$(RELEASE) run $(SCENARIO)
+run: build ## Run shipped scenarios, as root on real packets too (or SCENARIO=...), print their tables and where the reports are
+	scripts/run.sh $(RELEASE) $(SCENARIO)
 
 .PHONY: test
 test: ## Run every test

@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
 # Builds the Python package into .venv, from the sources in place: an edited .py file needs no new build.
-# Without --release it shares the dependencies that `cargo test` has built.
+# Without --release it shares the dependencies that `cargo test --workspace` has built, which maturin, that builds one crate alone, would build anew.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-PIP_QUIET=1 VIRTUAL_ENV="$ROOT/.venv" .venv/bin/maturin develop --quiet --locked "$@" </dev/null
+if [ $# -gt 0 ] || [ "$(uname -s)" != Linux ]; then
+    PIP_QUIET=1 VIRTUAL_ENV="$ROOT/.venv" .venv/bin/maturin develop --quiet --locked "$@" </dev/null
+    exit
+fi
+# An extension module has Python's symbols from the interpreter that loads it.
+PYO3_BUILD_EXTENSION_MODULE=1 cargo build --quiet --locked --workspace --lib
+install -m 755 "${CARGO_TARGET_DIR:-target}/debug/lib_weft.so" python/weft/_weft.abi3.so
+site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+printf '%s\n' "$ROOT/python" >"$site/weft.pth"

@@ -1,4 +1,4 @@
-//! Compiles the programs of the data plane (bpf/vl2_*.bpf.c) with clang; `src/dataplane/load.rs` embeds what comes out.
+//! Compiles the programs of the data plane (bpf/*.bpf.c) with clang; `src/dataplane/load.rs` embeds what comes out.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -10,7 +10,7 @@ fn main() {
     for file in fs::read_dir("bpf").expect("bpf/ is there").flatten() {
         println!("cargo::rerun-if-changed={}", file.path().display());
     }
-    for program in ["vl2_host", "vl2_switch"] {
+    for program in ["vl2_host", "vl2_switch", "netlord_host", "netlord_switch"] {
         compile(&Path::new("bpf").join(format!("{program}.bpf.c")), &out.join(format!("{program}.bpf.o")));
     }
 }

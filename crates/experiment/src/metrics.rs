@@ -2,6 +2,7 @@
 //!
 //! Rates are means over the window `[warmup, min(duration, last end) - cooldown]`.
 
+pub mod overlay;
 pub mod recovery;
 
 use std::borrow::Cow;
@@ -58,6 +59,10 @@ pub const NAMES: &[&str] = &[
     "restore_s",
     "outage_s",
     "move_outage_s",
+    "header_bytes",
+    "switch_entries_max",
+    "host_entries_max",
+    "lookups",
     "fib_entries_max",
     "fib_evictions",
     "fib_misses",

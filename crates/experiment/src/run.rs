@@ -13,6 +13,7 @@ use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
 use crate::report::{self, Expectation, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
+use crate::scenario::overlay::Kind as Overlay;
 use crate::scenario::world::{Kind, LabRouting};
 use crate::scenario::{Run, Study};
 use crate::search::{self, Finding};
@@ -138,7 +139,9 @@ pub(crate) struct Observed {
 pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Result<Summary> {
     let is_lab = |i: &usize| study.runs[*i].scenario.world.kind == Kind::Lab;
     let (labs, simulated): (Vec<usize>, Vec<usize>) = (0..study.runs.len()).partition(is_lab);
-    if !labs.is_empty() && study.without_lab.is_none() {
+    // Where no lab can come up, what can be carried is; labs alone cannot.
+    let without_lab = study.without_lab.clone().or_else(|| if simulated.is_empty() { None } else { world::lab::unavailable() });
+    if !labs.is_empty() && without_lab.is_none() {
         world::lab::need()?;
     }
     let folder = out.map(Folder::prepare).transpose()?;
@@ -147,7 +150,7 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
     let mut carried = simulated.into_par_iter().map(one).collect::<Result<Vec<(usize, Carried)>>>()?;
     // A lab has the machine for itself.
     for i in labs {
-        carried.push(match &study.without_lab {
+        carried.push(match &without_lab {
             Some(reason) => (i, Carried::skipped(reason)),
             None => one(i)?,
         });
@@ -274,6 +277,9 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
             metrics::measure_packets(fabric, outcome, &mut metrics, useful);
         }
         Kind::Lab => metrics::measure_packets(fabric, outcome, &mut metrics, world::lab::payload_part(&run.scenario.overlay)),
+    }
+    if let Overlay::Vl2 { ecmp_width, .. } = run.scenario.overlay.kind {
+        metrics::overlay::measure_vl2(fabric, outcome, ecmp_width, &mut metrics);
     }
     metrics::measure_lab(outcome, &mut metrics);
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));

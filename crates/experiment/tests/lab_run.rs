@@ -159,8 +159,8 @@ fn without_root_a_run_fails_and_a_check_skips() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
         command.args(arguments).current_dir(folder.path());
         if stdout(&Command::new("id").arg("-u").output().expect("id")).trim() == "0" {
-            // Others must be able to read the scenario and to run the program.
-            let readable = Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().expect("chmod");
+            // Others must be able to read the scenarios, to write results and to run the program.
+            let readable = Command::new("chmod").args(["-R", "a+rwX"]).arg(folder.path()).status().expect("chmod");
             assert!(readable.success());
             command.uid(65534);
         }
@@ -168,6 +168,15 @@ fn without_root_a_run_fails_and_a_check_skips() {
     };
     if let Some(run) = as_nobody(&["run", "s.toml", "--json"]) {
         assert!(run.status.code() == Some(2) && stderr(&run).contains("only root may"), "{}", stderr(&run));
+    }
+    // What needs no root is carried all the same.
+    let text = std::fs::read_to_string(folder.path().join("s.toml")).expect("it was written");
+    let mixed = text + "\n[sweep]\n\"world.kind\" = [\"lab\", \"flow\"]\n";
+    std::fs::write(folder.path().join("mixed.toml"), mixed).expect("written");
+    if let Some(run) = as_nobody(&["run", "mixed.toml", "--json"]) {
+        let runs = json(&run);
+        assert_eq!(runs["runs"][0]["skipped"], "a lab needs root");
+        assert!(runs["runs"][1]["metrics"]["goodput_bps"].as_f64().is_some_and(|g| g > 0.0), "{runs}");
     }
     if let Some(check) = as_nobody(&["check", "s.toml", "--json"]) {
         let report = json(&check);

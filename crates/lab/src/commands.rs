@@ -29,7 +29,7 @@ pub const RACK_DEVICE: &str = "rack";
 /// `ip`, in the namespace: addresses, devices up.
 pub fn devices(node: &Node, multicast: bool) -> String {
     let mut batch = String::from("link set lo up\n");
-    if node.role != Role::Host {
+    if !matches!(node.role, Role::Host | Role::Vm) {
         line(&mut batch, format_args!("addr add {} dev lo", Net::host(node.locator)));
     }
     for address in &node.anycast {
@@ -131,7 +131,7 @@ pub fn renumber(host: &Node, old: Ipv4Addr) -> String {
 
 /// `tc`, in the namespace: each port sends at its rate.
 pub fn shaping(node: &Node) -> String {
-    node.ports.iter().map(shape).collect()
+    node.ports.iter().filter(|p| p.rate_bps > 0).map(shape).collect()
 }
 
 /// The same for one port.

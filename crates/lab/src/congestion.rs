@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
 use crate::error::{LabError, Result};
 use crate::netns;
@@ -22,7 +22,7 @@ pub(crate) struct Leave {
 impl Leave {
     /// Allows it, after a note in the lab's folder: whoever removes the lab after a crash takes the leave back.
     pub(crate) fn give(congestion_control: &str, lab: &Path) -> Result<Self> {
-        let turn = turn()?;
+        let turn = netns::turn()?;
         let allowed = fs::read_to_string(ALLOWED).map_err(|e| LabError::io("read", Path::new(ALLOWED), e))?;
         let allowed = allowed.trim();
         if allowed.split_ascii_whitespace().any(|c| c == congestion_control) {
@@ -48,7 +48,7 @@ impl Drop for Leave {
 pub(crate) fn take_back(lab: &Path) -> Result<()> {
     let note = lab.join(NOTE);
     if note.exists() {
-        let _turn = turn()?;
+        let _turn = netns::turn()?;
         restore(&note);
     }
     Ok(())
@@ -59,13 +59,6 @@ fn restore(note: &Path) {
     if let Err(e) = restored {
         tracing::warn!("cannot restore {ALLOWED} to what {} says: {e}", note.display());
     }
-}
-
-/// The lock of a folder that all labs share.
-fn turn() -> Result<Flock<File>> {
-    let folder = Path::new(netns::FOLDER);
-    let file = File::open(folder).map_err(|e| LabError::io("open", folder, e))?;
-    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| LabError::io("lock", folder, e.into()))
 }
 
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";

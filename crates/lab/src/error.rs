@@ -25,8 +25,10 @@ pub enum LabError {
     Broken(LabName),
     #[error("the lab `{lab}` has no node `{node}`")]
     NoNode { lab: LabName, node: String, guess: String },
-    #[error("`{node}` is a switch: flows are between hosts")]
+    #[error("`{node}` is no host of this lab: flows are between hosts")]
     NotAHost { node: String },
+    #[error("the lab `{0}` has bridges for switches: there are no routes to follow")]
+    Bridged(LabName),
     #[error("`{program}` is not installed")]
     Missing { program: String, package: &'static str },
     #[error("{program} in {place}: `{command}`: {message}")]
@@ -65,6 +67,7 @@ impl LabError {
             Self::Broken(name) => format!("`weft lab down --name {name}` removes what is left of it"),
             Self::NoNode { guess, .. } => guess.clone(),
             Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
+            Self::Bridged(_) => "`weft agent status` of a host lists the VLANs to each edge switch".to_owned(),
             Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
             Self::NoProgram { .. } => "`make build` builds it; or leave `[overlay]` out of the scenario".to_owned(),
             Self::NoEtcd => "scripts/setup-etcd.sh gets it; or write `directory.store = \"embedded\"` for one server".to_owned(),

@@ -18,7 +18,7 @@ use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Record};
 use crate::vl2::{self, OverlayStatus, OverlayTimes};
-use crate::{commands, ebpf, frr, netns};
+use crate::{commands, ebpf, frr, neighbours, netlord, netns};
 
 /// A lab that stands.
 #[derive(Clone, Debug)]
@@ -62,6 +62,9 @@ pub struct Status {
     pub hosts: usize,
     /// Switches of the plan.
     pub switches: usize,
+    /// Tenants' VMs of the plan, with NetLord.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vms: Option<usize>,
     /// Namespaces that there are.
     pub namespaces: usize,
     /// Processes in them.
@@ -190,11 +193,15 @@ pub fn status(name: &LabName) -> Status {
         scale: plan.map(|p| p.scale),
         hosts: plan.map_or(0, |p| p.hosts().count()),
         switches: plan.map_or(0, |p| p.switches().count()),
+        vms: plan.and_then(|p| Some(p.tenants.as_ref()?.vms.len())),
         processes: netns::processes(&namespaces).len(),
         namespaces: namespaces.len(),
         daemons,
         age_s: record.as_ref().map(|r| clock::unix_seconds().saturating_sub(r.since_unix_s)),
-        overlay: plan.filter(|p| p.overlay.is_some()).map(vl2::status),
+        overlay: plan.and_then(|p| match p.tenants {
+            Some(_) => Some(netlord::status(p)),
+            None => p.overlay.is_some().then(|| vl2::status(p)),
+        }),
     }
 }
 
@@ -206,6 +213,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     remove_namespaces(&plan.name.namespace_prefix())?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
+    neighbours::make_room(plan)?;
     let leave = Leave::give(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
@@ -223,13 +231,16 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
         netns::enter(&node.namespace)?;
         netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace)?;
         netns::batch("tc", &commands::shaping(node), &node.namespace)?;
-        if node.role != Role::Host { ebpf::forget_hashes(&program, node) } else { Ok(()) }
+        // Bridges choose nothing by a hash, and VMs forward nothing.
+        let forwards = !matches!(node.role, Role::Host | Role::Vm) && plan.tenants.is_none();
+        if forwards { ebpf::forget_hashes(&program, node) } else { Ok(()) }
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
         netns::batch("ip", &commands::routes(node, plan.routing, plan.ecmp_width()), &node.namespace)
     })?;
     vl2::addresses(plan, stop)?;
+    netlord::addresses(plan, stop)?;
     times.devices_s = watch.elapsed().as_secs_f64();
     if plan.routing == Routing::Frr {
         let watch = Stopwatch::new();
@@ -239,6 +250,9 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     }
     if plan.overlay.is_some() {
         times.overlay = Some(vl2::start(plan, folder.path(), stop)?);
+    }
+    if plan.tenants.is_some() {
+        times.overlay = Some(netlord::start(plan, folder.path(), stop)?);
     }
     folder.built()?;
     Ok(times)
@@ -259,7 +273,8 @@ fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
     remove_namespaces(&name.namespace_prefix())?;
     vl2::clean(name);
     congestion::take_back(folder.path())?;
-    folder.remove()
+    folder.remove()?;
+    neighbours::put_back()
 }
 
 fn remove_namespaces(prefix: &str) -> Result<bool> {

@@ -15,6 +15,7 @@
 //! | [`state`] | which labs stand, and what a crash left |
 //! | [`lab`] | how a lab comes up, and goes down to nothing |
 //! | [`vl2`] | how an overlay's directory and agents are configured and started |
+//! | [`netlord`] | how bridges, agents and tenants' VMs are configured and started |
 //! | [`carry`] | how a run comes up, carries its flows ([`traffic`]), is counted ([`counters`]) and goes down |
 //! | [`events`] | how parts fail and return meanwhile |
 //! | [`probe`] | whether hosts reach each other, and by which path |
@@ -46,7 +47,11 @@ pub mod frr;
 #[cfg(target_os = "linux")]
 pub mod lab;
 #[cfg(target_os = "linux")]
+mod neighbours;
+#[cfg(target_os = "linux")]
 mod netlink;
+#[cfg(target_os = "linux")]
+pub mod netlord;
 #[cfg(target_os = "linux")]
 pub mod netns;
 #[cfg(target_os = "linux")]

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
@@ -51,10 +52,23 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> Result<T> + Send)
 /// # Errors
 /// The first error, or [`LabError::Interrupted`].
 pub(crate) fn each<I: Sync, T: Send>(items: &[I], stop: &AtomicBool, work: impl Fn(&I) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    each_of(items, threads, stop, work)
+}
+
+/// The same with so many threads: more than there are processors where the work is waiting.
+///
+/// # Errors
+/// As [`each`].
+pub(crate) fn each_of<I: Sync, T: Send>(
+    items: &[I],
+    threads: usize,
+    stop: &AtomicBool,
+    work: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(items.len()));
     let failure = Mutex::new(None);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -77,6 +91,13 @@ pub(crate) fn each<I: Sync, T: Send>(items: &[I], stop: &AtomicBool, work: impl 
     let mut results = results.into_inner().expect("no thread panicked");
     results.sort_by_key(|(i, _)| *i);
     Ok(results.into_iter().map(|(_, r)| r).collect())
+}
+
+/// The lock of a folder that all labs share: whoever has it may change what the whole system has one of.
+pub(crate) fn turn() -> Result<Flock<File>> {
+    let folder = Path::new(FOLDER);
+    let file = File::open(folder).map_err(|e| LabError::io("open", folder, e))?;
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| LabError::io("lock", folder, e.into()))
 }
 
 /// Makes the folder of namespaces a mount of its own that other mount namespaces see, as `ip netns` does.

@@ -21,6 +21,7 @@ mod name;
 pub mod outside;
 pub mod overlay;
 mod routes;
+pub mod tenants;
 
 use std::net::Ipv4Addr;
 
@@ -120,6 +121,9 @@ pub struct Plan {
     /// Who reaches it from outside, if anybody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<outside::Outside>,
+    /// NetLord, if that is laid over it: then switches are bridges.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants: Option<tenants::Netlord>,
 }
 
 /// A namespace.
@@ -161,6 +165,8 @@ pub enum Role {
     Switch,
     /// Forwards, and is no part of the fabric.
     Outside,
+    /// A tenant's, behind the agent of a host.
+    Vm,
 }
 
 /// One end of a cable.
@@ -172,7 +178,7 @@ pub struct Port {
     pub address: Option<Net>,
     /// The other end.
     pub peer: PortId,
-    /// What the port sends at.
+    /// What the port sends at; 0: as fast as it can, as between a host and its VMs.
     pub rate_bps: u64,
     /// What may be sent at once after a pause.
     pub burst_bytes: u64,
@@ -233,8 +239,12 @@ pub enum PlanError {
     TooManyCables { cables: usize },
     #[error("the link `{link}` of {rate} makes {scaled} in the lab, less than {RATE_MIN}: raise `world.scale` of {scale}")]
     TooSlow { link: String, rate: BitsPerSec, scaled: BitsPerSec, scale: f64 },
-    #[error("{host} has several NICs, and the VL2 overlay knows hosts of one: leave out `[overlay]`, or use another fabric")]
-    SeveralNics { host: String },
+    #[error(
+        "{host} has several NICs, and the {overlay} overlay knows hosts of one: leave out `[overlay]`, or use another fabric"
+    )]
+    SeveralNics { host: String, overlay: &'static str },
+    #[error("NetLord cannot be laid over the fabric: {0}")]
+    Tenants(String),
     #[error("{hosts} hosts need more outer source addresses than 100.64.0.0/10 has: use a smaller fabric")]
     TooManySources { hosts: usize },
     #[error("nothing can lead outside: the fabric has no switches above its ToRs")]
@@ -284,7 +294,7 @@ impl Plan {
         routes::fill(&mut nodes);
         let Settings { name, routing, timers, scale, .. } = settings.clone();
         let fabric = fabric.title().to_owned();
-        Ok(Self { name, fabric, routing, timers, scale, nodes, overlay: None, outside: None })
+        Ok(Self { name, fabric, routing, timers, scale, nodes, overlay: None, outside: None, tenants: None })
     }
 
     /// The node of that name.
@@ -358,7 +368,7 @@ impl Node {
         ];
         settings.extend(match self.role {
             // Inherited otherwise, and BBR is the default of some systems.
-            Role::Host => vec![("net/ipv4/tcp_congestion_control", CONGESTION_CONTROL.to_owned())],
+            Role::Host | Role::Vm => vec![("net/ipv4/tcp_congestion_control", CONGESTION_CONTROL.to_owned())],
             Role::Switch | Role::Outside => vec![
                 ("net/ipv4/ip_forward", "1".to_owned()),
                 ("net/ipv4/conf/all/ignore_routes_with_linkdown", "1".to_owned()),

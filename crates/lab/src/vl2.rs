@@ -13,7 +13,7 @@
 pub(crate) mod control;
 mod directory;
 mod files;
-mod programs;
+pub(crate) mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,11 +77,14 @@ pub fn socket(lab: &Path, node: &Node) -> PathBuf {
 /// # Errors
 /// [`LabError::Missing`].
 pub(crate) fn check(plan: &Plan) -> Result<()> {
-    let Some(vl2) = &plan.overlay else { return Ok(()) };
-    find(AGENT)?;
-    find(DIRECTORY)?;
-    if vl2.store == Store::Etcd {
-        directory::find_etcd()?;
+    if plan.overlay.is_some() || plan.tenants.is_some() {
+        find(AGENT)?;
+    }
+    if let Some(vl2) = &plan.overlay {
+        find(DIRECTORY)?;
+        if vl2.store == Store::Etcd {
+            directory::find_etcd()?;
+        }
     }
     Ok(())
 }
@@ -162,7 +165,7 @@ fn start_agent(program: &Path, node: &Node, files: &Files) -> Result<Started> {
 }
 
 /// Waits until every program has said that it is ready.
-fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
+pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
     let mut waiting: Vec<&Started> = started.iter().collect();
     loop {
@@ -200,7 +203,7 @@ fn socket_of(files: &Files, node: &Node) -> PathBuf {
     files.folder.join(format!("{}.sock", files::name_of(node)))
 }
 
-fn pause(stop: &AtomicBool) -> Result<()> {
+pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
     if stop.load(std::sync::atomic::Ordering::Relaxed) {
         return Err(LabError::Interrupted);
     }
@@ -208,14 +211,14 @@ fn pause(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-fn pins(name: &LabName) -> PathBuf {
+pub(crate) fn pins(name: &LabName) -> PathBuf {
     Path::new(PINS).join(name.as_str())
 }
 
 /// The programs.
-const AGENT: &str = "weft-agent";
+pub(crate) const AGENT: &str = "weft-agent";
 const DIRECTORY: &str = "weft-directory";
 const ETCD: &str = "etcd";
 const PINS: &str = "/sys/fs/bpf/weft-labs";
-const READY_WITHIN: Duration = Duration::from_secs(60);
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);

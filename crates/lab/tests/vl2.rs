@@ -308,9 +308,8 @@ fn hosts_may_be_their_own_locators() {
     assert!(counter(&ask(&lab, &node), "stripped_host") > 0);
 }
 
-/// The paper's testbed: `cargo test -p weft-lab --test vl2 -- --ignored --nocapture`.
+/// The paper's testbed; `-- --nocapture` shows the times.
 #[test]
-#[ignore = "it measures, and takes the whole machine for a minute"]
 fn eighty_hosts_and_ten_switches() {
     let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 3, tors: 4, uplinks_per_tor: 2, hosts_per_tor: 20 };
     let watch = Stopwatch::new();

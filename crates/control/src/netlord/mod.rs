@@ -9,7 +9,6 @@
 //! rules: `docs/tenants.md`. Sections are those of the NetLord paper.
 
 pub mod agent;
-mod bucket;
 pub mod locations;
 pub mod nl_arp;
 pub mod paths;

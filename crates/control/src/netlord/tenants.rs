@@ -7,7 +7,6 @@
 
 mod check;
 mod edit;
-mod prefix;
 mod raw;
 mod routing;
 #[cfg(test)]
@@ -21,11 +20,11 @@ use weft_fabric::{MacAddr, TenantId};
 pub use edit::{
     NewRoute, NewRouter, NewRule, NewTenant, NewVif, append_route, append_router, append_rule, append_tenant, append_vif,
 };
-pub use prefix::{Prefix, PrefixError};
 pub use routing::{NextHop, NoWay};
 
 use super::{MacSpace, Vif};
 use crate::directory::ServiceId;
+use crate::prefix::Prefix;
 
 /// All tenants, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,4 @@
 
 pub mod agent;
 pub mod groups;
-pub mod prefix;
 pub mod switch;
-
-pub use prefix::Prefix;

@@ -34,6 +34,9 @@ pub struct BenchArgs {
     /// `agent`: how long each stream lasts
     #[arg(long, value_name = "N")]
     seconds: Option<u32>,
+    /// `agent`: what is compared with plain forwarding
+    #[arg(long, value_enum, value_name = "OVERLAY")]
+    overlay: Option<Overlay>,
     /// Where the cases are
     #[arg(long, default_value = "scenarios/bench", value_name = "DIR")]
     scenarios: PathBuf,
@@ -43,6 +46,13 @@ pub struct BenchArgs {
     /// Run one case in this process and print it (each case has a process of its own, for its memory)
     #[arg(long, hide = true, value_name = "FILE")]
     only: Option<PathBuf>,
+}
+
+/// Overlays that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Overlay {
+    Vl2,
+    Netlord,
 }
 
 /// Sets of cases: the first part of their files' names.
@@ -123,6 +133,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
 fn of_agent(args: &BenchArgs) -> Vec<OsString> {
     let mut all: Vec<OsString> = vec!["bench".into(), "--runs".into(), args.runs.to_string().into()];
     all.extend(args.seconds.iter().flat_map(|s| ["--seconds".into(), s.to_string().into()]));
+    let name = |overlay: &Overlay| if *overlay == Overlay::Netlord { "netlord" } else { "vl2" };
+    all.extend(args.overlay.iter().flat_map(|overlay| ["--overlay".into(), name(overlay).into()]));
     all.extend(args.json.then(|| "--json".into()));
     all
 }

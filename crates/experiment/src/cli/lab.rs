@@ -188,6 +188,10 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         nic_queue: spec.nic_queue,
     };
     let plan = Plan::new(&spec.fabric, &settings).and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
+    let plan = match &spec.tenants {
+        Some(tenants) => plan.and_then(|plan| plan.with_tenants(&spec.fabric, tenants)),
+        None => plan,
+    };
     let plan = plan.map_err(|e| of_lab(e.into()))?;
     let scenario = std::path::absolute(&spec.scenario).unwrap_or(spec.scenario);
     let watch = Stopwatch::new();

@@ -38,17 +38,20 @@ pub fn of_runs(summary: &Summary) -> String {
         table.add_row(values.chain(metrics));
     }
     align(&mut table, settings.len());
-    let (searches, labs) = (of_searches(&summary.runs), of_labs(&summary.runs));
+    let (searches, labs, skipped) = (of_searches(&summary.runs), of_labs(&summary.runs), of_skipped(&summary.runs));
     let faults = of_faults(&summary.runs);
-    format!("{}\n{table}\n{searches}{labs}{faults}{}", summary.title, of_expectations(&summary.runs))
+    format!("{}\n{table}\n{searches}{labs}{faults}{skipped}{}", summary.title, of_expectations(&summary.runs))
 }
 
 /// One scenario of `weft check`.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
-    let skipped = runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?)));
-    let skipped: String = skipped.collect();
-    let (labs, faults) = (of_labs(runs), of_faults(runs));
+    let (skipped, labs, faults) = (of_skipped(runs), of_labs(runs), of_faults(runs));
     format!("{path} ({}): {title}\n{}{skipped}{labs}{faults}\n", show("wall_s", wall_s), of_expectations(runs))
+}
+
+/// Runs that were not carried, and why.
+fn of_skipped(runs: &[RunSummary]) -> String {
+    runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?))).collect()
 }
 
 /// What labs say of themselves, a line each.

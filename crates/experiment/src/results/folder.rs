@@ -66,7 +66,9 @@ impl Folder {
     /// Writes one file.
     pub fn write(&self, name: &str, content: &str) -> Result<()> {
         let path = self.path().join(name);
-        fs::write(&path, content).map_err(|e| Error::io("write", &path, e))
+        // The folder of a run that was skipped is not there yet.
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| fs::write(&path, content)).map_err(|e| Error::io("write", &path, e))
     }
 
     /// Puts the folder in its place, instead of an earlier one.

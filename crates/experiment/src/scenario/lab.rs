@@ -1,13 +1,15 @@
-//! What `weft lab up` takes from a scenario: `[fabric]`, `[overlay]`, `[[service]]`, and the lab's settings, `seed` and the queues of `[world]`.
+//! What `weft lab up` takes from a scenario: `[fabric]`, `[overlay]`, `[[service]]`, `[[tenant]]`, and the lab's settings, `seed` and the queues of `[world]`.
 //! Whatever else it holds is for runs.
 
 use std::path::PathBuf;
 
 use weft_fabric::{Bytes, Duration, Fabric};
+use weft_lab::plan::tenants::TenantSpec;
 
 use crate::error::{KeyError, Result};
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::keys::Keys;
+use crate::scenario::lab_tenants;
 use crate::scenario::overlay::OverlaySpec;
 use crate::scenario::source::Source;
 use crate::scenario::world::{LabSettings, World};
@@ -19,8 +21,10 @@ pub struct LabSpec {
     pub scenario: PathBuf,
     /// The network.
     pub fabric: Fabric,
-    /// What is laid over it.
+    /// What is laid over it: VL2,
     pub overlay: OverlaySpec,
+    /// or NetLord.
+    pub tenants: Option<TenantSpec>,
     /// Rates, and who finds the routes.
     pub settings: LabSettings,
     /// Seed of the hash seeds.
@@ -43,12 +47,14 @@ impl LabSpec {
         let root = Keys::new("", &variant.table);
         let read = || -> Result<Self, KeyError> {
             let fabric = FabricSpec::read(&root.table("fabric")?, &source.folder)?.build()?;
-            let overlay = OverlaySpec::read(&root)?;
+            let tenants = lab_tenants::read(&root, &source.folder, &fabric)?;
+            let overlay = if tenants.is_some() { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
             overlay.check(&fabric)?;
             let world = World::read(&root.table("world")?)?;
             Ok(Self {
                 scenario,
                 overlay,
+                tenants,
                 settings: world.lab,
                 seed: world.seed,
                 switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),

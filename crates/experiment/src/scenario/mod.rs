@@ -10,7 +10,10 @@ pub mod directory;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
+#[cfg(all(feature = "lab", target_os = "linux"))]
 pub mod lab;
+#[cfg(all(feature = "lab", target_os = "linux"))]
+pub mod lab_tenants;
 pub mod nl_arp;
 pub mod overlay;
 pub mod search;

@@ -75,7 +75,7 @@ impl OverlaySpec {
             "none" => Kind::None,
             "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH) },
             "netlord" => {
-                let help = "write pattern = \"tenants\" in [traffic], or kind = \"vl2\"";
+                let help = "write pattern = \"tenants\" in [traffic]; or `weft lab up` brings up a lab of it, without traffic";
                 return Err(keys.error("kind", "NetLord's overlay carries tenants", help));
             }
             other => {

@@ -335,15 +335,15 @@ pub fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// What one value of a sweep sets. A table sets several keys: those that begin with a section's name as they stand, others below the
-/// swept key.
+/// What one value of a sweep sets. A table sets several keys: those that begin with a section's name as they stand, lists of tables (`event`, `tenant`) too,
+/// others below the swept key.
 fn settings(key: &str, value: &Value) -> Vec<(String, Value)> {
     let Value::Table(table) = value else { return vec![(key.to_owned(), value.clone())] };
     flatten(table.clone())
         .into_iter()
         .map(|(inner, value)| {
             let (head, _) = split_index(inner.split('.').next().unwrap_or_default());
-            let absolute = inner.contains('.') && SECTIONS.contains(&head);
+            let absolute = SECTIONS.contains(&head) && (inner.contains('.') || value.is_array());
             (if absolute { inner } else { format!("{key}.{inner}") }, value)
         })
         .collect()

@@ -124,6 +124,10 @@ impl TenantTable {
             vms_per_host: keys.or("vms_per_host", 1)?,
             key: keys.path_of("").trim_end_matches('.').to_owned(),
         };
+        // What only the lab knows: `lab_tenants` reads it.
+        for key in ["id", "name", "limit"] {
+            keys.has(key);
+        }
         keys.done()?;
         for (key, value) in [("count", table.count), ("vms_per_host", table.vms_per_host)] {
             if value == 0 {
@@ -146,7 +150,7 @@ impl TenantTable {
     }
 }
 
-fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
+pub(super) fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
     let fib = FibConfig {
         entries: keys.or("fib_entries", FIB_ENTRIES)?,
         ageing: keys.or("fib_ageing", Duration::from_secs(300))?,
@@ -167,6 +171,8 @@ fn read_overlay(keys: &Keys<'_>) -> Result<Addresses, KeyError> {
     let netlord = keys.word("kind", &[("none", false), (NETLORD, true)], false)?;
     let addresses = keys.word("addresses", &[("vm", Addresses::Vm), ("host", Addresses::Host)], Addresses::Vm)?;
     let is_given = keys.has("addresses");
+    // Of the lab alone.
+    keys.has("tenants");
     keys.done()?;
     match netlord {
         true if is_given => {

@@ -8,7 +8,7 @@ use weft_fabric::{Duration, Fabric};
 use weft_sim::packet::bridged::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, Trial, Ways};
 
 use crate::error::{KeyError, Result};
-use crate::metrics::Metrics;
+use crate::metrics::{self, Metrics};
 use crate::scenario::Run;
 use crate::scenario::control::Bridging;
 use crate::scenario::tenants::TenantSpec;
@@ -25,6 +25,9 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
     let outcome =
         Outcome { links: std::mem::take(&mut bridged.links), ended: bridged.ended, events: bridged.events, ..Outcome::default() };
     let mut metrics = measure(&bridged);
+    if spec.addresses == Addresses::Edge && !bridged.trials.is_empty() {
+        metrics::overlay::measure_netlord(bridged.fib_most, bridged.vms, &mut metrics);
+    }
     metrics.put_some("mac_limit", limit);
     Ok(Some((outcome, metrics)))
 }

@@ -18,7 +18,7 @@ pub(super) fn peers<'a>(plan: &'a Plan, node: &'a Node) -> impl Iterator<Item = 
 pub(super) fn bgp(plan: &Plan, node: &Node) -> String {
     let (own, other, announced) = match node.role {
         Role::Outside => (AS_OUTSIDE, AS_INSIDE, "0.0.0.0/0".to_owned()),
-        Role::Switch | Role::Host => (AS_INSIDE, AS_OUTSIDE, POOL.to_string()),
+        Role::Switch | Role::Host | Role::Vm => (AS_INSIDE, AS_OUTSIDE, POOL.to_string()),
     };
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");

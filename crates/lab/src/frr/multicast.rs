@@ -23,7 +23,7 @@ pub(super) fn pim(plan: &Plan, switch: &Node) -> String {
         match plan.nodes[port.peer.node].role {
             Role::Switch => line(format_args!("interface {}\n ip pim\n ip pim hello {HELLO_S} {HOLD_S}\nexit", port.name)),
             Role::Host => line(format_args!("interface {}\n ip pim passive\n ip igmp\nexit", port.name)),
-            Role::Outside => {}
+            Role::Outside | Role::Vm => {}
         }
     }
     let vl2 = plan.overlay.iter().flat_map(|vl2| &vl2.moves);

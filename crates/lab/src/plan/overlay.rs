@@ -135,6 +135,9 @@ pub const AA4: &str = "20.0.0.0/8";
 pub const AA6: &str = "fd20::/64";
 /// Bytes of the largest packet between application addresses: two headers fit.
 pub const MTU_OVERLAY: u32 = MTU_FABRIC - 40;
+/// Of one header, and of Ethernet.
+const OUTER: u32 = 20;
+const ETHERNET: u32 = 14;
 /// The service of hosts that are in none.
 pub const OTHERS: &str = "others";
 
@@ -186,14 +189,15 @@ impl Plan {
     /// [`PlanError`] if the fabric or the addresses do not allow it.
     pub fn with_overlay(mut self, fabric: &Fabric, overlay: &Overlay) -> Result<Self, PlanError> {
         if let Some(host) = self.hosts().find(|h| h.ports.len() != 1) {
-            return Err(PlanError::SeveralNics { host: host.name.clone() });
+            return Err(PlanError::SeveralNics { host: host.name.clone(), overlay: "VL2" });
         }
         let intermediates = intermediates(&self, fabric);
         let groups = groups(&self, &intermediates, overlay.ecmp_width)?;
         let (services, service_of) = services(&self, overlay);
         let mut hosts = Vec::new();
-        for (node, host) in self.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host) {
+        for (node, host) in self.nodes.iter_mut().enumerate().filter(|(_, n)| n.role == Role::Host) {
             let peer = host.ports[0].peer;
+            host.ports[0].rate_bps = before_headers(host.ports[0].rate_bps, !groups.is_empty());
             hosts.push(OverlayHost {
                 node,
                 tor: peer.node,
@@ -244,6 +248,12 @@ impl Plan {
         vl2.store = store;
         Ok(self)
     }
+}
+
+/// A host's queue counts packets as they were before its agent pushed headers: it sends as fast as its link with them carries full packets.
+const fn before_headers(rate_bps: u64, are_two: bool) -> u64 {
+    let packet = (MTU_OVERLAY + ETHERNET) as u64;
+    rate_bps * packet / (packet + if are_two { 2 * OUTER } else { OUTER } as u64)
 }
 
 /// Switches of the highest tier, if there are any above the ToRs.

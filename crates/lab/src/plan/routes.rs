@@ -11,7 +11,7 @@ pub(super) fn fill(nodes: &mut [Node]) {
         nodes[i].local = match nodes[i].role {
             Role::Host => of_host(nodes, i),
             Role::Switch => of_own_hosts(nodes, i),
-            Role::Outside => Vec::new(),
+            Role::Outside | Role::Vm => Vec::new(),
         };
     }
     let switches: Vec<usize> = (0..nodes.len()).filter(|&i| nodes[i].role == Role::Switch).collect();

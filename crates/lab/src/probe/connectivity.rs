@@ -21,6 +21,7 @@ use crate::clock::Stopwatch;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::overlay::MTU_OVERLAY;
+use crate::plan::tenants::{MTU_VM, Vm, v4_of};
 use crate::plan::{MTU_HOST, Node, Plan, Role};
 use crate::vl2::control;
 
@@ -56,7 +57,7 @@ type Outcome = Result<(Option<bool>, String)>;
 pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
     let tests: [(&'static str, &dyn Fn() -> Outcome); 6] = [
         ("reach", &|| reach(plan, SMALL, stop)),
-        ("full_size", &|| reach(plan, if plan.overlay.is_some() { MTU_OVERLAY } else { MTU_HOST } as usize, stop)),
+        ("full_size", &|| reach(plan, largest(plan) as usize, stop)),
         ("transfer", &|| transfer(plan)),
         ("spread", &|| spread(plan)),
         ("link_failure", &|| link_failure(plan)),
@@ -73,6 +74,15 @@ pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
         cases.push(Case { name, ok, detail, drops: drops.collect() });
     }
     Ok(Connectivity { ok: cases.iter().all(|c| c.ok != Some(false)), cases })
+}
+
+/// Bytes of the largest packet that programs send.
+const fn largest(plan: &Plan) -> u32 {
+    match (&plan.overlay, &plan.tenants) {
+        (Some(_), _) => MTU_OVERLAY,
+        (_, Some(_)) => MTU_VM,
+        _ => MTU_HOST,
+    }
 }
 
 fn reach(plan: &Plan, bytes: usize, stop: &AtomicBool) -> Outcome {
@@ -93,8 +103,14 @@ fn far_pair(plan: &Plan) -> Option<(usize, usize)> {
     hosts().find_map(|a| hosts().find(|&b| tor(a) != tor(b) && may_talk(a, b)).map(|b| (a, b)))
 }
 
-/// The pair's nodes and addresses.
+/// The pair's nodes and addresses; among tenants, two VMs of one.
 fn ends(plan: &Plan) -> Option<[(&Node, Ipv4Addr); 2]> {
+    if let Some(netlord) = &plan.tenants {
+        let tor = |vm: &Vm| plan.nodes[vm.host].ports[0].peer.node;
+        let far = |a: &&Vm, b: &&Vm| netlord.is_joined(a, b) && tor(a) != tor(b) && v4_of(a).is_some() && v4_of(b).is_some();
+        let (a, b) = netlord.vms.iter().find_map(|a| netlord.vms.iter().find(|b| far(&a, b)).map(|b| (a, b)))?;
+        return Some([(&plan.nodes[a.node], v4_of(a)?), (&plan.nodes[b.node], v4_of(b)?)]);
+    }
     let (a, b) = far_pair(plan)?;
     Some([a, b].map(|host| (&plan.nodes[host], plan.addresses_of(host)[0])))
 }
@@ -133,7 +149,8 @@ fn transfer(plan: &Plan) -> Outcome {
 
 /// Ports of a host's ToR that lead to other switches.
 fn uplinks(plan: &Plan, host: &Node) -> (usize, Vec<usize>) {
-    let tor = host.ports[0].peer.node;
+    let above = host.ports[0].peer.node;
+    let tor = if host.role == Role::Vm { plan.nodes[above].ports[0].peer.node } else { above };
     let ports = plan.nodes[tor].ports.iter().enumerate();
     (tor, ports.filter(|(_, p)| plan.nodes[p.peer.node].role == Role::Switch).map(|(i, _)| i).collect())
 }
@@ -242,6 +259,9 @@ fn watch_echoes(flows: &[UdpSocket], to: (Ipv4Addr, u16), act: impl FnOnce() -> 
 }
 
 fn isolation(plan: &Plan, stop: &AtomicBool) -> Outcome {
+    if plan.tenants.is_some() {
+        return isolation_of_tenants(plan, stop);
+    }
     let Some(overlay) = &plan.overlay else { return Ok((None, "no overlay keeps hosts apart here".to_owned())) };
     let result = ping::all(plan, SMALL, stop)?;
     let apart = result.isolated.unwrap_or_default();
@@ -265,6 +285,28 @@ fn isolation(plan: &Plan, stop: &AtomicBool) -> Outcome {
     let detail =
         format!("{} of {} pairs that may not talk answered; {} to {}: {told}", apart.answered, apart.pairs, from.name, to.name);
     Ok((Some(apart.answered == 0 && dropped >= FORGERIES), detail))
+}
+
+/// A VM that sends from another's MAC address gets nowhere, nor does anybody to another tenant's.
+fn isolation_of_tenants(plan: &Plan, stop: &AtomicBool) -> Outcome {
+    let apart = ping::all(plan, SMALL, stop)?.isolated.unwrap_or_default();
+    let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
+    let netlord = plan.tenants.as_ref().expect("tenants");
+    let mac = netlord.vms.iter().find(|vm| plan.nodes[vm.node].name == from.name).map_or("", |vm| &vm.mac);
+    let before = control::drops(plan).get(SPOOFED).copied().unwrap_or(0);
+    inside(from, "link set eth0 address 02:0f:0f:0f:0f:0f\n")?;
+    let sent = netns::within(&from.namespace, || {
+        Ok(UdpSocket::bind((own, 0)).and_then(|s| (0..FORGERIES).try_for_each(|_| s.send_to(&[0; 32], (address, 9)).map(drop))))
+    });
+    std::thread::sleep(SETTLE);
+    inside(from, &format!("link set eth0 address {mac}\n"))?;
+    let dropped = control::drops(plan).get(SPOOFED).copied().unwrap_or(0) - before;
+    sent?.map_err(|cause| LabError::Kernel { what: "send", place: from.namespace.clone(), cause })?;
+    let detail = format!(
+        "{} of {} pairs of different tenants answered; {} to {}: {dropped} frames from a forged address dropped",
+        apart.answered, apart.pairs, from.name, to.name
+    );
+    Ok((Some(apart.answered == 0 && dropped > 0), detail))
 }
 
 /// Commands of `ip` in a node's namespace.
@@ -291,3 +333,4 @@ const OUTAGE_MAX: Duration = Duration::from_secs(2);
 const RETURN: Duration = Duration::from_secs(3);
 const FORGERIES: u64 = 20;
 const FORGED: &str = "forged_source";
+const SPOOFED: &str = "spoofed_mac";

@@ -12,7 +12,8 @@ use super::packets::{echo_request, read_echo_reply};
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::{Node, Plan};
+use crate::plan::tenants::{Vm, v4_of};
+use crate::plan::{Node, Plan, Role};
 
 /// Who reached whom.
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +45,8 @@ pub enum Addresses {
     Locators,
     /// Those of an overlay.
     Applications,
+    /// Those of tenants' VMs.
+    Tenants,
 }
 
 /// Pairs of services that may not talk.
@@ -79,13 +82,16 @@ pub struct Lost {
 struct Target<'a> {
     host: &'a Node,
     address: Ipv4Addr,
-    /// Its service in an overlay.
+    /// Its service in an overlay; among tenants, the VM's number.
     service: u32,
 }
 
 impl Addresses {
     /// Those by which the hosts of a plan talk.
     pub const fn of(plan: &Plan) -> Self {
+        if plan.tenants.is_some() {
+            return Self::Tenants;
+        }
         if plan.overlay.is_some() { Self::Applications } else { Self::Locators }
     }
 }
@@ -103,7 +109,10 @@ pub fn all(plan: &Plan, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAl
 /// # Errors
 /// As [`all`].
 pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
-    let hosts: Vec<&Node> = plan.hosts().collect();
+    let hosts: Vec<&Node> = match addresses {
+        Addresses::Tenants => plan.nodes.iter().filter(|n| n.role == Role::Vm).collect(),
+        _ => plan.hosts().collect(),
+    };
     let targets = targets(plan, addresses, &hosts);
     let payload = packet_bytes.saturating_sub(HEADERS);
     let mut result = PingAll {
@@ -111,18 +120,21 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
         pairs: 0,
         answered: 0,
         addresses,
-        isolated: (addresses == Addresses::Applications).then(Isolated::default),
+        isolated: (addresses != Addresses::Locators).then(Isolated::default),
         packet_bytes: payload + HEADERS,
         rtt_ms: None,
         lost: Vec::new(),
     };
     let mut times = Vec::new();
     for is_apart in [false, true] {
-        let of_hosts = netns::each(&hosts, stop, |host| {
+        let of_hosts = netns::each_of(&hosts, HOSTS_AT_ONCE, stop, |host| {
             netns::enter(&host.namespace)?;
             let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
             let others = targets.iter().filter(|t| t.host.name != host.name);
-            let others: Vec<&Target<'_>> = others.filter(|t| apart(plan, own, t.service) == is_apart).collect();
+            let others = others.filter(|t| apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, own, t.service)));
+            // Who is asked at an address that somebody of the asker's own has too is that one.
+            let own_has = |t: &Target<'_>| targets.iter().any(|o| !apart(plan, own, o.service) && o.address == t.address);
+            let others: Vec<&Target<'_>> = others.filter(|t| !is_apart || !own_has(t)).collect();
             let attempts = if is_apart { 1 } else { ATTEMPTS };
             let times = one(&others, payload, attempts).map_err(|cause| LabError::Kernel {
                 what: "send and receive ICMP echoes",
@@ -167,6 +179,10 @@ impl PingAll {
 }
 
 fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<Target<'a>> {
+    if let Some(netlord) = plan.tenants.as_ref().filter(|_| addresses == Addresses::Tenants) {
+        let of = |(i, vm): (usize, &'a Vm)| Some(Target { host: &plan.nodes[vm.node], address: v4_of(vm)?, service: i as u32 });
+        return netlord.vms.iter().enumerate().filter_map(of).collect();
+    }
     if let (Addresses::Applications, Some(vl2)) = (addresses, &plan.overlay) {
         let of = |host: &crate::plan::overlay::OverlayHost| Target {
             host: &plan.nodes[host.node],
@@ -182,9 +198,17 @@ fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<
     hosts.iter().flat_map(of).collect()
 }
 
-/// Whether an overlay keeps hosts of two services apart.
+/// Whether an overlay keeps hosts of two services apart, or VMs.
 fn apart(plan: &Plan, a: u32, b: u32) -> bool {
+    if let Some(netlord) = &plan.tenants {
+        return netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]);
+    }
     a != b && plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
+}
+
+/// Whether those that are not kept apart reach each other: VMs of one tenant need not, without a virtual router between their MAC spaces.
+fn joined(plan: &Plan, a: u32, b: u32) -> bool {
+    plan.tenants.as_ref().is_none_or(|netlord| netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.
@@ -240,6 +264,8 @@ fn ask(
 const HEADERS: usize = 28;
 const IDENTIFIER: u16 = 0x5EF7;
 const ATTEMPTS: usize = 3;
+/// They wait more than they work.
+const HOSTS_AT_ONCE: usize = 16;
 /// What waits at the asking host's own port at the most.
 const AT_ONCE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -102,6 +102,9 @@ impl Flow {
 /// # Errors
 /// [`LabError`] if the namespaces do not answer; a path that ends early is none.
 pub fn follow(plan: &Plan, flow: Flow) -> Result<Trace> {
+    if plan.tenants.is_some() {
+        return Err(LabError::Bridged(plan.name.clone()));
+    }
     let (picked, broken) = predict(plan, &flow)?;
     let src = plan.node(&flow.src).expect("a flow of this plan");
     let answers = netns::within(&src.namespace, || {

@@ -11,6 +11,7 @@ use super::{
     AGENT, DIRECTORY, ETCD, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached,
 };
 use crate::error::Result;
+use crate::netlord;
 use crate::plan::overlay::{OverlayHost, Vl2};
 use crate::plan::{Node, Plan, Role};
 use crate::state;
@@ -85,8 +86,10 @@ pub(crate) fn follow_move(plan: &Plan, host: usize, old_tor: usize, stop: &Atomi
 pub(crate) fn drops(plan: &Plan) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let lab = state::path(&plan.name);
-    for node in plan.nodes.iter().filter(|n| plan.overlay.is_some() && n.role != Role::Outside) {
-        let status = ask(&socket(&lab, node)).unwrap_or_default();
+    let has_agent = |n: &&Node| (plan.overlay.is_some() || plan.tenants.is_some()) && matches!(n.role, Role::Host | Role::Switch);
+    for node in plan.nodes.iter().filter(has_agent) {
+        let socket = if plan.tenants.is_some() { netlord::socket(&lab, node) } else { socket(&lab, node) };
+        let status = ask(&socket).unwrap_or_default();
         let of_node = status["ok"]["drops"].as_object().into_iter().flatten();
         for (reason, count) in of_node.filter_map(|(r, n)| Some((r, n.as_u64()?))) {
             *all.entry(reason.clone()).or_default() += count;

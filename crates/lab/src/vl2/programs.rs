@@ -31,7 +31,7 @@ pub fn find(program: &str) -> Result<PathBuf> {
 }
 
 /// A program that was started and goes on.
-pub(super) struct Started {
+pub(crate) struct Started {
     program: String,
     place: String,
     log: PathBuf,
@@ -62,7 +62,7 @@ impl Started {
 }
 
 /// Starts a program in a namespace, by a thread that enters it; it outlives this process.
-pub(super) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<Started> {
+pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<Started> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = File::create(log).map_err(|e| LabError::io("write", log, e))?;
     let errors = output.try_clone().map_err(|e| LabError::io("write", log, e))?;
@@ -75,7 +75,7 @@ pub(super) fn start(program: &Path, arguments: &[String], namespace: &str, log: 
 }
 
 /// Runs a program in a namespace to its end.
-pub(super) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result<()> {
+pub(crate) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result<()> {
     let output = netns::within(namespace, || {
         let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
         output.map_err(|e| LabError::io("run", program, e))
@@ -89,7 +89,7 @@ pub(super) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result
 }
 
 /// Whether an agent says that all its addresses are attached.
-pub(super) fn is_attached(socket: &Path) -> bool {
+pub(crate) fn is_attached(socket: &Path) -> bool {
     let Some(status) = ask(socket) else { return false };
     let addresses = status["ok"]["addresses"].as_array();
     addresses.is_some_and(|all| !all.is_empty() && all.iter().all(|a| a["attached"] == true))
@@ -111,7 +111,7 @@ pub(super) fn request(socket: &Path, request: &serde_json::Value, within: Durati
 }
 
 /// A process in a namespace.
-pub(super) struct Running {
+pub(crate) struct Running {
     pub pid: i32,
     pub program: String,
     pub namespace: String,
@@ -119,7 +119,7 @@ pub(super) struct Running {
 }
 
 /// All processes in the namespaces.
-pub(super) fn running(namespaces: &[String]) -> Vec<Running> {
+pub(crate) fn running(namespaces: &[String]) -> Vec<Running> {
     let inode = |namespace: &String| fs::metadata(netns::path(namespace)).ok().map(|m| m.ino());
     let inodes: Vec<Option<u64>> = namespaces.iter().map(inode).collect();
     let of = |pid: i32| {

@@ -7,16 +7,16 @@ mod show;
 mod trace;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::config::Config;
+use super::netlord::{self, NetlordConfig};
 use super::{host, switch};
 use crate::bench_agent::{self, BenchArgs};
-use crate::cli::Result;
+use crate::cli::{Result, begin, conclude};
 use crate::server::start_log;
 
 /// The agent of a host or a switch, and commands to a running one.
@@ -40,6 +40,8 @@ enum Command {
     Attach(commands::AttachArgs),
     /// Take an address away from this host
     Detach(commands::DetachArgs),
+    /// Make an interface a tenant's VIF, or no longer (NetLord)
+    Vif(commands::VifArgs),
     /// Which path a flow takes, probed hop by hop
     Trace(trace::TraceArgs),
     /// What the overlay costs beside plain forwarding and VXLAN; needs root, leaves nothing
@@ -84,31 +86,19 @@ pub enum LogForm {
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let program = match Program::try_parse_from(arguments) {
+    let program = match begin::<Program>(arguments) {
         Ok(program) => program,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(code) => return code,
     };
-    let wrap = std::io::stderr().is_terminal();
-    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
-    let result = match program.command.unwrap_or(Command::Run(program.run)) {
+    conclude(match program.command.unwrap_or(Command::Run(program.run)) {
         Command::Run(args) => run(&args),
         Command::Status(args) => commands::status(&args),
         Command::Attach(args) => commands::attach(&args),
         Command::Detach(args) => commands::detach(&args),
+        Command::Vif(args) => commands::vif(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Bench(args) => return bench_agent::main(&args),
-    };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(error));
-            ExitCode::from(2)
-        }
-    }
+    })
 }
 
 fn run(args: &RunArgs) -> Result<bool> {
@@ -121,6 +111,8 @@ fn run(args: &RunArgs) -> Result<bool> {
     match config {
         Config::Host(config) => host::run(*config, &args.config, args.options),
         Config::Switch(config) => switch::run(*config, &args.config, &args.options),
+        Config::Netlord(NetlordConfig::Host(config)) => netlord::host::run(*config, args.options),
+        Config::Netlord(NetlordConfig::Switch(config)) => netlord::switch::run(*config, args.options),
     }
 }
 

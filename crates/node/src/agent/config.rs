@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::host::HostConfig;
+use super::netlord::NetlordConfig;
 use super::switch::SwitchConfig;
 use crate::cli::{Error, Result};
 
@@ -27,6 +28,19 @@ pub enum Config {
     Host(Box<HostConfig>),
     /// Of a switch.
     Switch(Box<SwitchConfig>),
+    /// Of either in NetLord's overlay.
+    Netlord(NetlordConfig),
+}
+
+/// What the agent lays over the fabric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Overlay {
+    /// VL2.
+    #[default]
+    Vl2,
+    /// NetLord.
+    Netlord,
 }
 
 impl Config {
@@ -37,12 +51,27 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self> {
         let text = read(path)?;
         let place = Place { path, text: &text };
+        let Which { overlay } = place.parse()?;
+        if overlay == Overlay::Netlord {
+            return NetlordConfig::read(&place).map(Self::Netlord);
+        }
         let Whole { role } = place.parse()?;
         Ok(match role {
             Role::Host => Self::Host(Box::new(HostConfig::read(&place)?)),
             Role::Switch => Self::Switch(Box::new(SwitchConfig::read(&place)?)),
         })
     }
+}
+
+/// What becomes of eBPF programs and maps when the agent ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExit {
+    /// They stay, and so do anycast addresses: flows go on.
+    Keep,
+    /// They go.
+    #[default]
+    Remove,
 }
 
 impl Config {
@@ -53,7 +82,7 @@ impl Config {
     pub fn read_host(path: &Path) -> Result<HostConfig> {
         match Self::read(path)? {
             Self::Host(config) => Ok(*config),
-            Self::Switch(_) => Err(other_role(path)),
+            _ => Err(other_role(path)),
         }
     }
 
@@ -64,7 +93,7 @@ impl Config {
     pub fn read_switch(path: &Path) -> Result<SwitchConfig> {
         match Self::read(path)? {
             Self::Switch(config) => Ok(*config),
-            Self::Host(_) => Err(other_role(path)),
+            _ => Err(other_role(path)),
         }
     }
 }
@@ -78,6 +107,12 @@ fn read(path: &Path) -> Result<String> {
         let help = "docs/running-on-hosts.md has an example; `--config FILE` names another file";
         Error::new(format!("cannot read the configuration {}: {error}", path.display()), help)
     })
+}
+
+#[derive(Deserialize)]
+struct Which {
+    #[serde(default)]
+    overlay: Overlay,
 }
 
 /// The one key that says what the others are.

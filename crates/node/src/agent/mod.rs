@@ -4,6 +4,7 @@
 //! ```text
 //!   weft-agent --config FILE --- role = "host"   --> host::run
 //!                            '-- role = "switch" --> switch::run
+//!                            '-- overlay = "netlord" --> netlord::host::run, netlord::switch::run
 //!   weft-agent status, attach, detach, trace --- Unix socket, a JSON object a line ---> the running one
 //! ```
 
@@ -11,6 +12,7 @@ mod cli;
 pub mod config;
 mod exporter;
 pub mod host;
+pub mod netlord;
 mod signals;
 pub mod socket;
 pub mod switch;

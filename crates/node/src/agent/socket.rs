@@ -43,6 +43,20 @@ pub enum Request {
         /// How long to wait for the ToR, in milliseconds.
         timeout_ms: u64,
     },
+    /// An interface is a tenant's VIF from now on.
+    AttachVif {
+        /// The interface.
+        device: String,
+        /// The tenant's name.
+        tenant: String,
+        /// The VIF's.
+        name: String,
+    },
+    /// It is one no longer.
+    DetachVif {
+        /// The interface.
+        device: String,
+    },
     /// Which path a flow takes: what the agent would do to its packets. The client probes.
     Trace {
         /// From this address.

@@ -24,11 +24,11 @@ mod routes;
 mod status;
 mod tor;
 
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant as WallInstant};
 
+use ipnet::IpNet;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use weft_fabric::Instant;
@@ -39,12 +39,12 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use super::cli::RunOptions;
-use super::config::Config;
+use super::config::{Config, OnExit};
 use super::exporter;
 use super::signals::Signals;
 use super::socket::ControlSocket;
 use crate::cli::{Error, Result};
-use crate::dataplane::{Prefix4, Prefix6, SwitchPlane, SwitchSettings};
+use crate::dataplane::{SwitchPlane, SwitchSettings};
 use crate::server::notify;
 
 /// A running switch.
@@ -123,7 +123,7 @@ impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
         exporter::serve(config.metrics)?;
         let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
-        let mut plane = SwitchPlane::attach(&ports, &settings(&config)?, &config.pins()).map_err(of_plane)?;
+        let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins()).map_err(of_plane)?;
         let clock = Clock::begin();
         let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
         let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
@@ -202,7 +202,7 @@ impl Switch {
 
     /// The addresses first: nobody is to send here what is not stripped any more.
     fn end(mut self, keep: bool) -> Result<()> {
-        if keep || self.config.on_exit == config::OnExit::Keep {
+        if keep || self.config.on_exit == OnExit::Keep {
             return Ok(());
         }
         if let Some(intermediate) = &mut self.intermediate {
@@ -223,16 +223,15 @@ fn relay(config: &SwitchConfig) -> Result<Option<Relay>> {
         .map_err(|error| Error::new(format!("cannot relay DHCP: {error}"), "does another program use UDP port 67 here?"))
 }
 
-fn settings(config: &SwitchConfig) -> Result<SwitchSettings> {
+fn settings(config: &SwitchConfig) -> SwitchSettings {
     let mut settings = SwitchSettings::default();
-    let wrong = |error: crate::dataplane::PrefixError| Error::new(error.to_string(), "");
     for prefix in &config.prefixes {
-        match prefix.address() {
-            IpAddr::V4(address) => settings.aa4 = Some(Prefix4::new(address, prefix.length()).map_err(wrong)?),
-            IpAddr::V6(address) => settings.aa6 = Some(Prefix6::new(address, prefix.length()).map_err(wrong)?),
+        match prefix.net() {
+            IpNet::V4(net) => settings.aa4 = Some(net),
+            IpNet::V6(net) => settings.aa6 = Some(net),
         }
     }
-    Ok(settings)
+    settings
 }
 
 fn of_plane(error: crate::dataplane::PlaneError) -> Error {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Options, run};
+use super::{Options, OverlayKind, run};
 
 /// What the benchmark is asked.
 #[derive(Clone, Debug, Args)]
@@ -17,6 +17,9 @@ pub struct BenchArgs {
     /// How long each stream lasts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
+    /// What is compared with plain forwarding
+    #[arg(long, value_enum, default_value_t)]
+    pub overlay: OverlayKind,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -24,7 +27,12 @@ pub struct BenchArgs {
 
 /// Measures. Only the result goes to stdout.
 pub fn main(args: &BenchArgs) -> ExitCode {
-    let options = Options { runs: args.runs, seconds: Duration::from_secs(args.seconds.into()), ..Options::default() };
+    let options = Options {
+        runs: args.runs,
+        seconds: Duration::from_secs(args.seconds.into()),
+        overlay: args.overlay,
+        ..Options::default()
+    };
     match run(&options, |step| eprintln!("{step}")) {
         Ok(report) => {
             let text = if args.json { serde_json::to_string(&report).expect("a report is plain data") } else { report.table() };

@@ -6,12 +6,19 @@
 //!   vl2     20.0.0.1 --[two headers]--> ToR --> intermediate strips --> ToR strips ----> 20.0.0.2
 //!   vxlan   30.0.0.1 --[50 bytes]-------------- the kernel forwards ----[stripped]-----> 30.0.0.2
 //! ```
+//! With NetLord the ends are VMs, and the path is another one:
+//!
+//! ```text
+//!   plain     10.9.1.2 VM --- server --- edge switch --- edge switch --- server --- VM 10.9.2.2     the kernel forwards
+//!   netlord   10.8.0.1        [34 bytes, tag]             last hop       stripped      10.8.0.2
+//! ```
 //! The kinds take turns over the very same links, and each is compared with the plain one of its own round: what else the machine does then
 //! troubles both. Programs are on the interfaces only while theirs is measured. CPU time is that of this process, both ends and the
 //! kernel's work on their behalf, so it is an estimate where interrupts do part of it.
 
 mod cli;
 mod error;
+mod netlord;
 mod path;
 mod report;
 mod traffic;
@@ -21,6 +28,7 @@ use std::time::Duration;
 
 pub use cli::{BenchArgs, main};
 pub use error::{BenchError, Result};
+pub use netlord::{Overlay as NetlordOverlay, VM, VM6, attach as attach_netlord};
 pub use path::{AA, AA6, Node, Overlay, Path, UNDERLAY_MTU};
 pub use report::{Case, Report};
 pub use traffic::{Stream, ping, stream};
@@ -34,11 +42,23 @@ pub struct Options {
     pub seconds: Duration,
     /// Echoes a ping.
     pub echoes: u32,
+    /// What is compared with plain forwarding.
+    pub overlay: OverlayKind,
+}
+
+/// An overlay that is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OverlayKind {
+    /// VL2's two headers, and the kernel's VXLAN.
+    #[default]
+    Vl2,
+    /// NetLord's encapsulation, between VMs.
+    Netlord,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { runs: 5, seconds: Duration::from_secs(3), echoes: 500 }
+        Self { runs: 5, seconds: Duration::from_secs(3), echoes: 500, overlay: OverlayKind::Vl2 }
     }
 }
 
@@ -49,17 +69,30 @@ enum Kind {
     Vl2,
     Vl2Ipv6,
     Vxlan,
+    PlainVm,
+    Netlord,
+    NetlordIpv6,
 }
 
-const KINDS: [Kind; 4] = [Kind::Plain, Kind::Vl2, Kind::Vl2Ipv6, Kind::Vxlan];
+impl OverlayKind {
+    /// What is measured; the first is what the others are compared with.
+    const fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Vl2 => &[Kind::Plain, Kind::Vl2, Kind::Vl2Ipv6, Kind::Vxlan],
+            Self::Netlord => &[Kind::PlainVm, Kind::Netlord, Kind::NetlordIpv6],
+        }
+    }
+}
 
 impl Kind {
     const fn name(self) -> &'static str {
         match self {
-            Self::Plain => "plain",
+            Self::Plain | Self::PlainVm => "plain",
             Self::Vl2 => "vl2",
             Self::Vl2Ipv6 => "vl2, IPv6 inside",
             Self::Vxlan => "vxlan",
+            Self::Netlord => "netlord",
+            Self::NetlordIpv6 => "netlord, IPv6 inside",
         }
     }
 
@@ -69,6 +102,9 @@ impl Kind {
             Self::Vl2 => IpAddr::V4(AA[1]),
             Self::Vl2Ipv6 => IpAddr::V6(AA6[1]),
             Self::Vxlan => IpAddr::V4(path::VXLAN[1]),
+            Self::PlainVm => IpAddr::V4(netlord::PLAIN[1]),
+            Self::Netlord => IpAddr::V4(netlord::VM[1]),
+            Self::NetlordIpv6 => IpAddr::V6(netlord::VM6[1]),
         }
     }
 }
@@ -85,33 +121,47 @@ struct Measured {
 /// # Errors
 /// [`BenchError`] if the path cannot be made, or carries nothing.
 pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report> {
-    let path = Path::build("bench")?;
-    path.add_vxlan()?;
+    let path = match options.overlay {
+        OverlayKind::Vl2 => {
+            let path = Path::build("bench")?;
+            path.add_vxlan()?;
+            path
+        }
+        OverlayKind::Netlord => Path::build_netlord("bench")?,
+    };
+    let kinds = options.overlay.kinds();
     let mut rounds = Vec::new();
     for round in 0..options.runs as usize {
-        let mut measured = [None; KINDS.len()];
-        for turn in 0..KINDS.len() {
+        let mut measured = vec![None; kinds.len()];
+        for turn in 0..kinds.len() {
             // Who comes first changes from round to round.
-            let at = (round + turn) % KINDS.len();
-            progress(&format!("round {} of {}: {}", round + 1, options.runs, KINDS[at].name()));
-            measured[at] = Some(measure(&path, KINDS[at], options)?);
+            let at = (round + turn) % kinds.len();
+            progress(&format!("round {} of {}: {}", round + 1, options.runs, kinds[at].name()));
+            measured[at] = Some(measure(&path, kinds[at], options)?);
         }
-        rounds.push(measured.map(|m| m.expect("each kind had its turn")));
+        rounds.push(measured.into_iter().map(|m| m.expect("each kind had its turn")).collect());
     }
-    Ok(report::report(&rounds))
+    Ok(report::report(kinds, &rounds))
 }
 
 fn measure(path: &Path, kind: Kind, options: &Options) -> Result<Measured> {
-    let overlay = match kind {
-        Kind::Vl2 | Kind::Vl2Ipv6 => Some(path.attach()?),
-        Kind::Plain | Kind::Vxlan => None,
-    };
-    let measured = (|| {
+    let both = || {
         let ping = ping(path, kind.target(), options.echoes)?;
         Ok(Measured { ping, stream: stream(path, kind.target(), options.seconds)? })
-    })();
-    if let Some(overlay) = overlay {
-        overlay.detach(path)?;
+    };
+    match kind {
+        Kind::Vl2 | Kind::Vl2Ipv6 => {
+            let overlay = path.attach()?;
+            let measured = both();
+            overlay.detach(path)?;
+            measured
+        }
+        Kind::Netlord | Kind::NetlordIpv6 => {
+            let overlay = netlord::attach(path)?;
+            let measured = both();
+            overlay.detach(path)?;
+            measured
+        }
+        Kind::Plain | Kind::Vxlan | Kind::PlainVm => both(),
     }
-    measured
 }

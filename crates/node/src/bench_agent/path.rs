@@ -45,18 +45,40 @@ pub enum Node {
     Intermediate,
     Tor2,
     Host2,
+    /// Of NetLord's path, whose hosts are VMs.
+    Server1,
+    Edge1,
+    Edge2,
+    Server2,
 }
 
-const NODES: [Node; 5] = [Node::Host1, Node::Tor1, Node::Intermediate, Node::Tor2, Node::Host2];
+/// What a path consists of.
+pub(super) struct Layout {
+    pub nodes: &'static [Node],
+    /// Links in order; the ends are left and right in the drawing.
+    pub links: &'static [[(Node, &'static str); 2]],
+    /// `ip` of each node, in order.
+    pub configuration: &'static [(Node, &'static str)],
+}
+
+const VL2: Layout = Layout {
+    nodes: &[Node::Host1, Node::Tor1, Node::Intermediate, Node::Tor2, Node::Host2],
+    links: LINKS,
+    configuration: CONFIGURATION,
+};
 
 impl Node {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Host1 => "h1",
             Self::Tor1 => "t1",
             Self::Intermediate => "i",
             Self::Tor2 => "t2",
             Self::Host2 => "h2",
+            Self::Server1 => "s1",
+            Self::Edge1 => "e1",
+            Self::Edge2 => "e2",
+            Self::Server2 => "s2",
         }
     }
 }
@@ -65,6 +87,7 @@ impl Node {
 #[derive(Debug)]
 pub struct Path {
     name: String,
+    nodes: &'static [Node],
 }
 
 impl Path {
@@ -73,19 +96,31 @@ impl Path {
     /// # Errors
     /// [`BenchError::Command`] without root.
     pub fn build(label: &str) -> Result<Self> {
-        let path = Self { name: format!("weft-{label}-{}", std::process::id()) };
-        for node in NODES {
+        Self::build_as(label, &VL2)
+    }
+
+    /// Makes one whose ends are VMs of a tenant, over two servers and two edge switches.
+    ///
+    /// # Errors
+    /// [`BenchError::Command`] without root.
+    pub fn build_netlord(label: &str) -> Result<Self> {
+        Self::build_as(label, &super::netlord::LAYOUT)
+    }
+
+    fn build_as(label: &str, layout: &Layout) -> Result<Self> {
+        let path = Self { name: format!("weft-{label}-{}", std::process::id()), nodes: layout.nodes };
+        for &node in layout.nodes {
             command(&format!("ip netns add {}", path.namespace(node)))?;
             path.within(node, || settle(node))??;
         }
-        for (link, [left, right]) in LINKS.iter().enumerate() {
+        for (link, [left, right]) in layout.links.iter().enumerate() {
             let end = |(node, name): (Node, &str), side| {
                 format!("name {name} netns {} address {}", path.namespace(node), mac(link, side))
             };
             let mtu = format!("mtu {UNDERLAY_MTU}");
             command(&format!("ip link add {} {mtu} type veth peer {} {mtu}", end(*left, 0), end(*right, 1)))?;
         }
-        for (node, line) in CONFIGURATION {
+        for (node, line) in layout.configuration {
             path.ip(*node, line)?;
         }
         Ok(path)
@@ -171,7 +206,7 @@ impl Path {
 
 impl Drop for Path {
     fn drop(&mut self) {
-        for node in NODES {
+        for &node in self.nodes {
             let _ = command(&format!("ip netns del {}", self.namespace(node)));
         }
         let _ = fs::remove_dir_all(self.pins());
@@ -226,16 +261,15 @@ fn host(own: usize, pins: &FilePath) -> Result<HostPlane> {
     Ok(plane)
 }
 
-fn aa4() -> crate::dataplane::Prefix4 {
+fn aa4() -> ipnet::Ipv4Net {
     "20.0.0.0/8".parse().expect("it is a prefix")
 }
 
-fn aa6() -> crate::dataplane::Prefix6 {
+fn aa6() -> ipnet::Ipv6Net {
     "fd20::/64".parse().expect("it is a prefix")
 }
 
-/// Links in order; the ends are left and right in the drawing.
-const LINKS: [[(Node, &str); 2]; 4] = [
+const LINKS: &[[(Node, &str); 2]] = &[
     [(Node::Host1, "eth0"), (Node::Tor1, "rack")],
     [(Node::Tor1, "core"), (Node::Intermediate, "left")],
     [(Node::Intermediate, "right"), (Node::Tor2, "core")],
@@ -243,11 +277,10 @@ const LINKS: [[(Node, &str); 2]; 4] = [
 ];
 
 /// The MAC address of a link's end, 0 for the left one.
-const fn mac(link: usize, side: usize) -> MacAddr {
+pub(super) const fn mac(link: usize, side: usize) -> MacAddr {
     MacAddr([0x02, 0, 0, 0, link as u8, side as u8 + 1])
 }
 
-/// `ip` of each node, in order.
 const CONFIGURATION: &[(Node, &str)] = &[
     (Node::Host1, "link set eth0 up"),
     (Node::Tor1, "link set rack up"),

@@ -4,12 +4,12 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use serde::Serialize;
 
-use super::{KINDS, Measured};
+use super::{Kind, Measured};
 
 /// One kind over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// `plain`, `vl2`, `vl2, IPv6 inside` or `vxlan`.
+    /// `plain`, and `vl2`, `vl2, IPv6 inside` and `vxlan`, or `netlord` and `netlord, IPv6 inside`.
     pub name: String,
     /// Useful bits a second of one TCP stream: the middle round.
     pub goodput_bps: f64,
@@ -36,9 +36,9 @@ pub struct Report {
     pub runs: usize,
 }
 
-pub(super) fn report(rounds: &[[Measured; KINDS.len()]]) -> Report {
+pub(super) fn report(kinds: &[Kind], rounds: &[Vec<Measured>]) -> Report {
     let best = |at: usize| rounds.iter().map(|r| r[at].stream.goodput_bps()).fold(0.0, f64::max);
-    let cases = KINDS.iter().enumerate().map(|(at, kind)| {
+    let cases = kinds.iter().enumerate().map(|(at, kind)| {
         let of = |value: fn(&Measured) -> f64| sorted(rounds.iter().map(|round| value(&round[at])).collect());
         let ratios = sorted(rounds.iter().map(|r| r[at].stream.goodput_bps() / r[0].stream.goodput_bps()).collect());
         Case {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use clap::Args;
+use ipnet::IpNet;
 use weft_control::directory::{Generation, Key, Locator, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Entry;
 
@@ -151,7 +152,7 @@ struct Filter {
     service: Option<ServiceId>,
     owner: Option<PrincipalId>,
     locator: Option<Locator>,
-    prefix: Option<(IpAddr, u8)>,
+    prefix: Option<IpNet>,
 }
 
 impl Filter {
@@ -167,7 +168,7 @@ impl Filter {
 
     fn matches(&self, entry: &Entry) -> bool {
         let of_key = self.tenant.is_none_or(|tenant| entry.key.tenant().is_some_and(|it| it.0 == tenant))
-            && self.prefix.is_none_or(|prefix| address(&entry.key).is_some_and(|ip| contains(prefix, ip)));
+            && self.prefix.is_none_or(|prefix| address(&entry.key).is_some_and(|ip| prefix.contains(&ip)));
         let of_value = match &entry.value {
             // Nobody knows whose it was.
             None => true,
@@ -190,22 +191,8 @@ fn address(key: &Key) -> Option<IpAddr> {
     }
 }
 
-fn prefix(text: &str) -> Result<(IpAddr, u8)> {
-    let parsed = || {
-        let (ip, length) = text.split_once('/')?;
-        let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
-        (length <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, length))
-    };
-    parsed().ok_or_else(|| Error::new(format!("`{text}` is not a prefix"), "write 10.0.0.0/8 or 2001:db8::/32"))
-}
-
-fn contains((ip, length): (IpAddr, u8), other: IpAddr) -> bool {
-    let bits = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
-        IpAddr::V6(ip) => ip.to_bits(),
-    };
-    let differing = bits(ip) ^ bits(other);
-    ip.is_ipv4() == other.is_ipv4() && (length == 0 || differing >> (128 - u32::from(length)) == 0)
+fn prefix(text: &str) -> Result<IpNet> {
+    text.parse().map_err(|_| Error::new(format!("`{text}` is not a prefix"), "write 10.0.0.0/8 or 2001:db8::/32"))
 }
 
 /// Entries asked for at once.
@@ -225,7 +212,7 @@ mod tests {
             ("2001:db8::/32", "2001:db8:1::", "2001:db9::"),
         ] {
             let prefix = prefix(text).unwrap();
-            assert!(contains(prefix, ip(inside)) && !contains(prefix, ip(outside)), "{text}");
+            assert!(prefix.contains(&ip(inside)) && !prefix.contains(&ip(outside)), "{text}");
         }
         for text in ["10.0.0.0", "10.0.0.0/33", "x/8", "::/129"] {
             assert!(prefix(text).is_err(), "{text}");

@@ -70,16 +70,11 @@ enum Command {
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let program = match Program::try_parse_from(arguments) {
+    let program = match begin::<Program>(arguments) {
         Ok(program) => program,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(code) => return code,
     };
-    let wrap = std::io::stderr().is_terminal();
-    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
-    let result = match program.command {
+    conclude(match program.command {
         Command::Init(args) => init::run(&args),
         Command::Key(args) => init::key(&args),
         Command::Serve(args) => serve::run(&args),
@@ -94,7 +89,22 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Import(args) => transfer::import(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tenant(args) => tenant::run(&args),
-    };
+    })
+}
+
+/// Reads the command line; an error is for the caller to end with.
+pub(crate) fn begin<P: Parser>(arguments: impl IntoIterator<Item = OsString>) -> std::result::Result<P, ExitCode> {
+    let program = P::try_parse_from(arguments).map_err(|error| {
+        let _ = error.print();
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })?;
+    let wrap = std::io::stderr().is_terminal();
+    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
+    Ok(program)
+}
+
+/// The exit code of a command that said yes or no, or failed, which is told on stderr.
+pub(crate) fn conclude(result: Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),

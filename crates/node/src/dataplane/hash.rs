@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use super::settings::Prefix4;
+use ipnet::Ipv4Net;
+
 use super::{Flow, layout};
 
 /// MurmurHash3 (32 bits) of a five-tuple, with a salt as its seed.
@@ -21,8 +22,8 @@ pub(super) fn hash_flow(flow: &Flow, salt: u32) -> u32 {
 }
 
 /// The bits below the prefix; neither all zeros nor all ones.
-pub(super) fn entropy_bits(prefix: Prefix4, hash: u32) -> u32 {
-    let wild = !prefix.mask();
+pub(super) fn entropy_bits(prefix: Ipv4Net, hash: u32) -> u32 {
+    let wild = prefix.hostmask().to_bits();
     match hash & wild {
         0 => 1,
         bits if bits == wild => wild - 1,
@@ -31,8 +32,8 @@ pub(super) fn entropy_bits(prefix: Prefix4, hash: u32) -> u32 {
 }
 
 /// The outer source of a hash.
-pub(super) fn outer_source(prefix: Prefix4, hash: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(prefix.address()) | entropy_bits(prefix, hash))
+pub(super) fn outer_source(prefix: Ipv4Net, hash: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(prefix.network()) | entropy_bits(prefix, hash))
 }
 
 /// Which of a group's anycast addresses a hash takes.

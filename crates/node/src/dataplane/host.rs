@@ -23,7 +23,7 @@ use super::{Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, P
 #[derive(Debug)]
 pub struct HostPlane {
     loaded: Loaded,
-    ring: Ring,
+    ring: Ring<RawEvent>,
     nic: Nic,
     settings: HostSettings,
     to_stack: FrameSocket,
@@ -45,7 +45,7 @@ impl HostPlane {
         let bytes = layout::host_settings(settings, nic.mac)?;
         let loaded = load(settings, pin_dir)?;
         let plane = Self {
-            ring: Ring::new(loaded.map("events"))?,
+            ring: Ring::new(loaded.map("events"), layout::read_event)?,
             loaded,
             nic,
             settings: settings.clone(),
@@ -86,7 +86,7 @@ impl HostPlane {
     /// [`PlaneError`] if they contradict each other.
     pub fn set_settings(&mut self, settings: &HostSettings) -> Result<()> {
         let bytes = layout::host_settings(settings, self.nic.mac)?;
-        if settings.entropy.length() != self.settings.entropy.length() {
+        if settings.entropy.prefix_len() != self.settings.entropy.prefix_len() {
             return Err(PlaneError::Setting(
                 "the length of the entropy prefix is fixed until the programs are detached".to_owned(),
             ));
@@ -356,7 +356,7 @@ impl HostPlane {
 
     /// The flow that last had an outer source.
     fn last_flow_of(&self, outer: Ipv4Addr) -> Result<Option<Flow>> {
-        let bits = u32::from(outer) & !self.settings.entropy.mask() & (layout::PATHS_MAX - 1);
+        let bits = u32::from(outer) & self.settings.entropy.hostmask().to_bits() & (layout::PATHS_MAX - 1);
         let entry = self.table("paths").get(&bits.to_ne_bytes())?;
         Ok(entry.filter(|bytes| bytes.iter().any(|&b| b != 0)).map(|bytes| layout::read_flow(&bytes[4..])))
     }
@@ -374,7 +374,7 @@ const ETHERNET: usize = 14;
 /// The programs over their maps, with the sizes of the settings.
 pub(super) fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Loaded> {
     let limits = settings.limits;
-    let wild = 32 - u32::from(settings.entropy.length());
+    let wild = 32 - u32::from(settings.entropy.prefix_len());
     let sizes = [
         ("peers", limits.peers),
         ("locals", limits.locals),

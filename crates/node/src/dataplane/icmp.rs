@@ -8,11 +8,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::Ipv4Net;
 use weft_fabric::MacAddr;
 
 use super::layout::array;
 use super::release::{fold, words};
-use super::settings::Prefix4;
 use super::{Flow, OUTER_HEADER, VIRTUAL_MAC};
 
 const ICMP: u8 = 1;
@@ -119,7 +119,7 @@ pub(super) struct FabricError<'a> {
 }
 
 /// Reads an IPv4 packet with an ICMP error about a packet of ours; none if it is not.
-pub(super) fn read(packet: &[u8], entropy: Prefix4) -> Option<FabricError<'_>> {
+pub(super) fn read(packet: &[u8], entropy: Ipv4Net) -> Option<FabricError<'_>> {
     let header = header4(packet)?;
     let message = packet.get(header..)?;
     let quoted = message.get(8..)?;
@@ -127,7 +127,7 @@ pub(super) fn read(packet: &[u8], entropy: Prefix4) -> Option<FabricError<'_>> {
         return None;
     }
     let outer_source = Ipv4Addr::from(array::<4>(quoted, 12));
-    if !entropy.contains(outer_source) || !matches!(quoted[9], IN_IPV4 | IN_IPV6) {
+    if !entropy.contains(&outer_source) || !matches!(quoted[9], IN_IPV4 | IN_IPV6) {
         return None;
     }
     let (mut inner, mut headers) = (&quoted[OUTER..], OUTER_HEADER);

@@ -2,10 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::{Ipv4Net, Ipv6Net};
 use weft_control::directory::key::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
-use super::settings::{HostSettings, LocatorKind, Prefix4, Prefix6, Rate, SwitchSettings};
+use super::settings::{HostSettings, LocatorKind, Rate, SwitchSettings};
 use super::{Attached, Flow, Local, Peer, PeerState, Refusal, Result, VIRTUAL_MAC};
 use super::{OUTER_HEADER, PlaneError};
 
@@ -76,15 +77,15 @@ pub(super) fn read_address(bytes: [u8; 16]) -> IpAddr {
 }
 
 /// An address and a mask; nothing is within none: its mask is empty and its address is not.
-fn prefix4(prefix: Option<Prefix4>) -> [u8; 32] {
+fn prefix4(prefix: Option<Ipv4Net>) -> [u8; 32] {
     let Some(prefix) = prefix else { return nothing() };
-    let mask = Ipv6Addr::from(u128::MAX << 32 | u128::from(prefix.mask())).octets();
-    Writer::new().put(&address(prefix.address().into())).put(&mask).done()
+    let mask = Ipv6Addr::from(u128::MAX << 32 | u128::from(prefix.netmask().to_bits())).octets();
+    Writer::new().put(&address(prefix.network().into())).put(&mask).done()
 }
 
-fn prefix6(prefix: Option<Prefix6>) -> [u8; 32] {
+fn prefix6(prefix: Option<Ipv6Net>) -> [u8; 32] {
     let Some(prefix) = prefix else { return nothing() };
-    Writer::new().put(&prefix.address().octets()).put(&prefix.mask().to_be_bytes()).done()
+    Writer::new().put(&prefix.network().octets()).put(&prefix.netmask().octets()).done()
 }
 
 fn nothing() -> [u8; 32] {
@@ -105,7 +106,7 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<[u8; SETTI
     flags |= if s.intermediates { INTERMEDIATES } else { 0 };
     let interval = u64::try_from(s.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
     let writer = Writer::new().put(&prefix4(s.aa4)).put(&prefix6(s.aa6)).put(&s.la.octets()).put(&tor.octets());
-    let writer = writer.put(&s.entropy.address().octets()).put(&s.entropy.mask().to_be_bytes());
+    let writer = writer.put(&s.entropy.network().octets()).put(&s.entropy.netmask().octets());
     let writer = writer.put(&s.gateway.0).put(&mac.0).number(flags).number(u32::from(s.underlay_mtu));
     let writer = rate(rate(writer, s.broadcast), UNDELIVERABLE);
     Ok(writer.skip(4).put(&interval.to_ne_bytes()).done())
@@ -113,17 +114,17 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<[u8; SETTI
 
 fn check(s: &HostSettings) -> Result<()> {
     let wrong = |text: String| Err(PlaneError::Setting(text));
-    if !(8..=30).contains(&s.entropy.length()) {
+    if !(8..=30).contains(&s.entropy.prefix_len()) {
         return wrong(format!("entropy prefix {}: its length is to be from 8 to 30", s.entropy));
     }
     if s.underlay_mtu < 576 + 2 * OUTER_HEADER {
         return wrong(format!("underlay MTU {}: inner packets of 576 bytes have to fit", s.underlay_mtu));
     }
-    let among = |aa4: Prefix4| [Some(s.la), s.tor, Some(s.entropy.address())].into_iter().flatten().any(|la| aa4.contains(la));
+    let among = |aa4: Ipv4Net| [Some(s.la), s.tor, Some(s.entropy.network())].into_iter().flatten().any(|la| aa4.contains(&la));
     if let Some(aa4) = s.aa4.filter(|&aa4| among(aa4)) {
         return wrong(format!("AAs {aa4} and locator addresses (LA {}, entropy {}) are to be apart", s.la, s.entropy));
     }
-    if s.aa6.is_some_and(|aa6| aa6.contains(s.la.to_ipv6_mapped()) || aa6.length() < 8) {
+    if s.aa6.is_some_and(|aa6| aa6.contains(&s.la.to_ipv6_mapped()) || aa6.prefix_len() < 8) {
         return wrong("the prefix of IPv6 AAs is to be of length 8 or more, and no mapped IPv4".to_owned());
     }
     Ok(())

@@ -78,12 +78,20 @@ impl Table<'_> {
 /// # Errors
 /// [`PlaneError::Bpf`].
 pub(super) fn counters(map: &MapHandle) -> Result<Counters> {
+    sums(map, Counter::ALL.len()).map(Counters)
+}
+
+/// The same of so many counters, by number.
+///
+/// # Errors
+/// [`PlaneError::Bpf`].
+pub(super) fn sums(map: &MapHandle, count: usize) -> Result<Vec<u64>> {
     let fail = || PlaneError::bpf("read table", "counters");
-    let mut values = Vec::with_capacity(Counter::ALL.len());
-    for &counter in Counter::ALL {
-        let cpus = map.lookup_percpu(&(counter as u32).to_ne_bytes(), MapFlags::ANY).map_err(fail())?;
+    let mut values = Vec::with_capacity(count);
+    for number in 0..count {
+        let cpus = map.lookup_percpu(&(number as u32).to_ne_bytes(), MapFlags::ANY).map_err(fail())?;
         let numbers = cpus.iter().flatten().filter_map(|cpu| Some(u64::from_ne_bytes(cpu.get(..8)?.try_into().ok()?)));
         values.push(numbers.sum());
     }
-    Ok(Counters(values))
+    Ok(values)
 }

@@ -27,6 +27,7 @@ mod icmp;
 mod layout;
 mod load;
 mod maps;
+pub mod netlord;
 mod nic;
 mod release;
 mod ring;
@@ -40,7 +41,7 @@ pub use counters::{Counter, Counters};
 pub use error::{PlaneError, Result};
 pub use event::{Direction, Event, Flow, Held};
 pub use host::HostPlane;
-pub use settings::{HostSettings, Limits, LocatorKind, Prefix4, Prefix6, PrefixError, Rate, SwitchSettings};
+pub use settings::{HostSettings, Limits, LocatorKind, Rate, SwitchSettings};
 pub use switch::SwitchPlane;
 pub use tables::{Attached, Local, Peer, PeerState, Refusal, StripRole};
 

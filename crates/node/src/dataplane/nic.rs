@@ -31,16 +31,7 @@ impl Nic {
         // SAFETY: the name ends with a zero.
         let index = unsafe { libc::if_nametoindex(text.as_ptr()) };
         let index = i32::try_from(index).ok().filter(|&i| i > 0).ok_or_else(missing)?;
-        // SAFETY: zeros are a valid ifreq.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(PlaneError::system("make", "a socket"))?;
-        // SAFETY: the request names an interface, and has room for its hardware address.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) } != 0 {
-            return Err(PlaneError::system("read the MAC address of", name)(io::Error::last_os_error()));
-        }
+        let request = ask(name, libc::SIOCGIFHWADDR).map_err(PlaneError::system("read the MAC address of", name))?;
         // SAFETY: SIOCGIFHWADDR fills this member.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
         if address.sa_family != libc::ARPHRD_ETHER {
@@ -51,6 +42,35 @@ impl Nic {
             *to = from as u8;
         }
         Ok(Self { index, mac: MacAddr(mac) })
+    }
+
+    /// The interface's MTU in bytes, if it is up and has a carrier.
+    ///
+    /// # Errors
+    /// [`PlaneError::System`] if it is not there any more.
+    pub fn mtu_if_up(name: &str) -> Result<Option<u32>> {
+        let fail = || PlaneError::system("read the state of", name);
+        // SAFETY: SIOCGIFFLAGS fills this member.
+        let flags = i32::from(unsafe { ask(name, libc::SIOCGIFFLAGS).map_err(fail())?.ifr_ifru.ifru_flags });
+        // SAFETY: SIOCGIFMTU fills this member.
+        let mtu = unsafe { ask(name, libc::SIOCGIFMTU).map_err(fail())?.ifr_ifru.ifru_mtu };
+        let up = libc::IFF_UP | libc::IFF_RUNNING;
+        Ok(if flags & up == up { u32::try_from(mtu).ok() } else { None })
+    }
+}
+
+/// Asks the kernel for a property of an interface, whose name is shorter than the request's room for it.
+fn ask(name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
+    // SAFETY: zeros are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()).take(libc::IFNAMSIZ - 1) {
+        *to = from as libc::c_char;
+    }
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    // SAFETY: the request names an interface, and has room for any answer.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) } {
+        0 => Ok(request),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -88,6 +108,25 @@ impl FrameSocket {
         Ok(socket)
     }
 
+    /// Has the interface take frames to others, or all multicasts, as long as this lives.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn listen(&self, nic: Nic, to: Listen) -> io::Result<()> {
+        let kind = match to {
+            Listen::Everything => libc::PACKET_MR_PROMISC,
+            Listen::Multicasts => libc::PACKET_MR_ALLMULTI,
+        };
+        let request = libc::packet_mreq { mr_ifindex: nic.index, mr_type: kind as u16, mr_alen: 0, mr_address: [0; 8] };
+        let length = size_of::<libc::packet_mreq>() as libc::socklen_t;
+        // SAFETY: the option takes a packet_mreq, whose size is given.
+        let failed = unsafe {
+            let value = (&raw const request).cast();
+            libc::setsockopt(self.0.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, value, length)
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Sends a frame.
     ///
     /// # Errors
@@ -95,6 +134,15 @@ impl FrameSocket {
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.send(frame).map(drop)
     }
+}
+
+/// What an interface is to take besides what is for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listen {
+    /// Frames to anybody.
+    Everything,
+    /// Frames to any group.
+    Multicasts,
 }
 
 /// Of linux/if_packet.h.

@@ -16,7 +16,7 @@ const SEGMENTS_TCP4: u8 = 1;
 const SEGMENTS_TCP6: u8 = 4;
 const SEGMENTS_UDP: u8 = 5;
 
-const TCP: u8 = 6;
+pub(super) const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ETHERNET: usize = 14;
 
@@ -33,17 +33,17 @@ pub(super) fn with_offloads(held: &Held) -> Vec<u8> {
 
 /// Where a frame's TCP or UDP header is.
 #[derive(Clone, Copy, Debug)]
-struct Transport {
-    offset: usize,
-    end: usize,
-    protocol: u8,
+pub(super) struct Transport {
+    pub offset: usize,
+    pub end: usize,
+    pub protocol: u8,
     source: IpAddr,
     destination: IpAddr,
 }
 
 impl Transport {
     /// None for other protocols, fragments, and what is cut short.
-    fn find(frame: &[u8]) -> Option<Self> {
+    pub fn find(frame: &[u8]) -> Option<Self> {
         let ip = frame.get(ETHERNET..)?;
         let (protocol, header, length, source, destination) = match frame.get(12..14)? {
             [0x08, 0x00] if ip.len() >= 20 && array::<2>(ip, 6)[0] & 0x3f == 0 && ip[7] == 0 => {
@@ -65,12 +65,13 @@ impl Transport {
         (found.end <= frame.len() && found.offset + least <= found.end).then_some(found)
     }
 
-    const fn check(self) -> usize {
+    /// Where the checksum is.
+    pub const fn check(self) -> usize {
         self.offset + if self.protocol == TCP { 16 } else { 6 }
     }
 
     /// The sum of the pseudo-header: what stands in for the checksum until an offload completes it.
-    fn pseudo(self) -> u16 {
+    pub fn pseudo(self) -> u16 {
         let mut sum = u64::from(self.protocol) + (self.end - self.offset) as u64;
         for ip in [self.source, self.destination] {
             sum += match ip {
@@ -81,12 +82,18 @@ impl Transport {
         fold(sum)
     }
 
-    fn fill(self, header: &mut [u8], frame: &mut [u8], segment: u16) {
-        let (check, pseudo) = (self.check(), self.pseudo());
-        let there = u16::from_be_bytes(array(frame, check));
+    /// Whether the checksum is still to be made.
+    pub fn waits(self, frame: &[u8]) -> bool {
+        let pseudo = self.pseudo();
+        let there = u16::from_be_bytes(array(frame, self.check()));
         let complete = fold(u64::from(pseudo) + words(&frame[self.offset..self.end])) == 0xffff;
         // Checksum 0 of UDP over IPv4: there is none.
-        let waits = there == pseudo && !complete && !(self.protocol == UDP && there == 0);
+        there == pseudo && !complete && !(self.protocol == UDP && there == 0)
+    }
+
+    fn fill(self, header: &mut [u8], frame: &mut [u8], segment: u16) {
+        let (check, pseudo) = (self.check(), self.pseudo());
+        let waits = self.waits(frame);
         if segment == 0 && !waits {
             return;
         }

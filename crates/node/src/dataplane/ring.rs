@@ -6,7 +6,6 @@ use std::sync::Arc;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use parking_lot::Mutex;
 
-use super::layout::{RawEvent, read_event};
 use super::{PlaneError, Result};
 
 /// Events that one reading takes at the most, so that a flood of them leaves time for other work.
@@ -14,17 +13,17 @@ const BATCH: usize = 1024;
 
 /// The reading end of the events' map.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct Ring<T> {
     buffer: RingBuffer<'static>,
-    read: Arc<Mutex<Vec<RawEvent>>>,
+    read: Arc<Mutex<Vec<T>>>,
 }
 
-impl Ring {
-    /// The reading end of a map.
+impl<T: Send + 'static> Ring<T> {
+    /// The reading end of a map whose events are read so.
     ///
     /// # Errors
     /// [`PlaneError::Bpf`] if it is no ring buffer, or has a reader.
-    pub fn new(map: &MapHandle) -> Result<Self> {
+    pub fn new(map: &MapHandle, read_event: fn(&[u8]) -> Option<T>) -> Result<Self> {
         let fail = || PlaneError::bpf("read map", "events");
         let read = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&read);
@@ -50,7 +49,7 @@ impl Ring {
     ///
     /// # Errors
     /// [`PlaneError::System`] if the kernel refuses.
-    pub fn take(&self) -> Result<Vec<RawEvent>> {
+    pub fn take(&self) -> Result<Vec<T>> {
         let taken = self.buffer.consume_raw_n(BATCH);
         if taken < 0 {
             return Err(PlaneError::system("read map", "events")(std::io::Error::from_raw_os_error(-taken)));

@@ -1,10 +1,9 @@
 //! What a plane is told once, when it is attached; the addresses of one host or switch.
 
-use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use ipnet::{Ipv4Net, Ipv6Net};
 use weft_fabric::MacAddr;
 
 /// What a host's plane knows of its place.
@@ -15,11 +14,11 @@ pub struct HostSettings {
     /// The locator of the host's own ToR: what is behind it takes one header.
     pub tor: Option<Ipv4Addr>,
     /// Outer sources: the flow's hash fills the bits below. /8 to /30, routed to this host, so that ICMP errors come back.
-    pub entropy: Prefix4,
+    pub entropy: Ipv4Net,
     /// Application addresses, IPv4. What is neither from nor to them passes untouched.
-    pub aa4: Option<Prefix4>,
+    pub aa4: Option<Ipv4Net>,
     /// The same, IPv6.
-    pub aa6: Option<Prefix6>,
+    pub aa6: Option<Ipv6Net>,
     /// Who strips the last header.
     pub locator: LocatorKind,
     /// Whether packets bounce off an intermediate switch; if not, one header for all.
@@ -38,7 +37,7 @@ pub struct HostSettings {
 
 impl HostSettings {
     /// A host with the usual settings; set `gateway` before it sends.
-    pub fn new(la: Ipv4Addr, entropy: Prefix4) -> Self {
+    pub fn new(la: Ipv4Addr, entropy: Ipv4Net) -> Self {
         Self {
             la,
             tor: None,
@@ -100,9 +99,9 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSettings {
     /// Application addresses, IPv4.
-    pub aa4: Option<Prefix4>,
+    pub aa4: Option<Ipv4Net>,
     /// The same, IPv6.
-    pub aa6: Option<Prefix6>,
+    pub aa6: Option<Ipv6Net>,
     /// Undeliverable packets of which a sample is told.
     pub samples: Rate,
     /// Sizes of the tables; only `locals` and `event_bytes` count here.
@@ -114,80 +113,3 @@ impl Default for SwitchSettings {
         Self { aa4: None, aa6: None, samples: Rate { per_second: 100, burst: 20 }, limits: Limits::default() }
     }
 }
-
-/// An IPv4 prefix; bits below its length are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix4 {
-    address: Ipv4Addr,
-    length: u8,
-}
-
-/// An IPv6 prefix; bits below its length are zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix6 {
-    address: Ipv6Addr,
-    length: u8,
-}
-
-/// The text or the numbers are no prefix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a prefix: write an address and a length, with no bits set below it, as 20.0.0.0/8")]
-pub struct PrefixError(String);
-
-macro_rules! prefix {
-    ($name:ident, $address:ty, $bits:literal, $number:ty) => {
-        impl $name {
-            /// The prefix of an address and a length.
-            ///
-            /// # Errors
-            /// [`PrefixError`] if the length is too long or there are bits below it.
-            pub fn new(address: $address, length: u8) -> std::result::Result<Self, PrefixError> {
-                let prefix = Self { address, length };
-                if length <= $bits && <$number>::from(address) & !prefix.mask() == 0 {
-                    Ok(prefix)
-                } else {
-                    Err(PrefixError(format!("{address}/{length}")))
-                }
-            }
-
-            /// The first address.
-            pub const fn address(self) -> $address {
-                self.address
-            }
-
-            /// How many bits all its addresses share.
-            pub const fn length(self) -> u8 {
-                self.length
-            }
-
-            /// The shared bits, as a mask.
-            pub fn mask(self) -> $number {
-                <$number>::MAX.checked_shl($bits - u32::from(self.length.min($bits))).unwrap_or(0)
-            }
-
-            /// Whether an address is in it.
-            pub fn contains(self, address: $address) -> bool {
-                <$number>::from(address) & self.mask() == <$number>::from(self.address)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}/{}", self.address, self.length)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = PrefixError;
-
-            fn from_str(text: &str) -> std::result::Result<Self, PrefixError> {
-                let parts = text.split_once('/').and_then(|(a, l)| Some((a.parse().ok()?, l.parse().ok()?)));
-                let (address, length) = parts.ok_or_else(|| PrefixError(text.to_owned()))?;
-                Self::new(address, length)
-            }
-        }
-    };
-}
-
-prefix!(Prefix4, Ipv4Addr, 32, u32);
-prefix!(Prefix6, Ipv6Addr, 128, u128);

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use libbpf_rs::TC_INGRESS;
 
+use super::layout::RawEvent;
 use super::load::Loaded;
 use super::maps::{self, Table};
 use super::nic::Nic;
@@ -17,7 +18,7 @@ use super::{Attached, Counters, Event, Result, StripRole, SwitchSettings, layout
 #[derive(Debug)]
 pub struct SwitchPlane {
     loaded: Loaded,
-    ring: Ring,
+    ring: Ring<RawEvent>,
     ports: BTreeSet<i32>,
 }
 
@@ -31,7 +32,7 @@ impl SwitchPlane {
     /// [`PlaneError`](super::PlaneError) if a port is missing or the kernel refuses.
     pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = load(settings, pin_dir)?;
-        let mut plane = Self { ring: Ring::new(loaded.map("events"))?, loaded, ports: BTreeSet::new() };
+        let mut plane = Self { ring: Ring::new(loaded.map("events"), layout::read_event)?, loaded, ports: BTreeSet::new() };
         plane.set_settings(settings)?;
         for port in ports {
             plane.add_port(port)?;

@@ -19,7 +19,7 @@ use weft_control::directory::copies::UpdateResult;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
 use weft_node::client::Client;
-use weft_node::dataplane::{Attached, Prefix4, StripRole, SwitchPlane, SwitchSettings};
+use weft_node::dataplane::{Attached, StripRole, SwitchPlane, SwitchSettings};
 
 use super::cluster::{WRITER, client_of, secret, write_secret};
 use super::etcd::die_with_parent;
@@ -134,7 +134,7 @@ impl Network {
 
     /// Puts the programs on the switches, and writes their tables.
     pub fn start_switches(&self) {
-        let settings = SwitchSettings { aa4: Some("20.0.0.0/8".parse::<Prefix4>().unwrap()), ..SwitchSettings::default() };
+        let settings = SwitchSettings { aa4: Some("20.0.0.0/8".parse().unwrap()), ..SwitchSettings::default() };
         let strips = [
             ("tor1", Ipv4Addr::new(10, 1, 1, 1), StripRole::Tor, ["p0", "u0"].as_slice()),
             ("tor2", Ipv4Addr::new(10, 1, 2, 1), StripRole::Tor, &["p0", "p1", "u0"]),

@@ -3,9 +3,10 @@
 
 use weft_fabric::{Bytes, Duration, Fabric, LinkId};
 
-use super::packets::{Kind, Packet, Packets};
+use super::packets::{Kind, Packet};
 use super::paths::{END, Paths, Route};
 use super::ports::{Fate, Ports, Queue};
+use super::slab::Slab;
 use super::touch::touch;
 use super::wheel::Wheel;
 
@@ -36,7 +37,7 @@ struct Bare {
     hops: u64,
     wheel: Wheel,
     ports: Ports,
-    packets: Packets,
+    packets: Slab<Packet>,
     paths: Paths,
     routes: Vec<(Route, Route)>,
     /// Segments that each flow has still to send.
@@ -61,7 +62,7 @@ impl Bare {
         Self {
             now: 0,
             hops: 0,
-            packets: Packets::new(wheel.max_items()),
+            packets: Slab::new(wheel.max_items()),
             wheel,
             ports,
             paths: store,

@@ -35,6 +35,7 @@ mod ports;
 mod reference;
 mod requests;
 mod settings;
+mod slab;
 mod tcp;
 mod team;
 mod touch;

@@ -17,10 +17,11 @@ use weft_fabric::{Bytes, Fabric, HostId, Instant};
 
 use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
-use super::packets::{CE, ECT, Kind, Packet, Packets, REPEAT};
+use super::packets::{CE, ECT, Kind, Packet, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
 use super::ports::{Fate, NEAR, Ports};
 use super::requests::Load;
+use super::slab::Slab;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
 use super::tcp::{NEVER, Tcp};
@@ -104,7 +105,7 @@ pub(super) struct Net {
     pub tx: Vec<Tx>,
     pub rx: Vec<Rx>,
     pub totals: Totals,
-    pub packets: Packets,
+    pub packets: Slab<Packet>,
     wheel: Wheel,
     /// Numbers from here on are timers, not links.
     timers: u32,
@@ -178,7 +179,7 @@ impl Net {
             tx: Vec::new(),
             rx: Vec::new(),
             totals: Totals::default(),
-            packets: Packets::new(wheel.max_items()),
+            packets: Slab::new(wheel.max_items()),
             wheel,
             timers: links,
             down: 0,

@@ -5,6 +5,7 @@
 //!   Remote    (tenant, space, MAC)  -> switch's MAC, port          encapsulate; VLANs are the path chooser's
 //!   Neighbour (tenant, space, IP)   -> MAC                         answer ARP; the last step of routing
 //!   Routers   tenant                -> interfaces, routes, rules   gateways' MACs, longest prefix, first rule that fits
+//!   Routed    a packet's addresses, protocol and port -> the VIF and the source MAC that the routers gave it
 //! ```
 //! Whatever is in no map goes to the agent.
 
@@ -18,7 +19,7 @@ use super::super::paths::ChooseVlan;
 use super::super::tenants::{Router, Tenants};
 use super::super::{Location, MacSpace, Vif};
 use super::{Agent, Output, VifId};
-use crate::wire::netlord::Question;
+use crate::wire::netlord::{Here, NlArp, Question};
 
 /// A change of a data plane's maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,29 @@ pub enum MapChange {
         /// All of them, with routes and rules in order.
         routers: Vec<Router>,
     },
+    /// A virtual router has passed a packet on: others with the same of all this would go the same way, until something changes.
+    Routed(RoutedFlow),
+}
+
+/// What a virtual router did with a packet, and what of the packet decided it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutedFlow {
+    /// From which VIF,
+    pub id: VifId,
+    /// to which MAC address of a router,
+    pub router: MacAddr,
+    /// from this address,
+    pub source: IpAddr,
+    /// to this one,
+    pub destination: IpAddr,
+    /// of this protocol
+    pub protocol: u8,
+    /// and to this port; 0 if the protocol has none.
+    pub port: u16,
+    /// Where it goes.
+    pub to: Vif,
+    /// The last router's MAC address there: the frame's source.
+    pub from: MacAddr,
 }
 
 impl<L: Locations, C: ChooseVlan> Agent<L, C> {
@@ -104,6 +128,12 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             let Vif { tenant, space, mac } = vif;
             self.out.push_back(Output::Map(MapChange::Neighbour { tenant, space, ip, mac }));
         }
+    }
+
+    /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise.
+    pub(super) fn adopt(&mut self, vif: Vif, at: Location) {
+        self.tell(LocationInput::Broadcast { from: at, message: NlArp::Here(Here { vif, ip4: None, ip6: None }) });
+        self.mapped.insert(vif);
     }
 
     pub(super) fn unmap(&mut self, vif: Vif) {

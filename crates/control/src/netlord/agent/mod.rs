@@ -24,13 +24,14 @@ use std::sync::Arc;
 use weft_fabric::{Duration, Instant, MacAddr, TenantId};
 
 pub use counts::{Counts, Drop, TenantCounts};
-pub use maps::MapChange;
+pub use maps::{MapChange, RoutedFlow};
+pub use sending::flow;
 
-use super::bucket::Bucket;
 use super::locations::{LocationInput, LocationOutput, Locations, Query};
 use super::paths::{Chirp, ChooseVlan};
 use super::tenants::Tenants;
 use super::{Location, PROVIDER, Vif};
+use crate::bucket::Bucket;
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast, VlanId};
 use uplinks::Uplink;
 
@@ -109,6 +110,13 @@ pub enum Input<'a> {
         uplink: UplinkId,
         /// Its bytes.
         frame: &'a [u8],
+    },
+    /// The data plane has a remote VIF in its maps since before this agent was started.
+    Adopt {
+        /// Which.
+        vif: Vif,
+        /// Where it is.
+        at: Location,
     },
     /// A datagram came from a directory server.
     Datagram {
@@ -219,6 +227,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             Input::Detach(id) => self.detach(id),
             Input::FromVif { id, frame } => self.transmit(id, frame),
             Input::FromFabric { uplink, frame } => self.receive(uplink, frame),
+            Input::Adopt { vif, at } => self.adopt(vif, at),
             Input::Datagram { from, bytes } => self.tell(LocationInput::Datagram { from, bytes }),
             Input::Timer => {
                 self.tell(LocationInput::Timer);
@@ -258,6 +267,16 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     /// Where an interface is, if its switch has said.
     pub fn location(&self, uplink: UplinkId) -> Option<Location> {
         self.uplinks.get(&uplink)?.location()
+    }
+
+    /// The VIFs of this server: number, what it is, addresses, interface to the fabric.
+    pub fn vifs(&self) -> impl Iterator<Item = (VifId, Vif, &[IpAddr], Option<UplinkId>)> {
+        self.vifs.iter().map(|(&id, local)| (id, local.vif, local.addresses.as_slice(), local.uplink))
+    }
+
+    /// Frames that wait for their destination to be found.
+    pub const fn kept(&self) -> usize {
+        self.kept_count
     }
 
     fn tell(&mut self, input: LocationInput<'_>) {

@@ -9,7 +9,7 @@ use super::super::locations::{Binding, LocationInput, Locations, Query};
 use super::super::paths::{ChooseVlan, FlowHash};
 use super::super::tenants::NoWay;
 use super::super::{Location, PUBLIC, Vif};
-use super::{Agent, Drop, Output, UplinkId, VifId};
+use super::{Agent, Drop, MapChange, Output, RoutedFlow, UplinkId, VifId};
 use crate::wire::netlord::arp::Arp;
 use crate::wire::netlord::ndp::{ICMPV6, Neighbour, echo};
 use crate::wire::netlord::{
@@ -130,6 +130,13 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             return Err(Drop::NoRoute.into());
         }
         self.counts.routed += 1;
+        let port = if let Ports::Known(_, port) = packet.ports { port } else { 0 };
+        if packet.ports != Ports::Hidden {
+            let IpPacket { src: source, dst: destination, protocol, .. } = packet;
+            let flow =
+                RoutedFlow { id, router: parsed.dst, source, destination, protocol, port, to: binding.vif, from: hop.from };
+            self.out.push_back(Output::Map(MapChange::Routed(flow)));
+        }
         self.forward(id, query, binding, &routed)
     }
 
@@ -257,8 +264,8 @@ fn is_neighbour_question(frame: &[u8]) -> bool {
     frame.first().is_some_and(|first| first & 1 == 1)
 }
 
-/// What keeps its order, the same in both directions: the five-tuple of TCP and UDP, else the addresses.
-fn flow(tenant: TenantId, inner: &[u8]) -> FlowHash {
+/// What keeps its order, the same in both directions: the five-tuple of TCP and UDP, else the addresses. A data plane in the kernel computes the same.
+pub fn flow(tenant: TenantId, inner: &[u8]) -> FlowHash {
     let end = |bytes: &[u8], port: u16| {
         let mut hash = mix(u64::from(port) + 1);
         for part in bytes.chunks(8) {

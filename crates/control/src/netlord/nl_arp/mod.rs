@@ -20,9 +20,9 @@ use weft_fabric::{Duration, Instant};
 
 pub use table::{Change, MAX_ADDRESSES, Table};
 
-use super::bucket::Bucket;
 use super::locations::{Binding, LocationInput, LocationOutput, Locations, Query};
 use super::{Location, Vif};
+use crate::bucket::Bucket;
 use crate::wire::netlord::{Here, NlArp as Message, NotHere, Question, QuestionId, Unicast, Where};
 
 /// What an NL-ARP machine is told when it starts.

@@ -1,6 +1,6 @@
 //! SPAIN's agent as NetLord's agent wants it: places in place of numbered destinations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_fabric::routing::spain::VlanId as TableVlan;
 use weft_fabric::{Instant, MacAddr};
@@ -17,6 +17,11 @@ pub struct SpainPaths {
     /// Edge switches in the order of their numbers as destinations.
     switches: Vec<MacAddr>,
     numbers: BTreeMap<MacAddr, Destination>,
+    /// The VLANs of each, as they were told.
+    tables: BTreeMap<MacAddr, Vec<VlanId>>,
+    chirps: VecDeque<Chirp>,
+    /// Whose working VLANs have changed since [`take_changed`](Self::take_changed).
+    changed: BTreeSet<MacAddr>,
 }
 
 impl SpainPaths {
@@ -25,7 +30,14 @@ impl SpainPaths {
     /// # Errors
     /// [`SpainError`].
     pub fn new(config: SpainConfig) -> Result<Self, SpainError> {
-        Ok(Self { agent: SpainAgent::new(config)?, switches: Vec::new(), numbers: BTreeMap::new() })
+        Ok(Self {
+            agent: SpainAgent::new(config)?,
+            switches: Vec::new(),
+            numbers: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            chirps: VecDeque::new(),
+            changed: BTreeSet::new(),
+        })
     }
 
     /// The VLANs to an edge switch, from now on, that of the shortest path first; none: it is gone.
@@ -35,8 +47,50 @@ impl SpainPaths {
             self.switches.push(switch);
             next
         });
+        self.tables.insert(switch, vlans.to_vec());
+        self.changed.insert(switch);
         let vlans: Vec<TableVlan> = vlans.iter().map(|v| TableVlan(v.get())).collect();
         self.agent.handle(now, Input::Table { to, vlans: &vlans });
+    }
+
+    /// The VLANs that flows to an edge switch take: those that work; if none does, all of them. What a data plane that chooses by itself has to know.
+    pub fn usable(&self, switch: MacAddr) -> Vec<VlanId> {
+        let all = self.tables.get(&switch).map_or(&[][..], Vec::as_slice);
+        let working: Vec<VlanId> = all.iter().copied().filter(|&vlan| !self.is_failed(switch, vlan)).collect();
+        if working.is_empty() { all.to_vec() } else { working }
+    }
+
+    /// The edge switches of the table.
+    pub fn switches(&self) -> &[MacAddr] {
+        &self.switches
+    }
+
+    /// The edge switches whose [`usable`](Self::usable) VLANs have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<MacAddr> {
+        self.drain();
+        std::mem::take(&mut self.changed)
+    }
+
+    /// A data plane that chooses by itself has sent something to a place by this VLAN.
+    pub fn sent(&mut self, now: Instant, to: Location, vlan: VlanId) {
+        if let Some(way) = self.way(to, vlan) {
+            self.agent.handle(now, Input::Sent { way, peer: to.port.get().into() });
+        }
+    }
+
+    /// Takes what the machine wants done.
+    fn drain(&mut self) {
+        while let Some(output) = self.agent.poll() {
+            let chirp = match output {
+                Output::Chirp(way, peer) => self.chirp(way, peer, false),
+                Output::Answer(way, peer) => self.chirp(way, peer, true),
+                Output::Failed((to, _)) | Output::Restored((to, _)) => {
+                    self.changed.extend(self.switches.get(to.0 as usize));
+                    None
+                }
+            };
+            self.chirps.extend(chirp);
+        }
     }
 
     /// Whether flows avoid a VLAN to an edge switch.
@@ -81,16 +135,8 @@ impl ChooseVlan for SpainPaths {
     }
 
     fn poll(&mut self) -> Option<Chirp> {
-        loop {
-            let chirp = match self.agent.poll()? {
-                Output::Chirp(way, peer) => self.chirp(way, peer, false),
-                Output::Answer(way, peer) => self.chirp(way, peer, true),
-                Output::Failed(_) | Output::Restored(_) => None,
-            };
-            if chirp.is_some() {
-                return chirp;
-            }
-        }
+        self.drain();
+        self.chirps.pop_front()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -158,6 +204,27 @@ mod tests {
             ends.iter_mut().filter(|e| e.deadline().is_some_and(|d| d <= now)).for_each(|e| e.timer(now));
             exchange(now, &mut ends, &[]);
         }
+    }
+
+    #[test]
+    fn a_data_plane_is_told_which_vlans_work() {
+        let mut paths = SpainPaths::new(SpainConfig::default()).expect("settings");
+        let (to, vlans) = (place(1), [vlan(3), vlan(5)]);
+        let mut now = Instant::ZERO;
+        paths.set_table(now, to.switch, &vlans);
+        assert_eq!(paths.take_changed(), BTreeSet::from([to.switch]));
+        assert_eq!(paths.usable(to.switch), vlans);
+        paths.sent(now, to, vlan(3));
+        while paths.take_changed().is_empty() {
+            now += Duration::from_ms(10);
+            assert!(now < Instant::ZERO + Duration::from_secs(1), "it fails");
+            paths.timer(now);
+        }
+        assert_eq!(paths.usable(to.switch), [vlan(5)]);
+        paths.heard(now, to, vlan(3));
+        assert_eq!(paths.take_changed(), BTreeSet::from([to.switch]));
+        assert_eq!(paths.usable(to.switch), vlans);
+        assert!(paths.usable(place(2).switch).is_empty());
     }
 
     #[test]

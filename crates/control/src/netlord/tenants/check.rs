@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use weft_fabric::{MacAddr, TenantId};
 
 use super::super::{FIRST_TENANT, LAST_SPACE, PUBLIC, Vif, is_space, is_unicast};
-use super::{Action, Interface, Prefix, Protocol, Route, Router, Rule, Tenant, Tenants, TenantsError, VifSpec, raw};
+use super::{Action, Interface, Protocol, Route, Router, Rule, Tenant, Tenants, TenantsError, VifSpec, raw};
 use crate::directory::{MacSpace, ServiceId};
 use crate::netlord::nl_arp::MAX_ADDRESSES;
+use crate::prefix::{Prefix, PrefixError};
 
 /// The public space's only MAC space.
 pub(super) const PUBLIC_SPACE: MacSpace = MacSpace(1);
@@ -193,7 +194,7 @@ fn check_address(table: &str, ip: IpAddr) -> Result<()> {
 }
 
 fn prefix(table: &str, text: &str) -> Result<Prefix> {
-    text.parse().map_err(|e: super::PrefixError| bad(table, e.to_string()))
+    text.parse().map_err(|e: PrefixError| bad(table, e.to_string()))
 }
 
 fn add_router(all: &mut Tenants, raw: raw::Router, taken: &mut Taken) -> Result<()> {
@@ -230,7 +231,7 @@ fn add_route(all: &mut Tenants, raw: &raw::Route) -> Result<()> {
     let table = format!("route to {} of router `{}` of `{}`", raw.to, raw.router, raw.tenant);
     let (to, via) = (prefix(&table, &raw.to)?, address(&table, &raw.via)?);
     let router = router_of(all, &table, &raw.tenant, &raw.router)?;
-    if to.first().is_ipv4() != via.is_ipv4() {
+    if to.address().is_ipv4() != via.is_ipv4() {
         return Err(bad(table, format!("{via} is of another family than {to}")));
     }
     if !router.interfaces.iter().any(|interface| interface.subnet.contains(via)) {
@@ -282,7 +283,7 @@ fn rule(table: &str, raw: &raw::Rule) -> Result<Rule> {
     let from = raw.from.as_deref().map(|text| prefix(table, text)).transpose()?;
     let to = raw.to.as_deref().map(|text| prefix(table, text)).transpose()?;
     if let (Some(from), Some(to)) = (from, to)
-        && from.first().is_ipv4() != to.first().is_ipv4()
+        && from.address().is_ipv4() != to.address().is_ipv4()
     {
         return Err(bad(table, format!("{from} and {to} are of two families: no packet fits")));
     }

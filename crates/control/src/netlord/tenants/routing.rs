@@ -133,7 +133,7 @@ pub(super) fn check_loops(tenant: &Tenant) -> Result<(), TenantsError> {
         routes.chain(router.interfaces.iter().map(|interface| interface.subnet)).collect::<Vec<_>>()
     };
     let mut points: Vec<IpAddr> =
-        tenant.routers.iter().flat_map(of).flat_map(|prefix| [Some(prefix.first()), prefix.behind()]).flatten().collect();
+        tenant.routers.iter().flat_map(of).flat_map(|prefix| [Some(prefix.address()), prefix.behind()]).flatten().collect();
     points.sort_unstable();
     points.dedup();
     for address in points {

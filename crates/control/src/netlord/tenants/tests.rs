@@ -135,7 +135,7 @@ fn what_is_wrong_is_named() {
         (change("address = \"10.0.1.254/24\"", "address = \"10.0.1.254\""), "with its prefix length"),
         (change("via = \"10.0.0.1\"", "via = \"10.7.0.1\""), "10.7.0.1 lies in no subnet"),
         (change("via = \"10.0.0.1\"", "via = \"10.0.0.254\""), "is the router itself"),
-        (change("to = \"192.168.0.0/16\"", "to = \"192.168.0.1/16\""), "is not a prefix"),
+        (change("to = \"192.168.0.0/16\"", "to = \"192.168.0.1/16\""), "has bits after the prefix"),
         (change("tenant = \"globex\"", "tenant = \"initech\""), "vif `web1` of `initech`: there is no tenant `initech`"),
         (change("action = \"deny\"", "action = \"forbid\""), "action `forbid`"),
         (change("protocol = \"tcp\"\n", ""), "a port needs protocol"),
@@ -188,7 +188,7 @@ fn prefixes() {
     for text in ["0.0.0.0/0", "10.0.0.0/8", "10.1.2.3/32", "::/0", "fd00::/64", "::1/128"] {
         assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
     }
-    for text in ["10.0.0.1/8", "10.0.0.0/33", "10.0.0.0", "fd00::/129", "x/8"] {
+    for text in ["10.0.0.1/8", "10.0.0.0/33", "10.0.0", "fd00::/129", "x/8"] {
         assert!(text.parse::<Prefix>().is_err(), "{text}");
     }
     let ten: Prefix = "10.0.0.0/8".parse().unwrap();

@@ -1,39 +1,11 @@
-//! A token bucket, and what it decides: which flows are re-hashed (VL2, section 4.2.2), which senders hear of a refusal.
+//! Which flows are re-hashed (VL2, section 4.2.2).
 
 use std::collections::BTreeMap;
 
 use weft_fabric::{Duration, Instant};
 
+use crate::bucket::Bucket;
 use crate::wire::vl2::ip::Flow;
-
-/// Lets a number of things through each second, and as many at once.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
-    /// Between two things in the long run.
-    interval: Duration,
-    burst: u64,
-    /// When the bucket would be full again: so far ahead of now as it is empty.
-    full_at: Instant,
-}
-
-impl Bucket {
-    /// `per_second` 0 lets nothing through.
-    pub fn new(per_second: u32) -> Self {
-        let interval = if per_second == 0 { Duration::MAX } else { Duration::from_secs(1) / u64::from(per_second) };
-        Self { interval, burst: u64::from(per_second), full_at: Instant::ZERO }
-    }
-
-    /// Whether one more may go through now.
-    pub fn take(&mut self, now: Instant) -> bool {
-        let from = self.full_at.max(now);
-        let empty = self.interval.as_ps().saturating_mul(self.burst.saturating_sub(1));
-        if self.burst == 0 || from.saturating_since(now).as_ps() > empty {
-            return false;
-        }
-        self.full_at = from.saturating_add(self.interval);
-        true
-    }
-}
 
 /// Decides which flows take another path: one flow once in an interval, all together at a rate.
 #[derive(Debug)]
@@ -46,7 +18,7 @@ pub(super) struct Rehash {
 
 impl Rehash {
     pub fn new(interval: Duration, per_second: u32) -> Self {
-        Self { interval, all: Bucket::new(per_second), last: BTreeMap::new() }
+        Self { interval, all: Bucket::new(per_second, per_second), last: BTreeMap::new() }
     }
 
     /// A flow lost a whole window: whether it is to be re-hashed.
@@ -80,14 +52,6 @@ mod tests {
     fn flow(port: u16) -> Flow {
         let (source, destination) = ([20, 0, 0, 1].into(), [20, 0, 0, 2].into());
         Flow { source, destination, protocol: 6, source_port: port, destination_port: 80 }
-    }
-
-    #[test]
-    fn a_bucket_lets_its_rate_through() {
-        let mut bucket = Bucket::new(10);
-        assert_eq!((0..100).filter(|_| bucket.take(at(0))).count(), 10, "at once");
-        assert_eq!((0..10_000).filter(|&ms| bucket.take(at(ms))).count(), 99, "in ten seconds, the first of which is used up");
-        assert!(!Bucket::new(0).take(at(5)));
     }
 
     #[test]

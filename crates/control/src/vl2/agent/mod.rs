@@ -36,10 +36,11 @@ use std::net::{IpAddr, SocketAddr};
 use weft_fabric::rng::Pcg64;
 use weft_fabric::{Duration, Instant, MacAddr};
 
-use super::Prefix;
+use crate::bucket::Bucket;
 use crate::directory::auth::PrincipalKey;
 use crate::directory::resolver::{self, Resolver, ResolverConfig, ResolverCounts};
 use crate::directory::{Generation, Key, Mapping};
+use crate::prefix::Prefix;
 use crate::wire::vl2::attach::AttachKey;
 use crate::wire::vl2::ip::Flow;
 
@@ -127,7 +128,7 @@ pub struct Agent {
     peers: peers::Peers,
     held: held::Held,
     rehash: limits::Rehash,
-    tell: limits::Bucket,
+    tell: Bucket,
     out: VecDeque<Output>,
     counts: AgentCounts,
 }
@@ -155,7 +156,7 @@ impl Agent {
             peers: peers::Peers::default(),
             held: held::Held::new(config.held),
             rehash: limits::Rehash::new(config.rehash_interval, config.rehash_rate),
-            tell: limits::Bucket::new(TELLS),
+            tell: Bucket::new(TELLS, TELLS),
             out: VecDeque::new(),
             counts: AgentCounts::default(),
             config,

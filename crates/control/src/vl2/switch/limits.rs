@@ -5,20 +5,19 @@ use std::net::IpAddr;
 
 use weft_fabric::{Duration, Instant};
 
+use crate::bucket::Bucket;
+
 /// A token bucket, and when each pair was reported last.
 #[derive(Debug)]
 pub(super) struct Limits {
-    per_second: u64,
+    all: Bucket,
     again: Duration,
-    tokens: u64,
-    since: Instant,
     pairs: BTreeMap<(IpAddr, IpAddr), Instant>,
 }
 
 impl Limits {
     pub fn new(per_second: u32, again: Duration) -> Self {
-        let per_second = u64::from(per_second);
-        Self { per_second, again, tokens: per_second.min(BURST), since: Instant::ZERO, pairs: BTreeMap::new() }
+        Self { all: Bucket::new(per_second, per_second.min(BURST)), again, pairs: BTreeMap::new() }
     }
 
     /// Whether a sample of this pair becomes a report.
@@ -31,28 +30,16 @@ impl Limits {
             let again = self.again;
             self.pairs.retain(|_, at| now.saturating_since(*at) < again);
         }
-        if self.pairs.len() >= PAIRS_MAX || !self.take(now) {
+        if self.pairs.len() >= PAIRS_MAX || !self.all.take(now) {
             return false;
         }
         self.pairs.insert(pair, now);
         true
     }
-
-    fn take(&mut self, now: Instant) -> bool {
-        let Some(every_ps) = 1_000_000_000_000u64.checked_div(self.per_second) else { return false };
-        let earned = now.saturating_since(self.since).as_ps() / every_ps;
-        if earned > 0 {
-            self.tokens = self.per_second.min(BURST).min(self.tokens.saturating_add(earned));
-            self.since += Duration::from_ps(earned.saturating_mul(every_ps));
-        }
-        let allowed = self.tokens > 0;
-        self.tokens = self.tokens.saturating_sub(1);
-        allowed
-    }
 }
 
 /// Reports at once after a pause.
-const BURST: u64 = 32;
+const BURST: u32 = 32;
 /// Pairs that are remembered; while there are more, new ones wait.
 const PAIRS_MAX: usize = 4096;
 

@@ -16,6 +16,14 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     let host = plan.hosts().next().expect("a fabric has hosts");
     let overlay = times.overlay.as_ref().map_or(String::new(), |o| {
         let memory = o.rss_bytes as f64 / 1e6;
+        if let Some(netlord) = &plan.tenants {
+            let (vms, vlans) = (netlord.vms.len(), netlord.vlans);
+            let agents = plan.hosts().count() + plan.switches().count();
+            return format!(
+                "NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {agents} agents {}, {memory:.0} MB\n",
+                seconds(o.agents_s)
+            );
+        }
         format!(
             "VL2: directory {}, {} agents {}, {memory:.0} MB; application addresses are 20.0.0.1 (h0) and so on\n",
             seconds(o.directory_s),
@@ -42,7 +50,7 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
         seconds(times.devices_s),
         plan.scale,
         show("_bps", host.ports[0].rate_bps as f64),
-        host.name,
+        plan.tenants.as_ref().and_then(|n| n.vms.first()).map_or(&host.name, |vm| &plan.nodes[vm.node].name),
         of = if plan.name == LabName::default() { String::new() } else { format!(" --name {}", plan.name) },
     )
 }
@@ -92,6 +100,13 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
     }
     let mut text = format!("{table}\n");
     for (lab, overlay) in labs.iter().filter_map(|lab| Some((lab, lab.overlay.as_ref()?))) {
+        if let Some(vms) = lab.vms {
+            let (running, agents, memory) = (overlay.running, overlay.agents, overlay.rss_bytes as f64 / 1e6);
+            let missing =
+                if overlay.missing.is_empty() { String::new() } else { format!("; none in {}", overlay.missing.join(", ")) };
+            let _ = writeln!(text, "{}: NetLord with {vms} VMs, {running} of {agents} agents, {memory:.0} MB{missing}", lab.name);
+            continue;
+        }
         let _ = writeln!(
             text,
             "{}: VL2 with {} of {} agents and {} of {} directory servers, {:.0} MB{}",

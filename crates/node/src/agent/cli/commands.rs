@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 use weft_fabric::MacAddr;
 
@@ -58,6 +58,56 @@ pub(super) struct DetachArgs {
     timeout: Duration,
     #[command(flatten)]
     ask: AskArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct VifArgs {
+    #[command(subcommand)]
+    command: VifCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum VifCommand {
+    /// An interface of this server is a tenant's VIF from now on
+    Attach {
+        /// The interface, to the VM
+        device: String,
+        /// Which VIF, by the names of the tenants' file
+        #[arg(value_name = "TENANT/NAME", value_parser = names)]
+        vif: (String, String),
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// It is one no longer
+    Detach {
+        /// The interface
+        device: String,
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+}
+
+/// `acme/web1`.
+fn names(text: &str) -> std::result::Result<(String, String), String> {
+    let (tenant, name) = text.split_once('/').ok_or("write the tenant's name, a slash and the VIF's: acme/web1")?;
+    Ok((tenant.to_owned(), name.to_owned()))
+}
+
+pub(super) fn vif(args: &VifArgs) -> Result<bool> {
+    let (ask, request) = match &args.command {
+        VifCommand::Attach { device, vif: (tenant, name), ask } => {
+            (ask, Request::AttachVif { device: device.clone(), tenant: tenant.clone(), name: name.clone() })
+        }
+        VifCommand::Detach { device, ask } => (ask, Request::DetachVif { device: device.clone() }),
+    };
+    let answer = ask.ask(&request, Duration::ZERO)?;
+    if ask.json {
+        print_json(&answer)?;
+    } else {
+        let text = |name: &str| answer[name].as_str().unwrap_or_default();
+        print_text(&format!("{} {} {}\n", text("device"), text("outcome"), text("vif")))?;
+    }
+    Ok(true)
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! Whether the system is as the agent needs it: what `weft agent status` lists as checks.
 
 use serde::Serialize;
+use weft_control::prefix::Prefix;
 
 use super::config::{HostConfig, Intermediate};
 use super::link::{self, Link};
@@ -40,7 +41,8 @@ pub(super) const fn inner_mtu(config: &HostConfig, fabric: u32) -> u32 {
 
 /// Looks at everything.
 pub(super) fn all(config: &HostConfig, link: &Link, has_gateway: bool) -> Vec<Check> {
-    let mut checks = vec![carrier(link), mtu(config, link), rp_filter(&link.device), segmentation(&link.device)];
+    let mut checks =
+        vec![carrier(link), mtu(config, link), rp_filter(&link.device), segmentation(&link.device), neighbours(config)];
     checks.push(match has_gateway {
         true => Check::new("gateway", State::Ok, "its MAC address is known", ""),
         false => Check::new(
@@ -88,6 +90,24 @@ fn rp_filter(device: &str) -> Check {
         _ => {
             let remedy = format!("sysctl net.ipv4.conf.{device}.rp_filter=2, if the host has other NICs");
             Check::new("rp_filter", State::Warn, "strict: what would be answered by another NIC is dropped", &remedy)
+        }
+    }
+}
+
+/// The kernel has an entry for each address of a network that it talks to, and by default room for 1,024.
+fn neighbours(config: &HostConfig) -> Check {
+    let of = |prefix: &Prefix| if prefix.address().is_ipv4() { "ipv4" } else { "ipv6" };
+    let place = |family| format!("/proc/sys/net/{family}/neigh/default/gc_thresh3");
+    let room = |family| std::fs::read_to_string(place(family)).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    // Only the first namespace of a system knows; the table is the same for all.
+    let least = config.prefixes.get_ref().iter().map(of).filter_map(|family| Some((room(family)?, family))).min();
+    match least {
+        None => Check::new("neighbours", State::Ok, "their limit is not to be seen from here", ""),
+        Some((room, _)) if room >= config.limits.peers => Check::new("neighbours", State::Ok, format!("room for {room}"), ""),
+        Some((room, family)) => {
+            let peers = config.limits.peers;
+            let remedy = format!("sysctl net.{family}.neigh.default.gc_thresh3={peers}, if the host talks to more");
+            Check::new("neighbours", State::Warn, format!("room for {room} of {peers} peers"), &remedy)
         }
     }
 }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::PrincipalKey;
-use weft_control::vl2::Prefix;
+use weft_control::prefix::Prefix;
 use weft_control::vl2::agent::HeldLimits;
 use weft_fabric::{Bytes, Duration, MacAddr};
 
-use crate::agent::config::{Place, Role};
+use crate::agent::config::{OnExit, Place, Role};
 use crate::cli::{Error, Result};
 
 /// Everything that the agent of a host is told.
@@ -91,17 +91,6 @@ pub enum UpdateAuth {
     Mac,
     /// By TLS.
     Tls,
-}
-
-/// What becomes of eBPF programs and maps when the agent ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnExit {
-    /// They stay: flows go on.
-    Keep,
-    /// They go.
-    #[default]
-    Remove,
 }
 
 /// An application address of this host.

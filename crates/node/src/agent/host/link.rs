@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use serde_json::Value;
-use weft_control::vl2::Prefix;
+use weft_control::prefix::Prefix;
 use weft_fabric::MacAddr;
 
 use crate::cli::{Error, Result};

@@ -32,7 +32,7 @@ pub use config::HostConfig;
 pub(super) use config::{address_or_off, from_text, read_key};
 
 use super::cli::RunOptions;
-use super::config::Config;
+use super::config::{Config, OnExit};
 use super::signals::Signals;
 use super::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
@@ -40,7 +40,6 @@ use crate::dataplane::{Event, Flow};
 use crate::server::notify;
 use announce::Announcer;
 use apply::Plane;
-use config::OnExit;
 use link::Link;
 
 /// The agent of a host, at work.
@@ -209,6 +208,9 @@ impl Host {
                 }
                 self.wait(asked, address, false, timeout_ms);
                 self.input(Input::Detach(address));
+            }
+            Request::AttachVif { .. } | Request::DetachVif { .. } => {
+                asked.refuse("this is an agent of VL2, which has no VIFs", "`weft agent attach` takes application addresses");
             }
             Request::Trace { source, destination, protocol, sport, dport } => {
                 let flow = Flow { source, destination, protocol, source_port: sport, destination_port: dport };

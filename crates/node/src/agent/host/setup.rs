@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
+use ipnet::IpNet;
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::resolver::ResolverConfig;
-use weft_control::vl2::Prefix;
 use weft_control::vl2::agent::{Agent, AgentConfig, Announce, HeldLimits, Input};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
@@ -17,7 +17,7 @@ use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, wake_neighbour};
 use crate::agent::exporter;
 use crate::cli::{Error, Result};
-use crate::dataplane::{HostPlane, HostSettings, Limits, LocatorKind, Prefix4, Prefix6, Rate};
+use crate::dataplane::{HostPlane, HostSettings, Limits, LocatorKind, Rate};
 
 /// Puts everything in its place. Nothing is changed if it fails before the programs are attached.
 pub(super) fn start(config: HostConfig) -> Result<Host> {
@@ -133,24 +133,15 @@ pub(super) fn find_gateway(gateway: Ipv4Addr, link: &Link) -> Option<MacAddr> {
 }
 
 pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: Option<MacAddr>) -> Result<HostSettings> {
-    let wrong = |error: crate::dataplane::PrefixError| Error::new(error.to_string(), "");
-    let prefix4 = |prefix: &Prefix| match prefix.address() {
-        IpAddr::V4(address) => Some(Prefix4::new(address, prefix.length())),
-        IpAddr::V6(_) => None,
-    };
-    let prefix6 = |prefix: &Prefix| match prefix.address() {
-        IpAddr::V6(address) => Some(Prefix6::new(address, prefix.length())),
-        IpAddr::V4(_) => None,
-    };
     let prefixes = config.prefixes.get_ref();
-    let entropy = prefix4(config.entropy.get_ref()).ok_or_else(|| Error::new("`entropy` is not IPv4", ""))?.map_err(wrong)?;
+    let IpNet::V4(entropy) = config.entropy.get_ref().net() else { return Err(Error::new("`entropy` is not IPv4", "")) };
     let rate = config.limits.broadcast_rate;
     let fabric = config.mtu.unwrap_or(link.mtu);
     let tor = config.tor.as_ref().and_then(|tor| if let IpAddr::V4(it) = tor.get_ref().ip() { Some(it) } else { None });
     Ok(HostSettings {
         tor: tor.filter(|_| config.locator == LocatorMode::Tor),
-        aa4: prefixes.iter().find_map(prefix4).transpose().map_err(wrong)?,
-        aa6: prefixes.iter().find_map(prefix6).transpose().map_err(wrong)?,
+        aa4: prefixes.iter().find_map(|it| if let IpNet::V4(net) = it.net() { Some(net) } else { None }),
+        aa6: prefixes.iter().find_map(|it| if let IpNet::V6(net) = it.net() { Some(net) } else { None }),
         locator: if config.locator == LocatorMode::Host { LocatorKind::Host } else { LocatorKind::Tor },
         intermediates: config.intermediate == Intermediate::Group,
         gateway: gateway.unwrap_or_default(),

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use toml::Spanned;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::PrincipalKey;
-use weft_control::vl2::Prefix;
+use weft_control::prefix::Prefix;
 use weft_control::vl2::groups::Groups;
 use weft_control::wire::vl2::attach::AttachKey;
 use weft_fabric::Duration;
 
-use crate::agent::config::{Place, Role};
+use crate::agent::config::{OnExit, Place, Role};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text, read_key};
 use crate::cli::Result;
@@ -39,17 +39,6 @@ pub struct SwitchConfig {
     pub on_exit: OnExit,
     pub tor: Option<TorConfigPart>,
     pub intermediate: Option<IntermediatePart>,
-}
-
-/// What becomes of eBPF programs and maps when the agent ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnExit {
-    /// They stay, and so do anycast addresses.
-    Keep,
-    /// They go.
-    #[default]
-    Remove,
 }
 
 /// `[tor]`.

@@ -122,7 +122,7 @@ fn runner() -> TestRunner {
 }
 
 fn drain(loaded: &Loaded) {
-    drop(super::super::ring::Ring::new(loaded.map("events")).unwrap().take().unwrap());
+    drop(super::super::ring::Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap());
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn reason(loaded: &Loaded, program: &str, frame: &[u8], mark: u32) -> (i32, Coun
 }
 
 fn event(loaded: &Loaded) -> RawEvent {
-    let mut events = Ring::new(loaded.map("events")).unwrap().take().unwrap();
+    let mut events = Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap();
     assert_eq!(events.len(), 1);
     events.remove(0)
 }
@@ -210,7 +210,7 @@ fn a_full_ring_is_counted_and_nothing_more() {
         let (_, counts) = counted(loaded, || (0..60).for_each(|_| drop(run(loaded, "vl2_out", &frame, 0))));
         let [(Counter::MissOut, held), (Counter::EventsFull, lost)] = counts[..] else { panic!("{counts:?}") };
         assert_eq!(held + lost, 60);
-        assert_eq!(Ring::new(loaded.map("events")).unwrap().take().unwrap().len() as u64, held);
+        assert_eq!(Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap().len() as u64, held);
     });
 }
 

@@ -19,17 +19,17 @@ use super::maps;
 use super::{Counter, Counters, layout};
 
 /// What a hook may answer.
-const OK: i32 = 0;
-const DROPPED: i32 = 2;
-const CONSUMED: i32 = 4;
-const REDIRECTED: i32 = 7;
+pub(super) const OK: i32 = 0;
+pub(super) const DROPPED: i32 = 2;
+pub(super) const CONSUMED: i32 = 4;
+pub(super) const REDIRECTED: i32 = 7;
 
 /// A folder of bpffs for one test; it goes with it.
-struct PinDir(PathBuf);
+pub(super) struct PinDir(pub PathBuf);
 
 impl PinDir {
     /// None where there can be no such folder.
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if !ebpf::is_possible() {
             return None;
         }
@@ -49,7 +49,7 @@ impl Drop for PinDir {
 }
 
 /// Runs a program on a frame with a mark: its answer and the frame as it left it.
-fn run(loaded: &Loaded, program: &str, frame: &[u8], mark: u32) -> (i32, Vec<u8>) {
+pub(super) fn run(loaded: &Loaded, program: &str, frame: &[u8], mark: u32) -> (i32, Vec<u8>) {
     run_segments(loaded, program, frame, mark, 0)
 }
 

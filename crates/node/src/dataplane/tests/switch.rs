@@ -98,7 +98,7 @@ fn a_tor_tells_samples_of_what_it_cannot_deliver() {
         let packet = outer(ENTROPY, TOR, &ip4(FAR, STRANGER, 6, &tcp(9)));
         let (_, counts) = counted(loaded, || (0..9).for_each(|_| assert_eq!(port(loaded, &packet).0, DROPPED)));
         assert_eq!(counts, [(Counter::UndeliverableSampled, 2), (Counter::NotLocal, 9)]);
-        let events = Ring::new(loaded.map("events")).unwrap().take().unwrap();
+        let events = Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap();
         assert_eq!(events.len(), 2);
         let told = (events[0].flow.source, events[0].flow.destination, events[0].outer_source, events[0].locator);
         assert_eq!(told, (FAR.into(), STRANGER.into(), ENTROPY, TOR));

@@ -11,13 +11,14 @@ use weft_fabric::routing::spain::Plan;
 use weft_fabric::{Bytes, Fabric, Instant, LinkId};
 
 use super::fib::{Fib, Key};
-use super::frames::{CE, ECT, Frame, Frames, ROUTED};
+use super::frames::{CE, ECT, Frame, ROUTED};
 use super::lans::Lans;
 use super::shuffle::Shuffle;
 use super::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, Load, Returns, Tenants, Trial};
 use crate::packet::net::{LOOK_EVERY, Sizes, wheel_size};
 use crate::packet::ports::{Fate, Ports};
 use crate::packet::settings::longest_path;
+use crate::packet::slab::Slab;
 use crate::packet::tcp::Tcp;
 use crate::packet::tcp::receiver::Receiver;
 use crate::packet::tcp::sender::Sender;
@@ -72,7 +73,7 @@ pub(super) struct Engine {
     pub lans: Lans,
     pub fibs: Vec<Fib>,
     pub ports: Ports,
-    pub frames: Frames,
+    pub frames: Slab<Frame>,
     pub wheel: Wheel,
     /// Numbers from here on are timers, not links.
     pub timers: u32,
@@ -167,7 +168,7 @@ impl Engine {
             lans: Lans::new(fabric, &hosts, plan),
             fibs: vec![Fib::new(world.rules()); fabric.switch_count()],
             ports,
-            frames: Frames::new(wheel.max_items()),
+            frames: Slab::new(wheel.max_items()),
             wheel,
             timers: links,
             to: fabric.links().iter().map(|l| l.to.0).collect(),

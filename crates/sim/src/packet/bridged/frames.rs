@@ -1,4 +1,4 @@
-//! Frames under way: plain values in one array, named by index.
+//! Frames under way: plain values.
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,58 +52,5 @@ impl Frame {
             Kind::Syn | Kind::Data | Kind::Chirp => (self.vm, self.peer),
             Kind::SynAck | Kind::Refused | Kind::Ack | Kind::ChirpBack => (self.peer, self.vm),
         }
-    }
-}
-
-/// All frames under way.
-#[derive(Debug)]
-pub(super) struct Frames {
-    slots: Vec<Frame>,
-    free: Vec<u32>,
-    limit: u64,
-}
-
-impl Frames {
-    /// At the most so many at once, as many as the wheel can tell apart.
-    pub fn new(limit: u64) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), limit }
-    }
-
-    #[inline]
-    pub fn add(&mut self, frame: Frame) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.slots[slot as usize] = frame;
-            slot
-        } else {
-            assert!((self.slots.len() as u64) < self.limit, "more than {} frames under way at once", self.limit);
-            self.slots.push(frame);
-            self.slots.len() as u32 - 1
-        }
-    }
-
-    #[inline]
-    pub fn remove(&mut self, slot: u32) {
-        self.free.push(slot);
-    }
-
-    /// How many there are.
-    #[cfg(test)]
-    pub fn under_way(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-}
-
-impl std::ops::Index<u32> for Frames {
-    type Output = Frame;
-    #[inline]
-    fn index(&self, slot: u32) -> &Frame {
-        &self.slots[slot as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Frames {
-    #[inline]
-    fn index_mut(&mut self, slot: u32) -> &mut Frame {
-        &mut self.slots[slot as usize]
     }
 }

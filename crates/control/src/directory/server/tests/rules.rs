@@ -1,6 +1,9 @@
 //! The server's rules one by one.
 
 mod commits;
+mod doubt;
+mod peers;
+mod watchers;
 
 use std::net::SocketAddr;
 
@@ -152,109 +155,6 @@ fn keys_twice_strangers_and_wrong_kinds_are_refused() {
 }
 
 #[test]
-fn an_expectation_that_fails_is_looked_up_in_the_store_before_it_is_told() {
-    let mut server = serving(vec![stored(1, 5, Some(value(1)))]);
-    let mut update = put(1, &[1], 10);
-    update.ops[0].expect = Some(Generation(8));
-    server.handle(at(0), request(1, WRITER, Ask::Update(update)));
-    server.handle(at(10), Input::Timer);
-    let commits = outputs(&mut server);
-    let [Output::Commit { batch, ops, .. }] = &commits[..] else { panic!("{commits:?}") };
-    // The store has generation 8 after all, of which this server has not heard.
-    let mut store = Store { revision: 20, ..Store::default() };
-    let Stored { key, record, .. } = stored(1, 8, Some(value(9)));
-    store.records.insert(key, (Generation(8), record.unwrap()));
-    let result = store.commit(ops, Generation(0));
-    assert!(matches!(result, CommitResult::Conflict(_)), "asking changes nothing");
-    server.handle(at(12), Input::Committed { batch: *batch, result, purged: Generation(0) });
-    let commits = outputs(&mut server);
-    let Some(Output::Commit { batch, ops, .. }) = commits.last() else { panic!("{commits:?}") };
-    let result = store.commit(ops, Generation(0));
-    server.handle(at(14), Input::Committed { batch: *batch, result, purged: Generation(0) });
-    assert_eq!(acknowledgements(&outputs(&mut server))[0].outcome, Outcome::Committed);
-}
-
-/// What the store holds of key 1 after so many others wrote it that nothing older than generation 20 is named.
-fn much_written() -> (Generation, Record) {
-    let mut record = Record::next(None, Generation(0), UpdateId { writer: PrincipalId(99), number: 0 }, Some(value(9)));
-    for n in 1..6 {
-        let update = UpdateId { writer: PrincipalId(99), number: n };
-        record = Record::next(Some((&record, Generation(19 + n))), Generation(0), update, Some(value(9)));
-    }
-    assert!(record.floor >= Generation(20));
-    (Generation(25), record)
-}
-
-/// If the store did not answer a commit, and nothing can be told of it any more, the update is not to be taken for one that was not applied.
-#[test]
-fn an_own_commit_in_doubt_is_told_apart_from_what_was_known_too_long_ago() {
-    let committed = |batch, result| Input::Committed { batch, result, purged: Generation(0) };
-    let conflict = || CommitResult::Conflict(vec![Some(much_written())]);
-    for (is_answered, outcome) in [(true, Outcome::Stale), (false, Outcome::Unknown)] {
-        let mut server = serving(Vec::new());
-        server.handle(at(0), request(1, WRITER, Ask::Update(put(1, &[1], 10))));
-        server.handle(at(10), Input::Timer);
-        if !is_answered {
-            server.handle(at(20), committed(1, CommitResult::Failed));
-            server.handle(at(500), Input::Timer);
-        }
-        outputs(&mut server);
-        server.handle(at(510), committed(1, conflict()));
-        let told = acknowledgements(&outputs(&mut server));
-        assert_eq!(told.iter().map(|it| it.outcome).collect::<Vec<_>>(), [outcome]);
-    }
-}
-
-/// An update whose commit failed, and was then seen not to have been applied, is in doubt no more.
-#[test]
-fn doubt_ends_when_the_store_shows_that_nothing_was_applied() {
-    let committed = |batch, result| Input::Committed { batch, result, purged: Generation(0) };
-    let Stored { record, .. } = stored(1, 11, Some(value(9)));
-    let mut server = serving(Vec::new());
-    server.handle(at(0), request(1, WRITER, Ask::Update(put(1, &[1], 10))));
-    server.handle(at(10), Input::Timer);
-    server.handle(at(20), committed(1, CommitResult::Failed));
-    server.handle(at(500), Input::Timer);
-    server.handle(at(510), committed(1, CommitResult::Conflict(vec![record.map(|record| (Generation(11), record))])));
-    assert_eq!(acknowledgements(&outputs(&mut server)), [], "it goes again, as the second batch");
-    server.handle(at(520), committed(2, CommitResult::Conflict(vec![Some(much_written())])));
-    assert_eq!(acknowledgements(&outputs(&mut server))[0].outcome, Outcome::Stale);
-}
-
-/// A question to the store changes nothing, whether it is answered or not.
-#[test]
-fn a_question_without_an_answer_leaves_no_doubt() {
-    let mut server = serving(vec![stored(1, 5, Some(value(1)))]);
-    let mut update = put(1, &[1], 10);
-    update.ops[0].expect = Some(Generation(8));
-    server.handle(at(0), request(1, WRITER, Ask::Update(update)));
-    server.handle(at(10), Input::Timer);
-    server.handle(at(20), Input::Committed { batch: 1, result: CommitResult::Failed, purged: Generation(0) });
-    server.handle(at(500), Input::Timer);
-    outputs(&mut server);
-    let result = CommitResult::Conflict(vec![Some(much_written())]);
-    server.handle(at(510), Input::Committed { batch: 1, result, purged: Generation(0) });
-    assert_eq!(acknowledgements(&outputs(&mut server))[0].outcome, Outcome::Stale);
-}
-
-#[test]
-fn a_lost_store_turns_new_updates_away_and_keeps_those_under_way() {
-    let mut server = serving(Vec::new());
-    server.handle(at(0), request(1, WRITER, Ask::Update(put(1, &[1], 10))));
-    server.handle(at(10), Input::Timer);
-    server.handle(at(11), request(2, WRITER, Ask::Update(put(2, &[2], 10))));
-    outputs(&mut server);
-    server.handle(at(12), Input::StoreLost);
-    server.handle(at(13), request(3, WRITER, Ask::Update(put(3, &[3], 10))));
-    let told: Vec<_> = acknowledgements(&outputs(&mut server)).iter().map(|it| (it.number, it.outcome)).collect();
-    assert_eq!(told, [(2, Outcome::Elsewhere), (3, Outcome::Elsewhere)]);
-    assert_eq!(server.shared().state, State::StoreLost);
-    server.handle(at(14), Input::Committed { batch: 1, result: CommitResult::Failed, purged: Generation(0) });
-    server.handle(at(100), Input::StoreBack);
-    assert!(outputs(&mut server).iter().any(|it| matches!(it, Output::Commit { batch: 1, .. })), "the same is tried again");
-}
-
-#[test]
 fn a_full_queue_sends_elsewhere() {
     let mut config = ServerConfig::new(ME, Vec::new());
     (config.max_queue, config.batch_ops) = (3, 100);
@@ -265,73 +165,6 @@ fn a_full_queue_sends_elsewhere() {
         server.handle(at(0), request(1, WRITER, Ask::Update(put(number, &[number as u8], 0))));
     }
     assert_eq!(acknowledgements(&outputs(&mut server)).iter().map(|it| it.number).collect::<Vec<_>>(), [3, 4]);
-}
-
-#[test]
-fn commits_are_told_to_peers_in_small_datagrams() {
-    let mut server = serving(Vec::new());
-    for n in 0..40 {
-        server.handle(at(0), request(1, WRITER, Ask::Update(put(n, &[n as u8], 10))));
-    }
-    server.handle(at(10), Input::Timer);
-    outputs(&mut server);
-    server.handle(at(11), Input::Committed { batch: 1, result: CommitResult::Done(Generation(11)), purged: Generation(0) });
-    let (mut told, mut other) = (0, serving(Vec::new()));
-    for output in outputs(&mut server) {
-        if let Output::Send { to, bytes } = output {
-            assert!(to == peer() && bytes.len() <= MAX_DATAGRAM);
-            let frame = Frame::parse(&bytes).unwrap();
-            let Ok(Message::Commits(commits)) = Message::parse(frame.header.kind, frame.body) else { panic!("commits") };
-            told += commits.commits.len();
-            other.handle(at(12), request(1, ME, Ask::Commits(commits)));
-        }
-    }
-    assert_eq!((told, other.shared().table.len()), (40, 40));
-    assert_eq!(other.shared().revision, Generation(10), "parts do not claim the whole");
-    assert_eq!(other.shared().table.hash(), server.shared().table.hash());
-}
-
-#[test]
-fn a_peer_moves_the_revision_only_without_a_gap() {
-    let mut server = serving(Vec::new());
-    let commits = |from: u64, to: u64, n: u8| {
-        let Stored { key, generation, record } = stored(n, to, Some(value(n)));
-        let commits = vec![Commit { generation, key, record: record.unwrap() }];
-        request(1, PEER, Ask::Commits(Commits { from: Generation(from), revision: Generation(to), commits }))
-    };
-    server.handle(at(0), commits(11, 12, 2));
-    assert_eq!((server.shared().revision, server.shared().table.len()), (Generation(10), 1));
-    server.handle(at(0), commits(10, 11, 1));
-    assert_eq!((server.shared().revision, server.shared().table.len()), (Generation(11), 2));
-    // Not from anybody else.
-    let Input::Request(mut forged) = commits(11, 13, 3) else { panic!() };
-    forged.principal = WRITER;
-    server.handle(at(0), Input::Request(forged));
-    assert_eq!(server.shared().table.len(), 2);
-}
-
-#[test]
-fn a_gap_in_the_watch_or_another_hash_loads_anew_while_look_ups_go_on() {
-    let mut server = serving(vec![stored(1, 3, Some(value(1))), stored(2, 4, Some(value(2)))]);
-    server.handle(at(0), watched(12, 13, Vec::new()));
-    let all = outputs(&mut server);
-    assert!(all.contains(&Output::Event(Event::Reload(ReloadReason::Gap))) && all.contains(&Output::Load { load: 2 }));
-    assert_eq!((server.shared().state, server.shared().table.len()), (State::Serving, 2));
-    // Key 1 is gone for good, 2 has another owner.
-    let mut moved = value(2);
-    let Value::Mapping(mapping) = &mut moved else { panic!() };
-    mapping.owner = PrincipalId(8);
-    let end = Some(LoadEnd { revision: Generation(13), purged: Generation(11) });
-    server.handle(at(1), Input::Loaded { load: 2, entries: vec![stored(2, 12, Some(moved))], end });
-    let gone: Vec<Key> = server.shared().withdrawals.after(Generation(10)).unwrap().map(|it| it.key).collect();
-    assert_eq!(gone, [key(2), key(1)]);
-    let digest = |revision, hash| Ask::Digest(Digest { revision: Generation(revision), entries: 1, hash });
-    let own = server.shared().table.hash();
-    for (revision, hash, loads) in [(13, own, false), (12, 5, false), (13, 5, true)] {
-        outputs(&mut server);
-        server.handle(at(2), request(1, PEER, digest(revision, hash)));
-        assert_eq!(outputs(&mut server).contains(&Output::Load { load: 3 }), loads, "{revision} {hash}");
-    }
 }
 
 #[test]
@@ -382,74 +215,6 @@ fn a_stale_sender_is_corrected_where_it_was_seen_and_not_too_often() {
         server.handle(at(0), ask(9));
     }
     assert_eq!(outputs(&mut server).len(), 15);
-}
-
-#[test]
-fn a_challenged_message_is_sent_again_with_the_cookie() {
-    let mut server = serving(vec![stored(1, 3, Some(value(1)))]);
-    server.handle(
-        at(0),
-        request(
-            1,
-            PrincipalId(60),
-            Ask::Misdelivered(Misdelivered { asker: key(1), key: key(2), stale: Locator::V4([1, 1, 1, 1].into()) }),
-        ),
-    );
-    outputs(&mut server);
-    let challenge = |request, cookie| {
-        let client = Client::Datagram { at: peer(), cookie, request };
-        Input::Request(Request { client, principal: ME, ask: Ask::Challenge })
-    };
-    server.handle(at(1), challenge(77, 5));
-    assert_eq!(outputs(&mut server), [], "it answers nothing that was sent");
-    server.handle(at(1), challenge(1, 5));
-    let all = outputs(&mut server);
-    let [Output::Send { bytes, .. }] = &all[..] else { panic!("{all:?}") };
-    let header = Frame::parse(bytes).unwrap().header;
-    assert_eq!((header.kind, header.cookie, header.request), (Kind::Misdelivered, 5, 2));
-}
-
-#[test]
-fn watchers_are_told_of_every_change_in_order_and_of_what_was_forgotten() {
-    let mut server = serving(Vec::new());
-    server.handle(at(0), request(4, WRITER, Ask::Watch(Generation(3))));
-    server.handle(at(0), watched(10, 12, vec![stored(1, 11, Some(value(1))), stored(1, 12, None)]));
-    server.handle(at(0), watched(12, 13, Vec::new()));
-    server.handle(at(0), watched(13, 14, vec![stored(2, 14, Some(value(2)))]));
-    let mut events = Vec::new();
-    for output in outputs(&mut server) {
-        if let Output::Reply { stream, message, .. } = output {
-            assert_eq!(stream, StreamId(4));
-            let Ok(Message::Events(Change { from, revision, entries })) = Message::parse(Kind::Events, &message[HEADER..]) else {
-                panic!("events")
-            };
-            events.push((from.0, revision.0, entries.iter().map(|it| (it.generation.0, it.value.is_some())).collect::<Vec<_>>()));
-        }
-    }
-    assert_eq!(events, [(10, 10, vec![]), (10, 12, vec![(11, true), (12, false)]), (13, 14, vec![(14, true)])]);
-    server.handle(at(1), Input::StreamClosed(StreamId(4)));
-    server.handle(at(1), watched(14, 15, vec![stored(2, 15, None)]));
-    assert_eq!(outputs(&mut server), []);
-}
-
-#[test]
-fn pages_go_through_all_keys_in_order() {
-    let mut server = serving((0..250).map(|n| stored(n, 1, Some(value(n)))).collect());
-    let (mut after, mut seen) = (None, Vec::new());
-    loop {
-        server.handle(at(0), request(1, WRITER, Ask::List { after, limit: 60 }));
-        let all = outputs(&mut server);
-        let [Output::Reply { message, .. }] = &all[..] else { panic!("{all:?}") };
-        let Ok(Message::Page { more, entries, .. }) = Message::parse(Kind::Page, &message[HEADER..]) else { panic!("a page") };
-        seen.extend(entries.iter().map(|it| it.key));
-        after = entries.last().map(|it| it.key);
-        if !more {
-            break;
-        }
-    }
-    assert_eq!(seen, (0..250).map(key).collect::<Vec<_>>());
-    server.handle(at(0), request(1, WRITER, Ask::Status));
-    assert_eq!(outputs(&mut server).len(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use weft_fabric::{Duration, Instant};
 
 /// A bucket that is full at first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// The time that one token takes.
     each: Duration,
     /// The time that all tokens take.
@@ -14,10 +14,11 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// `rate` tokens a second, `burst` at once; both at least 1.
+    /// `rate` tokens a second, `burst` at once, at least 1; a rate of 0 lets nothing through.
     pub fn new(rate: u32, burst: u32) -> Self {
         let each = Duration::from_secs(1) / u64::from(rate.max(1));
-        Self { each, depth: each * u64::from(burst.max(1)), full_at: Instant::ZERO }
+        let depth = if rate == 0 { Duration::ZERO } else { each * u64::from(burst.max(1)) };
+        Self { each, depth, full_at: Instant::ZERO }
     }
 
     /// Takes a token, if there is one.
@@ -42,5 +43,14 @@ mod tests {
         assert_eq!((0..20).filter(|_| bucket.take(at(1000))).count(), 10);
         assert_eq!((1000..2000).filter(|&ms| bucket.take(at(ms))).count(), 99);
         assert_eq!((0..20).filter(|_| bucket.take(at(9000))).count(), 10);
+    }
+
+    #[test]
+    fn as_many_at_once_as_a_second() {
+        let mut bucket = Bucket::new(10, 10);
+        let at = |ms: u64| Instant::ZERO + Duration::from_ms(ms);
+        assert_eq!((0..100).filter(|_| bucket.take(at(0))).count(), 10, "at once");
+        assert_eq!((0..10_000).filter(|&ms| bucket.take(at(ms))).count(), 99, "in ten seconds, the first of which is used up");
+        assert!(!Bucket::new(0, 0).take(at(5)) && !Bucket::new(0, 5).take(at(5000)));
     }
 }

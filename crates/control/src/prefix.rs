@@ -4,12 +4,11 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
+use ipnet::IpNet;
+
 /// A prefix; bits after it are 0. Text form `20.0.0.0/8`, `fd20::/64`; an address alone is a prefix of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    address: IpAddr,
-    length: u8,
-}
+pub struct Prefix(IpNet);
 
 /// The text is no prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,63 +29,62 @@ pub enum PrefixError {
 impl Prefix {
     /// The prefix of so many bits that an address lies in; None if the family has not so many.
     pub fn of(address: IpAddr, length: u8) -> Option<Self> {
-        let masked = match address {
-            IpAddr::V4(it) if length <= 32 => IpAddr::from((it.to_bits() & mask(length, 32) as u32).to_be_bytes()),
-            IpAddr::V6(it) if length <= 128 => IpAddr::from((it.to_bits() & mask(length, 128)).to_be_bytes()),
-            _ => return None,
-        };
-        Some(Self { address: masked, length })
+        IpNet::new(address, length).ok().map(|net| Self(net.trunc()))
+    }
+
+    /// As the type of the standard crate for these.
+    pub const fn net(&self) -> IpNet {
+        self.0
     }
 
     /// Its first address.
-    pub const fn address(&self) -> IpAddr {
-        self.address
+    pub fn address(&self) -> IpAddr {
+        self.0.addr()
     }
 
     /// Its bits.
-    pub const fn length(&self) -> u8 {
-        self.length
+    pub fn length(&self) -> u8 {
+        self.0.prefix_len()
     }
 
     /// Whether an address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.address.is_ipv4() && Self::of(address, self.length) == Some(*self)
+        self.0.contains(&address)
     }
 
     /// Whether two prefixes have an address in common.
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.contains(other.address) || other.contains(self.address)
+        self.contains(other.address()) || other.contains(self.address())
     }
 
     /// The last address of an IPv4 prefix: its broadcast address.
-    pub const fn broadcast(&self) -> Option<Ipv4Addr> {
-        match self.address {
-            IpAddr::V4(it) if self.length <= 30 => Some(Ipv4Addr::from_bits(it.to_bits() | !(mask(self.length, 32) as u32))),
+    pub fn broadcast(&self) -> Option<Ipv4Addr> {
+        match self.0 {
+            IpNet::V4(it) if it.prefix_len() <= 30 => Some(it.broadcast()),
             _ => None,
         }
     }
 
     /// The IPv4 address whose first bits are the prefix's and whose last bits are those of a number, as many as are left.
-    pub const fn number(&self, number: u32) -> Option<Ipv4Addr> {
-        match self.address {
-            IpAddr::V4(it) => Some(Ipv4Addr::from_bits(it.to_bits() | number & !(mask(self.length, 32) as u32))),
-            IpAddr::V6(_) => None,
+    pub fn number(&self, number: u32) -> Option<Ipv4Addr> {
+        match self.0 {
+            IpNet::V4(it) => Some(it.addr() | Ipv4Addr::from_bits(number) & it.hostmask()),
+            IpNet::V6(_) => None,
+        }
+    }
+
+    /// The first address behind it; None if it ends with the last of all.
+    pub fn behind(&self) -> Option<IpAddr> {
+        match self.0 {
+            IpNet::V4(it) => it.broadcast().to_bits().checked_add(1).map(|bits| Ipv4Addr::from_bits(bits).into()),
+            IpNet::V6(it) => it.broadcast().to_bits().checked_add(1).map(|bits| std::net::Ipv6Addr::from_bits(bits).into()),
         }
     }
 }
 
-/// The first `length` of `width` bits.
-const fn mask(length: u8, width: u32) -> u128 {
-    if length == 0 {
-        return 0;
-    }
-    let ones = u128::MAX << (width - length as u32);
-    if width == 128 { ones } else { ones & ((1 << width) - 1) }
-}
-
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
+        self.0.fmt(f)
     }
 }
 
@@ -94,16 +92,10 @@ impl FromStr for Prefix {
     type Err = PrefixError;
 
     fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let form = || PrefixError::Form(text.to_owned());
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr = address.parse().map_err(|_| form())?;
-        let whole = if address.is_ipv4() { 32 } else { 128 };
-        let length = length.map_or(Ok(whole), |length| length.parse().map_err(|_| form()))?;
-        let prefix = Self::of(address, length).ok_or_else(form)?;
-        if prefix.address == address {
-            return Ok(prefix);
-        }
-        Err(PrefixError::Bits { given: text.to_owned(), right: prefix })
+        let alone = || text.parse::<IpAddr>().ok().map(IpNet::from);
+        let net = text.parse().ok().or_else(alone).ok_or_else(|| PrefixError::Form(text.to_owned()))?;
+        let right = Self(net.trunc());
+        if right.0 == net { Ok(right) } else { Err(PrefixError::Bits { given: text.to_owned(), right }) }
     }
 }
 
@@ -134,6 +126,14 @@ mod tests {
                 && prefix("20.1.0.0/16").overlaps(&eight)
                 && !eight.overlaps(&prefix("10.0.0.0/8"))
         );
+    }
+
+    #[test]
+    fn what_is_behind_a_prefix() {
+        let behind = |text: &str| text.parse::<Prefix>().unwrap().behind().map(|it| it.to_string());
+        assert_eq!(behind("10.0.0.0/8").as_deref(), Some("11.0.0.0"));
+        assert_eq!(behind("fd00::/64").as_deref(), Some("fd00:0:0:1::"));
+        assert_eq!((behind("0.0.0.0/0"), behind("255.255.255.255/32"), behind("::/0")), (None, None, None));
     }
 
     #[test]

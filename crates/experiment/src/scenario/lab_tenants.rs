@@ -1,0 +1,152 @@
+//! `[overlay] kind = "netlord"` and `[[tenant]]` as a lab takes them: whose VMs there are, and on which hosts.
+
+use std::path::Path;
+
+use weft_fabric::{BitsPerSec, Fabric};
+use weft_lab::plan::tenants::{ALIKE_MOST, Fib, Placement, TenantLimit, TenantSpec, alike};
+
+use crate::error::KeyError;
+use crate::scenario::control;
+use crate::scenario::keys::{Keys, Numbers};
+use crate::scenario::tenants::{NETLORD, read_switches};
+
+/// One `[[tenant]]`.
+struct Table {
+    id: Option<u32>,
+    name: Option<String>,
+    count: u32,
+    hosts: Vec<u32>,
+    vms_per_host: u32,
+    /// What the fabric lets it send: a rate, or nothing.
+    limit: Option<Option<String>>,
+}
+
+/// Reads them; `None` if the overlay is another one, or none.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<TenantSpec>, KeyError> {
+    let overlay = root.table("overlay")?;
+    if overlay.raw().get("kind").and_then(toml::Value::as_str) != Some(NETLORD) {
+        return Ok(None);
+    }
+    overlay.has("kind");
+    let file: Option<String> = overlay.opt("tenants")?;
+    overlay.done()?;
+    let keys = root.tables("tenant")?;
+    if keys.is_empty() {
+        return Err(root.error("tenant", "there are no tenants", "add `[[tenant]]` with hosts = \"0-3\""));
+    }
+    let tables = keys.iter().map(|k| Table::read(k, fabric, file.is_some())).collect::<Result<Vec<_>, _>>()?;
+    let (file, placements, limits) = match file {
+        Some(path) => named(&overlay, &tables, &folder.join(path))?,
+        None => generated(root, &tables)?,
+    };
+    let spain = control::read_spain(&root.table("control")?)?;
+    let seed = root.table("world")?.or("seed", spain.seed)?;
+    let fib = read_switches(&root.table("switches")?)?;
+    let fib = Fib {
+        entries: fib.entries,
+        ageing_s: (fib.ageing.as_ps() / 1_000_000_000_000).max(1),
+        learn_per_second: fib.learn_rate.unwrap_or(0),
+    };
+    let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
+    Ok(Some(TenantSpec { file, placements, spain, fib, limits }))
+}
+
+impl Table {
+    fn read(keys: &Keys<'_>, fabric: &Fabric, has_file: bool) -> Result<Self, KeyError> {
+        let last = fabric.host_count() as u32 - 1;
+        let hosts = keys.opt::<Numbers>("hosts")?.map_or_else(|| (0..=last).collect(), |n| n.0);
+        let table = Self {
+            id: keys.opt("id")?,
+            name: keys.opt("name")?,
+            count: keys.or("count", 1)?,
+            hosts,
+            vms_per_host: keys.or("vms_per_host", 1)?,
+            limit: keys.opt::<String>("limit")?.map(|text| limit(keys, text)).transpose()?,
+        };
+        keys.done()?;
+        if let Some(host) = table.hosts.iter().find(|&&h| h > last) {
+            return Err(keys.error("hosts", format!("the fabric has no host {host}"), format!("its hosts are 0 to {last}")));
+        }
+        if table.count == 0 || table.vms_per_host == 0 || table.hosts.is_empty() {
+            return Err(keys.error("count", "nobody is there", "write 1 or more, of hosts and VMs too"));
+        }
+        if has_file && (table.name.is_none() || table.count > 1) {
+            let help = "write `name` and `hosts`: its VIFs are on these hosts in turn";
+            return Err(keys.error("name", "with a tenants' file each `[[tenant]]` names one of its tenants", help));
+        }
+        if table.hosts.len() * table.vms_per_host as usize > ALIKE_MOST {
+            return Err(keys.error("vms_per_host", format!("a subnet has {ALIKE_MOST} VMs at the most"), "write fewer"));
+        }
+        if table.id.is_some_and(|id| !(3..=0xff_ffff - table.count).contains(&id)) {
+            return Err(keys.error("id", "tenants are numbered from 3 to 16777215", "1 is the provider, 2 the public space"));
+        }
+        Ok(table)
+    }
+}
+
+fn limit(keys: &Keys<'_>, text: String) -> Result<Option<String>, KeyError> {
+    if text == "deny" {
+        return Ok(None);
+    }
+    match text.parse::<BitsPerSec>() {
+        Ok(_) => Ok(Some(text)),
+        Err(e) => Err(keys.error("limit", format!("`{text}` is no rate: {e}"), "write such as \"5Mbps\", or \"deny\"")),
+    }
+}
+
+type Laid = (String, Vec<Placement>, Vec<TenantLimit>);
+
+/// Tenants of a file; who they are is its to say.
+fn named(overlay: &Keys<'_>, tables: &[Table], path: &Path) -> Result<Laid, KeyError> {
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        overlay.error("tenants", format!("cannot read {}: {e}", path.display()), "`weft tenant create --file FILE` makes one")
+    })?;
+    let tenants = weft_control::netlord::tenants::Tenants::parse(&text)
+        .map_err(|e| overlay.error("tenants", format!("{}: {e}", path.display()), "docs/tenants.md has the file's schema"))?;
+    let (mut placements, mut limits) = (Vec::new(), Vec::new());
+    for table in tables {
+        let name = table.name.clone().unwrap_or_default();
+        let Some(tenant) = tenants.by_name(&name) else {
+            let names: Vec<&str> = tenants.tenants.values().map(|t| t.name.as_str()).collect();
+            return Err(overlay.error(
+                "tenants",
+                format!("the file has no tenant `{name}`"),
+                format!("it has: {}", names.join(", ")),
+            ));
+        };
+        limits.extend(table.limit.clone().map(|rate| TenantLimit { tenant: tenant.id.0, rate }));
+        placements.push(Placement { tenant: name, hosts: table.hosts.clone() });
+    }
+    Ok((text, placements, limits))
+}
+
+/// Tenants that are made here, all with the same addresses.
+fn generated(root: &Keys<'_>, tables: &[Table]) -> Result<Laid, KeyError> {
+    let (mut all, mut placements, mut limits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut next = FIRST_ID;
+    for table in tables {
+        let first = table.id.unwrap_or(next);
+        for id in first..first + table.count {
+            let name = match (&table.name, table.count) {
+                (Some(name), 1) => name.clone(),
+                (Some(name), _) => format!("{name}{}", id - first + 1),
+                (None, _) => format!("tenant{id}"),
+            };
+            if all.iter().any(|(other, taken, _)| *other == id || *taken == name) {
+                let help = "give each `[[tenant]]` an `id` and a `name` of its own";
+                return Err(root.error("tenant", format!("two tenants have the id {id} or the name `{name}`"), help));
+            }
+            limits.extend(table.limit.clone().map(|rate| TenantLimit { tenant: id, rate }));
+            placements.push(Placement { tenant: name.clone(), hosts: table.hosts.clone() });
+            all.push((id, name, table.hosts.len() * table.vms_per_host as usize));
+        }
+        next = next.max(first + table.count);
+    }
+    Ok((alike(&all), placements, limits))
+}
+
+/// Of tenants without an `id`.
+const FIRST_ID: u32 = 17;

@@ -1,0 +1,124 @@
+//! Configurations of all daemons.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{LabError, Result};
+use crate::plan::tenants::{Bridge, Netlord, SPECIAL_VLAN};
+use crate::plan::{Node, Plan, Role};
+use crate::vl2::pins;
+
+/// The folder, written.
+pub(super) struct Files {
+    pub folder: PathBuf,
+}
+
+impl Files {
+    /// Writes all files.
+    pub fn write(plan: &Plan, netlord: &Netlord, lab: &Path) -> Result<Self> {
+        let files = Self { folder: super::folder(lab) };
+        fs::create_dir_all(&files.folder).map_err(|e| LabError::io("make", &files.folder, e))?;
+        files.put("tenants.toml", &netlord.file)?;
+        for (at, node) in plan.nodes.iter().enumerate() {
+            let text = match node.role {
+                Role::Switch => netlord.switch(at).map(|bridge| files.of_switch(plan, netlord, node, bridge)),
+                Role::Host => Some(files.of_host(plan, netlord, at, node)),
+                Role::Outside | Role::Vm => None,
+            };
+            if let Some(text) = text {
+                files.put(&format!("{}.toml", name_of(node)), &text)?;
+            }
+        }
+        Ok(files)
+    }
+
+    /// A file's path as text.
+    pub fn text(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn put(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        fs::write(&path, text).map_err(|e| LabError::io("write", &path, e))
+    }
+
+    fn head(&self, plan: &Plan, node: &Node, role: &str) -> String {
+        let (name, pins) = (name_of(node), pins(&plan.name));
+        let (socket, pins) = (self.text(&format!("{name}.sock")), pins.join(&name));
+        format!("overlay = \"netlord\"\nrole = \"{role}\"\nsocket = \"{socket}\"\npins = \"{}\"\n", pins.display())
+    }
+
+    fn of_switch(&self, plan: &Plan, netlord: &Netlord, node: &Node, bridge: &Bridge) -> String {
+        let role = if bridge.mac.is_some() { "edge" } else { "core" };
+        let mut text = self.head(plan, node, role);
+        let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
+        if let Some(mac) = &bridge.mac {
+            line(format_args!("mac = \"{mac}\""));
+        }
+        let fib = &netlord.fib;
+        line(format_args!("fib_entries = {}\nageing = \"{}s\"\nlldp = \"1s\"", fib.entries, fib.ageing_s));
+        line(format_args!("learn_per_second = {}", fib.learn_per_second));
+        for (port, of_bridge) in node.ports.iter().zip(&bridge.ports) {
+            line(format_args!("[[port]]\ndevice = \"{}\"\nvlans = \"{}\"", port.name, ranges(&of_bridge.vlans)));
+            if let Some(number) = of_bridge.number {
+                line(format_args!("number = {number}"));
+            }
+        }
+        for limit in netlord.limits.iter().filter(|_| bridge.mac.is_some()) {
+            line(format_args!("[[limit]]\ntenant = {}", limit.tenant));
+            match &limit.rate {
+                Some(rate) => line(format_args!("rate = \"{rate}\"")),
+                None => line(format_args!("deny = true")),
+            }
+        }
+        text
+    }
+
+    fn of_host(&self, plan: &Plan, netlord: &Netlord, at: usize, node: &Node) -> String {
+        let mut text = self.head(plan, node, "host");
+        let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
+        line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
+        for vm in netlord.of_host(at) {
+            let device = &node.ports[vm.port].name;
+            line(format_args!("[[vif]]\ndevice = \"{device}\"\ntenant = \"{}\"\nname = \"{}\"", vm.tenant, vm.vif));
+        }
+        let edge = netlord.switch(node.ports[0].peer.node);
+        for (mac, vlans) in edge.iter().flat_map(|edge| &edge.paths) {
+            line(format_args!("[[path]]\nswitch = \"{mac}\"\nvlans = \"{}\"", ranges(vlans)));
+        }
+        text
+    }
+}
+
+/// A node's name in files: its namespace's, without what all of the lab have.
+pub(super) fn name_of(node: &Node) -> String {
+    let mut parts = node.namespace.splitn(3, '-');
+    parts.nth(2).unwrap_or(&node.namespace).to_owned()
+}
+
+/// `1-4,7`. Sorted first: paths come by length.
+fn ranges(vlans: &[u16]) -> String {
+    let mut all = vlans.to_vec();
+    all.sort_unstable();
+    let mut text = String::new();
+    let mut rest = &all[..];
+    while let Some(&first) = rest.first() {
+        let run = rest.iter().zip(first..).take_while(|(vlan, wanted)| **vlan == *wanted).count();
+        let comma = if text.is_empty() { "" } else { "," };
+        let last = rest[run - 1];
+        let _ = if run > 1 { write!(text, "{comma}{first}-{last}") } else { write!(text, "{comma}{first}") };
+        rest = &rest[run..];
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn vlans_are_written_as_ranges() {
+        assert_eq!(super::ranges(&[4094, 3, 1, 2, 7]), "1-3,7,4094");
+        assert_eq!(super::ranges(&[]), "");
+    }
+}

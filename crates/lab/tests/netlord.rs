@@ -1,0 +1,517 @@
+//! NetLord that really stands: tenants with the same addresses over bridged switches. As root, with `weft-agent` built; elsewhere they say that they are skipped.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use support::{TestLab, name, possible, turn};
+use weft_fabric::routing::spain::SpainConfig;
+use weft_fabric::topology::shapes::{Cabling, Shape};
+use weft_fabric::{BitsPerSec, Bytes};
+use weft_lab::plan::tenants::{Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
+use weft_lab::plan::{Plan, Routing, Settings};
+use weft_lab::probe::{connectivity, ping};
+use weft_lab::{Lab, Stopwatch, netlord, state, vl2};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// The third tenant has two MAC spaces and a virtual router, and VIFs in the public space are of two tenants.
+const OTHERS: &str = r#"
+[[tenant]]
+id = 19
+name = "initech"
+spaces = [1, 2]
+[[vif]]
+tenant = "initech"
+name = "app"
+space = 1
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.0.1"]
+[[vif]]
+tenant = "initech"
+name = "db"
+space = 2
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.1.1"]
+[[router]]
+tenant = "initech"
+name = "core"
+interfaces = [
+  { space = 1, mac = "02:00:00:00:00:fe", address = "10.0.0.254/24" },
+  { space = 2, mac = "02:00:00:00:00:fe", address = "10.0.1.254/24" },
+]
+[[rule]]
+tenant = "initech"
+router = "core"
+action = "deny"
+protocol = "tcp"
+port = 22
+"#;
+
+fn settings(letter: char) -> Settings {
+    Settings {
+        name: name(letter),
+        routing: Routing::Static,
+        timers: weft_lab::plan::Timers::FAST,
+        scale: 0.1,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    }
+}
+
+/// 3 edge switches of 2 hosts below 2 cores; acme and globex have two VMs each, with the same addresses, initech's are apart.
+fn plan(letter: char, limits: Vec<TenantLimit>) -> Plan {
+    let shape = Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 };
+    let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
+    let fabric = shape.build(link, link).expect("a fabric");
+    let of = |tenant: &str, hosts: &[u32]| Placement { tenant: tenant.to_owned(), hosts: hosts.to_vec() };
+    let file = alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)]) + OTHERS;
+    let placements = vec![of("acme", &[0, 3, 1]), of("globex", &[0, 4]), of("initech", &[1, 5])];
+    let fib = Fib { entries: 64, ageing_s: 300, learn_per_second: 0 };
+    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits };
+    Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
+}
+
+fn stand(plan: Plan) -> Option<TestLab> {
+    if !possible() {
+        return None;
+    }
+    if vl2::find("weft-agent").is_err() {
+        let why = "weft-agent is not built: `cargo build -p weft-node` builds it";
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let turn = turn();
+    let (lab, times) = Lab::up(plan, std::path::Path::new("test.toml"), &GO).expect("it comes up");
+    eprintln!("up: {times:?}");
+    Some(TestLab::new(lab, turn))
+}
+
+fn tenants(lab: &TestLab) -> &Netlord {
+    lab.plan().tenants.as_ref().expect("tenants")
+}
+
+fn vm<'a>(lab: &'a TestLab, tenant: &str, vif: &str) -> &'a Vm {
+    netlord::vm(tenants(lab), tenant, vif).expect("a VM of the plan")
+}
+
+fn ask(lab: &TestLab, node: &str) -> Value {
+    let socket = netlord::socket(&state::path(&lab.plan().name), lab.node(node));
+    vl2::ask(&socket).expect("it answers")["ok"].take()
+}
+
+fn counter(status: &Value, name: &str) -> u64 {
+    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
+}
+
+fn host_of(lab: &TestLab, vm: &Vm) -> String {
+    lab.plan().nodes[vm.host].name.clone()
+}
+
+#[test]
+fn tenants_with_the_same_addresses() {
+    let Some(lab) = stand(plan('m', vec![])) else { return };
+    everybody_reaches_his_own(&lab);
+    largest_packets_cross(&lab);
+    streams_of_both_versions(&lab);
+    every_frame_on_the_wire_is_right(&lab);
+    any_protocol_crosses(&lab);
+    a_broadcast_stays_in_its_tenant(&lab);
+    a_virtual_router_joins_and_denies(&lab);
+    forgeries_go_nowhere(&lab);
+    switches_know_switches(&lab);
+    lab_test_is_well(&lab);
+    an_agent_dies_and_returns(&lab);
+    a_vm_moves_during_a_stream(&lab);
+}
+
+fn everybody_reaches_his_own(lab: &TestLab) {
+    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
+    // acme 3 x 2, globex 2.
+    assert_eq!((result.pairs, result.answered, &result.lost), (8, 8, &vec![]), "{result:?}");
+    let apart = result.isolated.expect("tenants are apart");
+    assert!(apart.pairs > 0 && apart.answered == 0, "{apart:?}");
+    // Each address is two tenants': who answers is the own one.
+    for (tenant, byte) in [("acme", b'a'), ("globex", b'g')] {
+        let (from, to) = (format!("{tenant}-vm1"), format!("{tenant}-vm2"));
+        let server = lab.at(&to, || UdpSocket::bind(("10.0.0.2", 7000)).expect("a port"));
+        server.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        let client = lab.at(&from, || UdpSocket::bind(("10.0.0.1", 0)).expect("a port"));
+        client.send_to(&[byte; 10], ("10.0.0.2", 7000)).expect("sent");
+        let mut buffer = [0; 16];
+        let (length, peer) = server.recv_from(&mut buffer).expect("it comes");
+        assert_eq!((&buffer[..length], peer.ip()), (&[byte; 10][..], IpAddr::from([10, 0, 0, 1])));
+    }
+}
+
+fn largest_packets_cross(lab: &TestLab) {
+    // As large as a VM's MTU; and more, in fragments.
+    for bytes in [1566, 1600] {
+        let result = ping::all(lab.plan(), bytes, &GO).expect("sockets");
+        assert_eq!(result.answered, result.pairs, "{result:?}");
+    }
+    // One byte more than the encapsulation leaves room for, whole: the agent drops it.
+    let socket = raw(lab, "acme-vm1", 0x88b7);
+    let host = host_of(lab, vm(lab, "acme", "vm1"));
+    lab.shell("acme-vm1", "ip link set eth0 mtu 1600");
+    lab.shell(&host, "for d in $(ls /proc/sys/net/ipv4/conf | grep vif); do ip link set $d mtu 1600; done");
+    let before = counter(&ask(lab, &host), "too_long");
+    for length in [1566, 1567] {
+        (&socket).write_all(&frame(mac(2), mac(1), 0x88b7, &vec![0; length])).expect("sent");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(counter(&ask(lab, &host), "too_long") - before, 1);
+    lab.shell("acme-vm1", "ip link set eth0 mtu 1566");
+}
+
+/// Bits a second of a TCP stream between two VMs.
+fn stream(lab: &TestLab, from: &str, to: &str, address: IpAddr, time: Duration) -> f64 {
+    let listener = lab.at(to, || TcpListener::bind((address, 0)).expect("a free port"));
+    let at = listener.local_addr().expect("an address");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = AtEnd(&done);
+        let (done, lab) = (&done, &lab);
+        scope.spawn(move || {
+            lab.at(from, || {
+                let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).expect("a connection");
+                let mut is_open = true;
+                while is_open && !done.load(Ordering::Relaxed) {
+                    is_open = stream.write_all(&[0; 65_536]).is_ok();
+                }
+            });
+        });
+        let (mut stream, _) = accept(&listener);
+        let mut buffer = vec![0; 1 << 18];
+        let (watch, mut bytes) = (Stopwatch::new(), 0);
+        while watch.elapsed() < time {
+            bytes += stream.read(&mut buffer).expect("bytes");
+        }
+        bytes as f64 * 8.0 / watch.elapsed().as_secs_f64()
+    })
+}
+
+/// The next connection; a test whose other end cannot connect must not wait for ever.
+fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    listener.set_nonblocking(true).expect("a setting");
+    let watch = Stopwatch::new();
+    loop {
+        if let Ok((stream, peer)) = listener.accept() {
+            stream.set_nonblocking(false).expect("a setting");
+            stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+            return (stream, peer);
+        }
+        assert!(watch.elapsed() < Duration::from_secs(10), "nobody connects");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Ends the other threads of a test, also when it fails.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn streams_of_both_versions(lab: &TestLab) {
+    for address in [IpAddr::from([10, 0, 0, 2]), IpAddr::V6(Ipv6Addr::from_bits(0xfd00 << 112 | 2))] {
+        let goodput = stream(lab, "acme-vm1", "acme-vm2", address, Duration::from_secs(1));
+        eprintln!("TCP to {address}: {:.1} Mbps of 100", goodput / 1e6);
+        assert!(goodput > 20e6, "{goodput} bps of 100 Mbps");
+    }
+    let host = ask(lab, &host_of(lab, vm(lab, "acme", "vm1")));
+    assert!(counter(&host, "sent") > 1000 && counter(&host, "received") > 100, "{host}");
+    assert!(counter(&host, "to_agent") < 500, "frames of known flows stay in the kernel: {host}");
+}
+
+/// Length, checksum, id and flags of every frame of a stream between switches, as tshark reads them (section 3.5).
+fn every_frame_on_the_wire_is_right(lab: &TestLab) {
+    if std::process::Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "no tshark: run scripts/setup-capture.sh");
+        return eprintln!("left out: tshark is not installed");
+    }
+    let fields = ["frame.len", "vlan.id", "eth.src", "eth.dst", "ip.len", "ip.id", "ip.checksum.status", "ip.flags.df", "ip.dst"];
+    let mut arguments = vec!["-i", "p2", "-i", "p3", "-a", "duration:3", "-o", "ip.check_checksum:TRUE", "-T", "fields"];
+    arguments.extend(["-E", "occurrence=f", "-Y", "ip.proto == 143"]);
+    arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
+    let command = || std::process::Command::new("tshark").args(&arguments).stderr(std::process::Stdio::null()).output();
+    let output = std::thread::scope(|scope| {
+        let capture = scope.spawn(|| lab.at("edge0", command).expect("tshark runs"));
+        std::thread::sleep(Duration::from_millis(1500));
+        stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
+        capture.join().expect("it ends")
+    });
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (mut data, mut vlans) = (0, std::collections::BTreeSet::new());
+    for line in text.lines() {
+        let [frame, vlan, src, dst, length, id, sum, df, to] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let number = |text: &str| text.parse::<u32>().unwrap_or_else(|_| panic!("{line}"));
+        // 14 of Ethernet and 4 of the tag; the least frame is padded.
+        assert_eq!(number(frame), (number(length) + 18).max(60), "{line}");
+        assert_eq!(
+            u32::from_str_radix(id.trim_start_matches("0x"), 16).ok(),
+            Some(number(vlan)),
+            "the id is the tag's copy: {line}"
+        );
+        assert_eq!(sum, "1", "the checksum is right: {line}");
+        assert_eq!(df, "1", "{line}");
+        assert!(src.starts_with("02:4e:4c:") && (dst.starts_with("02:4e:4c:") || dst.starts_with("01:00:5e:")), "{line}");
+        if to.ends_with(".0.0.17") && number(length) > 1500 {
+            data += 1;
+            vlans.insert(number(vlan));
+        }
+    }
+    eprintln!("{} frames between switches, {data} full ones by VLANs {vlans:?}", text.lines().count());
+    assert!(data > 100, "a stream: {text}");
+}
+
+/// A socket for frames of a type at a VM's interface.
+fn raw(lab: &TestLab, node: &str, ethertype: u16) -> Socket {
+    lab.at(node, || {
+        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(i32::from(ethertype.to_be())))).expect("as root");
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: sockaddr_ll is one of the addresses that the storage is for.
+        let link = unsafe { storage.view_as::<libc::sockaddr_ll>() };
+        link.sll_family = libc::AF_PACKET as u16;
+        link.sll_protocol = ethertype.to_be();
+        // SAFETY: the name ends with a zero.
+        link.sll_ifindex = unsafe { libc::if_nametoindex(c"eth0".as_ptr()) } as i32;
+        // SAFETY: a sockaddr_ll was written, and this is its length.
+        let address = unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) };
+        socket.bind(&address).expect("an interface");
+        socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+        socket
+    })
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    [&to[..], &from, &ethertype.to_be_bytes(), payload].concat()
+}
+
+fn mac(n: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, n]
+}
+
+/// What comes next that is not from this machine itself.
+fn next(mut socket: &Socket) -> Option<Vec<u8>> {
+    let mut buffer = [0; 2048];
+    socket.read(&mut buffer).ok().map(|length| buffer[..length].to_vec())
+}
+
+/// A protocol that is no IP, of full and of tiny frames: 0x88b5 is NL-ARP's and refused, 0x88b7 is anybody's.
+fn any_protocol_crosses(lab: &TestLab) {
+    let [from, to, stranger] = ["acme-vm1", "acme-vm2", "globex-vm2"].map(|node| raw(lab, node, 0x88b7));
+    for length in [1, 10, 19, 20, 46, 1500] {
+        let sent = frame(mac(2), mac(1), 0x88b7, &vec![length as u8; length]);
+        (&from).write_all(&sent).expect("sent");
+        let came = next(&to).unwrap_or_else(|| panic!("a frame of {length} bytes is lost"));
+        assert_eq!(came[..sent.len()], sent[..], "{length} bytes");
+    }
+    assert_eq!(next(&stranger), None, "the same MAC address of another tenant");
+    let before = ask(lab, &host_of(lab, vm(lab, "acme", "vm1")));
+    for ethertype in [0x88b5, 0x88b6, 0x88cc] {
+        let socket = raw(lab, "acme-vm1", ethertype);
+        (&socket).write_all(&frame(mac(2), mac(1), ethertype, &[0; 46])).expect("sent");
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let after = ask(lab, &host_of(lab, vm(lab, "acme", "vm1")));
+    assert_eq!(counter(&after, "control") - counter(&before, "control"), 3, "NL-ARP and LLDP of a VM");
+}
+
+fn a_broadcast_stays_in_its_tenant(lab: &TestLab) {
+    let nodes = ["acme-vm1", "acme-vm2", "acme-vm3", "globex-vm1", "globex-vm2", "initech-app"];
+    let sockets = nodes.map(|node| raw(lab, node, 0x88b7));
+    for to in [[0xff; 6], [0x01, 0, 0x5e, 1, 2, 3]] {
+        (&sockets[0]).write_all(&frame(to, mac(1), 0x88b7, b"to all")).expect("sent");
+        let heard = sockets[1..].iter().map(|socket| next(socket).is_some()).collect::<Vec<_>>();
+        assert_eq!(heard, [true, true, false, false, false], "to {to:02x?}");
+    }
+}
+
+fn a_virtual_router_joins_and_denies(lab: &TestLab) {
+    let connect = |port: u16| {
+        let at = SocketAddr::from((Ipv4Addr::new(10, 0, 1, 1), port));
+        let _listener = lab.at("initech-db", || TcpListener::bind(at).expect("a port"));
+        lab.at("initech-app", || TcpStream::connect_timeout(&at, Duration::from_millis(700)).is_ok())
+    };
+    assert!(connect(80), "another MAC space, by the virtual router");
+    let host = host_of(lab, vm(lab, "initech", "app"));
+    let before = counter(&ask(lab, &host), "denied");
+    assert!(!connect(22), "the rule denies it");
+    assert!(counter(&ask(lab, &host), "denied") > before);
+    let goodput = stream(lab, "initech-app", "initech-db", [10, 0, 1, 1].into(), Duration::from_secs(1));
+    let status = ask(lab, &host);
+    eprintln!("TCP over the virtual router: {:.1} Mbps, {} frames by the kernel", goodput / 1e6, counter(&status, "routed"));
+    assert!(goodput > 20e6 && counter(&status, "routed") > 100, "{status}");
+}
+
+const FORGED: &[u8] = b"not for you :-) ";
+
+/// Whatever a VM sends, nothing of another tenant hears it, and all is counted.
+fn forgeries_go_nowhere(lab: &TestLab) {
+    let host = host_of(lab, vm(lab, "acme", "vm1"));
+    let hears = ["globex-vm1", "globex-vm2", "initech-app"].map(|node| raw(lab, node, libc::ETH_P_ALL as u16));
+    let before = ask(lab, &host);
+    let attacker = raw(lab, "acme-vm1", 0x0800);
+    // An encapsulation to tenant 18, port 1 of the second edge switch: to the fabric it is payload.
+    let mut outer = vec![0x45, 0, 0, 62, 0, 1, 0x40, 0, 64, 143, 0, 0, 0, 0, 0, 1, 1, 0, 0, 18];
+    let sum = !outer.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).fold(0, |a, b| (a + b) % 0xffff);
+    outer[10..12].copy_from_slice(&(sum as u16).to_be_bytes());
+    let inner = frame(mac(2), mac(1), 0x88b7, &FORGED.repeat(2));
+    for to in [[2, 0x4e, 0x4c, 0, 0, 2], mac(2), [0xff; 6]] {
+        (&attacker).write_all(&frame(to, mac(1), 0x0800, &[&outer[..], &inner].concat())).expect("sent");
+    }
+    // Other sources, spanning tree, a switch's own address.
+    for from in [mac(2), mac(9), [2, 0x4e, 0x4c, 0, 0, 1]] {
+        (&attacker).write_all(&frame(mac(2), from, 0x0800, &FORGED.repeat(4))).expect("sent");
+    }
+    (&attacker).write_all(&frame([0x01, 0x80, 0xc2, 0, 0, 0], mac(1), 0x0027, &FORGED.repeat(4))).expect("sent");
+    for (node, socket) in ["globex-vm1", "globex-vm2", "initech-app"].iter().zip(&hears) {
+        // What it says itself, neighbour discovery, is heard too.
+        while let Some(heard) = next(socket) {
+            assert!(
+                !heard.windows(FORGED.len()).any(|part| part == FORGED),
+                "{node} hears something of another tenant: {heard:02x?}"
+            );
+        }
+    }
+    let after = ask(lab, &host);
+    let more = |name: &str| counter(&after, name) - counter(&before, name);
+    assert_eq!((more("spoofed_mac"), more("control")), (3, 1), "{after}");
+}
+
+/// Section 4.1: a switch's table has no VM and no remote server.
+fn switches_know_switches(lab: &TestLab) {
+    let own: Vec<&String> = tenants(lab).switches.iter().filter_map(|s| s.mac.as_ref()).collect();
+    for switch in lab.plan().switches() {
+        let status = ask(lab, &switch.name);
+        let learned = status["fib"]["list"].as_array().expect("a list");
+        assert!(!learned.is_empty() && learned.len() <= 9, "{}: {learned:?}", switch.name);
+        for entry in learned {
+            let mac = entry["mac"].as_str().expect("a MAC address").to_owned();
+            assert!(own.contains(&&mac), "{} has learned {mac}, which is no switch's", switch.name);
+        }
+    }
+}
+
+/// `weft test connectivity`: among its tests is a core link that is lost.
+fn lab_test_is_well(lab: &TestLab) {
+    let result = connectivity::test(lab.plan(), &GO).expect("a lab");
+    for case in &result.cases {
+        eprintln!("{}: {:?}: {} {:?}", case.name, case.ok, case.detail, case.drops);
+    }
+    assert!(result.ok);
+    assert!(result.cases.iter().all(|case| case.ok.is_some()), "every test has something to test");
+}
+
+fn an_agent_dies_and_returns(lab: &TestLab) {
+    let host = host_of(lab, vm(lab, "acme", "vm1"));
+    let node = lab.node(&host).clone();
+    let socket = netlord::socket(&state::path(&lab.plan().name), &node);
+    let config = netlord::config(&state::path(&lab.plan().name), &node);
+    let process = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
+        let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let is_it = command.contains(&*config.to_string_lossy());
+        is_it.then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
+    });
+    let process = process.expect("its agent runs");
+    // Neighbours are answered for by the agent: these stay in the VM's cache.
+    stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(100));
+    // SAFETY: it only sends a signal, to the agent of this very lab.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+    let watch = Stopwatch::new();
+    while vl2::ask(&socket).is_some() {
+        assert!(watch.elapsed() < Duration::from_secs(5), "it ends");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // What the kernel knows goes on.
+    let goodput = stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
+    eprintln!("without an agent: {:.1} Mbps", goodput / 1e6);
+    assert!(goodput > 20e6, "{goodput}");
+    netlord::restart(lab.plan(), &node, &GO).expect("it starts again");
+    let status = ask(lab, &host);
+    assert_eq!((&status["adopted"], status["vifs"].as_array().map(Vec::len)), (&true.into(), Some(2)), "{status}");
+    assert!(status["tables"][0]["used"].as_u64() >= Some(1), "it knows what the kernel knew: {status}");
+    let settled = Stopwatch::new();
+    while ask(lab, &host)["verdict"] != "ok" {
+        assert!(settled.elapsed() < Duration::from_secs(5), "{}", ask(lab, &host));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    everybody_reaches_his_own(lab);
+}
+
+/// acme's vm2 goes to a host at another edge switch while a stream to it is under way, and back.
+fn a_vm_moves_during_a_stream(lab: &TestLab) {
+    let moving = vm(lab, "acme", "vm2").clone();
+    let to = lab.plan().nodes.iter().position(|n| n.name == "h5").expect("a host");
+    let listener = lab.at("acme-vm2", || TcpListener::bind(("10.0.0.2", 0)).expect("a port"));
+    let at = listener.local_addr().expect("an address");
+    let (done, bytes, longest_us) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let _end = AtEnd(&done);
+        scope.spawn(|| {
+            lab.at("acme-vm1", || {
+                let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).expect("a connection");
+                let mut is_open = true;
+                while is_open && !done.load(Ordering::Relaxed) {
+                    is_open = stream.write_all(&[0; 16_384]).is_ok();
+                }
+            });
+        });
+        let (mut stream, _) = accept(&listener);
+        let (done, bytes, longest_us) = (&done, &bytes, &longest_us);
+        scope.spawn(move || {
+            let (mut buffer, watch, mut last) = (vec![0; 1 << 16], Stopwatch::new(), Duration::ZERO);
+            while !done.load(Ordering::Relaxed) {
+                let Ok(length @ 1..) = stream.read(&mut buffer) else { break };
+                bytes.fetch_add(length as u64, Ordering::Relaxed);
+                longest_us.fetch_max((watch.elapsed() - last).as_micros() as u64, Ordering::Relaxed);
+                last = watch.elapsed();
+            }
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        longest_us.store(0, Ordering::Relaxed);
+        let before = bytes.load(Ordering::Relaxed);
+        let took = netlord::migrate(lab.plan(), &moving, to).expect("it moves");
+        std::thread::sleep(Duration::from_secs(3));
+        let after = bytes.load(Ordering::Relaxed);
+        let outage = Duration::from_micros(longest_us.load(Ordering::Relaxed));
+        eprintln!("a VM moved in {took:?}; the stream had nothing for {outage:?}, and then {} bytes", after - before);
+        assert!(after - before > 5_000_000, "the stream goes on");
+        assert!(outage < Duration::from_secs(2), "{outage:?}");
+    });
+    let locations: BTreeMap<String, u64> =
+        ["h3", "h5"].map(|host| (host.to_owned(), ask(lab, host)["vifs"].as_array().map_or(0, Vec::len) as u64)).into();
+    assert_eq!(locations, BTreeMap::from([("h3".to_owned(), 0), ("h5".to_owned(), 2)]));
+}
+
+#[test]
+fn a_tenants_limit_holds_at_the_edge_switches() {
+    let limits = vec![TenantLimit { tenant: 17, rate: Some("10Mbps".to_owned()) }, TenantLimit { tenant: 19, rate: None }];
+    let Some(lab) = stand(plan('l', limits)) else { return };
+    let slow = stream(&lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_secs(3));
+    let fast = stream(&lab, "globex-vm1", "globex-vm2", [10, 0, 0, 2].into(), Duration::from_secs(1));
+    eprintln!("acme at 10 Mbps: {:.1}; globex: {:.1}", slow / 1e6, fast / 1e6);
+    assert!(slow < 12e6 && slow > 2e6 && fast > 20e6, "{slow} {fast}");
+    let at = SocketAddr::from((Ipv4Addr::new(10, 0, 1, 1), 80));
+    let _listener = lab.at("initech-db", || TcpListener::bind(at).expect("a port"));
+    assert!(lab.at("initech-app", || TcpStream::connect_timeout(&at, Duration::from_millis(700)).is_err()), "it is denied");
+    let of = |switch: &str, tenant: u64, what: &str| {
+        let status = ask(&lab, switch);
+        let all = status["tenants"].as_array().expect("tenants");
+        all.iter().find(|it| it["tenant"] == tenant).and_then(|it| it[what].as_u64()).unwrap_or(0)
+    };
+    assert!(of("edge1", 17, "limited") > 0 && of("edge1", 17, "packets") > 0);
+    assert!(of("edge2", 19, "denied") > 0);
+}

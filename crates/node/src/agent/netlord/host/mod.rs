@@ -1,0 +1,313 @@
+//! `role = "host"`: the NetLord agent of a server (sections 3.7 to 3.9). One thread, one loop; what is decided is the machine's.
+//!
+//! ```text
+//!   eBPF events ---+                                                +--> eBPF tables
+//!   Unix socket ---+--> Input --> netlord::agent::Agent --> Output -+--> frames to the fabric, by packet sockets
+//!   tenants' file -+      ^          NL-ARP, SPAIN's paths          +--> frames to VMs, likewise
+//!   interfaces ----+   deadline
+//! ```
+
+mod apply;
+mod config;
+mod status;
+mod vifs;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
+use weft_control::netlord::Location;
+use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
+use weft_control::netlord::nl_arp::NlArp;
+use weft_control::netlord::spain::SpainPaths;
+use weft_control::netlord::tenants::Tenants;
+use weft_control::wire::netlord::Lldp;
+use weft_fabric::MacAddr;
+use weft_fabric::rng::Pcg64;
+
+pub use config::HostConfig;
+pub(super) use config::{OnExit, maybe_from_text, socket};
+
+use super::{of_plane, system};
+use crate::agent::cli::RunOptions;
+use crate::agent::signals::Signals;
+use crate::agent::socket::{Asked, ControlSocket, Request};
+use crate::cli::{Error, Result};
+use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
+use crate::server::notify;
+use vifs::OwnVif;
+
+/// The agent of a server, at work.
+struct Host {
+    config: HostConfig,
+    plane: HostPlane,
+    agent: Agent<NlArp, SpainPaths>,
+    uplinks: Vec<Uplink>,
+    /// By interface.
+    vifs: BTreeMap<u32, OwnVif>,
+    tenants: Arc<Tenants>,
+    /// When the tenants' file was changed that was read last.
+    tenants_of: Option<SystemTime>,
+    /// What is wrong with the tenants' file now.
+    tenants_trouble: Option<String>,
+    /// What the kernel refused last.
+    trouble: Option<String>,
+    /// When the program was started, and when its machine was made.
+    started: Instant,
+    begun: Instant,
+    upkeep: Instant,
+}
+
+/// An interface to the fabric.
+struct Uplink {
+    device: String,
+    ifindex: u32,
+    mac: MacAddr,
+    /// Its MTU in bytes, if it is up.
+    mtu: Option<u32>,
+    /// As the edge switch says, or the configuration.
+    at: Option<Location>,
+}
+
+/// Runs until told to stop.
+pub(in crate::agent) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
+    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
+    let mut control = ControlSocket::listen(&config.socket)?;
+    let keep = options.keep || config.on_exit == OnExit::Keep;
+    let mut host = Host::start(config)?;
+    let mut poll = host.watch(&signals, &control)?;
+    host.say_ready(options);
+    let mut events = Events::with_capacity(16);
+    loop {
+        match poll.poll(&mut events, Some(host.patience())) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
+            _ => {}
+        }
+        if signals.has_come() {
+            break;
+        }
+        host.turn(&mut control);
+    }
+    notify::systemd("STOPPING=1");
+    tracing::info!(keep, "told to stop");
+    if keep { Ok(true) } else { host.plane.detach().map_err(of_plane).map(|()| true) }
+}
+
+impl Host {
+    fn start(config: HostConfig) -> Result<Self> {
+        let tenants = vifs::read_tenants(&config.tenants)?;
+        let period = Duration::from_nanos(config.spain().period.as_ps() / 1000);
+        let settings = HostSettings { tell_every: period / 4, ..HostSettings::default() };
+        let plane = HostPlane::load(&settings, &config.pins()).map_err(of_plane)?;
+        let now = Instant::now();
+        let agent = new_machine(&config)?;
+        let mut host = Self {
+            plane,
+            agent,
+            uplinks: Vec::new(),
+            vifs: BTreeMap::new(),
+            tenants: Arc::new(tenants),
+            tenants_of: vifs::changed_at(&config.tenants),
+            tenants_trouble: None,
+            trouble: None,
+            started: now,
+            begun: now,
+            upkeep: now,
+            config,
+        };
+        for at in 0..host.config.uplink.get_ref().len() {
+            let device = host.config.uplink.get_ref()[at].device.get_ref().clone();
+            let (ifindex, mac) = host.plane.attach_uplink(&device).map_err(of_plane)?;
+            host.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at: None });
+        }
+        let is_adopted = host.plane.adopted();
+        host.inherit(is_adopted)?;
+        host.attach_configured()?;
+        Ok(host)
+    }
+
+    /// Tells a new machine what it begins with: tenants, paths, what an earlier agent left in the tables, interfaces.
+    fn inherit(&mut self, is_adopted: bool) -> Result<()> {
+        let now = self.now();
+        for path in &self.config.path {
+            self.agent.chooser_mut().set_table(now, path.switch, &path.vlans());
+        }
+        let (vifs, remotes) = if is_adopted { self.plane.inherited().map_err(of_plane)? } else { Default::default() };
+        self.input(Input::Configure(Arc::clone(&self.tenants)));
+        for (vif, at) in remotes {
+            self.input(Input::Adopt { vif, at });
+        }
+        self.look_at_uplinks();
+        self.say_places();
+        self.attach_inherited(vifs);
+        Ok(())
+    }
+
+    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
+        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
+        let mut all: Vec<RawFd> = vec![self.plane.events_fd().as_raw_fd(), control.descriptor().as_raw_fd()];
+        all.extend(signals.descriptors());
+        for (token, descriptor) in all.iter().enumerate() {
+            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
+            watched.map_err(|error| system("waiting", &error))?;
+        }
+        Ok(poll)
+    }
+
+    /// Takes everything that has come, whatever it was that woke the loop.
+    fn turn(&mut self, control: &mut ControlSocket) {
+        loop {
+            let events = self.plane.events().unwrap_or_else(|error| {
+                self.trouble = Some(error.to_string());
+                Vec::new()
+            });
+            let is_last = events.is_empty();
+            events.into_iter().for_each(|event| self.event(event));
+            if is_last {
+                break;
+            }
+        }
+        while let Some(asked) = control.next() {
+            self.asked(asked);
+        }
+        self.input(Input::Timer);
+        if self.upkeep <= Instant::now() {
+            self.look_after();
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let now = self.now();
+        match event {
+            Event::FromVif { ifindex, frames } => {
+                for frame in &frames {
+                    self.input(Input::FromVif { id: VifId(ifindex), frame });
+                }
+            }
+            Event::FromFabric { ifindex, frame } => {
+                if let Some(uplink) = self.uplink_of(ifindex) {
+                    self.input(Input::FromFabric { uplink, frame: &frame });
+                }
+            }
+            Event::Sent(to, vlan) => self.agent.chooser_mut().sent(now, to, vlan),
+            Event::Heard(from, vlan) => {
+                use weft_control::netlord::paths::ChooseVlan as _;
+                self.agent.chooser_mut().heard(now, from, vlan);
+                self.write_paths();
+            }
+            Event::Arp { .. } => {}
+        }
+    }
+
+    fn uplink_of(&self, ifindex: u32) -> Option<UplinkId> {
+        let at = self.uplinks.iter().position(|uplink| uplink.ifindex == ifindex)?;
+        u8::try_from(at).ok().map(UplinkId)
+    }
+
+    fn asked(&mut self, asked: Asked) {
+        match asked.request.clone() {
+            Request::Status => {
+                let status = self.status();
+                asked.answer(&status);
+            }
+            Request::AttachVif { device, tenant, name } => match self.attach_vif(&device, &tenant, &name) {
+                Ok(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "attached" })),
+                Err(error) => asked.refuse(&error.to_string(), "`weft agent status` lists VIFs; `weft tenant show` lists names"),
+            },
+            Request::DetachVif { device } => match self.detach_vif(&device) {
+                Some(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "detached" })),
+                None => asked.refuse(&format!("{device} is no VIF here"), "`weft agent status` lists them"),
+            },
+            _ => {
+                asked.refuse("this is an agent of NetLord, which has no application addresses", "`weft agent vif` attaches VIFs")
+            }
+        }
+    }
+
+    /// What must be looked at now and then: interfaces, the tenants' file.
+    fn look_after(&mut self) {
+        self.upkeep = Instant::now() + UPKEEP;
+        self.look_at_uplinks();
+        self.say_places();
+        self.look_at_tenants();
+        if self.begun.elapsed() >= ERA {
+            match new_machine(&self.config) {
+                Ok(agent) => {
+                    (self.agent, self.begun) = (agent, Instant::now());
+                    for uplink in &mut self.uplinks {
+                        (uplink.mtu, uplink.at) = (None, None);
+                    }
+                    if let Err(error) = self.inherit(true) {
+                        tracing::error!(%error, "the machine cannot be made anew");
+                    }
+                }
+                Err(error) => tracing::error!(%error, "the machine cannot be made anew"),
+            }
+        }
+    }
+
+    /// Tells the machine which interfaces to the fabric are up.
+    fn look_at_uplinks(&mut self) {
+        for at in 0..self.uplinks.len() {
+            let uplink = &self.uplinks[at];
+            let mtu = HostPlane::mtu_if_up(&uplink.device).unwrap_or_else(|error| {
+                tracing::warn!(device = uplink.device, %error, "an interface to the fabric is gone");
+                None
+            });
+            if mtu != uplink.mtu {
+                let mac = uplink.mac;
+                self.uplinks[at].mtu = mtu;
+                let up = mtu.map(|mtu| (mac, u16::try_from(mtu).unwrap_or(u16::MAX)));
+                self.input(Input::Uplink { uplink: UplinkId(at as u8), up });
+                self.write_uplink(at);
+            }
+        }
+    }
+
+    /// Places that the configuration says hold as if the switch had said so just now.
+    fn say_places(&mut self) {
+        for at in 0..self.uplinks.len() {
+            let Some(location) = self.config.uplink.get_ref()[at].place() else { continue };
+            let mut frame = Vec::new();
+            Lldp { location, ttl_s: u16::MAX }.emit(location.switch, &location.port.to_string(), &mut frame);
+            self.input(Input::FromFabric { uplink: UplinkId(at as u8), frame: &frame });
+        }
+    }
+
+    /// Until the machine or the upkeep wants something.
+    fn patience(&self) -> Duration {
+        let machine = self.agent.deadline().map_or(UPKEEP, |at| {
+            // Rounded up to what the poll can wait for, lest it spins.
+            Duration::from_millis((at.saturating_since(self.now()).as_ps() / 1_000_000_000).saturating_add(1))
+        });
+        machine.min(self.upkeep.saturating_duration_since(Instant::now()))
+    }
+
+    fn now(&self) -> weft_fabric::Instant {
+        weft_fabric::Instant::from_ps(1_000_000_000_000 + self.begun.elapsed().as_nanos() as u64 * 1000)
+    }
+
+    fn say_ready(&self, options: RunOptions) {
+        let line = json!({ "overlay": "netlord", "role": "host", "uplinks": self.uplinks.len(), "vifs": self.vifs.len(), "adopted": self.plane.adopted(), "socket": self.config.socket });
+        tracing::info!(uplinks = self.uplinks.len(), vifs = self.vifs.len(), adopted = self.plane.adopted(), "frames flow");
+        match options.json {
+            true => notify::print(&line.to_string()),
+            false => notify::print(&format!("READY netlord host, {} uplinks, {} VIFs", self.uplinks.len(), self.vifs.len())),
+        }
+        notify::systemd("READY=1");
+    }
+}
+
+fn new_machine(config: &HostConfig) -> Result<Agent<NlArp, SpainPaths>> {
+    let random = u128::from_be_bytes(crate::client::random());
+    let paths = SpainPaths::new(config.spain()).map_err(|error| Error::new(error.to_string(), "docs/spain.md"))?;
+    Ok(Agent::new(config.agent(), NlArp::new(config.nl_arp(), Pcg64::new(random, 7)), paths))
+}
+
+const UPKEEP: Duration = Duration::from_secs(1);
+/// The machine's clock counts picoseconds, and ends after 213 days.
+const ERA: Duration = Duration::from_secs(100 * 86_400);

@@ -1,0 +1,163 @@
+//! What `weft agent status` is told.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use weft_control::netlord::agent::Drop;
+use weft_control::netlord::locations::Locations as _;
+use weft_control::wire::netlord::VlanId;
+use weft_fabric::MacAddr;
+
+use super::{Host, OnExit};
+
+impl Host {
+    /// The whole status.
+    pub(super) fn status(&mut self) -> Value {
+        let problems = self.problems();
+        let (counters, drops) = self.counted();
+        let (used, limit) = self.plane.remotes();
+        let table = self.agent.locations().table();
+        let tables = json!([
+            { "table": "nl_arp", "used": table.len(), "limit": self.config.nl_arp().capacity, "bytes": self.agent.locations().table_bytes() },
+            { "table": "remotes", "used": used, "limit": limit, "bytes": Value::Null },
+        ]);
+        json!({
+            "verdict": if problems.is_empty() { "ok" } else { "not ok" },
+            "summary": self.summary(used),
+            "problems": problems,
+            "overlay": "netlord",
+            "role": "host",
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": self.started.elapsed().as_secs(),
+            "adopted": self.plane.adopted(),
+            "keeps": self.config.on_exit == OnExit::Keep,
+            "tenants_version": self.tenants.version,
+            "uplinks": self.uplinks(),
+            "vifs": self.own_vifs(),
+            "paths": self.paths(),
+            "tables": tables,
+            "tenants": self.tenants_counted(),
+            "kept": self.agent.kept(),
+            "nl_arp": self.nl_arp(),
+            "spain": self.spain(),
+            "counters": counters,
+            "drops": drops,
+        })
+    }
+
+    fn summary(&self, remotes: usize) -> String {
+        let placed = self.uplinks.iter().filter(|it| it.at.is_some()).count();
+        let places: Vec<String> = self.uplinks.iter().filter_map(|it| Some(it.at?.to_string())).collect();
+        let (uplinks, vifs, known) = (self.uplinks.len(), self.vifs.len(), self.agent.locations().table().len());
+        let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(", ")) };
+        format!("{placed} of {uplinks} uplinks{at}, {vifs} VIFs, {known} others known, {remotes} in the kernel's table")
+    }
+
+    fn problems(&mut self) -> Vec<String> {
+        let mut problems = Vec::new();
+        for uplink in &self.uplinks {
+            match (uplink.mtu, uplink.at) {
+                (None, _) => problems.push(format!("{} is down: `ip link set {} up`", uplink.device, uplink.device)),
+                (_, None) => problems.push(format!(
+                    "{}: its edge switch has not said where it is: switch LLDP on there, or write `switch` and `port`",
+                    uplink.device
+                )),
+                _ => {}
+            }
+        }
+        let lost: Vec<MacAddr> = self.config.path.iter().map(|it| it.switch).collect();
+        let lost: Vec<String> = lost
+            .into_iter()
+            .filter(|&switch| {
+                let failed = self.failed(switch);
+                !failed.is_empty() && failed.len() == self.vlans(switch).len()
+            })
+            .map(|switch| switch.to_string())
+            .collect();
+        if !lost.is_empty() {
+            problems.push(format!("no VLAN works to {}", lost.join(", ")));
+        }
+        problems.extend(self.tenants_trouble.clone());
+        problems.extend(self.trouble.clone());
+        problems
+    }
+
+    fn uplinks(&self) -> Vec<Value> {
+        let of = |it: &super::Uplink| json!({ "device": it.device, "mac": it.mac.to_string(), "mtu": it.mtu, "switch": it.at.map(|at| at.switch.to_string()), "port": it.at.map(|at| at.port.get()) });
+        self.uplinks.iter().map(of).collect()
+    }
+
+    fn own_vifs(&self) -> Vec<Value> {
+        let learned: BTreeMap<u32, Vec<String>> =
+            self.agent.vifs().map(|(id, _, ips, _)| (id.0, ips.iter().map(ToString::to_string).collect())).collect();
+        let of = |(ifindex, own): (&u32, &super::OwnVif)| {
+            let uplink = own.written.and_then(|(_, uplink)| uplink);
+            let uplink = self.uplinks.iter().find(|it| Some(it.ifindex) == uplink).map(|it| it.device.as_str());
+            json!({ "device": own.device, "tenant": own.tenant, "name": own.name, "id": own.vif.tenant.0, "space": own.vif.space.0, "mac": own.vif.mac.to_string(), "addresses": learned.get(ifindex).map(|ips| ips.join(" ")), "uplink": uplink })
+        };
+        self.vifs.iter().map(of).collect()
+    }
+
+    fn vlans(&self, switch: MacAddr) -> Vec<VlanId> {
+        self.config.path.iter().find(|it| it.switch == switch).map(super::config::PathPart::vlans).unwrap_or_default()
+    }
+
+    fn failed(&mut self, switch: MacAddr) -> Vec<u16> {
+        let vlans = self.vlans(switch);
+        let chooser = self.agent.chooser_mut();
+        vlans.into_iter().filter(|&vlan| chooser.is_failed(switch, vlan)).map(VlanId::get).collect()
+    }
+
+    fn paths(&mut self) -> Vec<Value> {
+        let switches: Vec<MacAddr> = self.config.path.iter().map(|it| it.switch).take(PATHS_SHOWN).collect();
+        let mut all = Vec::with_capacity(switches.len());
+        for switch in switches {
+            let failed: Vec<String> = self.failed(switch).iter().map(u16::to_string).collect();
+            let count = self.vlans(switch).len();
+            all.push(json!({ "switch": switch.to_string(), "vlans": count, "failed": failed.join(",") }));
+        }
+        all
+    }
+
+    fn tenants_counted(&self) -> Vec<Value> {
+        let name = |id: &weft_fabric::TenantId| self.tenants.tenants.get(id).map(|it| it.name.as_str());
+        let counts = self.agent.counts().tenants.iter();
+        let of = |(id, c): (&weft_fabric::TenantId, &weft_control::netlord::agent::TenantCounts)| json!({ "tenant": id.0, "name": name(id), "by_agent": c.sent, "delivered": c.delivered, "dropped": c.dropped });
+        counts.map(of).collect()
+    }
+
+    fn nl_arp(&self) -> Value {
+        let c = self.agent.locations().counts();
+        json!({
+            "heres_sent": c.heres_sent, "wheres_sent": c.wheres_sent, "answers_sent": c.answers_sent, "not_heres_sent": c.not_heres_sent,
+            "heres": c.heres, "wheres": c.wheres, "not_heres": c.not_heres, "stale": c.stale, "vain": c.vain, "full": c.full, "limited": c.limited,
+        })
+    }
+
+    fn spain(&mut self) -> Value {
+        let c = self.agent.chooser_mut().counters();
+        json!({ "chirps": c.chirps, "answers": c.answers, "failures": c.failures, "restorations": c.restorations, "strangers": c.strangers })
+    }
+
+    /// The kernel's counters and the machine's, and among them drops. What both may drop is one sum.
+    fn counted(&self) -> (Map<String, Value>, Map<String, Value>) {
+        let (mut counters, mut drops) = (BTreeMap::<&str, u64>::new(), BTreeMap::<&str, u64>::new());
+        if let Ok(all) = self.plane.counters() {
+            for (name, is_drop, value) in all.iter() {
+                *if is_drop { &mut drops } else { &mut counters }.entry(name).or_default() += value;
+            }
+        }
+        let counts = self.agent.counts();
+        for reason in Drop::ALL {
+            *drops.entry(reason.name()).or_default() += counts.dropped(reason);
+        }
+        counters.insert("answered", counts.answered);
+        counters.insert("encapsulated_by_agent", counts.encapsulated);
+        counters.insert("routed_by_agent", counts.routed);
+        let map = |all: BTreeMap<&str, u64>| all.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        (map(counters), map(drops))
+    }
+}
+
+/// More are counted only.
+const PATHS_SHOWN: usize = 1000;

@@ -1,0 +1,186 @@
+//! VIFs of this server, and the tenants' file that says what they are.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use weft_control::netlord::agent::{Input, VifId};
+use weft_control::netlord::tenants::{Tenants, VifSpec};
+use weft_control::netlord::{PUBLIC, Vif};
+
+use super::super::of_plane;
+use super::Host;
+use crate::cli::{Error, Result};
+use crate::dataplane::netlord::InheritedVif;
+
+/// A VIF of this server.
+#[derive(Clone, Debug)]
+pub(super) struct OwnVif {
+    pub device: String,
+    pub tenant: String,
+    pub name: String,
+    pub vif: Vif,
+    /// As the file has them; the machine may have learnt more.
+    pub addresses: Vec<IpAddr>,
+    /// What the table of VIFs says: what it is, and the interface by which it sends.
+    pub written: Option<(Vif, Option<u32>)>,
+}
+
+impl Host {
+    /// The VIFs of the configuration.
+    ///
+    /// # Errors
+    /// [`Error`] if an interface is missing, or the file has no such VIF.
+    pub(super) fn attach_configured(&mut self) -> Result<()> {
+        let of = |part: &super::config::VifPart| (part.device.clone(), part.tenant.clone(), part.name.clone());
+        let all: Vec<_> = self.config.vif.iter().map(of).collect();
+        for (device, tenant, name) in all {
+            if !self.vifs.values().any(|own| (&own.device, &own.tenant, &own.name) == (&device, &tenant, &name)) {
+                self.attach_vif(&device, &tenant, &name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// VIFs that were attached while an earlier agent ran, if their interfaces and names are still there.
+    pub(super) fn attach_inherited(&mut self, vifs: Vec<InheritedVif>) {
+        for InheritedVif { ifindex, vif } in vifs {
+            let known = self.tenants.vifs().find(|(_, spec)| spec.vif == vif);
+            let names = known.map(|(tenant, spec)| (tenant.name.clone(), spec.name.clone()));
+            let attached = match (device_of(ifindex), names) {
+                (Some(device), Some((tenant, name))) => self.attach_vif(&device, &tenant, &name).is_ok(),
+                _ => false,
+            };
+            if !attached {
+                tracing::info!(ifindex, %vif, "a VIF of an earlier agent is gone");
+                let removed = self.plane.remove_vif(ifindex).and_then(|()| self.plane.set_local(vif, None));
+                self.note(removed);
+            }
+        }
+    }
+
+    /// A VM's interface is that VIF from now on.
+    ///
+    /// # Errors
+    /// [`Error`] if there is no such interface, or the file has no such VIF.
+    pub(super) fn attach_vif(&mut self, device: &str, tenant: &str, name: &str) -> Result<Vif> {
+        self.look_at_tenants();
+        let spec = spec(&self.tenants, tenant, name)?.clone();
+        let ifindex = self.plane.attach_vif(device).map_err(of_plane)?;
+        // Somewhere else on this server until now.
+        let others: Vec<String> = self
+            .vifs
+            .iter()
+            .filter(|(at, own)| own.vif == spec.vif && **at != ifindex)
+            .map(|(_, own)| own.device.clone())
+            .collect();
+        for other in others {
+            self.detach_vif(&other);
+        }
+        if spec.vif.tenant == PUBLIC {
+            for &ip in &spec.addresses {
+                self.plane.set_owned(ifindex, ip).map_err(of_plane)?;
+            }
+        }
+        let own = OwnVif {
+            device: device.to_owned(),
+            tenant: tenant.to_owned(),
+            name: name.to_owned(),
+            vif: spec.vif,
+            addresses: spec.addresses.clone(),
+            written: None,
+        };
+        self.vifs.insert(ifindex, own);
+        self.input(Input::Attach { id: VifId(ifindex), vif: spec.vif, addresses: spec.addresses });
+        self.write_homes();
+        Ok(spec.vif)
+    }
+
+    /// A VM's interface is no VIF any longer. What it was.
+    pub(super) fn detach_vif(&mut self, device: &str) -> Option<Vif> {
+        let ifindex = self.vifs.iter().find(|(_, own)| own.device == device).map(|(&index, _)| index)?;
+        let own = self.vifs.remove(&ifindex)?;
+        self.input(Input::Detach(VifId(ifindex)));
+        let removed = self.plane.remove_vif(ifindex);
+        self.note(removed);
+        Some(own.vif)
+    }
+
+    /// Reads the tenants' file anew, if it has changed. What is wrong with a new one is told, and the old one holds.
+    pub(super) fn look_at_tenants(&mut self) {
+        let at = changed_at(&self.config.tenants);
+        if at == self.tenants_of {
+            return;
+        }
+        self.tenants_of = at;
+        let tenants = match read_tenants(&self.config.tenants) {
+            Ok(tenants) => tenants,
+            Err(error) => {
+                tracing::warn!(%error, "the tenants' file is not taken");
+                self.tenants_trouble = Some(error.to_string());
+                return;
+            }
+        };
+        if tenants.version < self.tenants.version {
+            let (new, old) = (tenants.version, self.tenants.version);
+            self.tenants_trouble = Some(format!("the tenants' file has version {new}, older than the {old} that holds"));
+            return;
+        }
+        self.tenants_trouble = None;
+        self.tenants = Arc::new(tenants);
+        self.input(Input::Configure(Arc::clone(&self.tenants)));
+        let changed: Vec<OwnVif> = self
+            .vifs
+            .values()
+            .filter(|own| {
+                spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
+            })
+            .cloned()
+            .collect();
+        for own in changed {
+            self.detach_vif(&own.device);
+            if let Err(error) = self.attach_vif(&own.device, &own.tenant, &own.name) {
+                tracing::warn!(device = own.device, %error, "a VIF is gone");
+            }
+        }
+    }
+}
+
+fn spec<'a>(tenants: &'a Tenants, tenant: &str, name: &str) -> Result<&'a VifSpec> {
+    let found = tenants.by_name(tenant).ok_or_else(|| {
+        let names: Vec<&str> = tenants.tenants.values().map(|it| it.name.as_str()).collect();
+        Error::new(format!("the tenants' file has no tenant `{tenant}`"), format!("it has: {}", names.join(", ")))
+    })?;
+    found.vifs.iter().find(|vif| vif.name == name).ok_or_else(|| {
+        let names: Vec<&str> = found.vifs.iter().map(|it| it.name.as_str()).collect();
+        Error::new(format!("tenant `{tenant}` has no VIF `{name}`"), format!("it has: {}", names.join(", ")))
+    })
+}
+
+/// The file's tenants.
+///
+/// # Errors
+/// [`Error`].
+pub(super) fn read_tenants(path: &Path) -> Result<Tenants> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        let help = "`tenants` names it; `weft tenant create` makes one";
+        Error::new(format!("cannot read the tenants' file {}: {error}", path.display()), help)
+    })?;
+    Tenants::parse(&text).map_err(|e| Error::new(format!("{}: {e}", path.display()), "docs/tenants.md has the file's schema"))
+}
+
+/// When a file was changed; none if it is not there.
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|it| it.modified()).ok()
+}
+
+/// The name of an interface of this namespace.
+fn device_of(ifindex: u32) -> Option<String> {
+    let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
+    // SAFETY: there is room for the longest name and the zero behind it.
+    let found = unsafe { libc::if_indextoname(ifindex, name.as_mut_ptr()) };
+    let bytes = name.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
+    if found.is_null() { None } else { String::from_utf8(bytes).ok() }
+}

@@ -1,0 +1,26 @@
+//! `overlay = "netlord"`: the agent of a server among tenants' VMs, and of the switches that know only switches (NetLord, section 3).
+//!
+//! ```text
+//!   role = "host"   VIFs, interfaces to the fabric  --> host::run      control::netlord::agent decides, eBPF moves frames
+//!   role = "edge"   bridge, last hop, LLDP, ARP     --> switch::run    eBPF alone decides; the daemon tells it what is static
+//!   role = "core"   bridge                          -->
+//! ```
+
+mod config;
+pub mod host;
+pub mod switch;
+mod vlans;
+
+pub use config::NetlordConfig;
+
+use crate::cli::Error;
+use crate::dataplane::PlaneError;
+
+/// What the kernel refused.
+fn of_plane(error: PlaneError) -> Error {
+    Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
+}
+
+fn system(what: &str, error: &std::io::Error) -> Error {
+    Error::new(format!("the system refuses {what}: {error}"), "")
+}

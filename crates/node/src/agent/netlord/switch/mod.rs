@@ -1,0 +1,253 @@
+//! `role = "edge"` or `"core"`: what a switch is told once, at boot (section 3.6), and the two things that an edge switch says to its servers: LLDP, and ARP.
+//!
+//! ```text
+//!   configuration --> eBPF tables: ports, VLANs, p.0.0.0/8 -> port p, limits
+//!   each LLDP period --> LLDP to every server's port: this switch, this port
+//!   a server without a known MAC address --> ARP for p.0.0.1 --answer--> its route
+//! ```
+
+mod config;
+mod status;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
+use weft_control::netlord::{EdgePort, Location};
+use weft_control::wire::netlord::arp::{Arp, Operation};
+use weft_control::wire::netlord::{BROADCAST, EtherType, Ethernet, Lldp};
+use weft_fabric::{MacAddr, TenantId};
+
+pub use config::SwitchConfig;
+
+use super::host::OnExit;
+use super::{of_plane, system};
+use crate::agent::cli::RunOptions;
+use crate::agent::config::Place;
+use crate::agent::signals::Signals;
+use crate::agent::socket::{Asked, ControlSocket, Request};
+use crate::cli::Result;
+use crate::dataplane::netlord::{Event, Limit, SwitchPlane};
+use crate::server::notify;
+
+/// A switch's daemon, at work.
+struct Switch {
+    config: SwitchConfig,
+    plane: SwitchPlane,
+    limits: Vec<(TenantId, Limit)>,
+    started: Instant,
+    lldp_due: Instant,
+    upkeep: Instant,
+    /// By port, when its server was asked for last, and when it last answered.
+    asked: BTreeMap<u32, Instant>,
+    answered: BTreeMap<u32, Instant>,
+    trouble: Option<String>,
+}
+
+/// Runs until told to stop.
+pub(in crate::agent) fn run(config: SwitchConfig, options: RunOptions) -> Result<bool> {
+    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
+    let mut control = ControlSocket::listen(&config.socket)?;
+    let keep = options.keep || config.on_exit == OnExit::Keep;
+    let mut switch = Switch::start(config)?;
+    let mut poll = switch.watch(&signals, &control)?;
+    switch.say_ready(options);
+    let mut events = Events::with_capacity(16);
+    loop {
+        match poll.poll(&mut events, Some(switch.patience())) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
+            _ => {}
+        }
+        if signals.has_come() {
+            break;
+        }
+        while let Some(asked) = control.next() {
+            switch.answer(asked);
+        }
+        switch.step();
+    }
+    notify::systemd("STOPPING=1");
+    if keep {
+        return Ok(true);
+    }
+    // Agents need not wait until the last announcement is too old.
+    switch.say_places(0);
+    switch.plane.detach().map_err(of_plane).map(|()| true)
+}
+
+impl Switch {
+    fn start(config: SwitchConfig) -> Result<Self> {
+        // The file was checked when it was read: there is no place to point at any more.
+        let limits = config.limits(&Place { path: std::path::Path::new(""), text: "" })?;
+        let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins()).map_err(of_plane)?;
+        plane.clear_limits().map_err(of_plane)?;
+        for &(tenant, limit) in &limits {
+            plane.set_limit(tenant, Some(limit)).map_err(of_plane)?;
+        }
+        let now = Instant::now();
+        let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
+        let mut switch = Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, trouble: None };
+        switch.step();
+        Ok(switch)
+    }
+
+    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
+        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
+        let mut all: Vec<RawFd> = vec![self.plane.events_fd().as_raw_fd(), control.descriptor().as_raw_fd()];
+        all.extend(signals.descriptors());
+        for (token, descriptor) in all.iter().enumerate() {
+            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
+            watched.map_err(|error| system("waiting", &error))?;
+        }
+        Ok(poll)
+    }
+
+    fn patience(&self) -> Duration {
+        self.lldp_due.min(self.upkeep).saturating_duration_since(Instant::now()) + Duration::from_millis(1)
+    }
+
+    /// Does all that there is to do.
+    fn step(&mut self) {
+        let events = self.plane.events().unwrap_or_else(|error| {
+            self.trouble = Some(error.to_string());
+            Vec::new()
+        });
+        for event in events {
+            if let Event::Arp { ifindex, frame } = event {
+                self.arp(ifindex, &frame);
+            }
+        }
+        let now = Instant::now();
+        if self.lldp_due <= now {
+            self.lldp_due = now + nanos(self.config.lldp);
+            // Four periods may be missed.
+            let ttl_s = (self.config.lldp.as_ps() / 1_000_000_000_000 * 4 + 4).min(u64::from(u16::MAX)) as u16;
+            self.say_places(ttl_s);
+        }
+        if self.upkeep <= now {
+            self.upkeep = now + UPKEEP;
+            self.look_after(now);
+        }
+    }
+
+    /// Servers that have not said their MAC addresses are asked, others now and then; old entries go.
+    fn look_after(&mut self, now: Instant) {
+        let ports: Vec<(u32, bool)> =
+            self.plane.ports().filter(|(_, port)| port.number.is_some()).map(|(at, port)| (at, port.server.is_some())).collect();
+        for (at, is_known) in ports {
+            let since = self.answered.get(&at).or_else(|| self.asked.get(&at)).map(|&when| now - when);
+            if !is_known || since.is_none_or(|since| since > REFRESH) {
+                self.ask(at, now);
+            }
+        }
+        if let Err(error) = self.plane.expire(nanos(self.config.ageing)) {
+            self.trouble = Some(error.to_string());
+        }
+    }
+
+    /// LLDP to every server's port.
+    fn say_places(&self, ttl_s: u16) {
+        let Some(mac) = self.config.mac else { return };
+        for (at, port) in self.plane.ports() {
+            let Some(number) = port.number else { continue };
+            let mut frame = Vec::new();
+            let location = Location { switch: mac, port: number };
+            Lldp { location, ttl_s }.emit(mac, &format!("port {number}"), &mut frame);
+            self.send(at, &frame);
+        }
+    }
+
+    /// Asks who has p.0.0.1, at most each [`ASK_AGAIN`].
+    fn ask(&mut self, ifindex: u32, now: Instant) {
+        if self.asked.get(&ifindex).is_some_and(|&when| now - when < ASK_AGAIN) {
+            return;
+        }
+        let number = self.plane.ports().find(|(at, _)| *at == ifindex).and_then(|(_, port)| port.number);
+        let (Some(mac), Some(number)) = (self.config.mac, number) else { return };
+        self.asked.insert(ifindex, now);
+        let request = Arp {
+            operation: Operation::Request,
+            sender_mac: mac,
+            sender_ip: own_address(number),
+            target_mac: MacAddr::default(),
+            target_ip: server_address(number),
+        };
+        let mut frame = Vec::new();
+        Ethernet { dst: BROADCAST, src: mac, tag: None, ethertype: EtherType::ARP, payload: &[] }.emit(&mut frame);
+        request.emit(&mut frame);
+        self.send(ifindex, &frame);
+    }
+
+    /// A frame for a server that is not known, or an answer.
+    fn arp(&mut self, ifindex: u32, frame: &[u8]) {
+        let now = Instant::now();
+        let Ok(parsed) = Ethernet::parse(frame) else { return };
+        if parsed.ethertype != EtherType::ARP {
+            // The packet names the port that it was for.
+            let to = parsed.payload.get(16).and_then(|&port| EdgePort::new(u16::from(port)));
+            let wanted = self.plane.ports().find(|(_, port)| port.number.is_some() && port.number == to).map(|(at, _)| at);
+            if let Some(at) = wanted {
+                self.ask(at, now);
+            }
+            return;
+        }
+        let number = self.plane.ports().find(|(at, _)| *at == ifindex).and_then(|(_, port)| port.number);
+        let (Ok(arp), Some(number)) = (Arp::parse(parsed.payload), number) else { return };
+        if arp.operation == Operation::Reply && arp.sender_ip == server_address(number) {
+            tracing::debug!(port = number.get(), mac = %arp.sender_mac, "a server has answered");
+            self.answered.insert(ifindex, now);
+            if let Err(error) = self.plane.set_server(ifindex, Some(arp.sender_mac)) {
+                self.trouble = Some(error.to_string());
+            }
+        }
+    }
+
+    fn send(&self, ifindex: u32, frame: &[u8]) {
+        // A port that is down; it is sent again.
+        if let Err(error) = self.plane.send(ifindex, frame) {
+            tracing::debug!(%error, "a frame was not sent");
+        }
+    }
+
+    fn answer(&mut self, asked: Asked) {
+        match asked.request {
+            Request::Status => {
+                let status = self.status();
+                asked.answer(&status);
+            }
+            _ => asked.refuse("this is the daemon of a switch", "ask the agent of a server"),
+        }
+    }
+
+    fn say_ready(&self, options: RunOptions) {
+        let line = self.kind_line();
+        match options.json {
+            true => notify::print(&json!({ "ready": line, "overlay": "netlord", "role": self.role() }).to_string()),
+            false => notify::print(&format!("READY {line}")),
+        }
+        notify::systemd("READY=1");
+    }
+}
+
+/// The switch's own address towards the server at a port; the server has p.0.0.1 (section 3.6).
+const fn own_address(port: EdgePort) -> Ipv4Addr {
+    Ipv4Addr::new(port.get(), 0, 0, 2)
+}
+
+const fn server_address(port: EdgePort) -> Ipv4Addr {
+    Ipv4Addr::new(port.get(), 0, 0, 1)
+}
+
+fn nanos(span: weft_fabric::Duration) -> Duration {
+    Duration::from_nanos(span.as_ps() / 1000)
+}
+
+const UPKEEP: Duration = Duration::from_millis(500);
+/// Between two ARP requests to one server.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// A server's MAC address is asked for again after so long.
+const REFRESH: Duration = Duration::from_secs(60);

@@ -1,0 +1,73 @@
+//! What the programs tell.
+
+use weft_control::netlord::{EdgePort, Location};
+use weft_control::wire::netlord::VlanId;
+use weft_fabric::MacAddr;
+
+use super::super::layout::array;
+use super::{finish, with_tag};
+
+/// Something that the tables did not decide, or that the agent is to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A VM has sent a frame.
+    FromVif {
+        /// The VIF's interface.
+        ifindex: u32,
+        /// What it would have been on a wire: checksums made, one frame a segment, tags in line.
+        frames: Vec<Vec<u8>>,
+    },
+    /// A frame has come from the fabric.
+    FromFabric {
+        /// By which interface.
+        ifindex: u32,
+        /// The frame, its tag in line.
+        frame: Vec<u8>,
+    },
+    /// Frames are sent to a place by a VLAN.
+    Sent(Location, VlanId),
+    /// Frames come from a place by a VLAN.
+    Heard(Location, VlanId),
+    /// A switch has a frame for a server whose MAC address it does not know, or a server's ARP has come.
+    Arp {
+        /// The port that it came by.
+        ifindex: u32,
+        /// The frame.
+        frame: Vec<u8>,
+    },
+}
+
+/// Bytes of an event before the frame: `struct netlord_event`.
+pub(super) const HEAD: usize = 32;
+
+const FROM_VIF: u32 = 1;
+const FROM_UPLINK: u32 = 2;
+const SENT: u32 = 3;
+const HEARD: u32 = 4;
+const ARP: u32 = 5;
+
+/// Reads what the ring buffer held; none if it is no event of this build.
+pub(super) fn read(bytes: &[u8]) -> Option<Event> {
+    let (head, frame) = bytes.split_at_checked(HEAD)?;
+    let number = |at: usize| u32::from_ne_bytes(array(head, at));
+    let (kind, ifindex) = (number(0), number(8));
+    let tag = (head[18] != 0).then(|| u16::from_ne_bytes(array(head, 16)));
+    let whole = || Some(with_tag(frame.get(..number(4) as usize)?, tag));
+    let segment = u16::try_from(number(12)).unwrap_or(u16::MAX);
+    let finished = || {
+        let frames = finish(frame.get(..number(4) as usize)?.to_vec(), segment);
+        Some(frames.iter().map(|it| with_tag(it, tag)).collect())
+    };
+    let way = || {
+        let at = Location { switch: MacAddr(array(head, 20)), port: EdgePort::new(u16::from(head[19]))? };
+        Some((at, VlanId::new(u16::from_ne_bytes(array(head, 26)))?))
+    };
+    Some(match kind {
+        FROM_VIF => Event::FromVif { ifindex, frames: finished()? },
+        FROM_UPLINK => Event::FromFabric { ifindex, frame: whole()? },
+        SENT => way().map(|(at, vlan)| Event::Sent(at, vlan))?,
+        HEARD => way().map(|(at, vlan)| Event::Heard(at, vlan))?,
+        ARP => Event::Arp { ifindex, frame: whole()? },
+        _ => return None,
+    })
+}
