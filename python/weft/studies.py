@@ -40,9 +40,9 @@ def run(
         quick: apply the scenario's ``[quick]`` table.
         full: apply the scenario's ``[full]`` table: the paper's size.
         seed: the same as ``world__seed``.
-        world: ``"flow"``, ``"packet"`` or ``"lab"``: the same as ``world__kind``. A dict is the scenario's table, as
-        without this argument. The
-            lab needs root; it comes up for the run and goes down after it.
+        world: ``"flow"``, ``"packet"`` or ``"lab"``: the same as ``world__kind``. A dict is the scenario's table,
+            as without this argument. The lab needs root; it comes up for the run and goes down after it. With an overlay, its
+            programs (``make build``) must be on the PATH.
         set: overrides by dotted key: ``{"control.scheduler": "annealing"}``. A key that is swept loses its sweep.
         **overrides: the same with two underscores for the dot: ``control__scheduler="annealing"``. They count over ``set``.
 
