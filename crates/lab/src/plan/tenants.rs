@@ -37,6 +37,19 @@ pub struct TenantSpec {
     pub fib: Fib,
     /// What the edge switches let tenants send.
     pub limits: Vec<TenantLimit>,
+    /// What the switches without hosts are.
+    pub core: CoreSwitch,
+}
+
+/// What the switches without hosts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreSwitch {
+    /// The bridge that the edge switches are, without their last hop.
+    #[default]
+    Ebpf,
+    /// Open vSwitch.
+    Ovs,
 }
 
 /// A tenant's hosts.
@@ -83,6 +96,8 @@ pub struct Netlord {
     pub limits: Vec<TenantLimit>,
     /// SPAIN's VLANs.
     pub vlans: usize,
+    /// What the switches without hosts are.
+    pub core: CoreSwitch,
 }
 
 /// A switch.
@@ -162,6 +177,7 @@ impl Plan {
             fib: spec.fib.clone(),
             limits: spec.limits.clone(),
             vlans: spain.vlans().len(),
+            core: spec.core,
         });
         Ok(self)
     }
@@ -246,6 +262,11 @@ impl Netlord {
     /// The VMs of a host.
     pub fn of_host(&self, host: usize) -> impl Iterator<Item = &Vm> {
         self.vms.iter().filter(move |vm| vm.host == host)
+    }
+
+    /// Whether a switch is Open vSwitch.
+    pub fn is_ovs(&self, node: usize) -> bool {
+        self.core == CoreSwitch::Ovs && self.switch(node).is_some_and(|switch| switch.mac.is_none())
     }
 
     /// Whether two VMs are in one MAC space: they reach each other, whatever virtual routers' rules say.
