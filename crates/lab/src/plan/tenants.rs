@@ -335,7 +335,7 @@ fn mac(number: u32) -> String {
     format!("02:4e:4c:{a:02x}:{b:02x}:{c:02x}")
 }
 
-/// The cables of a tree that reaches all switches, by breadth from the one that has the most cables to others.
+/// The cables of a tree that reaches all switches with hosts, by breadth from the switch that has the most cables to others.
 fn special_tree(fabric: &Fabric) -> BTreeSet<CableId> {
     let trunks = |switch: SwitchId| {
         let out = fabric.out(fabric.switch_node(switch)).iter();
@@ -358,7 +358,26 @@ fn special_tree(fabric: &Fabric) -> BTreeSet<CableId> {
             }
         }
     }
+    prune(fabric, &mut tree);
     tree
+}
+
+/// Takes off the tree what leads to no host.
+fn prune(fabric: &Fabric, tree: &mut BTreeSet<CableId>) {
+    let has_host = |switch: SwitchId| {
+        let mut out = fabric.out(fabric.switch_node(switch)).iter();
+        out.any(|&link| fabric.as_host(fabric.link(link).to).is_some())
+    };
+    loop {
+        let leaf = |switch: SwitchId| {
+            let out = fabric.out(fabric.switch_node(switch)).iter();
+            let mut here = out.map(|link| link.cable()).filter(|cable| tree.contains(cable));
+            let one = here.next()?;
+            (here.next().is_none() && !has_host(switch)).then_some(one)
+        };
+        let Some(cable) = fabric.switches().find_map(leaf) else { return };
+        tree.remove(&cable);
+    }
 }
 
 /// A tenants' file of so many tenants that are alike: each has the same MAC and IP addresses.
@@ -391,3 +410,6 @@ pub fn net_of((ip, length): (IpAddr, u8)) -> String {
         IpAddr::V6(address) => format!("{address}/{length}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

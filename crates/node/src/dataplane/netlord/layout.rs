@@ -185,6 +185,12 @@ pub(super) fn hop(ifindex: u32, port: EdgePort, mac: Option<MacAddr>) -> [u8; 12
     bytes
 }
 
+/// Interface and MAC address of a hop, if that is known.
+pub(super) fn read_hop(bytes: &[u8]) -> Option<(u32, MacAddr)> {
+    let mac = MacAddr(array(bytes, 4));
+    (mac != MacAddr::default()).then(|| (u32::from_ne_bytes(array(bytes, 0)), mac))
+}
+
 pub(super) fn limit(limit: Limit) -> [u8; 40] {
     let mut bytes = [0; 40];
     match limit {
