@@ -27,7 +27,8 @@ use serde_json::json;
 use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
 
 pub use config::HostConfig;
-pub(super) use config::{from_text, read_key};
+pub(super) use config::{address_or_off, from_text, metrics, read_key};
+pub(super) use setup::serve_metrics;
 
 use super::cli::RunOptions;
 use super::signals::Signals;

@@ -25,7 +25,7 @@ pub(super) fn start(config: HostConfig) -> Result<Host> {
     let link = Link::find(&config.device)?;
     let la = own_la(&config, &link)?;
     let (directory, tor) = (bind(la)?, bind(la)?);
-    serve_metrics(&config)?;
+    serve_metrics(config.metrics)?;
     let announcer = if config.locator == LocatorMode::Host { Some(Announcer::start(&config, la)?) } else { None };
     let gateway = link.gateway(towards(&config));
     let mac = config.gateway_mac.or_else(|| gateway.and_then(|gateway| find_gateway(gateway, &link)));
@@ -119,8 +119,9 @@ fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
     })
 }
 
-fn serve_metrics(config: &HostConfig) -> Result<()> {
-    let Some(address) = config.metrics else { return Ok(()) };
+/// Serves the process's metrics, if they are wanted.
+pub(in crate::agent) fn serve_metrics(address: Option<std::net::SocketAddr>) -> Result<()> {
+    let Some(address) = address else { return Ok(()) };
     let help = "choose another with `metrics`, or \"off\"";
     let refused = |error: String| Error::new(format!("the metrics' address {address} cannot be used: {error}"), help);
     // The exporter binds later, on a thread: whether the address is free must be known now.

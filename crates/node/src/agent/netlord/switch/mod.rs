@@ -25,9 +25,10 @@ use weft_fabric::{MacAddr, TenantId};
 pub use config::SwitchConfig;
 
 use super::host::OnExit;
-use super::{of_plane, system};
+use super::{measures, of_plane, system};
 use crate::agent::cli::RunOptions;
 use crate::agent::config::Place;
+use crate::agent::host::serve_metrics;
 use crate::agent::signals::Signals;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::Result;
@@ -85,6 +86,7 @@ impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
         // The file was checked when it was read: there is no place to point at any more.
         let limits = config.limits(&Place { path: std::path::Path::new(""), text: "" })?;
+        serve_metrics(config.metrics)?;
         let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins()).map_err(of_plane)?;
         plane.clear_limits().map_err(of_plane)?;
         for &(tenant, limit) in &limits {
@@ -161,6 +163,10 @@ impl Switch {
         }
         if let Err(error) = self.plane.expire(nanos(self.config.ageing)) {
             self.trouble = Some(error.to_string());
+        }
+        if let (Ok(counters), Ok((fib, limit))) = (self.plane.counters(), self.plane.fib()) {
+            measures::plane(&counters);
+            measures::table("fib", fib.len(), f64::from(limit));
         }
     }
 
