@@ -103,7 +103,7 @@ pub fn overlay(host: &OverlayHost) -> String {
 /// `tc`, in the namespace: each port sends at its rate.
 pub fn shaping(node: &Node) -> String {
     let mut batch = String::new();
-    for p in node.ports.iter().filter(|p| p.rate_bps > 0) {
+    for p in node.ports.iter().filter(|p| p.queue_bytes > 0) {
         line(
             &mut batch,
             format_args!(

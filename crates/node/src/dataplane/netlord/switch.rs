@@ -189,7 +189,7 @@ impl SwitchPlane {
         let Some((port, _)) = self.ports.get_mut(&ifindex) else { return Ok(()) };
         let Some(number) = port.number else { return Ok(()) };
         port.server = mac;
-        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, number, mac))
+        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, mac))
     }
 
     /// What the switch does with a tenant's packets; `None`: it passes them.
@@ -303,7 +303,7 @@ impl SwitchPlane {
         self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
         self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();
         for &(number, to, mac) in servers {
-            self.table("routes").set(&layout::prefix(number), &layout::hop(to, number, mac)).unwrap();
+            self.table("routes").set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
         }
     }
 

@@ -138,6 +138,6 @@ fn values_have_the_sizes_that_the_programs_give_them() {
         assert_eq!((map.key_size() as usize, map.value_size() as usize), (key, value), "{name}");
     }
     assert_eq!(host.loaded().map("settings").value_size(), 16);
-    assert_eq!(switch.loaded().map("settings").value_size(), 32);
+    assert_eq!(switch.loaded().map("settings").value_size(), 24);
     assert_eq!(switch.fib().unwrap().1, 77, "the table has the switch's size");
 }
