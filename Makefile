@@ -150,8 +150,9 @@ bench-directory: build ## Rates, latencies and faults of the directory, beside t
 	$(RELEASE) directory bench failover
 
 .PHONY: bench-agent
-bench-agent: build ## What VL2's headers cost on real packets beside plain forwarding and VXLAN; as root
+bench-agent: build ## What VL2's headers and NetLord's encapsulation cost on real packets beside plain forwarding; as root
 	$(RELEASE) bench agent
+	$(RELEASE) bench agent --overlay netlord
 
 .PHONY: bench-simgrid
 bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the lab and its tests want: iproute2, and FRR, whose daemons the lab starts itself in its namespaces; the system's own service
-# is neither started nor enabled. ping and traceroute are for people: the lab has probes of its own.
+# What the lab and its tests want: iproute2, and FRR and Open vSwitch, whose daemons the lab starts itself in its namespaces; the system's own services
+# are neither started nor enabled. ping and traceroute are for people: the lab has probes of its own.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -12,16 +12,19 @@ has ping || missing+=(iputils-ping)
 has traceroute || missing+=(traceroute)
 [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
 
-if [ ! -x /usr/lib/frr/zebra ]; then
+# Installs a package whose service is not to run.
+without_service() {
     # Debian starts a service that it installs, but for what this file says. One that is there already has its reasons, and stays.
-    policy=/usr/sbin/policy-rc.d
+    local policy=/usr/sbin/policy-rc.d root=()
     if [ ! -e "$policy" ] && [ "$(id -u)" -eq 0 ]; then
-        trap 'rm -f "$policy"' EXIT
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod +x "$policy"
     fi
-    apt_install frr
-    root=()
+    apt_install "$1"
     [ "$(id -u)" -eq 0 ] || root=(sudo)
-    ! has systemctl || "${root[@]}" systemctl disable --now frr >/dev/null 2>&1 || true
-fi
+    ! has systemctl || "${root[@]}" systemctl disable --now "$2" >/dev/null 2>&1 || true
+}
+
+[ -x /usr/lib/frr/zebra ] || without_service frr frr
+[ -x /usr/sbin/ovs-vswitchd ] || without_service openvswitch-switch openvswitch-switch

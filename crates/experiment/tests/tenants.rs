@@ -149,3 +149,26 @@ fn what_means_nothing_is_refused_with_its_place() {
         assert!(!folder.path().join("r").exists());
     }
 }
+
+/// What only a lab reads is checked before it needs root.
+#[cfg(all(feature = "lab", target_os = "linux"))]
+#[test]
+fn a_lab_of_tenants_says_what_it_cannot_have() {
+    let refused = |changes: &[(&str, &str)], says: &str| {
+        let folder = folder(&[&[("kind = \"none\"", "kind = \"netlord\"")], changes].concat());
+        let output = weft(&["lab", "up", "s.toml", "--name", "nosuch"], folder.path());
+        assert_eq!(output.status.code(), Some(2));
+        let said = stderr(&output);
+        assert!(said.contains(says), "{changes:?}: {said}");
+    };
+    refused(&[("count = 2", "id = 2")], "tenants are numbered from 3");
+    refused(&[("count = 2", "id = 16777215")], "tenants are numbered from 3");
+    refused(&[("count = 2", "id = 17\n[[tenant]]\nid = 17")], "two tenants have the id 17");
+    refused(&[("count = 2", "hosts = \"0-9\"")], "the fabric has no host 4");
+    refused(&[("count = 2", "vms_per_host = 100")], "a subnet has 254 VMs");
+    refused(&[("count = 2", "limit = \"fast\"")], "`fast` is no rate");
+    refused(&[("count = 2", "nmae = \"acme\"")], "nmae");
+    refused(&[("fib_entries = 100", "core = \"cisco\"")], "core");
+    refused(&[("[[tenant]]\ncount = 2\n", "")], "there are no tenants");
+    refused(&[("kind = \"netlord\"", "kind = \"netlord\"\ntenants = \"no.toml\""), ("count = 2", "name = \"acme\"")], "no.toml");
+}

@@ -131,7 +131,7 @@ pub fn renumber(host: &Node, old: Ipv4Addr) -> String {
 
 /// `tc`, in the namespace: each port sends at its rate.
 pub fn shaping(node: &Node) -> String {
-    node.ports.iter().filter(|p| p.rate_bps > 0).map(shape).collect()
+    node.ports.iter().filter(|p| p.queue_bytes > 0).map(shape).collect()
 }
 
 /// The same for one port.

@@ -79,6 +79,10 @@ fn programs() -> Vec<Check> {
     let found = missing.is_empty().then(|| frr::program("zebra").and_then(|p| version(p.to_str()?, "--version"))).flatten();
     let what = format!("for `--routing frr`; without {}", missing.join(", "));
     checks.push(of("FRR", found, State::Optional, &what, "apt-get install frr, and `systemctl disable --now frr`"));
+    let switch = "/usr/sbin/ovs-vswitchd";
+    let found = Path::new(switch).is_file().then(|| version(switch, "--version")).flatten();
+    let what = "for `switches.core = \"ovs\"` in labs of tenants";
+    checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
     checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
     checks
 }

@@ -94,6 +94,7 @@ impl Lab {
     pub fn up(plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
         vl2::check(&plan)?;
+        netlord::check(&plan)?;
         let folder = match Folder::create(&plan.name)? {
             Some(folder) => folder,
             None => replace_broken(&plan.name)?,

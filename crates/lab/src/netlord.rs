@@ -10,6 +10,7 @@
 
 mod devices;
 mod files;
+pub mod ovs;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::tenants::{Netlord, Vm};
+use crate::plan::tenants::{CoreSwitch, Netlord, Vm};
 use crate::plan::{Node, Plan, Role};
 use crate::vl2::programs::{self, Started};
 use crate::vl2::{AGENT, OverlayStatus, OverlayTimes, READY_WITHIN, pause, wait_for};
@@ -52,7 +53,8 @@ pub(crate) fn addresses(plan: &Plan, stop: &AtomicBool) -> Result<()> {
         let namespace = &plan.nodes[vm.node].namespace;
         netns::enter(namespace)?;
         netns::set(&crate::commands::overlay_sysctls(), namespace)?;
-        netns::batch("ip", &devices::of_vm(vm), namespace)
+        netns::batch("ip", &devices::of_vm(vm), namespace)?;
+        if netlord.core == CoreSwitch::Ovs { ovs::write_checksums("eth0", namespace) } else { Ok(()) }
     })?;
     let hosts: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host).collect();
     netns::each(&hosts, stop, |(at, node)| {
@@ -68,8 +70,11 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let files = Files::write(plan, netlord, lab)?;
     netns::mount_bpf()?;
     let watch = Stopwatch::new();
+    for bridge in netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)) {
+        ovs::start(&files.folder, &plan.nodes[bridge.node], bridge, &netlord.fib)?;
+    }
     for role in [Role::Switch, Role::Host] {
-        let nodes: Vec<&Node> = plan.nodes.iter().filter(|n| n.role == role).collect();
+        let nodes: Vec<&Node> = with_agents(plan).filter(|n| n.role == role).collect();
         let started = netns::each(&nodes, stop, |node| start_one(&files, node))?;
         wait_for(&started, stop)?;
     }
@@ -97,7 +102,7 @@ pub fn restart(plan: &Plan, node: &Node, stop: &AtomicBool) -> Result<()> {
 /// Waits until all daemons say that all is well.
 fn wait_for_places(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
-    let mut waiting: Vec<&Node> = plan.nodes.iter().filter(|n| has_daemon(n)).collect();
+    let mut waiting: Vec<&Node> = with_agents(plan).collect();
     loop {
         waiting.retain(|node| !is_well(&socket(lab, node)));
         let Some(node) = waiting.first() else { return Ok(()) };
@@ -120,11 +125,11 @@ pub fn status(plan: &Plan) -> OverlayStatus {
     let namespaces: Vec<String> = plan.nodes.iter().map(|n| n.namespace.clone()).collect();
     let running = programs::running(&namespaces);
     let agents = |node: &Node| running.iter().any(|p| p.program == AGENT && p.namespace == node.namespace);
-    let with_agent = || plan.nodes.iter().filter(|n| has_daemon(n));
-    let missing: Vec<String> = with_agent().filter(|n| !agents(n)).map(|n| n.name.clone()).collect();
+    let missing: Vec<String> = with_agents(plan).filter(|n| !agents(n)).map(|n| n.name.clone()).collect();
+    let count = with_agents(plan).count();
     OverlayStatus {
-        agents: with_agent().count(),
-        running: with_agent().count() - missing.len(),
+        agents: count,
+        running: count - missing.len(),
         missing,
         directory_servers: 0,
         directory_running: 0,
@@ -139,7 +144,7 @@ pub fn status(plan: &Plan) -> OverlayStatus {
 /// [`LabError`].
 pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     let lab = crate::state::path(&plan.name);
-    let (node, from, to) = (&plan.nodes[vm.node], &plan.nodes[vm.host], &plan.nodes[to]);
+    let (from, to) = (&plan.nodes[vm.host], &plan.nodes[to]);
     let watch = Stopwatch::new();
     let device = &plan.nodes[vm.host].ports[vm.port].name;
     let program = programs::find(AGENT)?;
@@ -152,12 +157,25 @@ pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     netns::within(&to.namespace, || netns::batch("ip", &format!("link set {device} up\n"), &to.namespace))?;
     let name = format!("{}/{}", vm.tenant, vm.vif);
     programs::run(&program, &["vif", "attach", &device, &name, "--socket", &new], &to.namespace)?;
-    let _ = node;
     Ok(watch.elapsed())
 }
 
-fn has_daemon(node: &Node) -> bool {
-    matches!(node.role, Role::Host | Role::Switch)
+/// Hosts and switches, but for those that are somebody else's.
+pub(crate) fn with_agents(plan: &Plan) -> impl Iterator<Item = &Node> {
+    let is_ovs = |at: usize| plan.tenants.as_ref().is_some_and(|netlord| netlord.is_ovs(at));
+    let nodes = plan.nodes.iter().enumerate();
+    nodes.filter(move |(at, node)| matches!(node.role, Role::Host | Role::Switch) && !is_ovs(*at)).map(|(_, node)| node)
+}
+
+/// Whether the programs are there; before anything is made.
+///
+/// # Errors
+/// [`LabError::Missing`].
+pub(crate) fn check(plan: &Plan) -> Result<()> {
+    match &plan.tenants {
+        Some(netlord) if netlord.core == CoreSwitch::Ovs => ovs::check(),
+        _ => Ok(()),
+    }
 }
 
 /// Who is whose VM.

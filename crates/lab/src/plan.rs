@@ -178,11 +178,11 @@ pub struct Port {
     pub address: Option<Net>,
     /// The other end.
     pub peer: PortId,
-    /// What the port sends at; 0: as fast as it can, as between a host and its VMs.
+    /// What the port sends at.
     pub rate_bps: u64,
     /// What may be sent at once after a pause.
     pub burst_bytes: u64,
-    /// What may wait.
+    /// What may wait; 0: nothing has to, for the port sends as fast as it can, as between a host and its VMs.
     pub queue_bytes: u64,
 }
 

@@ -15,7 +15,7 @@ use support::{TestLab, name, possible, turn};
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes};
-use weft_lab::plan::tenants::{Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
+use weft_lab::plan::tenants::{CoreSwitch, Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
 use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::probe::{connectivity, ping};
 use weft_lab::{Lab, Stopwatch, netlord, state, vl2};
@@ -68,7 +68,7 @@ fn settings(letter: char) -> Settings {
 }
 
 /// 3 edge switches of 2 hosts below 2 cores; acme and globex have two VMs each, with the same addresses, initech's are apart.
-fn plan(letter: char, limits: Vec<TenantLimit>) -> Plan {
+fn plan(letter: char, limits: Vec<TenantLimit>, core: CoreSwitch) -> Plan {
     let shape = Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 };
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
@@ -76,7 +76,7 @@ fn plan(letter: char, limits: Vec<TenantLimit>) -> Plan {
     let file = alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)]) + OTHERS;
     let placements = vec![of("acme", &[0, 3, 1]), of("globex", &[0, 4]), of("initech", &[1, 5])];
     let fib = Fib { entries: 64, ageing_s: 300, learn_per_second: 0 };
-    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits };
+    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
 }
 
@@ -119,7 +119,7 @@ fn host_of(lab: &TestLab, vm: &Vm) -> String {
 
 #[test]
 fn tenants_with_the_same_addresses() {
-    let Some(lab) = stand(plan('m', vec![])) else { return };
+    let Some(lab) = stand(plan('m', vec![], CoreSwitch::Ebpf)) else { return };
     everybody_reaches_his_own(&lab);
     largest_packets_cross(&lab);
     streams_of_both_versions(&lab);
@@ -499,7 +499,7 @@ fn a_vm_moves_during_a_stream(lab: &TestLab) {
 #[test]
 fn a_tenants_limit_holds_at_the_edge_switches() {
     let limits = vec![TenantLimit { tenant: 17, rate: Some("10Mbps".to_owned()) }, TenantLimit { tenant: 19, rate: None }];
-    let Some(lab) = stand(plan('l', limits)) else { return };
+    let Some(lab) = stand(plan('l', limits, CoreSwitch::Ebpf)) else { return };
     let slow = stream(&lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_secs(3));
     let fast = stream(&lab, "globex-vm1", "globex-vm2", [10, 0, 0, 2].into(), Duration::from_secs(1));
     eprintln!("acme at 10 Mbps: {:.1}; globex: {:.1}", slow / 1e6, fast / 1e6);
@@ -514,4 +514,28 @@ fn a_tenants_limit_holds_at_the_edge_switches() {
     };
     assert!(of("edge1", 17, "limited") > 0 && of("edge1", 17, "packets") > 0);
     assert!(of("edge2", 19, "denied") > 0);
+}
+
+/// Switches that somebody else wrote, and that know only switches (section 3.3).
+#[test]
+fn open_vswitch_carries_it_and_learns_switches_alone() {
+    if !std::path::Path::new("/usr/sbin/ovs-vswitchd").exists() {
+        let why = "no Open vSwitch: scripts/setup-lab.sh installs it";
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        return eprintln!("SKIPPED: {why}");
+    }
+    let Some(lab) = stand(plan('o', vec![], CoreSwitch::Ovs)) else { return };
+    everybody_reaches_his_own(&lab);
+    streams_of_both_versions(&lab);
+    any_protocol_crosses(&lab);
+    a_broadcast_stays_in_its_tenant(&lab);
+    let own: Vec<&String> = tenants(&lab).switches.iter().filter_map(|s| s.mac.as_ref()).collect();
+    for switch in ["core0", "core1"] {
+        let learned = netlord::ovs::learned(lab.plan(), lab.node(switch)).expect("it answers");
+        eprintln!("{switch}: {learned:?}");
+        assert!(!learned.is_empty() && learned.iter().all(|(mac, _)| own.contains(&mac)), "{switch}: {learned:?}");
+    }
+    let cases = connectivity::test(lab.plan(), &GO).expect("a lab").cases;
+    let failure = cases.iter().find(|case| case.name == "link_failure").expect("a case");
+    assert_eq!(failure.ok, Some(true), "{failure:?}");
 }

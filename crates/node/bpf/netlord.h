@@ -154,13 +154,9 @@ struct netlord_event {
 
 /* ---- the switch's tables ---- */
 
-#define NETLORD_PORT_SERVER 1
-
 /* A port, by its interface's index. */
 struct netlord_port {
-	__u32 flags;
-	__u16 number; /* 1 to 126 of a server's */
-	__u16 native; /* the VLAN of what comes untagged; 0: none */
+	__u32 native; /* the VLAN of what comes untagged; 0: none */
 };
 
 /* The ports of a VLAN. All are tagged, but for `native` ones. */
@@ -189,8 +185,7 @@ struct netlord_prefix {
 struct netlord_hop {
 	__u32 ifindex;
 	__u8 mac[ETH_ALEN]; /* zeros: not known yet */
-	__u8 port;
-	__u8 zero;
+	__u8 zero[2];
 };
 
 #define NETLORD_DENY 1
@@ -201,7 +196,7 @@ struct netlord_limit {
 	__u32 flags;
 	__u64 bytes_per_second; /* 0: no limit */
 	__u64 burst_bytes;
-	__u64 tokens; /* billionths of a byte, as far as they fit */
+	__u64 tokens; /* thousandths of a byte */
 	__u64 filled_ns;
 };
 
@@ -215,7 +210,6 @@ struct netlord_tenant {
 struct netlord_switch_settings {
 	__u8 mac[ETH_ALEN]; /* zeros: no L3 hop */
 	__u16 zero;
-	__u32 fib_entries;
 	__u64 ageing_ns;
 	__u32 learn_per_second; /* 0: no limit */
 	__u32 learn_burst;

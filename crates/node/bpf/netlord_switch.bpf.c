@@ -203,7 +203,7 @@ always_inline int flood(struct __sk_buff *skb, __u16 vlan)
 	return TC_ACT_SHOT;
 }
 
-/* Billionths of a byte that a bucket is filled with in ten seconds at 100 Gbit/s do not fit 64 bits; thousandths do, and are exact enough. */
+/* Parts of a byte: billionths that a bucket is filled with in ten seconds at 100 Gbit/s would not fit 64 bits. */
 #define NETLORD_MILLI 1000ull
 
 /* Whether the tenant may send so many bytes now. */

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weft_fabric::{BitsPerSec, Fabric};
-use weft_lab::plan::tenants::{ALIKE_MOST, Fib, Placement, TenantLimit, TenantSpec, alike};
+use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, TenantLimit, TenantSpec, alike};
 
 use crate::error::KeyError;
 use crate::scenario::control;
@@ -51,7 +51,9 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         learn_per_second: fib.learn_rate.unwrap_or(0),
     };
     let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
-    Ok(Some(TenantSpec { file, placements, spain, fib, limits }))
+    let core = [("ebpf", CoreSwitch::Ebpf), ("ovs", CoreSwitch::Ovs)];
+    let core = root.table("switches")?.word("core", &core, CoreSwitch::Ebpf)?;
+    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core }))
 }
 
 impl Table {

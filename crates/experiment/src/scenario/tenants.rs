@@ -157,6 +157,8 @@ pub(super) fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
         learn_rate: keys.opt("learn_rate")?,
         learn_queue: keys.or("learn_queue", 1_000)?,
     };
+    // Of the lab alone.
+    keys.has("core");
     keys.done()?;
     if fib.ageing == Duration::ZERO {
         return Err(keys.error("fib_ageing", "switches that forget at once", "write a time such as \"300s\""));

@@ -46,7 +46,10 @@ impl Files {
     fn head(&self, plan: &Plan, node: &Node, role: &str) -> String {
         let (name, pins) = (name_of(node), pins(&plan.name));
         let (socket, pins) = (self.text(&format!("{name}.sock")), pins.join(&name));
-        format!("overlay = \"netlord\"\nrole = \"{role}\"\nsocket = \"{socket}\"\npins = \"{}\"\n", pins.display())
+        format!(
+            "overlay = \"netlord\"\nrole = \"{role}\"\nmetrics = \"off\"\nsocket = \"{socket}\"\npins = \"{}\"\n",
+            pins.display()
+        )
     }
 
     fn of_switch(&self, plan: &Plan, netlord: &Netlord, node: &Node, bridge: &Bridge) -> String {

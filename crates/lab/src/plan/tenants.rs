@@ -12,15 +12,17 @@
 //! - **VMs** are namespaces called TENANT-VIF, each with one VIF: `eth0`, whose other end is `vif1`, `vif2`, ... in the host's namespace. Their MTU leaves room for the
 //!   encapsulation. They are nodes of the plan, after those of the fabric.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod bridges;
+
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
+use weft_control::netlord::PUBLIC;
 use weft_control::netlord::tenants::{Tenant, Tenants, VifSpec};
-use weft_control::netlord::{EdgePort, PUBLIC};
 use weft_control::wire::netlord::OVERHEAD;
+use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan as Spain, SpainConfig};
-use weft_fabric::{CableId, Fabric, SwitchId};
 
 use super::{MTU_FABRIC, Net, Node, Plan, PlanError, Port, PortId, Role, Routing};
 
@@ -37,6 +39,19 @@ pub struct TenantSpec {
     pub fib: Fib,
     /// What the edge switches let tenants send.
     pub limits: Vec<TenantLimit>,
+    /// What the switches without hosts are.
+    pub core: CoreSwitch,
+}
+
+/// What the switches without hosts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CoreSwitch {
+    /// The bridge that the edge switches are, without their last hop.
+    #[default]
+    Ebpf,
+    /// Open vSwitch.
+    Ovs,
 }
 
 /// A tenant's hosts.
@@ -83,6 +98,8 @@ pub struct Netlord {
     pub limits: Vec<TenantLimit>,
     /// SPAIN's VLANs.
     pub vlans: usize,
+    /// What the switches without hosts are.
+    pub core: CoreSwitch,
 }
 
 /// A switch.
@@ -152,7 +169,7 @@ impl Plan {
             return Err(PlanError::Tenants("SPAIN's VLANs take that of all agents: ask for fewer paths".to_owned()));
         }
         self.unroute();
-        let switches = bridges(&self, fabric, &spain)?;
+        let switches = bridges::of(&self, fabric, &spain)?;
         let vms = self.place(&tenants, &spec.placements)?;
         self.routing = Routing::Static;
         self.tenants = Some(Netlord {
@@ -162,6 +179,7 @@ impl Plan {
             fib: spec.fib.clone(),
             limits: spec.limits.clone(),
             vlans: spain.vlans().len(),
+            core: spec.core,
         });
         Ok(self)
     }
@@ -248,6 +266,11 @@ impl Netlord {
         self.vms.iter().filter(move |vm| vm.host == host)
     }
 
+    /// Whether a switch is Open vSwitch.
+    pub fn is_ovs(&self, node: usize) -> bool {
+        self.core == CoreSwitch::Ovs && self.switch(node).is_some_and(|switch| switch.mac.is_none())
+    }
+
     /// Whether two VMs are in one MAC space: they reach each other, whatever virtual routers' rules say.
     pub fn is_joined(&self, a: &Vm, b: &Vm) -> bool {
         (a.id, a.space) == (b.id, b.space)
@@ -268,76 +291,6 @@ fn subnets(tenant: &Tenant, spec: &VifSpec) -> (Vec<(IpAddr, u8)>, Vec<IpAddr>) 
     let gateways: BTreeSet<IpAddr> =
         spec.addresses.iter().filter(|_| !is_public).filter_map(|&ip| here(ip).map(|it| it.address)).collect();
     (spec.addresses.iter().map(|&ip| (ip, length(ip))).collect(), gateways.into_iter().collect())
-}
-
-/// Ports, VLANs and MAC addresses of all switches.
-fn bridges(plan: &Plan, fabric: &Fabric, spain: &Spain) -> Result<Vec<Bridge>, PlanError> {
-    let tree = special_tree(fabric);
-    let macs: BTreeMap<SwitchId, String> = (1u32..).zip(spain.edges()).map(|(i, &edge)| (edge, mac(i))).collect();
-    let configs = spain.switch_configs(fabric);
-    let mut bridges = Vec::with_capacity(configs.len());
-    for config in &configs {
-        let node = fabric.switch_node(config.switch).index();
-        let mut number = 0u16;
-        let mut ports = Vec::with_capacity(config.ports.len());
-        for (at, port) in config.ports.iter().enumerate() {
-            let is_host = plan.nodes[plan.nodes[node].ports[at].peer.node].role == Role::Host;
-            number += u16::from(is_host);
-            let mut vlans: Vec<u16> = port.vlans.iter().map(|v| v.0).collect();
-            if is_host || tree.contains(&port.cable) {
-                vlans.push(SPECIAL_VLAN);
-            }
-            let number = if is_host { Some(EdgePort::new(number)) } else { None };
-            let number = number.map(|it| it.ok_or_else(|| too_many(plan, node))).transpose()?;
-            ports.push(BridgePort { vlans, number: number.map(EdgePort::get) });
-        }
-        let others = spain.edges().iter().filter(|&&edge| edge != config.switch && macs.contains_key(&config.switch));
-        let paths = others.map(|&edge| {
-            let vlans: Vec<u16> = spain.vlans_between(config.switch, edge).map(|v| v.0).collect();
-            (macs[&edge].clone(), vlans)
-        });
-        bridges.push(Bridge { node, mac: macs.get(&config.switch).cloned(), ports, paths: paths.collect() });
-    }
-    Ok(bridges)
-}
-
-fn too_many(plan: &Plan, node: usize) -> PlanError {
-    PlanError::Tenants(format!(
-        "{} has more than 126 hosts, and NetLord numbers a switch's ports to them from 1 to 126",
-        plan.nodes[node].name
-    ))
-}
-
-/// Locally administered; the switch's number at the end.
-fn mac(number: u32) -> String {
-    let [_, a, b, c] = number.to_be_bytes();
-    format!("02:4e:4c:{a:02x}:{b:02x}:{c:02x}")
-}
-
-/// The cables of a tree that reaches all switches, by breadth from the one that has the most cables to others.
-fn special_tree(fabric: &Fabric) -> BTreeSet<CableId> {
-    let trunks = |switch: SwitchId| {
-        let out = fabric.out(fabric.switch_node(switch)).iter();
-        out.filter_map(|&link| Some((link.cable(), fabric.as_switch(fabric.link(link).to)?)))
-    };
-    let mut roots: Vec<SwitchId> = fabric.switches().collect();
-    roots.sort_by_key(|&switch| (std::cmp::Reverse(trunks(switch).count()), switch));
-    let (mut reached, mut tree) = (BTreeSet::new(), BTreeSet::new());
-    for root in roots {
-        let mut next = VecDeque::from([root]);
-        if !reached.insert(root) {
-            continue;
-        }
-        while let Some(at) = next.pop_front() {
-            for (cable, to) in trunks(at) {
-                if reached.insert(to) {
-                    tree.insert(cable);
-                    next.push_back(to);
-                }
-            }
-        }
-    }
-    tree
 }
 
 /// A tenants' file of so many tenants that are alike: each has the same MAC and IP addresses.
@@ -370,3 +323,6 @@ pub fn net_of((ip, length): (IpAddr, u8)) -> String {
         IpAddr::V6(address) => format!("{address}/{length}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

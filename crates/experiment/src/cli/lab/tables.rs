@@ -18,7 +18,8 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
         let memory = o.rss_bytes as f64 / 1e6;
         if let Some(netlord) = &plan.tenants {
             let (vms, vlans) = (netlord.vms.len(), netlord.vlans);
-            let agents = plan.hosts().count() + plan.switches().count();
+            let witnesses = netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)).count();
+            let agents = plan.hosts().count() + plan.switches().count() - witnesses;
             return format!(
                 "NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {agents} agents {}, {memory:.0} MB\n",
                 seconds(o.agents_s)

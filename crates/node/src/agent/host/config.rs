@@ -283,7 +283,7 @@ fn socket() -> PathBuf {
 }
 
 #[allow(clippy::unnecessary_wraps)] // The form that serde wants.
-fn metrics() -> Option<SocketAddr> {
+pub(in crate::agent) fn metrics() -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], 9304)))
 }
 

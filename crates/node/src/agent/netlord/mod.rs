@@ -8,6 +8,7 @@
 
 mod config;
 pub mod host;
+mod measures;
 pub mod switch;
 mod vlans;
 

@@ -27,7 +27,7 @@ pub(super) const SIZES: &[(&str, usize, usize)] = &[
     ("paths", 8, 8 + 16 * PATHS_MAX),
     ("owned", 20, 1),
     ("routed", 48, 24),
-    ("ports", 4, 8),
+    ("ports", 4, 4),
     ("vlans", 4, 4 + 4 * VLAN_PORTS),
     ("members", 8, 1),
     ("fib", 8, 16),
@@ -138,23 +138,18 @@ pub(super) fn route(flow: &RoutedFlow, until_ns: u64) -> [u8; 24] {
     bytes
 }
 
-pub(super) fn switch_settings(s: &SwitchSettings) -> [u8; 32] {
-    let mut bytes = [0; 32];
+pub(super) fn switch_settings(s: &SwitchSettings) -> [u8; 24] {
+    let mut bytes = [0; 24];
     bytes[..6].copy_from_slice(&s.mac.unwrap_or_default().0);
-    bytes[8..12].copy_from_slice(&s.fib_entries.to_ne_bytes());
-    bytes[16..24].copy_from_slice(&u64::try_from(s.ageing.as_nanos()).unwrap_or(u64::MAX).to_ne_bytes());
+    bytes[8..16].copy_from_slice(&u64::try_from(s.ageing.as_nanos()).unwrap_or(u64::MAX).to_ne_bytes());
     let learn = s.learn.unwrap_or(super::super::Rate { per_second: 0, burst: 0 });
-    bytes[24..28].copy_from_slice(&learn.per_second.to_ne_bytes());
-    bytes[28..].copy_from_slice(&learn.burst.to_ne_bytes());
+    bytes[16..20].copy_from_slice(&learn.per_second.to_ne_bytes());
+    bytes[20..].copy_from_slice(&learn.burst.to_ne_bytes());
     bytes
 }
 
-pub(super) fn port(port: &Port) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&u32::from(port.number.is_some()).to_ne_bytes());
-    bytes[4..6].copy_from_slice(&u16::from(port.number.map_or(0, EdgePort::get)).to_ne_bytes());
-    bytes[6..].copy_from_slice(&port.native.map_or(0, VlanId::get).to_ne_bytes());
-    bytes
+pub(super) fn port(port: &Port) -> [u8; 4] {
+    u32::from(port.native.map_or(0, VlanId::get)).to_ne_bytes()
 }
 
 pub(super) fn vlan(ports: &[u32]) -> [u8; 4 + 4 * VLAN_PORTS] {
@@ -177,12 +172,17 @@ pub(super) fn prefix(port: EdgePort) -> [u8; 8] {
     bytes
 }
 
-pub(super) fn hop(ifindex: u32, port: EdgePort, mac: Option<MacAddr>) -> [u8; 12] {
+pub(super) fn hop(ifindex: u32, mac: Option<MacAddr>) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&ifindex.to_ne_bytes());
     bytes[4..10].copy_from_slice(&mac.unwrap_or_default().0);
-    bytes[10] = port.get();
     bytes
+}
+
+/// Interface and MAC address of a hop, if that is known.
+pub(super) fn read_hop(bytes: &[u8]) -> Option<(u32, MacAddr)> {
+    let mac = MacAddr(array(bytes, 4));
+    (mac != MacAddr::default()).then(|| (u32::from_ne_bytes(array(bytes, 0)), mac))
 }
 
 pub(super) fn limit(limit: Limit) -> [u8; 40] {

@@ -156,10 +156,19 @@ impl SwitchPlane {
         socket.listen(nic, Listen::Everything).map_err(PlaneError::system("receive everything on", &port.device))?;
         self.loaded.attach(ON_PORT, nic.index, TC_INGRESS)?;
         self.ports.insert(index, (port.clone(), socket));
-        if port.number.is_some() {
-            self.set_server(index, port.server)?;
+        if let Some(number) = port.number {
+            // What an earlier process was told holds until the server says otherwise.
+            let before = self.table("routes").get(&layout::prefix(number))?;
+            let before = before.and_then(|hop| layout::read_hop(&hop)).filter(|&(at, _)| at == index).map(|(_, mac)| mac);
+            self.set_server(index, port.server.or(before))?;
         }
         Ok(())
+    }
+
+    /// Whether a port is up and has a carrier.
+    pub fn is_up(&self, ifindex: u32) -> bool {
+        let device = self.ports.get(&ifindex).map(|(port, _)| port.device.as_str());
+        device.is_some_and(|device| Nic::mtu_if_up(device).is_ok_and(|mtu| mtu.is_some()))
     }
 
     /// Whether tables of an earlier process were adopted.
@@ -180,7 +189,7 @@ impl SwitchPlane {
         let Some((port, _)) = self.ports.get_mut(&ifindex) else { return Ok(()) };
         let Some(number) = port.number else { return Ok(()) };
         port.server = mac;
-        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, number, mac))
+        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, mac))
     }
 
     /// What the switch does with a tenant's packets; `None`: it passes them.
@@ -294,7 +303,7 @@ impl SwitchPlane {
         self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
         self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();
         for &(number, to, mac) in servers {
-            self.table("routes").set(&layout::prefix(number), &layout::hop(to, number, mac)).unwrap();
+            self.table("routes").set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
         }
     }
 

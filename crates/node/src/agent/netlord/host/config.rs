@@ -1,5 +1,6 @@
 //! The configuration of a server. `docs/running-on-hosts.md` has every key.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
@@ -14,7 +15,8 @@ use weft_fabric::{Duration, MacAddr};
 use super::super::config::Role;
 use super::super::vlans::Vlans;
 use crate::agent::config::Place;
-use crate::agent::host::from_text;
+use crate::agent::exporter::default_address;
+use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;
 
 /// Everything that the agent of a server is told.
@@ -30,6 +32,8 @@ pub struct HostConfig {
     special_vlan: Spanned<u16>,
     #[serde(default = "socket")]
     pub socket: PathBuf,
+    #[serde(default = "default_address", deserialize_with = "address_or_off")]
+    pub metrics: Option<SocketAddr>,
     pub pins: Option<PathBuf>,
     #[serde(default)]
     pub on_exit: OnExit,

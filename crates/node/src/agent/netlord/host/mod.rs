@@ -32,8 +32,9 @@ use weft_fabric::rng::Pcg64;
 pub use config::HostConfig;
 pub(super) use config::{OnExit, maybe_from_text, socket};
 
-use super::{of_plane, system};
+use super::{measures, of_plane, system};
 use crate::agent::cli::RunOptions;
+use crate::agent::exporter;
 use crate::agent::signals::Signals;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
@@ -100,6 +101,7 @@ pub(in crate::agent) fn run(config: HostConfig, options: RunOptions) -> Result<b
 impl Host {
     fn start(config: HostConfig) -> Result<Self> {
         let tenants = vifs::read_tenants(&config.tenants)?;
+        exporter::serve(config.metrics)?;
         let period = Duration::from_nanos(config.spain().period.as_ps() / 1000);
         let settings = HostSettings { tell_every: period / 4, ..HostSettings::default() };
         let plane = HostPlane::load(&settings, &config.pins()).map_err(of_plane)?;
@@ -234,6 +236,7 @@ impl Host {
         self.look_at_uplinks();
         self.say_places();
         self.look_at_tenants();
+        self.measure();
         if self.begun.elapsed() >= ERA {
             match new_machine(&self.config) {
                 Ok(agent) => {
@@ -248,6 +251,18 @@ impl Host {
                 Err(error) => tracing::error!(%error, "the machine cannot be made anew"),
             }
         }
+    }
+
+    fn measure(&mut self) {
+        if let Ok(counters) = self.plane.counters() {
+            measures::plane(&counters);
+        }
+        let spain = self.agent.chooser_mut().counters();
+        measures::machine(self.agent.counts(), self.agent.locations().counts(), spain);
+        let (used, limit) = self.plane.remotes();
+        measures::table("remotes", used, f64::from(limit));
+        measures::table("nl_arp", self.agent.locations().table().len(), self.config.nl_arp().capacity as f64);
+        measures::vifs(self.vifs.len());
     }
 
     /// Tells the machine which interfaces to the fabric are up.

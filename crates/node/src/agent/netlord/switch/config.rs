@@ -1,6 +1,7 @@
 //! The configuration of a switch. `docs/running-on-hosts.md` has every key.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -13,7 +14,8 @@ use super::super::config::Role;
 use super::super::host::{OnExit, maybe_from_text, socket};
 use super::super::vlans::Vlans;
 use crate::agent::config::Place;
-use crate::agent::host::from_text;
+use crate::agent::exporter::default_address;
+use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;
 use crate::dataplane::Rate;
 use crate::dataplane::netlord::{Limit, Port, SwitchSettings};
@@ -30,6 +32,8 @@ pub struct SwitchConfig {
     pub mac: Option<MacAddr>,
     #[serde(default = "socket")]
     pub socket: PathBuf,
+    #[serde(default = "default_address", deserialize_with = "address_or_off")]
+    pub metrics: Option<SocketAddr>,
     pub pins: Option<PathBuf>,
     #[serde(default)]
     pub on_exit: OnExit,

@@ -9,7 +9,7 @@
 mod config;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
@@ -25,9 +25,10 @@ use weft_fabric::{MacAddr, TenantId};
 pub use config::SwitchConfig;
 
 use super::host::OnExit;
-use super::{of_plane, system};
+use super::{measures, of_plane, system};
 use crate::agent::cli::RunOptions;
 use crate::agent::config::Place;
+use crate::agent::exporter;
 use crate::agent::signals::Signals;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::Result;
@@ -45,6 +46,8 @@ struct Switch {
     /// By port, when its server was asked for last, and when it last answered.
     asked: BTreeMap<u32, Instant>,
     answered: BTreeMap<u32, Instant>,
+    /// Servers' ports that are up.
+    up: BTreeSet<u32>,
     trouble: Option<String>,
 }
 
@@ -83,6 +86,7 @@ impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
         // The file was checked when it was read: there is no place to point at any more.
         let limits = config.limits(&Place { path: std::path::Path::new(""), text: "" })?;
+        exporter::serve(config.metrics)?;
         let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins()).map_err(of_plane)?;
         plane.clear_limits().map_err(of_plane)?;
         for &(tenant, limit) in &limits {
@@ -90,7 +94,9 @@ impl Switch {
         }
         let now = Instant::now();
         let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
-        let mut switch = Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, trouble: None };
+        let up = BTreeSet::new();
+        let mut switch =
+            Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, up, trouble: None };
         switch.step();
         Ok(switch)
     }
@@ -124,9 +130,7 @@ impl Switch {
         let now = Instant::now();
         if self.lldp_due <= now {
             self.lldp_due = now + nanos(self.config.lldp);
-            // Four periods may be missed.
-            let ttl_s = (self.config.lldp.as_ps() / 1_000_000_000_000 * 4 + 4).min(u64::from(u16::MAX)) as u16;
-            self.say_places(ttl_s);
+            self.say_places(self.ttl_s());
         }
         if self.upkeep <= now {
             self.upkeep = now + UPKEEP;
@@ -134,11 +138,24 @@ impl Switch {
         }
     }
 
+    /// How long an announcement holds: four periods may be missed.
+    fn ttl_s(&self) -> u16 {
+        (self.config.lldp.as_ps() / 1_000_000_000_000 * 4 + 4).min(u64::from(u16::MAX)) as u16
+    }
+
     /// Servers that have not said their MAC addresses are asked, others now and then; old entries go.
     fn look_after(&mut self, now: Instant) {
         let ports: Vec<(u32, bool)> =
             self.plane.ports().filter(|(_, port)| port.number.is_some()).map(|(at, port)| (at, port.server.is_some())).collect();
         for (at, is_known) in ports {
+            // Whoever has just been plugged in need not wait for a period.
+            if !self.plane.is_up(at) {
+                self.up.remove(&at);
+                continue;
+            }
+            if self.up.insert(at) {
+                self.say_place(at, self.ttl_s());
+            }
             let since = self.answered.get(&at).or_else(|| self.asked.get(&at)).map(|&when| now - when);
             if !is_known || since.is_none_or(|since| since > REFRESH) {
                 self.ask(at, now);
@@ -147,18 +164,27 @@ impl Switch {
         if let Err(error) = self.plane.expire(nanos(self.config.ageing)) {
             self.trouble = Some(error.to_string());
         }
+        if let (Ok(counters), Ok((fib, limit))) = (self.plane.counters(), self.plane.fib()) {
+            measures::plane(&counters);
+            measures::table("fib", fib.len(), f64::from(limit));
+        }
     }
 
     /// LLDP to every server's port.
     fn say_places(&self, ttl_s: u16) {
-        let Some(mac) = self.config.mac else { return };
-        for (at, port) in self.plane.ports() {
-            let Some(number) = port.number else { continue };
-            let mut frame = Vec::new();
-            let location = Location { switch: mac, port: number };
-            Lldp { location, ttl_s }.emit(mac, &format!("port {number}"), &mut frame);
-            self.send(at, &frame);
+        for (at, _) in self.plane.ports() {
+            self.say_place(at, ttl_s);
         }
+    }
+
+    /// LLDP to the server at a port, if that is one's.
+    fn say_place(&self, ifindex: u32, ttl_s: u16) {
+        let number = self.plane.ports().find(|(at, _)| *at == ifindex).and_then(|(_, port)| port.number);
+        let (Some(mac), Some(number)) = (self.config.mac, number) else { return };
+        let mut frame = Vec::new();
+        let location = Location { switch: mac, port: number };
+        Lldp { location, ttl_s }.emit(mac, &format!("port {number}"), &mut frame);
+        self.send(ifindex, &frame);
     }
 
     /// Asks who has p.0.0.1, at most each [`ASK_AGAIN`].

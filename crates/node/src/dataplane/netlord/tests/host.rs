@@ -9,8 +9,7 @@ use super::*;
 use crate::dataplane::netlord::Event;
 use crate::dataplane::tests::{CONSUMED, DROPPED, OK, REDIRECTED, run};
 
-/// Verdict, frame afterwards, and what was counted.
-fn on(plane: &HostPlane, program: &str, frame: &[u8]) -> ((i32, Vec<u8>), Vec<(&'static str, u64)>) {
+fn on(plane: &HostPlane, program: &str, frame: &[u8]) -> Ran {
     let before = plane.counters().unwrap();
     let result = run(plane.loaded(), program, frame, 0);
     counted(&before, &plane.counters().unwrap(), result)

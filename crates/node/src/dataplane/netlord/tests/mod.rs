@@ -96,8 +96,14 @@ fn server() -> Option<(PinDir, HostPlane)> {
 
 const VLANS: [u16; 5] = [1, 2, 3, 5, 4000];
 
-/// What was counted while `work` ran: names and amounts of those that changed.
-fn counted<T>(before: &Named, after: &Named, result: T) -> (T, Vec<(&'static str, u64)>) {
+/// Names and amounts of counters that changed.
+type Counted = Vec<(&'static str, u64)>;
+
+/// Verdict and frame afterwards, and what was counted.
+type Ran = ((i32, Vec<u8>), Counted);
+
+/// What was counted between two readings.
+fn counted<T>(before: &Named, after: &Named, result: T) -> (T, Counted) {
     let changed = before.iter().zip(after.iter()).filter(|(b, a)| a.2 > b.2).map(|(b, a)| (a.0, a.2 - b.2));
     (result, changed.collect())
 }
@@ -132,6 +138,6 @@ fn values_have_the_sizes_that_the_programs_give_them() {
         assert_eq!((map.key_size() as usize, map.value_size() as usize), (key, value), "{name}");
     }
     assert_eq!(host.loaded().map("settings").value_size(), 16);
-    assert_eq!(switch.loaded().map("settings").value_size(), 32);
+    assert_eq!(switch.loaded().map("settings").value_size(), 24);
     assert_eq!(switch.fib().unwrap().1, 77, "the table has the switch's size");
 }

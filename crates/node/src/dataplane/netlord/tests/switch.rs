@@ -17,7 +17,7 @@ fn edge(ageing: Duration) -> Option<(PinDir, SwitchPlane)> {
     Some((pins, plane))
 }
 
-fn on(plane: &SwitchPlane, frame: &[u8]) -> ((i32, Vec<u8>), Vec<(&'static str, u64)>) {
+fn on(plane: &SwitchPlane, frame: &[u8]) -> Ran {
     let before = plane.counters().unwrap();
     let result = run(plane.loaded(), "netlord_port", frame, 0);
     counted(&before, &plane.counters().unwrap(), result)

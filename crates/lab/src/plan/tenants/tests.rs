@@ -1,0 +1,150 @@
+use std::collections::BTreeSet;
+
+use weft_fabric::topology::shapes::{Cabling, Shape};
+use weft_fabric::{BitsPerSec, Bytes, Duration};
+
+use super::*;
+use crate::plan::{LabName, Settings, Timers};
+
+fn fabric(shape: Shape) -> Fabric {
+    let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
+    shape.build(link, link).expect("a fabric")
+}
+
+fn laid(fabric: &Fabric, spec: &TenantSpec) -> Result<Plan, PlanError> {
+    let settings = Settings {
+        name: LabName::default(),
+        routing: Routing::Frr,
+        timers: Timers::FAST,
+        scale: 0.1,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    };
+    Plan::new(fabric, &settings)?.with_tenants(fabric, spec)
+}
+
+fn spec(file: String, placements: &[(&str, &[u32])]) -> TenantSpec {
+    let of = |&(tenant, hosts): &(&str, &[u32])| Placement { tenant: tenant.to_owned(), hosts: hosts.to_vec() };
+    TenantSpec {
+        file,
+        placements: placements.iter().map(of).collect(),
+        spain: SpainConfig::default(),
+        fib: Fib { entries: 64, ageing_s: 300, learn_per_second: 0 },
+        limits: Vec::new(),
+        core: CoreSwitch::Ebpf,
+    }
+}
+
+fn two() -> String {
+    alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)])
+}
+
+/// Switches that a VLAN joins to the first one that has it, and the number of its cables.
+fn reach(plan: &Plan, netlord: &Netlord, vlan: u16) -> (BTreeSet<usize>, usize) {
+    let carries = |node: usize, port: usize| netlord.switch(node).is_some_and(|s| s.ports[port].vlans.contains(&vlan));
+    let trunks = || {
+        plan.cables().filter(|[a, b]| netlord.switch(a.node).is_some() && netlord.switch(b.node).is_some()).filter(|ends| {
+            let [a, b] = ends.map(|end| carries(end.node, end.port));
+            assert_eq!(a, b, "both ends of a cable have the same VLANs");
+            a
+        })
+    };
+    let mut reached: BTreeSet<usize> = trunks().take(1).map(|[a, _]| a.node).collect();
+    loop {
+        let more: Vec<usize> = trunks()
+            .flat_map(|[a, b]| [(a.node, b.node), (b.node, a.node)])
+            .filter(|(from, to)| reached.contains(from) && !reached.contains(to))
+            .map(|(_, to)| to)
+            .collect();
+        if more.is_empty() {
+            return (reached, trunks().count());
+        }
+        reached.extend(more);
+    }
+}
+
+#[test]
+fn the_special_vlan_is_a_tree_that_reaches_all_hosts_and_nobody_else() {
+    for shape in [
+        Shape::TwoLevel { edges: 5, cores: 3, hosts_per_edge: 2 },
+        Shape::FatTree { k: 4 },
+        Shape::Clique { switches: 4, hosts_per_switch: 2 },
+    ] {
+        let fabric = fabric(shape);
+        let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 1])])).expect("a plan");
+        let netlord = plan.tenants.as_ref().expect("tenants");
+        let (reached, cables) = reach(&plan, netlord, SPECIAL_VLAN);
+        assert_eq!(reached.len(), cables + 1, "a tree");
+        let edges: Vec<usize> = netlord.switches.iter().filter(|s| s.mac.is_some()).map(|s| s.node).collect();
+        assert!(edges.iter().all(|edge| reached.contains(edge)));
+        for switch in &netlord.switches {
+            for (port, of_bridge) in plan.nodes[switch.node].ports.iter().zip(&switch.ports) {
+                let is_host = plan.nodes[port.peer.node].role == Role::Host;
+                assert_eq!(of_bridge.number.is_some(), is_host);
+                assert!(!is_host || of_bridge.vlans.contains(&SPECIAL_VLAN));
+            }
+        }
+        let leaves = |node: usize| {
+            netlord.switch(node).expect("a switch").ports.iter().filter(|p| p.vlans.contains(&SPECIAL_VLAN)).count()
+        };
+        assert!(reached.iter().all(|&node| leaves(node) > 1), "no switch without hosts is at its end");
+    }
+}
+
+#[test]
+fn switches_have_no_addresses_and_every_edge_switch_the_vlans_to_all_others() {
+    let fabric = fabric(Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 });
+    let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 3, 1]), ("globex", &[0, 4])])).expect("a plan");
+    let netlord = plan.tenants.as_ref().expect("tenants");
+    assert_eq!(plan.routing, Routing::Static, "nobody routes");
+    assert!(plan.nodes.iter().all(|n| n.fabric.is_empty() && n.local.is_empty() && n.ports.iter().all(|p| p.address.is_none())));
+    let macs: BTreeSet<&String> = netlord.switches.iter().filter_map(|s| s.mac.as_ref()).collect();
+    assert_eq!((macs.len(), netlord.vlans), (3, 2));
+    for edge in netlord.switches.iter().filter(|s| s.mac.is_some()) {
+        assert_eq!(edge.ports.iter().filter_map(|p| p.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(edge.paths.len(), 2);
+        assert!(edge.paths.iter().all(|(to, vlans)| macs.contains(to) && vlans.len() == 2 && Some(to) != edge.mac.as_ref()));
+    }
+}
+
+#[test]
+fn vms_are_nodes_behind_their_hosts() {
+    let fabric = fabric(Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 });
+    let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 3]), ("globex", &[0])])).expect("a plan");
+    let netlord = plan.tenants.as_ref().expect("tenants");
+    let places: Vec<(String, String, String)> = netlord
+        .vms
+        .iter()
+        .map(|vm| {
+            (plan.nodes[vm.node].name.clone(), plan.nodes[vm.host].name.clone(), plan.nodes[vm.host].ports[vm.port].name.clone())
+        })
+        .collect();
+    let place = |vm: &str, host: &str, port: &str| (vm.to_owned(), host.to_owned(), port.to_owned());
+    let expected = [
+        place("acme-vm1", "h0", "vif1"),
+        place("acme-vm2", "h3", "vif1"),
+        place("acme-vm3", "h0", "vif2"),
+        place("globex-vm1", "h0", "vif3"),
+        place("globex-vm2", "h0", "vif4"),
+    ];
+    assert_eq!(places, expected);
+    assert_eq!(netlord.vms[0].addresses, netlord.vms[3].addresses, "tenants have the same addresses");
+    for vm in &netlord.vms {
+        let there = plan.nodes[vm.node].ports[0].peer;
+        assert_eq!((there.node, there.port), (vm.host, vm.port));
+        assert_eq!(plan.port(there).peer.node, vm.node);
+    }
+    assert!(netlord.is_apart(&netlord.vms[0], &netlord.vms[3]) && netlord.is_joined(&netlord.vms[0], &netlord.vms[1]));
+}
+
+#[test]
+fn what_cannot_be_laid_says_why() {
+    let small = fabric(Shape::TwoLevel { edges: 2, cores: 1, hosts_per_edge: 1 });
+    let why = |fabric: &Fabric, spec: &TenantSpec| laid(fabric, spec).expect_err("it is refused").to_string();
+    assert!(why(&small, &spec(two(), &[("initech", &[0])])).contains("no tenant `initech`"));
+    assert!(why(&small, &spec(two(), &[("acme", &[7])])).contains("they are 0 to 1"));
+    assert!(why(&small, &spec(two() + "[[vif]]\n", &[("acme", &[0])])).contains("missing field"));
+    let wide = fabric(Shape::TwoLevel { edges: 1, cores: 1, hosts_per_edge: 127 });
+    assert!(why(&wide, &spec(two(), &[("acme", &[0])])).contains("126"));
+}

@@ -1,0 +1,94 @@
+//! What `weft-agent --check` says to NetLord's configurations: file, line and remedy, and exit code 2.
+
+use std::process::Command;
+
+const HOST: &str = r#"overlay = "netlord"
+role = "host"
+tenants = "/etc/weft/tenants.toml"
+special_vlan = 4094
+[[uplink]]
+device = "eth0"
+[[vif]]
+device = "tap0"
+tenant = "acme"
+name = "web1"
+[[path]]
+switch = "02:4e:4c:00:00:02"
+vlans = "1-16"
+"#;
+
+const EDGE: &str = r#"overlay = "netlord"
+role = "edge"
+mac = "02:4e:4c:00:00:01"
+fib_entries = 1024
+[[port]]
+device = "swp7"
+number = 7
+vlans = "1-16,4094"
+[[port]]
+device = "swp49"
+vlans = "1,3,4094"
+[[limit]]
+tenant = 17
+rate = "100Mbps"
+"#;
+
+/// Exit code and what is said.
+fn check(text: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("agent.toml");
+    std::fs::write(&file, text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weft-agent")).arg("--config").arg(&file).arg("--check").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), said)
+}
+
+/// With one piece in place of another it is refused, and says this.
+fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
+    assert!(right.contains(from), "{from}");
+    let (code, said) = check(&right.replace(from, to));
+    assert_eq!(code, Some(2), "{to}: {said}");
+    assert!(said.contains(says), "{to}: {said}");
+    assert!(line == 0 || said.contains(&format!("agent.toml:{line}:")), "{to}: line {line}: {said}");
+}
+
+#[test]
+fn right_configurations_are_right() {
+    for text in
+        [HOST, EDGE, &EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "")]
+    {
+        let (code, said) = check(text);
+        assert_eq!((code, said.contains("is right")), (Some(0), true), "{said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_servers() {
+    refused(HOST, "special_vlan = 4094", "special_vlan = 4095", 4, "VLANs are 1 to 4094");
+    refused(HOST, "vlans = \"1-16\"", "vlans = \"1-0x\"", 13, "is no VLAN");
+    refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"", 6, "belong together");
+    refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"\nport = 127", 8, "1 to 126");
+    refused(HOST, "device = \"eth0\"", "device = \"eth0\"\n[[uplink]]\ndevice = \"eth0\"", 8, "twice");
+    refused(HOST, "[[path]]", "[spain]\nperiod = \"0ms\"\n[[path]]", 1, "chirp period is 0");
+    refused(HOST, "[[uplink]]\ndevice = \"eth0\"\n", "uplink = []\n", 5, "no interface to the fabric");
+    refused(HOST, "tenants =", "tenant =", 0, "tenant");
+    refused(HOST, "role = \"host\"", "role = \"tor\"", 2, "unknown variant");
+    refused(HOST, "overlay = \"netlord\"", "overlay = \"vxlan\"", 1, "unknown variant");
+    // Without the key it is VL2's, which has others.
+    refused(HOST, "overlay = \"netlord\"\n", "", 0, "unknown field");
+}
+
+#[test]
+fn what_is_wrong_with_a_switchs() {
+    refused(EDGE, "mac = \"02:4e:4c:00:00:01\"\n", "", 2, "an edge switch has a MAC address");
+    refused(EDGE, "mac = \"02", "mac = \"03", 2, "an edge switch has a MAC address");
+    refused(EDGE, "role = \"edge\"", "role = \"core\"", 2, "a core switch is sent nothing to");
+    refused(EDGE, "fib_entries = 1024", "fib_entries = 0", 4, "no size");
+    refused(EDGE, "number = 7", "number = 0", 7, "1 to 126");
+    refused(EDGE, "device = \"swp49\"", "device = \"swp49\"\nnumber = 7", 11, "two ports have this number");
+    refused(EDGE, "device = \"swp49\"", "device = \"swp7\"", 10, "twice");
+    refused(EDGE, "device = \"swp49\"", "device = \"swp49\"\nnative = 5000", 11, "VLANs are 1 to 4094");
+    refused(EDGE, "tenant = 17", "tenant = 16777216", 13, "24 bits");
+    refused(EDGE, "rate = \"100Mbps\"", "rate = \"fast\"", 13, "`rate`");
+    refused(EDGE, "rate = \"100Mbps\"", "", 13, "a limit denies, or has a rate");
+}
