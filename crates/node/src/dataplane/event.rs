@@ -1,8 +1,8 @@
 //! What the programs tell user space, by ring buffer.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 
+pub use weft_control::wire::vl2::ip::Flow;
 use weft_fabric::MacAddr;
 
 /// Something that the programs cannot decide, or that someone should know.
@@ -89,28 +89,5 @@ impl Held {
     /// The frame from its Ethernet header on; TCP and UDP checksums of packets that this machine made may be incomplete.
     pub fn frame(&self) -> &[u8] {
         &self.frame
-    }
-}
-
-/// A five-tuple. Protocols without ports, and later fragments, have ports 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flow {
-    /// Inner source.
-    pub source: IpAddr,
-    /// Inner destination.
-    pub destination: IpAddr,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// Port of the source, or 0.
-    pub source_port: u16,
-    /// Port of the destination, or 0.
-    pub destination_port: u16,
-}
-
-impl fmt::Display for Flow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (from, to) =
-            (SocketAddr::new(self.source, self.source_port), SocketAddr::new(self.destination, self.destination_port));
-        write!(f, "{from} > {to} protocol {}", self.protocol)
     }
 }

@@ -1,6 +1,7 @@
 //! IPv4 and IPv6 headers, as far as the agent needs them: who sends to whom, which flow it is, how long it is.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{PacketError, array, checksum, u16_at};
 
@@ -152,19 +153,27 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// A five-tuple.
+/// A five-tuple of an inner packet. Protocols without ports, and later fragments, have ports 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
-    /// From this address.
+    /// Inner source.
     pub source: IpAddr,
-    /// To this address.
+    /// Inner destination.
     pub destination: IpAddr,
-    /// The protocol's number.
+    /// IP protocol number.
     pub protocol: u8,
-    /// From this port; 0: none.
+    /// Port of the source, or 0.
     pub source_port: u16,
-    /// To this port; 0: none.
+    /// Port of the destination, or 0.
     pub destination_port: u16,
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (from, to) =
+            (SocketAddr::new(self.source, self.source_port), SocketAddr::new(self.destination, self.destination_port));
+        write!(f, "{from} > {to} protocol {}", self.protocol)
+    }
 }
 
 /// An IPv4 header without options.

@@ -161,7 +161,7 @@ impl Plane {
                 let problem = if is_forbidden { Problem::Prohibited } else { Problem::HostUnreachable };
                 error_about(held.frame(), self.la, problem).map_or(Ok(()), |frame| self.host.inject(&frame))
             }
-            Output::Salt { flow, salt } => self.host.salt(from_machine(flow), salt),
+            Output::Salt { flow, salt } => self.host.salt(flow, salt),
             Output::Send { .. } | Output::SendAttach { .. } | Output::Announce(_) | Output::Attachment { .. } => Ok(()),
         };
         if let Err(error) = done {
@@ -223,27 +223,6 @@ fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> 
     Header { destination: header.source, source: VIRTUAL_MAC, kind }.emit(&mut out);
     IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
     Some(out)
-}
-
-/// A five-tuple as the machine has it.
-pub(super) const fn to_machine(flow: Flow) -> ip::Flow {
-    ip::Flow {
-        source: flow.source,
-        destination: flow.destination,
-        protocol: flow.protocol,
-        source_port: flow.source_port,
-        destination_port: flow.destination_port,
-    }
-}
-
-const fn from_machine(flow: ip::Flow) -> Flow {
-    Flow {
-        source: flow.source,
-        destination: flow.destination,
-        protocol: flow.protocol,
-        source_port: flow.source_port,
-        destination_port: flow.destination_port,
-    }
 }
 
 /// An error of the data plane, for the user.

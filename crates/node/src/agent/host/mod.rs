@@ -164,7 +164,7 @@ impl Host {
                     let (local, peer, bytes, token) = self.plane.hold(direction, source, destination, held);
                     self.input(Input::Missed { local, peer, bytes, token });
                 }
-                Event::Congestion { flow } => self.input(Input::Congested(apply::to_machine(flow))),
+                Event::Congestion { flow } => self.input(Input::Congested(flow)),
                 Event::IcmpError { flow, from, kind, code, mtu } => {
                     let flow = flow.map(|flow| flow.to_string());
                     tracing::debug!(?flow, %from, kind, code, ?mtu, "an ICMP error from the fabric");
