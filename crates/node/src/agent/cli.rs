@@ -110,9 +110,9 @@ fn run(args: &RunArgs) -> Result<bool> {
     start_log(args.options.log == LogForm::Json);
     match config {
         Config::Host(config) => host::run(*config, &args.config, args.options),
-        Config::Switch(config) => switch::run(*config, &args.config, &args.options),
-        Config::Netlord(NetlordConfig::Host(config)) => netlord::host::run(*config, args.options),
-        Config::Netlord(NetlordConfig::Switch(config)) => netlord::switch::run(*config, args.options),
+        Config::Switch(config) => switch::run(*config, &args.config, args.options),
+        Config::Netlord(NetlordConfig::Host(config)) => netlord::host::run(*config, &args.config, args.options),
+        Config::Netlord(NetlordConfig::Switch(config)) => netlord::switch::run(*config, &args.config, args.options),
     }
 }
 

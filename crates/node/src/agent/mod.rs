@@ -10,6 +10,7 @@
 
 mod cli;
 pub mod config;
+mod daemon;
 mod exporter;
 pub mod host;
 pub mod netlord;

@@ -24,13 +24,12 @@ mod routes;
 mod status;
 mod tor;
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant as WallInstant};
 
 use ipnet::IpNet;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use serde_json::{Value, json};
 use weft_fabric::Instant;
 
 pub use config::SwitchConfig;
@@ -39,13 +38,12 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use super::cli::RunOptions;
-use super::config::{Config, OnExit};
+use super::config::Config;
+use super::daemon::{Daemon, Run};
 use super::exporter;
-use super::signals::Signals;
 use super::socket::ControlSocket;
 use crate::cli::{Error, Result};
 use crate::dataplane::{SwitchPlane, SwitchSettings};
-use crate::server::notify;
 
 /// A running switch.
 pub(super) struct Switch {
@@ -79,44 +77,53 @@ impl Clock {
 }
 
 /// Runs until told to stop; reads the file of its configuration anew when told so.
-pub(super) fn run(config: SwitchConfig, file: &Path, options: &RunOptions) -> Result<bool> {
-    let mut signals = Signals::take().map_err(|error| Error::new(format!("cannot take signals: {error}"), ""))?;
-    let mut socket = ControlSocket::listen(&config.socket)?;
-    let mut switch = Switch::start(config)?;
-    let mut poll = Poll::new().map_err(system)?;
-    switch.watch(&poll, &signals, &socket)?;
-    let line = switch.ready_line();
-    if options.json {
-        notify::print(&serde_json::json!({"ready": line, "role": "switch"}).to_string());
-    } else {
-        notify::print(&format!("READY {line}"));
+pub(super) fn run(config: SwitchConfig, file: &Path, options: RunOptions) -> Result<bool> {
+    let (socket, on_exit) = (config.socket.clone(), config.on_exit);
+    Run { socket: &socket, on_exit, file, options }.until_told(|| Switch::start(config))
+}
+
+impl Daemon for Switch {
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = vec![self.plane.events_fd().as_raw_fd()];
+        all.extend(self.tor.iter().flat_map(TorPart::descriptors));
+        all.extend(self.intermediate.iter().map(Intermediate::descriptor));
+        all.extend(self.relay.iter().flat_map(Relay::descriptors));
+        all
     }
-    notify::systemd("READY=1");
-    let mut events = Events::with_capacity(256);
-    loop {
-        match poll.poll(&mut events, Some(switch.patience())) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system(error)),
-            _ => {}
-        }
-        if signals.has_come() {
-            break;
-        }
-        if signals.wants_reload() {
-            match Config::read_switch(file).and_then(|config| switch.take_over(config)) {
-                Ok(()) => tracing::info!("the configuration has been read anew"),
-                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
-            }
-            poll = Poll::new().map_err(system)?;
-            switch.watch(&poll, &signals, &socket)?;
-        }
-        while let Some(asked) = socket.next() {
-            switch.answer(asked);
-        }
-        switch.step()?;
+
+    fn patience(&self) -> Duration {
+        let now = self.clock.now();
+        let deadlines =
+            [self.tor.as_ref().and_then(TorPart::deadline), self.intermediate.as_ref().and_then(Intermediate::deadline)];
+        let next = deadlines.into_iter().flatten().min().map(|at| Duration::from_nanos(at.saturating_since(now).as_ps() / 1000));
+        // Rounded up by the system to a millisecond; what is due is due then.
+        next.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
     }
-    notify::systemd("STOPPING=1");
-    switch.end(options.keep)?;
-    Ok(true)
+
+    fn turn(&mut self, control: &mut ControlSocket) -> Result<()> {
+        while let Some(asked) = control.next() {
+            self.answer(asked);
+        }
+        self.step()
+    }
+
+    fn reload(&mut self, file: &Path) -> Result<()> {
+        self.take_over(Config::read_switch(file)?)
+    }
+
+    fn ready(&self) -> (String, Value) {
+        let line = self.line();
+        let json = json!({ "ready": line, "role": "switch" });
+        (line, json)
+    }
+
+    /// The addresses first: nobody is to send here what is not stripped any more.
+    fn end(mut self) -> Result<()> {
+        if let Some(intermediate) = &mut self.intermediate {
+            intermediate.leave()?;
+        }
+        self.plane.detach().map_err(of_plane)
+    }
 }
 
 impl Switch {
@@ -133,29 +140,6 @@ impl Switch {
         switch.step()?;
         switch.measure();
         Ok(switch)
-    }
-
-    /// Whatever wakes the loop; every part looks at all of its own then.
-    fn watch(&self, poll: &Poll, signals: &Signals, socket: &ControlSocket) -> Result<()> {
-        let mut descriptors: Vec<RawFd> = signals.descriptors().to_vec();
-        descriptors.push(socket.descriptor().as_raw_fd());
-        descriptors.push(self.plane.events_fd().as_raw_fd());
-        descriptors.extend(self.tor.iter().flat_map(TorPart::descriptors));
-        descriptors.extend(self.intermediate.iter().map(Intermediate::descriptor));
-        descriptors.extend(self.relay.iter().flat_map(Relay::descriptors));
-        for (token, descriptor) in descriptors.iter().enumerate() {
-            poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE).map_err(system)?;
-        }
-        Ok(())
-    }
-
-    fn patience(&self) -> Duration {
-        let now = self.clock.now();
-        let deadlines =
-            [self.tor.as_ref().and_then(TorPart::deadline), self.intermediate.as_ref().and_then(Intermediate::deadline)];
-        let next = deadlines.into_iter().flatten().min().map(|at| Duration::from_nanos(at.saturating_since(now).as_ps() / 1000));
-        // Rounded up by the system to a millisecond; what is due is due then.
-        next.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
     }
 
     /// Does all that there is to do.
@@ -186,9 +170,9 @@ impl Switch {
         Ok(())
     }
 
-    fn ready_line(&self) -> String {
-        let (kind, ports) = (self.kind(), self.config.ports.len());
-        format!("{kind} {} on {ports} ports", self.config.la)
+    /// What it is, and where.
+    fn line(&self) -> String {
+        format!("{} {} on {} ports", self.kind(), self.config.la, self.config.ports.len())
     }
 
     fn kind(&self) -> &'static str {
@@ -198,17 +182,6 @@ impl Switch {
             (None, Some(_)) => "intermediate switch",
             (None, None) => "switch",
         }
-    }
-
-    /// The addresses first: nobody is to send here what is not stripped any more.
-    fn end(mut self, keep: bool) -> Result<()> {
-        if keep || self.config.on_exit == OnExit::Keep {
-            return Ok(());
-        }
-        if let Some(intermediate) = &mut self.intermediate {
-            intermediate.leave()?;
-        }
-        self.plane.detach().map_err(of_plane)
     }
 }
 
@@ -236,10 +209,6 @@ fn settings(config: &SwitchConfig) -> SwitchSettings {
 
 fn of_plane(error: crate::dataplane::PlaneError) -> Error {
     Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
-}
-
-fn system(error: std::io::Error) -> Error {
-    Error::new(format!("the event loop: {error}"), "")
 }
 
 /// Everything is looked at after so long, whatever woke the loop.

@@ -23,21 +23,18 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
 
 pub use config::HostConfig;
 pub(super) use config::{address_or_off, from_text, read_key};
 
 use super::cli::RunOptions;
-use super::config::{Config, OnExit};
-use super::signals::Signals;
+use super::config::Config;
+use super::daemon::{Daemon, Run};
 use super::socket::{Asked, ControlSocket, Request};
-use crate::cli::{Error, Result};
+use crate::cli::Result;
 use crate::dataplane::{Event, Flow};
-use crate::server::notify;
 use announce::Announcer;
 use apply::Plane;
 use link::Link;
@@ -73,53 +70,25 @@ struct Waiter {
 
 /// Runs until told to stop; reads the file of its configuration anew when told so.
 pub(super) fn run(config: HostConfig, file: &Path, options: RunOptions) -> Result<bool> {
-    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
-    let mut control = ControlSocket::listen(&config.socket)?;
-    let keep = options.keep || config.on_exit == OnExit::Keep;
-    let mut host = setup::start(config)?;
-    let mut poll = host.watch(&signals, &control)?;
-    host.say_ready(options);
-    let mut events = Events::with_capacity(16);
-    loop {
-        let timeout = host.patience();
-        match poll.poll(&mut events, Some(timeout)) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
-            _ => {}
-        }
-        if signals.has_come() {
-            break;
-        }
-        if signals.wants_reload() {
-            match Config::read_host(file).and_then(|config| host.take_over(config)) {
-                Ok(()) => tracing::info!(la = %host.la, "the configuration has been read anew"),
-                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
-            }
-            poll = host.watch(&signals, &control)?;
-        }
-        host.turn(&mut control);
-    }
-    notify::systemd("STOPPING=1");
-    tracing::info!(keep, "told to stop");
-    host.end(keep)?;
-    Ok(true)
+    let (socket, on_exit) = (config.socket.clone(), config.on_exit);
+    Run { socket: &socket, on_exit, file, options }.until_told(|| setup::start(config))
 }
 
-impl Host {
-    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
-        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
-        let mut all: Vec<RawFd> =
-            vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd(), control.descriptor().as_raw_fd()];
-        all.extend(signals.descriptors());
+impl Daemon for Host {
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd()];
         all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
-        for (token, descriptor) in all.iter().enumerate() {
-            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
-            watched.map_err(|error| system("waiting", &error))?;
-        }
-        Ok(poll)
+        all
     }
 
-    /// Takes everything that has come, whatever it was that woke the loop.
-    fn turn(&mut self, control: &mut ControlSocket) {
+    fn patience(&self) -> Duration {
+        let now = Instant::now();
+        let machine = self.agent.deadline().map_or(UPKEEP, |at| nanos(at.saturating_since(self.now())));
+        let waiter = self.waiters.iter().map(|waiter| waiter.until.saturating_duration_since(now)).min().unwrap_or(UPKEEP);
+        machine.min(waiter).min(self.upkeep.saturating_duration_since(now))
+    }
+
+    fn turn(&mut self, control: &mut ControlSocket) -> Result<()> {
         self.take_events();
         self.take_datagrams();
         while let Some((address, result)) = self.announcer.as_mut().and_then(Announcer::next) {
@@ -133,8 +102,33 @@ impl Host {
         if self.upkeep <= Instant::now() {
             self.look_after();
         }
+        Ok(())
     }
 
+    fn reload(&mut self, file: &Path) -> Result<()> {
+        self.take_over(Config::read_host(file)?)
+    }
+
+    fn ready(&self) -> (String, Value) {
+        let line = json!({
+            "role": "host", "device": self.link.device, "la": self.la.to_string(), "principal": self.config.principal().0,
+            "adopted": self.plane.adopted(), "metrics": self.config.metrics.map(|it| it.to_string()), "socket": self.config.socket,
+        });
+        tracing::info!(device = self.link.device, la = %self.la, adopted = self.plane.adopted(), "packets flow");
+        (format!("{} {} principal {}", self.link.device, self.la, self.config.principal().0), line)
+    }
+
+    fn end(mut self) -> Result<()> {
+        // The ToR is told, once: nobody waits for its answer.
+        let own: Vec<IpAddr> = self.agent.own().map(|own| own.address).collect();
+        for address in own {
+            self.input(Input::Detach(address));
+        }
+        self.plane.detach()
+    }
+}
+
+impl Host {
     fn input(&mut self, input: Input<'_>) {
         self.agent.handle(self.now(), input);
         self.drain();
@@ -305,41 +299,8 @@ impl Host {
         self.checks = checks::all(&self.config, &self.link, self.plane.has_gateway());
     }
 
-    /// Until the machine, a client or the upkeep wants something.
-    fn patience(&self) -> Duration {
-        let now = Instant::now();
-        let machine = self.agent.deadline().map_or(UPKEEP, |at| nanos(at.saturating_since(self.now())));
-        let waiter = self.waiters.iter().map(|waiter| waiter.until.saturating_duration_since(now)).min().unwrap_or(UPKEEP);
-        machine.min(waiter).min(self.upkeep.saturating_duration_since(now))
-    }
-
     fn now(&self) -> weft_fabric::Instant {
         weft_fabric::Instant::from_ps(1_000_000_000_000 + self.begun.elapsed().as_nanos() as u64 * 1000)
-    }
-
-    fn say_ready(&self, options: RunOptions) {
-        let line = json!({
-            "role": "host", "device": self.link.device, "la": self.la.to_string(), "principal": self.config.principal().0,
-            "adopted": self.plane.adopted(), "metrics": self.config.metrics.map(|it| it.to_string()), "socket": self.config.socket,
-        });
-        tracing::info!(device = self.link.device, la = %self.la, adopted = self.plane.adopted(), "packets flow");
-        match options.json {
-            true => notify::print(&line.to_string()),
-            false => notify::print(&format!("READY {} {} principal {}", self.link.device, self.la, self.config.principal().0)),
-        }
-        notify::systemd("READY=1");
-    }
-
-    fn end(mut self, keep: bool) -> Result<()> {
-        if keep {
-            return Ok(());
-        }
-        // The ToR is told, once: nobody waits for its answer.
-        let own: Vec<IpAddr> = self.agent.own().map(|own| own.address).collect();
-        for address in own {
-            self.input(Input::Detach(address));
-        }
-        self.plane.detach()
     }
 }
 
@@ -362,10 +323,6 @@ fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
 fn nanos(span: weft_fabric::Duration) -> Duration {
     // Rounded up to what the poll can wait for, lest it spins.
     Duration::from_millis((span.as_ps() / 1_000_000_000).saturating_add(1))
-}
-
-fn system(what: &str, error: &std::io::Error) -> Error {
-    Error::new(format!("the system refuses {what}: {error}"), "")
 }
 
 const DATAGRAM: usize = 2048;

@@ -21,7 +21,3 @@ use crate::dataplane::PlaneError;
 fn of_plane(error: PlaneError) -> Error {
     Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
 }
-
-fn system(what: &str, error: &std::io::Error) -> Error {
-    Error::new(format!("the system refuses {what}: {error}"), "")
-}

@@ -38,7 +38,7 @@ impl Switch {
     }
 
     fn summary(&self, local: usize) -> String {
-        let mut parts = vec![self.ready_line()];
+        let mut parts = vec![self.line()];
         if self.tor.is_some() {
             parts.push(format!("{local} addresses here"));
         }

@@ -14,7 +14,7 @@ use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;
 use super::super::vlans::Vlans;
-use crate::agent::config::Place;
+use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;
@@ -46,17 +46,6 @@ pub struct HostConfig {
     spain: SpainPart,
     #[serde(default)]
     limits: Limits,
-}
-
-/// What becomes of eBPF programs and maps when the agent ends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnExit {
-    /// They stay: what they know goes on.
-    Keep,
-    /// They go.
-    #[default]
-    Remove,
 }
 
 /// `[[uplink]]`: an interface to the fabric.

@@ -13,13 +13,12 @@ mod status;
 mod vifs;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_control::netlord::Location;
 use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
@@ -30,16 +29,15 @@ use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 
 pub use config::HostConfig;
-pub(super) use config::{OnExit, maybe_from_text, socket};
+pub(super) use config::{maybe_from_text, socket};
 
-use super::{measures, of_plane, system};
+use super::{measures, of_plane};
 use crate::agent::cli::RunOptions;
+use crate::agent::daemon::{Daemon, Run};
 use crate::agent::exporter;
-use crate::agent::signals::Signals;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
-use crate::server::notify;
 use vifs::OwnVif;
 
 /// The agent of a server, at work.
@@ -75,27 +73,63 @@ struct Uplink {
 }
 
 /// Runs until told to stop.
-pub(in crate::agent) fn run(config: HostConfig, options: RunOptions) -> Result<bool> {
-    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
-    let mut control = ControlSocket::listen(&config.socket)?;
-    let keep = options.keep || config.on_exit == OnExit::Keep;
-    let mut host = Host::start(config)?;
-    let mut poll = host.watch(&signals, &control)?;
-    host.say_ready(options);
-    let mut events = Events::with_capacity(16);
-    loop {
-        match poll.poll(&mut events, Some(host.patience())) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
-            _ => {}
-        }
-        if signals.has_come() {
-            break;
-        }
-        host.turn(&mut control);
+pub(in crate::agent) fn run(config: HostConfig, file: &Path, options: RunOptions) -> Result<bool> {
+    let (socket, on_exit) = (config.socket.clone(), config.on_exit);
+    Run { socket: &socket, on_exit, file, options }.until_told(|| Host::start(config))
+}
+
+impl Daemon for Host {
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.plane.events_fd().as_raw_fd()]
     }
-    notify::systemd("STOPPING=1");
-    tracing::info!(keep, "told to stop");
-    if keep { Ok(true) } else { host.plane.detach().map_err(of_plane).map(|()| true) }
+
+    fn patience(&self) -> Duration {
+        let machine = self.agent.deadline().map_or(UPKEEP, |at| {
+            // Rounded up to what the poll can wait for, lest it spins.
+            Duration::from_millis((at.saturating_since(self.now()).as_ps() / 1_000_000_000).saturating_add(1))
+        });
+        machine.min(self.upkeep.saturating_duration_since(Instant::now()))
+    }
+
+    fn turn(&mut self, control: &mut ControlSocket) -> Result<()> {
+        loop {
+            let events = self.plane.events().unwrap_or_else(|error| {
+                self.trouble = Some(error.to_string());
+                Vec::new()
+            });
+            let is_last = events.is_empty();
+            events.into_iter().for_each(|event| self.event(event));
+            if is_last {
+                break;
+            }
+        }
+        while let Some(asked) = control.next() {
+            self.asked(asked);
+        }
+        self.input(Input::Timer);
+        if self.upkeep <= Instant::now() {
+            self.look_after();
+        }
+        Ok(())
+    }
+
+    /// What changes while it runs has files of its own, which are read when they change.
+    fn reload(&mut self, _: &Path) -> Result<()> {
+        Err(Error::new("a NetLord daemon reads its configuration once", "restart it: flows go on with `--keep`"))
+    }
+
+    fn ready(&self) -> (String, Value) {
+        let (uplinks, vifs, adopted) = (self.uplinks.len(), self.vifs.len(), self.plane.adopted());
+        tracing::info!(uplinks, vifs, adopted, "frames flow");
+        let json = json!({
+            "overlay": "netlord", "role": "host", "uplinks": uplinks, "vifs": vifs, "adopted": adopted, "socket": self.config.socket,
+        });
+        (format!("netlord host, {uplinks} uplinks, {vifs} VIFs"), json)
+    }
+
+    fn end(self) -> Result<()> {
+        self.plane.detach().map_err(of_plane)
+    }
 }
 
 impl Host {
@@ -147,39 +181,6 @@ impl Host {
         self.say_places();
         self.attach_inherited(vifs);
         Ok(())
-    }
-
-    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
-        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
-        let mut all: Vec<RawFd> = vec![self.plane.events_fd().as_raw_fd(), control.descriptor().as_raw_fd()];
-        all.extend(signals.descriptors());
-        for (token, descriptor) in all.iter().enumerate() {
-            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
-            watched.map_err(|error| system("waiting", &error))?;
-        }
-        Ok(poll)
-    }
-
-    /// Takes everything that has come, whatever it was that woke the loop.
-    fn turn(&mut self, control: &mut ControlSocket) {
-        loop {
-            let events = self.plane.events().unwrap_or_else(|error| {
-                self.trouble = Some(error.to_string());
-                Vec::new()
-            });
-            let is_last = events.is_empty();
-            events.into_iter().for_each(|event| self.event(event));
-            if is_last {
-                break;
-            }
-        }
-        while let Some(asked) = control.next() {
-            self.asked(asked);
-        }
-        self.input(Input::Timer);
-        if self.upkeep <= Instant::now() {
-            self.look_after();
-        }
     }
 
     fn event(&mut self, event: Event) {
@@ -293,27 +294,8 @@ impl Host {
         }
     }
 
-    /// Until the machine or the upkeep wants something.
-    fn patience(&self) -> Duration {
-        let machine = self.agent.deadline().map_or(UPKEEP, |at| {
-            // Rounded up to what the poll can wait for, lest it spins.
-            Duration::from_millis((at.saturating_since(self.now()).as_ps() / 1_000_000_000).saturating_add(1))
-        });
-        machine.min(self.upkeep.saturating_duration_since(Instant::now()))
-    }
-
     fn now(&self) -> weft_fabric::Instant {
         weft_fabric::Instant::from_ps(1_000_000_000_000 + self.begun.elapsed().as_nanos() as u64 * 1000)
-    }
-
-    fn say_ready(&self, options: RunOptions) {
-        let line = json!({ "overlay": "netlord", "role": "host", "uplinks": self.uplinks.len(), "vifs": self.vifs.len(), "adopted": self.plane.adopted(), "socket": self.config.socket });
-        tracing::info!(uplinks = self.uplinks.len(), vifs = self.vifs.len(), adopted = self.plane.adopted(), "frames flow");
-        match options.json {
-            true => notify::print(&line.to_string()),
-            false => notify::print(&format!("READY netlord host, {} uplinks, {} VIFs", self.uplinks.len(), self.vifs.len())),
-        }
-        notify::systemd("READY=1");
     }
 }
 

@@ -8,7 +8,8 @@ use weft_control::netlord::locations::Locations as _;
 use weft_control::wire::netlord::VlanId;
 use weft_fabric::MacAddr;
 
-use super::{Host, OnExit};
+use super::Host;
+use crate::agent::config::OnExit;
 
 impl Host {
     /// The whole status.

@@ -11,9 +11,9 @@ use weft_control::wire::netlord::VlanId;
 use weft_fabric::{BitsPerSec, Bytes, Duration, MacAddr, TenantId};
 
 use super::super::config::Role;
-use super::super::host::{OnExit, maybe_from_text, socket};
+use super::super::host::{maybe_from_text, socket};
 use super::super::vlans::Vlans;
-use crate::agent::config::Place;
+use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;

@@ -11,12 +11,11 @@ mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_control::netlord::{EdgePort, Location};
 use weft_control::wire::netlord::arp::{Arp, Operation};
 use weft_control::wire::netlord::{BROADCAST, EtherType, Ethernet, Lldp};
@@ -24,16 +23,14 @@ use weft_fabric::{MacAddr, TenantId};
 
 pub use config::SwitchConfig;
 
-use super::host::OnExit;
-use super::{measures, of_plane, system};
+use super::{measures, of_plane};
 use crate::agent::cli::RunOptions;
 use crate::agent::config::Place;
+use crate::agent::daemon::{Daemon, Run};
 use crate::agent::exporter;
-use crate::agent::signals::Signals;
 use crate::agent::socket::{Asked, ControlSocket, Request};
-use crate::cli::Result;
+use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, Limit, SwitchPlane};
-use crate::server::notify;
 
 /// A switch's daemon, at work.
 struct Switch {
@@ -52,34 +49,44 @@ struct Switch {
 }
 
 /// Runs until told to stop.
-pub(in crate::agent) fn run(config: SwitchConfig, options: RunOptions) -> Result<bool> {
-    let mut signals = Signals::take().map_err(|error| system("signals", &error))?;
-    let mut control = ControlSocket::listen(&config.socket)?;
-    let keep = options.keep || config.on_exit == OnExit::Keep;
-    let mut switch = Switch::start(config)?;
-    let mut poll = switch.watch(&signals, &control)?;
-    switch.say_ready(options);
-    let mut events = Events::with_capacity(16);
-    loop {
-        match poll.poll(&mut events, Some(switch.patience())) {
-            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(system("waiting", &error)),
-            _ => {}
-        }
-        if signals.has_come() {
-            break;
-        }
+pub(in crate::agent) fn run(config: SwitchConfig, file: &Path, options: RunOptions) -> Result<bool> {
+    let (socket, on_exit) = (config.socket.clone(), config.on_exit);
+    Run { socket: &socket, on_exit, file, options }.until_told(|| Switch::start(config))
+}
+
+impl Daemon for Switch {
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.plane.events_fd().as_raw_fd()]
+    }
+
+    fn patience(&self) -> Duration {
+        self.lldp_due.min(self.upkeep).saturating_duration_since(Instant::now()) + Duration::from_millis(1)
+    }
+
+    fn turn(&mut self, control: &mut ControlSocket) -> Result<()> {
         while let Some(asked) = control.next() {
-            switch.answer(asked);
+            self.answer(asked);
         }
-        switch.step();
+        self.step();
+        Ok(())
     }
-    notify::systemd("STOPPING=1");
-    if keep {
-        return Ok(true);
+
+    /// What changes while it runs has files of its own, which are read when they change.
+    fn reload(&mut self, _: &Path) -> Result<()> {
+        Err(Error::new("a NetLord daemon reads its configuration once", "restart it: flows go on with `--keep`"))
     }
-    // Agents need not wait until the last announcement is too old.
-    switch.say_places(0);
-    switch.plane.detach().map_err(of_plane).map(|()| true)
+
+    fn ready(&self) -> (String, Value) {
+        let line = self.kind_line();
+        let json = json!({ "ready": line, "overlay": "netlord", "role": self.role() });
+        (line, json)
+    }
+
+    /// Agents need not wait until the last announcement is too old.
+    fn end(self) -> Result<()> {
+        self.say_places(0);
+        self.plane.detach().map_err(of_plane)
+    }
 }
 
 impl Switch {
@@ -99,21 +106,6 @@ impl Switch {
             Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, up, trouble: None };
         switch.step();
         Ok(switch)
-    }
-
-    fn watch(&self, signals: &Signals, control: &ControlSocket) -> Result<Poll> {
-        let poll = Poll::new().map_err(|error| system("waiting", &error))?;
-        let mut all: Vec<RawFd> = vec![self.plane.events_fd().as_raw_fd(), control.descriptor().as_raw_fd()];
-        all.extend(signals.descriptors());
-        for (token, descriptor) in all.iter().enumerate() {
-            let watched = poll.registry().register(&mut SourceFd(descriptor), Token(token), Interest::READABLE);
-            watched.map_err(|error| system("waiting", &error))?;
-        }
-        Ok(poll)
-    }
-
-    fn patience(&self) -> Duration {
-        self.lldp_due.min(self.upkeep).saturating_duration_since(Instant::now()) + Duration::from_millis(1)
     }
 
     /// Does all that there is to do.
@@ -247,15 +239,6 @@ impl Switch {
             }
             _ => asked.refuse("this is the daemon of a switch", "ask the agent of a server"),
         }
-    }
-
-    fn say_ready(&self, options: RunOptions) {
-        let line = self.kind_line();
-        match options.json {
-            true => notify::print(&json!({ "ready": line, "overlay": "netlord", "role": self.role() }).to_string()),
-            false => notify::print(&format!("READY {line}")),
-        }
-        notify::systemd("READY=1");
     }
 }
 
