@@ -516,6 +516,27 @@ fn a_tenants_limit_holds_at_the_edge_switches() {
     assert!(of("edge2", 19, "denied") > 0);
 }
 
+/// Tables that are too small for the switches that there are: frames are flooded, servers drop and count them, and all arrive (section 4.1).
+#[test]
+fn tables_that_are_too_small_flood() {
+    let mut plan = plan('f', vec![], CoreSwitch::Ebpf);
+    plan.tenants.as_mut().expect("tenants").fib.entries = 2;
+    let Some(lab) = stand(plan) else { return };
+    for _ in 0..3 {
+        everybody_reaches_his_own(&lab);
+    }
+    let switches: Vec<Value> = lab.plan().switches().map(|switch| ask(&lab, &switch.name)).collect();
+    assert!(switches.iter().all(|status| status["fib"]["used"].as_u64() <= Some(2) && status["fib"]["limit"] == 2));
+    let sum = |all: &[Value], name: &str| all.iter().map(|status| counter(status, name)).sum::<u64>();
+    let [evicted, misses, flooded] = ["evicted", "misses", "flooded"].map(|name| sum(&switches, name));
+    let servers: Vec<Value> = lab.plan().hosts().map(|host| ask(&lab, &host.name)).collect();
+    let received = sum(&servers, "not_mine");
+    eprintln!(
+        "{evicted} addresses made room, {misses} frames to unknown ones, {flooded} flooded; servers dropped {received} for others"
+    );
+    assert!(evicted > 0 && misses > 0 && received > 0);
+}
+
 /// Switches that somebody else wrote, and that know only switches (section 3.3).
 #[test]
 fn open_vswitch_carries_it_and_learns_switches_alone() {
