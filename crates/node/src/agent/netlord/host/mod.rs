@@ -25,7 +25,7 @@ use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::wire::netlord::Lldp;
+use weft_control::wire::netlord::{EtherType, Ethernet, Lldp};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 
@@ -40,7 +40,7 @@ use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
 use crate::server::notify;
-use vifs::OwnVif;
+use vifs::{OwnVif, Wanted};
 
 /// The agent of a server, at work.
 struct Host {
@@ -50,6 +50,8 @@ struct Host {
     uplinks: Vec<Uplink>,
     /// By interface.
     vifs: BTreeMap<u32, OwnVif>,
+    /// What is to be attached whenever its interface is there.
+    wanted: Vec<Wanted>,
     tenants: Arc<Tenants>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
@@ -112,6 +114,7 @@ impl Host {
             agent,
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
+            wanted: Vec::new(),
             tenants: Arc::new(tenants),
             tenants_of: vifs::changed_at(&config.tenants),
             tenants_trouble: None,
@@ -191,7 +194,13 @@ impl Host {
                 }
             }
             Event::FromFabric { ifindex, frame } => {
-                if let Some(uplink) = self.uplink_of(ifindex) {
+                let uplink = self.uplink_of(ifindex);
+                let is_said = |it: UplinkId| self.config.uplink.get_ref()[usize::from(it.0)].place().is_some();
+                // What the configuration says of a place holds, whatever the switch says.
+                if is_lldp(&frame) && uplink.is_some_and(is_said) {
+                    return;
+                }
+                if let Some(uplink) = uplink {
                     self.input(Input::FromFabric { uplink, frame: &frame });
                 }
             }
@@ -236,6 +245,7 @@ impl Host {
         self.look_at_uplinks();
         self.say_places();
         self.look_at_tenants();
+        self.look_at_vifs();
         self.measure();
         if self.begun.elapsed() >= ERA {
             match new_machine(&self.config) {
@@ -315,6 +325,10 @@ impl Host {
         }
         notify::systemd("READY=1");
     }
+}
+
+fn is_lldp(frame: &[u8]) -> bool {
+    Ethernet::parse(frame).is_ok_and(|it| it.ethertype == EtherType::LLDP)
 }
 
 fn new_machine(config: &HostConfig) -> Result<Agent<NlArp, SpainPaths>> {
