@@ -131,6 +131,7 @@ fn tenants_with_the_same_addresses() {
     switches_know_switches(&lab);
     lab_test_is_well(&lab);
     an_agent_dies_and_returns(&lab);
+    an_interface_goes_and_comes_back(&lab);
     a_vm_moves_during_a_stream(&lab);
 }
 
@@ -242,14 +243,16 @@ fn every_frame_on_the_wire_is_right(lab: &TestLab) {
         return eprintln!("left out: tshark is not installed");
     }
     let fields = ["frame.len", "vlan.id", "eth.src", "eth.dst", "ip.len", "ip.id", "ip.checksum.status", "ip.flags.df", "ip.dst"];
-    let mut arguments = vec!["-i", "p2", "-i", "p3", "-a", "duration:3", "-o", "ip.check_checksum:TRUE", "-T", "fields"];
+    let mut arguments = vec!["-i", "p2", "-i", "p3", "-a", "duration:2", "-o", "ip.check_checksum:TRUE", "-T", "fields"];
     arguments.extend(["-E", "occurrence=f", "-Y", "ip.proto == 143"]);
     arguments.extend(fields.iter().flat_map(|field| ["-e", *field]));
     let command = || std::process::Command::new("tshark").args(&arguments).stderr(std::process::Stdio::null()).output();
     let output = std::thread::scope(|scope| {
         let capture = scope.spawn(|| lab.at("edge0", command).expect("tshark runs"));
-        std::thread::sleep(Duration::from_millis(1500));
-        stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
+        // Whenever it has begun to listen, there is a stream.
+        while !capture.is_finished() {
+            stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(300));
+        }
         capture.join().expect("it ends")
     });
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -354,6 +357,24 @@ fn a_virtual_router_joins_and_denies(lab: &TestLab) {
     let status = ask(lab, &host);
     eprintln!("TCP over the virtual router: {:.1} Mbps, {} frames by the kernel", goodput / 1e6, counter(&status, "routed"));
     assert!(goodput > 20e6 && counter(&status, "routed") > 100, "{status}");
+    // Another rule, while everything goes on.
+    let file = netlord::tenants_file(&state::path(&lab.plan().name));
+    let write = |version: u32, port: u16| {
+        let text = tenants(lab)
+            .file
+            .replace("version = 1", &format!("version = {version}"))
+            .replace("port = 22", &format!("port = {port}"));
+        std::fs::write(&file, text).expect("written");
+        let watch = Stopwatch::new();
+        while lab.plan().hosts().any(|host| ask(lab, &host.name)["tenants_version"] != version) {
+            assert!(watch.elapsed() < Duration::from_secs(5), "the agents read it");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    write(2, 80);
+    assert!(!connect(80) && connect(22), "the new rule holds");
+    write(3, 22);
+    assert!(connect(80));
 }
 
 const FORGED: &[u8] = b"not for you :-) ";
@@ -451,6 +472,34 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
     everybody_reaches_his_own(lab);
 }
 
+/// A VM that is started again has another interface of the same name.
+fn an_interface_goes_and_comes_back(lab: &TestLab) {
+    let moving = vm(lab, "acme", "vm3").clone();
+    let (host, node) = (lab.plan().nodes[moving.host].clone(), lab.plan().nodes[moving.node].clone());
+    let device = &host.ports[moving.port].name;
+    let until = |what: &str, good: &dyn Fn(&Value) -> bool| {
+        let watch = Stopwatch::new();
+        loop {
+            let status = ask(lab, &host.name);
+            if good(&status) {
+                return;
+            }
+            assert!(watch.elapsed() < Duration::from_secs(5), "{what}: {status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    lab.shell(&host.name, &format!("ip link del {device}"));
+    until("it is missed", &|status| status["problems"].to_string().contains(device.as_str()));
+    let make = format!(
+        "ip link add {device} mtu 1566 up type veth peer eth0 netns {} address {} mtu 1566 && ip -n {0} addr add 10.0.0.3/24 dev eth0 && ip -n {0} link set eth0 up",
+        node.namespace, moving.mac
+    );
+    lab.shell(&host.name, &make);
+    until("it is back", &|status| status["verdict"] == "ok");
+    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
+    assert_eq!(result.answered, result.pairs, "{result:?}");
+}
+
 /// acme's vm2 goes to a host at another edge switch while a stream to it is under way, and back.
 fn a_vm_moves_during_a_stream(lab: &TestLab) {
     let moving = vm(lab, "acme", "vm2").clone();
@@ -514,6 +563,27 @@ fn a_tenants_limit_holds_at_the_edge_switches() {
     };
     assert!(of("edge1", 17, "limited") > 0 && of("edge1", 17, "packets") > 0);
     assert!(of("edge2", 19, "denied") > 0);
+}
+
+/// Tables that are too small for the switches that there are: frames are flooded, servers drop and count them, and all arrive (section 4.1).
+#[test]
+fn tables_that_are_too_small_flood() {
+    let mut plan = plan('f', vec![], CoreSwitch::Ebpf);
+    plan.tenants.as_mut().expect("tenants").fib.entries = 2;
+    let Some(lab) = stand(plan) else { return };
+    for _ in 0..3 {
+        everybody_reaches_his_own(&lab);
+    }
+    let switches: Vec<Value> = lab.plan().switches().map(|switch| ask(&lab, &switch.name)).collect();
+    assert!(switches.iter().all(|status| status["fib"]["used"].as_u64() <= Some(2) && status["fib"]["limit"] == 2));
+    let sum = |all: &[Value], name: &str| all.iter().map(|status| counter(status, name)).sum::<u64>();
+    let [evicted, misses, flooded] = ["evicted", "misses", "flooded"].map(|name| sum(&switches, name));
+    let servers: Vec<Value> = lab.plan().hosts().map(|host| ask(&lab, &host.name)).collect();
+    let received = sum(&servers, "not_mine");
+    eprintln!(
+        "{evicted} addresses made room, {misses} frames to unknown ones, {flooded} flooded; servers dropped {received} for others"
+    );
+    assert!(evicted > 0 && misses > 0 && received > 0);
 }
 
 /// Switches that somebody else wrote, and that know only switches (section 3.3).

@@ -119,6 +119,11 @@ impl HostPlane {
         Ok(nic)
     }
 
+    /// The index of an Ethernet interface of the calling thread's network namespace, if it is there.
+    pub fn index_of(device: &str) -> Option<u32> {
+        Nic::find(device).ok().map(|nic| nic.index as u32)
+    }
+
     /// The MTU of an interface in bytes, if it is up and has a carrier.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::wire::netlord::Lldp;
+use weft_control::wire::netlord::{EtherType, Ethernet, Lldp};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 
@@ -38,7 +38,7 @@ use crate::agent::exporter;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
-use vifs::OwnVif;
+use vifs::{OwnVif, Wanted};
 
 /// The agent of a server, at work.
 struct Host {
@@ -48,6 +48,8 @@ struct Host {
     uplinks: Vec<Uplink>,
     /// By interface.
     vifs: BTreeMap<u32, OwnVif>,
+    /// What is to be attached whenever its interface is there.
+    wanted: Vec<Wanted>,
     tenants: Arc<Tenants>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
@@ -146,6 +148,7 @@ impl Host {
             agent,
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
+            wanted: Vec::new(),
             tenants: Arc::new(tenants),
             tenants_of: vifs::changed_at(&config.tenants),
             tenants_trouble: None,
@@ -192,7 +195,13 @@ impl Host {
                 }
             }
             Event::FromFabric { ifindex, frame } => {
-                if let Some(uplink) = self.uplink_of(ifindex) {
+                let uplink = self.uplink_of(ifindex);
+                let is_said = |it: UplinkId| self.config.uplink.get_ref()[usize::from(it.0)].place().is_some();
+                // What the configuration says of a place holds, whatever the switch says.
+                if is_lldp(&frame) && uplink.is_some_and(is_said) {
+                    return;
+                }
+                if let Some(uplink) = uplink {
                     self.input(Input::FromFabric { uplink, frame: &frame });
                 }
             }
@@ -237,6 +246,7 @@ impl Host {
         self.look_at_uplinks();
         self.say_places();
         self.look_at_tenants();
+        self.look_at_vifs();
         self.measure();
         if self.begun.elapsed() >= ERA {
             match new_machine(&self.config) {
@@ -297,6 +307,10 @@ impl Host {
     fn now(&self) -> weft_fabric::Instant {
         weft_fabric::Instant::from_ps(1_000_000_000_000 + self.begun.elapsed().as_nanos() as u64 * 1000)
     }
+}
+
+fn is_lldp(frame: &[u8]) -> bool {
+    Ethernet::parse(frame).is_ok_and(|it| it.ethertype == EtherType::LLDP)
 }
 
 fn new_machine(config: &HostConfig) -> Result<Agent<NlArp, SpainPaths>> {

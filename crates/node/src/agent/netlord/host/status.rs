@@ -78,6 +78,10 @@ impl Host {
         if !lost.is_empty() {
             problems.push(format!("no VLAN works to {}", lost.join(", ")));
         }
+        let absent = self.absent();
+        if !absent.is_empty() {
+            problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
+        }
         problems.extend(self.tenants_trouble.clone());
         problems.extend(self.trouble.clone());
         problems

@@ -13,7 +13,15 @@ use weft_control::netlord::{PUBLIC, Vif};
 use super::super::of_plane;
 use super::Host;
 use crate::cli::{Error, Result};
-use crate::dataplane::netlord::InheritedVif;
+use crate::dataplane::netlord::{HostPlane, InheritedVif};
+
+/// A VIF that is to be attached whenever its interface is there: a VM that is started again has a new one of the same name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub device: String,
+    pub tenant: String,
+    pub name: String,
+}
 
 /// A VIF of this server.
 #[derive(Clone, Debug)]
@@ -28,20 +36,67 @@ pub(super) struct OwnVif {
     pub written: Option<(Vif, Option<u32>)>,
 }
 
+impl OwnVif {
+    fn is(&self, wanted: &Wanted) -> bool {
+        (&self.device, &self.tenant, &self.name) == (&wanted.device, &wanted.tenant, &wanted.name)
+    }
+}
+
 impl Host {
-    /// The VIFs of the configuration.
+    /// The VIFs of the configuration. Those whose interfaces are not there yet are attached when they are.
     ///
     /// # Errors
-    /// [`Error`] if an interface is missing, or the file has no such VIF.
+    /// [`Error`] if the file has no such VIF, or the kernel refuses.
     pub(super) fn attach_configured(&mut self) -> Result<()> {
-        let of = |part: &super::config::VifPart| (part.device.clone(), part.tenant.clone(), part.name.clone());
-        let all: Vec<_> = self.config.vif.iter().map(of).collect();
-        for (device, tenant, name) in all {
-            if !self.vifs.values().any(|own| (&own.device, &own.tenant, &own.name) == (&device, &tenant, &name)) {
-                self.attach_vif(&device, &tenant, &name)?;
+        let of = |part: &super::config::VifPart| Wanted {
+            device: part.device.clone(),
+            tenant: part.tenant.clone(),
+            name: part.name.clone(),
+        };
+        let all: Vec<Wanted> = self.config.vif.iter().map(of).collect();
+        for wanted in all {
+            spec(&self.tenants, &wanted.tenant, &wanted.name)?;
+            if HostPlane::index_of(&wanted.device).is_none() {
+                self.want(wanted);
+            } else if !self.vifs.values().any(|own| own.is(&wanted)) {
+                self.attach_vif(&wanted.device, &wanted.tenant, &wanted.name)?;
             }
         }
         Ok(())
+    }
+
+    fn want(&mut self, wanted: Wanted) {
+        self.wanted.retain(|it| it.device != wanted.device);
+        self.wanted.push(wanted);
+    }
+
+    /// Interfaces of VMs come and go.
+    pub(super) fn look_at_vifs(&mut self) {
+        let gone: Vec<(u32, String)> = self
+            .vifs
+            .iter()
+            .filter(|(at, own)| HostPlane::index_of(&own.device) != Some(**at))
+            .map(|(&at, own)| (at, own.device.clone()))
+            .collect();
+        for (ifindex, device) in gone {
+            tracing::info!(device, "a VM's interface is gone");
+            self.forget_vif(ifindex);
+        }
+        let back =
+            |host: &Self, it: &Wanted| !host.vifs.values().any(|own| own.is(it)) && HostPlane::index_of(&it.device).is_some();
+        let back: Vec<Wanted> = self.wanted.iter().filter(|it| back(self, it)).cloned().collect();
+        for Wanted { device, tenant, name } in back {
+            match self.attach_vif(&device, &tenant, &name) {
+                Ok(vif) => tracing::info!(device, %vif, "a VM's interface is there"),
+                Err(error) => tracing::warn!(device, %error, "a VM's interface is not taken"),
+            }
+        }
+    }
+
+    /// Interfaces that are wanted and not there, or not taken.
+    pub(super) fn absent(&self) -> Vec<String> {
+        let is_absent = |it: &&Wanted| !self.vifs.values().any(|own| own.is(it));
+        self.wanted.iter().filter(is_absent).map(|it| format!("{} of {}/{}", it.device, it.tenant, it.name)).collect()
     }
 
     /// VIFs that were attached while an earlier agent ran, if their interfaces and names are still there.
@@ -93,6 +148,7 @@ impl Host {
             written: None,
         };
         self.vifs.insert(ifindex, own);
+        self.want(Wanted { device: device.to_owned(), tenant: tenant.to_owned(), name: name.to_owned() });
         self.input(Input::Attach { id: VifId(ifindex), vif: spec.vif, addresses: spec.addresses });
         self.write_homes();
         Ok(spec.vif)
@@ -100,7 +156,12 @@ impl Host {
 
     /// A VM's interface is no VIF any longer. What it was.
     pub(super) fn detach_vif(&mut self, device: &str) -> Option<Vif> {
+        self.wanted.retain(|it| it.device != device);
         let ifindex = self.vifs.iter().find(|(_, own)| own.device == device).map(|(&index, _)| index)?;
+        self.forget_vif(ifindex)
+    }
+
+    fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
         let own = self.vifs.remove(&ifindex)?;
         self.input(Input::Detach(VifId(ifindex)));
         let removed = self.plane.remove_vif(ifindex);
@@ -131,16 +192,13 @@ impl Host {
         self.tenants_trouble = None;
         self.tenants = Arc::new(tenants);
         self.input(Input::Configure(Arc::clone(&self.tenants)));
-        let changed: Vec<OwnVif> = self
-            .vifs
-            .values()
-            .filter(|own| {
-                spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
-            })
-            .cloned()
-            .collect();
-        for own in changed {
-            self.detach_vif(&own.device);
+        let is_other = |own: &OwnVif| {
+            spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
+        };
+        let changed: Vec<(u32, OwnVif)> =
+            self.vifs.iter().filter(|(_, own)| is_other(own)).map(|(&at, own)| (at, own.clone())).collect();
+        for (ifindex, own) in changed {
+            self.forget_vif(ifindex);
             if let Err(error) = self.attach_vif(&own.device, &own.tenant, &own.name) {
                 tracing::warn!(device = own.device, %error, "a VIF is gone");
             }
