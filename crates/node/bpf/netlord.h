@@ -215,13 +215,6 @@ struct netlord_switch_settings {
 	__u32 learn_burst;
 };
 
-struct netlord_bucket {
-	struct bpf_spin_lock lock;
-	__u32 zero;
-	__u64 tokens; /* billionths of an event */
-	__u64 filled_ns;
-};
-
 /* The names are those of `HostCounter` in src/dataplane/netlord/counters.rs; a test reads this list. */
 enum netlord_host_counter {
 	NETLORD_SENT,

@@ -1,4 +1,4 @@
-/* Small steps that the host's and the switch's programs share: counting, telling user space, token buckets. The including program says how many
+/* Small steps that the host's and the switch's programs share: telling user space, a token bucket. The including program says how many
  * counters it has (NETLORD_COUNTERS).
  */
 #ifndef WEFT_NETLORD_COMMON_H
@@ -6,15 +6,8 @@
 
 #include "netlord.h"
 
-#define always_inline static inline __attribute__((always_inline))
-#define slow_path static __attribute__((noinline))
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, NETLORD_COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
+#define COUNTERS NETLORD_COUNTERS
+#include "common.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -25,50 +18,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct netlord_bucket);
+	__type(value, struct bucket);
 } buckets SEC(".maps");
-
-always_inline void add(__u32 counter, __u64 amount)
-{
-	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
-
-	if (value)
-		*value += amount;
-}
-
-always_inline int drop(__u32 reason)
-{
-	add(reason, 1);
-	return TC_ACT_SHOT;
-}
-
-#define NETLORD_TOKEN 1000000000ull
-#define NETLORD_IDLE_NS 10000000000ull
 
 /* Whether a token was there to take from the program's own bucket. */
 always_inline int take(__u32 per_second, __u32 burst)
 {
 	__u32 zero = 0;
-	struct netlord_bucket *bucket = bpf_map_lookup_elem(&buckets, &zero);
-	__u64 now = bpf_ktime_get_ns(), full = burst * NETLORD_TOKEN, passed;
-	int taken = 0;
 
-	if (!bucket)
-		return 0;
-	bpf_spin_lock(&bucket->lock);
-	passed = now > bucket->filled_ns ? now - bucket->filled_ns : 0;
-	if (passed > NETLORD_IDLE_NS)
-		passed = NETLORD_IDLE_NS;
-	bucket->tokens += passed * per_second;
-	bucket->filled_ns = now;
-	if (bucket->tokens > full)
-		bucket->tokens = full;
-	if (bucket->tokens >= NETLORD_TOKEN) {
-		bucket->tokens -= NETLORD_TOKEN;
-		taken = 1;
-	}
-	bpf_spin_unlock(&bucket->lock);
-	return taken;
+	return take_token(bpf_map_lookup_elem(&buckets, &zero), per_second, burst);
 }
 
 always_inline int is_same_mac(const __u8 *a, const __u8 *b)
@@ -150,13 +108,6 @@ slow_path int tell_frame(struct __sk_buff *skb, __u32 kind)
 		bpf_ringbuf_submit(place, 0);
 	}
 	return 1;
-}
-
-always_inline __u16 fold(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
 }
 
 always_inline __u16 header_sum(const struct iphdr *ip)

@@ -123,13 +123,6 @@ struct vl2_path {
 	struct vl2_flow flow;
 };
 
-struct vl2_bucket {
-	struct bpf_spin_lock lock;
-	__u32 zero;
-	__u64 tokens; /* billionths of a packet */
-	__u64 filled_ns;
-};
-
 enum vl2_bucket_use { VL2_BUCKET_BROADCAST, VL2_BUCKET_SAMPLES, VL2_BUCKET_ICMP, VL2_BUCKETS };
 
 enum vl2_strip { VL2_STRIP_INTERMEDIATE = 1, VL2_STRIP_TOR = 2 };

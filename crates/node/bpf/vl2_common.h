@@ -4,8 +4,8 @@
 
 #include "vl2.h"
 
-#define always_inline static inline __attribute__((always_inline))
-#define slow_path static __attribute__((noinline))
+#define COUNTERS VL2_COUNTERS
+#include "common.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -13,13 +13,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct vl2_settings);
 } settings SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, VL2_COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
 
 /* AAs that are here. */
 struct {
@@ -39,7 +32,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, VL2_BUCKETS);
 	__type(key, __u32);
-	__type(value, struct vl2_bucket);
+	__type(value, struct bucket);
 } buckets SEC(".maps");
 
 struct vl2_scratch {
@@ -54,20 +47,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct vl2_scratch);
 } scratch SEC(".maps");
-
-always_inline void add(__u32 counter, __u64 amount)
-{
-	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
-
-	if (value)
-		*value += amount;
-}
-
-always_inline int drop(__u32 reason)
-{
-	add(reason, 1);
-	return TC_ACT_SHOT;
-}
 
 /* Taken over, or answered: to the sender it looks sent. */
 always_inline int consume(__u32 counter)
@@ -109,32 +88,10 @@ always_inline int same(const struct vl2_address *a, const struct vl2_address *b)
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] && a->word[3] == b->word[3];
 }
 
-#define VL2_TOKEN 1000000000ull
-#define VL2_IDLE_NS 10000000000ull
-
 /* Whether a token was there to take. */
 always_inline int take(__u32 which, __u32 per_second, __u32 burst)
 {
-	struct vl2_bucket *bucket = bpf_map_lookup_elem(&buckets, &which);
-	__u64 now = bpf_ktime_get_ns(), full = burst * VL2_TOKEN, passed;
-	int taken = 0;
-
-	if (!bucket)
-		return 0;
-	bpf_spin_lock(&bucket->lock);
-	passed = now > bucket->filled_ns ? now - bucket->filled_ns : 0;
-	if (passed > VL2_IDLE_NS)
-		passed = VL2_IDLE_NS;
-	bucket->tokens += passed * per_second;
-	bucket->filled_ns = now;
-	if (bucket->tokens > full)
-		bucket->tokens = full;
-	if (bucket->tokens >= VL2_TOKEN) {
-		bucket->tokens -= VL2_TOKEN;
-		taken = 1;
-	}
-	bpf_spin_unlock(&bucket->lock);
-	return taken;
+	return take_token(bpf_map_lookup_elem(&buckets, &which), per_second, burst);
 }
 
 /* The place where an event is put together, cleared but for the frame. */

@@ -150,14 +150,6 @@ struct vl2_pseudo {
 	__be32 protocol;
 };
 
-always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
-}
-
 slow_path int ndp_answer(struct __sk_buff *skb, const struct vl2_flow *flow, const struct vl2_address *target,
 			 const struct vl2_peer *peer)
 {

@@ -1,0 +1,77 @@
+/* What all programs share: counting, dropping, token buckets, the Internet checksum. The including header says how many counters there are (COUNTERS). */
+#ifndef WEFT_COMMON_H
+#define WEFT_COMMON_H
+
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+
+#include <bpf/bpf_helpers.h>
+
+#define always_inline static inline __attribute__((always_inline))
+#define slow_path static __attribute__((noinline))
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+always_inline void add(__u32 counter, __u64 amount)
+{
+	__u64 *value = bpf_map_lookup_elem(&counters, &counter);
+
+	if (value)
+		*value += amount;
+}
+
+always_inline int drop(__u32 reason)
+{
+	add(reason, 1);
+	return TC_ACT_SHOT;
+}
+
+struct bucket {
+	struct bpf_spin_lock lock;
+	__u32 zero;
+	__u64 tokens; /* billionths of what it lets through */
+	__u64 filled_ns;
+};
+
+#define TOKEN 1000000000ull
+#define IDLE_NS 10000000000ull
+
+/* Whether a token was there to take. */
+always_inline int take_token(struct bucket *bucket, __u32 per_second, __u32 burst)
+{
+	__u64 now = bpf_ktime_get_ns(), full = burst * TOKEN, passed;
+	int taken = 0;
+
+	if (!bucket)
+		return 0;
+	bpf_spin_lock(&bucket->lock);
+	passed = now > bucket->filled_ns ? now - bucket->filled_ns : 0;
+	if (passed > IDLE_NS)
+		passed = IDLE_NS;
+	bucket->tokens += passed * per_second;
+	bucket->filled_ns = now;
+	if (bucket->tokens > full)
+		bucket->tokens = full;
+	if (bucket->tokens >= TOKEN) {
+		bucket->tokens -= TOKEN;
+		taken = 1;
+	}
+	bpf_spin_unlock(&bucket->lock);
+	return taken;
+}
+
+/* The Internet checksum of what was added up. */
+always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+#endif
