@@ -172,3 +172,27 @@ fn a_lab_of_tenants_says_what_it_cannot_have() {
     refused(&[("[[tenant]]\ncount = 2\n", "")], "there are no tenants");
     refused(&[("kind = \"netlord\"", "kind = \"netlord\"\ntenants = \"no.toml\""), ("count = 2", "name = \"acme\"")], "no.toml");
 }
+
+/// What a lab of tenants cannot have is told with its place before anything is built.
+#[test]
+fn a_lab_of_tenants_refuses_what_it_cannot_have() {
+    if !stdout(&std::process::Command::new("id").arg("-u").output().expect("id")).trim().eq("0") {
+        eprintln!("SKIPPED: a lab needs root");
+        return;
+    }
+    let lab = ("kind = \"none\"", "kind = \"netlord\"");
+    for (from, to, says) in [
+        ("fib_entries = 100", "fib_entries = 0", "tables of 1 to 65536 entries"),
+        ("fib_entries = 100", "fib_entries = 70000", "tables of 1 to 65536 entries"),
+        ("count = 2", "count = 1000000000", "a lab has 2000 at the most"),
+        ("count = 2", "count = 2\nlimit = \"0Mbps\"", "less than a byte a second"),
+        ("[world]", "[directory]\nservers = 2\n[world]", "has no directory"),
+        ("[world]", "[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[world]", "has no events"),
+        ("kind = \"netlord\"", "kind = \"netlrod\"", "did you mean `netlord`?"),
+    ] {
+        let folder = folder(&[lab, (from, to)]);
+        let up = weft(&["lab", "up", "s.toml", "--name", "tnone"], folder.path());
+        let said = stderr(&up);
+        assert!(up.status.code() == Some(2) && said.contains(says) && said.contains("s.toml:"), "{to}: {said}");
+    }
+}

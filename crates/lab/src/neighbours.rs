@@ -1,43 +1,50 @@
 //! Room for neighbours (ARP, NDP): all namespaces of a system share one table of them, 1,024 by default.
 //!
-//! Hosts of an overlay are each other's neighbours, each of 80 has 79; beyond the limit the kernel sends to none that is new. So the limit is raised while labs
-//! stand, and the last of them that goes puts it back.
+//! Hosts of an overlay are each other's neighbours, each of 80 has 79; beyond the limit the kernel sends to none that is new. So each lab notes what it wants, and
+//! the limit is what it was before the first lab, raised by what all that stand want together, if that does not fit below it.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::{LabError, Result};
-use crate::plan::Plan;
+use crate::plan::{LabName, Plan};
 use crate::{netns, state};
 
-/// Makes room for a lab's.
+/// Makes room for a lab's, whose folder is there.
 pub(crate) fn make_room(plan: &Plan) -> Result<()> {
-    let more = wanted(plan);
     let _turn = netns::turn()?;
-    for (family, note) in FAMILIES {
-        let place = limit(family);
-        let before = read(&place)?;
-        if !Path::new(note).exists() {
-            if more + SPARE <= before {
-                continue;
-            }
-            fs::write(note, before.to_string()).map_err(|e| LabError::io("write", Path::new(note), e))?;
-        }
-        fs::write(&place, (before + more).to_string()).map_err(|e| LabError::io("raise", Path::new(&place), e))?;
-    }
+    let note = state::path(&plan.name).join(SHARE);
+    fs::write(&note, wanted(plan).to_string()).map_err(|e| LabError::io("write", &note, e))?;
+    set()
+}
+
+/// Takes back what was for a lab whose folder is gone.
+pub(crate) fn put_back() -> Result<()> {
+    let _turn = netns::turn()?;
+    set()?;
+    // The folder of all labs goes with the last note.
+    let _ = fs::remove_dir(ROOT);
     Ok(())
 }
 
-/// Puts the limits back, if no lab stands any more.
-pub(crate) fn put_back() -> Result<()> {
-    let _turn = netns::turn()?;
-    if !state::names().is_empty() {
-        return Ok(());
-    }
-    for (family, note) in FAMILIES {
-        if let Ok(before) = fs::read_to_string(note) {
-            let restored = fs::write(limit(family), before).and_then(|()| fs::remove_file(note));
-            restored.map_err(|e| LabError::io("put back what is in", Path::new(note), e))?;
+/// Sets the limits to what the labs that stand want.
+fn set() -> Result<()> {
+    let share = |lab: &LabName| number(&state::path(lab).join(SHARE)).unwrap_or(0);
+    let all: u64 = state::names().iter().map(share).sum();
+    for family in ["ipv4", "ipv6"] {
+        let (place, note) = (format!("/proc/sys/net/{family}/neigh/default/gc_thresh3"), format!("{ROOT}/neighbours-{family}"));
+        let (place, note) = (Path::new(&place), Path::new(&note));
+        let now = number(place).ok_or_else(|| LabError::io("read", place, std::io::ErrorKind::InvalidData.into()))?;
+        let before = number(note).unwrap_or(now);
+        let wanted = if all + SPARE > before { before + all } else { before };
+        if wanted != before && !note.exists() {
+            fs::write(note, before.to_string()).map_err(|e| LabError::io("write", note, e))?;
+        }
+        if wanted != now {
+            fs::write(place, wanted.to_string()).map_err(|e| LabError::io("set", place, e))?;
+        }
+        if wanted == before && note.exists() {
+            fs::remove_file(note).map_err(|e| LabError::io("remove", note, e))?;
         }
     }
     Ok(())
@@ -51,16 +58,13 @@ fn wanted(plan: &Plan) -> u64 {
     cables * 8 + if plan.overlay.is_some() { hosts * hosts * 2 } else { 0 }
 }
 
-fn read(place: &str) -> Result<u64> {
-    let text = fs::read_to_string(place).map_err(|e| LabError::io("read", Path::new(place), e))?;
-    Ok(text.trim().parse().unwrap_or(0))
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-fn limit(family: &str) -> String {
-    format!("/proc/sys/net/{family}/neigh/default/gc_thresh3")
-}
-
-/// Where what was before is noted; in no lab's folder, since the limits are of all.
-const FAMILIES: [(&str, &str); 2] = [("ipv4", "/run/weft/neighbours-ipv4"), ("ipv6", "/run/weft/neighbours-ipv6")];
+/// Where what was before the first lab is noted.
+const ROOT: &str = "/run/weft";
+/// In a lab's folder: what it wants.
+const SHARE: &str = "neighbours";
 /// Of the limit, for everything else on the machine.
 const SPARE: u64 = 512;

@@ -1,5 +1,8 @@
 //! What `weft-agent --check` says to NetLord's configurations: file, line and remedy, and exit code 2.
 
+#[path = "support/ebpf.rs"]
+mod ebpf;
+
 use std::process::Command;
 
 const HOST: &str = r#"overlay = "netlord"
@@ -72,6 +75,10 @@ fn what_is_wrong_with_a_servers() {
     refused(HOST, "[[path]]", "[spain]\nperiod = \"0ms\"\n[[path]]", 1, "chirp period is 0");
     refused(HOST, "[[uplink]]\ndevice = \"eth0\"\n", "uplink = []\n", 5, "no interface to the fabric");
     refused(HOST, "tenants =", "tenant =", 0, "tenant");
+    refused(HOST, "device = \"tap0\"", "device = \"eth0\"", 8, "cannot lead to the fabric");
+    let twice = "[[vif]]\ndevice = \"tap0\"\ntenant = \"acme\"\nname = \"web2\"\n[[path]]";
+    refused(HOST, "[[path]]", twice, 12, "twice");
+    refused(HOST, "[[path]]", "[limits]\nnl_arp_entries = 0\n[[path]]", 1, "`nl_arp_entries` is 1 to");
     refused(HOST, "role = \"host\"", "role = \"tor\"", 2, "unknown variant");
     refused(HOST, "overlay = \"netlord\"", "overlay = \"vxlan\"", 1, "unknown variant");
     // Without the key it is VL2's, which has others.
@@ -91,4 +98,40 @@ fn what_is_wrong_with_a_switchs() {
     refused(EDGE, "tenant = 17", "tenant = 16777216", 13, "24 bits");
     refused(EDGE, "rate = \"100Mbps\"", "rate = \"fast\"", 13, "`rate`");
     refused(EDGE, "rate = \"100Mbps\"", "", 13, "a limit denies, or has a rate");
+    refused(EDGE, "rate = \"100Mbps\"", "rate = \"0Mbps\"", 13, "less than a byte a second");
+    refused(EDGE, "tenant = 17\n", "tenant = 17\ndeny = true\n[[limit]]\ntenant = 17\n", 16, "two limits");
+    refused(EDGE, "fib_entries = 1024", "fib_entries = 1024\nlldp = \"0s\"", 2, "100 ms at the least");
+}
+
+/// A server whose configuration names a tenant that its file has not: what was put on the interface and pinned before that was found is gone again.
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    if !ebpf::is_possible() {
+        return;
+    }
+    let name = format!("weft-nlcfg-{}", std::process::id());
+    let pins = std::path::PathBuf::from(format!("/sys/fs/bpf/{name}"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    file("tenants.toml", "version = 1\n[[tenant]]\nid = 17\nname = \"acme\"\n");
+    let tenants = folder.path().join("tenants.toml").display().to_string();
+    let socket = folder.path().join("agent.sock").display().to_string();
+    let more = format!("tenants = \"{tenants}\"\nsocket = \"{socket}\"\npins = \"{}\"\nmetrics = \"off\"\n", pins.display());
+    file("agent.toml", &HOST.replace("tenants = \"/etc/weft/tenants.toml\"\n", &more));
+    let ip = |arguments: &[&str]| Command::new("ip").args(arguments).output().unwrap();
+    assert!(ip(&["netns", "add", &name]).status.success());
+    let inside = |program: &str, arguments: &[&str]| {
+        let net = format!("--net=/run/netns/{name}");
+        Command::new("nsenter").arg(net).arg(program).args(arguments).output().unwrap()
+    };
+    let made = inside("ip", &["link", "add", "eth0", "type", "veth", "peer", "name", "tap0"]);
+    let agent = env!("CARGO_BIN_EXE_weft-agent");
+    let started = inside(agent, &["--config", &folder.path().join("agent.toml").display().to_string()]);
+    let filters = inside("tc", &["filter", "show", "dev", "eth0", "ingress"]);
+    ip(&["netns", "del", &name]);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let said = String::from_utf8_lossy(&started.stderr);
+    assert!(started.status.code() == Some(2) && said.contains("web1"), "{said}");
+    assert!(!pins.exists(), "pins are left");
+    assert_eq!(String::from_utf8_lossy(&filters.stdout).trim(), "", "a program is left");
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
-use weft_lab::plan::{LabName, Plan, Routing, Settings};
+use weft_lab::plan::{LabName, MTU_HOST, Plan, Routing, Settings};
 use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::{Lab, LabError, Stopwatch, doctor, netns};
 
@@ -269,6 +269,16 @@ fn exec(node: &str, command: &[OsString], of: &Of) -> Result<ExitCode> {
 fn ping_all(size: usize, locators: bool, of: &Of) -> Result<ExitCode> {
     let lab = open(of)?;
     let plan = &lab.record.plan;
+    if locators && plan.tenants.is_some() {
+        return Err(Error::usage("the hosts of a lab of tenants have no locators", "leave --locators out: VMs ask each other"));
+    }
+    let most = if locators { MTU_HOST as usize } else { ping::largest(plan) };
+    if size > most {
+        return Err(Error::usage(
+            format!("packets here have {most} bytes at the most"),
+            format!("write `--size {most}` or less"),
+        ));
+    }
     let addresses = if locators { ping::Addresses::Locators } else { ping::Addresses::of(plan) };
     let result = ping::at(plan, addresses, size, &STOP).map_err(of_lab)?;
     say(of.json, &result, tables::of_ping)?;

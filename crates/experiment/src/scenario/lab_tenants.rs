@@ -31,6 +31,12 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         return Ok(None);
     }
     overlay.has("kind");
+    for (key, what) in [("service", "services"), ("directory", "directory"), ("event", "events")] {
+        if root.has(key) {
+            let help = "leave it out, or write kind = \"vl2\" in [overlay]";
+            return Err(root.error(key, format!("a lab of tenants has no {what}"), help));
+        }
+    }
     let file: Option<String> = overlay.opt("tenants")?;
     overlay.done()?;
     let keys = root.tables("tenant")?;
@@ -44,7 +50,12 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     };
     let spain = control::read_spain(&root.table("control")?)?;
     let seed = root.table("world")?.or("seed", spain.seed)?;
-    let fib = read_switches(&root.table("switches")?)?;
+    let switches = root.table("switches")?;
+    let fib = read_switches(&switches)?;
+    if !(1..=FIB_MOST).contains(&fib.entries) {
+        let message = format!("switches of a lab have tables of 1 to {FIB_MOST} entries");
+        return Err(switches.error("fib_entries", message, "write such as fib_entries = 4096"));
+    }
     let fib = Fib {
         entries: fib.entries,
         ageing_s: (fib.ageing.as_ps() / 1_000_000_000_000).max(1),
@@ -75,9 +86,18 @@ impl Table {
         if table.count == 0 || table.vms_per_host == 0 || table.hosts.is_empty() {
             return Err(keys.error("count", "nobody is there", "write 1 or more, of hosts and VMs too"));
         }
-        if has_file && (table.name.is_none() || table.count > 1) {
+        if has_file && table.name.is_none() {
             let help = "write `name` and `hosts`: its VIFs are on these hosts in turn";
             return Err(keys.error("name", "with a tenants' file each `[[tenant]]` names one of its tenants", help));
+        }
+        if let Some(key) = ["id", "count", "vms_per_host"].into_iter().find(|key| has_file && keys.has(key)) {
+            let message = "the tenants' file says who they are and how many VMs there are";
+            return Err(keys.error(key, message, "leave it out, or leave `tenants` of [overlay] out"));
+        }
+        let vms = u64::from(table.count) * table.hosts.len() as u64 * u64::from(table.vms_per_host);
+        if vms > VMS_MOST {
+            let message = format!("{vms} VMs: a lab has {VMS_MOST} at the most, each a namespace");
+            return Err(keys.error("count", message, "write fewer tenants, hosts or VMs"));
         }
         if table.hosts.len() * table.vms_per_host as usize > ALIKE_MOST {
             return Err(keys.error("vms_per_host", format!("a subnet has {ALIKE_MOST} VMs at the most"), "write fewer"));
@@ -94,6 +114,9 @@ fn limit(keys: &Keys<'_>, text: String) -> Result<Option<String>, KeyError> {
         return Ok(None);
     }
     match text.parse::<BitsPerSec>() {
+        Ok(rate) if rate.0 < 8 => {
+            Err(keys.error("limit", "less than a byte a second", "write \"deny\" for a tenant that may send nothing"))
+        }
         Ok(_) => Ok(Some(text)),
         Err(e) => Err(keys.error("limit", format!("`{text}` is no rate: {e}"), "write such as \"5Mbps\", or \"deny\"")),
     }
@@ -150,5 +173,9 @@ fn generated(root: &Keys<'_>, tables: &[Table]) -> Result<Laid, KeyError> {
     Ok((alike(&all), placements, limits))
 }
 
+/// VMs of a lab.
+const VMS_MOST: u64 = 2000;
+/// Entries of a lab's switch.
+const FIB_MOST: u32 = 65_536;
 /// Of tenants without an `id`.
 const FIRST_ID: u32 = 17;

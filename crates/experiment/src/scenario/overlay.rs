@@ -6,7 +6,7 @@ use weft_fabric::{Bytes, Fabric};
 
 use crate::error::KeyError;
 use crate::scenario::directory::{self, Serving};
-use crate::scenario::keys::{Keys, Numbers};
+use crate::scenario::keys::{Keys, Numbers, one_of};
 
 /// `[overlay]`, with the services.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +67,9 @@ impl OverlaySpec {
     pub fn read(root: &Keys<'_>) -> Result<Self, KeyError> {
         let keys = root.table("overlay")?;
         let name = keys.or("kind", "none".to_owned())?;
+        if !KINDS.contains(&name.as_str()) {
+            return Err(keys.error("kind", format!("there is no overlay `{name}` here"), one_of(&KINDS, &name)));
+        }
         let locator = keys.word("locator", &[("tor", Locator::Tor), ("host", Locator::Host)], Locator::Tor)?;
         let ecmp_width: Option<u16> = keys.opt("ecmp_width")?;
         let external = keys.opt::<Numbers>("external")?.map_or_else(Vec::new, |n| n.0);
@@ -74,12 +77,9 @@ impl OverlaySpec {
         let kind = match name.as_str() {
             "none" => Kind::None,
             "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH) },
-            "netlord" => {
+            _ => {
                 let help = "write pattern = \"tenants\" in [traffic]; or `weft lab up` brings up a lab of it, without traffic";
                 return Err(keys.error("kind", "NetLord's overlay carries tenants", help));
-            }
-            other => {
-                return Err(keys.error("kind", format!("there is no overlay `{other}` here"), "known are: none, vl2, netlord"));
             }
         };
         if ecmp_width == Some(0) {
@@ -194,3 +194,4 @@ impl Service {
 pub const OTHERS: &str = "others";
 /// What switches of the paper's time could (VL2 section 4.2.2).
 const ECMP_WIDTH: u16 = 16;
+const KINDS: [&str; 3] = ["none", "vl2", "netlord"];

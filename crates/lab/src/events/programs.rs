@@ -40,6 +40,10 @@ impl Program {
     pub fn parse(plan: &Plan, text: &str) -> Result<Self, EventError> {
         let (kind, name) = text.trim().split_once(' ').map_or((text.trim(), ""), |(kind, name)| (kind, name.trim()));
         match kind {
+            "agent" | "server" | "frr" if name.is_empty() => Err(EventError::new(
+                format!("`{kind}` of which one?"),
+                "write such as \"agent h0\", \"agent tor0\", \"server 0\" or \"frr agg0\"",
+            )),
             "agent" => overlay(plan).and_then(|_| node(plan, name)).map(Self::Agent),
             "server" => server(overlay(plan)?, name).map(Self::Server),
             "store" if name.is_empty() => match overlay(plan)?.store {

@@ -20,9 +20,8 @@ use super::ping;
 use crate::clock::Stopwatch;
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::overlay::MTU_OVERLAY;
-use crate::plan::tenants::{MTU_VM, Vm, v4_of};
-use crate::plan::{MTU_HOST, Node, Plan, Role};
+use crate::plan::tenants::{Vm, v4_of};
+use crate::plan::{Node, Plan, Role};
 use crate::vl2::control;
 
 /// What came of all tests.
@@ -57,7 +56,7 @@ type Outcome = Result<(Option<bool>, String)>;
 pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
     let tests: [(&'static str, &dyn Fn() -> Outcome); 6] = [
         ("reach", &|| reach(plan, SMALL, stop)),
-        ("full_size", &|| reach(plan, largest(plan) as usize, stop)),
+        ("full_size", &|| reach(plan, ping::largest(plan), stop)),
         ("transfer", &|| transfer(plan)),
         ("spread", &|| spread(plan)),
         ("link_failure", &|| link_failure(plan)),
@@ -74,15 +73,6 @@ pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Connectivity> {
         cases.push(Case { name, ok, detail, drops: drops.collect() });
     }
     Ok(Connectivity { ok: cases.iter().all(|c| c.ok != Some(false)), cases })
-}
-
-/// Bytes of the largest packet that programs send.
-const fn largest(plan: &Plan) -> u32 {
-    match (&plan.overlay, &plan.tenants) {
-        (Some(_), _) => MTU_OVERLAY,
-        (_, Some(_)) => MTU_VM,
-        _ => MTU_HOST,
-    }
 }
 
 fn reach(plan: &Plan, bytes: usize, stop: &AtomicBool) -> Outcome {

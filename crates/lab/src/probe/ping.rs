@@ -12,8 +12,9 @@ use super::packets::{echo_request, read_echo_reply};
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::tenants::{Vm, v4_of};
-use crate::plan::{Node, Plan, Role};
+use crate::plan::overlay::MTU_OVERLAY;
+use crate::plan::tenants::{MTU_VM, Vm, v4_of};
+use crate::plan::{MTU_HOST, Node, Plan, Role};
 
 /// Who reached whom.
 #[derive(Clone, Debug, Serialize)]
@@ -94,6 +95,16 @@ impl Addresses {
         }
         if plan.overlay.is_some() { Self::Applications } else { Self::Locators }
     }
+}
+
+/// Bytes of the largest packet that programs send to the addresses by which they talk.
+pub const fn largest(plan: &Plan) -> usize {
+    let bytes = match (&plan.overlay, &plan.tenants) {
+        (Some(_), _) => MTU_OVERLAY,
+        (_, Some(_)) => MTU_VM,
+        _ => MTU_HOST,
+    };
+    bytes as usize
 }
 
 /// Asks all at the addresses by which they talk, with packets of so many bytes that must not be fragmented.

@@ -132,9 +132,18 @@ impl Switch {
         let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
         let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins()).map_err(of_plane)?;
         let clock = Clock::begin();
-        let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
-        let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
-        let relay = relay(&config)?;
+        let mut parts = || -> Result<_> {
+            let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
+            let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
+            Ok((tor, intermediate, relay(&config)?))
+        };
+        let (tor, intermediate, relay) = match parts() {
+            Ok(parts) => parts,
+            Err(error) => {
+                plane.give_up();
+                return Err(error);
+            }
+        };
         let started = WallInstant::now();
         let mut switch = Self { config, plane, tor, intermediate, relay, clock, started, measured: started };
         switch.step()?;

@@ -53,10 +53,23 @@ impl HostPlane {
             release_in: FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?,
             release_out: FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?,
         };
-        plane.table("settings").set(&ONLY, &bytes)?;
-        plane.loaded.attach("vl2_in", nic.index, TC_INGRESS)?;
-        plane.loaded.attach("vl2_out", nic.index, TC_EGRESS)?;
-        Ok(plane)
+        let attach = |program, hook| plane.loaded.attach(program, nic.index, hook);
+        let begun = plane.table("settings").set(&ONLY, &bytes).and_then(|()| attach("vl2_in", TC_INGRESS));
+        match begun.and_then(|()| attach("vl2_out", TC_EGRESS)) {
+            Ok(()) => Ok(plane),
+            Err(error) => {
+                plane.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
+    pub fn give_up(self) {
+        if !self.adopted() {
+            // Whatever cannot be removed either: the cause is told.
+            let _ = self.detach();
+        }
     }
 
     /// Whether tables of an earlier process were adopted.

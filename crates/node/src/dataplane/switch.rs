@@ -33,11 +33,22 @@ impl SwitchPlane {
     pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = load(settings, pin_dir)?;
         let mut plane = Self { ring: Ring::new(loaded.map("events"), layout::read_event)?, loaded, ports: BTreeSet::new() };
-        plane.set_settings(settings)?;
-        for port in ports {
-            plane.add_port(port)?;
+        let begun = plane.set_settings(settings).and_then(|()| ports.iter().try_for_each(|port| plane.add_port(port)));
+        match begun {
+            Ok(()) => Ok(plane),
+            Err(error) => {
+                plane.give_up();
+                Err(error)
+            }
         }
-        Ok(plane)
+    }
+
+    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
+    pub fn give_up(self) {
+        if !self.adopted() {
+            // Whatever cannot be removed either: the cause is told.
+            let _ = self.detach();
+        }
     }
 
     /// Whether tables of an earlier process were adopted.

@@ -243,6 +243,14 @@ impl HostPlane {
         socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
     }
 
+    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
+    pub fn give_up(self) {
+        if !self.adopted() {
+            // Whatever cannot be removed either: the cause is told.
+            let _ = self.detach();
+        }
+    }
+
     /// Takes what the programs have told since.
     ///
     /// # Errors

@@ -106,16 +106,28 @@ impl SwitchPlane {
         let loaded = Loaded::load(OBJECT, &[("fib", settings.fib_entries.max(1))], pin_dir)?;
         let ring = Ring::new(loaded.map("events"), event::read)?;
         let mut plane = Self { loaded, ring, ports: BTreeMap::new() };
-        plane.table("settings").set(&[0; 4], &layout::switch_settings(settings))?;
-        let mut nics = Vec::with_capacity(ports.len());
-        for port in ports {
-            nics.push(Nic::find(&port.device)?);
+        match plane.begin(settings, ports) {
+            Ok(()) => Ok(plane),
+            Err(error) => {
+                plane.give_up();
+                Err(error)
+            }
         }
-        plane.write_vlans(ports, &nics)?;
-        for (port, nic) in ports.iter().zip(nics) {
-            plane.add_port(port, nic)?;
+    }
+
+    fn begin(&mut self, settings: &SwitchSettings, ports: &[Port]) -> Result<()> {
+        let nics = ports.iter().map(|port| Nic::find(&port.device)).collect::<Result<Vec<_>>>()?;
+        self.table("settings").set(&[0; 4], &layout::switch_settings(settings))?;
+        self.write_vlans(ports, &nics)?;
+        ports.iter().zip(nics).try_for_each(|(port, nic)| self.add_port(port, nic))
+    }
+
+    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
+    pub fn give_up(self) {
+        if !self.adopted() {
+            // Whatever cannot be removed either: the cause is told.
+            let _ = self.detach();
         }
-        Ok(plane)
     }
 
     fn write_vlans(&self, ports: &[Port], nics: &[Nic]) -> Result<()> {

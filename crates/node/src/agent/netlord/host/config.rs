@@ -64,7 +64,7 @@ pub struct UplinkPart {
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct VifPart {
-    pub device: String,
+    pub device: Spanned<String>,
     pub tenant: String,
     pub name: String,
 }
@@ -149,6 +149,20 @@ impl HostConfig {
             }
             uplink.check(place)?;
         }
+        for (at, vif) in self.vif.iter().enumerate() {
+            let device = &vif.device;
+            if uplinks.iter().any(|uplink| uplink.device.get_ref() == device.get_ref()) {
+                let help = "write the interface that leads to the VM";
+                return Err(place.error(device.span(), "a VM's interface cannot lead to the fabric", help));
+            }
+            if self.vif[..at].iter().any(|before| before.device.get_ref() == device.get_ref()) {
+                return Err(place.error(device.span(), "the interface is there twice", "each VM has one of its own"));
+            }
+        }
+        if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
+            let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
+            return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
+        }
         if let Err(error) = self.spain().check() {
             return Err(place.error(0..0, &format!("[spain]: {error}"), "docs/spain.md has what each means"));
         }
@@ -209,6 +223,9 @@ impl PathPart {
         self.vlans.0.iter().copied().collect()
     }
 }
+
+/// 6.4 GB of table.
+const NL_ARP_ENTRIES: usize = 100_000_000;
 
 pub(in crate::agent::netlord) fn socket() -> PathBuf {
     PathBuf::from("/run/weft/agent.sock")

@@ -158,15 +158,24 @@ impl Host {
             upkeep: now,
             config,
         };
-        for at in 0..host.config.uplink.get_ref().len() {
-            let device = host.config.uplink.get_ref()[at].device.get_ref().clone();
-            let (ifindex, mac) = host.plane.attach_uplink(&device).map_err(of_plane)?;
-            host.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at: None });
+        match host.begin() {
+            Ok(()) => Ok(host),
+            Err(error) => {
+                host.plane.give_up();
+                Err(error)
+            }
         }
-        let is_adopted = host.plane.adopted();
-        host.inherit(is_adopted)?;
-        host.attach_configured()?;
-        Ok(host)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        for at in 0..self.config.uplink.get_ref().len() {
+            let device = self.config.uplink.get_ref()[at].device.get_ref().clone();
+            let (ifindex, mac) = self.plane.attach_uplink(&device).map_err(of_plane)?;
+            self.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at: None });
+        }
+        let is_adopted = self.plane.adopted();
+        self.inherit(is_adopted)?;
+        self.attach_configured()
     }
 
     /// Tells a new machine what it begins with: tenants, paths, what an earlier agent left in the tables, interfaces.

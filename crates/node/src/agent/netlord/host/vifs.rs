@@ -49,7 +49,7 @@ impl Host {
     /// [`Error`] if the file has no such VIF, or the kernel refuses.
     pub(super) fn attach_configured(&mut self) -> Result<()> {
         let of = |part: &super::config::VifPart| Wanted {
-            device: part.device.clone(),
+            device: part.device.get_ref().clone(),
             tenant: part.tenant.clone(),
             name: part.name.clone(),
         };

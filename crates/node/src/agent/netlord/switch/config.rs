@@ -100,6 +100,9 @@ impl SwitchConfig {
             let help = "write as many as the switch holds, 1 to 65536";
             return Err(place.error(self.fib_entries.span(), "a table of no size that this switch can have", help));
         }
+        if self.lldp < LLDP_LEAST {
+            return Err(place.error(self.role.span(), "`lldp` is 100 ms at the least", "write such as \"1s\""));
+        }
         let ports = self.port.get_ref();
         if ports.is_empty() {
             return Err(place.error(self.port.span(), "a switch without ports", "add `[[port]]` with `device` and `vlans`"));
@@ -164,6 +167,10 @@ impl SwitchConfig {
     /// # Errors
     /// [`Error`](crate::cli::Error) with file, line and remedy.
     pub fn limits(&self, place: &Place<'_>) -> Result<Vec<(TenantId, Limit)>> {
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = self.limit.iter().find(|part| !seen.insert(*part.tenant.get_ref())) {
+            return Err(place.error(twice.tenant.span(), "the tenant has two limits", "remove one"));
+        }
         self.limit.iter().map(|part| part.read(place)).collect()
     }
 }
@@ -175,10 +182,14 @@ impl LimitPart {
         if tenant == 0 || tenant > 0xff_ffff {
             return Err(wrong("tenants have 24 bits: 1 to 16777215", "write the tenant's id"));
         }
+        let none = "write deny = true for a tenant that may send nothing";
         let limit = match (self.deny, &self.rate) {
             (true, None) => Limit::Deny,
             (false, Some(rate)) => {
                 let rate: BitsPerSec = rate.parse().map_err(|e| wrong(&format!("`rate`: {e}"), "write such as \"100Mbps\""))?;
+                if rate.0 < 8 {
+                    return Err(wrong("`rate`: less than a byte a second", none));
+                }
                 let burst = self.burst.as_deref().unwrap_or("100kB");
                 let burst: Bytes = burst.parse().map_err(|e| wrong(&format!("`burst`: {e}"), "write such as \"100kB\""))?;
                 Limit::Rate { bytes_per_second: (rate.0 / 8).max(1), burst_bytes: burst.0.max(2048) }
@@ -188,6 +199,8 @@ impl LimitPart {
         Ok((TenantId(tenant), limit))
     }
 }
+
+const LLDP_LEAST: Duration = Duration::from_ms(100);
 
 fn fib_entries() -> Spanned<u32> {
     Spanned::new(0..0, 16_384)
