@@ -45,6 +45,8 @@ struct Report {
     passed: usize,
     known_misses: usize,
     misses: usize,
+    /// Misses of runs in the lab on a machine that had no time left, twice.
+    untrusted: usize,
     /// Runs in the lab, where none can come up.
     skipped: usize,
     scenarios: Vec<Checked>,
@@ -69,7 +71,13 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
         let clock = Stopwatch::start();
         let bar = Bar::new(study.runs.len());
         let out = args.out.as_ref().map(|out| out.join(name));
-        let summary = in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
+        let carry = || in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)));
+        let mut summary = carry()??;
+        // A machine that was busy for a moment measured itself.
+        if unmeasured(&summary.runs) > 0 {
+            tracing::warn!("{}: the processors were busy with other things: it is carried once more", path.display());
+            summary = carry()??;
+        }
         bar.finish();
         let one =
             Checked { scenario: path.display().to_string(), title: summary.title, wall_s: clock.seconds(), runs: summary.runs };
@@ -81,16 +89,29 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     let verdicts = || checked.iter().flat_map(|c| &c.runs).flat_map(|r| &r.expect);
     let passed = verdicts().filter(|v| v.ok).count();
     let known_misses = verdicts().filter(|v| v.known).count();
-    let misses = verdicts().filter(|v| !v.ok && !v.known).count();
+    let untrusted = checked.iter().map(|c| unmeasured(&c.runs)).sum::<usize>();
+    let misses = verdicts().filter(|v| !v.ok && !v.known).count() - untrusted;
     let skipped = checked.iter().flat_map(|c| &c.runs).filter(|r| r.skipped.is_some()).count();
-    let report = Report { ok: misses == 0, passed, known_misses, misses, skipped, scenarios: checked };
+    let report = Report { ok: misses == 0, passed, known_misses, misses, untrusted, skipped, scenarios: checked };
     if args.json {
         print_json(&report)?;
     } else {
+        if untrusted > 0 {
+            print_text(&format!("{untrusted} more of labs whose processors had no time left, and are not to be trusted\n"))?;
+        }
         let rest = if skipped == 0 { String::new() } else { format!(", {skipped} runs in the lab skipped") };
         print_text(&format!("{passed} met, {known_misses} missed for a known cause, {misses} missed{rest}\n"))?;
     }
     Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Misses that say nothing of the network: those of runs in the lab, if one of the scenario's is not to be trusted.
+fn unmeasured(runs: &[RunSummary]) -> usize {
+    let labs = || runs.iter().filter(|r| r.lab.is_some());
+    if labs().all(|r| r.lab.as_ref().is_none_or(|lab| lab.trusted)) {
+        return 0;
+    }
+    labs().flat_map(|r| &r.expect).filter(|v| !v.ok && !v.known).count()
 }
 
 /// A scenario that is to be checked.
