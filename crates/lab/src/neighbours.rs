@@ -52,10 +52,12 @@ fn set() -> Result<()> {
 
 /// Neighbours of a lab whose hosts all talk to each other.
 fn wanted(plan: &Plan) -> u64 {
-    let hosts = plan.hosts().count() as u64;
+    // An overlay's hosts are each other's neighbours, in two families; so are a tenant's VMs, which are fewer than all.
+    let ends =
+        if plan.overlay.is_some() { plan.hosts().count() } else { plan.tenants.as_ref().map_or(0, |it| it.vms.len()) } as u64;
     let cables: u64 = plan.nodes.iter().map(|n| n.ports.len() as u64).sum();
     // What has aged is not yet gone, and multicast has entries too.
-    cables * 8 + if plan.overlay.is_some() { hosts * hosts * 2 } else { 0 }
+    cables * 8 + ends * ends * 2
 }
 
 fn number(file: &Path) -> Option<u64> {
