@@ -348,7 +348,19 @@ fn a_wrong_configuration_names_its_line_and_the_remedy() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code(), said.replace(file.to_str().unwrap(), "FILE"))
     };
-    assert_eq!(check(right).0, Some(0));
+    let (code, said) = check(right);
+    assert!(
+        code == Some(2) && said.contains("FILE:4: cannot read the key k"),
+        "right, but for what this machine has not: {said}"
+    );
+    let key = folder.path().join("key");
+    std::fs::write(&key, "01".repeat(32)).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let with_key = right.replace("\"k\"", &format!("\"{}\"", key.display())).replace("eth0", "nowhere0");
+    let (code, said) = check(&with_key);
+    assert!(code == Some(2) && said.contains("FILE:2: there is no Ethernet device `nowhere0`"), "{said}");
+    let (code, said) = check(&right.replace(":5303", ":0"));
+    assert!(code == Some(2) && said.contains("FILE:5: 10.0.0.1:0 has no port"), "{said}");
     let wrong = [
         ("colour = 1\n", "FILE:8: unknown field `colour`", "remove it"),
         ("tor = \"10.0.0.1\"\n", "FILE:8: invalid socket address", "docs/running-on-hosts.md"),

@@ -55,14 +55,13 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
     assert!(line == 0 || said.contains(&format!("agent.toml:{line}:")), "{to}: line {line}: {said}");
 }
 
+/// In all else they are right.
 #[test]
-fn right_configurations_are_right() {
-    for text in
-        [HOST, EDGE, &EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "")]
-    {
-        let (code, said) = check(text);
-        assert_eq!((code, said.contains("is right")), (Some(0), true), "{said}");
-    }
+fn what_this_machine_has_not_is_named_with_its_line() {
+    refused(HOST, "/etc/weft/tenants.toml", "/nowhere/tenants.toml", 3, "cannot read the tenants' file /nowhere/tenants.toml");
+    refused(EDGE, "swp7", "nowhere7", 6, "no interface `nowhere7`");
+    let core = EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "");
+    refused(&core, "swp7", "nowhere7", 5, "no interface `nowhere7`");
 }
 
 #[test]
@@ -78,6 +77,13 @@ fn what_is_wrong_with_a_servers() {
     refused(HOST, "device = \"tap0\"", "device = \"eth0\"", 8, "cannot lead to the fabric");
     let twice = "[[vif]]\ndevice = \"tap0\"\ntenant = \"acme\"\nname = \"web2\"\n[[path]]";
     refused(HOST, "[[path]]", twice, 12, "twice");
+    refused(
+        HOST,
+        "[[path]]",
+        "[[path]]\nswitch = \"02:4e:4c:00:00:02\"\nvlans = \"17\"\n[[path]]",
+        1,
+        "two `[[path]]` to 02:4e:4c:00:00:02",
+    );
     refused(HOST, "[[path]]", "[limits]\nnl_arp_entries = 0\n[[path]]", 1, "`nl_arp_entries` is 1 to");
     refused(HOST, "role = \"host\"", "role = \"tor\"", 2, "unknown variant");
     refused(HOST, "overlay = \"netlord\"", "overlay = \"vxlan\"", 1, "unknown variant");

@@ -44,21 +44,31 @@ enum Overlay {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a file, and looks whether this machine has what it names: keys, files, interfaces.
     ///
     /// # Errors
     /// [`Error`], which names the file, the line and the remedy.
     pub fn read(path: &Path) -> Result<Self> {
         let text = read(path)?;
         let place = Place { path, text: &text };
+        let config = Self::parse(&place)?;
+        match &config {
+            Self::Host(config) => config.check_here(&place)?,
+            Self::Switch(config) => config.check_here(&place)?,
+            Self::Netlord(config) => config.check_here(&place)?,
+        }
+        Ok(config)
+    }
+
+    fn parse(place: &Place<'_>) -> Result<Self> {
         let Which { overlay } = place.parse()?;
         if overlay == Overlay::Netlord {
-            return NetlordConfig::read(&place).map(Self::Netlord);
+            return NetlordConfig::read(place).map(Self::Netlord);
         }
         let Whole { role } = place.parse()?;
         Ok(match role {
-            Role::Host => Self::Host(Box::new(HostConfig::read(&place)?)),
-            Role::Switch => Self::Switch(Box::new(SwitchConfig::read(&place)?)),
+            Role::Host => Self::Host(Box::new(HostConfig::read(place)?)),
+            Role::Switch => Self::Switch(Box::new(SwitchConfig::read(place)?)),
         })
     }
 }
@@ -149,7 +159,19 @@ impl Place<'_> {
 
     /// An error at a part of the text.
     pub fn error(&self, span: Range<usize>, message: &str, help: &str) -> Error {
+        Error::new(message, help).at(self.line(span))
+    }
+
+    /// What became of that which a part of the text names.
+    ///
+    /// # Errors
+    /// The result's, with file and line.
+    pub fn at<T, E: Into<Error>>(&self, span: Range<usize>, result: std::result::Result<T, E>) -> Result<T> {
+        result.map_err(|error| error.into().at(self.line(span)))
+    }
+
+    fn line(&self, span: Range<usize>) -> String {
         let line = self.text.get(..span.start).map_or(1, |before| before.matches('\n').count() + 1);
-        Error::new(format!("{}:{line}: {message}", self.path.display()), help)
+        format!("{}:{line}", self.path.display())
     }
 }

@@ -122,28 +122,22 @@ impl Daemon for Switch {
         if let Some(intermediate) = &mut self.intermediate {
             intermediate.leave()?;
         }
-        self.plane.detach().map_err(of_plane)
+        Ok(self.plane.detach()?)
     }
 }
 
 impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
         exporter::serve(config.metrics)?;
-        let ports: Vec<&str> = config.ports.iter().map(String::as_str).collect();
-        let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins()).map_err(of_plane)?;
+        let ports: Vec<&str> = config.ports.iter().map(|port| port.get_ref().as_str()).collect();
+        let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins())?;
         let clock = Clock::begin();
-        let mut parts = || -> Result<_> {
+        let parts = (|| -> Result<_> {
             let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
             let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
             Ok((tor, intermediate, relay(&config)?))
-        };
-        let (tor, intermediate, relay) = match parts() {
-            Ok(parts) => parts,
-            Err(error) => {
-                plane.give_up();
-                return Err(error);
-            }
-        };
+        })();
+        let (tor, intermediate, relay) = plane.began(parts)?;
         let started = WallInstant::now();
         let mut switch = Self { config, plane, tor, intermediate, relay, clock, started, measured: started };
         switch.step()?;
@@ -214,10 +208,6 @@ fn settings(config: &SwitchConfig) -> SwitchSettings {
         }
     }
     settings
-}
-
-fn of_plane(error: crate::dataplane::PlaneError) -> Error {
-    Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
 }
 
 /// Everything is looked at after so long, whatever woke the loop.

@@ -6,6 +6,7 @@ use miette::Diagnostic;
 use weft_control::directory::KeyError;
 
 use crate::client::ClientError;
+use crate::dataplane::PlaneError;
 
 /// The result of a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -25,6 +26,12 @@ impl Error {
         Self { message: message.into(), help: Some(help.into()).filter(|help| !help.is_empty()) }
     }
 
+    /// The same, of what stands at a place: a file and its line.
+    #[must_use]
+    pub fn at(self, place: impl std::fmt::Display) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
     /// A file could not be read or written.
     pub fn io(what: &str, path: &Path, cause: &std::io::Error) -> Self {
         let help = match cause.kind() {
@@ -41,6 +48,16 @@ impl Error {
 impl From<ClientError> for Error {
     fn from(error: ClientError) -> Self {
         Self::new(error.to_string(), error.help())
+    }
+}
+
+impl From<PlaneError> for Error {
+    fn from(error: PlaneError) -> Self {
+        let help = match error {
+            PlaneError::NoInterface(_) | PlaneError::NotEthernet(_) | PlaneError::Setting(_) | PlaneError::Full { .. } => "",
+            _ => "run it as root; `weft lab doctor` tells what this system lacks",
+        };
+        Self::new(error.to_string(), help)
     }
 }
 

@@ -44,7 +44,7 @@ impl HostPlane {
         let nic = Nic::find(interface)?;
         let bytes = layout::host_settings(settings, nic.mac)?;
         let loaded = load(settings, pin_dir)?;
-        let plane = Self {
+        let mut plane = Self {
             ring: Ring::new(loaded.map("events"), layout::read_event)?,
             loaded,
             nic,
@@ -53,23 +53,23 @@ impl HostPlane {
             release_in: FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?,
             release_out: FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?,
         };
-        let attach = |program, hook| plane.loaded.attach(program, nic.index, hook);
-        let begun = plane.table("settings").set(&ONLY, &bytes).and_then(|()| attach("vl2_in", TC_INGRESS));
-        match begun.and_then(|()| attach("vl2_out", TC_EGRESS)) {
-            Ok(()) => Ok(plane),
-            Err(error) => {
-                plane.give_up();
-                Err(error)
-            }
-        }
+        let begun = plane.begin(&bytes);
+        plane.began(begun)?;
+        Ok(plane)
     }
 
-    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
-    pub fn give_up(self) {
-        if !self.adopted() {
-            // Whatever cannot be removed either: the cause is told.
-            let _ = self.detach();
-        }
+    fn begin(&mut self, settings: &[u8]) -> Result<()> {
+        self.table("settings").set(&ONLY, settings)?;
+        self.loaded.attach("vl2_in", self.nic.index, TC_INGRESS)?;
+        self.loaded.attach("vl2_out", self.nic.index, TC_EGRESS)
+    }
+
+    /// Undoes a start of whoever uses it that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn began<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.began(start)
     }
 
     /// Whether tables of an earlier process were adopted.
@@ -87,10 +87,8 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn detach(self) -> Result<()> {
-        self.loaded.detach("vl2_out", self.nic.index, TC_EGRESS);
-        self.loaded.detach("vl2_in", self.nic.index, TC_INGRESS);
-        self.loaded.unpin()
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
     }
 
     /// Writes settings anew, except for `limits`.
@@ -307,7 +305,7 @@ impl HostPlane {
     }
 
     fn table(&self, name: &'static str) -> Table<'_> {
-        Table { map: self.loaded.map(name), name }
+        self.loaded.table(name)
     }
 
     fn write_peer(&self, aa: IpAddr, state: &PeerState) -> Result<()> {

@@ -6,7 +6,7 @@
 //! ```
 //! A filter of traffic control is replaced in one step: between two builds of a program no packet goes past both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,6 +16,7 @@ use std::{fs, io};
 
 use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TcAttachPoint, TcHook, TcHookBuilder};
 
+use super::maps::Table;
 use super::{PlaneError, Result};
 
 /// Loaded programs and their maps.
@@ -24,6 +25,8 @@ pub(super) struct Loaded {
     object: Object,
     maps: BTreeMap<String, MapHandle>,
     pin_dir: PathBuf,
+    /// The hooks on which programs were put: program, interface, point.
+    hooks: BTreeSet<(&'static str, i32, u32)>,
     /// Whether the maps were there already.
     pub adopted: bool,
 }
@@ -54,7 +57,7 @@ impl Loaded {
             }
             maps.insert(name, handle);
         }
-        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), adopted };
+        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), adopted };
         loaded.pin_programs()?;
         Ok(loaded)
     }
@@ -67,6 +70,11 @@ impl Loaded {
             program.pin(&path).map_err(PlaneError::bpf("pin program", name))?;
         }
         Ok(())
+    }
+
+    /// One of the maps, as a table.
+    pub fn table(&self, name: &'static str) -> Table<'_> {
+        Table { map: self.map(name), name }
     }
 
     /// One of the maps.
@@ -83,27 +91,42 @@ impl Loaded {
     ///
     /// # Errors
     /// [`PlaneError::Bpf`] if the kernel refuses.
-    pub fn attach(&self, program: &str, ifindex: i32, point: TcAttachPoint) -> Result<()> {
+    pub fn attach(&mut self, program: &'static str, ifindex: i32, point: TcAttachPoint) -> Result<()> {
         let fail = || PlaneError::bpf("attach to an interface program", program);
-        let program = self.program(program);
-        let mut hook = hook(&program, ifindex, point);
+        let mut hook = hook(&self.program(program), ifindex, point);
         hook.create().map_err(fail())?;
         hook.attach().map_err(fail())?;
+        self.hooks.insert((program, ifindex, point));
         Ok(())
     }
 
-    /// Takes what stands in the programs' place off a hook. No error if there is nothing, nor if the interface is gone.
-    pub fn detach(&self, program: &str, ifindex: i32, point: TcAttachPoint) {
-        if let Err(error) = hook(&self.program(program), ifindex, point).detach() {
-            tracing::debug!(%error, ifindex, program, "nothing to detach");
+    /// Undoes a start that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn began<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        if start.is_err() && !self.adopted {
+            // Whatever cannot be removed either: the cause is told.
+            let _ = self.detach();
         }
+        start
     }
 
-    /// Removes the pins; what is still attached goes on with its maps.
+    /// Takes the programs off their hooks and removes the pins. For a thread of the namespace that they were attached in.
     ///
     /// # Errors
     /// [`PlaneError::System`] if a pin cannot be removed.
-    pub fn unpin(&self) -> Result<()> {
+    pub fn detach(&mut self) -> Result<()> {
+        for (program, ifindex, point) in std::mem::take(&mut self.hooks) {
+            // No error if there is nothing, nor if the interface is gone.
+            if let Err(error) = hook(&self.program(program), ifindex, point).detach() {
+                tracing::debug!(%error, ifindex, program, "nothing to detach");
+            }
+        }
+        self.unpin()
+    }
+
+    fn unpin(&self) -> Result<()> {
         let programs = self.object.progs().map(|p| p.name().to_string_lossy().into_owned());
         for name in programs.chain(self.maps.keys().cloned()) {
             remove(&self.pin_dir.join(name))?;

@@ -48,5 +48,13 @@ pub use tables::{Attached, Local, Peer, PeerState, Refusal, StripRole};
 /// The MAC address that answers ARP and NDP for peers whose mapping names none.
 pub const VIRTUAL_MAC: weft_fabric::MacAddr = weft_fabric::MacAddr([0x02, 0x57, 0x46, 0x54, 0x00, 0x01]);
 
+/// Looks whether the calling thread's network namespace has an Ethernet interface of this name.
+///
+/// # Errors
+/// [`PlaneError::NoInterface`], [`PlaneError::NotEthernet`].
+pub fn find_interface(name: &str) -> Result<()> {
+    nic::Nic::find(name).map(|_| ())
+}
+
 /// Bytes that one outer header takes; a packet carries two, or one if it crosses no intermediate switch.
 pub const OUTER_HEADER: u16 = 20;

@@ -1,6 +1,5 @@
 //! A switch's plane: one program on the ingress hook of every port.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -19,7 +18,6 @@ use super::{Attached, Counters, Event, Result, StripRole, SwitchSettings, layout
 pub struct SwitchPlane {
     loaded: Loaded,
     ring: Ring<RawEvent>,
-    ports: BTreeSet<i32>,
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vl2_switch.bpf.o"));
@@ -32,23 +30,18 @@ impl SwitchPlane {
     /// [`PlaneError`](super::PlaneError) if a port is missing or the kernel refuses.
     pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = load(settings, pin_dir)?;
-        let mut plane = Self { ring: Ring::new(loaded.map("events"), layout::read_event)?, loaded, ports: BTreeSet::new() };
+        let mut plane = Self { ring: Ring::new(loaded.map("events"), layout::read_event)?, loaded };
         let begun = plane.set_settings(settings).and_then(|()| ports.iter().try_for_each(|port| plane.add_port(port)));
-        match begun {
-            Ok(()) => Ok(plane),
-            Err(error) => {
-                plane.give_up();
-                Err(error)
-            }
-        }
+        plane.began(begun)?;
+        Ok(plane)
     }
 
-    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
-    pub fn give_up(self) {
-        if !self.adopted() {
-            // Whatever cannot be removed either: the cause is told.
-            let _ = self.detach();
-        }
+    /// Undoes a start of whoever uses it that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn began<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.began(start)
     }
 
     /// Whether tables of an earlier process were adopted.
@@ -69,21 +62,15 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](super::PlaneError) if the port is missing or the kernel refuses.
     pub fn add_port(&mut self, port: &str) -> Result<()> {
-        let nic = Nic::find(port)?;
-        self.loaded.attach("vl2_port", nic.index, TC_INGRESS)?;
-        self.ports.insert(nic.index);
-        Ok(())
+        self.loaded.attach("vl2_port", Nic::find(port)?.index, TC_INGRESS)
     }
 
     /// Takes the program off all its ports and removes the pins. For a thread of the namespace that it was attached in.
     ///
     /// # Errors
     /// [`PlaneError`](super::PlaneError) if the kernel refuses.
-    pub fn detach(self) -> Result<()> {
-        for &port in &self.ports {
-            self.loaded.detach("vl2_port", port, TC_INGRESS);
-        }
-        self.loaded.unpin()
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
     }
 
     /// Packets encapsulated to this address are stripped from here on.
@@ -162,7 +149,7 @@ impl SwitchPlane {
     }
 
     fn table(&self, name: &'static str) -> Table<'_> {
-        Table { map: self.loaded.map(name), name }
+        self.loaded.table(name)
     }
 }
 

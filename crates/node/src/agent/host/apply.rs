@@ -45,16 +45,21 @@ impl Plane {
         self.host.adopted()
     }
 
+    /// Undoes a start that has failed.
+    pub fn began<T>(&mut self, start: Result<T>) -> Result<T> {
+        self.host.began(start)
+    }
+
     /// Peers and addresses that an earlier agent left. What it had refused is forgotten: it is asked for again.
     pub fn inherited(&mut self) -> Result<(Vec<IpAddr>, Vec<IpAddr>)> {
         let mut peers = Vec::new();
-        for (address, state) in self.host.peers().map_err(refused)? {
+        for (address, state) in self.host.peers()? {
             match state {
                 PeerState::Known(_) => peers.push(address),
-                PeerState::Refused(_) => self.host.remove_peer(address).map_err(refused)?,
+                PeerState::Refused(_) => self.host.remove_peer(address)?,
             }
         }
-        let locals = self.host.locals().map_err(refused)?.into_iter().map(|(address, _)| address).collect();
+        let locals = self.host.locals()?.into_iter().map(|(address, _)| address).collect();
         Ok((peers, locals))
     }
 
@@ -93,7 +98,7 @@ impl Plane {
 
     /// Another place: its locator, and what is set with it.
     pub fn take_over(&mut self, la: Ipv4Addr, gateway: Option<MacAddr>, settings: &HostSettings) -> Result<()> {
-        self.host.set_settings(settings).map_err(refused)?;
+        self.host.set_settings(settings)?;
         (self.la, self.gateway) = (la, gateway);
         Ok(())
     }
@@ -171,7 +176,7 @@ impl Plane {
 
     /// Takes the programs away.
     pub fn detach(self) -> Result<()> {
-        self.host.detach().map_err(refused)
+        Ok(self.host.detach()?)
     }
 
     fn membership(&mut self, group: Ipv4Addr, join: bool) {
@@ -223,9 +228,4 @@ fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> 
     Header { destination: header.source, source: VIRTUAL_MAC, kind }.emit(&mut out);
     IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
     Some(out)
-}
-
-/// An error of the data plane, for the user.
-pub(super) fn refused(error: PlaneError) -> Error {
-    Error::new(error.to_string(), "")
 }

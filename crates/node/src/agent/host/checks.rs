@@ -64,7 +64,7 @@ fn carrier(link: &Link) -> Check {
 }
 
 fn mtu(config: &HostConfig, link: &Link) -> Check {
-    let fabric = config.mtu.unwrap_or(link.mtu);
+    let fabric = config.fabric_mtu(link);
     let inner = inner_mtu(config, fabric);
     let routes = link.application_routes(config.prefixes.get_ref());
     let wide: Vec<&str> = routes.iter().filter(|(_, mtu)| mtu.unwrap_or(link.mtu) > inner).map(|(it, _)| it.as_str()).collect();

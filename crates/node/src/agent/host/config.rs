@@ -12,6 +12,8 @@ use weft_control::prefix::Prefix;
 use weft_control::vl2::agent::HeldLimits;
 use weft_fabric::{Bytes, Duration, MacAddr};
 
+use super::link::Link;
+use super::setup;
 use crate::agent::config::{OnExit, Place, Role};
 use crate::cli::{Error, Result};
 
@@ -22,7 +24,7 @@ use crate::cli::{Error, Result};
 pub struct HostConfig {
     #[serde(rename = "role")]
     pub _role: Role,
-    pub device: String,
+    pub device: Spanned<String>,
     pub principal: Spanned<u32>,
     pub key: Spanned<PathBuf>,
     pub directory: Spanned<Vec<SocketAddr>>,
@@ -33,7 +35,7 @@ pub struct HostConfig {
     #[serde(default)]
     pub intermediate: Intermediate,
     pub entropy: Spanned<Prefix>,
-    pub mtu: Option<u32>,
+    mtu: Option<Spanned<u32>>,
     pub tor: Option<Spanned<SocketAddr>>,
     #[serde(default = "refresh", deserialize_with = "from_text")]
     pub attach_refresh: Duration,
@@ -172,6 +174,7 @@ impl HostConfig {
         if self.directory.get_ref().is_empty() {
             return Err(place.error(self.directory.span(), "no directory server", "name at least one, address:port"));
         }
+        check_ports(&self.directory, place)?;
         self.check_prefixes(place)?;
         for own in &self.address {
             let address = *own.address.get_ref();
@@ -231,6 +234,28 @@ impl HostConfig {
         Ok(())
     }
 
+    /// Looks whether this machine has what it names.
+    ///
+    /// # Errors
+    /// [`Error`] with file, line and remedy.
+    pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
+        place.at(self.key.span(), self.principal_key())?;
+        let link = place.at(self.device.span(), Link::find(self.device.get_ref()))?;
+        if let Some(mtu) = self.mtu.as_ref().filter(|mtu| *mtu.get_ref() > link.mtu) {
+            let message = format!("{} carries packets of {} bytes", link.device, link.mtu);
+            return Err(place.error(mtu.span(), &message, "leave `mtu` out, or set the device's"));
+        }
+        let la = place.at(self.device.span(), setup::own_la(self, &link))?;
+        let span = self.la.as_ref().map_or(self.device.span(), Spanned::span);
+        place.at(span, setup::bind(la))?;
+        Ok(())
+    }
+
+    /// Bytes of the largest packet that the fabric carries.
+    pub(super) fn fabric_mtu(&self, link: &Link) -> u32 {
+        self.mtu.as_ref().map_or(link.mtu, |mtu| *mtu.get_ref())
+    }
+
     /// Whether an address is an application address.
     pub fn is_application(&self, address: IpAddr) -> bool {
         self.prefixes.get_ref().iter().any(|prefix| prefix.contains(address))
@@ -243,7 +268,7 @@ impl HostConfig {
 
     /// Where programs and maps are pinned.
     pub fn pins(&self) -> PathBuf {
-        self.pins.clone().unwrap_or_else(|| Path::new("/sys/fs/bpf/weft").join(&self.device))
+        self.pins.clone().unwrap_or_else(|| Path::new("/sys/fs/bpf/weft").join(self.device.get_ref()))
     }
 
     /// The principal's key, from a file that nobody else can read.
@@ -268,6 +293,14 @@ pub(in crate::agent) fn read_key(file: &Path) -> Result<PrincipalKey> {
     }
     let text = std::fs::read_to_string(file).map_err(|error| Error::io("read the key", file, &error))?;
     PrincipalKey::parse(&text).map_err(|error| Error::new(format!("{}: {error}", file.display()), ""))
+}
+
+/// A server without a port cannot be asked.
+pub(in crate::agent) fn check_ports(servers: &Spanned<Vec<SocketAddr>>, place: &Place<'_>) -> Result<()> {
+    match servers.get_ref().iter().find(|server| server.port() == 0) {
+        Some(server) => Err(place.error(servers.span(), &format!("{server} has no port"), "directory servers have 5303")),
+        None => Ok(()),
+    }
 }
 
 fn is_multicast(prefix: &Prefix) -> bool {

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
 
 pub use config::HostConfig;
-pub(super) use config::{address_or_off, from_text, read_key};
+pub(super) use config::{address_or_off, check_ports, from_text, read_key};
 
 use super::cli::RunOptions;
 use super::config::Config;
@@ -263,7 +263,7 @@ impl Host {
         }
         if self.looked_at_routes.elapsed() >= ROUTES {
             self.looked_at_routes = Instant::now();
-            if let Ok(link) = Link::find(&self.config.device) {
+            if let Ok(link) = Link::find(self.config.device.get_ref()) {
                 self.link = link;
             }
             self.gateway = self.link.gateway(setup::towards(&self.config));
@@ -285,7 +285,7 @@ impl Host {
     }
 
     fn narrow_routes(&self) {
-        let inner = checks::inner_mtu(&self.config, self.config.mtu.unwrap_or(self.link.mtu));
+        let inner = checks::inner_mtu(&self.config, self.config.fabric_mtu(&self.link));
         let changed = self.link.narrow_routes(self.config.prefixes.get_ref(), inner);
         if !changed.is_empty() {
             tracing::info!(routes = changed.join(", "), mtu = inner, "application addresses have room for outer headers");
@@ -293,7 +293,7 @@ impl Host {
     }
 
     fn look_at_system(&mut self) {
-        if let Ok(link) = Link::find(&self.config.device) {
+        if let Ok(link) = Link::find(self.config.device.get_ref()) {
             self.link = link;
         }
         self.checks = checks::all(&self.config, &self.link, self.plane.has_gateway());

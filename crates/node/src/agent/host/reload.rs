@@ -10,7 +10,7 @@ impl Host {
     /// Takes over a configuration. What an agent cannot change while it runs must be as it was; then nothing is changed on error.
     pub(super) fn take_over(&mut self, config: HostConfig) -> Result<()> {
         self.check_fixed(&config)?;
-        let link = Link::find(&config.device)?;
+        let link = Link::find(config.device.get_ref())?;
         let la = setup::own_la(&config, &link)?;
         let (directory, tor) = (setup::bind(la)?, setup::bind(la)?);
         let gateway = link.gateway(setup::towards(&config));
@@ -26,7 +26,7 @@ impl Host {
     fn check_fixed(&self, new: &HostConfig) -> Result<()> {
         let old = &self.config;
         let changed = [
-            ("device", old.device != new.device),
+            ("device", old.device.get_ref() != new.device.get_ref()),
             ("socket", old.socket != new.socket),
             ("pins", old.pins() != new.pins()),
             ("metrics", old.metrics != new.metrics),

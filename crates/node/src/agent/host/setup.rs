@@ -12,7 +12,7 @@ use weft_fabric::rng::Pcg64;
 
 use super::Host;
 use super::announce::Announcer;
-use super::apply::{Plane, refused};
+use super::apply::Plane;
 use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, wake_neighbour};
 use crate::agent::exporter;
@@ -22,7 +22,7 @@ use crate::dataplane::{HostPlane, HostSettings, Limits, LocatorKind, Rate};
 /// Puts everything in its place. Nothing is changed if it fails before the programs are attached.
 pub(super) fn start(config: HostConfig) -> Result<Host> {
     let key = config.principal_key()?;
-    let link = Link::find(&config.device)?;
+    let link = Link::find(config.device.get_ref())?;
     let la = own_la(&config, &link)?;
     let (directory, tor) = (bind(la)?, bind(la)?);
     exporter::serve(config.metrics)?;
@@ -30,7 +30,7 @@ pub(super) fn start(config: HostConfig) -> Result<Host> {
     let gateway = link.gateway(towards(&config));
     let mac = config.gateway_mac.or_else(|| gateway.and_then(|gateway| find_gateway(gateway, &link)));
     let settings = settings(&config, &link, la, mac)?;
-    let host = HostPlane::attach(&config.device, &settings, &config.pins()).map_err(refused)?;
+    let host = HostPlane::attach(config.device.get_ref(), &settings, &config.pins())?;
     let mut plane = Plane::new(host, la, link.index)?;
     if let Some(mac) = mac {
         plane.set_gateway(mac);
@@ -58,7 +58,8 @@ pub(super) fn start(config: HostConfig) -> Result<Host> {
     };
     host.narrow_routes();
     let is_adopted = host.plane.adopted();
-    inherit(&mut host, is_adopted)?;
+    let begun = inherit(&mut host, is_adopted);
+    host.plane.began(begun)?;
     Ok(host)
 }
 
@@ -136,7 +137,7 @@ pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: 
     let prefixes = config.prefixes.get_ref();
     let IpNet::V4(entropy) = config.entropy.get_ref().net() else { return Err(Error::new("`entropy` is not IPv4", "")) };
     let rate = config.limits.broadcast_rate;
-    let fabric = config.mtu.unwrap_or(link.mtu);
+    let fabric = config.fabric_mtu(link);
     let tor = config.tor.as_ref().and_then(|tor| if let IpAddr::V4(it) = tor.get_ref().ip() { Some(it) } else { None });
     Ok(HostSettings {
         tor: tor.filter(|_| config.locator == LocatorMode::Tor),

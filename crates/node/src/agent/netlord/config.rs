@@ -45,4 +45,15 @@ impl NetlordConfig {
             Role::Edge | Role::Core => Self::Switch(Box::new(SwitchConfig::read(place)?)),
         })
     }
+
+    /// Looks whether this machine has what it names.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error) with file, line and remedy.
+    pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
+        match self {
+            Self::Host(config) => config.check_here(place),
+            Self::Switch(config) => config.check_here(place),
+        }
+    }
 }

@@ -13,11 +13,3 @@ pub mod switch;
 mod vlans;
 
 pub use config::NetlordConfig;
-
-use crate::cli::Error;
-use crate::dataplane::PlaneError;
-
-/// What the kernel refused.
-fn of_plane(error: PlaneError) -> Error {
-    Error::new(error.to_string(), "run it as root; `weft lab doctor` tells what this system lacks")
-}

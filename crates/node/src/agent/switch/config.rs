@@ -15,8 +15,9 @@ use weft_fabric::Duration;
 
 use crate::agent::config::{OnExit, Place, Role};
 use crate::agent::exporter::default_address;
-use crate::agent::host::{address_or_off, from_text, read_key};
+use crate::agent::host::{address_or_off, check_ports, from_text, read_key};
 use crate::cli::Result;
+use crate::dataplane::find_interface;
 
 /// Everything that the agent of a switch is told.
 #[derive(Debug, Deserialize)]
@@ -26,11 +27,11 @@ pub struct SwitchConfig {
     #[serde(rename = "role")]
     _role: Role,
     pub principal: Spanned<u32>,
-    key: PathBuf,
+    key: Spanned<PathBuf>,
     pub directory: Spanned<Vec<SocketAddr>>,
     pub prefixes: Vec<Prefix>,
     pub la: Ipv4Addr,
-    pub ports: Vec<String>,
+    pub ports: Vec<Spanned<String>>,
     pub socket: PathBuf,
     #[serde(default = "default_address", deserialize_with = "address_or_off")]
     pub metrics: Option<SocketAddr>,
@@ -96,6 +97,7 @@ impl SwitchConfig {
         if config.directory.get_ref().is_empty() {
             return Err(place.error(config.directory.span(), "no directory server", "name at least one, address:port"));
         }
+        check_ports(&config.directory, place)?;
         if let Some(tor) = &config.tor {
             config.check_hosts(tor, place)?;
         }
@@ -115,6 +117,15 @@ impl SwitchConfig {
         Ok(config)
     }
 
+    /// Looks whether this machine has what it names.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error) with file, line and remedy.
+    pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
+        place.at(self.key.span(), self.principal_key())?;
+        self.ports.iter().try_for_each(|port| place.at(port.span(), find_interface(port.get_ref())))
+    }
+
     fn check_hosts(&self, tor: &TorConfigPart, place: &Place<'_>) -> Result<()> {
         for (at, host) in tor.host.iter().enumerate() {
             let (principal, port) = (*host.principal.get_ref(), host.port.get_ref());
@@ -122,7 +133,7 @@ impl SwitchConfig {
                 let message = format!("principal {principal} is 0 or there twice");
                 return Err(place.error(host.principal.span(), &message, "give each host its own number, from 1"));
             }
-            if !self.ports.contains(port) {
+            if !self.ports.iter().any(|it| it.get_ref() == port) {
                 let message = format!("`{port}` is not among `ports`");
                 return Err(place.error(host.port.span(), &message, "add it there, or name the port that leads to the host"));
             }
@@ -144,7 +155,7 @@ impl SwitchConfig {
     /// # Errors
     /// [`Error`](crate::cli::Error).
     pub fn principal_key(&self) -> Result<PrincipalKey> {
-        read_key(&self.key)
+        read_key(self.key.get_ref())
     }
 
     /// Where programs and maps are pinned.

@@ -9,7 +9,6 @@ use weft_control::vl2::switch::duties::{Duties, DutyConfig, Output};
 use weft_fabric::{Duration, Instant};
 
 use super::config::IntermediatePart;
-use super::of_plane;
 use super::routes::{RouteWatch, on_loopback, reachable, set_loopback};
 use crate::cli::{Error, Result};
 use crate::dataplane::{StripRole, SwitchPlane};
@@ -121,7 +120,7 @@ impl Intermediate {
         let (Output::Add(address) | Output::Remove(address)) = output;
         let Some(address) = v4(address) else { return Ok(()) };
         if let Output::Add(_) = output {
-            plane.set_strip(address, StripRole::Intermediate).map_err(of_plane)?;
+            plane.set_strip(address, StripRole::Intermediate)?;
             set_loopback(address, true).map_err(|error| failed("add an address", &error))?;
             tracing::info!(%address, "serves the group");
             self.inherited.remove(&address);
@@ -139,7 +138,7 @@ impl Intermediate {
             return Ok(());
         }
         for address in &self.inherited {
-            plane.set_strip(*address, StripRole::Intermediate).map_err(of_plane)?;
+            plane.set_strip(*address, StripRole::Intermediate)?;
         }
         if now.saturating_since(Instant::ZERO) < DutyConfig::new(IpAddr::V4(self.me)).settle {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use super::config::{IntermediatePart, SwitchConfig};
 use super::tor::TorPart;
-use super::{Switch, of_plane, relay};
+use super::{Switch, relay};
 use crate::cli::{Error, Result};
 
 impl Switch {
@@ -10,7 +10,7 @@ impl Switch {
     pub(super) fn take_over(&mut self, config: SwitchConfig) -> Result<()> {
         self.check_fixed(&config)?;
         for port in config.ports.iter().filter(|port| !self.config.ports.contains(port)) {
-            self.plane.add_port(port).map_err(of_plane)?;
+            self.plane.add_port(port.get_ref())?;
         }
         if let (Some(tor), Some(part)) = (&mut self.tor, &config.tor) {
             tor.take_over(self.clock.now(), &config, part)?;

@@ -13,7 +13,6 @@ use weft_fabric::rng::Pcg64;
 use weft_fabric::{Duration, Instant};
 
 use super::config::{SwitchConfig, TorConfigPart};
-use super::of_plane;
 use super::ports::{PortSocket, client};
 use crate::cli::{Error, Result};
 use crate::dataplane::{Attached, Event, StripRole, SwitchPlane};
@@ -43,8 +42,8 @@ impl TorPart {
         };
         let seed = u128::from_le_bytes(crate::client::random());
         let machine = Tor::new(settings, &config.principal_key()?, Pcg64::new(seed, u128::from(config.principal().0)));
-        plane.set_strip(config.la, StripRole::Tor).map_err(of_plane)?;
-        let inherited = plane.locals().map_err(of_plane)?.into_iter().map(|(address, _)| address).collect();
+        plane.set_strip(config.la, StripRole::Tor)?;
+        let inherited = plane.locals()?.into_iter().map(|(address, _)| address).collect();
         let socket = || {
             client(config.la).map_err(|error| {
                 Error::new(format!("cannot bind to {}: {error}", config.la), "`la` must be an address of this switch")
@@ -100,7 +99,7 @@ impl TorPart {
                 self.machine.handle(now, Input::Directory { channel, from, bytes });
             }
         }
-        for event in plane.events().map_err(of_plane)? {
+        for event in plane.events()? {
             if let Event::Undeliverable { source, destination, .. } = event {
                 self.machine.handle(now, Input::Undeliverable { source, destination });
             }
@@ -142,11 +141,11 @@ impl TorPart {
             Output::Send { channel, to, bytes } => send(self.socket(channel), to, &bytes),
             Output::Insert { address, port, mac, service } => {
                 self.inherited.remove(&address);
-                plane.set_local(address, &Attached { port, mac, service }).map_err(of_plane)?;
+                plane.set_local(address, &Attached { port, mac, service })?;
                 tracing::info!(%address, port = self.names.get(&port).map_or("", String::as_str), %mac, "attached");
             }
             Output::Remove { address } => {
-                plane.remove_local(address).map_err(of_plane)?;
+                plane.remove_local(address)?;
                 tracing::info!(%address, "gone");
             }
         }
@@ -157,7 +156,7 @@ impl TorPart {
     fn let_go(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
         if !self.inherited.is_empty() && now.saturating_since(Instant::ZERO) >= self.forget_after {
             for address in std::mem::take(&mut self.inherited) {
-                plane.remove_local(address).map_err(of_plane)?;
+                plane.remove_local(address)?;
             }
         }
         Ok(())

@@ -53,8 +53,8 @@ pub type Inherited = (Vec<InheritedVif>, Vec<(Vif, Location)>);
 pub struct HostPlane {
     loaded: Loaded,
     ring: Ring<Event>,
-    /// By interface: sending, and which program is on it.
-    interfaces: BTreeMap<u32, (FrameSocket, &'static str)>,
+    /// Sending, by interface.
+    interfaces: BTreeMap<u32, FrameSocket>,
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netlord_host.bpf.o"));
@@ -99,7 +99,7 @@ impl HostPlane {
     /// [`PlaneError`] if there is no such interface, or the kernel refuses.
     pub fn attach_uplink(&mut self, device: &str) -> Result<(u32, MacAddr)> {
         let nic = self.attach(device, ON_UPLINK)?;
-        let socket = &self.interfaces[&(nic.index as u32)].0;
+        let socket = &self.interfaces[&(nic.index as u32)];
         socket.listen(nic, Listen::Multicasts).map_err(PlaneError::system("receive multicasts on", device))?;
         Ok((nic.index as u32, nic.mac))
     }
@@ -115,7 +115,7 @@ impl HostPlane {
     fn attach(&mut self, device: &str, program: &'static str) -> Result<Nic> {
         let nic = Nic::find(device)?;
         self.loaded.attach(program, nic.index, TC_INGRESS)?;
-        self.interfaces.insert(nic.index as u32, (FrameSocket::new(nic, 0, false)?, program));
+        self.interfaces.insert(nic.index as u32, FrameSocket::new(nic, 0, false)?);
         Ok(nic)
     }
 
@@ -239,16 +239,16 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::System`].
     pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<()> {
-        let Some((socket, _)) = self.interfaces.get(&ifindex) else { return Ok(()) };
+        let Some(socket) = self.interfaces.get(&ifindex) else { return Ok(()) };
         socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
     }
 
-    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
-    pub fn give_up(self) {
-        if !self.adopted() {
-            // Whatever cannot be removed either: the cause is told.
-            let _ = self.detach();
-        }
+    /// Undoes a start of whoever uses it that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn began<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.began(start)
     }
 
     /// Takes what the programs have told since.
@@ -276,11 +276,8 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn detach(self) -> Result<()> {
-        for (&ifindex, (_, program)) in &self.interfaces {
-            self.loaded.detach(program, ifindex as i32, TC_INGRESS);
-        }
-        self.loaded.unpin()
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
     }
 
     #[cfg(test)]
@@ -289,7 +286,7 @@ impl HostPlane {
     }
 
     fn table(&self, name: &'static str) -> Table<'_> {
-        Table { map: self.loaded.map(name), name }
+        self.loaded.table(name)
     }
 }
 

@@ -106,13 +106,9 @@ impl SwitchPlane {
         let loaded = Loaded::load(OBJECT, &[("fib", settings.fib_entries.max(1))], pin_dir)?;
         let ring = Ring::new(loaded.map("events"), event::read)?;
         let mut plane = Self { loaded, ring, ports: BTreeMap::new() };
-        match plane.begin(settings, ports) {
-            Ok(()) => Ok(plane),
-            Err(error) => {
-                plane.give_up();
-                Err(error)
-            }
-        }
+        let begun = plane.begin(settings, ports);
+        plane.began(begun)?;
+        Ok(plane)
     }
 
     fn begin(&mut self, settings: &SwitchSettings, ports: &[Port]) -> Result<()> {
@@ -122,12 +118,12 @@ impl SwitchPlane {
         ports.iter().zip(nics).try_for_each(|(port, nic)| self.add_port(port, nic))
     }
 
-    /// Undoes what a failed start has done, unless an earlier process' tables are in use: then flows go on as before.
-    pub fn give_up(self) {
-        if !self.adopted() {
-            // Whatever cannot be removed either: the cause is told.
-            let _ = self.detach();
-        }
+    /// Undoes a start of whoever uses it that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn began<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.began(start)
     }
 
     fn write_vlans(&self, ports: &[Port], nics: &[Nic]) -> Result<()> {
@@ -300,11 +296,8 @@ impl SwitchPlane {
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn detach(self) -> Result<()> {
-        for &ifindex in self.ports.keys() {
-            self.loaded.detach(ON_PORT, ifindex as i32, TC_INGRESS);
-        }
-        self.loaded.unpin()
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
     }
 
     /// A port without a tag, and servers behind routes, without interfaces.
@@ -325,6 +318,6 @@ impl SwitchPlane {
     }
 
     fn table(&self, name: &'static str) -> Table<'_> {
-        Table { map: self.loaded.map(name), name }
+        self.loaded.table(name)
     }
 }

@@ -113,9 +113,9 @@ fn the_next_process_adopts_the_tables_and_another_shape_does_not() {
     assert!(second.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_some());
     drop(second);
     std::fs::remove_file(pins.0.join("groups")).unwrap();
-    let third = super::host::load(&settings, &pins.0).unwrap();
+    let mut third = super::host::load(&settings, &pins.0).unwrap();
     assert!(!third.adopted, "a part of the tables is none");
     assert!(third.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_none());
-    third.unpin().unwrap();
+    third.detach().unwrap();
     assert!(!pins.0.exists());
 }

@@ -14,10 +14,12 @@ use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;
 use super::super::vlans::Vlans;
+use super::vifs::read_tenants;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;
+use crate::dataplane::find_interface;
 
 /// Everything that the agent of a server is told.
 #[derive(Debug, Deserialize)]
@@ -28,7 +30,7 @@ pub struct HostConfig {
     _overlay: String,
     #[serde(rename = "role")]
     _role: Role,
-    pub tenants: PathBuf,
+    pub tenants: Spanned<PathBuf>,
     special_vlan: Spanned<u16>,
     #[serde(default = "socket")]
     pub socket: PathBuf,
@@ -159,6 +161,12 @@ impl HostConfig {
                 return Err(place.error(device.span(), "the interface is there twice", "each VM has one of its own"));
             }
         }
+        for (at, path) in self.path.iter().enumerate() {
+            if self.path[..at].iter().any(|before| before.switch == path.switch) {
+                let message = format!("two `[[path]]` to {}", path.switch);
+                return Err(place.error(0..0, &message, "write all VLANs to a switch in one"));
+            }
+        }
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
             let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
             return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
@@ -167,6 +175,16 @@ impl HostConfig {
             return Err(place.error(0..0, &format!("[spain]: {error}"), "docs/spain.md has what each means"));
         }
         Ok(())
+    }
+
+    /// Looks whether this machine has what it names.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error) with file, line and remedy.
+    pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
+        place.at(self.tenants.span(), read_tenants(self.tenants.get_ref()))?;
+        let mut devices = self.uplink.get_ref().iter().map(|uplink| &uplink.device);
+        devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))
     }
 
     /// Where programs and maps are pinned.

@@ -31,7 +31,7 @@ use weft_fabric::rng::Pcg64;
 pub use config::HostConfig;
 pub(super) use config::{maybe_from_text, socket};
 
-use super::{measures, of_plane};
+use super::measures;
 use crate::agent::cli::RunOptions;
 use crate::agent::daemon::{Daemon, Run};
 use crate::agent::exporter;
@@ -130,17 +130,17 @@ impl Daemon for Host {
     }
 
     fn end(self) -> Result<()> {
-        self.plane.detach().map_err(of_plane)
+        Ok(self.plane.detach()?)
     }
 }
 
 impl Host {
     fn start(config: HostConfig) -> Result<Self> {
-        let tenants = vifs::read_tenants(&config.tenants)?;
+        let tenants = vifs::read_tenants(config.tenants.get_ref())?;
         exporter::serve(config.metrics)?;
         let period = Duration::from_nanos(config.spain().period.as_ps() / 1000);
         let settings = HostSettings { tell_every: period / 4, ..HostSettings::default() };
-        let plane = HostPlane::load(&settings, &config.pins()).map_err(of_plane)?;
+        let plane = HostPlane::load(&settings, &config.pins())?;
         let now = Instant::now();
         let agent = new_machine(&config)?;
         let mut host = Self {
@@ -150,7 +150,7 @@ impl Host {
             vifs: BTreeMap::new(),
             wanted: Vec::new(),
             tenants: Arc::new(tenants),
-            tenants_of: vifs::changed_at(&config.tenants),
+            tenants_of: vifs::changed_at(config.tenants.get_ref()),
             tenants_trouble: None,
             trouble: None,
             started: now,
@@ -158,19 +158,15 @@ impl Host {
             upkeep: now,
             config,
         };
-        match host.begin() {
-            Ok(()) => Ok(host),
-            Err(error) => {
-                host.plane.give_up();
-                Err(error)
-            }
-        }
+        let begun = host.begin();
+        host.plane.began(begun)?;
+        Ok(host)
     }
 
     fn begin(&mut self) -> Result<()> {
         for at in 0..self.config.uplink.get_ref().len() {
             let device = self.config.uplink.get_ref()[at].device.get_ref().clone();
-            let (ifindex, mac) = self.plane.attach_uplink(&device).map_err(of_plane)?;
+            let (ifindex, mac) = self.plane.attach_uplink(&device)?;
             self.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at: None });
         }
         let is_adopted = self.plane.adopted();
@@ -184,7 +180,7 @@ impl Host {
         for path in &self.config.path {
             self.agent.chooser_mut().set_table(now, path.switch, &path.vlans());
         }
-        let (vifs, remotes) = if is_adopted { self.plane.inherited().map_err(of_plane)? } else { Default::default() };
+        let (vifs, remotes) = if is_adopted { self.plane.inherited()? } else { Default::default() };
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         for (vif, at) in remotes {
             self.input(Input::Adopt { vif, at });

@@ -10,7 +10,6 @@ use weft_control::netlord::agent::{Input, VifId};
 use weft_control::netlord::tenants::{Tenants, VifSpec};
 use weft_control::netlord::{PUBLIC, Vif};
 
-use super::super::of_plane;
 use super::Host;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{HostPlane, InheritedVif};
@@ -123,7 +122,7 @@ impl Host {
     pub(super) fn attach_vif(&mut self, device: &str, tenant: &str, name: &str) -> Result<Vif> {
         self.look_at_tenants();
         let spec = spec(&self.tenants, tenant, name)?.clone();
-        let ifindex = self.plane.attach_vif(device).map_err(of_plane)?;
+        let ifindex = self.plane.attach_vif(device)?;
         // Somewhere else on this server until now.
         let others: Vec<String> = self
             .vifs
@@ -136,7 +135,7 @@ impl Host {
         }
         if spec.vif.tenant == PUBLIC {
             for &ip in &spec.addresses {
-                self.plane.set_owned(ifindex, ip).map_err(of_plane)?;
+                self.plane.set_owned(ifindex, ip)?;
             }
         }
         let own = OwnVif {
@@ -171,12 +170,12 @@ impl Host {
 
     /// Reads the tenants' file anew, if it has changed. What is wrong with a new one is told, and the old one holds.
     pub(super) fn look_at_tenants(&mut self) {
-        let at = changed_at(&self.config.tenants);
+        let at = changed_at(self.config.tenants.get_ref());
         if at == self.tenants_of {
             return;
         }
         self.tenants_of = at;
-        let tenants = match read_tenants(&self.config.tenants) {
+        let tenants = match read_tenants(self.config.tenants.get_ref()) {
             Ok(tenants) => tenants,
             Err(error) => {
                 tracing::warn!(%error, "the tenants' file is not taken");

@@ -17,8 +17,8 @@ use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text};
 use crate::cli::Result;
-use crate::dataplane::Rate;
 use crate::dataplane::netlord::{Limit, Port, SwitchSettings};
+use crate::dataplane::{Rate, find_interface};
 
 /// Everything that the daemon of a switch is told.
 #[derive(Debug, Deserialize)]
@@ -132,6 +132,15 @@ impl SwitchConfig {
             }
         }
         Ok(())
+    }
+
+    /// Looks whether this machine has what it names.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error) with file, line and remedy.
+    pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
+        let mut devices = self.port.get_ref().iter().map(|port| &port.device);
+        devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))
     }
 
     /// Where programs and maps are pinned.

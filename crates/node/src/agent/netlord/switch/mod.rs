@@ -23,7 +23,7 @@ use weft_fabric::{MacAddr, TenantId};
 
 pub use config::SwitchConfig;
 
-use super::{measures, of_plane};
+use super::measures;
 use crate::agent::cli::RunOptions;
 use crate::agent::config::Place;
 use crate::agent::daemon::{Daemon, Run};
@@ -85,7 +85,7 @@ impl Daemon for Switch {
     /// Agents need not wait until the last announcement is too old.
     fn end(self) -> Result<()> {
         self.say_places(0);
-        self.plane.detach().map_err(of_plane)
+        Ok(self.plane.detach()?)
     }
 }
 
@@ -94,11 +94,10 @@ impl Switch {
         // The file was checked when it was read: there is no place to point at any more.
         let limits = config.limits(&Place { path: std::path::Path::new(""), text: "" })?;
         exporter::serve(config.metrics)?;
-        let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins()).map_err(of_plane)?;
-        plane.clear_limits().map_err(of_plane)?;
-        for &(tenant, limit) in &limits {
-            plane.set_limit(tenant, Some(limit)).map_err(of_plane)?;
-        }
+        let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins())?;
+        let limited = plane.clear_limits();
+        let limited = limited.and_then(|()| limits.iter().try_for_each(|&(tenant, limit)| plane.set_limit(tenant, Some(limit))));
+        plane.began(limited)?;
         let now = Instant::now();
         let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
         let up = BTreeSet::new();
