@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Installs all that any target of the Makefile needs, but for `make bench-simgrid`, which installs SimGrid itself
-# (setup-simgrid.sh). What is there already costs nothing.
+# (setup-simgrid.sh). What is there already costs nothing. --tests leaves out what only lints want.
 
 here=$(dirname "${BASH_SOURCE[0]}")
 set -euo pipefail
 
-"$here/setup-build.sh" --lint
+"$here/setup-build.sh"
 "$here/setup-node.sh"
 "$here/setup-python.sh"
 "$here/setup-report.sh"
 "$here/setup-lab.sh"
-"$here/setup-deny.sh"
 "$here/setup-etcd.sh"
 "$here/setup-bpf.sh"
+[ "${1:-}" = --tests ] || "$here/setup-build.sh" --lint
+[ "${1:-}" = --tests ] || "$here/setup-deny.sh"

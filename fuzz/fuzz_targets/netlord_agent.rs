@@ -10,7 +10,8 @@ use weft_control::netlord::nl_arp::{NlArp, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
 use weft_control::netlord::tenants::Tenants;
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
-use weft_control::wire::netlord::{Encapsulation, Ethernet, EtherType, Lldp, VlanId};
+use weft_control::wire::netlord::{Encapsulation, Lldp};
+use weft_control::wire::packet::ethernet::{Ethernet, EtherType, VlanId};
 use weft_fabric::rng::{self, Stream};
 use weft_fabric::{Duration, Instant, MacAddr, TenantId};
 

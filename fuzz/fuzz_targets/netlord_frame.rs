@@ -3,9 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use weft_control::netlord::MacSpace;
-use weft_control::wire::netlord::arp::Arp;
-use weft_control::wire::netlord::ndp::{Neighbour, echo};
-use weft_control::wire::netlord::{Encapsulation, Ethernet, IpPacket, Lldp, MESSAGE, NlArp, Unicast, VlanId, route_in_place};
+use weft_control::wire::netlord::{Encapsulation, IpPacket, Lldp, MESSAGE, NlArp, Unicast, echo, route_in_place};
+use weft_control::wire::packet::arp::Arp;
+use weft_control::wire::packet::ethernet::{Ethernet, VlanId};
 use weft_fabric::MacAddr;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -38,7 +38,7 @@ fn check(frame: &[u8]) {
         assert_eq!(Encapsulation::parse(&out), Ok(it));
     }
     if let Ok(packet) = IpPacket::parse(&parsed) {
-        let _ = Neighbour::parse(&packet);
+        let _ = packet.neighbor();
         let _ = echo(&parsed, &packet);
     }
     let mut routed = frame.to_vec();

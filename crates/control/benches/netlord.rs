@@ -8,7 +8,8 @@ use weft_control::netlord::agent::{Agent, AgentConfig, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::{NlArp as Push, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
-use weft_control::wire::netlord::{EtherType, Ethernet, Here, Lldp, NlArp, VlanId};
+use weft_control::wire::netlord::{Here, Lldp, NlArp};
+use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::rng::{self, Stream, mix};
 use weft_fabric::{Instant, MacAddr, TenantId};
 

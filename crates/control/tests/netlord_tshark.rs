@@ -4,7 +4,9 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use weft_control::netlord::{EdgePort, Location, MacSpace, PROVIDER, Vif};
-use weft_control::wire::netlord::{Encapsulation, Here, Lldp, NlArp, Overlay, Recipient, Unicast, VlanId, group_mac, ndp};
+use weft_control::wire::netlord::{Encapsulation, Here, Lldp, NlArp, Overlay, Recipient, Unicast, group_mac};
+use weft_control::wire::packet::ethernet::VlanId;
+use weft_control::wire::packet::ndp::{self, Neighbor};
 use weft_fabric::{MacAddr, TenantId};
 
 const FIELDS: [&str; 11] = [
@@ -31,7 +33,8 @@ fn frames() -> Vec<Vec<u8>> {
     let to = Recipient::Port(port);
     let (tenant, space) = (TenantId(0x0a_0b0c), MacSpace(3));
     let overlay = Overlay { to, tenant, space, vlan };
-    let inner = ndp::solicit([0xfd00, 0, 0, 0, 0, 0, 0, 1].into(), mac(1), [0xfd00, 0, 0, 0, 0, 0, 0, 2].into());
+    let question = Neighbor::question([0xfd00, 0, 0, 0, 0, 0, 0, 1].into(), mac(1), [0xfd00, 0, 0, 0, 0, 0, 0, 2].into());
+    let inner = question.frame(ndp::group_mac(question.destination), mac(1));
     let at = Location { switch: mac(0x11), port };
     let vif = Vif { tenant, space, mac: mac(1) };
     let message = Unicast::Here { vif, at, ip4: Some(Ipv4Addr::new(10, 0, 0, 1)), answers: None };

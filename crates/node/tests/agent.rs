@@ -177,8 +177,16 @@ fn services_are_apart(network: &Network) {
 fn udp(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
     let mut out = Vec::new();
     let (tos, payload, identification, is_unfragmentable, ttl, protocol) = (0, 12, 9, true, 64, 17);
-    let header =
-        weft_control::wire::vl2::ip::Ipv4 { tos, payload, identification, is_unfragmentable, ttl, protocol, source, destination };
+    let header = weft_control::wire::packet::ip::Ipv4 {
+        tos,
+        payload,
+        identification,
+        is_unfragmentable,
+        ttl,
+        protocol,
+        source,
+        destination,
+    };
     header.emit(&mut out);
     out.extend_from_slice(&[0x1b, 0x58, 0x1b, 0x58, 0, 12, 0, 0, 1, 2, 3, 4]);
     out

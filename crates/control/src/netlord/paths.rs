@@ -8,7 +8,7 @@
 use weft_fabric::Instant;
 
 use super::Location;
-use crate::wire::netlord::VlanId;
+use crate::wire::packet::ethernet::VlanId;
 
 /// Chooses a VLAN for each flow to an edge switch, and hears which ones work.
 pub trait ChooseVlan {

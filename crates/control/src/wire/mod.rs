@@ -2,4 +2,5 @@
 
 pub mod directory;
 pub mod netlord;
+pub mod packet;
 pub mod vl2;

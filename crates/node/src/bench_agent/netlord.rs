@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{MacAddr, TenantId};
 
 use super::error::Result;

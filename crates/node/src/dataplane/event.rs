@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-pub use weft_control::wire::vl2::ip::Flow;
+pub use weft_control::wire::packet::ip::Flow;
 use weft_fabric::MacAddr;
 
 /// Something that the programs cannot decide, or that someone should know.

@@ -32,7 +32,8 @@ use super::paths::{Chirp, ChooseVlan};
 use super::tenants::Tenants;
 use super::{Location, PROVIDER, Vif};
 use crate::bucket::Bucket;
-use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast, VlanId};
+use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
+use crate::wire::packet::ethernet::VlanId;
 use uplinks::Uplink;
 
 /// A VIF as the server numbers it: its interface's index, say.

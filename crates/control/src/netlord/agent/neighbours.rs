@@ -1,6 +1,6 @@
 //! ARP and neighbour discovery of the VMs: agents answer, so that little is broadcast (section 3.9).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use weft_fabric::MacAddr;
 
@@ -10,9 +10,10 @@ use super::super::paths::ChooseVlan;
 use super::super::{PUBLIC, Vif};
 use super::sending::Stop;
 use super::{Agent, Drop, VifId};
-use crate::wire::netlord::arp::{Arp, Operation};
-use crate::wire::netlord::ndp::{Neighbour, advertise};
-use crate::wire::netlord::{EtherType, Ethernet, IpPacket};
+use crate::wire::netlord::IpPacket;
+use crate::wire::packet::arp::Arp;
+use crate::wire::packet::ethernet::{EtherType, Ethernet};
+use crate::wire::packet::ndp::{Neighbor, group_mac};
 
 /// Addresses that a VIF asked for lately and that are remembered.
 const ASKED_MAX: usize = 16;
@@ -29,14 +30,15 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     fn answer_arp(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
         let arp = Arp::parse(frame.payload).map_err(|_| Drop::Malformed)?;
-        self.check_claim(vif, arp.sender_ip.into())?;
-        self.learn(id, vif, arp.sender_ip.into());
+        let ((_, sender), (_, target)) = (arp.sender, arp.target);
+        self.check_claim(vif, sender.into())?;
+        self.learn(id, vif, sender.into());
         // A reply says something of its sender, and so does a request for one's own address.
-        if arp.operation == Operation::Reply || arp.target_ip == arp.sender_ip || !self.is_to_all_or_gateway(vif, frame.dst) {
+        if !arp.is_request || target == sender || !self.is_to_all_or_gateway(vif, frame.dst) {
             return Ok(());
         }
-        if let Some(mac) = self.answer_of(id, vif, arp.target_ip.into(), arp.sender_ip.is_unspecified())? {
-            self.deliver(id, &arp.answer(mac, mac));
+        if let Some(mac) = self.answer_of(id, vif, target.into(), sender.is_unspecified())? {
+            self.deliver(id, &arp.reply(mac).frame());
             return Err(Stop::Done);
         }
         Ok(())
@@ -44,24 +46,25 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     fn answer_solicitation(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
         let Ok(packet) = IpPacket::parse(frame) else { return Ok(()) };
-        match Neighbour::parse(&packet).map_err(|_| Drop::Malformed)? {
-            Some(Neighbour::Advertisement { target }) => {
-                self.check_claim(vif, target.into())?;
-                self.learn(id, vif, target.into());
-                Ok(())
-            }
-            Some(Neighbour::Solicitation { from, target }) if self.is_to_all_or_gateway(vif, frame.dst) => {
-                let is_probe = from.is_unspecified();
-                self.check_claim(vif, from.into())?;
-                self.learn(id, vif, from.into());
-                let Some(mac) = self.answer_of(id, vif, target.into(), is_probe)? else { return Ok(()) };
-                let is_router = self.gateway(vif, target.into()).is_some();
-                let (to, to_mac) = if is_probe { (ALL_NODES.into(), ALL_NODES_MAC) } else { (from, vif.mac) };
-                self.deliver(id, &advertise(target, mac, is_router, to, to_mac));
-                Err(Stop::Done)
-            }
-            Some(Neighbour::Solicitation { .. }) | None => Ok(()),
+        let Some(message) = packet.neighbor().map_err(|_| Drop::Malformed)? else { return Ok(()) };
+        let (from, target) = (message.source, message.target);
+        if !message.is_solicitation {
+            self.check_claim(vif, target.into())?;
+            self.learn(id, vif, target.into());
+            return Ok(());
         }
+        if !self.is_to_all_or_gateway(vif, frame.dst) {
+            return Ok(());
+        }
+        let is_probe = from.is_unspecified();
+        self.check_claim(vif, from.into())?;
+        self.learn(id, vif, from.into());
+        let Some(mac) = self.answer_of(id, vif, target.into(), is_probe)? else { return Ok(()) };
+        let is_router = self.gateway(vif, target.into()).is_some();
+        let (to, to_mac) = if is_probe { (ALL_NODES, group_mac(ALL_NODES)) } else { (from, vif.mac) };
+        let answer = Neighbor { is_router, ..Neighbor::advertisement(target, mac, to) };
+        self.deliver(id, &answer.frame(to_mac, mac));
+        Err(Stop::Done)
     }
 
     /// The MAC address that a question for `ip` is answered with; none if it is to go its way. `is_probe`: the asker wants the address for itself.
@@ -134,5 +137,4 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 }
 
-const ALL_NODES: [u16; 8] = [0xff02, 0, 0, 0, 0, 0, 0, 1];
-const ALL_NODES_MAC: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

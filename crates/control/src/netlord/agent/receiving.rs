@@ -7,9 +7,9 @@ use super::super::paths::ChooseVlan;
 use super::super::{Location, PROVIDER, PUBLIC, Vif, is_unicast};
 use super::sending::is_control;
 use super::{Agent, Drop, Output, UplinkId, VifId};
-use crate::wire::netlord::{
-    BROADCAST, Encapsulation, EtherType, Ethernet, FrameError, IpPacket, NlArp, Overlay, Recipient, Unicast, VlanId, group_mac,
-};
+use crate::wire::netlord::{Encapsulation, IpPacket, NlArp, Overlay, Recipient, Unicast, group_mac};
+use crate::wire::packet::PacketError;
+use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId};
 
 impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     pub(super) fn receive(&mut self, uplink: UplinkId, frame: &[u8]) {
@@ -30,7 +30,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     fn decapsulate(&mut self, uplink: UplinkId, mac: MacAddr, frame: &[u8]) {
         let it = match Encapsulation::parse(frame) {
             Ok(it) => it,
-            Err(FrameError::Protocol) => return self.counts.drop(None, Drop::Foreign),
+            Err(PacketError::Kind(_)) => return self.counts.drop(None, Drop::Foreign),
             Err(_) => return self.counts.drop(None, Drop::BadEncapsulation),
         };
         let Some(here) = self.location(uplink) else { return self.counts.drop(None, Drop::NoUplink) };

@@ -10,11 +10,10 @@ use super::super::paths::{ChooseVlan, FlowHash};
 use super::super::tenants::NoWay;
 use super::super::{Location, PUBLIC, Vif};
 use super::{Agent, Drop, MapChange, Output, RoutedFlow, UplinkId, VifId};
-use crate::wire::netlord::arp::Arp;
-use crate::wire::netlord::ndp::{ICMPV6, Neighbour, echo};
-use crate::wire::netlord::{
-    Encapsulation, EtherType, Ethernet, IpPacket, Overlay, Ports, Recipient, Unicast, group_mac, route_in_place,
-};
+use crate::wire::netlord::{Encapsulation, IpPacket, Overlay, Ports, Recipient, Unicast, echo, group_mac, route_in_place};
+use crate::wire::packet::arp::Arp;
+use crate::wire::packet::ethernet::{EtherType, Ethernet};
+use crate::wire::packet::ip::ICMPV6;
 
 /// How a frame ended that has not gone on.
 pub(super) enum Stop {
@@ -90,7 +89,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
         if frame.ethertype == EtherType::ARP {
             let arp = Arp::parse(frame.payload).map_err(|_| Drop::Malformed)?;
-            let honest = arp.sender_mac == frame.src && (arp.sender_ip.is_unspecified() || owns(arp.sender_ip.into()));
+            let (mac, ip) = arp.sender;
+            let honest = mac == frame.src && (ip.is_unspecified() || owns(ip.into()));
             return if honest { Ok(()) } else { Err(Drop::SpoofedIp.into()) };
         }
         let packet = IpPacket::parse(frame).map_err(|_| Drop::SpoofedIp)?;
@@ -98,8 +98,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             IpAddr::V6(ip) => packet.protocol == ICMPV6 && (ip.is_unspecified() || ip.is_unicast_link_local()),
             IpAddr::V4(_) => false,
         };
-        let claims = match Neighbour::parse(&packet).map_err(|_| Drop::Malformed)? {
-            Some(Neighbour::Advertisement { target }) => owns(target.into()) || target.is_unicast_link_local(),
+        let claims = match packet.neighbor().map_err(|_| Drop::Malformed)? {
+            Some(it) if !it.is_solicitation => owns(it.target.into()) || it.target.is_unicast_link_local(),
             _ => true,
         };
         if claims && (of_link || owns(packet.src)) { Ok(()) } else { Err(Drop::SpoofedIp.into()) }

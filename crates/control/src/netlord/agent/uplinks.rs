@@ -9,7 +9,7 @@ use super::super::locations::{LocationInput, Locations};
 use super::super::paths::ChooseVlan;
 use super::{Agent, Drop, Output, UplinkId, VifId};
 use crate::wire::netlord::Lldp;
-use crate::wire::netlord::arp::{Arp, Operation};
+use crate::wire::packet::arp::Arp;
 
 /// An interface that is up.
 #[derive(Clone, Copy, Debug)]
@@ -113,9 +113,9 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(uplink) = self.uplinks.get(&id).copied() else { return };
         let Ok(arp) = Arp::parse(payload) else { return self.counts.drop(None, Drop::BadControl) };
         let own = uplink.location().map(|at| Ipv4Addr::new(at.port.get(), 0, 0, 1));
-        if arp.operation == Operation::Request && Some(arp.target_ip) == own {
+        if arp.is_request && Some(arp.target.1) == own {
             self.counts.answered += 1;
-            self.out.push_back(Output::ToFabric { uplink: id, frame: arp.answer(uplink.mac, uplink.mac) });
+            self.out.push_back(Output::ToFabric { uplink: id, frame: arp.reply(uplink.mac).frame() });
         } else {
             self.counts.drop(None, Drop::NotMine);
         }

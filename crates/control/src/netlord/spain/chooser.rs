@@ -8,7 +8,7 @@ use weft_fabric::{Instant, MacAddr};
 use super::{Destination, Input, Output, SpainAgent, SpainConfig, SpainCounters, SpainError, Way};
 use crate::netlord::paths::{Chirp, ChooseVlan, FlowHash};
 use crate::netlord::{EdgePort, Location};
-use crate::wire::netlord::VlanId;
+use crate::wire::packet::ethernet::VlanId;
 
 /// Chooses by SPAIN's tables among the VLANs of each edge switch, and watches them by chirps.
 #[derive(Debug)]

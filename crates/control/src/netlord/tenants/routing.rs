@@ -6,8 +6,8 @@ use weft_fabric::MacAddr;
 
 use super::{Action, Interface, Protocol, Router, Rule, Tenant, TenantsError};
 use crate::netlord::MacSpace;
-use crate::wire::netlord::ndp::{ICMP, ICMPV6};
 use crate::wire::netlord::{IpPacket, Ports};
+use crate::wire::packet::ip::{ICMP, ICMPV6};
 
 /// Where a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use weft_fabric::MacAddr;
 
 use super::AttachState;
 use crate::directory::{GroupId, ServiceId};
+use crate::wire::packet::ip::Flow;
 use crate::wire::vl2::attach::Code;
-use crate::wire::vl2::ip::Flow;
 
 /// What happens to an agent.
 #[derive(Clone, Copy, Debug)]

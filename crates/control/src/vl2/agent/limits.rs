@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weft_fabric::{Duration, Instant};
 
 use crate::bucket::Bucket;
-use crate::wire::vl2::ip::Flow;
+use crate::wire::packet::ip::Flow;
 
 /// Decides which flows take another path: one flow once in an interval, all together at a rate.
 #[derive(Debug)]

@@ -41,8 +41,8 @@ use crate::directory::auth::PrincipalKey;
 use crate::directory::resolver::{self, Resolver, ResolverConfig, ResolverCounts};
 use crate::directory::{Generation, Key, Mapping};
 use crate::prefix::Prefix;
+use crate::wire::packet::ip::Flow;
 use crate::wire::vl2::attach::AttachKey;
-use crate::wire::vl2::ip::Flow;
 
 pub use attachment::AttachState;
 pub use held::HeldLimits;

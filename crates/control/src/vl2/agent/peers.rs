@@ -19,9 +19,8 @@ use super::servers::DIRECTORY_GROUP;
 use super::{Agent, GROUP, Known, Output, PEER, Peer, Reason, VIRTUAL_MAC, address_of, key_of};
 use crate::directory::resolver::Resolution;
 use crate::directory::{Generation, GroupId, Key, Locator, Mapping, Value};
-use crate::wire::vl2::arp::Arp;
-use crate::wire::vl2::ethernet::{self, Header};
-use crate::wire::vl2::ndp::Neighbor;
+use crate::wire::packet::arp::Arp;
+use crate::wire::packet::ndp::Neighbor;
 
 /// A peer that the data plane uses, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -428,20 +427,13 @@ impl Agent {
 
 /// The frame that says which MAC an address has.
 fn answer(address: IpAddr, mac: MacAddr, asker: IpAddr, asker_mac: MacAddr) -> Option<Vec<u8>> {
-    let mut frame = Vec::with_capacity(86);
     match (address, asker) {
         (IpAddr::V4(address), IpAddr::V4(asker)) => {
-            Header { destination: asker_mac, source: mac, kind: ethernet::ARP }.emit(&mut frame);
-            Arp { is_request: false, sender: (mac, address), target: (asker_mac, asker) }.emit(&mut frame);
+            Some(Arp { is_request: false, sender: (mac, address), target: (asker_mac, asker) }.frame())
         }
-        (IpAddr::V6(target), IpAddr::V6(destination)) => {
-            Header { destination: asker_mac, source: mac, kind: ethernet::IPV6 }.emit(&mut frame);
-            let (is_solicitation, is_solicited, source) = (false, true, target);
-            Neighbor { is_solicitation, is_solicited, source, destination, target, mac: Some(mac) }.emit(&mut frame);
-        }
-        _ => return None,
+        (IpAddr::V6(target), IpAddr::V6(asker)) => Some(Neighbor::advertisement(target, mac, asker).frame(asker_mac, mac)),
+        _ => None,
     }
-    Some(frame)
 }
 
 fn v4_of(addresses: &[IpAddr]) -> SmallVec<[Ipv4Addr; 4]> {

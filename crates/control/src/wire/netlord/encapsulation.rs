@@ -13,9 +13,10 @@
 
 use weft_fabric::{MacAddr, TenantId};
 
-use super::ethernet::{ETHERNET_HEADER, EtherType, Ethernet, FrameError, MIN_FRAME, VlanId, VlanTag};
-use super::inner::checksum;
 use crate::netlord::{EdgePort, MacSpace, is_space};
+use crate::wire::packet::PacketError;
+use crate::wire::packet::checksum;
+use crate::wire::packet::ethernet::{ETHERNET_HEADER, EtherType, Ethernet, MIN_FRAME, VlanId, VlanTag};
 
 /// What the encapsulation takes of a link's MTU: the IPv4 header and the inner Ethernet header.
 pub const OVERHEAD: usize = IPV4_HEADER + ETHERNET_HEADER;
@@ -69,11 +70,11 @@ impl<'a> Encapsulation<'a> {
     /// Takes a frame apart.
     ///
     /// # Errors
-    /// [`FrameError::Protocol`] if it is not IPv4 with protocol 143, else what is wrong with it.
-    pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
+    /// [`PacketError::Kind`] if it is not IPv4 with protocol 143, else what is wrong with it.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, PacketError> {
         let outer = Ethernet::parse(frame)?;
         if outer.ethertype != EtherType::IPV4 {
-            return Err(FrameError::Protocol);
+            return Err(PacketError::Kind("an encapsulation"));
         }
         let (overlay, inner) = Overlay::parse(outer.payload)?;
         Ok(Self { dst: outer.dst, src: outer.src, tag: outer.tag.and_then(VlanTag::vlan), overlay, inner })
@@ -102,43 +103,43 @@ impl<'a> Encapsulation<'a> {
 
 impl Overlay {
     /// The header and what it carries, without padding.
-    fn parse(packet: &[u8]) -> Result<(Self, &[u8]), FrameError> {
-        let (header, _) = packet.split_first_chunk::<IPV4_HEADER>().ok_or(FrameError::Truncated)?;
+    fn parse(packet: &[u8]) -> Result<(Self, &[u8]), PacketError> {
+        let (header, _) = packet.split_first_chunk::<IPV4_HEADER>().ok_or(PacketError::Truncated)?;
         let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         if header[9] != PROTOCOL {
-            return Err(FrameError::Protocol);
+            return Err(PacketError::Kind("an encapsulation"));
         }
         if header[0] != 0x45 {
-            return Err(FrameError::Field("IPv4 version or options"));
+            return Err(PacketError::Field("IPv4 version or options"));
         }
-        if checksum(header) != 0 {
-            return Err(FrameError::Checksum);
+        if checksum(0, header) != 0 {
+            return Err(PacketError::Checksum);
         }
         if u16_at(6) != DONT_FRAGMENT {
-            return Err(FrameError::Field("flags"));
+            return Err(PacketError::Field("flags"));
         }
         if header[8] == 0 {
-            return Err(FrameError::Field("time to live"));
+            return Err(PacketError::Field("time to live"));
         }
         let vlan = match u16_at(4) {
             0 => None,
-            id => Some(VlanId::new(id).ok_or(FrameError::Field("VLAN copy"))?),
+            id => Some(VlanId::new(id).ok_or(PacketError::Field("VLAN copy"))?),
         };
-        let inner = packet.get(IPV4_HEADER..usize::from(u16_at(2))).ok_or(FrameError::Field("length"))?;
+        let inner = packet.get(IPV4_HEADER..usize::from(u16_at(2))).ok_or(PacketError::Field("length"))?;
         if inner.len() < ETHERNET_HEADER {
-            return Err(FrameError::Field("length"));
+            return Err(PacketError::Field("length"));
         }
         let space = MacSpace(u32::from_be_bytes([header[12], header[13], header[14], header[15]]));
         if !is_space(space) {
-            return Err(FrameError::Field("MAC space"));
+            return Err(PacketError::Field("MAC space"));
         }
         let tenant = TenantId(u32::from_be_bytes([0, header[17], header[18], header[19]]));
         if tenant.0 == 0 {
-            return Err(FrameError::Field("tenant"));
+            return Err(PacketError::Field("tenant"));
         }
         let to = match header[16] {
             GROUP => Recipient::Group,
-            port => Recipient::Port(EdgePort::new(u16::from(port)).ok_or(FrameError::Field("port"))?),
+            port => Recipient::Port(EdgePort::new(u16::from(port)).ok_or(PacketError::Field("port"))?),
         };
         Ok((Self { to, tenant, space, vlan }, inner))
     }
@@ -155,7 +156,7 @@ impl Overlay {
         header[9] = PROTOCOL;
         header[12..16].copy_from_slice(&self.space.0.to_be_bytes());
         header[16..20].copy_from_slice(&self.destination());
-        let sum = checksum(&header);
+        let sum = checksum(0, &header);
         header[10..12].copy_from_slice(&sum.to_be_bytes());
         header
     }

@@ -6,8 +6,9 @@
 
 use weft_fabric::MacAddr;
 
-use super::ethernet::{EtherType, Ethernet, FrameError};
 use crate::netlord::{EdgePort, Location};
+use crate::wire::packet::PacketError;
+use crate::wire::packet::ethernet::{EtherType, Ethernet};
 
 /// An edge switch's announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Lldp {
 pub enum LldpError {
     /// It is malformed.
     #[error(transparent)]
-    Frame(#[from] FrameError),
+    Frame(#[from] PacketError),
     /// The chassis id is not a MAC address.
     #[error("the switch's chassis id is not its MAC address: set its LLDP chassis subtype to MAC address (4)")]
     Chassis,
@@ -39,11 +40,11 @@ impl Lldp {
     /// Reads a frame.
     ///
     /// # Errors
-    /// [`LldpError`]; [`FrameError::Protocol`] if it is not LLDP.
+    /// [`LldpError`]; [`PacketError::Kind`] if it is not LLDP.
     pub fn parse(frame: &[u8]) -> Result<Self, LldpError> {
         let frame = Ethernet::parse(frame)?;
         if frame.ethertype != EtherType::LLDP {
-            return Err(FrameError::Protocol.into());
+            return Err(PacketError::Kind("LLDP").into());
         }
         let mut rest = frame.payload;
         let chassis = part(&mut rest, 1)?;
@@ -60,7 +61,7 @@ impl Lldp {
             [5 | 7, name @ ..] => port_number(name)?,
             _ => return Err(LldpError::Port),
         };
-        let &[a, b, ..] = ttl else { return Err(FrameError::Truncated.into()) };
+        let &[a, b, ..] = ttl else { return Err(PacketError::Truncated.into()) };
         Ok(Self { location: Location { switch, port }, ttl_s: u16::from_be_bytes([a, b]) })
     }
 
@@ -81,12 +82,12 @@ impl Lldp {
 const NEAREST_BRIDGE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
 
 /// The value of the next part, which must be of this type.
-fn part<'a>(rest: &mut &'a [u8], kind: u8) -> Result<&'a [u8], FrameError> {
-    let (&[a, b], after) = rest.split_first_chunk::<2>().ok_or(FrameError::Truncated)?;
+fn part<'a>(rest: &mut &'a [u8], kind: u8) -> Result<&'a [u8], PacketError> {
+    let (&[a, b], after) = rest.split_first_chunk::<2>().ok_or(PacketError::Truncated)?;
     let length = usize::from(u16::from_be_bytes([a & 1, b]));
-    let (value, after) = after.split_at_checked(length).ok_or(FrameError::Truncated)?;
+    let (value, after) = after.split_at_checked(length).ok_or(PacketError::Truncated)?;
     if a >> 1 != kind {
-        return Err(FrameError::Field("order of LLDP's parts"));
+        return Err(PacketError::Field("order of LLDP's parts"));
     }
     *rest = after;
     Ok(value)

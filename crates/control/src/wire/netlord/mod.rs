@@ -1,18 +1,16 @@
 //! NetLord's formats: `docs/protocol-netlord.md` specifies them to the byte. Each is a parser that never panics and gives plain values (with slices for
 //! what is carried), and an emitter that appends to a buffer.
 
-pub mod arp;
+mod echo;
 mod encapsulation;
-mod ethernet;
 mod inner;
 mod lldp;
-pub mod ndp;
 mod nl_arp;
 #[cfg(test)]
 mod tests;
 
+pub use echo::echo;
 pub use encapsulation::{Encapsulation, OVERHEAD, Overlay, PROTOCOL, Recipient, group_mac};
-pub use ethernet::{BROADCAST, ETHERNET_HEADER, EtherType, Ethernet, FrameError, MIN_FRAME, VlanId, VlanTag};
-pub use inner::{IpPacket, Ports, checksum, route_in_place};
+pub use inner::{IpPacket, Ports, route_in_place};
 pub use lldp::{Lldp, LldpError};
 pub use nl_arp::{Here, MESSAGE, NlArp, NotHere, Question, QuestionId, UNICAST, Unicast, Where};

@@ -18,8 +18,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_fabric::{MacAddr, TenantId};
 
-use super::ethernet::{BROADCAST, EtherType, Ethernet, FrameError, VlanId, VlanTag};
 use crate::netlord::{EdgePort, Location, MacSpace, PROVIDER, Vif, is_space, is_unicast};
+use crate::wire::packet::PacketError;
+use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId, VlanTag};
 
 /// Bytes of a message to all.
 pub const MESSAGE: usize = 42;
@@ -102,34 +103,34 @@ impl NlArp {
     /// Reads a frame: the message, and where its sender is.
     ///
     /// # Errors
-    /// [`FrameError::Protocol`] if it is not NL-ARP to all, else what is wrong with it.
-    pub fn parse(frame: &[u8]) -> Result<(Location, Self), FrameError> {
+    /// [`PacketError::Kind`] if it is not NL-ARP to all, else what is wrong with it.
+    pub fn parse(frame: &[u8]) -> Result<(Location, Self), PacketError> {
         let frame = Ethernet::parse(frame)?;
         if frame.ethertype != EtherType::NL_ARP || frame.dst != BROADCAST {
-            return Err(FrameError::Protocol);
+            return Err(PacketError::Kind("NL-ARP"));
         }
         if !is_unicast(frame.src) {
-            return Err(FrameError::Field("ingress switch"));
+            return Err(PacketError::Field("ingress switch"));
         }
-        let (bytes, _) = frame.payload.split_first_chunk::<MESSAGE>().ok_or(FrameError::Truncated)?;
+        let (bytes, _) = frame.payload.split_first_chunk::<MESSAGE>().ok_or(PacketError::Truncated)?;
         let (port, message) = Self::parse_body(bytes)?;
         Ok((Location { switch: frame.src, port }, message))
     }
 
-    fn parse_body(bytes: &[u8; MESSAGE]) -> Result<(EdgePort, Self), FrameError> {
+    fn parse_body(bytes: &[u8; MESSAGE]) -> Result<(EdgePort, Self), PacketError> {
         if bytes[0] & 0xf0 != VERSION {
-            return Err(FrameError::Field("version"));
+            return Err(PacketError::Field("version"));
         }
-        let port = EdgePort::new(u16::from(bytes[1])).ok_or(FrameError::Field("port"))?;
+        let port = EdgePort::new(u16::from(bytes[1])).ok_or(PacketError::Field("port"))?;
         let tenant = TenantId(u32::from_be_bytes([0, bytes[3], bytes[4], bytes[5]]));
         let space = MacSpace(u32::from_be_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]));
         if tenant.0 == 0 || !is_space(space) {
-            return Err(FrameError::Field("tenant or MAC space"));
+            return Err(PacketError::Field("tenant or MAC space"));
         }
         let present = |bit: u8, at: usize, length: usize| {
             let part = &bytes[at..at + length];
             match (bytes[2] & bit != 0, part.iter().all(|&byte| byte == 0)) {
-                (false, false) => Err(FrameError::Field("part that is not there")),
+                (false, false) => Err(PacketError::Field("part that is not there")),
                 (is_there, _) => Ok(is_there.then_some(part)),
             }
         };
@@ -138,10 +139,10 @@ impl NlArp {
         let ip6 = present(ABOUT_V6, 20, 16)?.map(|part| Ipv6Addr::from(<[u8; 16]>::try_from(part).expect("16 bytes")));
         let question = u32::from_be_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]);
         if bytes[2] & !(ABOUT_MAC | ABOUT_V4 | ABOUT_V6) != 0 || bytes[40..42] != [0, 0] {
-            return Err(FrameError::Field("reserved bits"));
+            return Err(PacketError::Field("reserved bits"));
         }
         if mac.is_some_and(|mac| !is_unicast(mac)) {
-            return Err(FrameError::Field("MAC address"));
+            return Err(PacketError::Field("MAC address"));
         }
         let vif = mac.map(|mac| Vif { tenant, space, mac });
         let message = match (bytes[0] & 0xf, vif, ip4, ip6, question) {
@@ -152,11 +153,11 @@ impl NlArp {
                     (Some(vif), None, None) => Question::Mac(vif.mac),
                     (None, Some(ip), None) => Question::Ip(ip.into()),
                     (None, None, Some(ip)) => Question::Ip(ip.into()),
-                    _ => return Err(FrameError::Field("question")),
+                    _ => return Err(PacketError::Field("question")),
                 };
                 Self::Where(Where { tenant, space, about, id: QuestionId(id) })
             }
-            _ => return Err(FrameError::Field("message")),
+            _ => return Err(PacketError::Field("message")),
         };
         Ok((port, message))
     }
@@ -234,26 +235,26 @@ impl Unicast {
     /// Reads an inner frame of tenant 1, whose encapsulation has this MAC space.
     ///
     /// # Errors
-    /// [`FrameError::Protocol`] if it is not NL-ARP, else what is wrong with it.
-    pub fn parse(space: MacSpace, inner: &[u8]) -> Result<Self, FrameError> {
+    /// [`PacketError::Kind`] if it is not NL-ARP, else what is wrong with it.
+    pub fn parse(space: MacSpace, inner: &[u8]) -> Result<Self, PacketError> {
         let frame = Ethernet::parse(inner)?;
         let is_here = match frame.ethertype {
             EtherType::NL_ARP => true,
             EtherType::NL_ARP_NOT_HERE => false,
-            _ => return Err(FrameError::Protocol),
+            _ => return Err(PacketError::Kind("NL-ARP")),
         };
         if frame.tag.is_some() {
-            return Err(FrameError::Field("tag"));
+            return Err(PacketError::Field("tag"));
         }
-        let (body, _) = frame.payload.split_first_chunk::<8>().ok_or(FrameError::Truncated)?;
-        let port = EdgePort::new(u16::from(body[0] & !IS_QUESTION)).ok_or(FrameError::Field("port"))?;
+        let (body, _) = frame.payload.split_first_chunk::<8>().ok_or(PacketError::Truncated)?;
+        let port = EdgePort::new(u16::from(body[0] & !IS_QUESTION)).ok_or(PacketError::Field("port"))?;
         let tenant = TenantId(u32::from_be_bytes([0, body[1], body[2], body[3]]));
         let last = u32::from_be_bytes([body[4], body[5], body[6], body[7]]);
         if tenant.0 == 0 || !is_space(space) {
-            return Err(FrameError::Field("tenant or MAC space"));
+            return Err(PacketError::Field("tenant or MAC space"));
         }
         if !is_unicast(frame.dst) || !is_unicast(frame.src) {
-            return Err(FrameError::Field("MAC address"));
+            return Err(PacketError::Field("MAC address"));
         }
         let vif = Vif { tenant, space, mac: frame.dst };
         let at = Location { switch: frame.src, port };
@@ -263,7 +264,7 @@ impl Unicast {
             (true, false, ip) => Self::Here { vif, at, ip4: Some(ip.into()), answers: None },
             (false, false, 0) => Self::NotHere { vif, at },
             (false, true, CHIRP | ANSWER) if vif == chirps(at) => Self::Chirp { from: at, is_answer: last == ANSWER },
-            _ => return Err(FrameError::Field("message")),
+            _ => return Err(PacketError::Field("message")),
         })
     }
 

@@ -3,10 +3,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use weft_fabric::{MacAddr, TenantId};
 
-use super::arp::{Arp, Operation};
-use super::ndp::Neighbour;
 use super::*;
 use crate::netlord::{EdgePort, Location, MacSpace, Vif};
+use crate::wire::packet::ethernet::{Ethernet, MIN_FRAME, VlanId};
+use crate::wire::packet::{PacketError, checksum};
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).expect("hex") as u8).collect();
@@ -75,23 +75,23 @@ fn what_is_not_an_encapsulation_is_told_apart() {
         frame[at] = to;
         if !keep_sum {
             frame[28..30].fill(0);
-            let sum = checksum(&frame[18..38]);
+            let sum = checksum(0, &frame[18..38]);
             frame[28..30].copy_from_slice(&sum.to_be_bytes());
         }
         Encapsulation::parse(&frame).map(|_| ()).expect_err("bad")
     };
-    let field = FrameError::Field;
-    assert_eq!(change(17, 6, true), FrameError::Protocol, "ARP");
-    assert_eq!(change(27, 17, false), FrameError::Protocol, "UDP");
+    let field = PacketError::Field;
+    assert_eq!(change(17, 6, true), PacketError::Kind("an encapsulation"), "ARP");
+    assert_eq!(change(27, 17, false), PacketError::Kind("an encapsulation"), "UDP");
     assert_eq!(change(18, 0x46, false), field("IPv4 version or options"));
-    assert_eq!(change(29, 0, true), FrameError::Checksum);
+    assert_eq!(change(29, 0, true), PacketError::Checksum);
     assert_eq!(change(24, 0, false), field("flags"), "without Don't Fragment");
     assert_eq!(change(24, 0x60, false), field("flags"));
     assert_eq!(change(25, 1, false), field("flags"), "a fragment");
     assert_eq!(change(22, 0x13, false), field("VLAN copy"));
     assert_eq!(change(21, 0x25, false), field("length"), "beyond the frame");
     assert_eq!(change(21, 0x21, false), field("length"), "no room for an Ethernet header");
-    assert_eq!(change(37, 0, true), FrameError::Checksum);
+    assert_eq!(change(37, 0, true), PacketError::Checksum);
     assert_eq!(change(34, 0, false), field("port"));
     assert_eq!(change(34, 127, false), field("port"));
     assert_eq!(change(33, 0, false), field("MAC space"));
@@ -147,9 +147,9 @@ fn malformed_messages_to_all_are_refused() {
     ] {
         let mut frame = bytes(HERE);
         frame[at] = to;
-        assert_eq!(NlArp::parse(&frame), Err(FrameError::Field(why)), "byte {at}");
+        assert_eq!(NlArp::parse(&frame), Err(PacketError::Field(why)), "byte {at}");
     }
-    assert_eq!(NlArp::parse(&bytes(HERE)[..59]), Err(FrameError::Truncated));
+    assert_eq!(NlArp::parse(&bytes(HERE)[..59]), Err(PacketError::Truncated));
     // A question about nothing, or about two things.
     for about in [0, 7] {
         let mut frame = bytes(if about == 0 { WHERE } else { HERE });
@@ -157,7 +157,7 @@ fn malformed_messages_to_all_are_refused() {
         if about == 0 {
             frame[38..54].fill(0);
         }
-        assert_eq!(NlArp::parse(&frame), Err(FrameError::Field("question")));
+        assert_eq!(NlArp::parse(&frame), Err(PacketError::Field("question")));
     }
 }
 
@@ -214,51 +214,11 @@ fn lldp_tells_switch_and_port() {
 }
 
 #[test]
-fn arp_is_read_and_answered() {
-    let request = Arp {
-        operation: Operation::Request,
-        sender_mac: mac(1),
-        sender_ip: Ipv4Addr::new(10, 0, 0, 1),
-        target_mac: MacAddr::default(),
-        target_ip: Ipv4Addr::new(10, 0, 0, 2),
-    };
-    let mut out = Vec::new();
-    request.emit(&mut out);
-    assert_eq!(out, bytes("0001 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002"));
-    assert_eq!(Arp::parse(&out), Ok(request));
-    let answer = request.answer(mac(2), mac(2));
-    let reply = bytes("020000000001 020000000002 0806 0001 0800 06 04 0002 020000000002 0a000002 020000000001 0a000001");
-    assert_eq!(answer[..42], reply);
-    assert_eq!(Arp::parse(&bytes("0006 0800 06 04 0001 020000000001 0a000001 000000000000 0a000002")), Err(FrameError::Protocol));
-}
-
-#[test]
-fn neighbours_are_read_and_answered() {
-    let [asker, target]: [Ipv6Addr; 2] = ["fd00::1", "fd00::2:3"].map(|ip| ip.parse().expect("an address"));
-    let question = ndp::solicit(asker, mac(1), target);
-    let frame = Ethernet::parse(&question).expect("a frame");
-    assert_eq!(frame.dst, MacAddr([0x33, 0x33, 0xff, 2, 0, 3]));
-    let packet = IpPacket::parse(&frame).expect("a packet");
-    assert_eq!(packet.dst, "ff02::1:ff02:3".parse::<IpAddr>().expect("an address"));
-    assert_eq!(Neighbour::parse(&packet), Ok(Some(Neighbour::Solicitation { from: asker, target })));
-    let answer = ndp::advertise(target, mac(2), false, asker, mac(1));
-    let packet = IpPacket::parse(&Ethernet::parse(&answer).expect("a frame")).map(|it| Neighbour::parse(&it));
-    assert_eq!(packet, Ok(Ok(Some(Neighbour::Advertisement { target }))));
-    // From beyond the link, or damaged.
-    for (at, to, why) in [(21, 254, FrameError::Field("neighbour discovery")), (60, 9, FrameError::Checksum)] {
-        let mut bad = question.clone();
-        bad[at] = to;
-        let packet = IpPacket::parse(&Ethernet::parse(&bad).expect("a frame")).map(|it| Neighbour::parse(&it));
-        assert_eq!(packet, Ok(Err(why)));
-    }
-}
-
-#[test]
 fn a_routed_packet_keeps_a_right_checksum_at_every_time_to_live() {
     for ttl in 0..=255u8 {
         let mut frame = bytes("020000000002 020000000001 0800 4500 0018 0000 4000 00 11 0000 0a000001 0a000102 0035 0035 0000");
         frame[22] = ttl;
-        let sum = checksum(&frame[14..34]);
+        let sum = checksum(0, &frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         let before = frame.clone();
         assert_eq!(route_in_place(&mut frame, mac(7), mac(8)), ttl > 1);
@@ -366,10 +326,9 @@ proptest! {
             let mut out = Vec::new();
             parsed.emit(&mut out);
             prop_assert_eq!(&out, &frame);
-            let _ = Arp::parse(parsed.payload);
             if let Ok(packet) = IpPacket::parse(&parsed) {
-                let _ = Neighbour::parse(&packet);
-                let _ = ndp::echo(&parsed, &packet);
+                let _ = packet.neighbor();
+                let _ = echo(&parsed, &packet);
             }
         }
         let _ = route_in_place(&mut frame, mac(1), mac(2));

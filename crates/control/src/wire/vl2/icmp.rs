@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::ip::{HEADER_V4, HEADER_V6, ICMP, ICMPV6, Ipv4, Ipv6, Packet as IpPacket};
-use super::{PacketError, checksum, u16_at};
+use crate::wire::packet::ip::{HEADER_V4, HEADER_V6, ICMP, ICMPV6, Ipv4, Ipv6, Packet as IpPacket};
+use crate::wire::packet::{PacketError, checksum, u16_at};
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::PacketError;
-use super::ip::{HEADER_V4, IPIP, IPV6, Ipv4, Packet};
+use crate::wire::packet::PacketError;
+use crate::wire::packet::ip::{HEADER_V4, IPIP, IPV6, Ipv4, Packet};
 
 /// How a packet is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,25 +1,11 @@
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use proptest::prelude::*;
-use weft_fabric::MacAddr;
 
-use super::arp::Arp;
 use super::icmp::{IcmpError, Packet as IcmpPacket, Problem};
-use super::ip::{HEADER_V4, Ipv4, Ipv6, Packet, UDP};
 use super::ipip::{Marks, Tunnel};
-use super::ndp::Neighbor;
-use super::*;
-
-fn mac() -> impl Strategy<Value = MacAddr> {
-    any::<[u8; 6]>().prop_map(MacAddr)
-}
-
-fn unicast6() -> impl Strategy<Value = Ipv6Addr> {
-    any::<[u8; 16]>().prop_map(|mut octets| {
-        octets[0] &= 0x7f;
-        octets.into()
-    })
-}
+use crate::wire::packet::checksum;
+use crate::wire::packet::ip::{HEADER_V4, Ipv4, Ipv6, Packet, UDP};
 
 fn udp4(source: [u8; 4], destination: [u8; 4], payload: usize) -> Vec<u8> {
     let mut out = Vec::new();
@@ -49,47 +35,6 @@ fn udp6(source: Ipv6Addr, destination: Ipv6Addr, payload: usize) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn arp_reads_back(is_request: bool, a in mac(), b in mac(), p: [u8; 4], q: [u8; 4], padding in 0usize..20) {
-        let arp = Arp { is_request, sender: (a, p.into()), target: (b, q.into()) };
-        let mut bytes = Vec::new();
-        arp.emit(&mut bytes);
-        bytes.resize(bytes.len() + padding, 0);
-        prop_assert_eq!(Arp::parse(&bytes), Ok(arp));
-    }
-
-    #[test]
-    fn neighbour_messages_read_back(
-        is_solicitation: bool, solicited: bool, source in unicast6(), to: [u8; 16], target in unicast6(), mac in prop::option::of(mac()),
-    ) {
-        let is_solicited = solicited && !is_solicitation;
-        let message = Neighbor { is_solicitation, is_solicited, source, destination: to.into(), target, mac };
-        let mut bytes = Vec::new();
-        message.emit(&mut bytes);
-        prop_assert_eq!(Neighbor::parse(&bytes), Ok(message));
-        // One bit of it changed is noticed, but for traffic class and flow label, which nothing covers.
-        for at in 32..bytes.len() * 8 {
-            bytes[at / 8] ^= 1 << (at % 8);
-            prop_assert_ne!(Neighbor::parse(&bytes), Ok(message));
-            bytes[at / 8] ^= 1 << (at % 8);
-        }
-    }
-
-    #[test]
-    fn ipv4_headers_read_back(tos: u8, payload in 0u16..60, identification: u16, df: bool, ttl: u8, protocol: u8, p: [u8; 4], q: [u8; 4]) {
-        let (source, destination) = (p.into(), q.into());
-        let header = Ipv4 { tos, payload, identification, is_unfragmentable: df, ttl, protocol, source, destination };
-        let mut bytes = Vec::new();
-        header.emit(&mut bytes);
-        bytes.resize(bytes.len() + usize::from(payload), 1);
-        prop_assert_eq!(Ipv4::parse(&bytes), Ok(header));
-        for at in 0..HEADER_V4 * 8 {
-            bytes[at / 8] ^= 1 << (at % 8);
-            prop_assert!(Ipv4::parse(&bytes).is_err());
-            bytes[at / 8] ^= 1 << (at % 8);
-        }
-    }
-
-    #[test]
     fn what_is_pushed_is_stripped(source: [u8; 4], via in prop::option::of(any::<[u8; 4]>()), locator: [u8; 4], v6: bool, ttls: (u8, u8)) {
         let inner = if v6 { udp6(1.into(), 2.into(), 40) } else { udp4([20, 0, 0, 1], [20, 0, 0, 2], 40) };
         let tunnel = Tunnel { source: source.into(), via: via.map(Into::into), locator: locator.into() };
@@ -109,46 +54,9 @@ proptest! {
 
     #[test]
     fn any_bytes_are_an_error_or_a_packet(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Arp::parse(&bytes);
-        let _ = Neighbor::parse(&bytes);
         let _ = IcmpPacket::new(&bytes).map(|it| it.quoted().len());
         let _ = Tunnel::strip(&bytes);
-        let _ = Packet::cut(&bytes).map(|it| (it.flow(), it.is_checksum_right()));
     }
-}
-
-#[test]
-fn an_arp_request_that_wikipedia_could_show_is_read() {
-    // Who has 20.0.0.9? Tell 20.0.0.5 at 02:00:00:00:00:05.
-    let bytes = [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 5, 20, 0, 0, 5, 0, 0, 0, 0, 0, 0, 20, 0, 0, 9];
-    let arp = Arp::parse(&bytes).unwrap();
-    assert_eq!(arp.sender, (MacAddr([2, 0, 0, 0, 0, 5]), Ipv4Addr::new(20, 0, 0, 5)));
-    let mac = MacAddr([2, 0x57, 0x46, 0x54, 0, 1]);
-    let reply = arp.answer(mac).unwrap();
-    assert_eq!((reply.sender, reply.target, reply.is_request), ((mac, [20, 0, 0, 9].into()), arp.sender, false));
-    assert_eq!(reply.answer(mac), None, "replies are not answered");
-    let probe = Arp { sender: (arp.sender.0, Ipv4Addr::UNSPECIFIED), ..arp };
-    let announcement = Arp { sender: (arp.sender.0, arp.target.1), ..arp };
-    assert_eq!((probe.answer(mac), announcement.answer(mac)), (None, None));
-}
-
-#[test]
-fn duplicate_address_detection_is_not_answered() {
-    let mac = MacAddr([2; 6]);
-    let target = "fd20::9".parse().unwrap();
-    let destination = "ff02::1:ff00:9".parse().unwrap();
-    let asks = Neighbor {
-        is_solicitation: true,
-        is_solicited: false,
-        source: "fd20::5".parse().unwrap(),
-        destination,
-        target,
-        mac: Some(mac),
-    };
-    let answer = asks.answer(mac).unwrap();
-    assert_eq!((answer.destination, answer.source, answer.is_solicited), (asks.source, target, true));
-    assert_eq!(Neighbor { source: Ipv6Addr::UNSPECIFIED, mac: None, ..asks }.answer(mac), None);
-    assert_eq!(answer.answer(mac), None);
 }
 
 #[test]

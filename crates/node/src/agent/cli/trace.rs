@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use weft_control::wire::vl2::ip::{TCP, UDP};
+use weft_control::wire::packet::ip::{TCP, UDP};
 use weft_control::wire::vl2::ipip::Tunnel;
 
 use super::commands::AskArgs;

@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
 use weft_control::vl2::agent::{Output, VIRTUAL_MAC};
-use weft_control::wire::vl2::ethernet::{self, Frame, Header};
+use weft_control::wire::packet::ethernet::Ethernet;
+use weft_control::wire::packet::ip;
 use weft_control::wire::vl2::icmp::{IcmpError, Problem};
-use weft_control::wire::vl2::ip;
 use weft_fabric::MacAddr;
 
 use crate::cli::{Error, Result};
@@ -218,14 +218,12 @@ const fn name(output: &Output) -> &'static str {
 
 /// The ICMP error about a frame that its sender on this host gets, if it may get one.
 fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> {
-    let read = Frame::new(frame).ok()?;
-    let (header, about) = (read.header(), read.payload());
-    let packet = ip::Packet::new(about).ok()?;
+    let frame = Ethernet::parse(frame).ok()?;
+    let packet = ip::Packet::new(frame.payload).ok()?;
     // Of IPv6 there is no locator address: the peer itself tells.
     let teller = if packet.is_v6() { packet.destination() } else { IpAddr::V4(la) };
     let mut out = Vec::with_capacity(600);
-    let kind = if packet.is_v6() { ethernet::IPV6 } else { ethernet::IPV4 };
-    Header { destination: header.source, source: VIRTUAL_MAC, kind }.emit(&mut out);
+    Ethernet { dst: frame.src, src: VIRTUAL_MAC, payload: &[], ..frame }.emit(&mut out);
     IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
     Some(out)
 }

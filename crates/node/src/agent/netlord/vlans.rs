@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 
 /// Some VLANs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What the programs tell.
 
 use weft_control::netlord::{EdgePort, Location};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::MacAddr;
 
 use super::super::layout::array;

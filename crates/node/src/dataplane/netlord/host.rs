@@ -9,7 +9,7 @@ use std::time::Duration;
 use libbpf_rs::TC_INGRESS;
 use weft_control::netlord::agent::RoutedFlow;
 use weft_control::netlord::{Location, Vif};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::MacAddr;
 
 use super::super::load::Loaded;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use weft_control::netlord::agent::RoutedFlow;
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::rng::mix;
 use weft_fabric::{MacAddr, TenantId};
 

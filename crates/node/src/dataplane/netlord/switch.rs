@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libbpf_rs::TC_INGRESS;
 use weft_control::netlord::EdgePort;
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{MacAddr, TenantId};
 
 use super::super::load::Loaded;

@@ -7,8 +7,8 @@ use rand::RngExt;
 
 use super::super::super::PUBLIC;
 use super::*;
-use crate::wire::netlord::ndp::{advertise, solicit};
 use crate::wire::netlord::{Here, NlArp, NotHere, Unicast};
+use crate::wire::packet::ndp::Neighbor;
 
 const AGENTS: usize = 5;
 
@@ -134,7 +134,7 @@ impl Trial {
                 if self.rng.random() {
                     solicit(v6(me.ip), from, v6(other.ip))
                 } else {
-                    advertise(v6(other.ip), from, false, v6(me.ip), to)
+                    Neighbor::advertisement(v6(other.ip), from, v6(me.ip)).frame(to, from)
                 }
             }
             8 => self.forged_encapsulation(me, other, &mark),

@@ -1,6 +1,5 @@
 use super::super::super::PUBLIC;
 use super::*;
-use crate::wire::netlord::ndp::{Neighbour, solicit};
 use crate::wire::netlord::{IpPacket, NlArp, Where};
 use crate::wire::netlord::{Question, QuestionId};
 
@@ -106,7 +105,7 @@ fn a_virtual_router_joins_two_mac_spaces_in_one_hop() {
     let mut old = udp(mac(1), mac_fe(), ip(0, 1), ip(1, 1), 80, b"at its end");
     old[22] = 1;
     old[24..26].fill(0);
-    let sum = checksum(&old[14..34]);
+    let sum = checksum(0, &old[14..34]);
     old[24..26].copy_from_slice(&sum.to_be_bytes());
     world.send(0, 1, &old);
     assert_eq!(world.take(), []);
@@ -118,12 +117,12 @@ fn a_virtual_router_joins_two_mac_spaces_in_one_hop() {
     ping[23] = 1;
     ping[24..26].fill(0);
     ping[34..42].copy_from_slice(&[8, 0, 0xf7, 0xff, 0, 0, 0, 0]);
-    let sum = checksum(&ping[14..34]);
+    let sum = checksum(0, &ping[14..34]);
     ping[24..26].copy_from_slice(&sum.to_be_bytes());
     world.send(0, 1, &ping);
     let got = world.take();
     assert_eq!((got.len(), got[0].2[34], got[0].1), (1, 0, 1), "an echo reply");
-    assert_eq!(checksum(&got[0].2[34..]), 0);
+    assert_eq!(checksum(0, &got[0].2[34..]), 0);
     world.send(0, 1, &arp_request(mac(1), ip(0, 254), ip(0, 7)));
     assert_eq!((world.take(), world.dropped(0, Drop::SpoofedGateway)), (vec![], 1));
 }
@@ -137,8 +136,8 @@ fn neighbours_of_ipv6_are_answered_too() {
     world.send(0, 1, &solicit(v6(1), mac(1), v6(2)));
     let got = world.take();
     let frame = Ethernet::parse(&got[0].2).unwrap();
-    let advertised = Neighbour::parse(&IpPacket::parse(&frame).unwrap());
-    assert_eq!((got.len(), advertised), (1, Ok(Some(Neighbour::Advertisement { target: v6(2) }))));
+    let advertised = IpPacket::parse(&frame).unwrap().neighbor().unwrap().unwrap();
+    assert_eq!((got.len(), advertised.is_solicitation, advertised.target), (1, false, v6(2)));
     // A link-local address that no agent knows: the VM answers for itself.
     let local: std::net::Ipv6Addr = "fe80::2".parse().unwrap();
     world.send(0, 1, &solicit(v6(1), mac(1), local));

@@ -15,8 +15,11 @@ use super::super::nl_arp::{NlArp as Push, NlArpConfig};
 use super::super::paths::FlowHash;
 use super::super::{EdgePort, MacSpace};
 use super::*;
-use crate::wire::netlord::arp::{Arp, Operation};
-use crate::wire::netlord::{BROADCAST, Encapsulation, EtherType, Ethernet, Lldp, checksum};
+use crate::wire::netlord::{Encapsulation, Lldp};
+use crate::wire::packet::arp::Arp;
+use crate::wire::packet::checksum;
+use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet};
+use crate::wire::packet::ndp::{self, Neighbor};
 
 /// Spreads flows over four VLANs, and remembers which were heard.
 #[derive(Debug, Default)]
@@ -199,7 +202,7 @@ fn last_hop(frame: &[u8], dst: MacAddr, src: MacAddr) -> Vec<u8> {
     let mut packet = outer.payload.to_vec();
     packet[8] -= 1;
     packet[10..12].fill(0);
-    let sum = checksum(&packet[..20]);
+    let sum = checksum(0, &packet[..20]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     let mut out = Vec::new();
     Ethernet { dst, src, tag: None, ethertype: outer.ethertype, payload: &packet }.emit(&mut out);
@@ -219,7 +222,7 @@ fn udp(from: MacAddr, to: MacAddr, src: IpAddr, dst: IpAddr, port: u16, payload:
     packet.extend_from_slice(&dst.octets());
     let total = (28 + payload.len()) as u16;
     packet[2..4].copy_from_slice(&total.to_be_bytes());
-    let sum = checksum(&packet);
+    let sum = checksum(0, &packet);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet.extend_from_slice(&[0x12, 0x34]);
     packet.extend_from_slice(&port.to_be_bytes());
@@ -231,15 +234,18 @@ fn udp(from: MacAddr, to: MacAddr, src: IpAddr, dst: IpAddr, port: u16, payload:
 
 fn arp_request(from: MacAddr, sender: IpAddr, target: IpAddr) -> Vec<u8> {
     let (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) = (sender, target) else { panic!("IPv4") };
-    let arp = Arp { operation: Operation::Request, sender_mac: from, sender_ip, target_mac: MacAddr::default(), target_ip };
-    let mut out = plain(from, BROADCAST, 0x0806, &[]);
-    arp.emit(&mut out);
-    out
+    Arp::question((from, sender_ip), target_ip).frame()
+}
+
+/// What a VM's kernel asks.
+fn solicit(from: std::net::Ipv6Addr, mac: MacAddr, target: std::net::Ipv6Addr) -> Vec<u8> {
+    let question = Neighbor::question(from, mac, target);
+    question.frame(ndp::group_mac(question.destination), mac)
 }
 
 /// What an ARP reply says.
 fn replied(frame: &[u8]) -> Option<(IpAddr, MacAddr)> {
     let parsed = Ethernet::parse(frame).ok().filter(|frame| frame.ethertype == EtherType::ARP)?;
-    let arp = Arp::parse(parsed.payload).ok().filter(|arp| arp.operation == Operation::Reply)?;
-    Some((arp.sender_ip.into(), arp.sender_mac))
+    let arp = Arp::parse(parsed.payload).ok().filter(|arp| !arp.is_request)?;
+    Some((arp.sender.1.into(), arp.sender.0))
 }

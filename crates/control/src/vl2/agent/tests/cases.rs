@@ -1,8 +1,8 @@
 //! One thing after the other.
 
 use super::*;
-use crate::wire::vl2::arp::Arp;
-use crate::wire::vl2::ndp::Neighbor;
+use crate::wire::packet::arp::Arp;
+use crate::wire::packet::ndp::Neighbor;
 
 #[test]
 fn a_missing_peer_is_looked_up_and_its_packets_go_on() {

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
-use weft_control::wire::vl2::checksum;
+use weft_control::wire::packet::checksum;
+use weft_control::wire::packet::ip::{Flow as Tuple, ICMP, ICMPV6, IPIP, IPV6, Ipv4, Ipv6, Packet, TCP};
 use weft_control::wire::vl2::icmp::{Packet as IcmpPacket, Problem};
-use weft_control::wire::vl2::ip::{Flow as Tuple, ICMP, ICMPV6, IPIP, IPV6, Ipv4, Ipv6, Packet, TCP};
 use weft_control::wire::vl2::ipip::{Marks, Tunnel};
 
 /// The flow that is followed.

@@ -9,7 +9,7 @@ use weft_control::netlord::agent::AgentConfig;
 use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
 use weft_control::netlord::{EdgePort, Location, is_unicast};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;

@@ -24,7 +24,8 @@ use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::wire::netlord::{EtherType, Ethernet, Lldp};
+use weft_control::wire::netlord::Lldp;
+use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 

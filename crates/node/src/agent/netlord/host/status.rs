@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use weft_control::netlord::agent::Drop;
 use weft_control::netlord::locations::Locations as _;
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::MacAddr;
 
 use super::Host;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use weft_control::netlord::{EdgePort, is_unicast};
-use weft_control::wire::netlord::VlanId;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{BitsPerSec, Bytes, Duration, MacAddr, TenantId};
 
 use super::super::config::Role;

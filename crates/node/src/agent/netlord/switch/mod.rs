@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_control::netlord::{EdgePort, Location};
-use weft_control::wire::netlord::arp::{Arp, Operation};
-use weft_control::wire::netlord::{BROADCAST, EtherType, Ethernet, Lldp};
-use weft_fabric::{MacAddr, TenantId};
+use weft_control::wire::netlord::Lldp;
+use weft_control::wire::packet::arp::Arp;
+use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
+use weft_fabric::TenantId;
 
 pub use config::SwitchConfig;
 
@@ -186,17 +187,7 @@ impl Switch {
         let number = self.plane.ports().find(|(at, _)| *at == ifindex).and_then(|(_, port)| port.number);
         let (Some(mac), Some(number)) = (self.config.mac, number) else { return };
         self.asked.insert(ifindex, now);
-        let request = Arp {
-            operation: Operation::Request,
-            sender_mac: mac,
-            sender_ip: own_address(number),
-            target_mac: MacAddr::default(),
-            target_ip: server_address(number),
-        };
-        let mut frame = Vec::new();
-        Ethernet { dst: BROADCAST, src: mac, tag: None, ethertype: EtherType::ARP, payload: &[] }.emit(&mut frame);
-        request.emit(&mut frame);
-        self.send(ifindex, &frame);
+        self.send(ifindex, &Arp::question((mac, own_address(number)), server_address(number)).frame());
     }
 
     /// A frame for a server that is not known, or an answer.
@@ -214,10 +205,11 @@ impl Switch {
         }
         let number = self.plane.ports().find(|(at, _)| *at == ifindex).and_then(|(_, port)| port.number);
         let (Ok(arp), Some(number)) = (Arp::parse(parsed.payload), number) else { return };
-        if arp.operation == Operation::Reply && arp.sender_ip == server_address(number) {
-            tracing::debug!(port = number.get(), mac = %arp.sender_mac, "a server has answered");
+        let (mac, ip) = arp.sender;
+        if !arp.is_request && ip == server_address(number) {
+            tracing::debug!(port = number.get(), %mac, "a server has answered");
             self.answered.insert(ifindex, now);
-            if let Err(error) = self.plane.set_server(ifindex, Some(arp.sender_mac)) {
+            if let Err(error) = self.plane.set_server(ifindex, Some(mac)) {
                 self.trouble = Some(error.to_string());
             }
         }

@@ -55,7 +55,7 @@ impl Switch {
     }
 
     fn ports(&self) -> Vec<Value> {
-        let of = |(_, it): (u32, &crate::dataplane::netlord::Port)| json!({ "device": it.device, "number": it.number.map(weft_control::netlord::EdgePort::get), "vlans": it.vlans.len(), "native": it.native.map(weft_control::wire::netlord::VlanId::get), "server": it.server.map(|mac| mac.to_string()) });
+        let of = |(_, it): (u32, &crate::dataplane::netlord::Port)| json!({ "device": it.device, "number": it.number.map(weft_control::netlord::EdgePort::get), "vlans": it.vlans.len(), "native": it.native.map(weft_control::wire::packet::ethernet::VlanId::get), "server": it.server.map(|mac| mac.to_string()) });
         self.plane.ports().map(of).collect()
     }
 

@@ -34,7 +34,7 @@ fn nothing_is_delivered_that_the_reference_refuses() {
         }
         if mend {
             frame[24..26].fill(0);
-            let sum = checksum(&frame[14..34]);
+            let sum = checksum(0, &frame[14..34]);
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
         }
         // The kernel runs no IPv6 frame that has not at least a header.

@@ -251,7 +251,7 @@ fn what_no_agent_would_have_sent_is_dropped() {
         let mut frame = good.clone();
         change(&mut frame[14..34]);
         frame[24..26].fill(0);
-        let sum = checksum(&frame[14..34]);
+        let sum = checksum(0, &frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame
     };

@@ -8,7 +8,8 @@ mod switch;
 
 use libbpf_rs::MapCore as _;
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
-use weft_control::wire::netlord::{EtherType, Ethernet, VlanId, checksum};
+use weft_control::wire::packet::checksum;
+use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::{MacAddr, TenantId};
 
 use super::counters::{HOST_COUNTERS, Name, Named, SWITCH_COUNTERS};
@@ -58,7 +59,7 @@ fn ip4(protocol: u8, options: &[u8], fragment: u16, payload: &[u8]) -> Vec<u8> {
     packet.extend_from_slice(options);
     let total = (header + payload.len()) as u16;
     packet[2..4].copy_from_slice(&total.to_be_bytes());
-    let sum = checksum(&packet);
+    let sum = checksum(0, &packet);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     packet.extend_from_slice(payload);
     packet

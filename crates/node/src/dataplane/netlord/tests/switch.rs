@@ -110,7 +110,7 @@ fn the_last_hop_is_by_the_longest_prefix() {
     let mut packet = frame[14..].to_vec();
     packet[8] -= 1;
     packet[10..12].fill(0);
-    let sum = checksum(&packet[..20]);
+    let sum = checksum(0, &packet[..20]);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(out, ethernet(HARDWARE, OWN_SWITCH, 0x0800, &packet), "new Ethernet header, one off the time to live");
     assert_eq!(counter(&plane, &last(5)), (DROPPED, "no_neighbour"));
@@ -120,7 +120,7 @@ fn the_last_hop_is_by_the_longest_prefix() {
         let mut frame = last(4);
         change(&mut frame[14..34]);
         frame[24..26].fill(0);
-        let sum = checksum(&frame[14..34]);
+        let sum = checksum(0, &frame[14..34]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
         frame
     };

@@ -10,22 +10,7 @@
 
 use weft_fabric::MacAddr;
 
-/// Why a frame is not what it should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum FrameError {
-    /// The bytes end before the frame does.
-    #[error("truncated")]
-    Truncated,
-    /// Another protocol.
-    #[error("another protocol")]
-    Protocol,
-    /// The header's checksum is wrong.
-    #[error("wrong checksum")]
-    Checksum,
-    /// A field has a value that it cannot have.
-    #[error("bad {0}")]
-    Field(&'static str),
-}
+use super::PacketError;
 
 /// Bytes of a header without a tag.
 pub const ETHERNET_HEADER: usize = 14;
@@ -101,15 +86,15 @@ impl<'a> Ethernet<'a> {
     /// Splits a frame.
     ///
     /// # Errors
-    /// [`FrameError::Truncated`].
-    pub fn parse(frame: &'a [u8]) -> Result<Self, FrameError> {
-        let (dst, rest) = frame.split_first_chunk::<6>().ok_or(FrameError::Truncated)?;
-        let (src, rest) = rest.split_first_chunk::<6>().ok_or(FrameError::Truncated)?;
-        let (ethertype, mut payload) = rest.split_first_chunk::<2>().ok_or(FrameError::Truncated)?;
+    /// [`PacketError::Truncated`].
+    pub fn parse(frame: &'a [u8]) -> Result<Self, PacketError> {
+        let (dst, rest) = frame.split_first_chunk::<6>().ok_or(PacketError::Truncated)?;
+        let (src, rest) = rest.split_first_chunk::<6>().ok_or(PacketError::Truncated)?;
+        let (ethertype, mut payload) = rest.split_first_chunk::<2>().ok_or(PacketError::Truncated)?;
         let mut ethertype = EtherType(u16::from_be_bytes(*ethertype));
         let mut tag = None;
         if ethertype == EtherType::VLAN {
-            let (&[a, b, c, d], rest) = payload.split_first_chunk::<4>().ok_or(FrameError::Truncated)?;
+            let (&[a, b, c, d], rest) = payload.split_first_chunk::<4>().ok_or(PacketError::Truncated)?;
             tag = Some(VlanTag(u16::from_be_bytes([a, b])));
             ethertype = EtherType(u16::from_be_bytes([c, d]));
             payload = rest;
