@@ -9,6 +9,7 @@
 //! rules: `docs/tenants.md`. Sections are those of the NetLord paper.
 
 pub mod agent;
+pub mod dhcp;
 pub mod locations;
 pub mod nl_arp;
 pub mod paths;

@@ -2,6 +2,7 @@
 //! what is carried), and an emitter that appends to a buffer.
 
 pub mod arp;
+pub mod dhcp;
 mod encapsulation;
 mod ethernet;
 mod inner;
