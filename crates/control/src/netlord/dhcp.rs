@@ -41,8 +41,8 @@ impl ClientConfig {
 /// What happens to a client.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
-    /// The fabric can be reached; with the address that an earlier agent had, if its interface still has it. Passed over after the first time.
-    Start(Option<Ipv4Addr>),
+    /// The fabric can be reached; with the address that an earlier agent had, if its interface still has it, and its end. Passed over after the first time.
+    Start(Option<(Ipv4Addr, Instant)>),
     /// A frame to a DHCP client came.
     Frame(&'a [u8]),
     /// The deadline has come.
@@ -116,6 +116,8 @@ pub struct Client {
     config: ClientConfig,
     state: State,
     lease: Option<Lease>,
+    /// What an earlier agent leased, until this one has asked.
+    earlier: Option<(Ipv4Addr, Instant)>,
     xid: u32,
     /// When the address was asked for, how often in this state, and when to ask again.
     since: Instant,
@@ -134,6 +136,7 @@ impl Client {
             config,
             state: State::Idle,
             lease: None,
+            earlier: None,
             xid: 0,
             since: Instant::ZERO,
             asked: 0,
@@ -149,7 +152,8 @@ impl Client {
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         match input {
             Input::Start(earlier) if self.state == State::Idle => {
-                self.begin(now, earlier.map_or(State::Selecting, State::Rebooting));
+                self.earlier = earlier;
+                self.begin(now, earlier.map_or(State::Selecting, |(address, _)| State::Rebooting(address)));
             }
             Input::Start(_) | Input::Timer => {}
             Input::Frame(frame) => match Reply::parse(frame) {
@@ -173,7 +177,7 @@ impl Client {
             State::Renewing => lease.rebind,
             _ => lease.until,
         });
-        of_lease.into_iter().chain(self.again).min()
+        of_lease.into_iter().chain(self.earlier.map(|(_, until)| until)).chain(self.again).min()
     }
 
     /// What it has, if anything.
@@ -258,11 +262,15 @@ impl Client {
                 _ => {}
             }
         }
+        if let Some((address, _)) = self.earlier.filter(|&(_, until)| until <= now) {
+            self.counts.ended += 1;
+            self.lose(address);
+        }
         if self.again.is_none_or(|again| again > now) {
             return;
         }
         match self.state {
-            // The address from before stays until somebody says otherwise: it has an end of its own.
+            // The address from before stays to its end, or until somebody says otherwise.
             State::Requesting(..) | State::Rebooting(_) if self.asked >= self.config.tries => self.begin(now, State::Selecting),
             _ => self.ask(now),
         }
@@ -311,7 +319,7 @@ impl Client {
         let Terms { address, length, lease_s, again_s: (renew, rebind) } = terms;
         let lease =
             Lease { address, length, server, renew: at(renew.max(RENEW_LEAST_S)), rebind: at(rebind), until: at(lease_s) };
-        (self.state, self.again, self.lease) = (State::Bound, None, Some(lease));
+        (self.state, self.again, self.lease, self.earlier) = (State::Bound, None, Some(lease), None);
         self.out.push_back(Output::Bound(lease));
     }
 
@@ -324,7 +332,7 @@ impl Client {
     }
 
     fn lose(&mut self, address: Ipv4Addr) {
-        self.lease = None;
+        (self.lease, self.earlier) = (None, None);
         self.out.push_back(Output::Lost(address));
     }
 }

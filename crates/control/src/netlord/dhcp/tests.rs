@@ -181,13 +181,13 @@ fn another_server_takes_a_lease_over() {
 fn an_address_from_before_is_kept_or_refused() {
     let mut world = World::new(vec![Model::new(NEAR, ADDRESS)]);
     world.used = Some(ADDRESS);
-    world.input(Input::Start(Some(ADDRESS)), &mut || false);
+    world.input(Input::Start(Some((ADDRESS, s(500)))), &mut || false);
     assert_eq!((world.state(), world.sent.len()), (("bound", Some(ADDRESS)), 1), "no DISCOVER");
 
     let mut world = World::new(vec![Model::new(NEAR, ADDRESS)]);
     let old = Ipv4Addr::new(10, 1, 0, 77);
     world.used = Some(old);
-    world.input(Input::Start(Some(old)), &mut || false);
+    world.input(Input::Start(Some((old, s(100)))), &mut || false);
     assert_eq!(world.state(), ("selecting", None));
     world.run(s(4), || false);
     assert_eq!(world.state(), ("bound", Some(ADDRESS)));
@@ -195,9 +195,11 @@ fn an_address_from_before_is_kept_or_refused() {
     // Nobody is there to ask: it stays, and an address is sought.
     let mut world = World::new(Vec::new());
     world.used = Some(old);
-    world.input(Input::Start(Some(old)), &mut || false);
+    world.input(Input::Start(Some((old, s(100)))), &mut || false);
     world.run(s(60), || false);
     assert_eq!(world.state(), ("selecting", Some(old)));
+    world.run(s(101), || false);
+    assert_eq!(world.state(), ("selecting", None), "to its end");
 }
 
 #[test]

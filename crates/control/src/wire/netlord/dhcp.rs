@@ -194,11 +194,13 @@ fn terms(message: &Message) -> Result<Terms, FrameError> {
     Ok(Terms { address: host(message.yiaddr())?, length: length as u8, lease_s: *lease_s, again_s })
 }
 
-/// An address that one host can have.
+/// Whether it is an address that an interface can have alone: 0/8 and 127/8 are not, nor what is from 224 on.
+pub const fn is_host(ip: Ipv4Addr) -> bool {
+    !matches!(ip.octets()[0], 0 | 127 | 224..)
+}
+
 fn host(ip: Ipv4Addr) -> Result<Ipv4Addr, FrameError> {
-    // 0/8 and 127/8 are no addresses of interfaces, and what is from 224 on is none of a host.
-    let is_host = !matches!(ip.octets()[0], 0 | 127 | 224..);
-    if is_host { Ok(ip) } else { Err(FrameError::Field("address")) }
+    if is_host(ip) { Ok(ip) } else { Err(FrameError::Field("address")) }
 }
 
 fn udp_packet(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {

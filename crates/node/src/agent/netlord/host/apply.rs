@@ -85,7 +85,7 @@ impl Host {
         }
     }
 
-    fn send(&mut self, ifindex: u32, frame: &[u8]) {
+    pub(super) fn send(&mut self, ifindex: u32, frame: &[u8]) {
         // What is lost is asked for again, by us or by the VM.
         if let Err(error) = self.plane.send(ifindex, frame) {
             tracing::debug!(%error, bytes = frame.len(), "a frame was not sent");

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use weft_control::netlord::agent::AgentConfig;
@@ -10,6 +12,7 @@ use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
 use weft_control::netlord::{EdgePort, Location, is_unicast};
 use weft_control::wire::netlord::VlanId;
+use weft_control::wire::netlord::dhcp::is_host;
 use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;
@@ -42,10 +45,47 @@ pub struct HostConfig {
     pub vif: Vec<VifPart>,
     #[serde(default)]
     pub path: Vec<PathPart>,
+    pub provider: Option<ProviderPart>,
     #[serde(default)]
     spain: SpainPart,
     #[serde(default)]
     limits: Limits,
+}
+
+/// `[provider]`: this server's own address in tenant 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct ProviderPart {
+    #[serde(default = "provider_device")]
+    pub device: Spanned<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub address: ProviderAddress,
+}
+
+/// Where that address comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProviderAddress {
+    /// A DHCP server on the fabric leases it.
+    #[default]
+    Dhcp,
+    /// It is written.
+    Static(Ipv4Net),
+}
+
+impl FromStr for ProviderAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "dhcp" {
+            return Ok(Self::Dhcp);
+        }
+        let wrong =
+            || format!("`{text}` is not an IPv4 address of a host with its prefix, and not `dhcp`: write \"10.1.0.7/16\"");
+        let net: Ipv4Net = text.parse().map_err(|_| wrong())?;
+        let inside = net.prefix_len() >= 31 || ![net.network(), net.broadcast()].contains(&net.addr());
+        if net.prefix_len() > 0 && inside && is_host(net.addr()) { Ok(Self::Static(net)) } else { Err(wrong()) }
+    }
 }
 
 /// `[[uplink]]`: an interface to the fabric.
@@ -159,12 +199,32 @@ impl HostConfig {
                 return Err(place.error(device.span(), "the interface is there twice", "each VM has one of its own"));
             }
         }
+        self.check_provider(place)?;
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
             let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
             return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
         }
         if let Err(error) = self.spain().check() {
             return Err(place.error(0..0, &format!("[spain]: {error}"), "docs/spain.md has what each means"));
+        }
+        Ok(())
+    }
+
+    fn check_provider(&self, place: &Place<'_>) -> Result<()> {
+        let Some(ProviderPart { device, .. }) = &self.provider else { return Ok(()) };
+        let name = device.get_ref().as_str();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > PROVIDER_DEVICE_MAX || !name.chars().all(is_plain) || name.starts_with(['-', '.']) {
+            let message = format!("`{name}` is no name for it");
+            let help = format!(
+                "write {PROVIDER_DEVICE_MAX} letters and digits at the most, as \"weft1\": the other end is called so with `-vif`"
+            );
+            return Err(place.error(device.span(), &message, &help));
+        }
+        let others = self.uplink.get_ref().iter().map(|it| &it.device).chain(self.vif.iter().map(|it| &it.device));
+        if others.map(Spanned::get_ref).any(|other| *other == name || *other == format!("{name}-vif")) {
+            let help = "the agent makes it: write a name of its own";
+            return Err(place.error(device.span(), "the interface is another's", help));
         }
         Ok(())
     }
@@ -180,9 +240,14 @@ impl HostConfig {
         SpainConfig { period, misses, answer, in_use }
     }
 
+    /// The VLAN that reaches all agents.
+    pub fn special_vlan(&self) -> VlanId {
+        VlanId::new(*self.special_vlan.get_ref()).expect("it was checked")
+    }
+
     /// The machine's settings.
     pub fn agent(&self) -> AgentConfig {
-        let vlan = VlanId::new(*self.special_vlan.get_ref()).expect("it was checked");
+        let vlan = self.special_vlan();
         AgentConfig {
             storm: (self.limits.broadcast_rate, self.limits.broadcast_burst),
             searches: (self.limits.search_rate, self.limits.search_burst),
@@ -224,6 +289,12 @@ impl PathPart {
     }
 }
 
+fn provider_device() -> Spanned<String> {
+    Spanned::new(0..0, "weft1".to_owned())
+}
+
+/// Of 15 letters, the other end's `-vif` takes four.
+const PROVIDER_DEVICE_MAX: usize = 11;
 /// 6.4 GB of table.
 const NL_ARP_ENTRIES: usize = 100_000_000;
 

@@ -9,6 +9,7 @@
 
 mod apply;
 mod config;
+mod provider;
 mod status;
 mod vifs;
 
@@ -19,11 +20,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use weft_control::netlord::Location;
 use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
+use weft_control::netlord::{Location, dhcp};
+use weft_control::wire::netlord::dhcp::is_reply;
 use weft_control::wire::netlord::{EtherType, Ethernet, Lldp};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
@@ -38,6 +40,7 @@ use crate::agent::exporter;
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
+use provider::Provider;
 use vifs::{OwnVif, Wanted};
 
 /// The agent of a server, at work.
@@ -50,6 +53,8 @@ struct Host {
     vifs: BTreeMap<u32, OwnVif>,
     /// What is to be attached whenever its interface is there.
     wanted: Vec<Wanted>,
+    /// This server's own interface in tenant 1.
+    provider: Option<Provider>,
     tenants: Arc<Tenants>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
@@ -86,7 +91,8 @@ impl Daemon for Host {
     }
 
     fn patience(&self) -> Duration {
-        let machine = self.agent.deadline().map_or(UPKEEP, |at| {
+        let deadline = self.agent.deadline().into_iter().chain(self.dhcp_deadline()).min();
+        let machine = deadline.map_or(UPKEEP, |at| {
             // Rounded up to what the poll can wait for, lest it spins.
             Duration::from_millis((at.saturating_since(self.now()).as_ps() / 1_000_000_000).saturating_add(1))
         });
@@ -109,6 +115,7 @@ impl Daemon for Host {
             self.asked(asked);
         }
         self.input(Input::Timer);
+        self.ask_for_address();
         if self.upkeep <= Instant::now() {
             self.look_after();
         }
@@ -129,7 +136,8 @@ impl Daemon for Host {
         (format!("netlord host, {uplinks} uplinks, {vifs} VIFs"), json)
     }
 
-    fn end(self) -> Result<()> {
+    fn end(mut self) -> Result<()> {
+        self.end_provider();
         self.plane.detach().map_err(of_plane)
     }
 }
@@ -149,6 +157,7 @@ impl Host {
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
             wanted: Vec::new(),
+            provider: None,
             tenants: Arc::new(tenants),
             tenants_of: vifs::changed_at(&config.tenants),
             tenants_trouble: None,
@@ -161,6 +170,9 @@ impl Host {
         match host.begin() {
             Ok(()) => Ok(host),
             Err(error) => {
+                if !host.plane.adopted() {
+                    host.end_provider();
+                }
                 host.plane.give_up();
                 Err(error)
             }
@@ -175,6 +187,7 @@ impl Host {
         }
         let is_adopted = self.plane.adopted();
         self.inherit(is_adopted)?;
+        self.begin_provider()?;
         self.attach_configured()
     }
 
@@ -209,6 +222,9 @@ impl Host {
                 // What the configuration says of a place holds, whatever the switch says.
                 if is_lldp(&frame) && uplink.is_some_and(is_said) {
                     return;
+                }
+                if is_reply(&frame) {
+                    return self.dhcp(dhcp::Input::Frame(&frame));
                 }
                 if let Some(uplink) = uplink {
                     self.input(Input::FromFabric { uplink, frame: &frame });
@@ -256,6 +272,7 @@ impl Host {
         self.say_places();
         self.look_at_tenants();
         self.look_at_vifs();
+        self.look_at_provider();
         self.measure();
         if self.begun.elapsed() >= ERA {
             match new_machine(&self.config) {
@@ -264,7 +281,7 @@ impl Host {
                     for uplink in &mut self.uplinks {
                         (uplink.mtu, uplink.at) = (None, None);
                     }
-                    if let Err(error) = self.inherit(true) {
+                    if let Err(error) = self.inherit(true).and_then(|()| self.begin_provider()) {
                         tracing::error!(%error, "the machine cannot be made anew");
                     }
                 }
@@ -283,6 +300,9 @@ impl Host {
         measures::table("remotes", used, f64::from(limit));
         measures::table("nl_arp", self.agent.locations().table().len(), self.config.nl_arp().capacity as f64);
         measures::vifs(self.vifs.len());
+        if let Some(counts) = self.dhcp_counts() {
+            measures::dhcp(counts);
+        }
     }
 
     /// Tells the machine which interfaces to the fabric are up.

@@ -8,6 +8,7 @@ use weft_control::netlord::locations::Locations as _;
 use weft_control::wire::netlord::VlanId;
 use weft_fabric::MacAddr;
 
+use super::super::measures;
 use super::Host;
 use crate::agent::config::OnExit;
 
@@ -34,12 +35,14 @@ impl Host {
             "keeps": self.config.on_exit == OnExit::Keep,
             "tenants_version": self.tenants.version,
             "uplinks": self.uplinks(),
+            "provider": self.provider_status(),
             "vifs": self.own_vifs(),
             "paths": self.paths(),
             "tables": tables,
             "tenants": self.tenants_counted(),
             "kept": self.agent.kept(),
             "nl_arp": self.nl_arp(),
+            "dhcp": self.dhcp_counts().map(|counts| measures::dhcp_counts(counts).into_iter().collect::<BTreeMap<_, _>>()),
             "spain": self.spain(),
             "counters": counters,
             "drops": drops,
@@ -82,6 +85,7 @@ impl Host {
         if !absent.is_empty() {
             problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
         }
+        problems.extend(self.provider_problem());
         problems.extend(self.tenants_trouble.clone());
         problems.extend(self.trouble.clone());
         problems

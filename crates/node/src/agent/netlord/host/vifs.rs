@@ -8,10 +8,11 @@ use std::time::SystemTime;
 
 use weft_control::netlord::agent::{Input, VifId};
 use weft_control::netlord::tenants::{Tenants, VifSpec};
-use weft_control::netlord::{PUBLIC, Vif};
+use weft_control::netlord::{PROVIDER, PUBLIC, Vif};
 
 use super::super::of_plane;
 use super::Host;
+use crate::agent::iproute::run;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{HostPlane, InheritedVif};
 
@@ -75,7 +76,7 @@ impl Host {
         let gone: Vec<(u32, String)> = self
             .vifs
             .iter()
-            .filter(|(at, own)| HostPlane::index_of(&own.device) != Some(**at))
+            .filter(|(at, own)| own.vif.tenant != PROVIDER && HostPlane::index_of(&own.device) != Some(**at))
             .map(|(&at, own)| (at, own.device.clone()))
             .collect();
         for (ifindex, device) in gone {
@@ -102,6 +103,10 @@ impl Host {
     /// VIFs that were attached while an earlier agent ran, if their interfaces and names are still there.
     pub(super) fn attach_inherited(&mut self, vifs: Vec<InheritedVif>) {
         for InheritedVif { ifindex, vif } in vifs {
+            // Made and attached anew, if it still is to be.
+            if vif.tenant == PROVIDER && self.config.provider.is_some() {
+                continue;
+            }
             let known = self.tenants.vifs().find(|(_, spec)| spec.vif == vif);
             let names = known.map(|(tenant, spec)| (tenant.name.clone(), spec.name.clone()));
             let attached = match (device_of(ifindex), names) {
@@ -112,6 +117,9 @@ impl Host {
                 tracing::info!(ifindex, %vif, "a VIF of an earlier agent is gone");
                 let removed = self.plane.remove_vif(ifindex).and_then(|()| self.plane.set_local(vif, None));
                 self.note(removed);
+                if let Some(device) = device_of(ifindex).filter(|_| vif.tenant == PROVIDER) {
+                    tracing::info!(device, removed = run(&["link", "del", &device]).is_ok(), "there is no [provider] any more");
+                }
             }
         }
     }
@@ -123,35 +131,42 @@ impl Host {
     pub(super) fn attach_vif(&mut self, device: &str, tenant: &str, name: &str) -> Result<Vif> {
         self.look_at_tenants();
         let spec = spec(&self.tenants, tenant, name)?.clone();
-        let ifindex = self.plane.attach_vif(device).map_err(of_plane)?;
+        let (device, tenant, name) = (device.to_owned(), tenant.to_owned(), name.to_owned());
+        let (vif, addresses) = (spec.vif, spec.addresses);
+        self.take_vif(OwnVif {
+            device: device.clone(),
+            tenant: tenant.clone(),
+            name: name.clone(),
+            vif,
+            addresses,
+            written: None,
+        })?;
+        self.want(Wanted { device, tenant, name });
+        Ok(vif)
+    }
+
+    /// An interface is that VIF from now on. Its index.
+    ///
+    /// # Errors
+    /// [`Error`] if there is no such interface, or the kernel refuses.
+    pub(super) fn take_vif(&mut self, own: OwnVif) -> Result<u32> {
+        let ifindex = self.plane.attach_vif(&own.device).map_err(of_plane)?;
+        let OwnVif { vif, addresses, .. } = own.clone();
         // Somewhere else on this server until now.
-        let others: Vec<String> = self
-            .vifs
-            .iter()
-            .filter(|(at, own)| own.vif == spec.vif && **at != ifindex)
-            .map(|(_, own)| own.device.clone())
-            .collect();
+        let others: Vec<String> =
+            self.vifs.iter().filter(|(at, it)| it.vif == vif && **at != ifindex).map(|(_, it)| it.device.clone()).collect();
         for other in others {
             self.detach_vif(&other);
         }
-        if spec.vif.tenant == PUBLIC {
-            for &ip in &spec.addresses {
+        if vif.tenant == PUBLIC {
+            for &ip in &addresses {
                 self.plane.set_owned(ifindex, ip).map_err(of_plane)?;
             }
         }
-        let own = OwnVif {
-            device: device.to_owned(),
-            tenant: tenant.to_owned(),
-            name: name.to_owned(),
-            vif: spec.vif,
-            addresses: spec.addresses.clone(),
-            written: None,
-        };
         self.vifs.insert(ifindex, own);
-        self.want(Wanted { device: device.to_owned(), tenant: tenant.to_owned(), name: name.to_owned() });
-        self.input(Input::Attach { id: VifId(ifindex), vif: spec.vif, addresses: spec.addresses });
+        self.input(Input::Attach { id: VifId(ifindex), vif, addresses });
         self.write_homes();
-        Ok(spec.vif)
+        Ok(ifindex)
     }
 
     /// A VM's interface is no VIF any longer. What it was.
@@ -161,7 +176,7 @@ impl Host {
         self.forget_vif(ifindex)
     }
 
-    fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
+    pub(super) fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
         let own = self.vifs.remove(&ifindex)?;
         self.input(Input::Detach(VifId(ifindex)));
         let removed = self.plane.remove_vif(ifindex);
@@ -193,7 +208,8 @@ impl Host {
         self.tenants = Arc::new(tenants);
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         let is_other = |own: &OwnVif| {
-            spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
+            let same = |s: &VifSpec| s.vif == own.vif && s.addresses == own.addresses;
+            own.vif.tenant != PROVIDER && !spec(&self.tenants, &own.tenant, &own.name).is_ok_and(same)
         };
         let changed: Vec<(u32, OwnVif)> =
             self.vifs.iter().filter(|(_, own)| is_other(own)).map(|(&at, own)| (at, own.clone())).collect();
