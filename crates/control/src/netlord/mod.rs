@@ -14,6 +14,7 @@ pub mod locations;
 pub mod nl_arp;
 pub mod paths;
 pub mod pull;
+pub mod sources;
 pub mod spain;
 pub mod tenants;
 

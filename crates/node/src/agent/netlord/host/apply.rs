@@ -5,6 +5,7 @@ use std::time::Duration;
 use weft_control::netlord::agent::{Input, MapChange, Output};
 
 use super::Host;
+use crate::agent::host::send;
 use crate::dataplane::PlaneError;
 
 impl Host {
@@ -36,8 +37,11 @@ impl Host {
                     let done = self.apply(change);
                     self.note(done);
                 }
-                // Only an agent that asks a directory has these.
-                Output::Datagram { .. } => {}
+                Output::Datagram { to, bytes } => {
+                    if let Some(socket) = &self.directory {
+                        send(socket, to, &bytes);
+                    }
+                }
             }
         }
     }

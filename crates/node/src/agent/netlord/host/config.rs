@@ -7,6 +7,8 @@ use std::str::FromStr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::auth::PrincipalKey;
 use weft_control::netlord::agent::AgentConfig;
 use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
@@ -19,7 +21,7 @@ use super::super::config::Role;
 use super::super::vlans::Vlans;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
-use crate::agent::host::{address_or_off, from_text};
+use crate::agent::host::{address_or_off, from_text, read_key};
 use crate::cli::Result;
 
 /// Everything that the agent of a server is told.
@@ -46,6 +48,8 @@ pub struct HostConfig {
     #[serde(default)]
     pub path: Vec<PathPart>,
     pub provider: Option<ProviderPart>,
+    locations: Option<Spanned<LocationSource>>,
+    pub directory: Option<DirectoryPart>,
     #[serde(default)]
     spain: SpainPart,
     #[serde(default)]
@@ -61,6 +65,26 @@ pub struct ProviderPart {
     pub device: Spanned<String>,
     #[serde(default, deserialize_with = "from_text")]
     pub address: ProviderAddress,
+}
+
+/// Who says where tenants' VIFs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LocationSource {
+    /// Agents tell each other: push.
+    NlArp,
+    /// The directory, when asked: pull.
+    Directory,
+}
+
+/// `[directory]`: whom the agent asks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct DirectoryPart {
+    pub servers: Spanned<Vec<SocketAddr>>,
+    principal: Spanned<u32>,
+    key: PathBuf,
 }
 
 /// Where that address comes from.
@@ -200,6 +224,7 @@ impl HostConfig {
             }
         }
         self.check_provider(place)?;
+        self.check_directory(place)?;
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
             let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
             return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
@@ -225,6 +250,30 @@ impl HostConfig {
         if others.map(Spanned::get_ref).any(|other| *other == name || *other == format!("{name}-vif")) {
             let help = "the agent makes it: write a name of its own";
             return Err(place.error(device.span(), "the interface is another's", help));
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self, place: &Place<'_>) -> Result<()> {
+        let wanted = self.locations.as_ref().filter(|it| *it.get_ref() == LocationSource::Directory);
+        let directory = match (wanted, &self.directory) {
+            (None, None) => return Ok(()),
+            (Some(_), Some(directory)) => directory,
+            (Some(wanted), None) => {
+                let help = "add `[directory]` with `servers`, `principal` and `key`";
+                return Err(place.error(wanted.span(), "no directory to ask", help));
+            }
+            (None, Some(directory)) => {
+                let help = "write locations = \"directory\" above the tables, or leave `[directory]` out";
+                return Err(place.error(directory.servers.span(), "nobody would ask it", help));
+            }
+        };
+        if directory.servers.get_ref().is_empty() {
+            return Err(place.error(directory.servers.span(), "no directory server", "name at least one, address:port"));
+        }
+        if *directory.principal.get_ref() == 0 {
+            let help = "give the server's number, as in the directory: the owner of its VIFs' bindings";
+            return Err(place.error(directory.principal.span(), "principals begin at 1", help));
         }
         Ok(())
     }
@@ -258,6 +307,21 @@ impl HostConfig {
     /// NL-ARP's settings.
     pub fn nl_arp(&self) -> NlArpConfig {
         NlArpConfig { capacity: self.limits.nl_arp_entries, ..NlArpConfig::default() }
+    }
+}
+
+impl DirectoryPart {
+    /// Who the agent is.
+    pub fn principal(&self) -> PrincipalId {
+        PrincipalId(*self.principal.get_ref())
+    }
+
+    /// The principal's key, from a file that nobody else can read.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error).
+    pub fn principal_key(&self) -> Result<PrincipalKey> {
+        read_key(&self.key)
     }
 }
 
