@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the lab and its tests want: iproute2, and FRR and Open vSwitch, whose daemons the lab starts itself in its namespaces; the system's own services
+# What the lab and its tests want: iproute2, and FRR, Open vSwitch and dnsmasq, whose daemons the lab starts itself in its namespaces; the system's own services
 # are neither started nor enabled. ping and traceroute are for people: the lab has probes of its own.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,6 +10,7 @@ missing=()
 has ip || missing+=(iproute2)
 has ping || missing+=(iputils-ping)
 has traceroute || missing+=(traceroute)
+[ -x /usr/sbin/dnsmasq ] || missing+=(dnsmasq-base)
 [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
 
 # Installs a package whose service is not to run.

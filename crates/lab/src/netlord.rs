@@ -11,6 +11,7 @@
 mod devices;
 mod files;
 pub mod ovs;
+mod provider;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -70,6 +71,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let files = Files::write(plan, netlord, lab)?;
     netns::mount_bpf()?;
     let watch = Stopwatch::new();
+    let server = netlord.provider.as_ref().map(|it| provider::start(plan, it, &files)).transpose()?;
     for bridge in netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)) {
         ovs::start(&files.folder, &plan.nodes[bridge.node], bridge, &netlord.fib)?;
     }
@@ -77,6 +79,10 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
         let nodes: Vec<&Node> = with_agents(plan).filter(|n| n.role == role).collect();
         let started = netns::each(&nodes, stop, |node| start_one(&files, node))?;
         wait_for(&started, stop)?;
+    }
+    // One that has ended says why.
+    if let Some(server) = server {
+        server.is_ready()?;
     }
     wait_for_places(plan, lab, stop)?;
     let agents_s = watch.elapsed().as_secs_f64();
@@ -172,10 +178,11 @@ pub(crate) fn with_agents(plan: &Plan) -> impl Iterator<Item = &Node> {
 /// # Errors
 /// [`LabError::Missing`].
 pub(crate) fn check(plan: &Plan) -> Result<()> {
-    match &plan.tenants {
-        Some(netlord) if netlord.core == CoreSwitch::Ovs => ovs::check(),
-        _ => Ok(()),
+    let Some(netlord) = &plan.tenants else { return Ok(()) };
+    if netlord.provider.is_some() {
+        provider::check()?;
     }
+    if netlord.core == CoreSwitch::Ovs { ovs::check() } else { Ok(()) }
 }
 
 /// Who is whose VM.

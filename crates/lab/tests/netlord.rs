@@ -11,16 +11,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
-use support::{TestLab, name, possible, turn};
+use support::TestLab;
+use support::tenants::{GO, ask, counter, kill_agent, settings, stand};
+use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes};
+use weft_lab::plan::Plan;
 use weft_lab::plan::tenants::{CoreSwitch, Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
-use weft_lab::plan::{Plan, Routing, Settings};
 use weft_lab::probe::{connectivity, ping};
-use weft_lab::{Lab, Stopwatch, netlord, state, vl2};
-
-static GO: AtomicBool = AtomicBool::new(false);
+use weft_lab::{Stopwatch, netlord, state};
 
 /// The third tenant has two MAC spaces and a virtual router, and VIFs in the public space are of two tenants.
 const OTHERS: &str = r#"
@@ -55,18 +54,6 @@ protocol = "tcp"
 port = 22
 "#;
 
-fn settings(letter: char) -> Settings {
-    Settings {
-        name: name(letter),
-        routing: Routing::Static,
-        timers: weft_lab::plan::Timers::FAST,
-        scale: 0.1,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    }
-}
-
 /// 3 edge switches of 2 hosts below 2 cores; acme and globex have two VMs each, with the same addresses, initech's are apart.
 fn plan(letter: char, limits: Vec<TenantLimit>, core: CoreSwitch) -> Plan {
     let shape = Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 };
@@ -76,24 +63,8 @@ fn plan(letter: char, limits: Vec<TenantLimit>, core: CoreSwitch) -> Plan {
     let file = alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)]) + OTHERS;
     let placements = vec![of("acme", &[0, 3, 1]), of("globex", &[0, 4]), of("initech", &[1, 5])];
     let fib = Fib { entries: 64, ageing_s: 300, learn_per_second: 0 };
-    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core };
+    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core, provider: None };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
-}
-
-fn stand(plan: Plan) -> Option<TestLab> {
-    if !possible() {
-        return None;
-    }
-    if vl2::find("weft-agent").is_err() {
-        let why = "weft-agent is not built: `cargo build -p weft-node` builds it";
-        assert!(std::env::var_os("CI").is_none(), "{why}");
-        eprintln!("SKIPPED: {why}");
-        return None;
-    }
-    let turn = turn();
-    let (lab, times) = Lab::up(plan, std::path::Path::new("test.toml"), &GO).expect("it comes up");
-    eprintln!("up: {times:?}");
-    Some(TestLab::new(lab, turn))
 }
 
 fn tenants(lab: &TestLab) -> &Netlord {
@@ -102,15 +73,6 @@ fn tenants(lab: &TestLab) -> &Netlord {
 
 fn vm<'a>(lab: &'a TestLab, tenant: &str, vif: &str) -> &'a Vm {
     netlord::vm(tenants(lab), tenant, vif).expect("a VM of the plan")
-}
-
-fn ask(lab: &TestLab, node: &str) -> Value {
-    let socket = netlord::socket(&state::path(&lab.plan().name), lab.node(node));
-    vl2::ask(&socket).expect("it answers")["ok"].take()
-}
-
-fn counter(status: &Value, name: &str) -> u64 {
-    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
 }
 
 fn host_of(lab: &TestLab, vm: &Vm) -> String {
@@ -439,23 +401,9 @@ fn lab_test_is_well(lab: &TestLab) {
 fn an_agent_dies_and_returns(lab: &TestLab) {
     let host = host_of(lab, vm(lab, "acme", "vm1"));
     let node = lab.node(&host).clone();
-    let socket = netlord::socket(&state::path(&lab.plan().name), &node);
-    let config = netlord::config(&state::path(&lab.plan().name), &node);
-    let process = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
-        let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
-        let is_it = command.contains(&*config.to_string_lossy());
-        is_it.then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
-    });
-    let process = process.expect("its agent runs");
     // Neighbours are answered for by the agent: these stay in the VM's cache.
     stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(100));
-    // SAFETY: it only sends a signal, to the agent of this very lab.
-    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
-    let watch = Stopwatch::new();
-    while vl2::ask(&socket).is_some() {
-        assert!(watch.elapsed() < Duration::from_secs(5), "it ends");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    kill_agent(lab, &host);
     // What the kernel knows goes on.
     let goodput = stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
     eprintln!("without an agent: {:.1} Mbps", goodput / 1e6);

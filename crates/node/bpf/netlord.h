@@ -33,6 +33,8 @@
 #define NETLORD_TYPE_HERE 0x88b5
 #define NETLORD_TYPE_NOT_HERE 0x88b6
 #define NETLORD_TYPE_LLDP 0x88cc
+/* The port of DHCP clients. */
+#define NETLORD_DHCP_CLIENT 68
 
 /* Room for a frame that is handed to the agent: a common one, and a packet of many segments. */
 #define NETLORD_EVENT_SMALL 2048

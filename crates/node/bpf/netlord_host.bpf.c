@@ -403,6 +403,17 @@ always_inline int is_own_arp(struct __sk_buff *skb, const struct netlord_uplink 
 	return u->port && target == bpf_htonl((__u32)u->port << 24 | 1);
 }
 
+/* Whether it is an answer to a DHCP client: the agent is one (section 3.7), and so may be the server itself. */
+always_inline int is_dhcp_reply(struct __sk_buff *skb, const struct iphdr *ip)
+{
+	__be16 to;
+
+	if (ip->protocol != IPPROTO_UDP || ip->version != 4 || ip->ihl < 5 || ip->frag_off & bpf_htons(0x1fff) ||
+	    bpf_skb_load_bytes(skb, ETH_HLEN + ip->ihl * 4 + 2, &to, sizeof(to)))
+		return 0;
+	return to == bpf_htons(NETLORD_DHCP_CLIENT);
+}
+
 SEC("tc")
 int netlord_uplink(struct __sk_buff *skb)
 {
@@ -419,8 +430,12 @@ int netlord_uplink(struct __sk_buff *skb)
 		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_CONTROL_IN);
 	if (type == bpf_htons(ETH_P_ARP) && is_own_arp(skb, u))
 		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_CONTROL_IN);
-	if (type == bpf_htons(ETH_P_IP) && !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) && ip.protocol == NETLORD_PROTOCOL)
-		return decapsulate(skb, u, header, &ip);
+	if (type == bpf_htons(ETH_P_IP) && !bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip))) {
+		if (ip.protocol == NETLORD_PROTOCOL)
+			return decapsulate(skb, u, header, &ip);
+		if (is_dhcp_reply(skb, &ip) && !tell_frame(skb, NETLORD_EVENT_UPLINK))
+			add(NETLORD_EVENTS_FULL, 1);
+	}
 	/* The server's own, outside of NetLord. */
 	add(NETLORD_PLAIN, 1);
 	return TC_ACT_OK;

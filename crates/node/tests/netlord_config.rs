@@ -58,7 +58,16 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 /// In all else they are right.
 #[test]
 fn what_this_machine_has_not_is_named_with_its_line() {
-    refused(HOST, "/etc/weft/tenants.toml", "/nowhere/tenants.toml", 3, "cannot read the tenants' file /nowhere/tenants.toml");
+    let with = |part: &str| HOST.replace("[[path]]", &format!("[provider]\n{part}\n[[path]]"));
+    for text in [HOST, &with(""), &with("address = \"dhcp\""), &with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"")] {
+        refused(
+            text,
+            "/etc/weft/tenants.toml",
+            "/nowhere/tenants.toml",
+            3,
+            "cannot read the tenants' file /nowhere/tenants.toml",
+        );
+    }
     refused(EDGE, "swp7", "nowhere7", 6, "no interface `nowhere7`");
     let core = EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "");
     refused(&core, "swp7", "nowhere7", 5, "no interface `nowhere7`");
@@ -87,6 +96,17 @@ fn what_is_wrong_with_a_servers() {
     refused(HOST, "[[path]]", "[limits]\nnl_arp_entries = 0\n[[path]]", 1, "`nl_arp_entries` is 1 to");
     refused(HOST, "role = \"host\"", "role = \"tor\"", 2, "unknown variant");
     refused(HOST, "overlay = \"netlord\"", "overlay = \"vxlan\"", 1, "unknown variant");
+    let provider = |key: &str, says: &str| refused(HOST, "[[path]]", &format!("[provider]\n{key}\n[[path]]"), 12, says);
+    for address in ["10.1.0.0/16", "10.1.255.255/16", "10.1.0.7", "127.0.0.1/8", "224.0.0.1/8", "fd00::1/64", "dhcpd"] {
+        provider(&format!("address = \"{address}\""), "is not an IPv4 address of a host");
+    }
+    for device in ["", "elevenlettrs", "a b", "-x"] {
+        provider(&format!("device = \"{device}\""), "no name for it");
+    }
+    for device in ["eth0", "tap0"] {
+        provider(&format!("device = \"{device}\""), "is another's");
+    }
+    provider("adress = \"dhcp\"", "unknown field");
     // Without the key it is VL2's, which has others.
     refused(HOST, "overlay = \"netlord\"\n", "", 0, "unknown field");
 }

@@ -9,10 +9,12 @@
 //! rules: `docs/tenants.md`. Sections are those of the NetLord paper.
 
 pub mod agent;
+pub mod dhcp;
 pub mod locations;
 pub mod nl_arp;
 pub mod paths;
 pub mod pull;
+pub mod sources;
 pub mod spain;
 pub mod tenants;
 

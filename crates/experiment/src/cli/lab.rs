@@ -269,8 +269,9 @@ fn exec(node: &str, command: &[OsString], of: &Of) -> Result<ExitCode> {
 fn ping_all(size: usize, locators: bool, of: &Of) -> Result<ExitCode> {
     let lab = open(of)?;
     let plan = &lab.record.plan;
-    if locators && plan.tenants.is_some() {
-        return Err(Error::usage("the hosts of a lab of tenants have no locators", "leave --locators out: VMs ask each other"));
+    if locators && plan.tenants.as_ref().is_some_and(|netlord| netlord.provider.is_none()) {
+        let help = "leave --locators out: VMs ask each other; or bring it up with overlay.provider = \"10.1.0.0/16\"";
+        return Err(Error::usage("the hosts of this lab of tenants have no addresses", help));
     }
     let most = if locators { MTU_HOST as usize } else { ping::largest(plan) };
     if size > most {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use weft_fabric::{BitsPerSec, Fabric};
+use weft_lab::plan::Net;
 use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, TenantLimit, TenantSpec, alike};
 
 use crate::error::KeyError;
@@ -38,6 +39,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         }
     }
     let file: Option<String> = overlay.opt("tenants")?;
+    let provider = provider(&overlay)?;
     overlay.done()?;
     let keys = root.tables("tenant")?;
     if keys.is_empty() {
@@ -64,7 +66,17 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
     let core = [("ebpf", CoreSwitch::Ebpf), ("ovs", CoreSwitch::Ovs)];
     let core = root.table("switches")?.word("core", &core, CoreSwitch::Ebpf)?;
-    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core }))
+    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core, provider }))
+}
+
+/// The agents' addresses in tenant 1.
+fn provider(overlay: &Keys<'_>) -> Result<Option<Net>, KeyError> {
+    let Some(text) = overlay.opt::<String>("provider")? else { return Ok(None) };
+    let net = Net::try_from(text.clone()).map_err(|why| overlay.error("provider", why, "write such as \"10.1.0.0/16\""))?;
+    if !text.contains('/') {
+        return Err(overlay.error("provider", format!("`{text}` is one address"), "write a subnet such as \"10.1.0.0/16\""));
+    }
+    Ok(Some(net))
 }
 
 impl Table {

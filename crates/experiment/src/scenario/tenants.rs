@@ -174,7 +174,9 @@ fn read_overlay(keys: &Keys<'_>) -> Result<Addresses, KeyError> {
     let addresses = keys.word("addresses", &[("vm", Addresses::Vm), ("host", Addresses::Host)], Addresses::Vm)?;
     let is_given = keys.has("addresses");
     // Of the lab alone.
-    keys.has("tenants");
+    for key in ["tenants", "provider"] {
+        keys.has(key);
+    }
     keys.done()?;
     match netlord {
         true if is_given => {

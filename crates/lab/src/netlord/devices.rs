@@ -21,10 +21,13 @@ pub(super) fn of_vm(vm: &Vm) -> String {
     batch
 }
 
-/// `ip`, in a host's namespace: the ends of its VMs' interfaces.
+/// `ip`, in a host's namespace: its own MAC address, if the DHCP server knows it by that, and the ends of its VMs' interfaces.
 pub(super) fn of_host(netlord: &Netlord, at: usize, node: &Node) -> String {
     debug_assert_eq!(node.role, Role::Host);
     let mut batch = String::new();
+    if let Some(lease) = netlord.provider.as_ref().and_then(|it| it.lease(at)) {
+        writeln!(batch, "link set {} address {}", node.ports[0].name, lease.mac).expect("a text grows");
+    }
     for vm in netlord.of_host(at) {
         let device = &node.ports[vm.port].name;
         writeln!(batch, "link set {device} mtu {MTU_VM}").expect("a text grows");

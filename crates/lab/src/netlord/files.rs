@@ -67,6 +67,9 @@ impl Files {
             if let Some(number) = of_bridge.number {
                 line(format_args!("number = {number}"));
             }
+            if let Some(native) = of_bridge.native {
+                line(format_args!("native = {native}"));
+            }
         }
         for limit in netlord.limits.iter().filter(|_| bridge.mac.is_some()) {
             line(format_args!("[[limit]]\ntenant = {}", limit.tenant));
@@ -82,6 +85,9 @@ impl Files {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
         line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        if netlord.provider.is_some() {
+            line(format_args!("[provider]\naddress = \"dhcp\""));
+        }
         line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
         for vm in netlord.of_host(at) {
             let device = &node.ports[vm.port].name;

@@ -13,6 +13,7 @@
 //!   encapsulation. They are nodes of the plan, after those of the fabric.
 
 mod bridges;
+mod provider;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,6 +24,8 @@ use weft_control::netlord::tenants::{Tenant, Tenants, VifSpec};
 use weft_control::wire::netlord::OVERHEAD;
 use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan as Spain, SpainConfig};
+
+pub use provider::{Lease, Provider};
 
 use super::{MTU_FABRIC, Net, Node, Plan, PlanError, Port, PortId, Role, Routing};
 
@@ -41,6 +44,8 @@ pub struct TenantSpec {
     pub limits: Vec<TenantLimit>,
     /// What the switches without hosts are.
     pub core: CoreSwitch,
+    /// The addresses of the hosts' agents in tenant 1; none: they have none.
+    pub provider: Option<Net>,
 }
 
 /// What the switches without hosts are.
@@ -100,6 +105,9 @@ pub struct Netlord {
     pub vlans: usize,
     /// What the switches without hosts are.
     pub core: CoreSwitch,
+    /// The agents' addresses in tenant 1, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Provider>,
 }
 
 /// A switch.
@@ -122,6 +130,9 @@ pub struct BridgePort {
     pub vlans: Vec<u16>,
     /// Its number, if a host hangs on it.
     pub number: Option<u8>,
+    /// The VLAN of frames without a tag, if it takes any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<u16>,
 }
 
 /// A VM.
@@ -180,8 +191,12 @@ impl Plan {
             limits: spec.limits.clone(),
             vlans: spain.vlans().len(),
             core: spec.core,
+            provider: None,
         });
-        Ok(self)
+        match spec.provider {
+            Some(subnet) => self.with_provider(subnet),
+            None => Ok(self),
+        }
     }
 
     /// Switches know only switches, and hosts have no addresses.

@@ -202,6 +202,10 @@ fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<
         };
         return vl2.hosts.iter().map(of).collect();
     }
+    if plan.tenants.is_some() {
+        // In tenant 1, whose addresses are no port's of the plan.
+        return hosts.iter().map(|&host| Target { host, address: host.locator, service: 0 }).collect();
+    }
     let of = |&host: &&'a Node| {
         let address = move |p: &crate::plan::Port| p.address.map(|a| Target { host, address: a.address, service: 0 });
         host.ports.iter().filter_map(address).collect::<Vec<_>>()
@@ -211,15 +215,18 @@ fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<
 
 /// Whether an overlay keeps hosts of two services apart, or VMs.
 fn apart(plan: &Plan, a: u32, b: u32) -> bool {
+    if a == b {
+        return false;
+    }
     if let Some(netlord) = &plan.tenants {
         return netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]);
     }
-    a != b && plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
+    plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
 }
 
 /// Whether those that are not kept apart reach each other: VMs of one tenant need not, without a virtual router between their MAC spaces.
 fn joined(plan: &Plan, a: u32, b: u32) -> bool {
-    plan.tenants.as_ref().is_none_or(|netlord| netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]))
+    a == b || plan.tenants.as_ref().is_none_or(|netlord| netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.

@@ -13,6 +13,7 @@ pub mod config;
 mod daemon;
 mod exporter;
 pub mod host;
+mod iproute;
 pub mod netlord;
 mod signals;
 pub mod socket;

@@ -130,10 +130,13 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
     }
 
-    /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise.
+    /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise. Where nobody would, it is looked for again.
     pub(super) fn adopt(&mut self, vif: Vif, at: Location) {
         self.tell(LocationInput::Broadcast { from: at, message: NlArp::Here(Here { vif, ip4: None, ip6: None }) });
         self.mapped.insert(vif);
+        if self.locations.find(vif, Query::vif(vif)).is_none() {
+            self.unmap(vif);
+        }
     }
 
     pub(super) fn unmap(&mut self, vif: Vif) {

@@ -260,6 +260,11 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         &self.locations
     }
 
+    /// The same, to tell it what it alone knows; what that makes it want is done with the next input.
+    pub const fn locations_mut(&mut self) -> &mut L {
+        &mut self.locations
+    }
+
     /// What chooses VLANs.
     pub fn chooser_mut(&mut self) -> &mut C {
         &mut self.chooser

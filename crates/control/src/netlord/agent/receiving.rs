@@ -117,7 +117,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     fn receive_group(&mut self, it: &Encapsulation<'_>) {
         let Overlay { tenant, space, .. } = it.overlay;
         match Ethernet::parse(it.inner) {
-            Ok(inner) if inner.dst.0[0] & 1 == 1 && !is_control(&inner) && tenant != PROVIDER => {
+            Ok(inner) if inner.dst.0[0] & 1 == 1 && !is_control(&inner) => {
                 self.flood_here(Vif { tenant, space, mac: inner.src }, it.inner);
             }
             _ => self.counts.drop(None, Drop::Forged),

@@ -1,6 +1,7 @@
 //! NetLord's formats: `docs/protocol-netlord.md` specifies them to the byte. Each is a parser that never panics and gives plain values (with slices for
 //! what is carried), and an emitter that appends to a buffer.
 
+pub mod dhcp;
 mod echo;
 mod encapsulation;
 mod inner;

@@ -244,6 +244,11 @@ impl Ipv4 {
         let sum = checksum(0, &out[start..]);
         out[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
     }
+
+    /// What the checksum of UDP or TCP begins with (RFC 768).
+    pub fn pseudo_sum(&self) -> u32 {
+        pseudo_sum(self.payload, self.protocol, &[self.source.octets(), self.destination.octets()].concat())
+    }
 }
 
 /// An IPv6 header.
@@ -273,12 +278,11 @@ impl Ipv6 {
 
     /// What the checksum of an upper protocol begins with (RFC 8200, section 8.1).
     pub fn pseudo_sum(&self) -> u32 {
-        let mut sum = u32::from(self.payload) + u32::from(self.next);
-        for octets in [self.source.octets(), self.destination.octets()] {
-            for pair in octets.chunks_exact(2) {
-                sum += u32::from(u16::from_be_bytes([pair[0], pair[1]]));
-            }
-        }
-        sum
+        pseudo_sum(self.payload, self.next, &[self.source.octets(), self.destination.octets()].concat())
     }
+}
+
+fn pseudo_sum(payload: u16, protocol: u8, addresses: &[u8]) -> u32 {
+    let words = addresses.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    u32::from(payload) + u32::from(protocol) + words.sum::<u32>()
 }

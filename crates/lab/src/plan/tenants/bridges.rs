@@ -27,7 +27,7 @@ pub(super) fn of(plan: &Plan, fabric: &Fabric, spain: &Spain) -> Result<Vec<Brid
             }
             let number = if is_host { Some(EdgePort::new(number)) } else { None };
             let number = number.map(|it| it.ok_or_else(|| too_many(plan, node))).transpose()?;
-            ports.push(BridgePort { vlans, number: number.map(EdgePort::get) });
+            ports.push(BridgePort { vlans, number: number.map(EdgePort::get), native: None });
         }
         let others = spain.edges().iter().filter(|&&edge| edge != config.switch && macs.contains_key(&config.switch));
         let paths = others.map(|&edge| {

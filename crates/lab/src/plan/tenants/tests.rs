@@ -33,6 +33,7 @@ fn spec(file: String, placements: &[(&str, &[u32])]) -> TenantSpec {
         fib: Fib { entries: 64, ageing_s: 300, learn_per_second: 0 },
         limits: Vec::new(),
         core: CoreSwitch::Ebpf,
+        provider: None,
     }
 }
 
@@ -147,4 +148,35 @@ fn what_cannot_be_laid_says_why() {
     assert!(why(&small, &spec(two() + "[[vif]]\n", &[("acme", &[0])])).contains("missing field"));
     let wide = fabric(Shape::TwoLevel { edges: 1, cores: 1, hosts_per_edge: 127 });
     assert!(why(&wide, &spec(two(), &[("acme", &[0])])).contains("126"));
+}
+
+#[test]
+fn the_providers_addresses() {
+    let fabric = fabric(Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 });
+    let with = |net: &str| {
+        let provider = Some(Net::try_from(net.to_owned()).expect("a subnet"));
+        laid(&fabric, &TenantSpec { provider, ..spec(two(), &[("acme", &[0, 3]), ("globex", &[0, 4])]) })
+    };
+    let plan = with("10.1.0.9/16").expect("a plan");
+    let netlord = plan.tenants.as_ref().expect("tenants");
+    let provider = netlord.provider.as_ref().expect("a provider");
+    assert_eq!(provider.subnet.to_string(), "10.1.0.0/16");
+    let leased: Vec<String> = provider.leases.iter().map(|it| format!("{} {}", it.mac, it.address)).collect();
+    assert_eq!((leased.len(), &*leased[0], &*leased[5]), (6, "02:4e:48:00:00:01 10.1.0.2", "02:4e:48:00:00:06 10.1.0.7"));
+    // Its port is of the VLAN of all agents alone.
+    let server = &plan.nodes[provider.server];
+    let at = server.ports[0].peer;
+    let port = &netlord.switch(at.node).expect("a switch").ports[at.port];
+    assert_eq!(
+        (plan.nodes[at.node].name.as_str(), port.native, port.number, port.vlans.len()),
+        ("edge0", Some(SPECIAL_VLAN), None, 0)
+    );
+    assert_eq!(plan.port(at).peer, PortId { node: provider.server, port: 0 });
+    // Six hosts, the server, the subnet's own and that of all.
+    assert!(with("10.1.0.0/28").is_ok());
+    for (net, says) in [("10.1.0.0/29", "addresses for 5"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")]
+    {
+        let error = with(net).expect_err("it cannot be had").to_string();
+        assert!(error.contains(says), "{error}");
+    }
 }

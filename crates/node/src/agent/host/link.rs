@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::process::Command;
 
-use serde_json::Value;
 use weft_control::prefix::Prefix;
 use weft_fabric::MacAddr;
 
+use crate::agent::iproute::{command, ip, run};
 use crate::cli::{Error, Result};
 
 /// What the kernel says of the NIC.
@@ -163,26 +162,6 @@ pub(super) const GRO: u32 = 0x2b;
 const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// Of a neighbour: it has a MAC address.
 const COMPLETE: u32 = 2;
-
-/// What `ip -j` prints; `null` if it prints nothing.
-fn ip(arguments: &[&str]) -> Result<Value> {
-    let text = run(arguments)?;
-    Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
-}
-
-fn run(arguments: &[&str]) -> Result<String> {
-    command("ip", arguments)
-}
-
-fn command(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|error| Error::new(format!("cannot run `{program}`: {error}"), "install iproute2"))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(Error::new(format!("`{program} {}`: {why}", arguments.join(" ")), ""));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,18 @@
 //! Prometheus metrics of a host, all named `weft_agent_*`: the data plane's counters and the machine's, under the names that status has.
 
 use metrics::{counter, gauge};
+use weft_control::directory::resolver::ResolverCounts;
 use weft_control::vl2::agent::{Agent, Reason};
 
 use crate::agent::exporter;
 use crate::dataplane::Counters;
+
+/// What a resolver has counted.
+pub(in crate::agent) fn lookups(counts: &ResolverCounts) {
+    counter!("weft_agent_lookups_total", "by" => "cache").absolute(counts.hits);
+    counter!("weft_agent_lookups_total", "by" => "directory").absolute(counts.misses);
+    counter!("weft_agent_lookup_retries_total").absolute(counts.retries);
+}
 
 /// Brings what is served up to date.
 pub(super) fn update(agent: &Agent, plane: Option<&Counters>, peers_max: u32) {
@@ -21,10 +29,7 @@ pub(super) fn update(agent: &Agent, plane: Option<&Counters>, peers_max: u32) {
     counter!("weft_agent_invalidations_total").absolute(counts.invalidated);
     counter!("weft_agent_rehashed_total").absolute(counts.rehashed);
     counter!("weft_agent_rehash_limited_total").absolute(counts.rehash_limited);
-    let resolver = agent.resolver_counts();
-    counter!("weft_agent_lookups_total", "by" => "cache").absolute(resolver.hits);
-    counter!("weft_agent_lookups_total", "by" => "directory").absolute(resolver.misses);
-    counter!("weft_agent_lookup_retries_total").absolute(resolver.retries);
+    lookups(&agent.resolver_counts());
     let (held, bytes) = agent.held();
     gauge!("weft_agent_held_packets").set(held as f64);
     gauge!("weft_agent_held_bytes").set(bytes as f64);

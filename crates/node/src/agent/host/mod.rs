@@ -38,6 +38,8 @@ use crate::dataplane::{Event, Flow};
 use announce::Announcer;
 use apply::Plane;
 use link::Link;
+pub(super) use measures::lookups as measure_lookups;
+pub(super) use setup::{bind, resolver};
 
 /// The agent of a host, at work.
 struct Host {
@@ -313,7 +315,8 @@ fn tell_attachment(address: IpAddr, state: AttachState) {
     }
 }
 
-fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
+/// Sends a datagram to a directory server, or to a ToR.
+pub(super) fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
     // What is lost is sent again.
     if let Err(error) = socket.send_to(bytes, to) {
         tracing::debug!(%to, %error, "a datagram was not sent");
@@ -325,7 +328,8 @@ fn nanos(span: weft_fabric::Duration) -> Duration {
     Duration::from_millis((span.as_ps() / 1_000_000_000).saturating_add(1))
 }
 
-const DATAGRAM: usize = 2048;
+/// Bytes of the largest datagram that comes.
+pub(super) const DATAGRAM: usize = 2048;
 const UPKEEP: Duration = Duration::from_secs(1);
 /// Between two looks at routes.
 const ROUTES: Duration = Duration::from_secs(10);

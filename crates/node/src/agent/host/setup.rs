@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
+use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::vl2::agent::{Agent, AgentConfig, Announce, HeldLimits, Input};
@@ -112,7 +113,8 @@ pub(super) fn own_la(config: &HostConfig, link: &Link) -> Result<Ipv4Addr> {
     })
 }
 
-pub(super) fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
+/// A socket that datagrams come by from an address of this host.
+pub(in crate::agent) fn bind(la: Ipv4Addr) -> Result<UdpSocket> {
     let bound = UdpSocket::bind((la, 0)).and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
     bound.map_err(|error| {
         let help = "`la` must be an address of this host";
@@ -154,14 +156,15 @@ pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: 
     })
 }
 
-fn machine(config: &HostConfig) -> AgentConfig {
+/// What a resolver of this principal is told, with room for so many names.
+pub(in crate::agent) fn resolver(principal: PrincipalId, capacity: usize) -> ResolverConfig {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let resolver = ResolverConfig {
-        first_request: since_1970,
-        // Refused addresses and groups have room beside the peers.
-        capacity: config.limits.peers as usize,
-        ..ResolverConfig::new(config.principal())
-    };
+    ResolverConfig { first_request: since_1970, capacity, ..ResolverConfig::new(principal) }
+}
+
+fn machine(config: &HostConfig) -> AgentConfig {
+    // Refused addresses and groups have room beside the peers.
+    let resolver = resolver(config.principal(), config.limits.peers as usize);
     let announce = match (config.locator, &config.tor) {
         (LocatorMode::Host, _) => Announce::Itself,
         (LocatorMode::Tor, Some(tor)) => Announce::Tor { address: *tor.get_ref(), refresh: config.attach_refresh },

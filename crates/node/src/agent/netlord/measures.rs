@@ -2,6 +2,7 @@
 
 use metrics::{counter, gauge};
 use weft_control::netlord::agent::{Counts, Drop};
+use weft_control::netlord::dhcp::DhcpCounts;
 use weft_control::netlord::nl_arp::NlArpCounts;
 use weft_control::netlord::spain::SpainCounters;
 
@@ -50,4 +51,25 @@ pub(super) fn table(name: &'static str, used: usize, limit: f64) {
 /// VIFs of the server.
 pub(super) fn vifs(count: usize) {
     gauge!("weft_agent_vifs").set(count as f64);
+}
+
+/// What the client of DHCP counted.
+pub(super) fn dhcp(counts: DhcpCounts) {
+    for (kind, value) in dhcp_counts(counts) {
+        counter!("weft_agent_dhcp_total", "kind" => kind).absolute(value);
+    }
+}
+
+/// By name, as status and metrics have them.
+pub(super) const fn dhcp_counts(counts: DhcpCounts) -> [(&'static str, u64); 8] {
+    [
+        ("discovers", counts.discovers),
+        ("requests", counts.requests),
+        ("offers", counts.offers),
+        ("acks", counts.acks),
+        ("naks", counts.naks),
+        ("ended", counts.ended),
+        ("foreign", counts.foreign),
+        ("malformed", counts.malformed),
+    ]
 }

@@ -5,7 +5,7 @@ use weft_fabric::rng::Pcg64;
 
 use rand::RngExt;
 
-use super::super::super::PUBLIC;
+use super::super::super::{PROVIDER, PUBLIC};
 use super::*;
 use crate::wire::netlord::{Here, NlArp, NotHere, Unicast};
 use crate::wire::packet::ndp::Neighbor;
@@ -49,8 +49,8 @@ impl Trial {
         let mut world = World::new(AGENTS, &tenants());
         let mut vms = Vec::new();
         let mut rng = rng::stream(seed, Stream::Vlb);
-        for tenant in [7, 8, 9, PUBLIC.0] {
-            for space in if tenant == PUBLIC.0 { 1..=1 } else { 1..=2 } {
+        for tenant in [7, 8, 9, PROVIDER.0, PUBLIC.0] {
+            for space in if tenant <= PUBLIC.0 { 1..=1 } else { 1..=2 } {
                 for n in 1..=3 {
                     let agent = rng.random_range(0..AGENTS);
                     vms.push(Vm { vif: vif(tenant, space, n), ip: ip(space as u8 - 1, n), agent });

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weft_control::netlord::agent::{Input, MapChange, Output};
 
 use super::Host;
+use crate::agent::host::send;
 use crate::dataplane::PlaneError;
 
 impl Host {
@@ -36,8 +37,11 @@ impl Host {
                     let done = self.apply(change);
                     self.note(done);
                 }
-                // Only an agent that asks a directory has these.
-                Output::Datagram { .. } => {}
+                Output::Datagram { to, bytes } => {
+                    if let Some(socket) = &self.directory {
+                        send(socket, to, &bytes);
+                    }
+                }
             }
         }
     }
@@ -85,7 +89,7 @@ impl Host {
         }
     }
 
-    fn send(&mut self, ifindex: u32, frame: &[u8]) {
+    pub(super) fn send(&mut self, ifindex: u32, frame: &[u8]) {
         // What is lost is asked for again, by us or by the VM.
         if let Err(error) = self.plane.send(ifindex, frame) {
             tracing::debug!(%error, bytes = frame.len(), "a frame was not sent");

@@ -2,13 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::auth::PrincipalKey;
 use weft_control::netlord::agent::AgentConfig;
 use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
 use weft_control::netlord::{EdgePort, Location, is_unicast};
+use weft_control::wire::netlord::dhcp::is_host;
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{Duration, MacAddr};
 
@@ -17,7 +22,7 @@ use super::super::vlans::Vlans;
 use super::vifs::read_tenants;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
-use crate::agent::host::{address_or_off, from_text};
+use crate::agent::host::{address_or_off, check_ports, from_text, read_key};
 use crate::cli::Result;
 use crate::dataplane::find_interface;
 
@@ -44,10 +49,69 @@ pub struct HostConfig {
     pub vif: Vec<VifPart>,
     #[serde(default)]
     pub path: Vec<PathPart>,
+    pub provider: Option<ProviderPart>,
+    locations: Option<Spanned<LocationSource>>,
+    pub directory: Option<DirectoryPart>,
     #[serde(default)]
     spain: SpainPart,
     #[serde(default)]
     limits: Limits,
+}
+
+/// `[provider]`: this server's own address in tenant 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct ProviderPart {
+    #[serde(default = "provider_device")]
+    pub device: Spanned<String>,
+    #[serde(default, deserialize_with = "from_text")]
+    pub address: ProviderAddress,
+}
+
+/// Who says where tenants' VIFs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LocationSource {
+    /// Agents tell each other: push.
+    NlArp,
+    /// The directory, when asked: pull.
+    Directory,
+}
+
+/// `[directory]`: whom the agent asks.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct DirectoryPart {
+    pub servers: Spanned<Vec<SocketAddr>>,
+    principal: Spanned<u32>,
+    key: Spanned<PathBuf>,
+}
+
+/// Where that address comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProviderAddress {
+    /// A DHCP server on the fabric leases it.
+    #[default]
+    Dhcp,
+    /// It is written.
+    Static(Ipv4Net),
+}
+
+impl FromStr for ProviderAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if text == "dhcp" {
+            return Ok(Self::Dhcp);
+        }
+        let wrong =
+            || format!("`{text}` is not an IPv4 address of a host with its prefix, and not `dhcp`: write \"10.1.0.7/16\"");
+        let net: Ipv4Net = text.parse().map_err(|_| wrong())?;
+        let inside = net.prefix_len() >= 31 || ![net.network(), net.broadcast()].contains(&net.addr());
+        if net.prefix_len() > 0 && inside && is_host(net.addr()) { Ok(Self::Static(net)) } else { Err(wrong()) }
+    }
 }
 
 /// `[[uplink]]`: an interface to the fabric.
@@ -167,6 +231,8 @@ impl HostConfig {
                 return Err(place.error(0..0, &message, "write all VLANs to a switch in one"));
             }
         }
+        self.check_provider(place)?;
+        self.check_directory(place)?;
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
             let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
             return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
@@ -184,7 +250,55 @@ impl HostConfig {
     pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
         place.at(self.tenants.span(), read_tenants(self.tenants.get_ref()))?;
         let mut devices = self.uplink.get_ref().iter().map(|uplink| &uplink.device);
-        devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))
+        devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))?;
+        match &self.directory {
+            Some(directory) => place.at(directory.key.span(), directory.principal_key()).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_provider(&self, place: &Place<'_>) -> Result<()> {
+        let Some(ProviderPart { device, .. }) = &self.provider else { return Ok(()) };
+        let name = device.get_ref().as_str();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > PROVIDER_DEVICE_MAX || !name.chars().all(is_plain) || name.starts_with(['-', '.']) {
+            let message = format!("`{name}` is no name for it");
+            let help = format!(
+                "write {PROVIDER_DEVICE_MAX} letters and digits at the most, as \"weft1\": the other end is called so with `-vif`"
+            );
+            return Err(place.error(device.span(), &message, &help));
+        }
+        let others = self.uplink.get_ref().iter().map(|it| &it.device).chain(self.vif.iter().map(|it| &it.device));
+        if others.map(Spanned::get_ref).any(|other| *other == name || *other == format!("{name}-vif")) {
+            let help = "the agent makes it: write a name of its own";
+            return Err(place.error(device.span(), "the interface is another's", help));
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self, place: &Place<'_>) -> Result<()> {
+        let wanted = self.locations.as_ref().filter(|it| *it.get_ref() == LocationSource::Directory);
+        let directory = match (wanted, &self.directory) {
+            (None, None) => return Ok(()),
+            (Some(_), Some(directory)) => directory,
+            (Some(wanted), None) => {
+                let help = "add `[directory]` with `servers`, `principal` and `key`";
+                return Err(place.error(wanted.span(), "no directory to ask", help));
+            }
+            (None, Some(directory)) => {
+                let help = "write locations = \"directory\" above the tables, or leave `[directory]` out";
+                return Err(place.error(directory.servers.span(), "nobody would ask it", help));
+            }
+        };
+        if directory.servers.get_ref().is_empty() {
+            return Err(place.error(directory.servers.span(), "no directory server", "name at least one, address:port"));
+        }
+        check_ports(&directory.servers, place)?;
+        if *directory.principal.get_ref() == 0 {
+            let help = "give the server's number, as in the directory: the owner of its VIFs' bindings";
+            return Err(place.error(directory.principal.span(), "principals begin at 1", help));
+        }
+        Ok(())
     }
 
     /// Where programs and maps are pinned.
@@ -198,9 +312,14 @@ impl HostConfig {
         SpainConfig { period, misses, answer, in_use }
     }
 
+    /// The VLAN that reaches all agents.
+    pub fn special_vlan(&self) -> VlanId {
+        VlanId::new(*self.special_vlan.get_ref()).expect("it was checked")
+    }
+
     /// The machine's settings.
     pub fn agent(&self) -> AgentConfig {
-        let vlan = VlanId::new(*self.special_vlan.get_ref()).expect("it was checked");
+        let vlan = self.special_vlan();
         AgentConfig {
             storm: (self.limits.broadcast_rate, self.limits.broadcast_burst),
             searches: (self.limits.search_rate, self.limits.search_burst),
@@ -211,6 +330,21 @@ impl HostConfig {
     /// NL-ARP's settings.
     pub fn nl_arp(&self) -> NlArpConfig {
         NlArpConfig { capacity: self.limits.nl_arp_entries, ..NlArpConfig::default() }
+    }
+}
+
+impl DirectoryPart {
+    /// Who the agent is.
+    pub fn principal(&self) -> PrincipalId {
+        PrincipalId(*self.principal.get_ref())
+    }
+
+    /// The principal's key, from a file that nobody else can read.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error).
+    pub fn principal_key(&self) -> Result<PrincipalKey> {
+        read_key(self.key.get_ref())
     }
 }
 
@@ -242,6 +376,12 @@ impl PathPart {
     }
 }
 
+fn provider_device() -> Spanned<String> {
+    Spanned::new(0..0, "weft1".to_owned())
+}
+
+/// Of 15 letters, the other end's `-vif` takes four.
+const PROVIDER_DEVICE_MAX: usize = 11;
 /// 6.4 GB of table.
 const NL_ARP_ENTRIES: usize = 100_000_000;
 

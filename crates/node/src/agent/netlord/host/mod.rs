@@ -9,26 +9,33 @@
 
 mod apply;
 mod config;
+mod provider;
 mod status;
 mod vifs;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use weft_control::netlord::Location;
+use weft_control::directory::resolver::Resolver;
 use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
+use weft_control::netlord::pull::Pull;
+use weft_control::netlord::sources::Sources;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
+use weft_control::netlord::{Location, dhcp};
 use weft_control::wire::netlord::Lldp;
+use weft_control::wire::netlord::dhcp::is_reply;
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 
+use config::DirectoryPart;
 pub use config::HostConfig;
 pub(super) use config::{maybe_from_text, socket};
 
@@ -36,21 +43,27 @@ use super::measures;
 use crate::agent::cli::RunOptions;
 use crate::agent::daemon::{Daemon, Run};
 use crate::agent::exporter;
+use crate::agent::host::{DATAGRAM, bind, resolver};
 use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
+use provider::Provider;
 use vifs::{OwnVif, Wanted};
 
 /// The agent of a server, at work.
 struct Host {
     config: HostConfig,
     plane: HostPlane,
-    agent: Agent<NlArp, SpainPaths>,
+    agent: Agent<Sources, SpainPaths>,
+    /// To directory servers, if they are asked.
+    directory: Option<UdpSocket>,
     uplinks: Vec<Uplink>,
     /// By interface.
     vifs: BTreeMap<u32, OwnVif>,
     /// What is to be attached whenever its interface is there.
     wanted: Vec<Wanted>,
+    /// This server's own interface in tenant 1.
+    provider: Option<Provider>,
     tenants: Arc<Tenants>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
@@ -83,11 +96,13 @@ pub(in crate::agent) fn run(config: HostConfig, file: &Path, options: RunOptions
 
 impl Daemon for Host {
     fn descriptors(&self) -> Vec<RawFd> {
-        vec![self.plane.events_fd().as_raw_fd()]
+        let directory = self.directory.iter().map(UdpSocket::as_raw_fd);
+        directory.chain([self.plane.events_fd().as_raw_fd()]).collect()
     }
 
     fn patience(&self) -> Duration {
-        let machine = self.agent.deadline().map_or(UPKEEP, |at| {
+        let deadline = self.agent.deadline().into_iter().chain(self.dhcp_deadline()).min();
+        let machine = deadline.map_or(UPKEEP, |at| {
             // Rounded up to what the poll can wait for, lest it spins.
             Duration::from_millis((at.saturating_since(self.now()).as_ps() / 1_000_000_000).saturating_add(1))
         });
@@ -106,10 +121,12 @@ impl Daemon for Host {
                 break;
             }
         }
+        self.take_datagrams();
         while let Some(asked) = control.next() {
             self.asked(asked);
         }
         self.input(Input::Timer);
+        self.ask_for_address();
         if self.upkeep <= Instant::now() {
             self.look_after();
         }
@@ -130,7 +147,8 @@ impl Daemon for Host {
         (format!("netlord host, {uplinks} uplinks, {vifs} VIFs"), json)
     }
 
-    fn end(self) -> Result<()> {
+    fn end(mut self) -> Result<()> {
+        self.end_provider();
         Ok(self.plane.detach()?)
     }
 }
@@ -144,12 +162,16 @@ impl Host {
         let plane = HostPlane::load(&settings, &config.pins())?;
         let now = Instant::now();
         let agent = new_machine(&config)?;
+        // From whatever address leads to them: that in tenant 1 may be had later.
+        let directory = config.directory.is_some().then(|| bind(Ipv4Addr::UNSPECIFIED)).transpose()?;
         let mut host = Self {
             plane,
             agent,
+            directory,
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
             wanted: Vec::new(),
+            provider: None,
             tenants: Arc::new(tenants),
             tenants_of: vifs::changed_at(config.tenants.get_ref()),
             tenants_trouble: None,
@@ -160,6 +182,9 @@ impl Host {
             config,
         };
         let begun = host.begin();
+        if begun.is_err() && !host.plane.adopted() {
+            host.end_provider();
+        }
         host.plane.began(begun)?;
         Ok(host)
     }
@@ -172,12 +197,16 @@ impl Host {
         }
         let is_adopted = self.plane.adopted();
         self.inherit(is_adopted)?;
+        self.begin_provider()?;
         self.attach_configured()
     }
 
     /// Tells a new machine what it begins with: tenants, paths, what an earlier agent left in the tables, interfaces.
     fn inherit(&mut self, is_adopted: bool) -> Result<()> {
         let now = self.now();
+        if let Some(directory) = &self.config.directory {
+            self.agent.locations_mut().set_servers(now, directory.servers.get_ref());
+        }
         for path in &self.config.path {
             self.agent.chooser_mut().set_table(now, path.switch, &path.vlans());
         }
@@ -207,6 +236,9 @@ impl Host {
                 if is_lldp(&frame) && uplink.is_some_and(is_said) {
                     return;
                 }
+                if is_reply(&frame) {
+                    return self.dhcp(dhcp::Input::Frame(&frame));
+                }
                 if let Some(uplink) = uplink {
                     self.input(Input::FromFabric { uplink, frame: &frame });
                 }
@@ -218,6 +250,13 @@ impl Host {
                 self.write_paths();
             }
             Event::Arp { .. } => {}
+        }
+    }
+
+    fn take_datagrams(&mut self) {
+        let mut buffer = [0; DATAGRAM];
+        while let Some(Ok((length, from))) = self.directory.as_ref().map(|socket| socket.recv_from(&mut buffer)) {
+            self.input(Input::Datagram { from, bytes: &buffer[..length] });
         }
     }
 
@@ -253,6 +292,7 @@ impl Host {
         self.say_places();
         self.look_at_tenants();
         self.look_at_vifs();
+        self.look_at_provider();
         self.measure();
         if self.begun.elapsed() >= ERA {
             match new_machine(&self.config) {
@@ -261,7 +301,7 @@ impl Host {
                     for uplink in &mut self.uplinks {
                         (uplink.mtu, uplink.at) = (None, None);
                     }
-                    if let Err(error) = self.inherit(true) {
+                    if let Err(error) = self.inherit(true).and_then(|()| self.begin_provider()) {
                         tracing::error!(%error, "the machine cannot be made anew");
                     }
                 }
@@ -275,11 +315,17 @@ impl Host {
             measures::plane(&counters);
         }
         let spain = self.agent.chooser_mut().counters();
-        measures::machine(self.agent.counts(), self.agent.locations().counts(), spain);
+        measures::machine(self.agent.counts(), self.agent.locations().nl_arp().counts(), spain);
+        if let Some(pull) = self.agent.locations().pull() {
+            crate::agent::host::measure_lookups(&pull.resolver().counts());
+        }
         let (used, limit) = self.plane.remotes();
         measures::table("remotes", used, f64::from(limit));
-        measures::table("nl_arp", self.agent.locations().table().len(), self.config.nl_arp().capacity as f64);
+        measures::table("nl_arp", self.agent.locations().nl_arp().table().len(), self.config.nl_arp().capacity as f64);
         measures::vifs(self.vifs.len());
+        if let Some(counts) = self.dhcp_counts() {
+            measures::dhcp(counts);
+        }
     }
 
     /// Tells the machine which interfaces to the fabric are up.
@@ -319,12 +365,20 @@ fn is_lldp(frame: &[u8]) -> bool {
     Ethernet::parse(frame).is_ok_and(|it| it.ethertype == EtherType::LLDP)
 }
 
-fn new_machine(config: &HostConfig) -> Result<Agent<NlArp, SpainPaths>> {
+fn new_machine(config: &HostConfig) -> Result<Agent<Sources, SpainPaths>> {
     let random = u128::from_be_bytes(crate::client::random());
+    let pull = |directory: &DirectoryPart| -> Result<Pull> {
+        let config = resolver(directory.principal(), config.nl_arp().capacity.min(NAMES_MOST));
+        Ok(Pull::new(Resolver::new(config, &directory.principal_key()?, Pcg64::new(random, 8))))
+    };
+    let pull = config.directory.as_ref().map(pull).transpose()?;
     let paths = SpainPaths::new(config.spain()).map_err(|error| Error::new(error.to_string(), "docs/spain.md"))?;
-    Ok(Agent::new(config.agent(), NlArp::new(config.nl_arp(), Pcg64::new(random, 7)), paths))
+    let nl_arp = NlArp::new(config.nl_arp(), Pcg64::new(random, 7));
+    Ok(Agent::new(config.agent(), Sources::new(nl_arp, pull), paths))
 }
 
+/// Of a resolver's cache; what else is talked to is looked up each time.
+const NAMES_MOST: usize = 1 << 18;
 const UPKEEP: Duration = Duration::from_secs(1);
 /// The machine's clock counts picoseconds, and ends after 213 days.
 const ERA: Duration = Duration::from_secs(100 * 86_400);

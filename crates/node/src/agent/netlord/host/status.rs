@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use weft_control::netlord::PROVIDER;
 use weft_control::netlord::agent::Drop;
 use weft_control::netlord::locations::Locations as _;
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::MacAddr;
 
+use super::super::measures;
 use super::Host;
 use crate::agent::config::OnExit;
 
@@ -17,9 +19,9 @@ impl Host {
         let problems = self.problems();
         let (counters, drops) = self.counted();
         let (used, limit) = self.plane.remotes();
-        let table = self.agent.locations().table();
+        let table = self.agent.locations().nl_arp().table();
         let tables = json!([
-            { "table": "nl_arp", "used": table.len(), "limit": self.config.nl_arp().capacity, "bytes": self.agent.locations().table_bytes() },
+            { "table": "nl_arp", "used": table.len(), "limit": self.config.nl_arp().capacity, "bytes": self.agent.locations().nl_arp().table_bytes() },
             { "table": "remotes", "used": used, "limit": limit, "bytes": Value::Null },
         ]);
         json!({
@@ -34,12 +36,15 @@ impl Host {
             "keeps": self.config.on_exit == OnExit::Keep,
             "tenants_version": self.tenants.version,
             "uplinks": self.uplinks(),
+            "provider": self.provider_status(),
             "vifs": self.own_vifs(),
             "paths": self.paths(),
             "tables": tables,
             "tenants": self.tenants_counted(),
             "kept": self.agent.kept(),
             "nl_arp": self.nl_arp(),
+            "dhcp": self.dhcp_counts().map(|counts| measures::dhcp_counts(counts).into_iter().collect::<BTreeMap<_, _>>()),
+            "lookups": self.lookups(),
             "spain": self.spain(),
             "counters": counters,
             "drops": drops,
@@ -49,9 +54,15 @@ impl Host {
     fn summary(&self, remotes: usize) -> String {
         let placed = self.uplinks.iter().filter(|it| it.at.is_some()).count();
         let places: Vec<String> = self.uplinks.iter().filter_map(|it| Some(it.at?.to_string())).collect();
-        let (uplinks, vifs, known) = (self.uplinks.len(), self.vifs.len(), self.agent.locations().table().len());
+        let (uplinks, vifs, known) = (self.uplinks.len(), self.vifs.len(), self.known());
         let at = if places.is_empty() { String::new() } else { format!(" at {}", places.join(", ")) };
         format!("{placed} of {uplinks} uplinks{at}, {vifs} VIFs, {known} others known, {remotes} in the kernel's table")
+    }
+
+    /// Others whose places are known, from agents or from the directory.
+    fn known(&self) -> usize {
+        let locations = self.agent.locations();
+        locations.nl_arp().table().len() + locations.pull().map_or(0, |pull| pull.resolver().held())
     }
 
     fn problems(&mut self) -> Vec<String> {
@@ -82,6 +93,7 @@ impl Host {
         if !absent.is_empty() {
             problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
         }
+        problems.extend(self.provider_problem());
         problems.extend(self.tenants_trouble.clone());
         problems.extend(self.trouble.clone());
         problems
@@ -125,18 +137,29 @@ impl Host {
     }
 
     fn tenants_counted(&self) -> Vec<Value> {
-        let name = |id: &weft_fabric::TenantId| self.tenants.tenants.get(id).map(|it| it.name.as_str());
+        let own = |id: &weft_fabric::TenantId| (*id == PROVIDER).then_some("provider");
+        let name = |id: &weft_fabric::TenantId| self.tenants.tenants.get(id).map(|it| it.name.as_str()).or_else(|| own(id));
         let counts = self.agent.counts().tenants.iter();
         let of = |(id, c): (&weft_fabric::TenantId, &weft_control::netlord::agent::TenantCounts)| json!({ "tenant": id.0, "name": name(id), "by_agent": c.sent, "delivered": c.delivered, "dropped": c.dropped });
         counts.map(of).collect()
     }
 
     fn nl_arp(&self) -> Value {
-        let c = self.agent.locations().counts();
+        let c = self.agent.locations().nl_arp().counts();
         json!({
             "heres_sent": c.heres_sent, "wheres_sent": c.wheres_sent, "answers_sent": c.answers_sent, "not_heres_sent": c.not_heres_sent,
             "heres": c.heres, "wheres": c.wheres, "not_heres": c.not_heres, "stale": c.stale, "vain": c.vain, "full": c.full, "limited": c.limited,
         })
+    }
+
+    /// Of the directory, if it is asked.
+    fn lookups(&self) -> Option<Value> {
+        let resolver = self.agent.locations().pull()?.resolver();
+        let c = resolver.counts();
+        Some(json!({
+            "held": resolver.held(), "hits": c.hits, "misses": c.misses, "retries": c.retries, "strangers": c.strangers,
+            "malformed": c.malformed, "bad_tags": c.bad_tags, "unasked": c.unasked, "stale": c.stale,
+        }))
     }
 
     fn spain(&mut self) -> Value {

@@ -8,9 +8,10 @@ use std::time::SystemTime;
 
 use weft_control::netlord::agent::{Input, VifId};
 use weft_control::netlord::tenants::{Tenants, VifSpec};
-use weft_control::netlord::{PUBLIC, Vif};
+use weft_control::netlord::{PROVIDER, PUBLIC, Vif};
 
 use super::Host;
+use crate::agent::iproute::run;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{HostPlane, InheritedVif};
 
@@ -74,7 +75,7 @@ impl Host {
         let gone: Vec<(u32, String)> = self
             .vifs
             .iter()
-            .filter(|(at, own)| HostPlane::index_of(&own.device) != Some(**at))
+            .filter(|(at, own)| own.vif.tenant != PROVIDER && HostPlane::index_of(&own.device) != Some(**at))
             .map(|(&at, own)| (at, own.device.clone()))
             .collect();
         for (ifindex, device) in gone {
@@ -101,6 +102,10 @@ impl Host {
     /// VIFs that were attached while an earlier agent ran, if their interfaces and names are still there.
     pub(super) fn attach_inherited(&mut self, vifs: Vec<InheritedVif>) {
         for InheritedVif { ifindex, vif } in vifs {
+            // Made and attached anew, if it still is to be.
+            if vif.tenant == PROVIDER && self.config.provider.is_some() {
+                continue;
+            }
             let known = self.tenants.vifs().find(|(_, spec)| spec.vif == vif);
             let names = known.map(|(tenant, spec)| (tenant.name.clone(), spec.name.clone()));
             let attached = match (device_of(ifindex), names) {
@@ -111,6 +116,9 @@ impl Host {
                 tracing::info!(ifindex, %vif, "a VIF of an earlier agent is gone");
                 let removed = self.plane.remove_vif(ifindex).and_then(|()| self.plane.set_local(vif, None));
                 self.note(removed);
+                if let Some(device) = device_of(ifindex).filter(|_| vif.tenant == PROVIDER) {
+                    tracing::info!(device, removed = run(&["link", "del", &device]).is_ok(), "there is no [provider] any more");
+                }
             }
         }
     }
@@ -122,35 +130,42 @@ impl Host {
     pub(super) fn attach_vif(&mut self, device: &str, tenant: &str, name: &str) -> Result<Vif> {
         self.look_at_tenants();
         let spec = spec(&self.tenants, tenant, name)?.clone();
-        let ifindex = self.plane.attach_vif(device)?;
+        let (device, tenant, name) = (device.to_owned(), tenant.to_owned(), name.to_owned());
+        let (vif, addresses) = (spec.vif, spec.addresses);
+        self.take_vif(OwnVif {
+            device: device.clone(),
+            tenant: tenant.clone(),
+            name: name.clone(),
+            vif,
+            addresses,
+            written: None,
+        })?;
+        self.want(Wanted { device, tenant, name });
+        Ok(vif)
+    }
+
+    /// An interface is that VIF from now on. Its index.
+    ///
+    /// # Errors
+    /// [`Error`] if there is no such interface, or the kernel refuses.
+    pub(super) fn take_vif(&mut self, own: OwnVif) -> Result<u32> {
+        let ifindex = self.plane.attach_vif(&own.device)?;
+        let OwnVif { vif, addresses, .. } = own.clone();
         // Somewhere else on this server until now.
-        let others: Vec<String> = self
-            .vifs
-            .iter()
-            .filter(|(at, own)| own.vif == spec.vif && **at != ifindex)
-            .map(|(_, own)| own.device.clone())
-            .collect();
+        let others: Vec<String> =
+            self.vifs.iter().filter(|(at, it)| it.vif == vif && **at != ifindex).map(|(_, it)| it.device.clone()).collect();
         for other in others {
             self.detach_vif(&other);
         }
-        if spec.vif.tenant == PUBLIC {
-            for &ip in &spec.addresses {
+        if vif.tenant == PUBLIC {
+            for &ip in &addresses {
                 self.plane.set_owned(ifindex, ip)?;
             }
         }
-        let own = OwnVif {
-            device: device.to_owned(),
-            tenant: tenant.to_owned(),
-            name: name.to_owned(),
-            vif: spec.vif,
-            addresses: spec.addresses.clone(),
-            written: None,
-        };
         self.vifs.insert(ifindex, own);
-        self.want(Wanted { device: device.to_owned(), tenant: tenant.to_owned(), name: name.to_owned() });
-        self.input(Input::Attach { id: VifId(ifindex), vif: spec.vif, addresses: spec.addresses });
+        self.input(Input::Attach { id: VifId(ifindex), vif, addresses });
         self.write_homes();
-        Ok(spec.vif)
+        Ok(ifindex)
     }
 
     /// A VM's interface is no VIF any longer. What it was.
@@ -160,7 +175,7 @@ impl Host {
         self.forget_vif(ifindex)
     }
 
-    fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
+    pub(super) fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
         let own = self.vifs.remove(&ifindex)?;
         self.input(Input::Detach(VifId(ifindex)));
         let removed = self.plane.remove_vif(ifindex);
@@ -192,7 +207,8 @@ impl Host {
         self.tenants = Arc::new(tenants);
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         let is_other = |own: &OwnVif| {
-            spec(&self.tenants, &own.tenant, &own.name).map_or(true, |s| s.vif != own.vif || s.addresses != own.addresses)
+            let same = |s: &VifSpec| s.vif == own.vif && s.addresses == own.addresses;
+            own.vif.tenant != PROVIDER && !spec(&self.tenants, &own.tenant, &own.name).is_ok_and(same)
         };
         let changed: Vec<(u32, OwnVif)> =
             self.vifs.iter().filter(|(_, own)| is_other(own)).map(|(&at, own)| (at, own.clone())).collect();

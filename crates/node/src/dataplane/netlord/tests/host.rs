@@ -331,3 +331,45 @@ fn agents_and_switches_talk_to_the_agent() {
     asks[38] = 5;
     assert_eq!(reason(&plane, "netlord_uplink", &asks), (OK, "plain"), "another's address");
 }
+
+#[test]
+fn dhcps_answers_are_told_and_passed_on() {
+    let Some((_pins, mut plane)) = server() else { return };
+    let with = |packet: Vec<u8>| ethernet(HARDWARE, OWN_SWITCH, 0x0800, &packet);
+    // With options too; the server itself may be a client.
+    let answers = [with(ip4(17, &[], 0, &udp(67, 68, 300))), with(ip4(17, &[7, 7, 4, 0, 0, 0, 0, 0], 0, &udp(67, 68, 300)))];
+    for frame in &answers {
+        assert_eq!(reason(&plane, "netlord_uplink", frame), (OK, "plain"));
+    }
+    let told: Vec<_> = plane.events().unwrap().into_iter().collect();
+    assert!(told.iter().zip(&answers).all(|(event, sent)| matches!(event, Event::FromFabric { frame, .. } if frame == sent)));
+    assert_eq!(told.len(), 2);
+    let others = [ip4(17, &[], 0, &udp(68, 67, 300)), ip4(6, &[], 0, &udp(67, 68, 300)), ip4(17, &[], 0x2001, &udp(67, 68, 300))];
+    for packet in others {
+        assert_eq!(reason(&plane, "netlord_uplink", &with(packet)), (OK, "plain"));
+    }
+    assert!(plane.events().unwrap().is_empty());
+}
+
+/// Tenant 1 is the agents': beside their messages it has VIFs, which no other tenant's frames reach.
+#[test]
+fn the_providers_frames_are_its_own() {
+    let Some((_pins, mut plane)) = server() else { return };
+    let provider = |n| Vif { tenant: weft_control::netlord::PROVIDER, ..vif(n) };
+    plane.set_local(provider(7), Some(HERE)).unwrap();
+    let inner = ethernet(vm(7), vm(2), 0x0800, &ip4(17, &[], 0, &udp(1, 2, 60)));
+    assert_eq!(on(&plane, "netlord_uplink", &encapsulated(&inner, provider(7), 4)).0, (REDIRECTED, inner.clone()));
+    assert_eq!(
+        reason(&plane, "netlord_uplink", &encapsulated(&inner, vif(1), 4)),
+        (CONSUMED, "to_agent"),
+        "nobody's of that tenant"
+    );
+    // From a VM of another tenant, to that very address.
+    assert_eq!(
+        reason(&plane, "netlord_vif", &ethernet(vm(7), vm(1), 0x0800, &ip4(17, &[], 0, &udp(1, 2, 60)))),
+        (CONSUMED, "to_agent")
+    );
+    // The server's own programs speak no NL-ARP: the agent does.
+    plane.set_vif(HERE, provider(1), Some(HERE)).unwrap();
+    assert_eq!(reason(&plane, "netlord_vif", &ethernet(vm(7), vm(1), 0x88b5, &[0; 46])), (DROPPED, "control"));
+}

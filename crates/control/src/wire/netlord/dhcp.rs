@@ -1,0 +1,380 @@
+//! DHCP (RFC 2131, RFC 2132) as an agent speaks it for its address in tenant 1 (section 3.7): over the plain fabric, by the VLAN that reaches all agents.
+//!
+//! ```text
+//!   0               6               12              16      18                   38            46
+//!   +---------------+---------------+---------------+-------+--------------------+-------------+---------+
+//!   | all, or the   | hardware      | 8100 | special| 0800  | IPv4, protocol 17  | UDP         | message |
+//!   | server        | address       |      | VLAN   |       |                    | 68 --> 67   |         |
+//!   +---------------+---------------+---------------+-------+--------------------+-------------+---------+
+//! ```
+//! Answers may come without the tag. Their UDP checksum is not looked at: a server on the same machine leaves it to its network card, which a veth pair is not.
+
+use std::net::Ipv4Addr;
+
+use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode};
+use dhcproto::{Decodable as _, Encodable as _};
+use weft_fabric::MacAddr;
+
+use super::inner::{IpPacket, Ports};
+use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId, VlanTag};
+use crate::wire::packet::ip::{Ipv4, UDP};
+use crate::wire::packet::{PacketError, checksum};
+
+/// What a client asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Who has an address?
+    Discover,
+    /// May I have this one, which this server has offered? `None`: which I had before.
+    Request(Ipv4Addr, Option<Ipv4Addr>),
+}
+
+/// A server, where it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its MAC address, or that of a relay.
+    pub mac: MacAddr,
+    /// Its address.
+    pub ip: Ipv4Addr,
+}
+
+/// A client's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Names the exchange.
+    pub xid: u32,
+    /// Whose address it is about.
+    pub client: MacAddr,
+    /// Seconds since the client began to ask.
+    pub secs: u16,
+    /// What it asks.
+    pub question: Question,
+    /// The one server that it asks, and from which address; `None`: all of them.
+    pub to: Option<(Server, Ipv4Addr)>,
+}
+
+/// What a server grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Bits of its subnet's prefix.
+    pub length: u8,
+    /// For how long, in seconds; `u32::MAX`: for ever.
+    pub lease_s: u32,
+    /// When to ask its server again, and when all, in seconds.
+    pub again_s: (u32, u32),
+}
+
+/// What a server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This address could be had.
+    Offer(Ipv4Addr),
+    /// It is the client's.
+    Ack(Terms),
+    /// The client cannot have what it asked for.
+    Nak,
+}
+
+/// A server's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Names the exchange.
+    pub xid: u32,
+    /// Whose address it is about.
+    pub client: MacAddr,
+    /// Who answers.
+    pub server: Server,
+    /// What.
+    pub answer: Answer,
+}
+
+impl Request {
+    /// The frame, from an interface with this MAC address. If it is not the client's own, the server is asked to answer to all.
+    pub fn emit(&self, src: MacAddr, vlan: VlanId) -> Vec<u8> {
+        let mut message = Message::default();
+        message.set_opcode(Opcode::BootRequest).set_xid(self.xid).set_secs(self.secs).set_chaddr(&self.client.0);
+        if src != self.client {
+            message.set_flags(Flags::default().set_broadcast());
+        }
+        let options = message.opts_mut();
+        match self.question {
+            Question::Discover => {
+                options.insert(DhcpOption::MessageType(MessageType::Discover));
+            }
+            Question::Request(address, server) => {
+                options.insert(DhcpOption::MessageType(MessageType::Request));
+                options.insert(DhcpOption::RequestedIpAddress(address));
+                server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
+            }
+        }
+        let wanted = [OptionCode::SubnetMask, OptionCode::AddressLeaseTime, OptionCode::Renewal, OptionCode::Rebinding];
+        options.insert(DhcpOption::ParameterRequestList(wanted.to_vec()));
+        let mut message = message.to_vec().expect("a message of a few options");
+        // RFC 1542, section 2.1: some drop what is shorter.
+        message.resize(message.len().max(MESSAGE_LEAST), 0);
+        let (dst, to, from) = match self.to {
+            Some((server, from)) => (server.mac, server.ip, from),
+            None => (BROADCAST, Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED),
+        };
+        let packet = udp_packet((from, CLIENT_PORT), (to, SERVER_PORT), &message);
+        let mut frame = Vec::with_capacity(18 + packet.len());
+        let tag = Some(VlanTag(vlan.get()));
+        Ethernet { dst, src, tag, ethertype: EtherType::IPV4, payload: &packet }.emit(&mut frame);
+        frame
+    }
+}
+
+/// Whether a frame goes to a DHCP client.
+pub fn is_reply(frame: &[u8]) -> bool {
+    Ethernet::parse(frame).is_ok_and(|ethernet| udp_payload(&ethernet).is_ok())
+}
+
+impl Reply {
+    /// Reads a frame from a server.
+    ///
+    /// # Errors
+    /// [`PacketError::Kind`] if it is not DHCP to a client, else what is wrong with it.
+    pub fn parse(frame: &[u8]) -> Result<Self, PacketError> {
+        let ethernet = Ethernet::parse(frame)?;
+        let bytes = udp_payload(&ethernet)?;
+        if bytes.get(COOKIE_AT..COOKIE_AT + 4).ok_or(PacketError::Truncated)? != COOKIE {
+            return Err(PacketError::Field("DHCP cookie"));
+        }
+        let message = Message::from_bytes(bytes).map_err(|_| PacketError::Field("DHCP message"))?;
+        if message.opcode() != Opcode::BootReply || message.hlen() != 6 {
+            return Err(PacketError::Field("DHCP operation or hardware address"));
+        }
+        let client = MacAddr(message.chaddr().try_into().map_err(|_| PacketError::Field("hardware address"))?);
+        let Some(DhcpOption::ServerIdentifier(ip)) = message.opts().get(OptionCode::ServerIdentifier) else {
+            return Err(PacketError::Field("server identifier"));
+        };
+        let answer = match message.opts().msg_type() {
+            Some(MessageType::Offer) => Answer::Offer(host(message.yiaddr())?),
+            Some(MessageType::Ack) => Answer::Ack(terms(&message)?),
+            Some(MessageType::Nak) => Answer::Nak,
+            _ => return Err(PacketError::Field("DHCP message type")),
+        };
+        Ok(Self { xid: message.xid(), client, server: Server { mac: ethernet.src, ip: host(*ip)? }, answer })
+    }
+}
+
+/// What a UDP packet to a DHCP client carries.
+fn udp_payload<'a>(ethernet: &Ethernet<'a>) -> Result<&'a [u8], PacketError> {
+    if ethernet.ethertype != EtherType::IPV4 {
+        return Err(PacketError::Kind("DHCP to a client"));
+    }
+    let packet = IpPacket::parse(ethernet)?;
+    if packet.protocol != UDP || !matches!(packet.ports, Ports::Known(SERVER_PORT, CLIENT_PORT)) {
+        return Err(PacketError::Kind("DHCP to a client"));
+    }
+    let &[_, _, _, _, high, low, _, _, ..] = packet.payload else { return Err(PacketError::Truncated) };
+    packet.payload.get(8..usize::from(u16::from_be_bytes([high, low]))).ok_or(PacketError::Field("length"))
+}
+
+fn terms(message: &Message) -> Result<Terms, PacketError> {
+    let options = message.opts();
+    let Some(DhcpOption::AddressLeaseTime(lease_s @ 1..)) = options.get(OptionCode::AddressLeaseTime) else {
+        return Err(PacketError::Field("lease time"));
+    };
+    let Some(DhcpOption::SubnetMask(mask)) = options.get(OptionCode::SubnetMask) else {
+        return Err(PacketError::Field("subnet mask"));
+    };
+    let length = mask.to_bits().leading_ones();
+    if length == 0 || mask.to_bits().count_ones() != length {
+        return Err(PacketError::Field("subnet mask"));
+    }
+    // RFC 2131, section 4.4.5.
+    let (half, most) = (lease_s / 2, (u64::from(*lease_s) * 7 / 8) as u32);
+    let again_s = match (options.get(OptionCode::Renewal), options.get(OptionCode::Rebinding)) {
+        (Some(&DhcpOption::Renewal(first)), Some(&DhcpOption::Rebinding(second))) if first < second && second < *lease_s => {
+            (first, second)
+        }
+        _ => (half, most),
+    };
+    Ok(Terms { address: host(message.yiaddr())?, length: length as u8, lease_s: *lease_s, again_s })
+}
+
+/// Whether it is an address that an interface can have alone: 0/8 and 127/8 are not, nor what is from 224 on.
+pub const fn is_host(ip: Ipv4Addr) -> bool {
+    !matches!(ip.octets()[0], 0 | 127 | 224..)
+}
+
+fn host(ip: Ipv4Addr) -> Result<Ipv4Addr, PacketError> {
+    if is_host(ip) { Ok(ip) } else { Err(PacketError::Field("address")) }
+}
+
+fn udp_packet((source, from): (Ipv4Addr, u16), (destination, to): (Ipv4Addr, u16), payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len()) as u16;
+    let header = Ipv4 {
+        tos: 0,
+        payload: length,
+        identification: 0,
+        is_unfragmentable: false,
+        ttl: 64,
+        protocol: UDP,
+        source,
+        destination,
+    };
+    let mut packet = Vec::with_capacity(20 + usize::from(length));
+    header.emit(&mut packet);
+    let start = packet.len();
+    packet.extend([from, to, length, 0].iter().flat_map(|word| word.to_be_bytes()));
+    packet.extend_from_slice(payload);
+    let check = match checksum(header.pseudo_sum(), &packet[start..]) {
+        0 => 0xffff,
+        check => check,
+    };
+    packet[start + 6..start + 8].copy_from_slice(&check.to_be_bytes());
+    packet
+}
+
+const SERVER_PORT: u16 = 67;
+const CLIENT_PORT: u16 = 68;
+const COOKIE_AT: usize = 236;
+const COOKIE: [u8; 4] = [99, 130, 83, 99];
+const MESSAGE_LEAST: usize = 300;
+
+/// A server's frame, for tests: without a tag, as an edge switch may hand it over.
+#[cfg(test)]
+pub fn emit_reply(reply: &Reply, to: MacAddr) -> Vec<u8> {
+    let mut message = Message::default();
+    message.set_opcode(Opcode::BootReply).set_xid(reply.xid).set_chaddr(&reply.client.0);
+    let kind = match reply.answer {
+        Answer::Offer(address) => {
+            message.set_yiaddr(address);
+            MessageType::Offer
+        }
+        Answer::Ack(terms) => {
+            message.set_yiaddr(terms.address);
+            let mask = Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - u32::from(terms.length)).unwrap_or(0));
+            let options = message.opts_mut();
+            options.insert(DhcpOption::SubnetMask(mask));
+            options.insert(DhcpOption::AddressLeaseTime(terms.lease_s));
+            options.insert(DhcpOption::Renewal(terms.again_s.0));
+            options.insert(DhcpOption::Rebinding(terms.again_s.1));
+            MessageType::Ack
+        }
+        Answer::Nak => MessageType::Nak,
+    };
+    message.opts_mut().insert(DhcpOption::MessageType(kind));
+    message.opts_mut().insert(DhcpOption::ServerIdentifier(reply.server.ip));
+    let message = message.to_vec().expect("a message");
+    let packet = udp_packet((reply.server.ip, SERVER_PORT), (Ipv4Addr::BROADCAST, CLIENT_PORT), &message);
+    let mut frame = Vec::new();
+    Ethernet { dst: to, src: reply.server.mac, tag: None, ethertype: EtherType::IPV4, payload: &packet }.emit(&mut frame);
+    frame
+}
+
+/// A client's frame, as a server reads it, for tests.
+///
+/// # Errors
+/// What is wrong with it.
+#[cfg(test)]
+pub fn parse_request(frame: &[u8]) -> Result<Request, PacketError> {
+    let ethernet = Ethernet::parse(frame)?;
+    let packet = IpPacket::parse(&ethernet)?;
+    assert_eq!(packet.ports, Ports::Known(CLIENT_PORT, SERVER_PORT));
+
+    let (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) = (packet.src, packet.dst) else {
+        return Err(PacketError::Kind("DHCP to a client"));
+    };
+    let mut pseudo = [&src.octets()[..], &dst.octets(), &[0, UDP]].concat();
+    pseudo.extend_from_slice(&(packet.payload.len() as u16).to_be_bytes());
+    assert_eq!(checksum(0, &[&pseudo, packet.payload].concat()), 0, "its checksum is right");
+    let message = Message::from_bytes(&packet.payload[8..]).map_err(|_| PacketError::Field("DHCP message"))?;
+    let options = message.opts();
+    let question = match (options.msg_type(), options.get(OptionCode::RequestedIpAddress)) {
+        (Some(MessageType::Discover), None) => Question::Discover,
+        (Some(MessageType::Request), Some(&DhcpOption::RequestedIpAddress(address))) => {
+            let server = match options.get(OptionCode::ServerIdentifier) {
+                Some(&DhcpOption::ServerIdentifier(ip)) => Some(ip),
+                _ => None,
+            };
+            Question::Request(address, server)
+        }
+        other => panic!("{other:?}"),
+    };
+    let client = MacAddr(message.chaddr().try_into().expect("6 bytes"));
+    assert_eq!(message.flags().broadcast(), client != ethernet.src);
+    let to = (ethernet.dst != BROADCAST).then_some((Server { mac: ethernet.dst, ip: dst }, src));
+    Ok(Request { xid: message.xid(), client, secs: message.secs(), question, to })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ME: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
+    const SERVER: Server = Server { mac: MacAddr([2, 0, 0, 0, 0, 1]), ip: Ipv4Addr::new(10, 1, 0, 1) };
+    const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 9);
+
+    fn reply(answer: Answer) -> Reply {
+        Reply { xid: 5, client: ME, server: SERVER, answer }
+    }
+
+    #[test]
+    fn requests_are_as_a_server_reads_them() {
+        let vlan = VlanId::new(4094).unwrap();
+        let questions = [Question::Discover, Question::Request(ADDRESS, Some(SERVER.ip)), Question::Request(ADDRESS, None)];
+        for (question, to) in questions.into_iter().flat_map(|q| [(q, None), (q, Some((SERVER, ADDRESS)))]) {
+            let request = Request { xid: 0xdead_beef, client: ME, secs: 3, question, to };
+            for src in [ME, MacAddr([2, 0, 0, 0, 0, 8])] {
+                let frame = request.emit(src, vlan);
+                let ethernet = Ethernet::parse(&frame).unwrap();
+                assert_eq!((ethernet.src, ethernet.tag.and_then(VlanTag::vlan)), (src, Some(vlan)));
+                assert_eq!(parse_request(&frame), Ok(request));
+                assert!(!is_reply(&frame));
+            }
+        }
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let terms = Terms { address: ADDRESS, length: 16, lease_s: 3600, again_s: (1000, 2000) };
+        for answer in [Answer::Offer(ADDRESS), Answer::Ack(terms), Answer::Nak] {
+            let frame = emit_reply(&reply(answer), ME);
+            assert!(is_reply(&frame));
+            assert_eq!(Reply::parse(&frame), Ok(reply(answer)));
+        }
+        // Times that make no sense are those of the RFC.
+        let odd = emit_reply(&reply(Answer::Ack(Terms { again_s: (2000, 1000), ..terms })), ME);
+        assert_eq!(Reply::parse(&odd).map(|it| it.answer), Ok(Answer::Ack(Terms { again_s: (1800, 3150), ..terms })));
+    }
+
+    #[test]
+    fn what_no_host_can_have_is_refused() {
+        let terms = Terms { address: ADDRESS, length: 16, lease_s: 3600, again_s: (1000, 2000) };
+        let of = |answer: Answer| Reply::parse(&emit_reply(&reply(answer), ME));
+        for address in [Ipv4Addr::UNSPECIFIED, Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST, Ipv4Addr::new(239, 1, 1, 1)] {
+            assert_eq!(of(Answer::Offer(address)), Err(PacketError::Field("address")));
+            assert_eq!(of(Answer::Ack(Terms { address, ..terms })), Err(PacketError::Field("address")));
+        }
+        assert_eq!(of(Answer::Ack(Terms { lease_s: 0, ..terms })), Err(PacketError::Field("lease time")));
+        assert_eq!(of(Answer::Ack(Terms { length: 0, ..terms })), Err(PacketError::Field("subnet mask")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_error_or_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0..400usize, cut in 0..400usize) {
+            let _ = Reply::parse(&bytes);
+            // Damaged ones reach further.
+            let terms = Terms { address: ADDRESS, length: 16, lease_s: 3600, again_s: (1000, 2000) };
+            let mut frame = emit_reply(&reply(Answer::Ack(terms)), ME);
+            let at = at % frame.len();
+            for (to, from) in frame[at..].iter_mut().zip(bytes.iter().take(4)) {
+                *to = *from;
+            }
+            let _ = Reply::parse(&frame);
+            frame.truncate(cut);
+            let _ = Reply::parse(&frame);
+            // The hardware address's length, which the library believes.
+            let mut frame = emit_reply(&reply(Answer::Nak), ME);
+            frame[14 + 28 + 2] = bytes.first().copied().unwrap_or(255);
+            let _ = Reply::parse(&frame);
+        }
+    }
+}

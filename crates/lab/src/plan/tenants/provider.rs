@@ -1,0 +1,121 @@
+//! The provider's own addresses in a plan (NetLord section 3.7): a DHCP server at the first edge switch, and what it leases to the hosts' agents.
+//!
+//! ```text
+//!   dhcp                       edge0                         h0
+//!   eth0 10.1.0.1/16 --------- p4, untagged: the VLAN of     eth0  02:4e:48:00:00:01       the plain fabric: DHCP
+//!                              all agents                    weft1 10.1.0.2/16             tenant 1, through the encapsulation
+//! ```
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{BridgePort, Plan, PlanError, Port, PortId, Role, SPECIAL_VLAN};
+use crate::plan::{Net, Node};
+
+/// The provider's addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Provider {
+    /// All of them.
+    pub subnet: Net,
+    /// The node of the DHCP server, which has the first one.
+    pub server: usize,
+    /// By host, in the order of the plan.
+    pub leases: Vec<Lease>,
+}
+
+/// What a host's agent is leased.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The host's node.
+    pub node: usize,
+    /// The MAC address of its NIC.
+    pub mac: String,
+    /// The address.
+    pub address: Ipv4Addr,
+}
+
+/// The server's name.
+pub const DHCP: &str = "dhcp";
+
+impl Provider {
+    /// What a host is leased.
+    pub fn lease(&self, node: usize) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.node == node)
+    }
+}
+
+impl Plan {
+    /// Gives the agents of hosts addresses in tenant 1.
+    ///
+    /// # Errors
+    /// [`PlanError`] if there are fewer addresses than hosts.
+    pub(super) fn with_provider(mut self, subnet: Net) -> Result<Self, PlanError> {
+        let hosts: Vec<usize> = (0..self.nodes.len()).filter(|&i| self.nodes[i].role == Role::Host).collect();
+        let wrong = |why: String| PlanError::Tenants(format!("the provider's addresses {subnet}: {why}"));
+        if !(8..=30).contains(&subnet.len) || matches!(subnet.address.octets()[0], 0 | 127 | 224..) {
+            return Err(wrong("write a subnet of IPv4 from /8 to /30, as \"10.1.0.0/16\"".to_owned()));
+        }
+        let all = 1u32 << (32 - subnet.len);
+        // Without that of the subnet, that of all, and the server's.
+        let room = all as usize - 3;
+        if hosts.len() > room {
+            return Err(wrong(format!("there are {} hosts, and addresses for {room}: write a shorter prefix", hosts.len())));
+        }
+        let first = subnet.address.to_bits() & !(all - 1);
+        let numbered = |i: u32| Ipv4Addr::from_bits(first + i);
+        let leases: Vec<Lease> =
+            (2u32..).zip(&hosts).map(|(i, &node)| Lease { node, mac: mac(i - 1), address: numbered(i) }).collect();
+        for lease in &leases {
+            self.nodes[lease.node].locator = lease.address;
+        }
+        let subnet = Net { address: numbered(0), len: subnet.len };
+        let server = self.add_server(numbered(1), subnet.len)?;
+        if let Some(netlord) = &mut self.tenants {
+            netlord.provider = Some(Provider { subnet, server, leases });
+        }
+        Ok(self)
+    }
+
+    /// The node of the DHCP server, on a port of its own of the first edge switch.
+    fn add_server(&mut self, address: Ipv4Addr, len: u8) -> Result<usize, PlanError> {
+        if self.node(DHCP).is_some() {
+            return Err(PlanError::Tenants(format!("two nodes would be called `{DHCP}`: rename a tenant or a VIF")));
+        }
+        let node = self.nodes.len();
+        let edge = self.tenants.as_mut().and_then(|it| it.switches.iter_mut().find(|switch| switch.mac.is_some()));
+        let Some(edge) = edge else { return Err(PlanError::Tenants("there is no edge switch".to_owned())) };
+        let (switch, port) = (edge.node, edge.ports.len());
+        edge.ports.push(BridgePort { vlans: Vec::new(), number: None, native: Some(SPECIAL_VLAN) });
+        let end = |name: String, peer: PortId, address: Option<Net>| Port {
+            name,
+            address,
+            peer,
+            rate_bps: 0,
+            burst_bytes: 0,
+            queue_bytes: 0,
+        };
+        self.nodes[switch].ports.push(end(format!("p{port}"), PortId { node, port: 0 }, None));
+        let own = end("eth0".to_owned(), PortId { node: switch, port }, Some(Net { address, len }));
+        self.nodes.push(Node {
+            name: DHCP.to_owned(),
+            namespace: format!("{}{DHCP}", self.name.namespace_prefix()),
+            role: Role::Outside,
+            locator: address,
+            prefix: None,
+            hash_seed: self.nodes[switch].hash_seed,
+            ports: vec![own],
+            local: Vec::new(),
+            fabric: Vec::new(),
+            blocks: Vec::new(),
+            anycast: Vec::new(),
+        });
+        Ok(node)
+    }
+}
+
+/// A host's; locally administered, its number at the end.
+fn mac(number: u32) -> String {
+    let [_, a, b, c] = number.to_be_bytes();
+    format!("02:4e:48:{a:02x}:{b:02x}:{c:02x}")
+}

@@ -1,0 +1,69 @@
+//! Labs of tenants.
+
+use std::sync::atomic::AtomicBool;
+
+use serde_json::Value;
+use weft_fabric::Bytes;
+use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::{Lab, Stopwatch, netlord, state, vl2};
+
+use super::{TestLab, name, possible, turn};
+
+pub static GO: AtomicBool = AtomicBool::new(false);
+
+pub fn settings(letter: char) -> Settings {
+    Settings {
+        name: name(letter),
+        routing: Routing::Static,
+        timers: Timers::FAST,
+        scale: 0.1,
+        seed: 1,
+        switch_queue: Bytes(102_400),
+        nic_queue: Bytes(1_600_000),
+    }
+}
+
+/// The lab, if there can be one here.
+pub fn stand(plan: Plan) -> Option<TestLab> {
+    if !possible() {
+        return None;
+    }
+    if vl2::find("weft-agent").is_err() {
+        let why = "weft-agent is not built: `cargo build -p weft-node` builds it";
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let turn = turn();
+    let (lab, times) = Lab::up(plan, std::path::Path::new("test.toml"), &GO).expect("it comes up");
+    eprintln!("up: {times:?}");
+    Some(TestLab::new(lab, turn))
+}
+
+/// The status of a node's daemon.
+pub fn ask(lab: &TestLab, node: &str) -> Value {
+    let socket = netlord::socket(&state::path(&lab.plan().name), lab.node(node));
+    vl2::ask(&socket).expect("it answers")["ok"].take()
+}
+
+pub fn counter(status: &Value, name: &str) -> u64 {
+    ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
+}
+
+/// Ends the agent of a host at once.
+pub fn kill_agent(lab: &TestLab, host: &str) {
+    let node = lab.node(host);
+    let folder = state::path(&lab.plan().name);
+    let config = netlord::config(&folder, node).display().to_string();
+    let process = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
+        let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        command.contains(&config).then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
+    });
+    // SAFETY: it only sends a signal, to the agent of this very lab.
+    assert_eq!(unsafe { libc::kill(process.expect("its agent runs"), libc::SIGKILL) }, 0);
+    let watch = Stopwatch::new();
+    while vl2::ask(&netlord::socket(&folder, node)).is_some() {
+        assert!(watch.elapsed() < std::time::Duration::from_secs(5), "it ends");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
