@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use super::{BridgePort, Plan, PlanError, Port, PortId, Role, SPECIAL_VLAN};
+use crate::plan::overlay::{Store, seats};
 use crate::plan::{Net, Node};
 
 /// The provider's addresses.
@@ -22,6 +23,27 @@ pub struct Provider {
     pub server: usize,
     /// By host, in the order of the plan.
     pub leases: Vec<Lease>,
+    /// Who says where tenants' VMs are; none: agents tell each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Serving>,
+}
+
+/// A directory that agents ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Where its servers run, as indices into [`Plan::nodes`]; their store, if it is a program of its own, beside the first.
+    pub servers: Vec<usize>,
+    /// Where they keep bindings.
+    pub store: Store,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderSpec {
+    /// All addresses.
+    pub subnet: Net,
+    /// Directory servers, and their store; none: agents tell each other where tenants' VMs are.
+    pub directory: Option<(u16, Store)>,
 }
 
 /// What a host's agent is leased.
@@ -50,7 +72,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`] if there are fewer addresses than hosts.
-    pub(super) fn with_provider(mut self, subnet: Net) -> Result<Self, PlanError> {
+    pub(super) fn with_provider(mut self, spec: &ProviderSpec) -> Result<Self, PlanError> {
+        let subnet = spec.subnet;
         let hosts: Vec<usize> = (0..self.nodes.len()).filter(|&i| self.nodes[i].role == Role::Host).collect();
         let wrong = |why: String| PlanError::Tenants(format!("the provider's addresses {subnet}: {why}"));
         if !(8..=30).contains(&subnet.len) || matches!(subnet.address.octets()[0], 0 | 127 | 224..) {
@@ -69,10 +92,13 @@ impl Plan {
         for lease in &leases {
             self.nodes[lease.node].locator = lease.address;
         }
+        let racks: Vec<(usize, usize)> = hosts.iter().map(|&node| (node, self.nodes[node].ports[0].peer.node)).collect();
+        let serving = |(servers, store)| seats(&racks, servers, store).map(|servers| Serving { servers, store });
+        let directory = spec.directory.map(serving).transpose()?;
         let subnet = Net { address: numbered(0), len: subnet.len };
         let server = self.add_server(numbered(1), subnet.len)?;
         if let Some(netlord) = &mut self.tenants {
-            netlord.provider = Some(Provider { subnet, server, leases });
+            netlord.provider = Some(Provider { subnet, server, leases, directory });
         }
         Ok(self)
     }

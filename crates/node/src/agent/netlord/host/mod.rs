@@ -21,21 +21,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
+use weft_control::directory::resolver::Resolver;
 use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::pull::Pull;
 use weft_control::netlord::sources::Sources;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::directory::resolver::Resolver;
 use weft_control::netlord::{Location, dhcp};
 use weft_control::wire::netlord::dhcp::is_reply;
 use weft_control::wire::netlord::{EtherType, Ethernet, Lldp};
 use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
 
-pub use config::HostConfig;
 use config::DirectoryPart;
+pub use config::HostConfig;
 pub(super) use config::{maybe_from_text, socket};
 
 use super::{measures, of_plane};
