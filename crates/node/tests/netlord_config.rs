@@ -36,6 +36,12 @@ tenant = 17
 rate = "100Mbps"
 "#;
 
+const DIRECTORY: &str = r#"[directory]
+servers = ["10.1.0.7:5303"]
+principal = 40
+key = "/etc/weft/agent.key"
+[[path]]"#;
+
 /// Exit code and what is said.
 fn check(text: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +64,8 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 #[test]
 fn right_configurations_are_right() {
     let with = |part: &str| HOST.replace("[[path]]", &format!("[provider]\n{part}\n[[path]]"));
-    for text in [with(""), with("address = \"dhcp\""), with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"")] {
+    let pulls = HOST.replace("[[path]]", DIRECTORY).replace("special_vlan", "locations = \"directory\"\nspecial_vlan");
+    for text in [pulls, HOST.replace("special_vlan", "locations = \"nl-arp\"\nspecial_vlan"), with(""), with("address = \"dhcp\""), with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"")] {
         let (code, said) = check(&text);
         assert_eq!((code, said.contains("is right")), (Some(0), true), "{said}");
     }
@@ -97,6 +104,14 @@ fn what_is_wrong_with_a_servers() {
         provider(&format!("device = \"{device}\""), "is another's");
     }
     provider("adress = \"dhcp\"", "unknown field");
+    let asks = HOST.replace("special_vlan", "locations = \"directory\"\nspecial_vlan").replace("[[path]]", DIRECTORY);
+    refused(&asks, "locations = \"directory\"", "locations = \"dns\"", 4, "unknown variant");
+    refused(&asks, DIRECTORY, "[[path]]", 4, "no directory to ask");
+    refused(&asks, "locations = \"directory\"\n", "", 12, "nobody would ask it");
+    refused(&asks, "\"10.1.0.7:5303\"", "", 13, "no directory server");
+    refused(&asks, "\"10.1.0.7:5303\"", "\"10.1.0.7\"", 13, "invalid socket address");
+    refused(&asks, "principal = 40", "principal = 0", 14, "principals begin at 1");
+    refused(&asks, "key = \"/etc/weft/agent.key\"\n", "", 0, "missing field `key`");
     // Without the key it is VL2's, which has others.
     refused(HOST, "overlay = \"netlord\"\n", "", 0, "unknown field");
 }

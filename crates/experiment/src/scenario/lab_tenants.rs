@@ -41,7 +41,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         }
     }
     let file: Option<String> = overlay.opt("tenants")?;
-    let provider = provider(root, &overlay)?;
+    let provider = provider(root, &overlay, fabric)?;
     overlay.done()?;
     let keys = root.tables("tenant")?;
     if keys.is_empty() {
@@ -72,7 +72,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
 }
 
 /// The agents' addresses in tenant 1.
-fn provider(root: &Keys<'_>, overlay: &Keys<'_>) -> Result<Option<ProviderSpec>, KeyError> {
+fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Option<ProviderSpec>, KeyError> {
     let is_pull = overlay.word("locations", &[("nl-arp", false), ("directory", true)], false)?;
     if !is_pull && root.has("directory") {
         let help = "write locations = \"directory\" in [overlay], or leave it out";
@@ -82,11 +82,13 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>) -> Result<Option<ProviderSpec>,
     let directory = serving.map(|it| (it.servers, store(it.store)));
     let text = overlay.opt::<String>("provider")?.or_else(|| is_pull.then(|| PROVIDER.to_owned()));
     let Some(text) = text else { return Ok(None) };
-    let net = Net::try_from(text.clone()).map_err(|why| overlay.error("provider", why, "write such as \"10.1.0.0/16\""))?;
+    let subnet = Net::try_from(text.clone()).map_err(|why| overlay.error("provider", why, "write such as \"10.1.0.0/16\""))?;
     if !text.contains('/') {
         return Err(overlay.error("provider", format!("`{text}` is one address"), "write a subnet such as \"10.1.0.0/16\""));
     }
-    Ok(Some(ProviderSpec { subnet: net, directory }))
+    let spec = ProviderSpec { subnet, directory };
+    spec.check(fabric.host_count()).map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
+    Ok(Some(spec))
 }
 
 impl Table {

@@ -9,6 +9,7 @@
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
+use weft_control::wire::netlord::dhcp::is_host;
 
 use super::{BridgePort, Plan, PlanError, Port, PortId, Role, SPECIAL_VLAN};
 use crate::plan::overlay::{Store, seats};
@@ -57,6 +58,25 @@ pub struct Lease {
     pub address: Ipv4Addr,
 }
 
+impl ProviderSpec {
+    /// Whether there are addresses for so many hosts.
+    ///
+    /// # Errors
+    /// Why not, and what helps.
+    pub fn check(&self, hosts: usize) -> Result<(), String> {
+        let Net { address, len } = self.subnet;
+        if !(8..=30).contains(&len) || !is_host(address) {
+            return Err(format!("{} is no subnet that hosts can have: write one from /8 to /30, as 10.1.0.0/16", self.subnet));
+        }
+        // Without that of the subnet, that of all, and the server's.
+        let room = (1usize << (32 - len)) - 3;
+        if hosts > room {
+            return Err(format!("{} has addresses for {room} hosts, and there are {hosts}: write a shorter prefix", self.subnet));
+        }
+        Ok(())
+    }
+}
+
 /// The server's name.
 pub const DHCP: &str = "dhcp";
 
@@ -75,17 +95,8 @@ impl Plan {
     pub(super) fn with_provider(mut self, spec: &ProviderSpec) -> Result<Self, PlanError> {
         let subnet = spec.subnet;
         let hosts: Vec<usize> = (0..self.nodes.len()).filter(|&i| self.nodes[i].role == Role::Host).collect();
-        let wrong = |why: String| PlanError::Tenants(format!("the provider's addresses {subnet}: {why}"));
-        if !(8..=30).contains(&subnet.len) || matches!(subnet.address.octets()[0], 0 | 127 | 224..) {
-            return Err(wrong("write a subnet of IPv4 from /8 to /30, as \"10.1.0.0/16\"".to_owned()));
-        }
-        let all = 1u32 << (32 - subnet.len);
-        // Without that of the subnet, that of all, and the server's.
-        let room = all as usize - 3;
-        if hosts.len() > room {
-            return Err(wrong(format!("there are {} hosts, and addresses for {room}: write a shorter prefix", hosts.len())));
-        }
-        let first = subnet.address.to_bits() & !(all - 1);
+        spec.check(hosts.len()).map_err(PlanError::Tenants)?;
+        let first = subnet.address.to_bits() & (u32::MAX << (32 - subnet.len));
         let numbered = |i: u32| Ipv4Addr::from_bits(first + i);
         let leases: Vec<Lease> =
             (2u32..).zip(&hosts).map(|(i, &node)| Lease { node, mac: mac(i - 1), address: numbered(i) }).collect();
