@@ -186,11 +186,15 @@ fn a_lab_of_tenants_refuses_what_it_cannot_have() {
         ("fib_entries = 100", "fib_entries = 70000", "tables of 1 to 65536 entries"),
         ("count = 2", "count = 1000000000", "a lab has 2000 at the most"),
         ("count = 2", "count = 2\nlimit = \"0Mbps\"", "less than a byte a second"),
-        ("[world]", "[directory]\nservers = 2\n[world]", "has no directory"),
+        ("[world]", "[directory]\nservers = 2\n[world]", "nobody would ask a directory"),
+        ("kind = \"none\"", "kind = \"netlord\"\nlocations = \"dns\"", "locations"),
+        ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.1\"", "is one address"),
+        ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.0/31\"", "from /8 to /30"),
+        ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.0/30\"", "addresses for 1 hosts"),
         ("[world]", "[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[world]", "has no events"),
         ("kind = \"netlord\"", "kind = \"netlrod\"", "did you mean `netlord`?"),
     ] {
-        let folder = folder(&[lab, (from, to)]);
+        let folder = if from == lab.0 { folder(&[(from, to)]) } else { folder(&[lab, (from, to)]) };
         let up = weft(&["lab", "up", "s.toml", "--name", "tnone"], folder.path());
         let said = stderr(&up);
         assert!(up.status.code() == Some(2) && said.contains(says) && said.contains("s.toml:"), "{to}: {said}");

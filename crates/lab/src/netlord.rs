@@ -9,6 +9,7 @@
 //! The program is the one that runs on real hosts and switches, `weft-agent`; the lab starts it and knows its files, and nothing else of it.
 
 mod devices;
+mod directory;
 mod files;
 pub mod ovs;
 mod provider;
@@ -18,12 +19,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::{Deadline, Stopwatch};
+use crate::directory::Directory;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::tenants::{CoreSwitch, Netlord, Vm};
 use crate::plan::{Node, Plan, Role};
 use crate::vl2::programs::{self, Started};
-use crate::vl2::{AGENT, OverlayStatus, OverlayTimes, READY_WITHIN, pause, wait_for};
+use crate::vl2::{AGENT, DIRECTORY, OverlayStatus, OverlayTimes, READY_WITHIN, pause, wait_for};
 
 use files::Files;
 
@@ -86,7 +88,11 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     }
     wait_for_places(plan, lab, stop)?;
     let agents_s = watch.elapsed().as_secs_f64();
-    Ok(OverlayTimes { directory_s: 0.0, agents_s, rss_bytes: status(plan).rss_bytes })
+    let watch = Stopwatch::new();
+    // Its servers are reached by the agents' addresses.
+    directory::of(plan, netlord, &files.folder).map_or(Ok(()), |it| it.start(stop))?;
+    let directory_s = watch.elapsed().as_secs_f64();
+    Ok(OverlayTimes { directory_s, agents_s, rss_bytes: status(plan).rss_bytes })
 }
 
 fn start_one(files: &Files, node: &Node) -> Result<Started> {
@@ -126,6 +132,21 @@ fn is_well(socket: &Path) -> bool {
     programs::ask(socket).is_some_and(|status| status["ok"]["verdict"] == "ok")
 }
 
+/// Ends a directory server of a lab at once. Whether it ran.
+pub fn kill_server(plan: &Plan, server: usize) -> bool {
+    with_directory(plan, |directory| directory.kill_server(server))
+}
+
+/// Ends the store that directory servers share at once. Whether it ran.
+pub fn kill_store(plan: &Plan) -> bool {
+    with_directory(plan, |directory| directory.kill_store())
+}
+
+fn with_directory(plan: &Plan, work: impl FnOnce(&Directory<'_>) -> bool) -> bool {
+    let folder = folder(&crate::state::path(&plan.name));
+    plan.tenants.as_ref().and_then(|netlord| directory::of(plan, netlord, &folder)).is_some_and(|it| work(&it))
+}
+
 /// What runs of a plan's overlay.
 pub fn status(plan: &Plan) -> OverlayStatus {
     let namespaces: Vec<String> = plan.nodes.iter().map(|n| n.namespace.clone()).collect();
@@ -137,9 +158,13 @@ pub fn status(plan: &Plan) -> OverlayStatus {
         agents: count,
         running: count - missing.len(),
         missing,
-        directory_servers: 0,
-        directory_running: 0,
-        rss_bytes: running.iter().filter(|p| p.program == AGENT).map(|p| p.rss_bytes).sum(),
+        directory_servers: plan
+            .tenants
+            .as_ref()
+            .and_then(|it| it.provider.as_ref()?.directory.as_ref())
+            .map_or(0, |it| it.servers.len()),
+        directory_running: running.iter().filter(|p| p.program == DIRECTORY).count(),
+        rss_bytes: running.iter().filter(|p| [AGENT, DIRECTORY].contains(&p.program.as_str())).map(|p| p.rss_bytes).sum(),
     }
 }
 
@@ -150,7 +175,7 @@ pub fn status(plan: &Plan) -> OverlayStatus {
 /// [`LabError`].
 pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     let lab = crate::state::path(&plan.name);
-    let (from, to) = (&plan.nodes[vm.host], &plan.nodes[to]);
+    let (number, from, to) = (to, &plan.nodes[vm.host], &plan.nodes[to]);
     let watch = Stopwatch::new();
     let device = &plan.nodes[vm.host].ports[vm.port].name;
     let program = programs::find(AGENT)?;
@@ -163,6 +188,9 @@ pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     netns::within(&to.namespace, || netns::batch("ip", &format!("link set {device} up\n"), &to.namespace))?;
     let name = format!("{}/{}", vm.tenant, vm.vif);
     programs::run(&program, &["vif", "attach", &device, &name, "--socket", &new], &to.namespace)?;
+    if let Some(netlord) = &plan.tenants {
+        directory::place(plan, netlord, vm, number, &folder(&lab))?;
+    }
     Ok(watch.elapsed())
 }
 
@@ -179,8 +207,9 @@ pub(crate) fn with_agents(plan: &Plan) -> impl Iterator<Item = &Node> {
 /// [`LabError::Missing`].
 pub(crate) fn check(plan: &Plan) -> Result<()> {
     let Some(netlord) = &plan.tenants else { return Ok(()) };
-    if netlord.provider.is_some() {
+    if let Some(provider) = &netlord.provider {
         provider::check()?;
+        provider.directory.as_ref().map_or(Ok(()), |it| Directory::check(it.store))?;
     }
     if netlord.core == CoreSwitch::Ovs { ovs::check() } else { Ok(()) }
 }

@@ -198,11 +198,15 @@ pub(crate) fn end_processes(namespaces: &[String]) {
     tracing::warn!("{} processes of the lab do not end", ended.len());
 }
 
-/// Whether a process still holds anything: one that has ended and that its parent has not asked for yet does not.
-pub(crate) fn is_running(pid: i32) -> bool {
+/// Whether a process or one of its threads still holds anything: one that has ended and that its parent has not asked for yet does not.
+pub fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-    state.is_some_and(|s| !matches!(s, b'Z' | b'X'))
+    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    let has_ended = matches!(fields.next(), Some("Z" | "X"));
+    // The first of its threads may have ended before the others, which hold what it held.
+    let threads = fields.nth(16).and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+    !has_ended || threads > 1
 }
 
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.

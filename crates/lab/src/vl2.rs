@@ -11,8 +11,7 @@
 //! The programs are those that run on real hosts, `weft-directory` and `weft-agent`; the lab starts them and knows their files, and nothing else of them.
 
 pub(crate) mod control;
-mod directory;
-mod files;
+pub(crate) mod files;
 pub(crate) mod programs;
 
 use std::fs;
@@ -24,9 +23,10 @@ use serde::Serialize;
 
 use crate::clock::{Deadline, Stopwatch};
 use crate::commands;
+use crate::directory::Directory;
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::overlay::{OverlayHost, Store, Vl2};
+use crate::plan::overlay::{OverlayHost, Vl2};
 use crate::plan::{LabName, Node, Plan, Role};
 
 pub use programs::{ask, find, memory};
@@ -80,13 +80,12 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
     if plan.overlay.is_some() || plan.tenants.is_some() {
         find(AGENT)?;
     }
-    if let Some(vl2) = &plan.overlay {
-        find(DIRECTORY)?;
-        if vl2.store == Store::Etcd {
-            directory::find_etcd()?;
-        }
-    }
-    Ok(())
+    plan.overlay.as_ref().map_or(Ok(()), |vl2| Directory::check(vl2.store))
+}
+
+/// The overlay's directory, whose files are in a folder.
+pub(crate) fn directory<'a>(plan: &'a Plan, vl2: &'a Vl2, folder: &'a Path) -> Directory<'a> {
+    Directory { plan, servers: &vl2.directory, store: vl2.store, folder }
 }
 
 /// Gives hosts their application addresses; their devices are up.
@@ -107,7 +106,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let files = Files::write(plan, vl2, &folder(lab), &pins(&plan.name))?;
     netns::mount_bpf()?;
     let watch = Stopwatch::new();
-    directory::start(plan, vl2, &files, stop)?;
+    directory(plan, vl2, &files.folder).start(stop)?;
     let directory_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     start_agents(plan, vl2, &files, stop)?;
@@ -217,8 +216,8 @@ pub(crate) fn pins(name: &LabName) -> PathBuf {
 
 /// The programs.
 pub(crate) const AGENT: &str = "weft-agent";
-const DIRECTORY: &str = "weft-directory";
-const ETCD: &str = "etcd";
+pub(crate) const DIRECTORY: &str = "weft-directory";
+pub(crate) const ETCD: &str = "etcd";
 const PINS: &str = "/sys/fs/bpf/weft-labs";
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);

@@ -14,24 +14,26 @@ use support::tenants::{GO, ask, counter, kill_agent, settings, stand};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_lab::plan::tenants::{CoreSwitch, Fib, Lease, Placement, Provider, TenantSpec, alike};
+use weft_lab::plan::overlay::Store;
+use weft_lab::plan::tenants::{CoreSwitch, Fib, Lease, Placement, Provider, ProviderSpec, TenantSpec, alike};
 use weft_lab::plan::{Net, Plan};
 use weft_lab::probe::ping::{self, Addresses};
 use weft_lab::{Stopwatch, netlord};
 
-/// Two edge switches of two hosts; the tenant's VMs have addresses of the provider's subnet.
-fn plan(letter: char) -> Plan {
+/// Two edge switches of two hosts; the tenants' VMs, on h0 and h3, have addresses of the provider's subnet.
+fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
     let shape = Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 2 };
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
+    let tenants = [(17, "acme"), (18, "globex"), (19, "initech"), (20, "umbrella")];
     let spec = TenantSpec {
-        file: alike(&[(17, "acme".to_owned(), 2)]),
-        placements: vec![Placement { tenant: "acme".to_owned(), hosts: vec![0, 3] }],
+        file: alike(&tenants.map(|(id, name)| (id, name.to_owned(), 2))),
+        placements: tenants.map(|(_, name)| Placement { tenant: name.to_owned(), hosts: vec![0, 3] }).into(),
         spain: SpainConfig::default(),
         fib: Fib { entries: 64, ageing_s: 2, learn_per_second: 0 },
         limits: vec![],
         core: CoreSwitch::Ebpf,
-        provider: Some(Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }),
+        provider: Some(ProviderSpec { subnet: Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }, directory }),
     };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
 }
@@ -47,7 +49,7 @@ fn lease<'a>(lab: &'a TestLab, host: &str) -> &'a Lease {
 
 #[test]
 fn agents_have_addresses_in_tenant_1() {
-    let Some(lab) = stand(plan('d')) else { return };
+    let Some(lab) = stand(plan('d', None)) else { return };
     each_agent_has_its_lease(&lab);
     hosts_reach_each_other_through_the_encapsulation(&lab);
     vms_do_not_reach_the_provider(&lab);
@@ -95,10 +97,10 @@ fn hosts_reach_each_other_through_the_encapsulation(lab: &TestLab) {
     assert!(counter(&status, "sent") > 500, "by eBPF, through the encapsulation: {status}");
 }
 
-/// acme's VMs have the very addresses of agents, and reach each other with them, nobody else.
+/// Tenants' VMs have the very addresses of agents, and reach each other with them, nobody else.
 fn vms_do_not_reach_the_provider(lab: &TestLab) {
     let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
-    assert_eq!((result.pairs, result.answered), (2, 2), "{result:?}");
+    assert_eq!((result.pairs, result.answered), (8, 8), "{result:?}");
     let servers: Vec<UdpSocket> = ["h0", "h1", "h2", "h3"]
         .map(|host| {
             let socket = lab.at(host, || UdpSocket::bind((lease(lab, host).address, 7001)).expect("its address"));
@@ -187,4 +189,94 @@ fn switches_forget_hardware_addresses(lab: &TestLab) {
         assert!(watch.elapsed() < Duration::from_secs(5), "{}", known());
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Where tenants' VMs are, from a directory whose servers are reached in tenant 1: in use, when a VM moves, and when its parts end one after another.
+#[test]
+fn tenants_are_looked_up_in_the_directory() {
+    if !support::programs(&["weft-agent", "weft-directory"]) {
+        return;
+    }
+    let Some(lab) = stand(plan('e', Some((2, Store::Etcd)))) else { return };
+    vms_find_each_other_by_looking_up(&lab);
+    a_vm_that_moves_is_found_again(&lab);
+    an_agent_returns_and_looks_up_anew(&lab);
+    assert!(netlord::kill_store(lab.plan()), "etcd runs");
+    eprintln!("without the store: acme {:?}, known; globex {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "globex"));
+    assert!(netlord::kill_server(lab.plan(), 0), "it runs");
+    eprintln!("with one server: acme {:?}, known; initech {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "initech"));
+    assert!(netlord::kill_server(lab.plan(), 1), "it runs");
+    eprintln!("without a server: acme {:?}, known", reach(&lab, "acme"));
+    assert!(attempt(&lab, "umbrella", Duration::from_millis(500)).is_none(), "nobody says where they are");
+    let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");
+    assert_eq!(answered.answered, 12, "tenant 1 needs no directory: {answered:?}");
+}
+
+fn vms_find_each_other_by_looking_up(lab: &TestLab) {
+    let before = ask(lab, "h0");
+    let first = reach(lab, "acme");
+    let after = ask(lab, "h0");
+    let of = |status: &Value, part: &str, name: &str| status[part][name].as_u64().expect("a counter");
+    let lookups = of(&after, "lookups", "misses") - of(&before, "lookups", "misses");
+    eprintln!("the first packet and its answer took {first:?}, {lookups} look-ups of h0");
+    assert!((1..=4).contains(&lookups), "{after}");
+    // Nothing of a tenant's is told to all: what is known of others by NL-ARP is in tenant 1.
+    assert_eq!(after["tables"][0]["used"], 3, "{after}");
+    let again = reach(lab, "acme");
+    assert_eq!(of(&ask(lab, "h0"), "lookups", "misses"), of(&after, "lookups", "misses"), "known: {again:?}");
+    // Tenant 1 is no tenant's to look up, and no tenant another's.
+    let vm = lab.at("acme-vm1", || UdpSocket::bind(("10.0.0.1", 0)).expect("its address"));
+    let agent = lab.at("h2", || UdpSocket::bind((lease(lab, "h2").address, 7003)).expect("its address"));
+    agent.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let _ = vm.send_to(b"from a VM", (lease(lab, "h2").address, 7003));
+    assert!(agent.recv_from(&mut [0; 64]).is_err());
+}
+
+fn a_vm_that_moves_is_found_again(lab: &TestLab) {
+    let netlord = lab.plan().tenants.as_ref().expect("tenants");
+    let moving = netlord::vm(netlord, "acme", "vm2").expect("a VM").clone();
+    let to = lab.plan().nodes.iter().position(|node| node.name == "h1").expect("a host");
+    netlord::migrate(lab.plan(), &moving, to).expect("it moves");
+    let outage = reach(lab, "acme");
+    eprintln!("a VM that has moved, and was known elsewhere, is reached after {outage:?}");
+    assert_eq!(ask(lab, "h1")["vifs"].as_array().map_or(0, |all| all.iter().filter(|it| it["tenant"] == "acme").count()), 1);
+}
+
+/// Of what the kernel has the next agent knows no lease: it asks again.
+fn an_agent_returns_and_looks_up_anew(lab: &TestLab) {
+    kill_agent(lab, "h0");
+    eprintln!("without its agent acme is reached in {:?}", reach(lab, "acme"));
+    netlord::restart(lab.plan(), lab.node("h0"), &GO).expect("it starts again");
+    settled(lab, "h0", "its address", |status| status["provider"][0]["state"] == "bound");
+    reach(lab, "acme");
+    let status = ask(lab, "h0");
+    assert!(status["lookups"]["misses"].as_u64() > Some(0), "{status}");
+}
+
+/// How long it takes until a tenant's first VM reaches its second.
+fn reach(lab: &TestLab, tenant: &str) -> Duration {
+    attempt(lab, tenant, Duration::from_secs(3))
+        .unwrap_or_else(|| panic!("{tenant}'s VMs do not reach each other: {}", ask(lab, "h0")))
+}
+
+fn attempt(lab: &TestLab, tenant: &str, within: Duration) -> Option<Duration> {
+    let at = Ipv4Addr::new(10, 0, 0, 2);
+    let [from, to] = ["vm1", "vm2"].map(|vm| format!("{tenant}-{vm}"));
+    let server = lab.at(&to, || UdpSocket::bind((at, 7002)).expect("its address"));
+    let client = lab.at(&from, || UdpSocket::bind(("10.0.0.1", 0)).expect("its address"));
+    for socket in [&server, &client] {
+        socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+    }
+    let (watch, mut buffer) = (Stopwatch::new(), [0; 64]);
+    while watch.elapsed() < within {
+        let _ = client.send_to(tenant.as_bytes(), (at, 7002));
+        if let Ok((length, peer)) = server.recv_from(&mut buffer) {
+            assert_eq!(&buffer[..length], tenant.as_bytes(), "of the own tenant");
+            server.send_to(b"and back", peer).expect("sent");
+            if client.recv_from(&mut buffer).is_ok() {
+                return Some(watch.elapsed());
+            }
+        }
+    }
+    None
 }

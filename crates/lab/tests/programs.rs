@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::atomic::AtomicBool;
 
-use support::{name, possible, turn};
+use support::{name, programs, turn};
 use weft_fabric::record::{FaultRecord, Outcome};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
@@ -50,18 +50,6 @@ fn at(ms: u64, verb: Verb, object: &str) -> Wanted<'_> {
 
 fn flow(src: u32, dst: u32, start_ms: u64, size: Size) -> FlowSpec {
     FlowSpec { src: HostId(src), dst: HostId(dst), start: Instant::ZERO + Duration::from_ms(start_ms), size }
-}
-
-/// Whether the programs are there, which not every build has.
-fn programs(needed: &[&str]) -> bool {
-    if !possible() {
-        return false;
-    }
-    let Some(missing) = needed.iter().find(|program| vl2::find(program).is_err()) else { return true };
-    let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
-    assert!(std::env::var_os("CI").is_none(), "{why}");
-    eprintln!("SKIPPED: {why}");
-    false
 }
 
 const OVERLAY: [&str; 2] = ["weft-agent", "weft-directory"];

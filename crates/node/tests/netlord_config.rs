@@ -36,6 +36,12 @@ tenant = 17
 rate = "100Mbps"
 "#;
 
+const DIRECTORY: &str = r#"[directory]
+servers = ["10.1.0.7:5303"]
+principal = 40
+key = "/etc/weft/agent.key"
+[[path]]"#;
+
 /// Exit code and what is said.
 fn check(text: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -59,14 +65,15 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 #[test]
 fn what_this_machine_has_not_is_named_with_its_line() {
     let with = |part: &str| HOST.replace("[[path]]", &format!("[provider]\n{part}\n[[path]]"));
-    for text in [HOST, &with(""), &with("address = \"dhcp\""), &with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"")] {
-        refused(
-            text,
-            "/etc/weft/tenants.toml",
-            "/nowhere/tenants.toml",
-            3,
-            "cannot read the tenants' file /nowhere/tenants.toml",
-        );
+    let pulls = HOST.replace("[[path]]", DIRECTORY).replace("special_vlan", "locations = \"directory\"
+special_vlan");
+    let pushes = HOST.replace("special_vlan", "locations = \"nl-arp\"
+special_vlan");
+    let named = with("device = \"mgmt\"
+address = \"10.1.0.7/16\"");
+    for text in [HOST.to_owned(), pulls, pushes, with(""), with("address = \"dhcp\""), named] {
+        let says = "cannot read the tenants' file /nowhere/tenants.toml";
+        refused(&text, "/etc/weft/tenants.toml", "/nowhere/tenants.toml", 3, says);
     }
     refused(EDGE, "swp7", "nowhere7", 6, "no interface `nowhere7`");
     let core = EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "");
@@ -107,6 +114,14 @@ fn what_is_wrong_with_a_servers() {
         provider(&format!("device = \"{device}\""), "is another's");
     }
     provider("adress = \"dhcp\"", "unknown field");
+    let asks = HOST.replace("special_vlan", "locations = \"directory\"\nspecial_vlan").replace("[[path]]", DIRECTORY);
+    refused(&asks, "locations = \"directory\"", "locations = \"dns\"", 4, "unknown variant");
+    refused(&asks, DIRECTORY, "[[path]]", 4, "no directory to ask");
+    refused(&asks, "locations = \"directory\"\n", "", 12, "nobody would ask it");
+    refused(&asks, "\"10.1.0.7:5303\"", "", 13, "no directory server");
+    refused(&asks, "\"10.1.0.7:5303\"", "\"10.1.0.7\"", 13, "invalid socket address");
+    refused(&asks, "principal = 40", "principal = 0", 14, "principals begin at 1");
+    refused(&asks, "key = \"/etc/weft/agent.key\"\n", "", 0, "missing field `key`");
     // Without the key it is VL2's, which has others.
     refused(HOST, "overlay = \"netlord\"\n", "", 0, "unknown field");
 }

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use weft_fabric::{BitsPerSec, Fabric};
 use weft_lab::plan::Net;
-use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, TenantLimit, TenantSpec, alike};
+use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, ProviderSpec, TenantLimit, TenantSpec, alike};
 
 use crate::error::KeyError;
 use crate::scenario::control;
+use crate::scenario::directory::Serving;
 use crate::scenario::keys::{Keys, Numbers};
 use crate::scenario::tenants::{NETLORD, read_switches};
+use crate::world::lab::store;
 
 /// One `[[tenant]]`.
 struct Table {
@@ -32,14 +34,14 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         return Ok(None);
     }
     overlay.has("kind");
-    for (key, what) in [("service", "services"), ("directory", "directory"), ("event", "events")] {
+    for (key, what) in [("service", "services"), ("event", "events")] {
         if root.has(key) {
             let help = "leave it out, or write kind = \"vl2\" in [overlay]";
             return Err(root.error(key, format!("a lab of tenants has no {what}"), help));
         }
     }
     let file: Option<String> = overlay.opt("tenants")?;
-    let provider = provider(&overlay)?;
+    let provider = provider(root, &overlay, fabric)?;
     overlay.done()?;
     let keys = root.tables("tenant")?;
     if keys.is_empty() {
@@ -70,13 +72,23 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
 }
 
 /// The agents' addresses in tenant 1.
-fn provider(overlay: &Keys<'_>) -> Result<Option<Net>, KeyError> {
-    let Some(text) = overlay.opt::<String>("provider")? else { return Ok(None) };
-    let net = Net::try_from(text.clone()).map_err(|why| overlay.error("provider", why, "write such as \"10.1.0.0/16\""))?;
+fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Option<ProviderSpec>, KeyError> {
+    let is_pull = overlay.word("locations", &[("nl-arp", false), ("directory", true)], false)?;
+    if !is_pull && root.has("directory") {
+        let help = "write locations = \"directory\" in [overlay], or leave it out";
+        return Err(root.error("directory", "nobody would ask a directory: agents tell each other where VMs are", help));
+    }
+    let serving = if is_pull { Some(Serving::read(&root.table("directory")?)?) } else { None };
+    let directory = serving.map(|it| (it.servers, store(it.store)));
+    let text = overlay.opt::<String>("provider")?.or_else(|| is_pull.then(|| PROVIDER.to_owned()));
+    let Some(text) = text else { return Ok(None) };
+    let subnet = Net::try_from(text.clone()).map_err(|why| overlay.error("provider", why, "write such as \"10.1.0.0/16\""))?;
     if !text.contains('/') {
         return Err(overlay.error("provider", format!("`{text}` is one address"), "write a subnet such as \"10.1.0.0/16\""));
     }
-    Ok(Some(net))
+    let spec = ProviderSpec { subnet, directory };
+    spec.check(fabric.host_count()).map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
+    Ok(Some(spec))
 }
 
 impl Table {
@@ -189,5 +201,7 @@ fn generated(root: &Keys<'_>, tables: &[Table]) -> Result<Laid, KeyError> {
 const VMS_MOST: u64 = 2000;
 /// Entries of a lab's switch.
 const FIB_MOST: u32 = 65_536;
+/// Of a lab whose agents need addresses, and that says nothing of them.
+const PROVIDER: &str = "10.1.0.0/16";
 /// Of tenants without an `id`.
 const FIRST_ID: u32 = 17;

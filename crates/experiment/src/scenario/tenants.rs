@@ -174,7 +174,7 @@ fn read_overlay(keys: &Keys<'_>) -> Result<Addresses, KeyError> {
     let addresses = keys.word("addresses", &[("vm", Addresses::Vm), ("host", Addresses::Host)], Addresses::Vm)?;
     let is_given = keys.has("addresses");
     // Of the lab alone.
-    for key in ["tenants", "provider"] {
+    for key in ["tenants", "provider", "locations"] {
         keys.has(key);
     }
     keys.done()?;

@@ -172,12 +172,16 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
         Locator::Host => LocatorKind::Host,
     };
     let services = spec.services.iter().map(service).collect();
-    let store = match spec.directory.store {
+    let overlay = Overlay { locator, ecmp_width, services, external: spec.external.clone() };
+    plan.with_overlay(fabric, &overlay)?.with_directory(spec.directory.servers, store(spec.directory.store))
+}
+
+/// Where a lab's directory servers keep mappings.
+pub const fn store(of: ServingStore) -> Store {
+    match of {
         ServingStore::Embedded => Store::Embedded,
         ServingStore::Etcd => Store::Etcd,
-    };
-    let overlay = Overlay { locator, ecmp_width, services, external: spec.external.clone() };
-    plan.with_overlay(fabric, &overlay)?.with_directory(spec.directory.servers, store)
+    }
 }
 
 /// Who finds the routes.

@@ -30,6 +30,7 @@ impl Files {
                 files.put(&format!("{}.toml", name_of(node)), &text)?;
             }
         }
+        super::directory::write(plan, netlord, &files)?;
         Ok(files)
     }
 
@@ -85,6 +86,12 @@ impl Files {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
         line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        if let Some(directory) = super::directory::of(plan, netlord, &self.folder) {
+            let (servers, principal) = (directory.list(), crate::directory::principal(at).0);
+            let key = self.text(&format!("{}.key", name_of(node)));
+            line(format_args!("locations = \"directory\""));
+            line(format_args!("[directory]\nservers = {servers}\nprincipal = {principal}\nkey = \"{key}\""));
+        }
         if netlord.provider.is_some() {
             line(format_args!("[provider]\naddress = \"dhcp\""));
         }

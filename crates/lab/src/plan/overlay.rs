@@ -236,18 +236,24 @@ impl Plan {
     /// [`PlanError::DirectoryServers`] if there are none, or fewer hosts, or several of them and no store that they could share.
     pub fn with_directory(mut self, servers: u16, store: Store) -> Result<Self, PlanError> {
         let Some(vl2) = &mut self.overlay else { return Ok(self) };
-        let hosts = vl2.hosts.len().min(SERVERS_MAX);
-        if servers == 0 || usize::from(servers) > hosts || servers > 1 && store == Store::Embedded {
-            return Err(PlanError::DirectoryServers { servers, hosts });
-        }
-        // From the last host back, those first that are the last of their rack.
-        let behind = |at: usize| vl2.hosts[at + 1..].iter().filter(|h| h.tor == vl2.hosts[at].tor).count();
-        let mut order: Vec<usize> = (0..hosts).rev().collect();
-        order.sort_by_key(|&at| behind(at));
-        vl2.directory = order.into_iter().take(servers.into()).map(|at| vl2.hosts[at].node).collect();
+        let hosts: Vec<(usize, usize)> = vl2.hosts.iter().map(|host| (host.node, host.tor)).collect();
+        vl2.directory = seats(&hosts, servers, store)?;
         vl2.store = store;
         Ok(self)
     }
+}
+
+/// The hosts on which directory servers run, of all, each with its ToR.
+pub(super) fn seats(hosts: &[(usize, usize)], servers: u16, store: Store) -> Result<Vec<usize>, PlanError> {
+    let most = hosts.len().min(SERVERS_MAX);
+    if servers == 0 || usize::from(servers) > most || servers > 1 && store == Store::Embedded {
+        return Err(PlanError::DirectoryServers { servers, hosts: most });
+    }
+    // From the last host back, those first that are the last of their rack.
+    let behind = |at: usize| hosts[at + 1..].iter().filter(|(_, tor)| *tor == hosts[at].1).count();
+    let mut order: Vec<usize> = (0..most).rev().collect();
+    order.sort_by_key(|&at| behind(at));
+    Ok(order.into_iter().take(servers.into()).map(|at| hosts[at].0).collect())
 }
 
 /// A host's queue counts packets as they were before its agent pushed headers: it sends as fast as its link with them carries full packets.

@@ -25,7 +25,7 @@ use weft_control::wire::netlord::OVERHEAD;
 use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan as Spain, SpainConfig};
 
-pub use provider::{Lease, Provider};
+pub use provider::{Lease, Provider, ProviderSpec, Serving};
 
 use super::{MTU_FABRIC, Net, Node, Plan, PlanError, Port, PortId, Role, Routing};
 
@@ -45,7 +45,7 @@ pub struct TenantSpec {
     /// What the switches without hosts are.
     pub core: CoreSwitch,
     /// The addresses of the hosts' agents in tenant 1; none: they have none.
-    pub provider: Option<Net>,
+    pub provider: Option<ProviderSpec>,
 }
 
 /// What the switches without hosts are.
@@ -193,8 +193,8 @@ impl Plan {
             core: spec.core,
             provider: None,
         });
-        match spec.provider {
-            Some(subnet) => self.with_provider(subnet),
+        match &spec.provider {
+            Some(provider) => self.with_provider(provider),
             None => Ok(self),
         }
     }

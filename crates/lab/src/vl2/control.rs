@@ -7,9 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::files::Files;
-use super::{
-    AGENT, DIRECTORY, ETCD, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached,
-};
+use super::{AGENT, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached};
 use crate::error::Result;
 use crate::netlord;
 use crate::plan::overlay::{OverlayHost, Vl2};
@@ -30,23 +28,22 @@ pub(crate) fn start_agents_of(plan: &Plan, nodes: &[usize], stop: &AtomicBool) -
 
 /// Ends a directory server at once. Whether it ran.
 pub(crate) fn kill_server(plan: &Plan, vl2: &Vl2, server: usize) -> bool {
-    programs::kill(&directory::node(plan, vl2, server).namespace, &[DIRECTORY]) > 0
+    directory(plan, vl2, &folder(&state::path(&plan.name))).kill_server(server)
 }
 
 /// Starts a directory server that does not run, and waits until it serves.
 pub(crate) fn start_server(plan: &Plan, vl2: &Vl2, server: usize, stop: &AtomicBool) -> Result<()> {
-    let files = files(plan);
-    wait_for(&[directory::start_server(plan, vl2, &files, server)?], stop)
+    wait_for(&[directory(plan, vl2, &folder(&state::path(&plan.name))).start_server(server)?], stop)
 }
 
 /// Ends the directory's etcd at once. Whether it ran.
 pub(crate) fn kill_store(plan: &Plan, vl2: &Vl2) -> bool {
-    programs::kill(&directory::node(plan, vl2, 0).namespace, &[ETCD]) > 0
+    directory(plan, vl2, &folder(&state::path(&plan.name))).kill_store()
 }
 
 /// Starts an etcd that does not run; servers wait for it.
 pub(crate) fn start_store(plan: &Plan, vl2: &Vl2) -> Result<()> {
-    directory::start_store(plan, vl2, &files(plan))
+    directory(plan, vl2, &folder(&state::path(&plan.name))).start_store()
 }
 
 /// Ends the programs of these names in a node's namespace at once. How many there were.

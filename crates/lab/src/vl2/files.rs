@@ -1,20 +1,19 @@
 //! What the programs of an overlay read: secret, keys, policy, mappings, configurations.
 
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::vl2::agent::DIRECTORY_GROUP;
 use weft_control::wire::vl2::attach::{self, AttachKey};
 
-use super::directory;
+use crate::directory::{self, new_secret, principal};
 use crate::error::{LabError, Result};
-use crate::plan::overlay::{AA4, AA6, LocatorKind, MULTICAST, OverlayHost, PRINCIPAL_ADMIN, Vl2};
+use crate::plan::overlay::{AA4, AA6, LocatorKind, MULTICAST, OverlayHost, Vl2};
 use crate::plan::{Node, Plan, PortId, Role};
 
 /// The files of an overlay.
@@ -66,21 +65,17 @@ impl Files {
     }
 
     fn file(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.folder.join(name);
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| LabError::io("write", &path, e))
+        write_private(&self.folder.join(name), text)
     }
 
     /// What every agent is told.
     fn common(&self, plan: &Plan, vl2: &Vl2, node: usize, pins: &Path) -> String {
         let name = name_of(&plan.nodes[node]);
-        let servers: Vec<String> =
-            (0..vl2.directory.len()).map(|i| format!("\"{}\"", directory::address(plan, vl2, i))).collect();
+        let servers = super::directory(plan, vl2, &self.folder).list();
         format!(
-            "metrics = \"off\"\nprincipal = {}\nkey = \"{}\"\ndirectory = [{}]\nprefixes = [\"{AA4}\", \"{AA6}\"]\nla = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n",
+            "metrics = \"off\"\nprincipal = {}\nkey = \"{}\"\ndirectory = {servers}\nprefixes = [\"{AA4}\", \"{AA6}\"]\nla = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n",
             principal(node).0,
             self.text(&format!("{name}.key")),
-            servers.join(", "),
             plan.nodes[node].locator,
             self.text(&format!("{name}.sock")),
             pins.join(name).display(),
@@ -134,6 +129,12 @@ impl Files {
     }
 }
 
+/// Writes a file that nobody else can read.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|e| LabError::io("write", path, e))
+}
+
 /// Services, and who is more than a host.
 fn policy(plan: &Plan, vl2: &Vl2) -> String {
     let mut text = String::from("version = 1\n");
@@ -142,10 +143,7 @@ fn policy(plan: &Plan, vl2: &Vl2) -> String {
         let (name, id) = (&service.name, service.id);
         let _ = write!(text, "\n[[service]]\nname = \"{name}\"\nid = {id}\nallow = [{}]\n", names.join(", "));
     }
-    let servers = (0..vl2.directory.len()).map(|i| (Vl2::server_principal(i), "server"));
-    for (id, role) in servers.chain([(PRINCIPAL_ADMIN, "admin")]) {
-        let _ = write!(text, "\n[[principal]]\nid = {id}\nrole = \"{role}\"\n");
-    }
+    text += &super::directory(plan, vl2, Path::new("")).principals();
     for (i, node) in plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside) {
         let role = if node.role == Role::Host { "host" } else { "switch" };
         let moves =
@@ -179,20 +177,7 @@ fn mappings(plan: &Plan, vl2: &Vl2) -> String {
             }));
         }
     }
-    let heading = json!({"weft_directory": 1, "revision": 0, "entries": lines.len()});
-    std::iter::once(&heading).chain(&lines).map(|line| format!("{line}\n")).collect()
-}
-
-fn principal(node: usize) -> PrincipalId {
-    PrincipalId(Vl2::principal(node))
-}
-
-fn new_secret() -> Result<Secret> {
-    let source = Path::new("/dev/urandom");
-    let mut bytes = [0; 32];
-    let read = File::open(source).and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|e| LabError::io("read", source, e))?;
-    Ok(Secret::new(bytes))
+    directory::lines(&lines)
 }
 
 const PEERS: u32 = 4096;

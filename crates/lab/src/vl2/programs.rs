@@ -133,7 +133,7 @@ pub(crate) fn running(namespaces: &[String]) -> Vec<Running> {
 }
 
 /// Ends programs of these names in a namespace at once (SIGKILL), and waits until they are gone. How many there were.
-pub(super) fn kill(namespace: &str, names: &[&str]) -> usize {
+pub(crate) fn kill(namespace: &str, names: &[&str]) -> usize {
     let running = running(&[namespace.to_owned()]);
     let ended: Vec<i32> = running.iter().filter(|p| names.contains(&p.program.as_str())).map(|p| p.pid).collect();
     for &pid in &ended {

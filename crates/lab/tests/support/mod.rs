@@ -134,3 +134,15 @@ pub fn up(shape: Shape, letter: char, routing: Routing) -> Option<TestLab> {
     let lab = try_up(plan(shape, name(letter), routing), &AtomicBool::new(false)).expect("it comes up");
     Some(TestLab { lab, _turn: turn })
 }
+
+/// Whether the programs are there, which not every build has.
+pub fn programs(needed: &[&str]) -> bool {
+    if !possible() {
+        return false;
+    }
+    let Some(missing) = needed.iter().find(|program| weft_lab::vl2::find(program).is_err()) else { return true };
+    let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
+    assert!(std::env::var_os("CI").is_none(), "{why}");
+    eprintln!("SKIPPED: {why}");
+    false
+}

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value;
 use weft_fabric::Bytes;
 use weft_lab::plan::{Plan, Routing, Settings, Timers};
-use weft_lab::{Lab, Stopwatch, netlord, state, vl2};
+use weft_lab::{Lab, Stopwatch, netlord, netns, state, vl2};
 
-use super::{TestLab, name, possible, turn};
+use super::{TestLab, name, programs, turn};
 
 pub static GO: AtomicBool = AtomicBool::new(false);
 
@@ -25,13 +25,7 @@ pub fn settings(letter: char) -> Settings {
 
 /// The lab, if there can be one here.
 pub fn stand(plan: Plan) -> Option<TestLab> {
-    if !possible() {
-        return None;
-    }
-    if vl2::find("weft-agent").is_err() {
-        let why = "weft-agent is not built: `cargo build -p weft-node` builds it";
-        assert!(std::env::var_os("CI").is_none(), "{why}");
-        eprintln!("SKIPPED: {why}");
+    if !programs(&["weft-agent"]) {
         return None;
     }
     let turn = turn();
@@ -59,11 +53,12 @@ pub fn kill_agent(lab: &TestLab, host: &str) {
         let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
         command.contains(&config).then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
     });
+    let process = process.expect("its agent runs");
     // SAFETY: it only sends a signal, to the agent of this very lab.
-    assert_eq!(unsafe { libc::kill(process.expect("its agent runs"), libc::SIGKILL) }, 0);
+    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
     let watch = Stopwatch::new();
-    while vl2::ask(&netlord::socket(&folder, node)).is_some() {
+    while netns::is_running(process) {
         assert!(watch.elapsed() < std::time::Duration::from_secs(5), "it ends");
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

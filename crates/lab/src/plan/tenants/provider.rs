@@ -9,8 +9,10 @@
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
+use weft_control::wire::netlord::dhcp::is_host;
 
 use super::{BridgePort, Plan, PlanError, Port, PortId, Role, SPECIAL_VLAN};
+use crate::plan::overlay::{Store, seats};
 use crate::plan::{Net, Node};
 
 /// The provider's addresses.
@@ -22,6 +24,27 @@ pub struct Provider {
     pub server: usize,
     /// By host, in the order of the plan.
     pub leases: Vec<Lease>,
+    /// Who says where tenants' VMs are; none: agents tell each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Serving>,
+}
+
+/// A directory that agents ask.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Serving {
+    /// Where its servers run, as indices into [`Plan::nodes`]; their store, if it is a program of its own, beside the first.
+    pub servers: Vec<usize>,
+    /// Where they keep bindings.
+    pub store: Store,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderSpec {
+    /// All addresses.
+    pub subnet: Net,
+    /// Directory servers, and their store; none: agents tell each other where tenants' VMs are.
+    pub directory: Option<(u16, Store)>,
 }
 
 /// What a host's agent is leased.
@@ -33,6 +56,25 @@ pub struct Lease {
     pub mac: String,
     /// The address.
     pub address: Ipv4Addr,
+}
+
+impl ProviderSpec {
+    /// Whether there are addresses for so many hosts.
+    ///
+    /// # Errors
+    /// Why not, and what helps.
+    pub fn check(&self, hosts: usize) -> Result<(), String> {
+        let Net { address, len } = self.subnet;
+        if !(8..=30).contains(&len) || !is_host(address) {
+            return Err(format!("{} is no subnet that hosts can have: write one from /8 to /30, as 10.1.0.0/16", self.subnet));
+        }
+        // Without that of the subnet, that of all, and the server's.
+        let room = (1usize << (32 - len)) - 3;
+        if hosts > room {
+            return Err(format!("{} has addresses for {room} hosts, and there are {hosts}: write a shorter prefix", self.subnet));
+        }
+        Ok(())
+    }
 }
 
 /// The server's name.
@@ -50,29 +92,24 @@ impl Plan {
     ///
     /// # Errors
     /// [`PlanError`] if there are fewer addresses than hosts.
-    pub(super) fn with_provider(mut self, subnet: Net) -> Result<Self, PlanError> {
+    pub(super) fn with_provider(mut self, spec: &ProviderSpec) -> Result<Self, PlanError> {
+        let subnet = spec.subnet;
         let hosts: Vec<usize> = (0..self.nodes.len()).filter(|&i| self.nodes[i].role == Role::Host).collect();
-        let wrong = |why: String| PlanError::Tenants(format!("the provider's addresses {subnet}: {why}"));
-        if !(8..=30).contains(&subnet.len) || matches!(subnet.address.octets()[0], 0 | 127 | 224..) {
-            return Err(wrong("write a subnet of IPv4 from /8 to /30, as \"10.1.0.0/16\"".to_owned()));
-        }
-        let all = 1u32 << (32 - subnet.len);
-        // Without that of the subnet, that of all, and the server's.
-        let room = all as usize - 3;
-        if hosts.len() > room {
-            return Err(wrong(format!("there are {} hosts, and addresses for {room}: write a shorter prefix", hosts.len())));
-        }
-        let first = subnet.address.to_bits() & !(all - 1);
+        spec.check(hosts.len()).map_err(PlanError::Tenants)?;
+        let first = subnet.address.to_bits() & (u32::MAX << (32 - subnet.len));
         let numbered = |i: u32| Ipv4Addr::from_bits(first + i);
         let leases: Vec<Lease> =
             (2u32..).zip(&hosts).map(|(i, &node)| Lease { node, mac: mac(i - 1), address: numbered(i) }).collect();
         for lease in &leases {
             self.nodes[lease.node].locator = lease.address;
         }
+        let racks: Vec<(usize, usize)> = hosts.iter().map(|&node| (node, self.nodes[node].ports[0].peer.node)).collect();
+        let serving = |(servers, store)| seats(&racks, servers, store).map(|servers| Serving { servers, store });
+        let directory = spec.directory.map(serving).transpose()?;
         let subnet = Net { address: numbered(0), len: subnet.len };
         let server = self.add_server(numbered(1), subnet.len)?;
         if let Some(netlord) = &mut self.tenants {
-            netlord.provider = Some(Provider { subnet, server, leases });
+            netlord.provider = Some(Provider { subnet, server, leases, directory });
         }
         Ok(self)
     }

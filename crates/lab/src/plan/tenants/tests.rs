@@ -154,7 +154,8 @@ fn what_cannot_be_laid_says_why() {
 fn the_providers_addresses() {
     let fabric = fabric(Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 });
     let with = |net: &str| {
-        let provider = Some(Net::try_from(net.to_owned()).expect("a subnet"));
+        let subnet = Net::try_from(net.to_owned()).expect("a subnet");
+        let provider = Some(ProviderSpec { subnet, directory: Some((2, crate::plan::overlay::Store::Etcd)) });
         laid(&fabric, &TenantSpec { provider, ..spec(two(), &[("acme", &[0, 3]), ("globex", &[0, 4])]) })
     };
     let plan = with("10.1.0.9/16").expect("a plan");
@@ -163,6 +164,10 @@ fn the_providers_addresses() {
     assert_eq!(provider.subnet.to_string(), "10.1.0.0/16");
     let leased: Vec<String> = provider.leases.iter().map(|it| format!("{} {}", it.mac, it.address)).collect();
     assert_eq!((leased.len(), &*leased[0], &*leased[5]), (6, "02:4e:48:00:00:01 10.1.0.2", "02:4e:48:00:00:06 10.1.0.7"));
+    // The last hosts of two racks.
+    let serving = provider.directory.as_ref().expect("a directory");
+    let names: Vec<&str> = serving.servers.iter().map(|&node| plan.nodes[node].name.as_str()).collect();
+    assert_eq!(names, ["h5", "h3"]);
     // Its port is of the VLAN of all agents alone.
     let server = &plan.nodes[provider.server];
     let at = server.ports[0].peer;
@@ -174,7 +179,7 @@ fn the_providers_addresses() {
     assert_eq!(plan.port(at).peer, PortId { node: provider.server, port: 0 });
     // Six hosts, the server, the subnet's own and that of all.
     assert!(with("10.1.0.0/28").is_ok());
-    for (net, says) in [("10.1.0.0/29", "addresses for 5"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")]
+    for (net, says) in [("10.1.0.0/29", "for 5 hosts"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")]
     {
         let error = with(net).expect_err("it cannot be had").to_string();
         assert!(error.contains(says), "{error}");
