@@ -57,9 +57,13 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 
 #[test]
 fn right_configurations_are_right() {
-    for text in
-        [HOST, EDGE, &EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", "")]
-    {
+    let two = HOST.replace("special_vlan = 4094", "special_vlan = [4094, 4093]");
+    for text in [
+        HOST,
+        &two,
+        EDGE,
+        &EDGE.replace("role = \"edge\"\nmac = \"02:4e:4c:00:00:01\"", "role = \"core\"").replace("number = 7\n", ""),
+    ] {
         let (code, said) = check(text);
         assert_eq!((code, said.contains("is right")), (Some(0), true), "{said}");
     }
@@ -68,6 +72,9 @@ fn right_configurations_are_right() {
 #[test]
 fn what_is_wrong_with_a_servers() {
     refused(HOST, "special_vlan = 4094", "special_vlan = 4095", 4, "VLANs are 1 to 4094");
+    for wrong in ["[]", "[4094, 4094]", "[1, 0]"] {
+        refused(HOST, "special_vlan = 4094", &format!("special_vlan = {wrong}"), 4, "VLANs are 1 to 4094");
+    }
     refused(HOST, "vlans = \"1-16\"", "vlans = \"1-0x\"", 13, "is no VLAN");
     refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"", 6, "belong together");
     refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"\nport = 127", 8, "1 to 126");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{LabError, Result};
-use crate::plan::tenants::{Bridge, Netlord, SPECIAL_VLAN};
+use crate::plan::tenants::{Bridge, Netlord};
 use crate::plan::{Node, Plan, Role};
 use crate::vl2::pins;
 
@@ -81,7 +81,7 @@ impl Files {
     fn of_host(&self, plan: &Plan, netlord: &Netlord, at: usize, node: &Node) -> String {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
-        line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text("tenants.toml"), netlord.special));
         line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
         for vm in netlord.of_host(at) {
             let device = &node.ports[vm.port].name;
