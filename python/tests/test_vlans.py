@@ -14,7 +14,7 @@ def test_a_vlan_a_core() -> None:
     assert (plan.vlans, plan.bound) == (3, 3)
     ports = plan.ports
     assert list(ports.columns) == ["switch", "port", "to", "vlans"]
-    assert list(ports[ports["switch"] == "edge0"]["vlans"]) == ["1-3", "1", "2", "3"]
+    assert list(ports[ports["switch"] == "edge0"]["vlans"]) == ["1-3,4093-4094", "1,4094", "2,4093", "3"]
 
 
 def test_settings_and_errors() -> None:

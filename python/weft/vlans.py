@@ -19,7 +19,7 @@ def spain(scenario: Scenario, *, set: Settings | None = None, **overrides: Any) 
 
     Args:
         scenario: the path of a scenario file, or the same as nested dicts, of which only these keys count:
-        ``[fabric]``, ``spain_paths`` and ``spain_orders``
+        ``[fabric]``, ``spain_paths``, ``spain_orders`` and ``special_trees``
             of ``[control]``, ``seed`` of ``[world]``, and the hosts of ``[[tenant]]``.
         set: overrides by dotted key: ``{"control.spain_paths": 4}``.
         **overrides: the same with two underscores for the dot: ``control__spain_paths=4``. They count over ``set``.

@@ -37,7 +37,7 @@ fn here(n: u32, at: u32, special: VlanId) -> Vec<u8> {
 fn bench(c: &mut Criterion) {
     let special = VlanId::new(4094).expect("a VLAN");
     let locations = Push::new(NlArpConfig::default(), rng::stream(1, Stream::Traffic));
-    let mut agent = Agent::new(AgentConfig::new(special), locations, OneVlan(special));
+    let mut agent = Agent::new(AgentConfig::new(vec![special]), locations, OneVlan(special));
     let now = Instant::ZERO;
     agent.handle(now, Input::Uplink { uplink: UPLINK, up: Some((MacAddr([2; 6]), 9000)) });
     let mut lldp = Vec::new();

@@ -36,10 +36,21 @@ pub struct Survey {
     pub cables: u32,
     /// Those that lie in a VLAN.
     pub cables_used: u32,
+    /// The VLANs of the trees that reach all agents, and the cables that several of them have.
+    pub special: Special,
     /// Entries that the largest learning table of an edge switch needs with NetLord, if all send to all.
     pub fib_entries: usize,
     /// The ports of all switches.
     pub switches: Vec<Switch>,
+}
+
+/// The trees that reach all agents.
+#[derive(Clone, Debug, Serialize)]
+pub struct Special {
+    /// Their VLANs.
+    pub vlans: Vec<u16>,
+    /// Cables that more than one of them has.
+    pub shared_cables: usize,
 }
 
 /// A switch's configuration.
@@ -94,7 +105,12 @@ pub fn survey_of(source: &Source) -> Result<Survey> {
 
 /// A plan's error, at the key that has to change.
 fn located(error: &SpainError) -> KeyError {
-    KeyError::new("control.spain_paths", error.to_string(), "write fewer, such as spain_paths = 4")
+    match error {
+        SpainError::Trees(_) => KeyError::new("control.special_trees", error.to_string(), "write 2, as is usual"),
+        SpainError::NoPaths | SpainError::TooManyVlans { .. } => {
+            KeyError::new("control.spain_paths", error.to_string(), "write fewer, such as spain_paths = 4")
+        }
+    }
 }
 
 /// The switches of the tenants' hosts.
@@ -134,9 +150,17 @@ pub fn of_plan(fabric: &Fabric, plan: &Plan) -> Survey {
         longest_hops: diversity.longest,
         cables: diversity.cables[0],
         cables_used: diversity.cables[1],
+        special: special(plan),
         fib_entries: plan.edges().iter().map(|&e| entries(fabric, plan, e)).max().unwrap_or(0),
         switches: switches.collect(),
     }
+}
+
+fn special(plan: &Plan) -> Special {
+    let mut cables: Vec<_> = plan.trees().flat_map(|(_, cables)| cables).collect();
+    cables.sort_unstable();
+    let shared = cables.chunk_by(|a, b| a == b).filter(|same| same.len() > 1).count();
+    Special { vlans: plan.trees().map(|(vlan, _)| vlan.0).collect(), shared_cables: shared }
 }
 
 /// A pair's VLANs each cost an entry at both ends, and a server one at its own switch.

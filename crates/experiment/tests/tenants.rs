@@ -106,16 +106,20 @@ fn spain_tells_vlans_and_what_switches_are_told() {
     let folder = folder(&[("hosts_per_edge = 2", "hosts_per_edge = 1")]);
     let plan = json(&weft(&["spain", "s.toml", "--json"], folder.path()));
     let edge0 = value!({"switch": "edge0", "ports": [
-        {"port": 1, "to": "h0", "vlans": "1-2"}, {"port": 2, "to": "core0", "vlans": "1"}, {"port": 3, "to": "core1", "vlans": "2"}]});
+        {"port": 1, "to": "h0", "vlans": "1-2,4093-4094"}, {"port": 2, "to": "core0", "vlans": "1,4094"},
+        {"port": 3, "to": "core1", "vlans": "2,4093"}]});
     assert_eq!(plan["switches"][0], edge0);
     let mut rest = plan;
     rest["switches"] = Value::Null;
     let expected = value!({"fabric": "two-level fat-tree, 2 edge and 2 core switches, 1 hosts per edge", "vlans": 2, "bound": 2,
         "edge_switches": 2, "pairs": 1, "paths": [2.0, 2.0, 2.0], "disjoint": [2.0, 2.0, 2.0], "longest_hops": 2, "cables": 4,
-        "cables_used": 4, "fib_entries": 3, "switches": null});
+        "cables_used": 4, "special": {"vlans": [4094, 4093], "shared_cables": 0}, "fib_entries": 3, "switches": null});
     assert_eq!(rest, expected);
     let text = stdout(&weft(&["spain", "s.toml", "--switches"], folder.path()));
-    assert!(text.contains("2 VLANs") && text.contains("core1") && text.contains("vlan 1-2"), "{text}");
+    assert!(text.contains("2 VLANs") && text.contains("core1") && text.contains("vlan 1-2,4093-4094"), "{text}");
+    assert!(text.contains("trees for all        VLANs 4094, 4093; no cable in more than one of them"), "{text}");
+    let one = stdout(&weft(&["spain", "s.toml", "--set", "control.special_trees=1"], folder.path()));
+    assert!(one.contains("trees for all        VLAN 4094\n"), "{one}");
     // Only the switches of the tenants' servers.
     let narrowed = json(&weft(&["spain", "s.toml", "--json", "--set", "tenant[0].hosts=[0]"], folder.path()));
     assert_eq!((&narrowed["edge_switches"], &narrowed["vlans"]), (&value!(1), &value!(0)));
@@ -138,7 +142,11 @@ fn what_means_nothing_is_refused_with_its_place() {
         ("size = \"20kB\"", "incoming = 0", "refuse everything"),
         ("count = 2", "vms_per_host = 60000", "65,535"),
         ("routing = \"spain\"", "routing = \"spain\"\nspain_paths = 0", "spain_paths"),
-        ("[world]", "[[event]]\nat = \"1s\"\nfail = \"switch core0\"\n[world]", "nothing breaks"),
+        ("routing = \"spain\"", "routing = \"spain\"\nspecial_trees = 17", "16 are the most"),
+        ("routing = \"spain\"", "routing = \"spain\"\nchirp_period = \"0s\"", "cannot chirp all the time"),
+        ("[world]", "[[event]]\nat = \"1s\"\nfail = \"switch core9\"\n[world]\nduration = \"2s\"", "core9"),
+        ("[world]", "[[event]]\nat = \"1s\"\nfail = \"switch core0\"\n[world]", "may never end"),
+        ("[world]", "[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[world]\nduration = \"2s\"", "knows no `kill`"),
         ("[world]", "[transport]\nmss = \"20B\"\n[world]", "no room"),
     ] {
         let netlord = if to.contains("mss") { ("kind = \"none\"", "kind = \"netlord\"") } else { ("title", "title") };

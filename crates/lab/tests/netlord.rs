@@ -94,6 +94,7 @@ fn tenants_with_the_same_addresses() {
     lab_test_is_well(&lab);
     an_agent_dies_and_returns(&lab);
     an_interface_goes_and_comes_back(&lab);
+    a_lost_cable_keeps_no_broadcast_from_anybody(&lab);
     a_vm_moves_during_a_stream(&lab);
 }
 
@@ -422,7 +423,13 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
 
 /// A VM that is started again has another interface of the same name.
 fn an_interface_goes_and_comes_back(lab: &TestLab) {
-    let moving = vm(lab, "acme", "vm3").clone();
+    start_again(lab, &vm(lab, "acme", "vm3").clone());
+    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
+    assert_eq!(result.answered, result.pairs, "{result:?}");
+}
+
+/// Removes a VM's interface, and makes another one of the same name.
+fn start_again(lab: &TestLab, moving: &Vm) {
     let (host, node) = (lab.plan().nodes[moving.host].clone(), lab.plan().nodes[moving.node].clone());
     let device = &host.ports[moving.port].name;
     let until = |what: &str, good: &dyn Fn(&Value) -> bool| {
@@ -443,9 +450,52 @@ fn an_interface_goes_and_comes_back(lab: &TestLab) {
         node.namespace, moving.mac
     );
     lab.shell(&host.name, &make);
-    until("it is back", &|status| status["verdict"] == "ok");
-    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
-    assert_eq!(result.answered, result.pairs, "{result:?}");
+    until("it is back", &|status| status["vifs"].to_string().contains(device.as_str()));
+}
+
+/// Each special VLAN is a tree of its own: without one of its cables a new VM's HERE and a tenant's broadcast reach all, and once.
+fn a_lost_cable_keeps_no_broadcast_from_anybody(lab: &TestLab) {
+    let edge = lab.plan().nodes.iter().position(|node| node.name == "edge0").expect("a switch");
+    let cable_of = |special: &u16| {
+        let ports = lab.plan().nodes[edge].ports.iter().zip(&tenants(lab).switch(edge).expect("a bridge").ports);
+        let mut trunks = ports.filter(|(_, port)| port.number.is_none() && port.vlans.contains(special));
+        trunks.next().expect("a cable of the tree").0.name.clone()
+    };
+    let special = &tenants(lab).special;
+    let cables: Vec<String> = special.iter().map(cable_of).collect();
+    assert!(cables.len() == 2 && cables[0] != cables[1], "{special:?} {cables:?}");
+    let sockets = ["acme-vm1", "acme-vm2", "acme-vm3"].map(|node| raw(lab, node, 0x88b7));
+    for socket in &sockets {
+        socket.set_read_timeout(Some(Duration::from_millis(250))).expect("a timeout");
+    }
+    let all_hear_it_once = |what: &str| {
+        (&sockets[0]).write_all(&frame([0xff; 6], mac(1), 0x88b7, what.as_bytes())).expect("sent");
+        for (node, socket) in ["vm2", "vm3"].iter().zip(&sockets[1..]) {
+            assert!(next(socket).is_some(), "{node} does not hear it {what}");
+            assert!(next(socket).is_none(), "{node} hears it twice {what}");
+        }
+    };
+    all_hear_it_once("over two trees");
+    for cable in &cables {
+        lab.shell("edge0", &format!("ip link set {cable} down"));
+        all_hear_it_once(&format!("without {cable}"));
+        lab.shell("edge0", &format!("ip link set {cable} up"));
+    }
+    // The hosts of the other edge switches hear of a VM at this one.
+    let new = vm(lab, "acme", "vm3").clone();
+    let heres = || {
+        let hosts = lab.plan().hosts().filter(|host| host.name != lab.plan().nodes[new.host].name);
+        hosts.map(|host| ask(lab, &host.name)["nl_arp"]["heres"].as_u64().expect("a counter")).collect::<Vec<_>>()
+    };
+    lab.shell("edge0", &format!("ip link set {} down", cables[0]));
+    let before = heres();
+    start_again(lab, &new);
+    let watch = Stopwatch::new();
+    while heres().iter().zip(&before).any(|(now, before)| now <= before) {
+        assert!(watch.elapsed() < Duration::from_secs(2), "{before:?} {:?}", heres());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    lab.shell("edge0", &format!("ip link set {} up", cables[0]));
 }
 
 /// acme's vm2 goes to a host at another edge switch while a stream to it is under way, and back.

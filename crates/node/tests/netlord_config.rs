@@ -65,13 +65,11 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 #[test]
 fn what_this_machine_has_not_is_named_with_its_line() {
     let with = |part: &str| HOST.replace("[[path]]", &format!("[provider]\n{part}\n[[path]]"));
-    let pulls = HOST.replace("[[path]]", DIRECTORY).replace("special_vlan", "locations = \"directory\"
-special_vlan");
-    let pushes = HOST.replace("special_vlan", "locations = \"nl-arp\"
-special_vlan");
-    let named = with("device = \"mgmt\"
-address = \"10.1.0.7/16\"");
-    for text in [HOST.to_owned(), pulls, pushes, with(""), with("address = \"dhcp\""), named] {
+    let pulls = HOST.replace("[[path]]", DIRECTORY).replace("special_vlan", "locations = \"directory\"\nspecial_vlan");
+    let pushes = HOST.replace("special_vlan", "locations = \"nl-arp\"\nspecial_vlan");
+    let named = with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"");
+    let two = HOST.replace("special_vlan = 4094", "special_vlan = [4094, 4093]");
+    for text in [HOST.to_owned(), two, pulls, pushes, with(""), with("address = \"dhcp\""), named] {
         let says = "cannot read the tenants' file /nowhere/tenants.toml";
         refused(&text, "/etc/weft/tenants.toml", "/nowhere/tenants.toml", 3, says);
     }
@@ -83,6 +81,9 @@ address = \"10.1.0.7/16\"");
 #[test]
 fn what_is_wrong_with_a_servers() {
     refused(HOST, "special_vlan = 4094", "special_vlan = 4095", 4, "VLANs are 1 to 4094");
+    for wrong in ["[]", "[4094, 4094]", "[1, 0]"] {
+        refused(HOST, "special_vlan = 4094", &format!("special_vlan = {wrong}"), 4, "VLANs are 1 to 4094");
+    }
     refused(HOST, "vlans = \"1-16\"", "vlans = \"1-0x\"", 13, "is no VLAN");
     refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"", 6, "belong together");
     refused(HOST, "device = \"eth0\"", "device = \"eth0\"\nswitch = \"02:4e:4c:00:00:01\"\nport = 127", 8, "1 to 126");

@@ -13,7 +13,7 @@ use crate::spain::{self, Survey};
 /// Arguments of `weft spain`.
 #[derive(Debug, Args)]
 pub struct SpainArgs {
-    /// The scenario file: its [fabric], the hosts of its [[tenant]]s, and `spain_paths`, `spain_orders` of its [control]
+    /// The scenario file: its [fabric], the hosts of its [[tenant]]s, and `spain_paths`, `spain_orders`, `special_trees` of its [control]
     scenario: PathBuf,
     #[command(flatten)]
     changes: ScenarioArgs,
@@ -36,11 +36,24 @@ pub fn run(args: &SpainArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// `VLANs 4094, 4093; no cable in two of them`.
+fn trees(survey: &Survey) -> String {
+    let vlans: Vec<String> = survey.special.vlans.iter().map(u16::to_string).collect();
+    let shared = match (vlans.len(), survey.special.shared_cables) {
+        (1, _) => return format!("VLAN {}", vlans[0]),
+        (_, 0) => "no cable".to_owned(),
+        (_, 1) => "1 cable".to_owned(),
+        (_, n) => format!("{n} cables"),
+    };
+    format!("VLANs {}; {shared} in more than one of them", vlans.join(", "))
+}
+
 fn text(survey: &Survey, switches: bool) -> String {
     let range = |[least, mean, most]: [f64; 3]| format!("{least} to {most}, mean {mean:.2}");
     let mut text = format!(
         "{}\n{} VLANs; no packing has fewer than {} (the most paths of a pair)\n{} edge switches, {} pairs\n\
          paths of a pair      {}\n  edge-disjoint ones {}\nlongest path         {} hops\ncables in VLANs      {} of {} between switches\n\
+         trees for all        {}\n\
          entries of an edge   {} at the most with NetLord: other edge switches, once for each VLAN, and its servers\n",
         survey.fabric,
         survey.vlans,
@@ -52,6 +65,7 @@ fn text(survey: &Survey, switches: bool) -> String {
         survey.longest_hops,
         survey.cables_used,
         survey.cables,
+        trees(survey),
         survey.fib_entries,
     );
     if switches {

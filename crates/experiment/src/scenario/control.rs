@@ -2,7 +2,7 @@
 
 use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_fabric::Duration;
-use weft_fabric::routing::spain::SpainConfig;
+use weft_fabric::routing::spain::{MAX_TREES, SpainConfig};
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
 use weft_fabric::topology::shapes::subways::Balancing;
 use weft_sim::packet::bridged::Returns;
@@ -21,6 +21,8 @@ pub struct Control {
     pub spain: SpainConfig,
     /// Which VLAN answers take.
     pub spain_return: Returns,
+    /// From one chirp of SPAIN's agents to the next.
+    pub chirp_period: Duration,
     /// The central scheduler.
     pub scheduler: Scheduler,
     /// Time from one scheduling round to the next.
@@ -89,6 +91,9 @@ const ROUTINGS: &[(&str, (RoutingKind, Option<Bridging>))] = &[
     ("spain", (RoutingKind::SinglePath, Some(Bridging::Spain))),
 ];
 
+/// What the rapid spanning tree protocol takes to go around a link whose ends see that it is down: tens of milliseconds to a second (IEEE 802.1D-2004, 17).
+const RSTP: Duration = Duration::from_secs(1);
+
 const HASHES: &[(&str, HashFields)] = &[("5-tuple", HashFields::FiveTuple), ("dst", HashFields::Dst)];
 
 impl Control {
@@ -106,10 +111,13 @@ impl Control {
         };
         let period = keys.or("period", usual_period)?;
         let (kind, bridging) = keys.word("routing", ROUTINGS, (RoutingKind::Ecmp, None))?;
+        let usual_reconverge = if bridging == Some(Bridging::SpanningTree) { RSTP } else { Duration::ZERO };
+        let chirp_period = read_chirps(keys)?;
         let control = Self {
             bridging,
             spain: read_spain(keys)?,
-            spain_return: read_return(keys)?,
+            spain_return: read_return(keys, chirp_period)?,
+            chirp_period,
             routing: Routing {
                 kind,
                 hash: keys.word("hash", HASHES, HashFields::FiveTuple)?,
@@ -123,7 +131,7 @@ impl Control {
             annealing_c: keys.opt("annealing_c")?,
             subways: subways(keys, scheduler, period)?,
             measure: keys.or("measure", false)?,
-            reconverge: keys.or("reconverge", Duration::ZERO)?,
+            reconverge: keys.or("reconverge", usual_reconverge)?,
             restore_delay: keys.or("restore_delay", Duration::ZERO)?,
         };
         keys.done()?;
@@ -156,13 +164,17 @@ impl Control {
 }
 
 /// Which VLAN answers take.
-fn read_return(keys: &Keys<'_>) -> Result<Returns, KeyError> {
+fn read_return(keys: &Keys<'_>, chirp: Duration) -> Result<Returns, KeyError> {
     let own = keys.word("spain_return", &[("same", false), ("own", true)], false)?;
-    let chirp = keys.or("chirp_period", Duration::from_ms(100))?;
-    if chirp == Duration::ZERO {
+    Ok(if own { Returns::Own { chirp } } else { Returns::Same })
+}
+
+fn read_chirps(keys: &Keys<'_>) -> Result<Duration, KeyError> {
+    let period = keys.or("chirp_period", weft_control::netlord::spain::SpainConfig::default().period)?;
+    if period.as_ps() < 2 {
         return Err(keys.error("chirp_period", "agents cannot chirp all the time", "write a time such as \"100ms\""));
     }
-    Ok(if own { Returns::Own { chirp } } else { Returns::Same })
+    Ok(period)
 }
 
 /// SPAIN's settings in `[control]`.
@@ -175,11 +187,19 @@ pub fn read_spain(keys: &Keys<'_>) -> Result<SpainConfig, KeyError> {
         paths: keys.or("spain_paths", usual.paths)?,
         orders: keys.or("spain_orders", usual.orders)?,
         seed: usual.seed,
+        trees: keys.or("special_trees", usual.trees)?,
     };
-    for (key, value) in [("spain_paths", spain.paths), ("spain_orders", spain.orders)] {
+    for (key, value) in [("spain_paths", spain.paths), ("spain_orders", spain.orders), ("special_trees", spain.trees)] {
         if value == 0 {
             return Err(keys.error(key, format!("`{key}` is 1 or more"), "leave it out for the usual value"));
         }
+    }
+    if spain.trees > MAX_TREES {
+        return Err(keys.error(
+            "special_trees",
+            format!("{} trees: {MAX_TREES} are the most", spain.trees),
+            "write 2, as is usual",
+        ));
     }
     Ok(spain)
 }

@@ -365,8 +365,8 @@ impl Scenario {
             (Some(_), _) if self.world.kind != world::Kind::Packet => {
                 wrong("world.kind", "tenants' traffic is one of packets", "write kind = \"packet\" in [world]")
             }
-            (Some(_), _) if !self.events.is_empty() => {
-                wrong("event[0]", "nothing breaks between tenants' switches here", "leave the events out")
+            (Some(_), _) if !self.events.is_empty() && self.world.duration.is_none() => {
+                wrong("world", "what is cut off may never end, and neither would the run", "add `duration = \"60s\"` to [world]")
             }
             (Some(_), _) if self.control.scheduler != Scheduler::None => {
                 wrong("control.scheduler", "no scheduler moves what switches have learnt", "write scheduler = \"none\"")

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use weft_control::netlord::spain::SpainConfig as AgentConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::{Duration, Fabric};
-use weft_sim::packet::bridged::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, Trial, Ways};
+use weft_sim::packet::bridged::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, FaultConfig, Trial, Ways};
 
 use crate::error::{KeyError, Result};
 use crate::metrics::{self, Metrics};
@@ -58,9 +59,22 @@ fn world(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<BridgedWorld>> {
         returns: scenario.control.spain_return,
         addresses: spec.addresses,
         fib: spec.fib,
+        faults: faults(fabric, run)?,
         packet: super::packet::config(fabric, run)?,
         seed: world.seed,
     }))
+}
+
+/// What fails in a run, and how soon that is found out.
+fn faults(fabric: &Fabric, run: &Run) -> Result<FaultConfig> {
+    let control = &run.scenario.control;
+    let period = control.chirp_period;
+    Ok(FaultConfig {
+        events: super::timed_events(fabric, run)?,
+        reconverge: control.reconverge,
+        restore_delay: control.restore_delay,
+        agent: AgentConfig { period, answer: Duration::from_ps(period.as_ps() / 2), ..AgentConfig::default() },
+    })
 }
 
 fn located(error: BridgedError) -> KeyError {
@@ -69,6 +83,7 @@ fn located(error: BridgedError) -> KeyError {
             ("transport.mss", "write a size such as \"1460B\"")
         }
         BridgedError::Spain(_) => ("control.spain_paths", "write fewer paths, such as spain_paths = 4"),
+        BridgedError::Agent(_) => ("control.chirp_period", "write a time such as \"100ms\""),
         BridgedError::TooManyVms { .. } | BridgedError::TooManyVmsTogether { .. } => {
             ("tenant", "lower `count`, `hosts` or `vms_per_host`")
         }
@@ -100,6 +115,9 @@ fn measure(outcome: &BridgedOutcome) -> Metrics {
     }
     metrics.put("flows", trials.iter().map(|t| t.begun).sum::<u64>() as f64);
     metrics.put("flows_finished", trials.iter().map(|t| t.finished).sum::<u64>() as f64);
+    let seconds = |span: Option<Duration>| span.map(|s| s.as_secs_f64());
+    metrics.put_some("reconverge_s", seconds(outcome.faults.reconverge));
+    metrics.put_some("restore_s", seconds(outcome.faults.restore));
     let totals = [
         ("flows_refused", outcome.refused),
         ("fib_entries_max", outcome.fib_most),

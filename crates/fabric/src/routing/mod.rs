@@ -2,13 +2,14 @@
 //!
 //! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
 //! path, ECMP, VLB), and [`ways`] says how hosts with several NICs choose among them; [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
-//! [`spain`] lays several paths into VLANs; [`optimal::splittable_fraction`] bounds what any of them can reach.
+//! [`spain`] lays several paths into VLANs, [`trees`] finds those that reach all switches; [`optimal::splittable_fraction`] bounds what any of them can reach.
 
 pub mod next_hops;
 pub mod optimal;
 pub mod roots;
 pub mod router;
 pub mod spain;
+pub mod trees;
 pub mod ways;
 
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{LabError, Result};
-use crate::plan::tenants::{Bridge, Netlord, SPECIAL_VLAN};
+use crate::plan::tenants::{Bridge, Netlord};
 use crate::plan::{Node, Plan, Role};
 use crate::vl2::pins;
 
@@ -85,7 +85,7 @@ impl Files {
     fn of_host(&self, plan: &Plan, netlord: &Netlord, at: usize, node: &Node) -> String {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
-        line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text("tenants.toml"), netlord.special));
         if let Some(directory) = super::directory::of(plan, netlord, &self.folder) {
             let (servers, principal) = (directory.list(), crate::directory::principal(at).0);
             let key = self.text(&format!("{}.key", name_of(node)));

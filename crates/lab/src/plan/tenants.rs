@@ -8,7 +8,7 @@
 //!   10.0.0.1/24
 //! ```
 //! - **Switches** have no addresses and no routes: each is a learning bridge with VLANs. One with hosts has a MAC address of its own, and numbers its hosts' ports from 1.
-//! - **VLANs**: SPAIN's from 1, and [`SPECIAL_VLAN`], a spanning tree that reaches all hosts' ports.
+//! - **VLANs**: SPAIN's from 1, and from 4094 downwards trees that reach all hosts' ports.
 //! - **VMs** are namespaces called TENANT-VIF, each with one VIF: `eth0`, whose other end is `vif1`, `vif2`, ... in the host's namespace. Their MTU leaves room for the
 //!   encapsulation. They are nodes of the plan, after those of the fabric.
 
@@ -103,6 +103,8 @@ pub struct Netlord {
     pub limits: Vec<TenantLimit>,
     /// SPAIN's VLANs.
     pub vlans: usize,
+    /// The VLANs that reach all agents.
+    pub special: Vec<u16>,
     /// What the switches without hosts are.
     pub core: CoreSwitch,
     /// The agents' addresses in tenant 1, if they have any.
@@ -160,8 +162,6 @@ pub struct Vm {
     pub gateways: Vec<IpAddr>,
 }
 
-/// The VLAN that reaches all agents.
-pub const SPECIAL_VLAN: u16 = 4094;
 /// Bytes of the largest packet that a VM sends.
 pub const MTU_VM: u32 = MTU_FABRIC - OVERHEAD as u32;
 
@@ -176,9 +176,6 @@ impl Plan {
             return Err(PlanError::SeveralNics { host: host.name.clone(), overlay: "NetLord" });
         }
         let spain = Spain::new(fabric, &spec.spain).map_err(|e| PlanError::Tenants(e.to_string()))?;
-        if spain.vlans().len() >= usize::from(SPECIAL_VLAN) {
-            return Err(PlanError::Tenants("SPAIN's VLANs take that of all agents: ask for fewer paths".to_owned()));
-        }
         self.unroute();
         let switches = bridges::of(&self, fabric, &spain)?;
         let vms = self.place(&tenants, &spec.placements)?;
@@ -190,6 +187,7 @@ impl Plan {
             fib: spec.fib.clone(),
             limits: spec.limits.clone(),
             vlans: spain.vlans().len(),
+            special: spain.trees().map(|(vlan, _)| vlan.0).collect(),
             core: spec.core,
             provider: None,
         });

@@ -132,6 +132,8 @@ pub struct Counts {
     pub encapsulated: u64,
     /// Frames that passed a virtual router.
     pub routed: u64,
+    /// Broadcasts and multicasts that had come over another special VLAN.
+    pub copies: u64,
 }
 
 impl Counts {

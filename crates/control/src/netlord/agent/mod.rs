@@ -10,6 +10,7 @@
 //! What always holds: a frame of a tenant's VIF is handed to VIFs of that tenant and MAC space alone (or, over its own virtual router, of that tenant), and every frame
 //! that is not handed on or kept is counted by its reason.
 
+mod copies;
 mod counts;
 mod maps;
 mod neighbours;
@@ -34,6 +35,7 @@ use super::{Location, PROVIDER, Vif};
 use crate::bucket::Bucket;
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
 use crate::wire::packet::ethernet::VlanId;
+use copies::Copies;
 use uplinks::Uplink;
 
 /// A VIF as the server numbers it: its interface's index, say.
@@ -45,10 +47,11 @@ pub struct VifId(pub u32);
 pub struct UplinkId(pub u8);
 
 /// What an agent is told when it starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
-    /// The VLAN that reaches all agents.
-    pub special_vlan: VlanId,
+    /// The VLANs that reach all agents: what is sent to all goes over each of them.
+    // DEVIATION: one in NetLord's section 3.9, where a lost cable of its tree keeps broadcasts from some until it is back.
+    pub special_vlans: Vec<VlanId>,
     /// Broadcasts and multicasts of a VIF a second, in the mean and at once.
     pub storm: (u32, u32),
     /// Searches that a VIF may cause a second, in the mean and at once.
@@ -63,9 +66,9 @@ pub struct AgentConfig {
 
 impl AgentConfig {
     /// The usual settings.
-    pub const fn new(special_vlan: VlanId) -> Self {
+    pub const fn new(special_vlans: Vec<VlanId>) -> Self {
         Self {
-            special_vlan,
+            special_vlans,
             storm: (1000, 100),
             searches: (100, 100),
             kept_each: 8,
@@ -177,6 +180,8 @@ pub struct Agent<L, C> {
     uplinks: BTreeMap<UplinkId, Uplink>,
     kept: BTreeMap<Query, Vec<(VifId, Vec<u8>)>>,
     kept_count: usize,
+    /// Tenants' broadcasts and multicasts that have come, and are to come again.
+    copies: Copies,
     /// Remote VIFs that the data plane's maps have.
     mapped: BTreeSet<Vif>,
     /// Tenants whose routers and rules they have.
@@ -201,6 +206,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     /// An agent without interfaces.
     pub fn new(config: AgentConfig, locations: L, chooser: C) -> Self {
         Self {
+            copies: Copies::new(config.special_vlans.clone()),
             config,
             locations,
             chooser,
@@ -324,9 +330,11 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some((uplink, at)) = uplink.and_then(|id| Some((id, self.location(id)?))) else {
             return self.counts.drop(None, Drop::NoUplink);
         };
-        let mut frame = Vec::with_capacity(60);
-        message.emit(at, self.config.special_vlan, &mut frame);
-        self.out.push_back(Output::ToFabric { uplink, frame });
+        for &vlan in &self.config.special_vlans {
+            let mut frame = Vec::with_capacity(60);
+            message.emit(at, vlan, &mut frame);
+            self.out.push_back(Output::ToFabric { uplink, frame });
+        }
     }
 
     fn attach(&mut self, id: VifId, vif: Vif, addresses: Vec<IpAddr>) {

@@ -115,10 +115,14 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 
     fn receive_group(&mut self, it: &Encapsulation<'_>) {
-        let Overlay { tenant, space, .. } = it.overlay;
+        let Overlay { tenant, space, vlan, .. } = it.overlay;
         match Ethernet::parse(it.inner) {
             Ok(inner) if inner.dst.0[0] & 1 == 1 && !is_control(&inner) => {
-                self.flood_here(Vif { tenant, space, mac: inner.src }, it.inner);
+                if self.copies.is_first(self.now, (tenant, space), vlan, it.inner) {
+                    self.flood_here(Vif { tenant, space, mac: inner.src }, it.inner);
+                } else {
+                    self.counts.copies += 1;
+                }
             }
             _ => self.counts.drop(None, Drop::Forged),
         }

@@ -210,13 +210,14 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         if frame.len() + 20 > self.uplinks.get(&uplink).map_or(0, |link| usize::from(link.mtu)) {
             return Err(Drop::TooLong.into());
         }
-        let vlan = Some(self.config.special_vlan);
-        let overlay = Overlay { to: Recipient::Group, tenant: vif.tenant, space: vif.space, vlan };
-        let mut out = Vec::with_capacity(frame.len() + 38);
         let dst = group_mac(vif.tenant);
-        Encapsulation { dst, src: here.switch, tag: vlan, overlay, inner: frame }.emit(&mut out);
-        self.counts.encapsulated += 1;
-        self.out.push_back(Output::ToFabric { uplink, frame: out });
+        for vlan in self.config.special_vlans.iter().copied().map(Some) {
+            let overlay = Overlay { to: Recipient::Group, tenant: vif.tenant, space: vif.space, vlan };
+            let mut out = Vec::with_capacity(frame.len() + 38);
+            Encapsulation { dst, src: here.switch, tag: vlan, overlay, inner: frame }.emit(&mut out);
+            self.counts.encapsulated += 1;
+            self.out.push_back(Output::ToFabric { uplink, frame: out });
+        }
         Ok(())
     }
 

@@ -18,12 +18,13 @@ mod config;
 mod pack;
 mod paths;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use rand::seq::SliceRandom;
 
 use crate::ids::{CableId, SwitchId};
 use crate::rng::{Stream, stream};
+use crate::routing::trees::broadcast_trees;
 use crate::topology::Fabric;
 use crate::topology::switch_graph::SwitchGraph;
 
@@ -37,6 +38,8 @@ pub struct VlanId(pub u16);
 
 /// 12 bits, without 0 (no VLAN) and 4,095 (reserved).
 pub const MAX_VLANS: usize = 4_094;
+/// Trees that reach all edge switches.
+pub const MAX_TREES: u32 = 16;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +50,13 @@ pub struct SpainConfig {
     pub orders: u32,
     /// Seed of the orders.
     pub seed: u64,
+    /// Trees that reach all edge switches, each in a VLAN of its own, at the most: what is sent to all agents takes them.
+    pub trees: u32,
 }
 
 impl Default for SpainConfig {
     fn default() -> Self {
-        Self { paths: 16, orders: 8, seed: 1 }
+        Self { paths: 16, orders: 8, seed: 1, trees: 2 }
     }
 }
 
@@ -59,10 +64,14 @@ impl Default for SpainConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum SpainError {
-    #[error("the paths need {needed} VLANs, and 12 bits hold {MAX_VLANS}: ask for fewer than {paths} paths of a pair")]
-    TooManyVlans { needed: usize, paths: u32 },
+    #[error(
+        "the paths need {needed} VLANs, and 12 bits hold {most} beside those that reach all: ask for fewer than {paths} paths of a pair"
+    )]
+    TooManyVlans { needed: usize, most: usize, paths: u32 },
     #[error("a pair of switches needs 1 path or more, not 0")]
     NoPaths,
+    #[error("agents need 1 to {MAX_TREES} trees that reach all of them, not {0}")]
+    Trees(u32),
 }
 
 /// Paths and VLANs of a fabric.
@@ -73,6 +82,8 @@ pub struct Plan {
     place: Vec<Option<u32>>,
     /// The cables of each VLAN, ascending.
     vlans: Vec<Vec<CableId>>,
+    /// Those of the trees that reach all edge switches.
+    trees: Vec<Vec<CableId>>,
     paths: PathTable,
     bound: usize,
     diversity: Diversity,
@@ -124,18 +135,22 @@ impl Plan {
         if config.paths == 0 {
             return Err(SpainError::NoPaths);
         }
+        if !(1..=MAX_TREES).contains(&config.trees) {
+            return Err(SpainError::Trees(config.trees));
+        }
+        let trees = broadcast_trees(fabric, &edges, config.trees as usize);
         let graph = SwitchGraph::new(fabric);
         let cables = fabric.cables().len();
         let (mut paths, mut diversity) = find(&graph, cables, &edges, config.paths as usize);
         let bound = diversity.paths[2] as usize;
-        let vlans = pack(&graph, cables, &mut paths, bound, config)?;
+        let vlans = pack(&graph, cables, &mut paths, bound, config, MAX_VLANS - trees.len())?;
         diversity.cables = [graph.arc_count() as u32 / 2, used(&vlans, cables)];
         let mut place = vec![None; fabric.switch_count()];
         for (i, edge) in edges.iter().enumerate() {
             place[edge.index()] = Some(i as u32);
         }
         let vlans = vlans.into_iter().map(|v| v.into_iter().map(CableId).collect()).collect();
-        Ok(Self { edges, place, vlans, paths, bound, diversity })
+        Ok(Self { edges, place, vlans, trees, paths, bound, diversity })
     }
 
     /// The switches that the plan joins, ascending.
@@ -146,6 +161,11 @@ impl Plan {
     /// The VLANs, ascending, and their cables.
     pub fn vlans(&self) -> impl ExactSizeIterator<Item = (VlanId, &[CableId])> {
         self.vlans.iter().enumerate().map(|(i, cables)| (vlan_id(i as u16), &cables[..]))
+    }
+
+    /// The VLANs of the trees that reach all edge switches, from the highest that there is downwards, and their cables. The paper has one.
+    pub fn trees(&self) -> impl ExactSizeIterator<Item = (VlanId, &[CableId])> {
+        self.trees.iter().enumerate().map(|(i, cables)| (VlanId((MAX_VLANS - i) as u16), &cables[..]))
     }
 
     /// The largest number of paths of any pair: no packing has fewer VLANs.
@@ -225,6 +245,7 @@ fn pack(
     table: &mut PathTable,
     bound: usize,
     config: &SpainConfig,
+    most: usize,
 ) -> Result<Vec<Cables>, SpainError> {
     let mut ends = vec![(0, 0); cables];
     for switch in 0..graph.len() as u32 {
@@ -255,8 +276,8 @@ fn pack(
         }
     }
     let (packing, vlan) = best.expect("one order at the least");
-    if packing.len() > MAX_VLANS {
-        return Err(SpainError::TooManyVlans { needed: packing.len(), paths: config.paths });
+    if packing.len() > most {
+        return Err(SpainError::TooManyVlans { needed: packing.len(), most, paths: config.paths });
     }
     table.vlan = vlan.into_iter().map(|v| v as u16).collect();
     Ok(packing.into_cables())

@@ -11,9 +11,9 @@ use crate::topology::shapes::{Cabling, Shape};
 use crate::topology::{FabricBuilder, Link};
 use crate::units::BitsPerSec;
 
-const LINK: Cabling = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
+pub(in crate::routing) const LINK: Cabling = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
 
-fn shape(shape: Shape) -> Fabric {
+pub(in crate::routing) fn shape(shape: Shape) -> Fabric {
     shape.build(LINK, LINK).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn plan(fabric: &Fabric, paths: u32) -> Plan {
 }
 
 /// A connected graph of switches, some of which have a host: a random tree and random cables besides, some of them parallel.
-fn graphs() -> impl Strategy<Value = Fabric> {
+pub(in crate::routing) fn graphs() -> impl Strategy<Value = Fabric> {
     (2usize..10).prop_flat_map(|switches| {
         let tree = prop::collection::vec(any::<u32>(), switches - 1);
         let more = prop::collection::vec((0..switches, 0..switches), 0..18);
@@ -54,7 +54,7 @@ fn ends(fabric: &Fabric, cable: CableId) -> [usize; 2] {
 }
 
 /// Cables without a loop: each joins two parts that were apart. Plain labels, no union-find.
-fn is_forest(fabric: &Fabric, cables: &[CableId]) -> bool {
+pub(in crate::routing) fn is_forest(fabric: &Fabric, cables: &[CableId]) -> bool {
     let mut label: Vec<usize> = (0..fabric.switch_count()).collect();
     cables.iter().all(|&cable| {
         let [a, b] = ends(fabric, cable).map(|s| label[s]);
@@ -125,7 +125,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn vlans_are_forests_and_paths_are_as_disjoint_as_can_be(fabric in graphs(), paths in 1u32..7, seed: u64) {
-        let plan = Plan::new(&fabric, &SpainConfig { paths, orders: 3, seed }).unwrap();
+        let plan = Plan::new(&fabric, &SpainConfig { paths, orders: 3, seed, ..SpainConfig::default() }).unwrap();
         check(&fabric, &plan, paths);
     }
 }
@@ -193,9 +193,10 @@ fn beyond_twelve_bits_it_says_how_many_it_needs() {
     }
     let fabric = fabric.build().unwrap();
     let error = Plan::new(&fabric, &SpainConfig { paths: 9_999, ..SpainConfig::default() }).unwrap_err();
-    assert_eq!(error, SpainError::TooManyVlans { needed: 5_000, paths: 9_999 });
+    assert_eq!(error, SpainError::TooManyVlans { needed: 5_000, most: 4_092, paths: 9_999 });
     assert_eq!(plan(&fabric, 4_000).vlans().len(), 4_000);
     assert_eq!(Plan::new(&fabric, &SpainConfig { paths: 0, ..SpainConfig::default() }).unwrap_err(), SpainError::NoPaths);
+    assert_eq!(Plan::new(&fabric, &SpainConfig { trees: 0, ..SpainConfig::default() }).unwrap_err(), SpainError::Trees(0));
 }
 
 #[test]
@@ -203,7 +204,9 @@ fn switches_are_told_the_vlans_of_each_port() {
     let fabric = shape(Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 1 });
     let configs = plan(&fabric, 16).switch_configs(&fabric);
     let ports: Vec<Vec<u16>> = configs.iter().flat_map(|c| &c.ports).map(|p| p.vlans.iter().map(|v| v.0).collect()).collect();
-    assert_eq!(ports, [vec![1, 2], vec![1], vec![2], vec![1, 2], vec![1], vec![2], vec![1], vec![1], vec![2], vec![2]]);
+    // Paths over each core, and a tree for all around each.
+    let (all, one, two) = (vec![1, 2, 4093, 4094], vec![1, 4094], vec![2, 4093]);
+    assert_eq!(ports, [&all, &one, &two, &all, &one, &two, &one, &one, &two, &two].map(Vec::clone));
 }
 
 #[test]

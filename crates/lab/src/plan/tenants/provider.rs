@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use weft_control::wire::netlord::dhcp::is_host;
 
-use super::{BridgePort, Plan, PlanError, Port, PortId, Role, SPECIAL_VLAN};
+use super::{BridgePort, Plan, PlanError, Port, PortId, Role};
 use crate::plan::overlay::{Store, seats};
 use crate::plan::{Net, Node};
 
@@ -120,10 +120,12 @@ impl Plan {
             return Err(PlanError::Tenants(format!("two nodes would be called `{DHCP}`: rename a tenant or a VIF")));
         }
         let node = self.nodes.len();
-        let edge = self.tenants.as_mut().and_then(|it| it.switches.iter_mut().find(|switch| switch.mac.is_some()));
-        let Some(edge) = edge else { return Err(PlanError::Tenants("there is no edge switch".to_owned())) };
+        let none = || PlanError::Tenants("there is no edge switch".to_owned());
+        let netlord = self.tenants.as_mut().ok_or_else(none)?;
+        let native = netlord.special.first().copied();
+        let edge = netlord.switches.iter_mut().find(|switch| switch.mac.is_some()).ok_or_else(none)?;
         let (switch, port) = (edge.node, edge.ports.len());
-        edge.ports.push(BridgePort { vlans: Vec::new(), number: None, native: Some(SPECIAL_VLAN) });
+        edge.ports.push(BridgePort { vlans: Vec::new(), number: None, native });
         let end = |name: String, peer: PortId, address: Option<Net>| Port {
             name,
             address,

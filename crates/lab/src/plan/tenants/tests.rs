@@ -66,7 +66,7 @@ fn reach(plan: &Plan, netlord: &Netlord, vlan: u16) -> (BTreeSet<usize>, usize) 
 }
 
 #[test]
-fn the_special_vlan_is_a_tree_that_reaches_all_hosts_and_nobody_else() {
+fn each_special_vlan_is_a_tree_that_reaches_all_hosts_and_nobody_else() {
     for shape in [
         Shape::TwoLevel { edges: 5, cores: 3, hosts_per_edge: 2 },
         Shape::FatTree { k: 4 },
@@ -75,21 +75,23 @@ fn the_special_vlan_is_a_tree_that_reaches_all_hosts_and_nobody_else() {
         let fabric = fabric(shape);
         let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 1])])).expect("a plan");
         let netlord = plan.tenants.as_ref().expect("tenants");
-        let (reached, cables) = reach(&plan, netlord, SPECIAL_VLAN);
-        assert_eq!(reached.len(), cables + 1, "a tree");
-        let edges: Vec<usize> = netlord.switches.iter().filter(|s| s.mac.is_some()).map(|s| s.node).collect();
-        assert!(edges.iter().all(|edge| reached.contains(edge)));
-        for switch in &netlord.switches {
-            for (port, of_bridge) in plan.nodes[switch.node].ports.iter().zip(&switch.ports) {
-                let is_host = plan.nodes[port.peer.node].role == Role::Host;
-                assert_eq!(of_bridge.number.is_some(), is_host);
-                assert!(!is_host || of_bridge.vlans.contains(&SPECIAL_VLAN));
+        assert_eq!(netlord.special, [4094, 4093]);
+        for &special in &netlord.special {
+            let (reached, cables) = reach(&plan, netlord, special);
+            assert_eq!(reached.len(), cables + 1, "a tree");
+            let edges: Vec<usize> = netlord.switches.iter().filter(|s| s.mac.is_some()).map(|s| s.node).collect();
+            assert!(edges.iter().all(|edge| reached.contains(edge)));
+            for switch in &netlord.switches {
+                for (port, of_bridge) in plan.nodes[switch.node].ports.iter().zip(&switch.ports) {
+                    let is_host = plan.nodes[port.peer.node].role == Role::Host;
+                    assert_eq!(of_bridge.number.is_some(), is_host);
+                    assert!(!is_host || of_bridge.vlans.contains(&special));
+                }
             }
+            let leaves =
+                |node: usize| netlord.switch(node).expect("a switch").ports.iter().filter(|p| p.vlans.contains(&special)).count();
+            assert!(reached.iter().all(|&node| leaves(node) > 1), "no switch without hosts is at its end");
         }
-        let leaves = |node: usize| {
-            netlord.switch(node).expect("a switch").ports.iter().filter(|p| p.vlans.contains(&SPECIAL_VLAN)).count()
-        };
-        assert!(reached.iter().all(|&node| leaves(node) > 1), "no switch without hosts is at its end");
     }
 }
 
@@ -174,13 +176,12 @@ fn the_providers_addresses() {
     let port = &netlord.switch(at.node).expect("a switch").ports[at.port];
     assert_eq!(
         (plan.nodes[at.node].name.as_str(), port.native, port.number, port.vlans.len()),
-        ("edge0", Some(SPECIAL_VLAN), None, 0)
+        ("edge0", netlord.special.first().copied(), None, 0)
     );
     assert_eq!(plan.port(at).peer, PortId { node: provider.server, port: 0 });
     // Six hosts, the server, the subnet's own and that of all.
     assert!(with("10.1.0.0/28").is_ok());
-    for (net, says) in [("10.1.0.0/29", "for 5 hosts"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")]
-    {
+    for (net, says) in [("10.1.0.0/29", "for 5 hosts"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")] {
         let error = with(net).expect_err("it cannot be had").to_string();
         assert!(error.contains(says), "{error}");
     }

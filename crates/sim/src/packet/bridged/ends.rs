@@ -3,7 +3,7 @@
 use weft_control::netlord::spain::choose;
 use weft_fabric::rng::mix;
 
-use super::engine::{BEGIN, DELAYED_ACK, Engine, RETRANSMIT, Rx, Tx};
+use super::engine::{AGENT, BEGIN, DELAYED_ACK, Engine, FAULT, RETRANSMIT, Rx, TREE, Tx};
 use super::frames::{CE, ECT, Frame, Kind, REPEAT, ROUTED};
 use super::{Addresses, Returns};
 use crate::packet::tcp::NEVER;
@@ -17,16 +17,19 @@ impl Engine {
         self.discard(item);
         let is_for_us = match self.addresses {
             Addresses::Edge => frame.flags & ROUTED != 0,
-            _ => self.shuffle.host(frame.ends().1) == host,
+            _ => self.hosts_of(&frame).1 == host,
         };
         if !is_for_us {
             self.counted.floods += u64::from(self.now >= self.counts_from);
             return;
         }
+        if self.faults.is_some() {
+            self.incoming(&frame);
+        }
         match frame.kind {
             Kind::Syn => self.on_syn(&frame),
             Kind::Data => self.on_data(&frame),
-            Kind::Chirp | Kind::ChirpBack => return,
+            Kind::Chirp | Kind::ChirpBack | Kind::Hello | Kind::HelloBack => return,
             _ => self.on_answer(&frame),
         }
         if let Returns::Own { chirp } = self.returns {
@@ -155,9 +158,9 @@ impl Engine {
         self.pump(vm);
     }
 
-    /// What the sender's agent chooses.
+    /// What the sender's agent chooses while all ways work.
     fn choose_vlan(&self, from: u32, to: u32, transfer: u32) -> u16 {
-        let flow = mix(mix(u64::from(from) << 32 | u64::from(to)) ^ u64::from(transfer));
+        let flow = flow_hash(from, to, transfer);
         let [a, b] = [from, to].map(|v| self.shuffle.host(v));
         if self.is_untagged(a, b) { 0 } else { choose(self.lans.between(a, b).iter().copied(), flow).map_or(0, |v| v.0) }
     }
@@ -167,6 +170,14 @@ impl Engine {
         match self.returns {
             Returns::Same => frame.vlan,
             Returns::Own { .. } => self.choose_vlan(frame.peer, frame.vm, frame.transfer),
+        }
+    }
+
+    /// The hash by which the agent of a frame's sender chooses its VLAN.
+    pub(super) fn flow_of(&self, frame: &Frame) -> u64 {
+        match (self.returns, frame.ends()) {
+            (Returns::Same, _) => flow_hash(frame.vm, frame.peer, frame.transfer),
+            (Returns::Own { .. }, (from, to)) => flow_hash(from, to, frame.transfer),
         }
     }
 
@@ -221,6 +232,9 @@ impl Engine {
         match timer {
             RETRANSMIT => self.retransmit(vm),
             DELAYED_ACK => self.delayed_ack(vm),
+            FAULT => self.on_fault(vm),
+            TREE => self.on_tree(vm),
+            AGENT => self.on_agent(vm),
             _ if self.tx[vm as usize].begins == self.now => self.begin(vm),
             _ => {} // of an earlier trial
         }
@@ -269,4 +283,8 @@ impl Engine {
         }
         self.busy = 0;
     }
+}
+
+fn flow_hash(from: u32, to: u32, transfer: u32) -> u64 {
+    mix(mix(u64::from(from) << 32 | u64::from(to)) ^ u64::from(transfer))
 }

@@ -1,15 +1,17 @@
 //! The loop, and what switches do.
 //!
 //! One event a hop: that a frame has come to the end of a link. A switch learns its source, looks its destination up, and sends it on: by one port,
-//! by all others of the VLAN if it does not know it, by none if it came from there. Hosts: [`super::ends`].
+//! by all others of the VLAN if it does not know it, by none if it came from there. Hosts: [`super::ends`]; what fails: [`super::faults`].
 
 use std::sync::Arc;
 
 use weft_fabric::record::LinkRecord;
 use weft_fabric::rng::mix;
 use weft_fabric::routing::spain::Plan;
+use weft_fabric::topology::Health;
 use weft_fabric::{Bytes, Fabric, Instant, LinkId};
 
+use super::faults::Faults;
 use super::fib::{Fib, Key};
 use super::frames::{CE, ECT, Frame, ROUTED};
 use super::lans::Lans;
@@ -96,6 +98,8 @@ pub(super) struct Engine {
     pub totals: Totals,
     trials: Vec<Trial>,
     participants: u32,
+    /// If anything fails in the run.
+    pub faults: Option<Box<Faults>>,
 }
 
 /// What counts in a trial.
@@ -131,7 +135,10 @@ pub(super) struct Totals {
 pub(super) const RETRANSMIT: u32 = 0;
 pub(super) const DELAYED_ACK: u32 = 1;
 pub(super) const BEGIN: u32 = 2;
-const TIMERS: u32 = 3;
+pub(super) const FAULT: u32 = 3;
+pub(super) const TREE: u32 = 4;
+pub(super) const AGENT: u32 = 5;
+const TIMERS: u32 = 6;
 /// Nothing counts.
 const NEVER: u64 = u64::MAX;
 
@@ -157,7 +164,9 @@ impl Engine {
         let segments = world.load.bytes.0.div_ceil(u64::from(mss));
         let last = (world.load.bytes.0 - (segments - 1) * u64::from(mss)) as u16;
         let idle = Tx { tcp: Sender::new(&tcp, 0), peer: 0, transfer: 0, vlan: 0, busy: false, begins: NEVER, chirps: 0 };
-        Ok(Self {
+        let lans = Lans::new(fabric, &hosts, plan, &Health::new(fabric));
+        let faults = Faults::new(world, &lans)?.map(Box::new);
+        let mut engine = Self {
             now: 0,
             mss,
             header,
@@ -165,7 +174,7 @@ impl Engine {
             last,
             addresses: world.addresses,
             returns: world.returns,
-            lans: Lans::new(fabric, &hosts, plan),
+            lans,
             fibs: vec![Fib::new(world.rules()); fabric.switch_count()],
             ports,
             frames: Slab::new(wheel.max_items()),
@@ -185,8 +194,13 @@ impl Engine {
             totals: Totals::default(),
             trials: Vec::new(),
             participants: hosts.len() as u32,
+            faults,
             tcp,
-        })
+        };
+        for (event, i) in world.faults.events.iter().zip(0..) {
+            engine.wheel.push(event.at.as_ps(), engine.timers + FAULT, i);
+        }
+        Ok(engine)
     }
 
     /// All trials, one after the other.
@@ -261,6 +275,7 @@ impl Engine {
             drops: u64::from(self.ports.drops(link)),
         };
         outcome.links = (0..self.timers).map(record).collect();
+        outcome.faults = self.faults.as_ref().map(|faults| faults.outcome()).unwrap_or_default();
         outcome.ended = Instant::from_ps(self.now);
     }
 
@@ -270,6 +285,10 @@ impl Engine {
         self.totals.events += 1;
         if event.link >= self.timers {
             return self.timer(event.link - self.timers, event.item);
+        }
+        if self.faults.is_some() && !self.ports.is_up(event.link) {
+            self.ports.lose(event.link);
+            return self.drop(event.item);
         }
         let node = self.to[event.link as usize];
         if node < self.hosts {
@@ -285,13 +304,16 @@ impl Engine {
         let frame = self.frames[item];
         let (source, destination) = self.addresses_of(&frame);
         let from = link ^ 1;
+        if self.faults.is_some() && frame.vlan == 0 && !self.lans.is_in_tree(from) {
+            return self.drop(item); // the tree is another one by now
+        }
         let fib = &mut self.fibs[switch as usize];
         if source != SWITCHES + switch {
             fib.learn(Key::new(frame.vlan, source), from, self.now);
         }
         if destination == SWITCHES + switch {
             // To the switch itself: it routes the frame to the port that the outer IP address names.
-            let host = self.shuffle.host(frame.ends().1);
+            let host = self.hosts_of(&frame).1;
             self.frames[item].flags |= ROUTED;
             return self.send(self.lans.attached(host).down, item, self.now);
         }
@@ -308,18 +330,27 @@ impl Engine {
         self.totals.misses += 1;
         for at in self.lans.ports(switch, frame.vlan) {
             let port = self.lans.port(at);
-            if port != from {
+            if port != from && (self.faults.is_none() || self.ports.is_up(port)) {
                 let copy = self.frames.add(frame);
                 self.count_copy();
-                self.send(port, copy, self.now);
+                self.transmit(port, copy, self.now);
             }
         }
         self.discard(item);
     }
 
-    /// A frame leaves by a link, if it can.
+    /// A frame is sent by a link that is on its way.
     #[inline]
     pub fn send(&mut self, link: u32, item: u32, at: u64) {
+        if let Some(faults) = &mut self.faults {
+            faults.is_used(link, &self.frames[item], self.now);
+        }
+        self.transmit(link, item, at);
+    }
+
+    /// A frame leaves by a link, if it can.
+    #[inline]
+    fn transmit(&mut self, link: u32, item: u32, at: u64) {
         let frame = &mut self.frames[item];
         match self.ports.send(link, frame.len, at) {
             Fate::Arrives { at, marked, .. } => {
@@ -329,17 +360,22 @@ impl Engine {
                 self.totals.hops += 1;
                 self.wheel.push(at, link, item);
             }
-            Fate::Dropped => {
-                self.totals.drops += 1;
-                self.discard(item);
-            }
+            Fate::Dropped => self.drop(item),
         }
+    }
+
+    fn drop(&mut self, item: u32) {
+        self.totals.drops += 1;
+        self.discard(item);
     }
 
     /// A host hands a frame to its NIC.
     #[inline]
-    pub fn emit(&mut self, frame: Frame) {
-        let host = self.shuffle.host(frame.ends().0);
+    pub fn emit(&mut self, mut frame: Frame) {
+        if self.faults.is_some() {
+            self.outgoing(&mut frame);
+        }
+        let host = self.hosts_of(&frame).0;
         let link = self.lans.attached(host).up;
         let draw = mix(self.now ^ mix(u64::from(frame.vm) << 32 | u64::from(frame.number))) as u32;
         let at = self.ports.handed_over(link, self.now, draw);
@@ -374,19 +410,24 @@ impl Engine {
         }
     }
 
+    /// From which host to which a frame goes.
+    #[inline]
+    pub fn hosts_of(&self, frame: &Frame) -> (u32, u32) {
+        let (from, to) = frame.ends();
+        if frame.is_hello() { (from, to) } else { (self.shuffle.host(from), self.shuffle.host(to)) }
+    }
+
     /// Source and destination as switches see them.
     #[inline]
     fn addresses_of(&self, frame: &Frame) -> (u32, u32) {
-        let (from, to) = frame.ends();
-        let hosts = || (self.shuffle.host(from), self.shuffle.host(to));
         match self.addresses {
-            Addresses::Vm => (from, to),
-            Addresses::Host => {
-                let (a, b) = hosts();
+            Addresses::Vm if !frame.is_hello() => frame.ends(),
+            Addresses::Vm | Addresses::Host => {
+                let (a, b) = self.hosts_of(frame);
                 (HOSTS + a, HOSTS + b)
             }
             Addresses::Edge => {
-                let (a, b) = hosts();
+                let (a, b) = self.hosts_of(frame);
                 let [ea, eb] = [a, b].map(|h| self.lans.attached(h).edge);
                 // At the same switch the server bears its own address (section 3.8).
                 (if ea == eb { HOSTS + a } else { SWITCHES + ea }, SWITCHES + eb)

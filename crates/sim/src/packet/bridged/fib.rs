@@ -118,6 +118,25 @@ impl Fib {
         (entry.valid <= now).then_some(entry.port)
     }
 
+    /// Forgets what was learnt by a port: its link is down (IEEE 802.1Q, 8.8.3).
+    pub fn forget(&mut self, port: u32) {
+        let mut at = self.oldest;
+        while at != NONE {
+            let Entry { port: here, newer, .. } = self.slots[at as usize];
+            if here == port {
+                self.remove(at);
+            }
+            at = newer;
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        while self.oldest != NONE {
+            self.remove(self.oldest);
+        }
+    }
+
     /// Entries at this moment.
     #[cfg(test)]
     pub fn len(&self) -> usize {
@@ -144,7 +163,7 @@ impl Fib {
         let Some(valid) = self.admit(now) else { return };
         if self.index.len() == self.rules.entries {
             self.counters.evicted += 1;
-            self.remove_oldest();
+            self.remove(self.oldest);
         }
         let entry = Entry { key, port, older: NONE, newer: NONE, refreshed: now, valid };
         let slot = match self.free.pop() {
@@ -180,12 +199,11 @@ impl Fib {
     #[inline]
     fn age(&mut self, now: u64) {
         while self.oldest != NONE && now - self.slots[self.oldest as usize].refreshed >= self.rules.ageing {
-            self.remove_oldest();
+            self.remove(self.oldest);
         }
     }
 
-    fn remove_oldest(&mut self) {
-        let slot = self.oldest;
+    fn remove(&mut self, slot: u32) {
         self.unlink(slot);
         self.index.remove(&self.slots[slot as usize].key);
         self.free.push(slot);

@@ -17,6 +17,9 @@ pub(super) enum Kind {
     /// Shows switches where its sender is: from the transfer's sender, and from its receiver.
     Chirp,
     ChirpBack,
+    /// Asks an agent for a sign of life of a way, and gives it. `vm` and `peer` are the hosts that send and get it.
+    Hello,
+    HelloBack,
 }
 
 /// A frame.
@@ -45,11 +48,23 @@ pub(super) const CE: u8 = 4;
 pub(super) const ROUTED: u8 = 8;
 
 impl Frame {
-    /// From which VM to which it goes.
+    /// Whether it is one of agents among themselves.
+    #[inline]
+    pub fn is_hello(&self) -> bool {
+        matches!(self.kind, Kind::Hello | Kind::HelloBack)
+    }
+
+    /// Whether it belongs to a transfer, whose VLAN the agent of its sender chooses.
+    #[inline]
+    pub fn is_of_flow(&self) -> bool {
+        matches!(self.kind, Kind::Syn | Kind::SynAck | Kind::Refused | Kind::Data | Kind::Ack)
+    }
+
+    /// From which VM to which it goes; between agents, hosts.
     #[inline]
     pub fn ends(&self) -> (u32, u32) {
         match self.kind {
-            Kind::Syn | Kind::Data | Kind::Chirp => (self.vm, self.peer),
+            Kind::Syn | Kind::Data | Kind::Chirp | Kind::Hello | Kind::HelloBack => (self.vm, self.peer),
             Kind::SynAck | Kind::Refused | Kind::Ack | Kind::ChirpBack => (self.peer, self.vm),
         }
     }

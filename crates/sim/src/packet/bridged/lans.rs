@@ -3,21 +3,24 @@
 //! VLAN 0 is what carries untagged frames: a spanning tree, breadth first from the first switch of the highest tier. The others are SPAIN's.
 //! Branches without hosts are left out: nothing ever comes from there, and what is flooded into them has no effect but on their own cables.
 
-use std::collections::VecDeque;
-
 use weft_fabric::routing::spain::{Plan, VlanId};
-use weft_fabric::{CableId, Fabric, HostId, SwitchId};
+use weft_fabric::routing::trees::{prune, spanning_tree};
+use weft_fabric::topology::Health;
+use weft_fabric::{CableId, Fabric, HostId, LinkId, SwitchId};
 
 /// The network below the frames.
 #[derive(Debug)]
 pub(super) struct Lans {
-    vlans: usize,
     /// By switch and VLAN, and one more: its first port.
     first: Vec<u32>,
     /// Links that leave switches.
     ports: Vec<u32>,
     /// By host that takes part: its switch, the link to it, and the link from it; `u32::MAX` for the others.
     attached: Vec<Attached>,
+    /// By VLAN: its cables.
+    trees: Vec<Vec<CableId>>,
+    /// By link: whether the spanning tree has it.
+    in_tree: Vec<bool>,
     /// By place of the one edge switch and the other: the VLANs between them.
     between: Vec<Vec<VlanId>>,
     /// By switch: its place among the edge switches.
@@ -39,8 +42,8 @@ pub(super) struct Attached {
 const NOWHERE: Attached = Attached { edge: u32::MAX, up: u32::MAX, down: u32::MAX };
 
 impl Lans {
-    /// The network between these hosts; without a plan it has the spanning tree alone.
-    pub fn new(fabric: &Fabric, hosts: &[HostId], plan: Option<&Plan>) -> Self {
+    /// The network between these hosts; without a plan it has the spanning tree of what works alone.
+    pub fn new(fabric: &Fabric, hosts: &[HostId], plan: Option<&Plan>, health: &Health) -> Self {
         let mut attached = vec![NOWHERE; fabric.host_count()];
         let mut hosts_of: Vec<Vec<u32>> = vec![Vec::new(); fabric.switch_count()];
         for &host in hosts {
@@ -49,9 +52,10 @@ impl Lans {
             attached[host.index()] = Attached { edge: edge.0, up: up.0, down: up.reverse().0 };
             hosts_of[edge.index()].push(up.reverse().0);
         }
-        let mut trees = vec![prune(fabric, &hosts_of, spanning_tree(fabric))];
-        if let Some(plan) = plan {
-            trees.extend(plan.vlans().map(|(_, cables)| prune(fabric, &hosts_of, cables.to_vec())));
+        let mut trees = vec![spanning_tree(fabric, health)];
+        trees.extend(plan.iter().flat_map(|plan| plan.vlans()).map(|(_, cables)| cables.to_vec()));
+        for tree in &mut trees {
+            prune(fabric, |s| !hosts_of[s.index()].is_empty(), tree);
         }
         let (first, ports) = port_lists(fabric, &hosts_of, &trees);
         let edges: Vec<SwitchId> = fabric.switches().filter(|s| !hosts_of[s.index()].is_empty()).collect();
@@ -59,7 +63,10 @@ impl Lans {
         for (i, edge) in edges.iter().enumerate() {
             place[edge.index()] = i as u32;
         }
-        let mut lans = Self { vlans: trees.len(), first, ports, attached, between: Vec::new(), place, edges: edges.len() };
+        let mut in_tree = vec![false; fabric.links().len()];
+        let of_hosts = hosts_of.iter().flatten().map(|&down| LinkId(down).cable());
+        trees[0].iter().copied().chain(of_hosts).flat_map(|c| c.links()).for_each(|link| in_tree[link.index()] = true);
+        let mut lans = Self { first, ports, attached, trees, in_tree, between: Vec::new(), place, edges: edges.len() };
         for &a in &edges {
             for &b in &edges {
                 let vlans = match plan {
@@ -77,7 +84,7 @@ impl Lans {
     /// The ports of a VLAN at a switch: links that leave it.
     #[inline]
     pub fn ports(&self, switch: u32, vlan: u16) -> std::ops::Range<usize> {
-        let at = switch as usize * self.vlans + usize::from(vlan);
+        let at = switch as usize * self.trees.len() + usize::from(vlan);
         self.first[at] as usize..self.first[at + 1] as usize
     }
 
@@ -95,13 +102,35 @@ impl Lans {
 
     /// The VLANs between the switches of two hosts.
     pub fn between(&self, a: u32, b: u32) -> &[VlanId] {
-        let [a, b] = [a, b].map(|h| self.place[self.attached[h as usize].edge as usize] as usize);
+        let [a, b] = [a, b].map(|h| self.place_of(h) as usize);
         &self.between[a * self.edges + b]
+    }
+
+    /// The place of a host's switch among the edge switches.
+    #[inline]
+    pub fn place_of(&self, host: u32) -> u32 {
+        self.place[self.attached[host as usize].edge as usize]
+    }
+
+    /// By place: the VLANs from the switch of a host.
+    pub fn from(&self, host: u32) -> &[Vec<VlanId>] {
+        &self.between[self.place_of(host) as usize * self.edges..][..self.edges]
+    }
+
+    /// By VLAN: its cables between switches.
+    pub fn trees(&self) -> &[Vec<CableId>] {
+        &self.trees
+    }
+
+    /// Whether the spanning tree has a link.
+    #[inline]
+    pub fn is_in_tree(&self, link: u32) -> bool {
+        self.in_tree[link as usize]
     }
 
     /// The lowest VLAN of SPAIN that has a port at a switch besides those of hosts; 0 if none has.
     fn first_of(&self, switch: SwitchId) -> VlanId {
-        let found = (1..self.vlans as u16).find(|&v| !self.ports(switch.0, v).is_empty());
+        let found = (1..self.trees.len() as u16).find(|&v| !self.ports(switch.0, v).is_empty());
         VlanId(found.unwrap_or(0))
     }
 }
@@ -130,43 +159,4 @@ fn port_lists(fabric: &Fabric, hosts_of: &[Vec<u32>], trees: &[Vec<CableId>]) ->
         first.push(ports.len() as u32);
     }
     (first, ports)
-}
-
-/// Breadth first from the first switch of the highest tier, as an operator would set the bridges' priorities.
-pub(super) fn spanning_tree(fabric: &Fabric) -> Vec<CableId> {
-    let root = fabric.switches_of_tier(fabric.top_tier()).next().expect("a fabric has switches");
-    let mut seen = vec![false; fabric.switch_count()];
-    seen[root.index()] = true;
-    let mut queue = VecDeque::from([root]);
-    let mut tree = Vec::new();
-    while let Some(switch) = queue.pop_front() {
-        for &link in fabric.out(fabric.switch_node(switch)) {
-            if let Some(next) = fabric.as_switch(fabric.link(link).to)
-                && !std::mem::replace(&mut seen[next.index()], true)
-            {
-                tree.push(link.cable());
-                queue.push_back(next);
-            }
-        }
-    }
-    tree
-}
-
-/// A forest without the branches that lead to no host.
-fn prune(fabric: &Fabric, hosts_of: &[Vec<u32>], mut cables: Vec<CableId>) -> Vec<CableId> {
-    loop {
-        let mut degree = vec![0u32; fabric.switch_count()];
-        let ends = |c: &CableId| {
-            let link = fabric.link(c.links()[0]);
-            [link.from, link.to].map(|n| fabric.as_switch(n).expect("a cable between switches").index())
-        };
-        for end in cables.iter().flat_map(ends) {
-            degree[end] += 1;
-        }
-        let before = cables.len();
-        cables.retain(|c| ends(c).iter().all(|&s| degree[s] > 1 || !hosts_of[s].is_empty()));
-        if cables.len() == before {
-            return cables;
-        }
-    }
 }

@@ -16,11 +16,13 @@
 //! | [`lans`] | VLANs, and the ports that they have |
 //! | [`shuffle`] | the load |
 //! | [`frames`], [`engine`], [`ends`] | what moves, the switches, the hosts |
+//! | [`faults`] | what fails, and who finds a way around it |
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
 
 mod ends;
 mod engine;
+mod faults;
 mod fib;
 mod frames;
 mod lans;
@@ -36,6 +38,7 @@ use weft_fabric::{Bytes, Duration, Fabric, HostId, Instant};
 
 use super::{MAX_PACKET, PacketConfig, PacketError};
 use engine::Engine;
+pub use faults::{FaultConfig, FaultOutcome};
 use fib::Rules;
 
 /// Which ways frames have.
@@ -133,6 +136,8 @@ pub struct BridgedWorld {
     pub addresses: Addresses,
     /// What switches remember.
     pub fib: FibConfig,
+    /// What fails.
+    pub faults: FaultConfig,
     /// Transport and queues; all else of it has no meaning here.
     pub packet: PacketConfig,
     /// Seed of the order of transfers.
@@ -147,6 +152,8 @@ pub enum BridgedError {
     Packet(#[from] PacketError),
     #[error(transparent)]
     Spain(#[from] SpainError),
+    #[error(transparent)]
+    Agent(#[from] weft_control::netlord::spain::SpainError),
     #[error("a segment of {mss} has no room for a header of {ENCAPSULATION}")]
     NoRoom { mss: Bytes },
     #[error("a frame of {frame} does not fit: a frame has {MAX_PACKET} at the most")]
@@ -199,7 +206,7 @@ pub struct BridgedOutcome {
     pub misses: u64,
     /// Transfers refused.
     pub refused: u64,
-    /// Frames lost at full queues.
+    /// Frames lost at full queues and on what failed.
     pub drops: u64,
     /// Segments sent again.
     pub retransmits: u64,
@@ -207,6 +214,8 @@ pub struct BridgedOutcome {
     pub hops: u64,
     /// Events.
     pub events: u64,
+    /// What became of what failed.
+    pub faults: FaultOutcome,
     /// Bytes and drops of all links.
     pub links: Vec<LinkRecord>,
     /// When the last trial ended.
@@ -263,6 +272,7 @@ impl BridgedWorld {
     /// The first that means nothing.
     pub fn check(&self) -> Result<(), BridgedError> {
         self.packet.check()?;
+        self.faults.agent.check()?;
         let of = |t: &Tenants| t.hosts.len() as u64 * u64::from(t.vms_per_host);
         if let Some(vms) = self.tenants.iter().map(of).find(|&n| n > u64::from(u16::MAX)) {
             return Err(BridgedError::TooManyVms { vms });

@@ -51,7 +51,9 @@ impl ChooseVlan for Spread {
 type Nla = Agent<Push, Spread>;
 
 const UPLINK: UplinkId = UplinkId(0);
+/// The special VLANs, each a tree of its own.
 const SPECIAL: u16 = 4094;
+const SECOND: u16 = 4093;
 
 struct World {
     agents: Vec<Nla>,
@@ -64,6 +66,8 @@ struct World {
     wire: Vec<Vec<u8>>,
     /// Agents that hear no broadcasts.
     deaf: BTreeSet<usize>,
+    /// The special VLAN whose tree is cut.
+    cut: Option<u16>,
     /// Frames for which a switch has no server.
     lost: usize,
 }
@@ -95,10 +99,10 @@ fn hardware(agent: usize) -> MacAddr {
 impl World {
     fn new(agents: usize, tenants: &str) -> Self {
         let tenants = Arc::new(Tenants::parse(tenants).unwrap());
-        let config = AgentConfig::new(VlanId::new(SPECIAL).unwrap());
+        let config = AgentConfig::new([SPECIAL, SECOND].into_iter().filter_map(VlanId::new).collect());
         let agents = (0..agents).map(|n| {
             let locations = Push::new(NlArpConfig::default(), rng::stream(n as u64, Stream::Traffic));
-            let mut agent = Agent::new(config, locations, Spread::default());
+            let mut agent = Agent::new(config.clone(), locations, Spread::default());
             agent.handle(Instant::ZERO, Input::Configure(Arc::clone(&tenants)));
             agent.handle(Instant::ZERO, Input::Uplink { uplink: UPLINK, up: Some((hardware(n), 1600)) });
             let mut frame = Vec::new();
@@ -116,6 +120,7 @@ impl World {
             maps: Vec::new(),
             wire: Vec::new(),
             deaf: BTreeSet::new(),
+            cut: None,
             lost: 0,
         };
         world.settle();
@@ -157,7 +162,11 @@ impl World {
         let outer = Ethernet::parse(frame).unwrap();
         assert!(outer.src == switch_of(from) || outer.src == hardware(from), "switches learn no other address: {}", outer.src);
         if outer.dst.0[0] & 1 == 1 {
-            assert_eq!((outer.src, outer.tag.and_then(|tag| tag.vlan())), (switch_of(from), VlanId::new(SPECIAL)));
+            let vlan = outer.tag.and_then(|tag| tag.vlan()).map(VlanId::get);
+            assert!(outer.src == switch_of(from) && matches!(vlan, Some(SPECIAL | SECOND)), "{} {vlan:?}", outer.src);
+            if vlan == self.cut {
+                return;
+            }
             for to in (0..self.agents.len()).filter(|to| *to != from && !self.deaf.contains(to)) {
                 self.agents[to].handle(self.now, Input::FromFabric { uplink: UPLINK, frame });
             }

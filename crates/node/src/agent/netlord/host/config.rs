@@ -1,5 +1,6 @@
 //! The configuration of a server. `docs/running-on-hosts.md` has every key.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -36,7 +37,7 @@ pub struct HostConfig {
     #[serde(rename = "role")]
     _role: Role,
     pub tenants: Spanned<PathBuf>,
-    special_vlan: Spanned<u16>,
+    special_vlan: Spanned<SpecialVlans>,
     #[serde(default = "socket")]
     pub socket: PathBuf,
     #[serde(default = "default_address", deserialize_with = "address_or_off")]
@@ -56,6 +57,27 @@ pub struct HostConfig {
     spain: SpainPart,
     #[serde(default)]
     limits: Limits,
+}
+
+/// The VLANs that reach all agents: one, or a list.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum SpecialVlans {
+    One(u16),
+    Several(Vec<u16>),
+}
+
+impl SpecialVlans {
+    /// `None` if they are none, not different, or no VLANs.
+    fn read(&self) -> Option<Vec<VlanId>> {
+        let numbers = match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Several(all) => all,
+        };
+        let vlans: Vec<VlanId> = numbers.iter().copied().map(VlanId::new).collect::<Option<_>>()?;
+        let different: BTreeSet<VlanId> = vlans.iter().copied().collect();
+        (!vlans.is_empty() && different.len() == vlans.len()).then_some(vlans)
+    }
 }
 
 /// `[provider]`: this server's own address in tenant 1.
@@ -201,8 +223,9 @@ impl HostConfig {
     }
 
     fn check(&self, place: &Place<'_>) -> Result<()> {
-        if VlanId::new(*self.special_vlan.get_ref()).is_none() {
-            return Err(place.error(self.special_vlan.span(), "VLANs are 1 to 4094", "write the one that reaches all agents"));
+        if self.special_vlan.get_ref().read().is_none() {
+            let help = "write the one that reaches all agents, or a list of several that are different";
+            return Err(place.error(self.special_vlan.span(), "VLANs are 1 to 4094", help));
         }
         let uplinks = self.uplink.get_ref();
         if uplinks.is_empty() {
@@ -312,18 +335,23 @@ impl HostConfig {
         SpainConfig { period, misses, answer, in_use }
     }
 
-    /// The VLAN that reaches all agents.
+    /// The VLANs that reach all agents, the first first.
+    fn special_vlans(&self) -> Vec<VlanId> {
+        self.special_vlan.get_ref().read().expect("it was checked")
+    }
+
+    /// That which servers of the fabric without a tag are in: DHCP's.
     pub fn special_vlan(&self) -> VlanId {
-        VlanId::new(*self.special_vlan.get_ref()).expect("it was checked")
+        self.special_vlans()[0]
     }
 
     /// The machine's settings.
     pub fn agent(&self) -> AgentConfig {
-        let vlan = self.special_vlan();
+        let vlans = self.special_vlans();
         AgentConfig {
             storm: (self.limits.broadcast_rate, self.limits.broadcast_burst),
             searches: (self.limits.search_rate, self.limits.search_burst),
-            ..AgentConfig::new(vlan)
+            ..AgentConfig::new(vlans)
         }
     }
 

@@ -182,6 +182,7 @@ impl Host {
         counters.insert("answered", counts.answered);
         counters.insert("encapsulated_by_agent", counts.encapsulated);
         counters.insert("routed_by_agent", counts.routed);
+        counters.insert("copies", counts.copies);
         let map = |all: BTreeMap<&str, u64>| all.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
         (map(counters), map(drops))
     }

@@ -65,6 +65,10 @@ proptest! {
             let key = Key::new(vlan, address);
             fast.learn(key, port, now);
             slow.learn(key, port, now);
+            if later == 19 {
+                fast.forget(port);
+                slow.entries.retain(|e| e.1 != port);
+            }
             for other in 0..8 {
                 let key = Key::new(vlan, other);
                 prop_assert_eq!(fast.find(key, now), slow.find(key, now));

@@ -1,4 +1,5 @@
 //! The mode from inside.
 
+mod faults;
 mod fib;
 mod runs;

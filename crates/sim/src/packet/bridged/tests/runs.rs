@@ -6,15 +6,15 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 
 use super::super::*;
 
-const SCHEMES: [(Ways, Addresses); 4] = [
+pub(super) const SCHEMES: [(Ways, Addresses); 4] = [
     (Ways::SpanningTree, Addresses::Vm),
     (Ways::Spain(SPAIN), Addresses::Vm),
     (Ways::Spain(SPAIN), Addresses::Edge),
     (Ways::SpanningTree, Addresses::Host),
 ];
-const SPAIN: SpainConfig = SpainConfig { paths: 16, orders: 2, seed: 1 };
+pub(super) const SPAIN: SpainConfig = SpainConfig { paths: 16, orders: 2, seed: 1, trees: 1 };
 
-fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
+pub(super) fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
     let fabric = Arc::new(shape.build(link, link).unwrap());
     let hosts = fabric.hosts().collect();
@@ -35,19 +35,20 @@ fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
         returns: Returns::Same,
         addresses: Addresses::Vm,
         fib: FibConfig { entries, ageing: Duration::from_secs(1), learn_rate: None, learn_queue: 1_000 },
+        faults: FaultConfig::default(),
         packet: PacketConfig { switch_queue: Some(Bytes(150_000)), ..PacketConfig::default() },
         seed: 7,
     }
 }
 
-const TWO_LEVEL: Shape = Shape::TwoLevel { edges: 4, cores: 4, hosts_per_edge: 2 };
+pub(super) const TWO_LEVEL: Shape = Shape::TwoLevel { edges: 4, cores: 4, hosts_per_edge: 2 };
 
-fn run(world: BridgedWorld) -> BridgedOutcome {
+pub(super) fn run(world: BridgedWorld) -> BridgedOutcome {
     world.run(&mut |_| {}).unwrap()
 }
 
 /// Runs, and looks at the engine before it is gone: every frame has come to an end.
-fn run_and_balance(world: BridgedWorld) -> BridgedOutcome {
+pub(super) fn run_and_balance(world: BridgedWorld) -> BridgedOutcome {
     world.check().unwrap();
     let plan = world.plan().unwrap();
     let mut engine = Engine::new(&world, plan.as_ref()).unwrap();
