@@ -7,6 +7,7 @@
 //! | a repair | ports up, queues as before, and the routes that the plan gives to ports | |
 //! | a program is ended | SIGKILL ([`programs`]) | whoever misses its answers |
 //! | a server moves | its cable is plugged in at another ToR ([`moving`]) | the ToRs, by what its agent says; senders, when they send to the old place |
+//! | a VM moves | its interface goes to another host | all agents, by NL-ARP |
 
 mod moving;
 mod programs;
@@ -42,6 +43,13 @@ pub enum Change {
     Restart(Program),
     /// A server moves, by the number of the plan's move.
     Move(usize),
+    /// A VM moves to another host.
+    MoveVm {
+        /// Its number among the plan's.
+        vm: usize,
+        /// The host, an index into [`Plan::nodes`].
+        to: usize,
+    },
 }
 
 /// An event that a lab cannot have.
@@ -74,11 +82,16 @@ impl Change {
                 let name = |node: usize| plan.nodes[node].name.as_str();
                 ("move", moved.map_or(String::new(), |m| format!("host {} to {}", name(m.host), name(m.tor))))
             }
+            Self::MoveVm { vm, to } => {
+                let vm = plan.tenants.as_ref().map(|netlord| netlord.vms[vm].node);
+                let name = |node: usize| plan.nodes[node].name.as_str();
+                ("move", vm.map_or(String::new(), |vm| format!("vm {} to {}", name(vm), name(to))))
+            }
         }
     }
 
-    /// The hosts whose flows it can touch, as indices into the plan's nodes; `None`: those of all.
-    pub(crate) fn hosts(self, plan: &Plan, fabric: &Fabric) -> Option<Vec<usize>> {
+    /// The hosts and VMs whose flows it can touch, as indices into the plan's nodes; `None`: those of all.
+    pub(crate) fn nodes(self, plan: &Plan, fabric: &Fabric) -> Option<Vec<usize>> {
         let of_node = |node: usize| match plan.nodes[node].role {
             Role::Host => Some(vec![node]),
             _ => Some(hosts_at(plan, node)).filter(|hosts| !hosts.is_empty()),
@@ -96,6 +109,7 @@ impl Change {
                 Program::Server(_) | Program::Store => None,
             },
             Self::Move(which) => plan.overlay.as_ref().map(|vl2| vec![vl2.moves[which].host]),
+            Self::MoveVm { vm, .. } => plan.tenants.as_ref().map(|netlord| vec![netlord.vms[vm].node]),
         }
     }
 }
@@ -166,6 +180,7 @@ impl<'a> Breaker<'a> {
                 program.start(&self.plan, self.fabric, self.valiant, stop)?;
             }
             Change::Move(which) => moving::make(&mut self.plan, which, stop)?,
+            Change::MoveVm { vm, to } => moving::make_of_vm(&mut self.plan, vm, to)?,
         }
         Ok(Vec::new())
     }

@@ -76,7 +76,7 @@ fn plan(letter: char, limits: Vec<TenantLimit>, core: CoreSwitch) -> Plan {
     let file = alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)]) + OTHERS;
     let placements = vec![of("acme", &[0, 3, 1]), of("globex", &[0, 4]), of("initech", &[1, 5])];
     let fib = Fib { entries: 64, ageing_s: 300, learn_per_second: 0 };
-    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core };
+    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core, chirp_us: None };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
 }
 

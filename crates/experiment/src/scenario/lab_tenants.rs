@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weft_fabric::{BitsPerSec, Fabric};
+use weft_fabric::{BitsPerSec, Duration, Fabric};
 use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, TenantLimit, TenantSpec, alike};
 
 use crate::error::KeyError;
@@ -31,7 +31,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         return Ok(None);
     }
     overlay.has("kind");
-    for (key, what) in [("service", "services"), ("directory", "directory"), ("event", "events")] {
+    for (key, what) in [("service", "services"), ("directory", "directory")] {
         if root.has(key) {
             let help = "leave it out, or write kind = \"vl2\" in [overlay]";
             return Err(root.error(key, format!("a lab of tenants has no {what}"), help));
@@ -48,7 +48,9 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         Some(path) => named(&overlay, &tables, &folder.join(path))?,
         None => generated(root, &tables)?,
     };
-    let spain = control::read_spain(&root.table("control")?)?;
+    let control = root.table("control")?;
+    let spain = control::read_spain(&control)?;
+    let chirp_us = read_chirp(&control)?;
     let seed = root.table("world")?.or("seed", spain.seed)?;
     let switches = root.table("switches")?;
     let fib = read_switches(&switches)?;
@@ -64,7 +66,17 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
     let core = [("ebpf", CoreSwitch::Ebpf), ("ovs", CoreSwitch::Ovs)];
     let core = root.table("switches")?.word("core", &core, CoreSwitch::Ebpf)?;
-    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core }))
+    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core, chirp_us }))
+}
+
+/// How often agents chirp, in microseconds.
+fn read_chirp(keys: &Keys<'_>) -> Result<Option<u64>, KeyError> {
+    let Some(period) = keys.opt::<Duration>("chirp_period")? else { return Ok(None) };
+    let us = period.as_ps() / PS_PER_US;
+    if us < CHIRP_LEAST_US {
+        return Err(keys.error("chirp_period", format!("agents cannot chirp each {period}"), "write 10ms or more"));
+    }
+    Ok(Some(us))
 }
 
 impl Table {
@@ -177,5 +189,8 @@ fn generated(root: &Keys<'_>, tables: &[Table]) -> Result<Laid, KeyError> {
 const VMS_MOST: u64 = 2000;
 /// Entries of a lab's switch.
 const FIB_MOST: u32 = 65_536;
+/// An agent looks at its clock no more often.
+const CHIRP_LEAST_US: u64 = 10_000;
+const PS_PER_US: u64 = 1_000_000;
 /// Of tenants without an `id`.
 const FIRST_ID: u32 = 17;

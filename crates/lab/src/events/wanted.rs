@@ -21,7 +21,7 @@ pub enum Verb {
     Kill,
     /// A program is started again; it is ended before, if it runs.
     Restart,
-    /// A server moves to another ToR: `host h1 to tor2`.
+    /// A server moves to another ToR, `host h1 to tor2`, or a VM to another host, `vm acme-web1 to h3`.
     Move,
 }
 
@@ -41,7 +41,8 @@ pub struct Wanted<'a> {
 /// # Errors
 /// The position of an event that this lab cannot have, and why.
 pub fn arrange(plan: Plan, fabric: &Fabric, wanted: &[Wanted<'_>]) -> Result<(Plan, Vec<Event>), (usize, EventError)> {
-    let moves = moving::routes(&plan, wanted)?;
+    let mut vm_moves = moving::of_vms(&plan, wanted)?;
+    let moves = if plan.tenants.is_some() { Vec::new() } else { moving::routes(&plan, wanted)? };
     let places: Vec<(usize, usize)> = moves.iter().map(|(_, Route { host, tor })| (*host, *tor)).collect();
     let first = moves.first().map_or(0, |(index, _)| *index);
     let plan = if places.is_empty() { Ok(plan) } else { plan.with_moves(&places) };
@@ -57,6 +58,7 @@ pub fn arrange(plan: Plan, fabric: &Fabric, wanted: &[Wanted<'_>]) -> Result<(Pl
             Verb::Restore => Change::Restore(part()?),
             Verb::Kill => Change::Kill(program()?),
             Verb::Restart => Change::Restart(program()?),
+            Verb::Move if plan.tenants.is_some() => vm_moves.remove(0),
             Verb::Move => Change::Move(moves.iter().position(|(i, _)| *i == index).expect("it was found before")),
         };
         events.push(Event { at, change });

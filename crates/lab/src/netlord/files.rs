@@ -82,6 +82,9 @@ impl Files {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
         line(format_args!("tenants = \"{}\"\nspecial_vlan = {SPECIAL_VLAN}", self.text("tenants.toml")));
+        if let Some(us) = netlord.chirp_us {
+            line(format_args!("spain = {{ period = \"{us}us\", answer = \"{}us\" }}", us.div_ceil(2)));
+        }
         line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
         for vm in netlord.of_host(at) {
             let device = &node.ports[vm.port].name;

@@ -13,6 +13,7 @@
 //!   encapsulation. They are nodes of the plan, after those of the fabric.
 
 mod bridges;
+mod reach;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,6 +24,8 @@ use weft_control::netlord::tenants::{Tenant, Tenants, VifSpec};
 use weft_control::wire::netlord::OVERHEAD;
 use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan as Spain, SpainConfig};
+
+pub use reach::{Reach, Sent};
 
 use super::{MTU_FABRIC, Net, Node, Plan, PlanError, Port, PortId, Role, Routing};
 
@@ -41,6 +44,8 @@ pub struct TenantSpec {
     pub limits: Vec<TenantLimit>,
     /// What the switches without hosts are.
     pub core: CoreSwitch,
+    /// From one of SPAIN's chirps to the next, in microseconds; none: what agents usually take.
+    pub chirp_us: Option<u64>,
 }
 
 /// What the switches without hosts are.
@@ -100,6 +105,8 @@ pub struct Netlord {
     pub vlans: usize,
     /// What the switches without hosts are.
     pub core: CoreSwitch,
+    /// From one of SPAIN's chirps to the next, in microseconds; none: what agents usually take.
+    pub chirp_us: Option<u64>,
 }
 
 /// A switch.
@@ -180,6 +187,7 @@ impl Plan {
             limits: spec.limits.clone(),
             vlans: spain.vlans().len(),
             core: spec.core,
+            chirp_us: spec.chirp_us,
         });
         Ok(self)
     }
@@ -213,6 +221,16 @@ impl Plan {
             }
         }
         Ok(vms)
+    }
+
+    /// The plan as it is once a VM, by its number, has moved to a host, an index into [`Plan::nodes`]. The old host's port keeps its number, and nothing is plugged in there.
+    pub(crate) fn move_vm(&mut self, which: usize, to: usize) {
+        let Some(netlord) = &mut self.tenants else { return };
+        let vm = &mut netlord.vms[which];
+        let port = Port { name: vm.moving_device(), ..self.nodes[vm.host].ports[vm.port].clone() };
+        (vm.host, vm.port) = (to, self.nodes[to].ports.len());
+        self.nodes[to].ports.push(port);
+        self.nodes[vm.node].ports[0].peer = PortId { node: to, port: vm.port };
     }
 
     fn add_vm(&mut self, host: usize, tenant: &Tenant, spec: &VifSpec) -> Result<Vm, PlanError> {
@@ -255,7 +273,19 @@ impl Plan {
     }
 }
 
+impl Vm {
+    /// What the host's end of its interface is called on a host that it has moved to.
+    pub(crate) fn moving_device(&self) -> String {
+        format!("mig{}", self.node)
+    }
+}
+
 impl Netlord {
+    /// VMs of each tenant of the scenario, which come one tenant after the other.
+    pub fn tenant_sizes(&self) -> Vec<usize> {
+        self.vms.chunk_by(|a, b| a.tenant == b.tenant).map(<[Vm]>::len).collect()
+    }
+
     /// The switch that is a node.
     pub fn switch(&self, node: usize) -> Option<&Bridge> {
         self.switches.iter().find(|s| s.node == node)

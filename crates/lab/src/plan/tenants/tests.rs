@@ -33,6 +33,7 @@ fn spec(file: String, placements: &[(&str, &[u32])]) -> TenantSpec {
         fib: Fib { entries: 64, ageing_s: 300, learn_per_second: 0 },
         limits: Vec::new(),
         core: CoreSwitch::Ebpf,
+        chirp_us: None,
     }
 }
 

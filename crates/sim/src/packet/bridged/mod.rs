@@ -14,7 +14,6 @@
 //! | --- | --- |
 //! | [`fib`] | a switch's learning table |
 //! | [`lans`] | VLANs, and the ports that they have |
-//! | [`shuffle`] | the load |
 //! | [`frames`], [`engine`], [`ends`] | what moves, the switches, the hosts |
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
@@ -24,7 +23,6 @@ mod engine;
 mod fib;
 mod frames;
 mod lans;
-mod shuffle;
 #[cfg(test)]
 mod tests;
 
