@@ -115,6 +115,21 @@ pub struct LabRecord {
     pub isolation_drops: Option<u64>,
     /// Of tenants' bridges; `None` where switches route.
     pub bridges: Option<BridgeTotals>,
+    /// Of all tenants that forged frames; `None` if none did.
+    pub forged: Option<Forged>,
+}
+
+/// What became of frames that a tenant forged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forged {
+    /// Frames sent.
+    pub sent: u64,
+    /// Those that VMs of other tenants heard.
+    pub heard: u64,
+    /// Those that VMs of the same tenant heard, of which they are payload.
+    pub carried: u64,
+    /// Those that were to be refused, and that no agent has counted.
+    pub uncounted: u64,
 }
 
 /// What bridges between tenants' servers have learnt and flooded, and what the servers know.
@@ -142,6 +157,16 @@ pub struct BridgeTotals {
     pub lookups: u64,
     /// Transfers that their receivers did not take.
     pub refused: u64,
+}
+
+impl Forged {
+    /// Adds those of another time.
+    pub const fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.heard += other.heard;
+        self.carried += other.carried;
+        self.uncounted += other.uncounted;
+    }
 }
 
 impl BridgeTotals {

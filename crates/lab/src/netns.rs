@@ -198,11 +198,13 @@ pub(crate) fn end_processes(namespaces: &[String]) {
     tracing::warn!("{} processes of the lab do not end", ended.len());
 }
 
-/// Whether a process still holds anything: one that has ended and that its parent has not asked for yet does not.
+/// Whether a process still holds anything: one that has ended, in all its threads, and that its parent has not asked for yet does not.
 pub(crate) fn is_running(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-    state.is_some_and(|s| !matches!(s, b'Z' | b'X'))
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| fs::read_to_string(thread.path().join("stat")).unwrap_or_default()).any(|stat| {
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+        state.is_some_and(|s| !matches!(s, b'Z' | b'X'))
+    })
 }
 
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.

@@ -194,6 +194,7 @@ const fn verb(kind: EventKind) -> Verb {
         EventKind::Kill => Verb::Kill,
         EventKind::Restart => Verb::Restart,
         EventKind::Move => Verb::Move,
+        EventKind::Forge => Verb::Forge,
     }
 }
 

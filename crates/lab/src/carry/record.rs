@@ -69,6 +69,7 @@ pub(super) fn outcome(
             faults: faults(plan, fabric, events, &ends, &flows, ended),
             broken,
             isolation_drops: plan.has_agents().then(|| control::isolation_drops(plan)),
+            forged: watched.forged,
             bridges: watched.bridges.map(|totals| BridgeTotals { refused: refused as u64, ..totals }),
         }),
         traced: weft_fabric::record::Traced { windows, ..Default::default() },

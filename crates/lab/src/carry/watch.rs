@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use weft_fabric::record::BridgeTotals;
+use weft_fabric::record::{BridgeTotals, Forged};
 use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
 use crate::clock::RunClock;
@@ -21,6 +21,8 @@ pub(super) struct Watched {
     pub lost: Vec<(LinkId, Instant)>,
     /// Of tenants' bridges, over the run.
     pub bridges: Option<BridgeTotals>,
+    /// What became of forged frames.
+    pub forged: Option<Forged>,
 }
 
 /// All counters at an instant.
@@ -92,7 +94,7 @@ impl<'a> Watch<'a> {
         }
         self.read(clock)?;
         let bridges = self.bridges.map(|before| netlord::totals(self.breaker.plan()).since(&before));
-        Ok(Watched { readings: self.readings, lost: self.lost, bridges })
+        Ok(Watched { readings: self.readings, lost: self.lost, bridges, forged: self.breaker.forged() })
     }
 
     fn happen(&mut self, event: Event, over: &AtomicBool) -> Result<()> {

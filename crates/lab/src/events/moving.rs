@@ -119,18 +119,36 @@ fn parse_vm(plan: &Plan, netlord: &Netlord, text: &str) -> Result<(usize, usize)
     let ["vm", vm, "to", host] = words[..] else {
         return Err(EventError::new(format!("`{text}` does not say who moves where"), "write such as \"vm acme-web1 to h3\""));
     };
-    let found = netlord.vms.iter().position(|it| plan.nodes[it.node].name == vm).ok_or_else(|| {
-        let some: Vec<&str> = netlord.vms.iter().take(4).map(|it| plan.nodes[it.node].name.as_str()).collect();
-        EventError::new(
-            format!("there is no VM called `{vm}`"),
-            format!("VMs are called TENANT-VIF, such as {}", some.join(", ")),
-        )
-    })?;
+    let found = vm_of(plan, netlord, vm)?;
     let to = programs::node(plan, host)?;
     match plan.nodes[to].role {
         Role::Host => Ok((found, to)),
         _ => Err(EventError::new(format!("{host} is no host"), "name a host, such as \"vm acme-web1 to h3\"")),
     }
+}
+
+/// Reads `vm acme-web1`, who forges.
+pub(super) fn forger(plan: &Plan, text: &str) -> Result<usize, EventError> {
+    let Some(netlord) = &plan.tenants else {
+        return Err(EventError::new(
+            "VMs are those of a lab of tenants",
+            "leave the event out, or write kind = \"netlord\" in [overlay]",
+        ));
+    };
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        ["vm", vm] => vm_of(plan, netlord, vm),
+        _ => Err(EventError::new(format!("`{text}` does not say which VM"), "write such as \"vm acme-web1\"")),
+    }
+}
+
+fn vm_of(plan: &Plan, netlord: &Netlord, name: &str) -> Result<usize, EventError> {
+    netlord.vms.iter().position(|it| plan.nodes[it.node].name == name).ok_or_else(|| {
+        let some: Vec<&str> = netlord.vms.iter().take(4).map(|it| plan.nodes[it.node].name.as_str()).collect();
+        EventError::new(
+            format!("there is no VM called `{name}`"),
+            format!("VMs are called TENANT-VIF, such as {}", some.join(", ")),
+        )
+    })
 }
 
 /// Moves a VM; the plan says afterwards where it is.

@@ -23,6 +23,8 @@ pub enum Verb {
     Restart,
     /// A server moves to another ToR, `host h1 to tor2`, or a VM to another host, `vm acme-web1 to h3`.
     Move,
+    /// A VM sends frames that it should not: `vm acme-web1`.
+    Forge,
 }
 
 /// An event of a scenario.
@@ -56,6 +58,7 @@ pub fn arrange(plan: Plan, fabric: &Fabric, wanted: &[Wanted<'_>]) -> Result<(Pl
             Verb::Fail => Change::Fail(part()?),
             Verb::FailSilent => Change::FailSilent(part()?),
             Verb::Restore => Change::Restore(part()?),
+            Verb::Forge => Change::Forge(moving::forger(&plan, object).map_err(of_event)?),
             Verb::Kill => Change::Kill(program()?),
             Verb::Restart => Change::Restart(program()?),
             Verb::Move if plan.tenants.is_some() => vm_moves.remove(0),
