@@ -32,6 +32,7 @@ pub const NAMES: &[&str] = &[
     "latency_p50_s",
     "latency_p99_s",
     "requests_per_s",
+    "rtt_min_s",
     "lookups_per_s",
     "in_time_fraction",
     "answered_fraction",
@@ -72,6 +73,10 @@ pub const NAMES: &[&str] = &[
     "vlans",
     "vlans_bound",
     "isolation_drops",
+    "forged",
+    "forged_carried",
+    "forged_heard",
+    "forged_uncounted",
     "flows",
     "flows_finished",
     "flows_refused",
@@ -284,7 +289,14 @@ pub fn measure_lab(outcome: &Outcome, metrics: &mut Metrics) {
     let Some(lab) = &outcome.lab else { return };
     metrics.put_some("cpu_idle_fraction", lab.cpu_idle_fraction);
     metrics.put("flows_broken", lab.broken as f64);
+    metrics.put_some("rtt_min_s", lab.tcp.iter().map(|tcp| tcp.min_rtt_s).filter(|&rtt| rtt > 0.0).reduce(f64::min));
     metrics.put_some("isolation_drops", lab.isolation_drops.map(|drops| drops as f64));
+    if let Some(forged) = lab.forged {
+        metrics.put("forged", forged.sent as f64);
+        metrics.put("forged_carried", forged.carried as f64);
+        metrics.put("forged_heard", forged.heard as f64);
+        metrics.put("forged_uncounted", forged.uncounted as f64);
+    }
     let silent = |of: &dyn Fn(&FaultRecord) -> bool| {
         let faults = lab.faults.iter().filter(|fault| of(fault));
         faults.filter_map(|fault| fault.silent).max().map(|silent| silent.as_secs_f64())

@@ -216,6 +216,7 @@ impl LabSummary {
             );
         }
         let (routing, ospf) = match settings.routing {
+            _ if lab.bridges.is_some() => ("spain", None),
             LabRouting::Static => ("static", None),
             LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
         };
@@ -276,12 +277,13 @@ fn measure(fabric: &Arc<Fabric>, run: &Run, outcome: &Outcome, ideal: Option<&Ou
             let useful = world.queues.nic_duplex * payload_part(&run.scenario.transport.transport);
             metrics::measure_packets(fabric, outcome, &mut metrics, useful);
         }
-        Kind::Lab => metrics::measure_packets(fabric, outcome, &mut metrics, world::lab::payload_part(&run.scenario.overlay)),
+        Kind::Lab => metrics::measure_packets(fabric, outcome, &mut metrics, world::lab::payload_part(run)),
     }
     if let Overlay::Vl2 { ecmp_width, .. } = run.scenario.overlay.kind {
         metrics::overlay::measure_vl2(fabric, outcome, ecmp_width, &mut metrics);
     }
     metrics::measure_lab(outcome, &mut metrics);
+    metrics::overlay::measure_bridges(outcome, &mut metrics);
     let best = ideal.and_then(|o| window(o).map(|w| metrics::goodput_bps(&o.samples, w)));
     if let (Some(own), Some(best)) = (metrics.get("goodput_bps"), best) {
         metrics.put("optimal_fraction", own / best);

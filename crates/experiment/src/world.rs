@@ -172,7 +172,7 @@ fn timed(fabric: &Fabric, event: &world::Event) -> Result<Option<TimedEvent>> {
         EventKind::Fail => Change::Fail(part),
         EventKind::FailSilent => Change::FailSilent(part),
         EventKind::Restore => Change::Restore(part),
-        EventKind::Kill | EventKind::Restart | EventKind::Move => return Ok(None),
+        EventKind::Kill | EventKind::Restart | EventKind::Move | EventKind::Forge => return Ok(None),
     };
     Ok(Some(TimedEvent { at: event.at, change }))
 }

@@ -199,12 +199,95 @@ fn a_lab_of_tenants_refuses_what_it_cannot_have() {
         ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.1\"", "is one address"),
         ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.0/31\"", "from /8 to /30"),
         ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.0/30\"", "addresses for 1 hosts"),
-        ("[world]", "[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[world]", "has no events"),
         ("kind = \"netlord\"", "kind = \"netlrod\"", "did you mean `netlord`?"),
     ] {
         let folder = if from == lab.0 { folder(&[(from, to)]) } else { folder(&[lab, (from, to)]) };
         let up = weft(&["lab", "up", "s.toml", "--name", "tnone"], folder.path());
         let said = stderr(&up);
         assert!(up.status.code() == Some(2) && said.contains(says) && said.contains("s.toml:"), "{to}: {said}");
+    }
+}
+
+/// A lab's scenario of the same two tenants, after some replacements.
+#[cfg(all(feature = "lab", target_os = "linux"))]
+fn lab_folder(changes: &[(&str, &str)]) -> tempfile::TempDir {
+    let lab = [
+        ("trials = 2\ngap = \"1s\"\n", ""),
+        ("kind = \"none\"", "kind = \"netlord\""),
+        ("kind = \"packet\"", "kind = \"lab\"\nscale = 0.02\nduration = \"20s\""),
+    ];
+    folder(&[&lab, changes].concat())
+}
+
+#[cfg(all(feature = "lab", target_os = "linux"))]
+#[test]
+fn a_run_in_a_lab_of_tenants_says_what_it_cannot_have() {
+    let event = |text: &str| format!("[[event]]\nat = \"1s\"\n{text}\n[world]");
+    for (from, to, says) in [
+        ("kind = \"netlord\"", "kind = \"none\"".to_owned(), "tenants of a lab are NetLord's"),
+        ("routing = \"spain\"", "routing = \"spanning-tree\"".to_owned(), "over SPAIN's VLANs"),
+        ("routing = \"spain\"", "routing = \"spain\"\nchirp_period = \"1ms\"".to_owned(), "write 10ms or more"),
+        ("size = \"20kB\"", "size = \"20kB\"\ntrials = 3".to_owned(), "`\"world.seed\" = [1, 2, 3]`"),
+        ("[world]", event("kill = \"agent h9\""), "no node called `h9`"),
+        ("[world]", event("kill = \"agent tenant17-vm1\""), "no node called `tenant17-vm1`"),
+        ("[world]", event("kill = \"server 0\""), "no directory runs"),
+        ("[world]", event("kill = \"frr core0\""), "no FRR runs"),
+        ("[world]", event("move = \"host h1 to edge1\""), "vm acme-web1 to h3"),
+        ("[world]", event("move = \"vm tenant17-vm9 to h1\""), "no VM called `tenant17-vm9`"),
+        ("[world]", event("move = \"vm tenant17-vm1 to edge1\""), "edge1 is no host"),
+        ("[world]", event("move = \"vm tenant17-vm1 to h0\""), "is on h0 already"),
+        ("[world]", event("forge = \"tenant17-vm1\""), "does not say which VM"),
+        ("[world]", event("fail = \"link edge0-edge1\""), "edge0-edge1"),
+    ] {
+        let folder = lab_folder(&[(from, &to)]);
+        let output = weft(&["run", "s.toml", "--out", "r"], folder.path());
+        let said = stderr(&output);
+        assert!(output.status.code() == Some(2) && said.contains(says) && said.contains("s.toml:"), "{to}: {said}");
+        assert!(!folder.path().join("r").exists());
+    }
+    let folder = folder(&[("[world]", "[[event]]\nat = \"1s\"\nforge = \"vm a\"\n[world]")]);
+    let output = weft(&["run", "s.toml"], folder.path());
+    assert!(stderr(&output).contains("knows no `forge`"), "{}", stderr(&output));
+}
+
+/// Whether labs with agents can be made here; if not, says why.
+#[cfg(all(feature = "lab", target_os = "linux"))]
+fn possible() -> bool {
+    let report = serde_json::from_slice::<Value>(&weft(&["lab", "doctor", "--json"], Path::new("/")).stdout).expect("JSON");
+    let programs = Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weft-agent").is_file();
+    if report["ok"] == true && programs {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "a lab cannot come up here, or weft-agent is not built: {report:#}");
+    eprintln!("SKIPPED: a lab cannot come up here (`weft lab doctor` tells why), or weft-agent is not built");
+    false
+}
+
+/// Two tenants of four VMs each with the same addresses, of which each takes one transfer at a time: who comes second is refused, and comes again.
+#[cfg(all(feature = "lab", target_os = "linux"))]
+#[test]
+fn tenants_of_a_lab_send_while_things_happen() {
+    if !possible() {
+        return;
+    }
+    let events = "[[event]]\nat = \"300ms\"\nkill = \"agent h0\"\n[[event]]\nat = \"600ms\"\nrestart = \"agent h0\"\n\
+                  [[event]]\nat = \"900ms\"\nmove = \"vm tenant17-vm1 to h3\"\n[[event]]\nat = \"1s\"\nforge = \"vm tenant18-vm2\"\n[world]";
+    let changes = [("[world]", events), ("size = \"20kB\"", "size = \"600kB\"\nincoming = 1")];
+    let folder = lab_folder(&changes);
+    let summary = json(&weft(&["run", "s.toml", "--out", "r", "--json"], folder.path()));
+    let run = &summary["runs"][0];
+    let metric = |name: &str| run["metrics"][name].as_f64().unwrap_or_else(|| panic!("{name}: {run:#}"));
+    assert_eq!((metric("flows_finished"), metric("vms"), metric("vlans")), (24.0, 8.0, 2.0), "{run:#}");
+    assert!(metric("flows_refused") > 0.0 && metric("flows") == metric("flows_refused") + 24.0, "{run:#}");
+    assert_eq!((metric("flows_broken"), metric("forged_heard"), metric("forged_uncounted")), (0.0, 0.0, 0.0));
+    assert!(metric("forged") > metric("isolation_drops") && metric("isolation_drops") > 50.0, "{run:#}");
+    assert!(metric("fib_entries_max") >= 2.0 && metric("fib_entries_max") <= 6.0 && metric("host_entries_max") >= 8.0, "{run:#}");
+    assert!(metric("completion_s") > 1.2 && metric("goodput_bps") > 1e6 && metric("rtt_min_s") > 0.0);
+    assert_eq!((&run["lab"]["routing"], metric("header_bytes")), (&value!("spain"), 38.0));
+    let faults = run["lab"]["faults"].as_array().expect("faults");
+    let told: Vec<&str> = faults.iter().filter_map(|fault| fault["event"].as_str()).collect();
+    assert_eq!(told, ["kill agent h0", "restart agent h0", "move vm tenant17-vm1 to h3", "forge vm tenant18-vm2"]);
+    for file in ["flows.parquet", "links.parquet", "link_series.parquet", "throughput.parquet", "summary.json", "report.html"] {
+        assert!(folder.path().join("r").join(file).is_file(), "{file}");
     }
 }

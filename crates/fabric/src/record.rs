@@ -113,6 +113,73 @@ pub struct LabRecord {
     pub broken: usize,
     /// Packets that an overlay's agents dropped because their sender may not reach their receiver, or had no right to its address; `None` without an overlay.
     pub isolation_drops: Option<u64>,
+    /// Of tenants' bridges; `None` where switches route.
+    pub bridges: Option<BridgeTotals>,
+    /// Of all tenants that forged frames; `None` if none did.
+    pub forged: Option<Forged>,
+}
+
+/// What became of frames that a tenant forged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forged {
+    /// Frames sent.
+    pub sent: u64,
+    /// Those that VMs of other tenants heard.
+    pub heard: u64,
+    /// Those that VMs of the same tenant heard, of which they are payload.
+    pub carried: u64,
+    /// Those that were to be refused, and that no agent has counted.
+    pub uncounted: u64,
+}
+
+/// What bridges between tenants' servers have learnt and flooded, and what the servers know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BridgeTotals {
+    /// VMs of all tenants.
+    pub vms: u64,
+    /// SPAIN's VLANs.
+    pub vlans: u64,
+    /// Servers that were asked.
+    pub hosts: u64,
+    /// The most addresses that a switch had learnt at the end.
+    pub fib_most: u64,
+    /// Addresses that made room for others.
+    pub evictions: u64,
+    /// Frames to addresses that a switch did not know.
+    pub misses: u64,
+    /// New addresses that came too fast to be learnt.
+    pub unlearnt: u64,
+    /// Frames that servers received for others.
+    pub for_others: u64,
+    /// The most VIFs whose places a server knew at the end, its own among them.
+    pub known_most: u64,
+    /// Questions where a VIF is.
+    pub lookups: u64,
+    /// Transfers that their receivers did not take.
+    pub refused: u64,
+}
+
+impl Forged {
+    /// Adds those of another time.
+    pub const fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.heard += other.heard;
+        self.carried += other.carried;
+        self.uncounted += other.uncounted;
+    }
+}
+
+impl BridgeTotals {
+    /// What was counted since an earlier reading of the same counters.
+    #[must_use]
+    pub const fn since(mut self, before: &Self) -> Self {
+        self.evictions = self.evictions.saturating_sub(before.evictions);
+        self.misses = self.misses.saturating_sub(before.misses);
+        self.unlearnt = self.unlearnt.saturating_sub(before.unlearnt);
+        self.for_others = self.for_others.saturating_sub(before.for_others);
+        self.lookups = self.lookups.saturating_sub(before.lookups);
+        self
+    }
 }
 
 /// What flows noticed of an event.

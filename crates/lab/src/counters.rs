@@ -41,9 +41,9 @@ struct Reader {
 }
 
 impl Counters {
-    /// Opens sockets in all namespaces.
+    /// Opens sockets in all namespaces of the fabric.
     pub(crate) fn open(plan: &Plan, fabric: &Fabric, stop: &AtomicBool) -> Result<Self> {
-        let all: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().collect();
+        let all: Vec<(usize, &Node)> = plan.nodes.iter().take(fabric.nodes().len()).enumerate().collect();
         let nodes = netns::each(&all, stop, |(i, node)| {
             netns::enter(&node.namespace)?;
             let links = node.ports.iter().zip(fabric.out(NodeId::from(*i))).map(|(port, &link)| {

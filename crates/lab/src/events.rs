@@ -7,7 +7,10 @@
 //! | a repair | ports up, queues as before, and the routes that the plan gives to ports | |
 //! | a program is ended | SIGKILL ([`programs`]) | whoever misses its answers |
 //! | a server moves | its cable is plugged in at another ToR ([`moving`]) | the ToRs, by what its agent says; senders, when they send to the old place |
+//! | a VM forges | frames that it should not send ([`forging`]) | its agent, and nobody else |
+//! | a VM moves | its interface goes to another host | all agents, by NL-ARP |
 
+mod forging;
 mod moving;
 mod programs;
 mod wanted;
@@ -15,6 +18,7 @@ mod wanted;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
+use weft_fabric::record::Forged;
 use weft_fabric::topology::{Health, Part};
 use weft_fabric::{Fabric, Instant, LinkId, NodeId};
 
@@ -42,6 +46,15 @@ pub enum Change {
     Restart(Program),
     /// A server moves, by the number of the plan's move.
     Move(usize),
+    /// A VM, by its number among the plan's, sends frames that it should not.
+    Forge(usize),
+    /// A VM moves to another host.
+    MoveVm {
+        /// Its number among the plan's.
+        vm: usize,
+        /// The host, an index into [`Plan::nodes`].
+        to: usize,
+    },
 }
 
 /// An event that a lab cannot have.
@@ -74,11 +87,13 @@ impl Change {
                 let name = |node: usize| plan.nodes[node].name.as_str();
                 ("move", moved.map_or(String::new(), |m| format!("host {} to {}", name(m.host), name(m.tor))))
             }
+            Self::Forge(vm) => ("forge", format!("vm {}", vm_name(plan, vm))),
+            Self::MoveVm { vm, to } => ("move", format!("vm {} to {}", vm_name(plan, vm), plan.nodes[to].name)),
         }
     }
 
-    /// The hosts whose flows it can touch, as indices into the plan's nodes; `None`: those of all.
-    pub(crate) fn hosts(self, plan: &Plan, fabric: &Fabric) -> Option<Vec<usize>> {
+    /// The hosts and VMs whose flows it can touch, as indices into the plan's nodes; `None`: those of all.
+    pub(crate) fn nodes(self, plan: &Plan, fabric: &Fabric) -> Option<Vec<usize>> {
         let of_node = |node: usize| match plan.nodes[node].role {
             Role::Host => Some(vec![node]),
             _ => Some(hosts_at(plan, node)).filter(|hosts| !hosts.is_empty()),
@@ -96,8 +111,15 @@ impl Change {
                 Program::Server(_) | Program::Store => None,
             },
             Self::Move(which) => plan.overlay.as_ref().map(|vl2| vec![vl2.moves[which].host]),
+            // Whom it might disturb is anybody.
+            Self::Forge(_) => None,
+            Self::MoveVm { vm, .. } => plan.tenants.as_ref().map(|netlord| vec![netlord.vms[vm].node]),
         }
     }
+}
+
+fn vm_name(plan: &Plan, vm: usize) -> &str {
+    plan.tenants.as_ref().map_or("", |netlord| &plan.nodes[netlord.vms[vm].node].name)
 }
 
 /// Hosts that hang on a switch.
@@ -135,16 +157,23 @@ pub(crate) struct Breaker<'a> {
     valiant: bool,
     /// Which ports are up.
     health: Health,
+    /// What became of forged frames.
+    forged: Option<Forged>,
 }
 
 impl<'a> Breaker<'a> {
     pub(crate) fn new(plan: &Plan, fabric: &'a Fabric, valiant: bool) -> Self {
-        Self { plan: plan.clone(), fabric, valiant, health: Health::new(fabric) }
+        Self { plan: plan.clone(), fabric, valiant, health: Health::new(fabric), forged: None }
     }
 
     /// The lab as it is now.
     pub(crate) const fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What became of all forged frames so far.
+    pub(crate) const fn forged(&self) -> Option<Forged> {
+        self.forged
     }
 
     /// Makes a change, unless told to stop meanwhile. Returns the links of a part that now loses packets silently.
@@ -166,6 +195,11 @@ impl<'a> Breaker<'a> {
                 program.start(&self.plan, self.fabric, self.valiant, stop)?;
             }
             Change::Move(which) => moving::make(&mut self.plan, which, stop)?,
+            Change::Forge(vm) => {
+                let came = forging::make(&self.plan, vm)?;
+                self.forged.get_or_insert_default().add(came);
+            }
+            Change::MoveVm { vm, to } => moving::make_of_vm(&mut self.plan, vm, to)?,
         }
         Ok(Vec::new())
     }

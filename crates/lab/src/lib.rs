@@ -18,6 +18,7 @@
 //! | [`netlord`] | how bridges, agents and tenants' VMs are configured and started |
 //! | [`carry`] | how a run comes up, carries its flows ([`traffic`]), is counted ([`counters`]) and goes down |
 //! | [`events`] | how parts fail and return meanwhile |
+//! | [`frames`] | how whole frames are sent and heard at an interface |
 //! | [`probe`] | whether hosts reach each other, and by which path |
 //! | [`doctor`] | what this system lacks |
 //!
@@ -44,6 +45,8 @@ mod ebpf;
 mod error;
 #[cfg(target_os = "linux")]
 pub mod events;
+#[cfg(target_os = "linux")]
+pub mod frames;
 #[cfg(target_os = "linux")]
 pub mod frr;
 #[cfg(target_os = "linux")]

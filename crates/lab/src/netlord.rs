@@ -8,6 +8,7 @@
 //! ```
 //! The program is the one that runs on real hosts and switches, `weft-agent`; the lab starts it and knows its files, and nothing else of it.
 
+mod counted;
 mod devices;
 mod directory;
 mod files;
@@ -27,6 +28,7 @@ use crate::plan::{Node, Plan, Role};
 use crate::vl2::programs::{self, Started};
 use crate::vl2::{AGENT, DIRECTORY, OverlayStatus, OverlayTimes, READY_WITHIN, pause, wait_for};
 
+pub(crate) use counted::totals;
 use files::Files;
 
 /// The files of a lab's overlay.
@@ -168,7 +170,7 @@ pub fn status(plan: &Plan) -> OverlayStatus {
     }
 }
 
-/// Moves a VM to another host: a new interface there, and the agents told. The VM's namespace, and all that is open in it, stays; it keeps its `eth0`'s addresses.
+/// Moves a VM to another host: another name for its interface there, and the agents told. The VM's namespace, and all that is open in it, stays; it keeps its `eth0`'s addresses.
 /// The plan of the lab does not know of it.
 ///
 /// # Errors
@@ -181,7 +183,7 @@ pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     let program = programs::find(AGENT)?;
     let [old, new] = [from, to].map(|host| socket(&lab, host).display().to_string());
     programs::run(&program, &["vif", "detach", device, "--socket", &old], &from.namespace)?;
-    let device = format!("mig{}", vm.node);
+    let device = vm.moving_device();
     netns::within(&from.namespace, || {
         netns::batch("ip", &devices::move_out(&plan.nodes[vm.host].ports[vm.port].name, &device, &to.namespace), &from.namespace)
     })?;
@@ -213,6 +215,10 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
     }
     if netlord.core == CoreSwitch::Ovs { ovs::check() } else { Ok(()) }
 }
+
+/// Reasons of drops that keep tenants apart: what VMs forge, what virtual routers and the fabric deny, and what no agent would have sent.
+pub(crate) const ISOLATION: [&str; 7] =
+    ["spoofed_mac", "spoofed_ip", "spoofed_gateway", "control", "denied", "forged", "bad_encapsulation"];
 
 /// Who is whose VM.
 pub fn vm<'a>(netlord: &'a Netlord, tenant: &str, vif: &str) -> Option<&'a Vm> {

@@ -195,6 +195,17 @@ pub struct PortId {
     pub port: usize,
 }
 
+/// Who talks: a host, or a tenant's VM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its namespace, as an index into [`Plan::nodes`].
+    pub node: usize,
+    /// The host that it is, or that it is on, likewise.
+    pub host: usize,
+    /// The addresses by which programs there talk.
+    pub addresses: Vec<Ipv4Addr>,
+}
+
 /// A route of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
@@ -315,6 +326,16 @@ impl Plan {
         }
     }
 
+    /// Those who talk: the hosts, or the VMs of tenants.
+    pub fn ends(&self) -> Vec<End> {
+        if let Some(netlord) = &self.tenants {
+            let of = |vm: &tenants::Vm| End { node: vm.node, host: vm.host, addresses: tenants::v4_of(vm).into_iter().collect() };
+            return netlord.vms.iter().map(of).collect();
+        }
+        let of = |host: usize| End { node: host, host, addresses: self.addresses_of(host) };
+        (0..self.hosts().count()).map(of).collect()
+    }
+
     /// Next hops of a route at the most: what an overlay says that switches can spread over.
     pub fn ecmp_width(&self) -> usize {
         self.overlay.as_ref().map_or(ECMP_WIDTH, |vl2| usize::from(vl2.ecmp_width).clamp(1, ECMP_WIDTH))
@@ -323,6 +344,11 @@ impl Plan {
     /// The switches.
     pub fn switches(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|n| n.role == Role::Switch)
+    }
+
+    /// Whether an agent runs on hosts and switches.
+    pub const fn has_agents(&self) -> bool {
+        self.overlay.is_some() || self.tenants.is_some()
     }
 
     /// Whether switches forward multicast: what a service broadcasts is sent so (VL2 section 4.2.3).

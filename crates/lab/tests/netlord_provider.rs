@@ -33,6 +33,7 @@ fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
         fib: Fib { entries: 64, ageing_s: 2, learn_per_second: 0 },
         limits: vec![],
         core: CoreSwitch::Ebpf,
+        chirp_us: None,
         provider: Some(ProviderSpec { subnet: Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }, directory }),
     };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")

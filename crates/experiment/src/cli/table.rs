@@ -59,7 +59,10 @@ fn of_labs(runs: &[RunSummary]) -> String {
     let line = |run: &RunSummary| {
         let lab = run.lab.as_ref()?;
         let settings = if runs.len() > 1 { format!(" {}", settings_text(&run.set)) } else { String::new() };
-        let routing = lab.ospf.as_ref().map_or("static routes".to_owned(), |timers| format!("OSPF with {timers} timers"));
+        let routing = lab.ospf.as_ref().map_or_else(
+            || if lab.routing == "spain" { "SPAIN's VLANs" } else { "static routes" }.to_owned(),
+            |timers| format!("OSPF with {timers} timers"),
+        );
         let idle = run.metrics.get("cpu_idle_fraction").map_or("an unknown part".to_owned(), |i| format!("{:.0} %", i * 100.0));
         let verdict = if lab.trusted { "" } else { ": NOT TO BE TRUSTED, lower world.scale" };
         Some(format!(

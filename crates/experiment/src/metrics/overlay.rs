@@ -38,3 +38,22 @@ pub fn measure_netlord(fib_most: u64, vms: u64, metrics: &mut Metrics) {
     metrics.put("host_entries_max", vms as f64);
     metrics.put("lookups", 0.0);
 }
+
+/// A lab's bridges, as its daemons count: tables at the end of the run, all else over it.
+pub fn measure_bridges(outcome: &Outcome, metrics: &mut Metrics) {
+    let Some(bridges) = outcome.lab.as_ref().and_then(|lab| lab.bridges) else { return };
+    metrics.put("header_bytes", NETLORD_HEADER);
+    metrics.put("switch_entries_max", bridges.fib_most as f64);
+    metrics.put("host_entries_max", bridges.known_most as f64);
+    metrics.put("lookups", bridges.lookups as f64);
+    metrics.put("fib_entries_max", bridges.fib_most as f64);
+    metrics.put("fib_evictions", bridges.evictions as f64);
+    metrics.put("fib_misses", bridges.misses as f64);
+    metrics.put("fib_unlearnt", bridges.unlearnt as f64);
+    metrics.put("floods", bridges.for_others as f64 / bridges.hosts.max(1) as f64);
+    metrics.put("vms", bridges.vms as f64);
+    metrics.put("vlans", bridges.vlans as f64);
+    // As in the packet world, what was refused had been begun.
+    metrics.put("flows", outcome.flows.len() as f64 + bridges.refused as f64);
+    metrics.put("flows_refused", bridges.refused as f64);
+}

@@ -246,7 +246,7 @@ pub fn fault(event: &Event, spec: &DirectorySpec) -> Result<Fault, KeyError> {
     let fails = match event.kind {
         EventKind::Fail | EventKind::FailSilent => true,
         EventKind::Restore => false,
-        EventKind::Kill | EventKind::Restart | EventKind::Move => {
+        EventKind::Kill | EventKind::Restart | EventKind::Move | EventKind::Forge => {
             return wrong(format!("a simulated directory knows no `{}`: its servers fail and are restored", event.kind.key()));
         }
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weft_fabric::{BitsPerSec, Fabric};
+use weft_fabric::{BitsPerSec, Duration, Fabric};
 use weft_lab::plan::Net;
 use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, ProviderSpec, TenantLimit, TenantSpec, alike};
 
@@ -34,11 +34,9 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         return Ok(None);
     }
     overlay.has("kind");
-    for (key, what) in [("service", "services"), ("event", "events")] {
-        if root.has(key) {
-            let help = "leave it out, or write kind = \"vl2\" in [overlay]";
-            return Err(root.error(key, format!("a lab of tenants has no {what}"), help));
-        }
+    if root.has("service") {
+        let help = "leave it out, or write kind = \"vl2\" in [overlay]";
+        return Err(root.error("service", "a lab of tenants has no services", help));
     }
     let file: Option<String> = overlay.opt("tenants")?;
     let provider = provider(root, &overlay, fabric)?;
@@ -52,7 +50,9 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
         Some(path) => named(&overlay, &tables, &folder.join(path))?,
         None => generated(root, &tables)?,
     };
-    let spain = control::read_spain(&root.table("control")?)?;
+    let control = root.table("control")?;
+    let spain = control::read_spain(&control)?;
+    let chirp_us = read_chirp(&control)?;
     let seed = root.table("world")?.or("seed", spain.seed)?;
     let switches = root.table("switches")?;
     let fib = read_switches(&switches)?;
@@ -68,7 +68,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
     let core = [("ebpf", CoreSwitch::Ebpf), ("ovs", CoreSwitch::Ovs)];
     let core = root.table("switches")?.word("core", &core, CoreSwitch::Ebpf)?;
-    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core, provider }))
+    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core, provider, chirp_us }))
 }
 
 /// The agents' addresses in tenant 1.
@@ -90,6 +90,16 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Opti
     spec.check(fabric.host_count())
         .map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
     Ok(Some(spec))
+}
+
+/// How often agents chirp, in microseconds.
+fn read_chirp(keys: &Keys<'_>) -> Result<Option<u64>, KeyError> {
+    let Some(period) = keys.opt::<Duration>("chirp_period")? else { return Ok(None) };
+    let us = period.as_ps() / PS_PER_US;
+    if us < CHIRP_LEAST_US {
+        return Err(keys.error("chirp_period", format!("agents cannot chirp each {period}"), "write 10ms or more"));
+    }
+    Ok(Some(us))
 }
 
 impl Table {
@@ -204,5 +214,8 @@ const VMS_MOST: u64 = 2000;
 const FIB_MOST: u32 = 65_536;
 /// Of a lab whose agents need addresses, and that says nothing of them.
 const PROVIDER: &str = "10.1.0.0/16";
+/// An agent looks at its clock no more often.
+const CHIRP_LEAST_US: u64 = 10_000;
+const PS_PER_US: u64 = 1_000_000;
 /// Of tenants without an `id`.
 const FIRST_ID: u32 = 17;

@@ -91,6 +91,9 @@ pub struct Scenario {
     pub overlay: OverlaySpec,
     /// The tenants and the switches between them, if the traffic is theirs.
     pub tenants: Option<TenantSpec>,
+    /// The same in a lab.
+    #[cfg(all(feature = "lab", target_os = "linux"))]
+    pub lab_tenants: Option<weft_lab::plan::tenants::TenantSpec>,
     /// What a world of packets is to record.
     pub trace: TraceSpec,
     /// What breaks meanwhile.
@@ -223,12 +226,21 @@ impl Scenario {
         // Tenants have an overlay of their own.
         let overlay = if tenants::is_pattern(&root) { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
         let overlay_kind = overlay.kind;
+        let world = World::read(&root.table("world")?)?;
+        #[cfg(all(feature = "lab", target_os = "linux"))]
+        let lab_tenants = if world.kind == world::Kind::Lab && tenants::is_pattern(&root) {
+            lab_tenants::read(&root, folder, &fabric.build()?)?
+        } else {
+            None
+        };
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
             traffic: Traffic::read_all(&root, folder)?,
             control: Control::read(&root.table("control")?, fabric.balancing())?,
             fabric,
-            world: World::read(&root.table("world")?)?,
+            world,
+            #[cfg(all(feature = "lab", target_os = "linux"))]
+            lab_tenants,
             transport: TransportSpec::read(&root.table("transport")?)?.under(overlay.header()),
             overlay,
             trace: TraceSpec::read(&root.table("trace")?)?,
@@ -362,10 +374,12 @@ impl Scenario {
                 "tenants' frames go over a spanning tree or over SPAIN's VLANs",
                 "write routing = \"spanning-tree\" or \"spain\"",
             ),
-            (Some(_), _) if self.world.kind != world::Kind::Packet => {
-                wrong("world.kind", "tenants' traffic is one of packets", "write kind = \"packet\" in [world]")
+            (Some(_), _) if self.world.kind == world::Kind::Flow => {
+                wrong("world.kind", "tenants' traffic is one of packets", "write kind = \"packet\" or \"lab\" in [world]")
             }
-            (Some(_), _) if !self.events.is_empty() && self.world.duration.is_none() => {
+            (Some(_), _)
+                if !self.events.is_empty() && self.world.kind == world::Kind::Packet && self.world.duration.is_none() =>
+            {
                 wrong("world", "what is cut off may never end, and neither would the run", "add `duration = \"60s\"` to [world]")
             }
             (Some(_), _) if self.control.scheduler != Scheduler::None => {

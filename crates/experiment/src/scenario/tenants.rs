@@ -2,6 +2,7 @@
 //! (NetLord section 5).
 
 use toml::Value;
+use weft_fabric::traffic::tenants::ShuffleLoad;
 use weft_fabric::{Bytes, Duration, Fabric, HostId};
 use weft_sim::packet::bridged::{Addresses, FibConfig, Load, Tenants};
 
@@ -86,6 +87,12 @@ impl TenantLoad {
     pub fn load(&self, duration: Duration, warmup: Duration) -> Load {
         let Self { size, incoming, pause, start_spread, trials, gap } = *self;
         Load { bytes: size, incoming, pause, start_spread, trials, duration, gap, warmup }
+    }
+
+    /// What each VM does in a trial.
+    pub const fn shuffle(&self) -> ShuffleLoad {
+        let Self { size, incoming, pause, start_spread, .. } = *self;
+        ShuffleLoad { size, incoming, pause, start_spread }
     }
 }
 

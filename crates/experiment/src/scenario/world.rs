@@ -140,8 +140,10 @@ pub enum EventKind {
     Kill,
     /// It is started again.
     Restart,
-    /// A server moves to another ToR; in a lab.
+    /// A server moves to another ToR, or a VM to another host; in a lab.
     Move,
+    /// A VM sends frames that it should not; in a lab.
+    Forge,
 }
 
 impl EventKind {
@@ -154,6 +156,7 @@ impl EventKind {
             Self::Kill => "kill",
             Self::Restart => "restart",
             Self::Move => "move",
+            Self::Forge => "forge",
         }
     }
 
@@ -301,8 +304,15 @@ pub fn read_events(entries: &[Keys<'_>]) -> Result<Vec<Event>, KeyError> {
 
 fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
     let at: Duration = keys.need("at")?;
-    let kinds =
-        [EventKind::Fail, EventKind::Restore, EventKind::FailSilent, EventKind::Kill, EventKind::Restart, EventKind::Move];
+    let kinds = [
+        EventKind::Fail,
+        EventKind::Restore,
+        EventKind::FailSilent,
+        EventKind::Kill,
+        EventKind::Restart,
+        EventKind::Move,
+        EventKind::Forge,
+    ];
     let mut found = Vec::new();
     for kind in kinds {
         if let Some(part) = keys.opt::<String>(kind.key())? {
@@ -313,7 +323,7 @@ fn read_event(keys: &Keys<'_>) -> Result<Event, KeyError> {
     match found.len() {
         1 => Ok(found.remove(0)),
         _ => {
-            let help = "write one of `fail`, `fail_silent`, `restore`; in the lab also `kill`, `restart`, `move`";
+            let help = "write one of `fail`, `fail_silent`, `restore`; in the lab also `kill`, `restart`, `move`, `forge`";
             Err(keys.error("at", "an event does exactly one thing", help))
         }
     }

@@ -7,22 +7,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{HashFields, RoutingKind};
 use weft_fabric::traffic::Workload;
+use weft_fabric::traffic::tenants::TenantWorkload;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_lab::carry::{self, Job, Load};
 use weft_lab::events::{self, Event, Verb, Wanted};
 use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec, Store};
+use weft_lab::plan::tenants::{MTU_VM, Reach, Sent};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
-use weft_lab::traffic::Requests;
+use weft_lab::traffic::{PORT, PORT_FIRST, Requests};
 use weft_lab::{LabError, need_root};
 use weft_sim::packet::TransportKind;
 use weft_sim::world::Progress;
 
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::Run;
-use crate::scenario::control::Scheduler;
+use crate::scenario::control::{Bridging, Scheduler};
 use crate::scenario::directory::ServingStore;
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
 use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
+use crate::scenario::tenants::TenantLoad;
+use crate::scenario::traffic::Traffic;
 use crate::scenario::world::{EventKind, LabRouting, LabSettings, Ospf};
 
 /// Why no lab can come up here; `None` if one can.
@@ -65,7 +69,9 @@ pub(super) fn check(fabric: &Fabric, run: &Run) -> Result<()> {
     if control.scheduler != Scheduler::None {
         return refuse("control.scheduler", "in the lab switches alone choose paths", "write scheduler = \"none\"");
     }
-    if control.routing.kind == RoutingKind::SinglePath {
+    if let Traffic::Tenants(load) = &scenario.traffic {
+        check_tenants(run, load)?;
+    } else if control.routing.kind == RoutingKind::SinglePath {
         return refuse("control.routing", "the lab spreads flows over all shortest paths", "write routing = \"ecmp\" or \"vlb\"");
     }
     if control.routing.hash != HashFields::FiveTuple {
@@ -79,6 +85,24 @@ pub(super) fn check(fabric: &Fabric, run: &Run) -> Result<()> {
     }
     scenario.trace.on(fabric)?;
     plan(run).map(drop)
+}
+
+/// What the lab carries of tenants: one trial of NetLord's.
+fn check_tenants(run: &Run, load: &TenantLoad) -> Result<(), KeyError> {
+    let scenario = &run.scenario;
+    if scenario.lab_tenants.is_none() {
+        let help = "write kind = \"netlord\" in [overlay], or kind = \"packet\" in [world]";
+        return Err(KeyError::new("overlay.kind", "tenants of a lab are NetLord's", help));
+    }
+    if scenario.control.bridging != Some(Bridging::Spain) {
+        let help = "write routing = \"spain\"";
+        return Err(KeyError::new("control.routing", "in a lab tenants' frames go over SPAIN's VLANs", help));
+    }
+    if load.trials != 1 {
+        let help = "write trials = 1, and `\"world.seed\" = [1, 2, 3]` in [sweep] for several";
+        return Err(KeyError::new("traffic.trials", "a run in the lab is one trial", help));
+    }
+    Ok(())
 }
 
 /// Carries a run on a fabric with the lab's rates. Labs come up one after another.
@@ -98,15 +122,17 @@ pub(super) fn carry(
     }
     let duration = run.scenario.world.duration;
     let (plan, events) = plan(run)?;
+    let load = match (requests(fabric, run)?, &run.scenario.traffic) {
+        (Some(requests), _) => Load::Requests(requests),
+        (None, Traffic::Tenants(load)) => Load::Flows(shuffles(&plan, load, run.scenario.world.seed)),
+        (None, _) => Load::Flows(workload),
+    };
     let job = Job {
         plan,
         scenario: PathBuf::from(&run.scenario.title),
         // An overlay bounces packets by itself.
         valiant: run.scenario.control.routing.kind == RoutingKind::Vlb && run.scenario.overlay.kind == Kind::None,
-        load: match requests(fabric, run)? {
-            Some(requests) => Load::Requests(requests),
-            None => Load::Flows(workload),
-        },
+        load,
         events,
         duration,
         windows: trace.windows,
@@ -118,6 +144,14 @@ pub(super) fn carry(
     };
     let _running = Running::begin();
     carry::carry(fabric, job, &STOP, &mut on_progress).map_err(of_lab)
+}
+
+/// The shuffles of a plan's tenants, among VMs that reach each other.
+fn shuffles(plan: &Plan, load: &TenantLoad, seed: u64) -> Box<dyn Workload> {
+    let Some(netlord) = &plan.tenants else { unreachable!("it was checked that they are NetLord's") };
+    let (reach, vms) = (Reach::of(netlord), netlord.vms.clone());
+    let reaches = move |a: u32, b: u32| reach.has(&vms[a as usize], &vms[b as usize], FLOWS);
+    Box::new(TenantWorkload::new(&netlord.tenant_sizes(), load.shuffle(), Box::new(reaches), seed))
 }
 
 /// The requests of a run, if those are its load; the ones within its window count.
@@ -141,7 +175,10 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
         nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
     };
     let fabric = run.scenario.fabric.build()?;
-    let plan = Plan::new(&fabric, &settings).and_then(|plan| laid_over(plan, &fabric, &run.scenario.overlay));
+    let plan = Plan::new(&fabric, &settings).and_then(|plan| match &run.scenario.lab_tenants {
+        Some(tenants) => plan.with_tenants(&fabric, tenants),
+        None => laid_over(plan, &fabric, &run.scenario.overlay),
+    });
     let plan = plan.map_err(|e| of_lab(e.into()))?;
     let events = &run.scenario.events;
     let wanted: Vec<Wanted<'_>> = events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
@@ -157,6 +194,7 @@ const fn verb(kind: EventKind) -> Verb {
         EventKind::Kill => Verb::Kill,
         EventKind::Restart => Verb::Restart,
         EventKind::Move => Verb::Move,
+        EventKind::Forge => Verb::Forge,
     }
 }
 
@@ -209,15 +247,21 @@ fn of_lab(error: LabError) -> Error {
 }
 
 /// Payload's part of what a busy link carries: segments of 1448 bytes in frames of 1514, and for every second one a frame of 66. Below an overlay
-/// segments are as large as two more headers of 20 bytes allow in packets of 1600.
-pub fn payload_part(overlay: &OverlaySpec) -> f64 {
-    let (packet, headers) = match overlay.kind {
+/// segments are as large as two more headers of 20 bytes allow in packets of 1600; below NetLord, as 34 do, and each frame has a tag.
+pub fn payload_part(run: &Run) -> f64 {
+    let (packet, headers) = match run.scenario.overlay.kind {
+        Kind::None if run.scenario.lab_tenants.is_some() => (f64::from(MTU_FABRIC) + TAG, f64::from(MTU_FABRIC - MTU_VM) + TAG),
         Kind::None => (f64::from(MTU_HOST), 0.0),
         Kind::Vl2 { .. } => (f64::from(MTU_FABRIC), 40.0),
     };
     let (ethernet, tcp) = (14.0, 52.0);
     (packet - headers - tcp) / (ethernet + packet + (ethernet + headers + tcp) / 2.0)
 }
+
+/// A VLAN tag.
+const TAG: f64 = 4.0;
+/// What flows are, to virtual routers' rules.
+const FLOWS: Sent = Sent::Tcp(PORT_FIRST, PORT);
 
 /// While it lives, a lab of this process is there.
 struct Running;

@@ -39,6 +39,6 @@ pub(super) fn carry(_: &Arc<Fabric>, _: &Run, _: Box<dyn Workload>, _: &mut dyn 
 }
 
 /// Of no lab.
-pub fn payload_part(_overlay: &crate::scenario::overlay::OverlaySpec) -> f64 {
+pub fn payload_part(_: &Run) -> f64 {
     1.0
 }

@@ -14,8 +14,9 @@ use crate::scenario::Run;
 use crate::scenario::control::Bridging;
 use crate::scenario::tenants::TenantSpec;
 use crate::scenario::traffic::Traffic;
+use crate::scenario::world::Kind;
 
-/// Carries the tenants of a run; `None` if its traffic is of another pattern. `on_progress` hears how much is done, from 0 to 1.
+/// Carries the tenants of a run; `None` if its traffic is of another pattern, or its world the lab. `on_progress` hears how much is done, from 0 to 1.
 ///
 /// # Errors
 /// Settings that mean nothing on this fabric.
@@ -33,7 +34,7 @@ pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) 
     Ok(Some((outcome, metrics)))
 }
 
-/// Checks what can be told before a run; false if its traffic is of another pattern.
+/// Checks what can be told before a run; false if its traffic is of another pattern, or its world the lab.
 ///
 /// # Errors
 /// Settings that mean nothing on this fabric.
@@ -48,6 +49,9 @@ fn world(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<BridgedWorld>> {
     let scenario = &run.scenario;
     let (Traffic::Tenants(load), Some(spec)) = (&scenario.traffic, &scenario.tenants) else { return Ok(None) };
     let world = &scenario.world;
+    if world.kind != Kind::Packet {
+        return Ok(None);
+    }
     Ok(Some(BridgedWorld {
         fabric: Arc::clone(fabric),
         tenants: spec.on(fabric)?,

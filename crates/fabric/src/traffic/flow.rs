@@ -45,6 +45,17 @@ pub trait Workload: Send {
         let _ = (id, spec, now);
     }
 
+    /// A flow has come to its receiver. Whether that takes it; one that is not taken is given up.
+    fn flow_arrived(&mut self, spec: &FlowSpec) -> bool {
+        let _ = spec;
+        true
+    }
+
+    /// A flow is no more, and was not carried: its receiver did not take it, or its connection ended before.
+    fn flow_given_up(&mut self, spec: &FlowSpec, now: Instant) {
+        let _ = (spec, now);
+    }
+
     /// Of several services, the number of that to which each flow taken so far belongs; empty if there is only one.
     fn services(&self) -> &[u16] {
         &[]

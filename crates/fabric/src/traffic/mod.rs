@@ -7,6 +7,7 @@
 //! | [`requests`] | requests and responses at a constant rate, for worlds of packets |
 //! | [`spec`] | [`TrafficSpec`]: pattern, size and arrivals, and the workload that they make on a fabric |
 //! | [`sizes`] | distributions of sizes and of concurrent flows |
+//! | [`tenants`] | the shuffles of many tenants' VMs |
 
 mod arrivals;
 mod destinations;
@@ -20,6 +21,7 @@ pub mod several;
 mod shuffle;
 pub mod sizes;
 pub mod spec;
+pub mod tenants;
 
 pub use flow::{FlowSpec, Size, StaticWorkload, Workload, flows_known_at_start};
 pub use hosts::{HostList, Participants, Place};

@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use weft_fabric::record::{
-    FaultRecord, FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample, TcpRecord,
+    BridgeTotals, FaultRecord, FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample,
+    TcpRecord,
 };
 use weft_fabric::routing::Path;
 use weft_fabric::{Bytes, Duration, Fabric, FlowId, HostId, Instant, LinkId};
@@ -12,7 +13,7 @@ use super::watch::{Reading, Watched};
 use crate::error::Result;
 use crate::events::Event;
 use crate::paths::Paths;
-use crate::plan::Plan;
+use crate::plan::{End, Plan};
 use crate::traffic::{Carried, Delivered, Flow, State};
 use crate::vl2::control;
 
@@ -26,13 +27,14 @@ pub(super) fn outcome(
     idle: Option<f64>,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let Carried { flows, samples, windows, ended, services } = carried;
+    let Carried { flows, samples, windows, ended, services, refused } = carried;
     let broken = flows.iter().filter(|f| f.state == State::Broken).count();
     if broken > 0 {
         tracing::warn!("{broken} of {} flows lost their connection: they are in the results as unfinished", flows.len());
     }
+    let ends = plan.ends();
     // Switches have no routes to an overlay's addresses.
-    let mut paths = if plan.overlay.is_none() { Some(Paths::open(plan, fabric, stop)?) } else { None };
+    let mut paths = if plan.overlay.is_none() && plan.tenants.is_none() { Some(Paths::open(plan, fabric, stop)?) } else { None };
     let mut records = Vec::with_capacity(flows.len());
     for (i, flow) in flows.iter().enumerate() {
         // Routes have changed since: only a flow that was still under way is known to use them.
@@ -41,7 +43,7 @@ pub(super) fn outcome(
             Some(paths) if is_current => paths.of(&flow.connection())?.unwrap_or_default(),
             _ => Path::new(),
         };
-        records.push(flow_record(FlowId::from(i), flow, path));
+        records.push(flow_record(&ends, FlowId::from(i), flow, path));
     }
     let [first, .., last] = &watched.readings[..] else { unreachable!("there are readings at the start and at the end") };
     let delta = |of: fn(&crate::counters::LinkCounters) -> u64| {
@@ -52,7 +54,7 @@ pub(super) fn outcome(
     Ok(Outcome {
         links: links.map(|(i, (bytes, &drops))| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes), drops }).collect(),
         link_series: series(fabric, &watched.readings, ended),
-        samples: with_bounds(fabric, &flows, &samples),
+        samples: with_bounds(fabric, &ends, &flows, &samples),
         packets: Some(PacketTotals {
             hops: delta(|c| c.packets).sum(),
             drops: drops.iter().sum(),
@@ -64,9 +66,11 @@ pub(super) fn outcome(
             scale: plan.scale,
             cpu_idle_fraction: idle,
             tcp: flows.iter().map(tcp_record).collect(),
-            faults: faults(plan, fabric, events, &flows, ended),
+            faults: faults(plan, fabric, events, &ends, &flows, ended),
             broken,
-            isolation_drops: plan.overlay.is_some().then(|| control::isolation_drops(plan)),
+            isolation_drops: plan.has_agents().then(|| control::isolation_drops(plan)),
+            forged: watched.forged,
+            bridges: watched.bridges.map(|totals| BridgeTotals { refused: refused as u64, ..totals }),
         }),
         traced: weft_fabric::record::Traced { windows, ..Default::default() },
         flows: records,
@@ -77,12 +81,12 @@ pub(super) fn outcome(
 }
 
 /// What flows noticed of the events before the end.
-fn faults(plan: &Plan, fabric: &Fabric, events: &[Event], flows: &[Flow], ended: Instant) -> Vec<FaultRecord> {
+fn faults(plan: &Plan, fabric: &Fabric, events: &[Event], ends: &[End], flows: &[Flow], ended: Instant) -> Vec<FaultRecord> {
     let of = |(i, event): (usize, &Event)| {
-        let hosts = event.change.hosts(plan, fabric);
+        let nodes = event.change.nodes(plan, fabric);
         let touched = |flow: &&Flow| {
-            let ends = [flow.spec.src, flow.spec.dst].map(|host| host.node().index());
-            hosts.as_ref().is_none_or(|hosts| hosts.iter().any(|host| ends.contains(host)))
+            let ends = || [flow.spec.src, flow.spec.dst].map(|end| &ends[end.index()]);
+            nodes.as_ref().is_none_or(|nodes| ends().iter().any(|end| nodes.contains(&end.node) || nodes.contains(&end.host)))
         };
         let silent = flows.iter().filter(touched).filter_map(|flow| flow.silent.get(i).copied()).filter(|s| *s > Duration::ZERO);
         let (verb, object) = event.change.text(plan, fabric);
@@ -91,17 +95,22 @@ fn faults(plan: &Plan, fabric: &Fabric, events: &[Event], flows: &[Flow], ended:
     events.iter().enumerate().filter(|(_, event)| event.at < ended).map(of).collect()
 }
 
-fn flow_record(id: FlowId, flow: &Flow, path: Path) -> FlowRecord {
+fn flow_record(ends: &[End], id: FlowId, flow: &Flow, path: Path) -> FlowRecord {
     FlowRecord {
         id,
-        src: flow.spec.src,
-        dst: flow.spec.dst,
+        src: host_of(ends, flow.spec.src),
+        dst: host_of(ends, flow.spec.dst),
         start: flow.spec.start,
         end: flow.end(),
         bytes: Bytes(flow.received),
         path,
         packets: Some(PacketRecord { retransmits: flow.tcp.retransmits, reordered: flow.tcp.reorderings }),
     }
+}
+
+/// The host of an end: where a VM was at the start.
+fn host_of(ends: &[End], end: HostId) -> HostId {
+    HostId::from(ends[end.index()].host)
 }
 
 fn tcp_record(flow: &Flow) -> TcpRecord {
@@ -128,11 +137,12 @@ fn series(fabric: &Fabric, readings: &[Reading], ended: Instant) -> Vec<LinkSamp
 }
 
 /// Adds what the NICs of those who were active could carry, meanwhile.
-fn with_bounds(fabric: &Fabric, flows: &[Flow], delivered: &[Delivered]) -> Vec<Sample> {
+fn with_bounds(fabric: &Fabric, ends: &[End], flows: &[Flow], delivered: &[Delivered]) -> Vec<Sample> {
     let mut changes: Vec<(Instant, bool, HostId, HostId)> = Vec::new();
     for flow in flows {
-        changes.push((flow.spec.start, true, flow.spec.src, flow.spec.dst));
-        changes.extend(flow.end().map(|end| (end, false, flow.spec.src, flow.spec.dst)));
+        let [src, dst] = [flow.spec.src, flow.spec.dst].map(|end| host_of(ends, end));
+        changes.push((flow.spec.start, true, src, dst));
+        changes.extend(flow.end().map(|end| (end, false, src, dst)));
     }
     changes.sort_unstable();
     let mut changes = changes.into_iter().peekable();

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
+use weft_fabric::record::{BridgeTotals, Forged};
 use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
 use crate::clock::RunClock;
 use crate::counters::{Counters, LinkCounters};
 use crate::error::{LabError, Result};
 use crate::events::{self, Breaker, Change, Event};
+use crate::netlord;
 use crate::plan::{Plan, PortId};
 
 /// What was counted.
@@ -17,6 +19,10 @@ pub(super) struct Watched {
     pub readings: Vec<Reading>,
     /// Links that lost packets silently, and when a reading last said so.
     pub lost: Vec<(LinkId, Instant)>,
+    /// Of tenants' bridges, over the run.
+    pub bridges: Option<BridgeTotals>,
+    /// What became of forged frames.
+    pub forged: Option<Forged>,
 }
 
 /// All counters at an instant.
@@ -35,6 +41,8 @@ pub(super) struct Watch<'a> {
     readings: Vec<Reading>,
     silent: Vec<LinkId>,
     lost: Vec<(LinkId, Instant)>,
+    /// What bridges had counted before.
+    bridges: Option<BridgeTotals>,
 }
 
 impl<'a> Watch<'a> {
@@ -51,7 +59,9 @@ impl<'a> Watch<'a> {
         let wanted = if end == Instant::MAX { 0 } else { end.as_ps() / READINGS as u64 };
         let span = Duration::from_ps(wanted.max(SPAN_LEAST.as_ps()));
         let breaker = Breaker::new(plan, fabric, valiant);
-        Ok(Self { fabric, breaker, events, counters, span, readings: Vec::new(), silent: Vec::new(), lost: Vec::new() })
+        let bridges = plan.tenants.is_some().then(|| netlord::totals(plan));
+        let (readings, silent, lost) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { fabric, breaker, events, counters, span, readings, silent, lost, bridges })
     }
 
     /// The first reading: before any traffic, or what is sent meanwhile would be missing.
@@ -83,7 +93,8 @@ impl<'a> Watch<'a> {
             clock.sleep_until(due, PATIENCE);
         }
         self.read(clock)?;
-        Ok(Watched { readings: self.readings, lost: self.lost })
+        let bridges = self.bridges.map(|before| netlord::totals(self.breaker.plan()).since(&before));
+        Ok(Watched { readings: self.readings, lost: self.lost, bridges, forged: self.breaker.forged() })
     }
 
     fn happen(&mut self, event: Event, over: &AtomicBool) -> Result<()> {

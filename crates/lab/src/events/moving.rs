@@ -13,12 +13,13 @@ use weft_fabric::topology::Part;
 use weft_fabric::{Fabric, NodeId};
 
 use super::wanted::{Verb, Wanted};
-use super::{EventError, programs};
+use super::{Change, EventError, programs};
 use crate::error::Result;
 use crate::plan::overlay::LocatorKind;
+use crate::plan::tenants::Netlord;
 use crate::plan::{Plan, PortId, Role};
 use crate::vl2::control;
-use crate::{commands, ebpf, netns};
+use crate::{commands, ebpf, netlord, netns};
 
 /// Who moves where, as indices into [`Plan::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +95,68 @@ pub(super) fn stays(plan: &Plan, fabric: &Fabric, part: Part) -> Result<(), Even
             "let another part fail, or make two scenarios of it",
         )),
     }
+}
+
+/// The moves of VMs among events, in their order.
+pub(super) fn of_vms(plan: &Plan, wanted: &[Wanted<'_>]) -> Result<Vec<Change>, (usize, EventError)> {
+    let Some(netlord) = &plan.tenants else { return Ok(Vec::new()) };
+    let mut hosts: Vec<usize> = netlord.vms.iter().map(|vm| vm.host).collect();
+    let mut moves = Vec::new();
+    for (index, event) in wanted.iter().enumerate().filter(|(_, e)| e.verb == Verb::Move) {
+        let (vm, to) = parse_vm(plan, netlord, event.object).map_err(|error| (index, error))?;
+        if std::mem::replace(&mut hosts[vm], to) == to {
+            let [vm, to] = [netlord.vms[vm].node, to].map(|node| &plan.nodes[node].name);
+            return Err((index, EventError::new(format!("{vm} is on {to} already"), "name another host")));
+        }
+        moves.push(Change::MoveVm { vm, to });
+    }
+    Ok(moves)
+}
+
+/// Reads `vm acme-web1 to h3`.
+fn parse_vm(plan: &Plan, netlord: &Netlord, text: &str) -> Result<(usize, usize), EventError> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let ["vm", vm, "to", host] = words[..] else {
+        return Err(EventError::new(format!("`{text}` does not say who moves where"), "write such as \"vm acme-web1 to h3\""));
+    };
+    let found = vm_of(plan, netlord, vm)?;
+    let to = programs::node(plan, host)?;
+    match plan.nodes[to].role {
+        Role::Host => Ok((found, to)),
+        _ => Err(EventError::new(format!("{host} is no host"), "name a host, such as \"vm acme-web1 to h3\"")),
+    }
+}
+
+/// Reads `vm acme-web1`, who forges.
+pub(super) fn forger(plan: &Plan, text: &str) -> Result<usize, EventError> {
+    let Some(netlord) = &plan.tenants else {
+        return Err(EventError::new(
+            "VMs are those of a lab of tenants",
+            "leave the event out, or write kind = \"netlord\" in [overlay]",
+        ));
+    };
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        ["vm", vm] => vm_of(plan, netlord, vm),
+        _ => Err(EventError::new(format!("`{text}` does not say which VM"), "write such as \"vm acme-web1\"")),
+    }
+}
+
+fn vm_of(plan: &Plan, netlord: &Netlord, name: &str) -> Result<usize, EventError> {
+    netlord.vms.iter().position(|it| plan.nodes[it.node].name == name).ok_or_else(|| {
+        let some: Vec<&str> = netlord.vms.iter().take(4).map(|it| plan.nodes[it.node].name.as_str()).collect();
+        EventError::new(
+            format!("there is no VM called `{name}`"),
+            format!("VMs are called TENANT-VIF, such as {}", some.join(", ")),
+        )
+    })
+}
+
+/// Moves a VM; the plan says afterwards where it is.
+pub(super) fn make_of_vm(plan: &mut Plan, which: usize, to: usize) -> Result<()> {
+    let Some(netlord) = &plan.tenants else { return Ok(()) };
+    netlord::migrate(plan, &netlord.vms[which], to)?;
+    plan.move_vm(which, to);
+    Ok(())
 }
 
 /// Makes a move; the plan says afterwards where everything is.

@@ -44,7 +44,7 @@ impl Program {
                 format!("`{kind}` of which one?"),
                 "write such as \"agent h0\", \"agent tor0\", \"server 0\" or \"frr agg0\"",
             )),
-            "agent" => overlay(plan).and_then(|_| node(plan, name)).map(Self::Agent),
+            "agent" => agent(plan, name).map(Self::Agent),
             "server" => server(overlay(plan)?, name).map(Self::Server),
             "store" if name.is_empty() => match overlay(plan)?.store {
                 Store::Etcd => Ok(Self::Store),
@@ -100,8 +100,22 @@ impl Program {
     }
 }
 
+/// A node with an agent.
+fn agent(plan: &Plan, name: &str) -> Result<usize, EventError> {
+    let Some(netlord) = &plan.tenants else { return overlay(plan).and_then(|_| node(plan, name)) };
+    let found = node(plan, name)?;
+    if netlord.is_ovs(found) {
+        let help = "name a host or an edge switch, or write core = \"ebpf\" in [switches]";
+        return Err(EventError::new(format!("no agent runs on {name}: it is Open vSwitch"), help));
+    }
+    Ok(found)
+}
+
 fn overlay(plan: &Plan) -> Result<&Vl2, EventError> {
     let missing = || {
+        if plan.tenants.is_some() {
+            return EventError::new("no directory runs in a lab of tenants", "write such as \"agent h0\" or \"agent edge0\"");
+        }
         EventError::new(
             "neither agents nor a directory run here: there is no overlay",
             "add `[overlay]` with kind = \"vl2\", or leave the event out",
@@ -112,7 +126,7 @@ fn overlay(plan: &Plan) -> Result<&Vl2, EventError> {
 
 /// A host or a switch by its name.
 pub(super) fn node(plan: &Plan, name: &str) -> Result<usize, EventError> {
-    let inside = || plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside);
+    let inside = || plan.nodes.iter().enumerate().filter(|(_, n)| matches!(n.role, Role::Host | Role::Switch));
     inside().find(|(_, n)| n.name == name).map(|(i, _)| i).ok_or_else(|| {
         let near = inside().map(|(_, n)| n.name.as_str()).min_by_key(|known| edit_distance(known, name));
         let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
@@ -131,6 +145,12 @@ fn server(vl2: &Vl2, name: &str) -> Result<usize, EventError> {
 }
 
 fn routers(plan: &Plan, name: &str) -> Result<usize, EventError> {
+    if plan.tenants.is_some() {
+        return Err(EventError::new(
+            "no FRR runs in a lab of tenants: its switches are bridges",
+            "write such as \"agent edge0\"",
+        ));
+    }
     if plan.routing == Routing::Static {
         let help = "write routing = \"frr\" in [world], or leave the event out";
         return Err(EventError::new("no FRR runs here: the lab's routes are static", help));

@@ -21,8 +21,10 @@ pub enum Verb {
     Kill,
     /// A program is started again; it is ended before, if it runs.
     Restart,
-    /// A server moves to another ToR: `host h1 to tor2`.
+    /// A server moves to another ToR, `host h1 to tor2`, or a VM to another host, `vm acme-web1 to h3`.
     Move,
+    /// A VM sends frames that it should not: `vm acme-web1`.
+    Forge,
 }
 
 /// An event of a scenario.
@@ -41,7 +43,8 @@ pub struct Wanted<'a> {
 /// # Errors
 /// The position of an event that this lab cannot have, and why.
 pub fn arrange(plan: Plan, fabric: &Fabric, wanted: &[Wanted<'_>]) -> Result<(Plan, Vec<Event>), (usize, EventError)> {
-    let moves = moving::routes(&plan, wanted)?;
+    let mut vm_moves = moving::of_vms(&plan, wanted)?;
+    let moves = if plan.tenants.is_some() { Vec::new() } else { moving::routes(&plan, wanted)? };
     let places: Vec<(usize, usize)> = moves.iter().map(|(_, Route { host, tor })| (*host, *tor)).collect();
     let first = moves.first().map_or(0, |(index, _)| *index);
     let plan = if places.is_empty() { Ok(plan) } else { plan.with_moves(&places) };
@@ -55,8 +58,10 @@ pub fn arrange(plan: Plan, fabric: &Fabric, wanted: &[Wanted<'_>]) -> Result<(Pl
             Verb::Fail => Change::Fail(part()?),
             Verb::FailSilent => Change::FailSilent(part()?),
             Verb::Restore => Change::Restore(part()?),
+            Verb::Forge => Change::Forge(moving::forger(&plan, object).map_err(of_event)?),
             Verb::Kill => Change::Kill(program()?),
             Verb::Restart => Change::Restart(program()?),
+            Verb::Move if plan.tenants.is_some() => vm_moves.remove(0),
             Verb::Move => Change::Move(moves.iter().position(|(i, _)| *i == index).expect("it was found before")),
         };
         events.push(Event { at, change });

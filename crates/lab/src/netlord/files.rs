@@ -95,6 +95,9 @@ impl Files {
         if netlord.provider.is_some() {
             line(format_args!("[provider]\naddress = \"dhcp\""));
         }
+        if let Some(us) = netlord.chirp_us {
+            line(format_args!("spain = {{ period = \"{us}us\", answer = \"{}us\" }}", us.div_ceil(2)));
+        }
         line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
         for vm in netlord.of_host(at) {
             let device = &node.ports[vm.port].name;

@@ -14,6 +14,7 @@
 
 mod bridges;
 mod provider;
+mod reach;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,6 +27,7 @@ use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan as Spain, SpainConfig};
 
 pub use provider::{Lease, Provider, ProviderSpec, Serving};
+pub use reach::{Reach, Sent};
 
 use super::{MTU_FABRIC, Net, Node, Plan, PlanError, Port, PortId, Role, Routing};
 
@@ -46,6 +48,8 @@ pub struct TenantSpec {
     pub core: CoreSwitch,
     /// The addresses of the hosts' agents in tenant 1; none: they have none.
     pub provider: Option<ProviderSpec>,
+    /// From one of SPAIN's chirps to the next, in microseconds; none: what agents usually take.
+    pub chirp_us: Option<u64>,
 }
 
 /// What the switches without hosts are.
@@ -110,6 +114,8 @@ pub struct Netlord {
     /// The agents' addresses in tenant 1, if they have any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Provider>,
+    /// From one of SPAIN's chirps to the next, in microseconds; none: what agents usually take.
+    pub chirp_us: Option<u64>,
 }
 
 /// A switch.
@@ -190,6 +196,7 @@ impl Plan {
             special: spain.trees().map(|(vlan, _)| vlan.0).collect(),
             core: spec.core,
             provider: None,
+            chirp_us: spec.chirp_us,
         });
         match &spec.provider {
             Some(provider) => self.with_provider(provider),
@@ -226,6 +233,16 @@ impl Plan {
             }
         }
         Ok(vms)
+    }
+
+    /// The plan as it is once a VM, by its number, has moved to a host, an index into [`Plan::nodes`]. The old host's port keeps its number, and nothing is plugged in there.
+    pub(crate) fn move_vm(&mut self, which: usize, to: usize) {
+        let Some(netlord) = &mut self.tenants else { return };
+        let vm = &mut netlord.vms[which];
+        let port = Port { name: vm.moving_device(), ..self.nodes[vm.host].ports[vm.port].clone() };
+        (vm.host, vm.port) = (to, self.nodes[to].ports.len());
+        self.nodes[to].ports.push(port);
+        self.nodes[vm.node].ports[0].peer = PortId { node: to, port: vm.port };
     }
 
     fn add_vm(&mut self, host: usize, tenant: &Tenant, spec: &VifSpec) -> Result<Vm, PlanError> {
@@ -268,7 +285,19 @@ impl Plan {
     }
 }
 
+impl Vm {
+    /// What the host's end of its interface is called on a host that it has moved to.
+    pub(crate) fn moving_device(&self) -> String {
+        format!("mig{}", self.node)
+    }
+}
+
 impl Netlord {
+    /// VMs of each tenant of the scenario, which come one tenant after the other.
+    pub fn tenant_sizes(&self) -> Vec<usize> {
+        self.vms.chunk_by(|a, b| a.tenant == b.tenant).map(<[Vm]>::len).collect()
+    }
+
     /// The switch that is a node.
     pub fn switch(&self, node: usize) -> Option<&Bridge> {
         self.switches.iter().find(|s| s.node == node)

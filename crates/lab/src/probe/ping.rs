@@ -13,7 +13,7 @@ use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::overlay::MTU_OVERLAY;
-use crate::plan::tenants::{MTU_VM, Vm, v4_of};
+use crate::plan::tenants::{MTU_VM, Reach, Sent, Vm, v4_of};
 use crate::plan::{MTU_HOST, Node, Plan, Role};
 
 /// Who reached whom.
@@ -125,6 +125,7 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
         _ => plan.hosts().collect(),
     };
     let targets = targets(plan, addresses, &hosts);
+    let reach = plan.tenants.as_ref().map(Reach::of);
     let payload = packet_bytes.saturating_sub(HEADERS);
     let mut result = PingAll {
         hosts: hosts.len(),
@@ -142,7 +143,9 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
             netns::enter(&host.namespace)?;
             let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
             let others = targets.iter().filter(|t| t.host.name != host.name);
-            let others = others.filter(|t| apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, own, t.service)));
+            let others = others.filter(|t| {
+                apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, reach.as_ref(), own, t.service))
+            });
             // Who is asked at an address that somebody of the asker's own has too is that one.
             let own_has = |t: &Target<'_>| targets.iter().any(|o| !apart(plan, own, o.service) && o.address == t.address);
             let others: Vec<&Target<'_>> = others.filter(|t| !is_apart || !own_has(t)).collect();
@@ -224,9 +227,10 @@ fn apart(plan: &Plan, a: u32, b: u32) -> bool {
     plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
 }
 
-/// Whether those that are not kept apart reach each other: VMs of one tenant need not, without a virtual router between their MAC spaces.
-fn joined(plan: &Plan, a: u32, b: u32) -> bool {
-    a == b || plan.tenants.as_ref().is_none_or(|netlord| netlord.is_joined(&netlord.vms[a as usize], &netlord.vms[b as usize]))
+/// Whether those that are not kept apart reach each other: VMs of one tenant need a virtual router between their MAC spaces, and rules that let echoes pass.
+fn joined(plan: &Plan, reach: Option<&Reach>, a: u32, b: u32) -> bool {
+    let vms = plan.tenants.as_ref().map(|netlord| [a, b].map(|vm| &netlord.vms[vm as usize]));
+    a == b || vms.zip(reach).is_none_or(|([a, b], reach)| reach.has(a, b, Sent::Echo))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.

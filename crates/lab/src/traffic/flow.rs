@@ -34,6 +34,8 @@ pub(crate) enum State {
     Ended(Instant),
     /// Its connection ended before it.
     Broken,
+    /// Its receiver did not take it.
+    Refused,
 }
 
 /// A flow, from its start on.
@@ -48,6 +50,8 @@ pub(crate) struct Flow {
     pub silent: Vec<Duration>,
     /// When it received something first, and last.
     heard: Option<(Instant, Instant)>,
+    /// Whether its receiver has reset its connection, having enough to do.
+    pub turned_away: bool,
     connection: Connection,
     sent: u64,
     established: bool,
@@ -76,6 +80,7 @@ impl Flow {
             tcp: TcpInfo::default(),
             silent: Vec::new(),
             heard: None,
+            turned_away: false,
             connection: Connection { from: nowhere, to: nowhere },
             sent: 0,
             established: false,
@@ -102,6 +107,12 @@ impl Flow {
 
     pub(super) fn accepted(&mut self, socket: Socket) {
         self.receiver = Some(socket);
+    }
+
+    /// The receiver has enough to do: the connection is reset, which the sender will hear.
+    pub(super) fn turn_away(&mut self, socket: &Socket) {
+        self.turned_away = true;
+        let _ = socket.set_linger(Some(StdDuration::ZERO));
     }
 
     pub(super) fn is_complete(&self) -> bool {

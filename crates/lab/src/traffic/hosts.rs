@@ -1,4 +1,4 @@
-//! The hosts of a lab as places to open sockets in.
+//! Those who talk in a lab, its hosts or its tenants' VMs, as places to open sockets in. A [`HostId`] is here a number of [`Plan::ends`].
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -10,9 +10,9 @@ use weft_fabric::HostId;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::paths::Connection;
-use crate::plan::Plan;
+use crate::plan::{End, Plan};
 
-/// All hosts, and where the thread is.
+/// All of them, and where the thread is.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     /// The host in whose namespace the thread is.
@@ -21,7 +21,7 @@ pub(super) struct Hosts {
 
 struct Host {
     namespace: File,
-    /// One a NIC; with an overlay the application address.
+    /// One a NIC; with an overlay the application address, of a VM its own.
     addresses: Vec<Ipv4Addr>,
     /// Connections that it has begun.
     begun: u64,
@@ -29,12 +29,12 @@ struct Host {
 
 impl Hosts {
     pub(super) fn open(plan: &Plan) -> Result<Self> {
-        let host = |(i, node): (usize, &crate::plan::Node)| {
-            let path = netns::path(&node.namespace);
+        let host = |end: End| {
+            let path = netns::path(&plan.nodes[end.node].namespace);
             let namespace = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
-            Ok(Host { namespace, addresses: plan.addresses_of(i), begun: 0 })
+            Ok(Host { namespace, addresses: end.addresses, begun: 0 })
         };
-        Ok(Self { hosts: plan.hosts().enumerate().map(host).collect::<Result<Vec<_>>>()?, here: None })
+        Ok(Self { hosts: plan.ends().into_iter().map(host).collect::<Result<Vec<_>>>()?, here: None })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -123,9 +123,9 @@ pub(super) fn failed(what: &'static str, cause: std::io::Error) -> LabError {
 }
 
 /// Where hosts take connections.
-pub(super) const PORT: u16 = 5001;
+pub const PORT: u16 = 5001;
 /// The first port that a host sends from.
-const PORT_FIRST: u16 = 10_000;
+pub const PORT_FIRST: u16 = 10_000;
 const PORTS: u64 = 50_000;
 const ATTEMPTS: usize = 1000;
 /// Connections that wait to be accepted: all hosts may begin at once.

@@ -31,6 +31,7 @@ use crate::netns;
 use crate::paths::Connection;
 use crate::plan::Plan;
 
+pub use hosts::{PORT, PORT_FIRST};
 pub use requests::Requests;
 
 use flow::{Buffers, Served};
@@ -68,6 +69,8 @@ pub(crate) struct Carried {
     pub ended: Instant,
     /// Of several services, that of each flow.
     pub services: Vec<u16>,
+    /// Connections that their receivers did not take; they are none of the flows.
+    pub refused: usize,
 }
 
 /// How far the thread is, for others to read.
@@ -81,14 +84,15 @@ pub(crate) struct Board {
 pub(crate) struct Traffic<'a> {
     clock: RunClock,
     hosts: Hosts,
-    listeners: Vec<Socket>,
+    listeners: Vec<(HostId, Socket)>,
     epoll: Epoll,
     buffers: Buffers,
     workload: Box<dyn Workload>,
     orders: Orders,
     board: &'a Board,
     flows: Vec<Flow>,
-    by_connection: HashMap<Connection, FlowId>,
+    /// Tenants have the same addresses: a connection belongs to the one who takes it.
+    by_connection: HashMap<(HostId, Connection), FlowId>,
     /// Flows whose connection failed before it was made, and when to try again.
     retries: Vec<(Instant, FlowId)>,
     active: u32,
@@ -107,10 +111,11 @@ impl<'a> Traffic<'a> {
         let mut hosts = Hosts::open(plan)?;
         let mut listeners = Vec::new();
         for host in 0..hosts.len() {
-            for listener in hosts.listen(HostId::from(host))? {
+            let host = HostId::from(host);
+            for listener in hosts.listen(host)? {
                 let token = Token::Listener(listeners.len()).encode();
                 watch(&epoll, &listener, EpollFlags::EPOLLIN, token)?;
-                listeners.push(listener);
+                listeners.push((host, listener));
             }
         }
         let next_window = if orders.windows.is_empty() { Instant::MAX } else { Instant::ZERO };
@@ -182,10 +187,11 @@ impl<'a> Traffic<'a> {
             return Ok(());
         };
         watch(&self.epoll, &socket, EpollFlags::EPOLLOUT, Token::Sender(id).encode())?;
+        let dst = flow.spec.dst;
         if let Some(old) = flow.connecting(socket, connection) {
-            self.by_connection.remove(&old);
+            self.by_connection.remove(&(dst, old));
         }
-        self.by_connection.insert(connection, id);
+        self.by_connection.insert((dst, connection), id);
         Ok(())
     }
 
@@ -216,8 +222,9 @@ impl<'a> Traffic<'a> {
         };
         match served {
             Served::Received(_) if self.flows[id.index()].is_complete() => self.end(id),
+            Served::Refused if self.flows[id.index()].turned_away => self.give_up(id, State::Refused),
             Served::Refused => self.retries.push((self.clock.now() + RETRY, id)),
-            Served::Broken => self.give_up(id),
+            Served::Broken => self.give_up(id, State::Broken),
             Served::Received(_) | Served::Nothing => {}
         }
         Ok(())
@@ -225,7 +232,7 @@ impl<'a> Traffic<'a> {
 
     fn accept(&mut self, listener: usize) -> Result<()> {
         loop {
-            let listener = &self.listeners[listener];
+            let (host, listener) = &self.listeners[listener];
             let (socket, peer) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
@@ -239,10 +246,15 @@ impl<'a> Traffic<'a> {
                 .zip(local)
                 .map(|(from, to)| Connection { from: (*from.ip(), from.port()), to: (*to.ip(), to.port()) });
             // One that its sender has given up has no flow any more.
-            let Some(&id) = connection.and_then(|c| self.by_connection.get(&c)) else { continue };
+            let Some(&id) = connection.and_then(|c| self.by_connection.get(&(*host, c))) else { continue };
+            let flow = &mut self.flows[id.index()];
+            if !self.workload.flow_arrived(&flow.spec) {
+                flow.turn_away(&socket);
+                continue;
+            }
             socket.set_nonblocking(true).map_err(|e| hosts::failed("set up a connection", e))?;
             watch(&self.epoll, &socket, EpollFlags::EPOLLIN, Token::Receiver(id).encode())?;
-            self.flows[id.index()].accepted(socket);
+            flow.accepted(socket);
         }
     }
 
@@ -250,18 +262,21 @@ impl<'a> Traffic<'a> {
         let now = self.clock.now();
         let flow = &mut self.flows[id.index()];
         flow.close(State::Ended(now));
-        self.by_connection.remove(&flow.connection());
+        self.by_connection.remove(&(flow.spec.dst, flow.connection()));
         self.active -= 1;
         self.board.ended.fetch_add(1, Ordering::Relaxed);
         let spec = flow.spec;
         self.workload.flow_ended(id, &spec, now);
     }
 
-    fn give_up(&mut self, id: FlowId) {
+    fn give_up(&mut self, id: FlowId, state: State) {
+        let now = self.clock.now();
         let flow = &mut self.flows[id.index()];
-        flow.close(State::Broken);
-        self.by_connection.remove(&flow.connection());
+        flow.close(state);
+        self.by_connection.remove(&(flow.spec.dst, flow.connection()));
         self.active -= 1;
+        let spec = flow.spec;
+        self.workload.flow_given_up(&spec, now);
     }
 
     /// Notes what is due to be noted.
@@ -289,14 +304,18 @@ impl<'a> Traffic<'a> {
         let now = self.clock.now();
         for flow in &mut self.flows {
             flow.hear_no_more(now, &self.orders.events);
-            flow.close(State::Open);
+            flow.close(if flow.turned_away { State::Refused } else { State::Open });
         }
         let last = self.flows.iter().filter_map(Flow::end).max();
         let ended = if self.active == 0 { last.unwrap_or(now) } else { now }.min(self.orders.end.max(Instant::from_ps(1)));
         self.samples.retain(|s| s.at < ended);
         self.samples.push(Delivered { at: ended, bytes: self.delivered, active: self.active });
         let services = self.workload.services().to_vec();
-        Carried { flows: self.flows, samples: self.samples, windows: self.windows, ended, services }
+        // What a receiver did not take was an attempt, and no flow.
+        let attempts = self.flows.len();
+        self.flows.retain(|f| f.state != State::Refused);
+        let refused = attempts - self.flows.len();
+        Carried { flows: self.flows, samples: self.samples, windows: self.windows, ended, services, refused }
     }
 }
 

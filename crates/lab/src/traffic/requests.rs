@@ -194,8 +194,14 @@ impl<'a> Asking<'a> {
             p50_s: at(0.5),
             p99_s: at(0.99),
         };
-        let carried =
-            Carried { flows: self.flows, samples: self.samples, windows: Vec::new(), ended: self.end, services: Vec::new() };
+        let carried = Carried {
+            flows: self.flows,
+            samples: self.samples,
+            windows: Vec::new(),
+            ended: self.end,
+            services: Vec::new(),
+            refused: 0,
+        };
         (carried, totals)
     }
 }

@@ -21,6 +21,9 @@ pub(crate) fn kill_agent(node: &Node) -> bool {
 
 /// Starts agents that do not run, and waits until they are ready.
 pub(crate) fn start_agents_of(plan: &Plan, nodes: &[usize], stop: &AtomicBool) -> Result<()> {
+    if plan.tenants.is_some() {
+        return nodes.iter().try_for_each(|&node| netlord::restart(plan, &plan.nodes[node], stop));
+    }
     let (program, files) = (find(AGENT)?, files(plan));
     let started = nodes.iter().map(|&i| start_agent(&program, &plan.nodes[i], &files)).collect::<Result<Vec<_>>>()?;
     wait_for(&started, stop)
@@ -83,7 +86,7 @@ pub(crate) fn follow_move(plan: &Plan, host: usize, old_tor: usize, stop: &Atomi
 pub(crate) fn drops(plan: &Plan) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let lab = state::path(&plan.name);
-    let has_agent = |n: &&Node| (plan.overlay.is_some() || plan.tenants.is_some()) && matches!(n.role, Role::Host | Role::Switch);
+    let has_agent = |n: &&Node| plan.has_agents() && matches!(n.role, Role::Host | Role::Switch);
     for node in plan.nodes.iter().filter(has_agent) {
         let socket = if plan.tenants.is_some() { netlord::socket(&lab, node) } else { socket(&lab, node) };
         let status = ask(&socket).unwrap_or_default();
@@ -97,7 +100,8 @@ pub(crate) fn drops(plan: &Plan) -> BTreeMap<String, u64> {
 
 /// Packets that agents have dropped because hosts are kept apart: between those who may not talk, and from addresses that are not the sender's.
 pub(crate) fn isolation_drops(plan: &Plan) -> u64 {
-    drops(plan).iter().filter(|(reason, _)| ISOLATION.contains(&reason.as_str())).map(|(_, count)| count).sum()
+    let reasons: &[&str] = if plan.tenants.is_some() { &netlord::ISOLATION } else { &ISOLATION };
+    drops(plan).iter().filter(|(reason, _)| reasons.contains(&reason.as_str())).map(|(_, count)| count).sum()
 }
 
 fn files(plan: &Plan) -> Files {

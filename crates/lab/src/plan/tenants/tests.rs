@@ -34,6 +34,7 @@ fn spec(file: String, placements: &[(&str, &[u32])]) -> TenantSpec {
         limits: Vec::new(),
         core: CoreSwitch::Ebpf,
         provider: None,
+        chirp_us: None,
     }
 }
 
@@ -185,4 +186,84 @@ fn the_providers_addresses() {
         let error = with(net).expect_err("it cannot be had").to_string();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn vms_reach_each_other_in_their_subnet_or_by_a_virtual_router_that_lets_pass() {
+    let file = |rule: &str| {
+        format!(
+            r#"{}
+[[tenant]]
+id = 30
+name = "routed"
+spaces = [1, 2, 3]
+[[vif]]
+tenant = "routed"
+name = "a"
+space = 1
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.0.1"]
+[[vif]]
+tenant = "routed"
+name = "b"
+space = 2
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.1.1"]
+[[vif]]
+tenant = "routed"
+name = "c"
+space = 3
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.2.1"]
+[[vif]]
+tenant = "routed"
+name = "mute"
+space = 1
+mac = "02:00:00:00:00:02"
+[[router]]
+tenant = "routed"
+name = "core"
+interfaces = [
+  {{ space = 1, mac = "02:00:00:00:00:fe", address = "10.0.0.254/24" }},
+  {{ space = 2, mac = "02:00:00:00:00:fe", address = "10.0.1.254/24" }},
+]
+{rule}"#,
+            two()
+        )
+    };
+    let reach = |rule: &str, from: &str, to: &str, what: Sent| {
+        let fabric = fabric(Shape::TwoLevel { edges: 2, cores: 1, hosts_per_edge: 1 });
+        let plan = laid(&fabric, &spec(file(rule), &[("acme", &[0, 1]), ("globex", &[0]), ("routed", &[0, 1])])).expect("a plan");
+        let netlord = plan.tenants.as_ref().expect("tenants");
+        let vm = |name: &str| netlord.vms.iter().find(|vm| plan.nodes[vm.node].name == name).expect("a VM");
+        Reach::of(netlord).has(vm(from), vm(to), what)
+    };
+    let tcp = Sent::Tcp(10_000, 80);
+    assert!(reach("", "acme-vm1", "acme-vm2", Sent::Echo) && reach("", "acme-vm1", "acme-vm2", tcp));
+    assert!(!reach("", "acme-vm1", "globex-vm2", tcp), "another tenant's");
+    assert!(reach("", "routed-a", "routed-b", Sent::Echo) && reach("", "routed-b", "routed-a", tcp));
+    assert!(!reach("", "routed-a", "routed-c", Sent::Echo), "no router joins them");
+    assert!(!reach("", "routed-a", "routed-mute", tcp), "it has no address");
+    let deny = |what: &str| format!("[[rule]]\ntenant = \"routed\"\nrouter = \"core\"\naction = \"deny\"\n{what}\n");
+    let icmp = deny("protocol = \"icmp\"\nto = \"10.0.0.0/24\"");
+    assert!(!reach(&icmp, "routed-a", "routed-b", Sent::Echo), "its answer is denied");
+    assert!(reach(&icmp, "routed-a", "routed-b", tcp));
+    let port = deny("protocol = \"tcp\"\nport = 80");
+    assert!(!reach(&port, "routed-a", "routed-b", tcp) && reach(&port, "routed-a", "routed-b", Sent::Tcp(10_000, 81)));
+}
+
+#[test]
+fn a_vm_that_has_moved_is_behind_another_host() {
+    let fabric = fabric(Shape::TwoLevel { edges: 3, cores: 2, hosts_per_edge: 2 });
+    let mut plan = laid(&fabric, &spec(two(), &[("acme", &[0, 3]), ("globex", &[0])])).expect("a plan");
+    let before = plan.clone();
+    for to in [5, 0] {
+        plan.move_vm(1, to);
+        let vm = &plan.tenants.as_ref().expect("tenants").vms[1];
+        let there = plan.nodes[vm.node].ports[0].peer;
+        assert_eq!((vm.host, there.node, there.port), (to, to, vm.port));
+        assert_eq!(plan.port(there).peer.node, vm.node);
+    }
+    assert_eq!(plan.nodes[0].ports[..4], before.nodes[0].ports[..4], "the others stay where they are");
+    assert_eq!(plan.tenants.as_ref().expect("tenants").tenant_sizes(), [3, 2]);
 }

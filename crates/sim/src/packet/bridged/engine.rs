@@ -9,13 +9,13 @@ use weft_fabric::record::LinkRecord;
 use weft_fabric::rng::mix;
 use weft_fabric::routing::spain::Plan;
 use weft_fabric::topology::Health;
+use weft_fabric::traffic::tenants::Shuffle;
 use weft_fabric::{Bytes, Fabric, Instant, LinkId};
 
 use super::faults::Faults;
 use super::fib::{Fib, Key};
 use super::frames::{CE, ECT, Frame, ROUTED};
 use super::lans::Lans;
-use super::shuffle::Shuffle;
 use super::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, Load, Returns, Tenants, Trial};
 use crate::packet::net::{LOOK_EVERY, Sizes, wheel_size};
 use crate::packet::ports::{Fate, Ports};

@@ -14,7 +14,6 @@
 //! | --- | --- |
 //! | [`fib`] | a switch's learning table |
 //! | [`lans`] | VLANs, and the ports that they have |
-//! | [`shuffle`] | the load |
 //! | [`frames`], [`engine`], [`ends`] | what moves, the switches, the hosts |
 //! | [`faults`] | what fails, and who finds a way around it |
 //!
@@ -26,7 +25,6 @@ mod faults;
 mod fib;
 mod frames;
 mod lans;
-mod shuffle;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,186 @@
+//! A VM whose tenant is an adversary (NetLord section 3.2): it sends whatever frames it likes from where it is.
+//!
+//! | it sends | it should happen |
+//! | --- | --- |
+//! | another source address: a neighbour's, a switch's | refused |
+//! | NL-ARP that moves others' VIFs to itself, LLDP of another place, a spanning tree's root | refused |
+//! | ARP that claims its virtual router's address | refused |
+//! | encapsulations to others' edge switches, with their tenants' ids, with a VLAN and without | carried as payload, within its tenant |
+//! | frames to others' MAC addresses | the same: there they are somebody else's, or nobody's |
+//!
+//! All bear a mark. All other VMs listen for it meanwhile: those of its tenant get what is payload, others nothing. What is refused is to be counted by an agent.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use socket2::Socket;
+use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
+use weft_control::wire::netlord::{Encapsulation, Here, Lldp, NlArp, NotHere, Overlay, Recipient};
+use weft_control::wire::packet::arp::Arp;
+use weft_control::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId};
+use weft_fabric::record::Forged;
+use weft_fabric::{MacAddr, TenantId};
+
+use crate::clock::Deadline;
+use crate::error::{LabError, Result};
+use crate::frames;
+use crate::netns;
+use crate::plan::tenants::{Netlord, Vm, v4_of};
+use crate::plan::{Node, Plan, Port};
+use crate::vl2::control;
+
+/// A frame, and whether an agent is to refuse it.
+struct Forgery {
+    frame: Vec<u8>,
+    is_refused: bool,
+}
+
+/// Has a VM, by its number, send all of it, and says what came of that.
+pub(super) fn make(plan: &Plan, which: usize) -> Result<Forged> {
+    let Some(netlord) = &plan.tenants else { return Ok(Forged::default()) };
+    let vm = &netlord.vms[which];
+    let forgeries = forgeries(plan, netlord, vm);
+    let all = netlord.vms.iter().filter(|other| other.node != vm.node);
+    let mut listeners =
+        all.map(|other| Ok((netlord.is_apart(vm, other), open(&plan.nodes[other.node])?))).collect::<Result<Vec<_>>>()?;
+    let before = control::isolation_drops(plan);
+    let node = &plan.nodes[vm.node];
+    let mut socket = open(node)?;
+    for forgery in std::iter::repeat_n(&forgeries, ROUNDS).flatten() {
+        socket.write_all(&forgery.frame).map_err(|cause| failed("send a frame", node, cause))?;
+        std::thread::sleep(BETWEEN);
+    }
+    let (heard, carried) = listen(&mut listeners, queued(plan, vm) + SETTLE);
+    let refused = (forgeries.iter().filter(|it| it.is_refused).count() * ROUNDS) as u64;
+    let counted = control::isolation_drops(plan).saturating_sub(before);
+    Ok(Forged { sent: (forgeries.len() * ROUNDS) as u64, heard, carried, uncounted: refused.saturating_sub(counted) })
+}
+
+fn open(node: &Node) -> Result<Socket> {
+    netns::within(&node.namespace, || {
+        let socket = frames::socket("eth0", libc::ETH_P_ALL as u16).and_then(|s| s.set_nonblocking(true).map(|()| s));
+        socket.map_err(|cause| failed("open a socket for frames", node, cause))
+    })
+}
+
+fn failed(what: &'static str, node: &Node, cause: std::io::Error) -> LabError {
+    LabError::Kernel { what, place: node.namespace.clone(), cause }
+}
+
+/// How long a frame may wait on its way: at the NIC of the VM's host, and at each switch of a way up and down.
+fn queued(plan: &Plan, vm: &Vm) -> Duration {
+    let drain = |port: &Port| Duration::from_secs_f64(port.queue_bytes as f64 * 8.0 / port.rate_bps as f64);
+    let nic = &plan.nodes[vm.host].ports[0];
+    let slowest = plan.switches().flat_map(|switch| &switch.ports).map(drain).max();
+    drain(nic) + HOPS * slowest.unwrap_or_default()
+}
+
+/// Frames with the mark that come within a time: to those who are of another tenant, and to those who are not.
+fn listen(sockets: &mut [(bool, Socket)], within: Duration) -> (u64, u64) {
+    let deadline = Deadline::after(within);
+    let (mut heard, mut carried, mut buffer) = (0, 0, [0; 2048]);
+    while !deadline.has_passed() {
+        for (is_apart, socket) in &mut *sockets {
+            let count = if *is_apart { &mut heard } else { &mut carried };
+            loop {
+                match socket.read(&mut buffer) {
+                    Ok(length) => *count += u64::from(buffer[..length].windows(MARK.len()).any(|part| part == MARK)),
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    (heard, carried)
+}
+
+fn forgeries(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Vec<Forgery> {
+    let own = mac_of(vm);
+    let mut all = Vec::new();
+    let mut add = |is_refused: bool, frame: Vec<u8>| all.push(Forgery { frame, is_refused });
+    let here = place_of(plan, netlord, vm);
+    let special = netlord.special.first().copied();
+    let vlan = special.and_then(VlanId::new).expect("a lab of tenants has a VLAN that reaches all agents");
+    for other in netlord.vms.iter().filter(|other| netlord.is_apart(vm, other)) {
+        let (vif, there) = (vif_of(other), place_of(plan, netlord, other));
+        let inner = ethernet(vif.mac, own, EXPERIMENT, &MARK.repeat(3));
+        for (dst, tag) in [(there.switch, None), (there.switch, VlanId::new(1)), (BROADCAST, None), (BROADCAST, Some(vlan))] {
+            let overlay = Overlay { to: Recipient::Port(there.port), tenant: vif.tenant, space: vif.space, vlan: tag };
+            let mut frame = Vec::new();
+            Encapsulation { dst, src: own, tag, overlay, inner: &inner }.emit(&mut frame);
+            add(false, frame);
+        }
+        add(false, inner);
+        // "It is here now", and "it is not where you think".
+        let ip4 = v4_of(other);
+        for message in [NlArp::Here(Here { vif, ip4, ip6: None }), NlArp::NotHere(NotHere { vif })] {
+            let mut tagged = Vec::new();
+            message.emit(here, vlan, &mut tagged);
+            add(true, tagged.clone());
+            tagged[6..12].copy_from_slice(&own.0);
+            let untagged = [&tagged[..12], &tagged[16..]].concat();
+            add(true, tagged);
+            add(true, untagged);
+        }
+        add(true, ethernet(there.switch, own, EtherType::NL_ARP_NOT_HERE, &MARK.repeat(3)));
+    }
+    for src in [here.switch, MacAddr([2, 0xf, 0xf, 0xf, 0xf, 0xf])] {
+        add(true, ethernet(BROADCAST, src, EXPERIMENT, &MARK.repeat(3)));
+    }
+    let neighbours = netlord.vms.iter().filter(|other| netlord.is_joined(vm, other) && mac_of(other) != own);
+    for neighbour in neighbours {
+        add(true, ethernet(BROADCAST, mac_of(neighbour), EXPERIMENT, &MARK.repeat(3)));
+    }
+    let mut lldp = Vec::new();
+    Lldp { location: here, ttl_s: 120 }.emit(own, "port 99", &mut lldp);
+    add(true, lldp);
+    add(true, ethernet(SPANNING_TREE, own, EtherType(38), &MARK.repeat(3)));
+    for gateway in &vm.gateways {
+        let IpAddr::V4(sender_ip) = *gateway else { continue };
+        let target_ip = v4_of(vm).unwrap_or(sender_ip);
+        for is_request in [false, true] {
+            let mut packet = Vec::new();
+            Arp { is_request, sender: (own, sender_ip), target: (BROADCAST, target_ip) }.emit(&mut packet);
+            add(true, ethernet(BROADCAST, own, EtherType::ARP, &packet));
+        }
+    }
+    all
+}
+
+fn ethernet(dst: MacAddr, src: MacAddr, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    Ethernet { dst, src, tag: None, ethertype, payload }.emit(&mut frame);
+    frame
+}
+
+fn mac_of(vm: &Vm) -> MacAddr {
+    vm.mac.parse().expect("it was checked as the plan was made")
+}
+
+fn vif_of(vm: &Vm) -> Vif {
+    Vif { tenant: TenantId(vm.id), space: MacSpace(vm.space), mac: mac_of(vm) }
+}
+
+/// The edge switch of a VM's host, and its port to it.
+fn place_of(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Location {
+    let above = plan.nodes[vm.host].ports[0].peer;
+    let switch = netlord.switch(above.node).expect("hosts hang on switches");
+    let mac = switch.mac.as_ref().expect("it has hosts").parse().expect("a MAC address");
+    let port = switch.ports[above.port].number.and_then(|n| EdgePort::new(n.into())).expect("its ports to hosts are numbered");
+    Location { switch: mac, port }
+}
+
+/// In every forged frame; in those of a fixed format that has no place for it, nobody else could take what they say for his own.
+const MARK: &[u8; 16] = b"not for you :-) ";
+/// Anybody's, for experiments.
+const EXPERIMENT: EtherType = EtherType(0x88b7);
+const SPANNING_TREE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0]);
+/// Queues that others' streams have filled drop some of them.
+const ROUNDS: usize = 3;
+/// No interface drops for haste.
+const BETWEEN: Duration = Duration::from_millis(1);
+const SETTLE: Duration = Duration::from_millis(200);
+/// Switches on a way, in fabrics of two levels.
+const HOPS: u32 = 3;
