@@ -65,7 +65,13 @@ fn refused(right: &str, from: &str, to: &str, line: usize, says: &str) {
 fn right_configurations_are_right() {
     let with = |part: &str| HOST.replace("[[path]]", &format!("[provider]\n{part}\n[[path]]"));
     let pulls = HOST.replace("[[path]]", DIRECTORY).replace("special_vlan", "locations = \"directory\"\nspecial_vlan");
-    for text in [pulls, HOST.replace("special_vlan", "locations = \"nl-arp\"\nspecial_vlan"), with(""), with("address = \"dhcp\""), with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"")] {
+    for text in [
+        pulls,
+        HOST.replace("special_vlan", "locations = \"nl-arp\"\nspecial_vlan"),
+        with(""),
+        with("address = \"dhcp\""),
+        with("device = \"mgmt\"\naddress = \"10.1.0.7/16\""),
+    ] {
         let (code, said) = check(&text);
         assert_eq!((code, said.contains("is right")), (Some(0), true), "{said}");
     }

@@ -87,7 +87,8 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Opti
         return Err(overlay.error("provider", format!("`{text}` is one address"), "write a subnet such as \"10.1.0.0/16\""));
     }
     let spec = ProviderSpec { subnet, directory };
-    spec.check(fabric.host_count()).map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
+    spec.check(fabric.host_count())
+        .map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
     Ok(Some(spec))
 }
 

@@ -179,8 +179,7 @@ fn the_providers_addresses() {
     assert_eq!(plan.port(at).peer, PortId { node: provider.server, port: 0 });
     // Six hosts, the server, the subnet's own and that of all.
     assert!(with("10.1.0.0/28").is_ok());
-    for (net, says) in [("10.1.0.0/29", "for 5 hosts"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")]
-    {
+    for (net, says) in [("10.1.0.0/29", "for 5 hosts"), ("10.1.0.0/31", "from /8 to /30"), ("127.0.0.0/8", "from /8 to /30")] {
         let error = with(net).expect_err("it cannot be had").to_string();
         assert!(error.contains(says), "{error}");
     }
