@@ -19,7 +19,7 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_lab::plan::Plan;
 use weft_lab::plan::tenants::{CoreSwitch, Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
 use weft_lab::probe::{connectivity, ping};
-use weft_lab::{Stopwatch, netlord, state, vl2};
+use weft_lab::{Stopwatch, netlord, state};
 
 /// The third tenant has two MAC spaces and a virtual router, and VIFs in the public space are of two tenants.
 const OTHERS: &str = r#"

@@ -76,6 +76,18 @@ fn hosts_reach_each_other_through_the_encapsulation(lab: &TestLab) {
         let result = ping::at(lab.plan(), Addresses::Locators, bytes, &GO).expect("sockets");
         assert_eq!((result.pairs, result.answered), (12, 12), "{result:?}");
     }
+    // Broadcasts too, to all servers.
+    let heard: Vec<UdpSocket> = ["h1", "h2", "h3"]
+        .map(|host| {
+            let socket = lab.at(host, || UdpSocket::bind(("0.0.0.0", 7004)).expect("a port"));
+            socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+            socket
+        })
+        .into();
+    let says = lab.at("h0", || UdpSocket::bind((lease(lab, "h0").address, 0)).expect("its address"));
+    says.set_broadcast(true).expect("a setting");
+    says.send_to(b"to all", "10.0.255.255:7004").expect("sent");
+    assert!(heard.iter().all(|socket| socket.recv_from(&mut [0; 64]).is_ok()));
     // A program like any other.
     let at = lease(lab, "h3").address;
     let listener = lab.at("h3", || TcpListener::bind((at, 0)).expect("its address"));

@@ -13,9 +13,9 @@ use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
 use weft_lab::carry::{Job, Load, carry};
 use weft_lab::events::{self, Change, EventError, Program, Verb, Wanted};
+use weft_lab::names;
 use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec, Store};
 use weft_lab::plan::{LabName, Plan, Routing, Settings, Timers};
-use weft_lab::{names, vl2};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
