@@ -26,13 +26,16 @@ fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
     let tenants = [(17, "acme"), (18, "globex"), (19, "initech"), (20, "umbrella")];
+    // The lab with a directory has core switches that somebody else wrote, where there are any.
+    let is_ovs = directory.is_some() && std::path::Path::new("/usr/sbin/ovs-vswitchd").exists();
+    let core = if is_ovs { CoreSwitch::Ovs } else { CoreSwitch::Ebpf };
     let spec = TenantSpec {
         file: alike(&tenants.map(|(id, name)| (id, name.to_owned(), 2))),
         placements: tenants.map(|(_, name)| Placement { tenant: name.to_owned(), hosts: vec![0, 3] }).into(),
         spain: SpainConfig::default(),
         fib: Fib { entries: 64, ageing_s: 2, learn_per_second: 0 },
         limits: vec![],
-        core: CoreSwitch::Ebpf,
+        core,
         provider: Some(ProviderSpec { subnet: Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }, directory }),
     };
     Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
