@@ -83,6 +83,10 @@ fn programs() -> Vec<Check> {
     let found = Path::new(switch).is_file().then(|| version(switch, "--version")).flatten();
     let what = "for `switches.core = \"ovs\"` in labs of tenants";
     checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
+    let server = "/usr/sbin/dnsmasq";
+    let found = Path::new(server).is_file().then(|| version(server, "--version")).flatten();
+    let what = "for `overlay.provider` in labs of tenants";
+    checks.push(of("dnsmasq", found, State::Optional, what, "apt-get install dnsmasq-base"));
     checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
     checks
 }

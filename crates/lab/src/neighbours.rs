@@ -55,9 +55,11 @@ fn wanted(plan: &Plan) -> u64 {
     // An overlay's hosts are each other's neighbours, in two families; so are a tenant's VMs, which are fewer than all.
     let ends =
         if plan.overlay.is_some() { plan.hosts().count() } else { plan.tenants.as_ref().map_or(0, |it| it.vms.len()) } as u64;
+    // Servers are each other's in tenant 1, of IPv4.
+    let servers = plan.tenants.as_ref().and_then(|it| it.provider.as_ref()).map_or(0, |it| it.leases.len()) as u64;
     let cables: u64 = plan.nodes.iter().map(|n| n.ports.len() as u64).sum();
     // What has aged is not yet gone, and multicast has entries too.
-    cables * 8 + ends * ends * 2
+    cables * 8 + ends * ends * 2 + servers * servers
 }
 
 fn number(file: &Path) -> Option<u64> {

@@ -89,6 +89,13 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
         server.is_ready()?;
     }
     wait_for_places(plan, lab, stop)?;
+    if let Some(provider) = netlord.provider.as_ref().filter(|_| netlord.core == CoreSwitch::Ovs) {
+        netns::each(&provider.leases, stop, |lease| {
+            let namespace = &plan.nodes[lease.node].namespace;
+            netns::enter(namespace)?;
+            ovs::write_checksums(files::PROVIDER_DEVICE, namespace)
+        })?;
+    }
     let agents_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     // Its servers are reached by the agents' addresses.

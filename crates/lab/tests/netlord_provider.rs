@@ -26,13 +26,16 @@ fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
     let tenants = [(17, "acme"), (18, "globex"), (19, "initech"), (20, "umbrella")];
+    // The lab with a directory has core switches that somebody else wrote, where there are any.
+    let is_ovs = directory.is_some() && std::path::Path::new("/usr/sbin/ovs-vswitchd").exists();
+    let core = if is_ovs { CoreSwitch::Ovs } else { CoreSwitch::Ebpf };
     let spec = TenantSpec {
         file: alike(&tenants.map(|(id, name)| (id, name.to_owned(), 2))),
         placements: tenants.map(|(_, name)| Placement { tenant: name.to_owned(), hosts: vec![0, 3] }).into(),
         spain: SpainConfig::default(),
         fib: Fib { entries: 64, ageing_s: 2, learn_per_second: 0 },
         limits: vec![],
-        core: CoreSwitch::Ebpf,
+        core,
         chirp_us: None,
         provider: Some(ProviderSpec { subnet: Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }, directory }),
     };
@@ -77,6 +80,18 @@ fn hosts_reach_each_other_through_the_encapsulation(lab: &TestLab) {
         let result = ping::at(lab.plan(), Addresses::Locators, bytes, &GO).expect("sockets");
         assert_eq!((result.pairs, result.answered), (12, 12), "{result:?}");
     }
+    // Broadcasts too, to all servers.
+    let heard: Vec<UdpSocket> = ["h1", "h2", "h3"]
+        .map(|host| {
+            let socket = lab.at(host, || UdpSocket::bind(("0.0.0.0", 7004)).expect("a port"));
+            socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+            socket
+        })
+        .into();
+    let says = lab.at("h0", || UdpSocket::bind((lease(lab, "h0").address, 0)).expect("its address"));
+    says.set_broadcast(true).expect("a setting");
+    says.send_to(b"to all", "10.0.255.255:7004").expect("sent");
+    assert!(heard.iter().all(|socket| socket.recv_from(&mut [0; 64]).is_ok()));
     // A program like any other.
     let at = lease(lab, "h3").address;
     let listener = lab.at("h3", || TcpListener::bind((at, 0)).expect("its address"));

@@ -93,7 +93,7 @@ impl Files {
             line(format_args!("[directory]\nservers = {servers}\nprincipal = {principal}\nkey = \"{key}\""));
         }
         if netlord.provider.is_some() {
-            line(format_args!("[provider]\naddress = \"dhcp\""));
+            line(format_args!("[provider]\ndevice = \"{PROVIDER_DEVICE}\"\naddress = \"dhcp\""));
         }
         if let Some(us) = netlord.chirp_us {
             line(format_args!("spain = {{ period = \"{us}us\", answer = \"{}us\" }}", us.div_ceil(2)));
@@ -110,6 +110,9 @@ impl Files {
         text
     }
 }
+
+/// The interface of a host in tenant 1.
+pub(super) const PROVIDER_DEVICE: &str = "weft1";
 
 /// A node's name in files: its namespace's, without what all of the lab have.
 pub(super) fn name_of(node: &Node) -> String {

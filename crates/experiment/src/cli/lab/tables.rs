@@ -20,8 +20,14 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
             let (vms, vlans) = (netlord.vms.len(), netlord.vlans);
             let witnesses = netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)).count();
             let agents = plan.hosts().count() + plan.switches().count() - witnesses;
+            let provider = netlord.provider.as_ref();
+            let serving = provider.is_some_and(|it| it.directory.is_some());
+            let directory = if serving { format!("directory {}, ", seconds(o.directory_s)) } else { String::new() };
+            let address = provider.and_then(|it| it.leases.first()).map(|it| it.address);
+            let servers =
+                address.map_or_else(String::new, |it| format!("; servers among themselves are {it} ({}) and so on", host.name));
             return format!(
-                "NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {agents} agents {}, {memory:.0} MB\n",
+                "NetLord: {vms} VMs, {vlans} VLANs of SPAIN, {directory}{agents} agents {}, {memory:.0} MB{servers}\n",
                 seconds(o.agents_s)
             );
         }

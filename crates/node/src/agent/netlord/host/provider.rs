@@ -59,7 +59,9 @@ impl Provider {
         }
         // The agent cuts TCP's segments itself: a link that did it for many in one packet would copy one outer header to all.
         run(&["link", "set", device, "address", &mac, "mtu", &mtu, "gso_max_segs", "1", "up"])?;
-        run(&["link", "set", port, "mtu", &mtu, "addrgenmode", "none", "arp", "off", "up"])?;
+        // Where there is no IPv6 there is nothing to switch off.
+        let _ = run(&["link", "set", port, "addrgenmode", "none"]);
+        run(&["link", "set", port, "mtu", &mtu, "arp", "off", "up"])?;
         let found = ip(&["-j", "-4", "addr", "show", "dev", device])?;
         let found = &found[0]["addr_info"][0];
         let address: Option<Ipv4Addr> = found["local"].as_str().and_then(|it| it.parse().ok());
