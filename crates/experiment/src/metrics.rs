@@ -60,6 +60,8 @@ pub const NAMES: &[&str] = &[
     "restore_s",
     "outage_s",
     "move_outage_s",
+    "gap_s",
+    "move_gap_s",
     "header_bytes",
     "switch_entries_max",
     "host_entries_max",
@@ -104,14 +106,14 @@ pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rs
 pub const OF_SERVICES: &[&str] =
     &["goodput_bps", "completion_s", "fct_mean_s", "fct_p50_s", "fct_p99_s", "jain_flows", "flows", "flows_finished"];
 
-/// A metric that each kind of what fails in a lab has too, as `outage_s.agent`.
-pub const OF_FAULTS: &str = "outage_s";
+/// Metrics that each kind of what fails in a lab has too, as `outage_s.agent`.
+pub const OF_FAULTS: &[&str] = &["outage_s", "gap_s"];
 
 /// Whether a metric can have that name: one of [`NAMES`], or one of a service or of a kind of faults.
 pub fn is_name(name: &str) -> bool {
     match name.split_once('.') {
         None => NAMES.contains(&name),
-        Some((base, part)) => (OF_SERVICES.contains(&base) || base == OF_FAULTS) && !part.is_empty(),
+        Some((base, part)) => (OF_SERVICES.contains(&base) || OF_FAULTS.contains(&base)) && !part.is_empty(),
     }
 }
 
@@ -138,7 +140,7 @@ impl Metrics {
     /// # Panics
     /// If the name is neither one of [`OF_SERVICES`] nor [`OF_FAULTS`].
     pub fn put_of(&mut self, name: &'static str, service: &str, value: f64) {
-        assert!(OF_SERVICES.contains(&name) || name == OF_FAULTS, "a metric of services or faults");
+        assert!(OF_SERVICES.contains(&name) || OF_FAULTS.contains(&name), "a metric of services or faults");
         self.insert(Cow::Owned(format!("{name}.{service}")), value);
     }
 
@@ -297,17 +299,19 @@ pub fn measure_lab(outcome: &Outcome, metrics: &mut Metrics) {
         metrics.put("forged_heard", forged.heard as f64);
         metrics.put("forged_uncounted", forged.uncounted as f64);
     }
-    let silent = |of: &dyn Fn(&FaultRecord) -> bool| {
-        let faults = lab.faults.iter().filter(|fault| of(fault));
-        faults.filter_map(|fault| fault.silent).max().map(|silent| silent.as_secs_f64())
-    };
     let is_fault = |fault: &FaultRecord| !matches!(fault.verb, "move" | "restore");
-    metrics.put_some("outage_s", silent(&is_fault));
-    metrics.put_some("move_outage_s", silent(&|fault| fault.verb == "move"));
     let kinds: BTreeSet<&str> = lab.faults.iter().filter(|fault| is_fault(fault)).map(FaultRecord::kind).collect();
-    for kind in kinds {
-        if let Some(longest) = silent(&|fault| is_fault(fault) && fault.kind() == kind) {
-            metrics.put_of(OF_FAULTS, kind, longest);
+    for (name, of_moves, is_tcp) in [("outage_s", "move_outage_s", true), ("gap_s", "move_gap_s", false)] {
+        let longest = |of: &dyn Fn(&FaultRecord) -> bool| {
+            let faults = lab.faults.iter().filter(|fault| of(fault));
+            faults.filter_map(|fault| if is_tcp { fault.silent } else { fault.gap }).max().map(|time| time.as_secs_f64())
+        };
+        metrics.put_some(name, longest(&is_fault));
+        metrics.put_some(of_moves, longest(&|fault| fault.verb == "move"));
+        for &kind in &kinds {
+            if let Some(longest) = longest(&|fault| is_fault(fault) && fault.kind() == kind) {
+                metrics.put_of(name, kind, longest);
+            }
         }
     }
 }

@@ -84,16 +84,20 @@ pub struct FaultSummary {
     /// The longest time, from the event on, that one of them received nothing; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
+    /// The same of small datagrams between tenants' VMs, which wait for nothing after an outage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap_s: Option<f64>,
 }
 
 impl From<&FaultRecord> for FaultSummary {
     fn from(fault: &FaultRecord) -> Self {
-        let FaultRecord { at, verb, object, flows, silent } = fault;
+        let FaultRecord { at, verb, object, flows, silent, gap } = fault;
         Self {
             at_s: at.as_secs_f64(),
             event: format!("{verb} {object}"),
             flows: *flows,
             silent_s: silent.map(|silent| silent.as_secs_f64()),
+            gap_s: gap.map(|gap| gap.as_secs_f64()),
         }
     }
 }

@@ -195,6 +195,8 @@ pub struct FaultRecord {
     pub flows: usize,
     /// The longest time, from the event on, that one of them received nothing, if that began before the next event; `None` if there were none.
     pub silent: Option<Duration>,
+    /// The same of small datagrams that are sent all the time, which wait for nothing after an outage; `None` where there are none.
+    pub gap: Option<Duration>,
 }
 
 impl FaultRecord {

@@ -25,7 +25,7 @@ use crate::events::Event;
 use crate::lab::{self, Lab};
 use crate::plan::{LabName, Plan};
 use crate::traffic::requests::Asking;
-use crate::traffic::{Board, Orders, Requests, Traffic};
+use crate::traffic::{Beats, Board, Flow, Orders, Requests, Traffic};
 use crate::valiant;
 use watch::Watch;
 
@@ -83,11 +83,12 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         valiant::install(plan, fabric, stop)?;
     }
     let board = Board::default();
-    let times = events.iter().map(|e| e.at).collect();
-    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every, events: times };
+    let times: Vec<Instant> = events.iter().map(|e| e.at).collect();
+    let orders = Orders { end, sample_every: sample_every(duration), windows, window_every, events: times.clone() };
+    let times = &times[..];
     let mut watch = Watch::open(plan, fabric, valiant, events.clone(), end, stop)?;
     let over = AtomicBool::new(false);
-    let (carried, watched, idle) = std::thread::scope(|scope| {
+    let (carried, beats, watched, idle) = std::thread::scope(|scope| {
         let ends = Ends(&over);
         let (board, over) = (&board, &over);
         let (ready, start) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
@@ -113,6 +114,7 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         let (clock, before) = (RunClock::start(), Cpu::now());
         let first = watch.begin(clock);
         let _ = start.0.send(clock);
+        let beats = if times.is_empty() { None } else { Some(scope.spawn(move || beat(plan, clock, times, over))) };
         let watch = scope.spawn(move || first.and_then(|()| watch.run(clock, over)));
         while !traffic.is_finished() {
             std::thread::sleep(LOOK);
@@ -124,14 +126,20 @@ pub fn carry(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn Fn
         }
         let idle = Cpu::now().idle_since(before);
         drop(ends);
-        (joined(traffic), joined(watch), idle)
+        (joined(traffic), beats.map_or_else(|| Ok(Vec::new()), joined), joined(watch), idle)
     });
     // What went wrong with the counters ended the traffic too.
     let watched = watched?;
-    let (carried, requests) = carried?;
+    let (mut carried, requests) = carried?;
+    carried.beats = beats?;
     let mut outcome = record::outcome(plan, fabric, carried, watched, &events, idle, stop)?;
     outcome.packets.as_mut().expect("packets are counted").requests = requests;
     Ok(outcome)
+}
+
+/// Watches ways from a thread of its own, which is moved between namespaces.
+fn beat(plan: &Plan, clock: RunClock, events: &[Instant], over: &AtomicBool) -> Result<Vec<Flow>> {
+    Ok(Beats::open(plan)?.run(clock, events, over))
 }
 
 /// A lab that goes with the run.

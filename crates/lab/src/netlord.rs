@@ -194,12 +194,16 @@ pub fn migrate(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     netns::within(&from.namespace, || {
         netns::batch("ip", &devices::move_out(&plan.nodes[vm.host].ports[vm.port].name, &device, &to.namespace), &from.namespace)
     })?;
-    netns::within(&to.namespace, || netns::batch("ip", &format!("link set {device} up\n"), &to.namespace))?;
+    // Up only then, lest what the VM sends first is lost.
     let name = format!("{}/{}", vm.tenant, vm.vif);
     programs::run(&program, &["vif", "attach", &device, &name, "--socket", &new], &to.namespace)?;
     if let Some(netlord) = &plan.tenants {
         directory::place(plan, netlord, vm, number, &folder(&lab))?;
     }
+    netns::within(&to.namespace, || netns::batch("ip", &format!("link set {device} up\n"), &to.namespace))?;
+    // A VM stands still while it moves. This one has asked for its neighbours without a carrier, and would ask again after a second.
+    let namespace = &plan.nodes[vm.node].namespace;
+    netns::within(namespace, || netns::batch("ip", "neigh flush dev eth0\n", namespace))?;
     Ok(watch.elapsed())
 }
 

@@ -81,12 +81,14 @@ fn of_faults(runs: &[RunSummary]) -> String {
     }
     let settings = runs.len() > 1;
     let mut table = new_table();
+    let beats = runs.iter().flat_map(faults).any(|fault| fault.gap_s.is_some());
     let titles = settings.then_some("run").into_iter().chain(["at", "event", "flows", "none silent for longer than"]);
-    table.set_header(titles);
+    table.set_header(titles.chain(beats.then_some("datagrams")));
     for run in runs {
         for fault in faults(run) {
-            let silent = fault.silent_s.map_or("-".to_owned(), |silent| show("outage_s", silent));
-            let cells = [show("at_s", fault.at_s), fault.event, fault.flows.to_string(), silent];
+            let time = |time: Option<f64>| time.map_or("-".to_owned(), |time| show("outage_s", time));
+            let cells = [show("at_s", fault.at_s), fault.event, fault.flows.to_string(), time(fault.silent_s)];
+            let cells = cells.into_iter().chain(beats.then(|| time(fault.gap_s)));
             table.add_row(settings.then(|| settings_text(&run.set)).into_iter().chain(cells));
         }
     }

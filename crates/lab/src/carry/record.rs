@@ -27,7 +27,7 @@ pub(super) fn outcome(
     idle: Option<f64>,
     stop: &AtomicBool,
 ) -> Result<Outcome> {
-    let Carried { flows, samples, windows, ended, services, refused } = carried;
+    let Carried { flows, samples, windows, ended, services, refused, beats } = carried;
     let broken = flows.iter().filter(|f| f.state == State::Broken).count();
     if broken > 0 {
         tracing::warn!("{broken} of {} flows lost their connection: they are in the results as unfinished", flows.len());
@@ -66,7 +66,7 @@ pub(super) fn outcome(
             scale: plan.scale,
             cpu_idle_fraction: idle,
             tcp: flows.iter().map(tcp_record).collect(),
-            faults: faults(plan, fabric, events, &ends, &flows, ended),
+            faults: faults(plan, fabric, events, &ends, &flows, &beats, ended),
             broken,
             isolation_drops: plan.has_agents().then(|| control::isolation_drops(plan)),
             forged: watched.forged,
@@ -81,16 +81,35 @@ pub(super) fn outcome(
 }
 
 /// What flows noticed of the events before the end.
-fn faults(plan: &Plan, fabric: &Fabric, events: &[Event], ends: &[End], flows: &[Flow], ended: Instant) -> Vec<FaultRecord> {
+fn faults(
+    plan: &Plan,
+    fabric: &Fabric,
+    events: &[Event],
+    ends: &[End],
+    flows: &[Flow],
+    beats: &[Flow],
+    ended: Instant,
+) -> Vec<FaultRecord> {
     let of = |(i, event): (usize, &Event)| {
         let nodes = event.change.nodes(plan, fabric);
         let touched = |flow: &&Flow| {
             let ends = || [flow.spec.src, flow.spec.dst].map(|end| &ends[end.index()]);
             nodes.as_ref().is_none_or(|nodes| ends().iter().any(|end| nodes.contains(&end.node) || nodes.contains(&end.host)))
         };
-        let silent = flows.iter().filter(touched).filter_map(|flow| flow.silent.get(i).copied()).filter(|s| *s > Duration::ZERO);
+        let silent = |flows: &[Flow]| {
+            let silent = flows.iter().filter(touched).filter_map(|flow| flow.silent.get(i).copied());
+            silent.filter(|s| *s > Duration::ZERO).collect::<Vec<_>>()
+        };
+        let (of_flows, of_beats) = (silent(flows), silent(beats));
         let (verb, object) = event.change.text(plan, fabric);
-        FaultRecord { at: event.at, verb, object, flows: silent.clone().count(), silent: silent.max() }
+        FaultRecord {
+            at: event.at,
+            verb,
+            object,
+            flows: of_flows.len(),
+            silent: of_flows.into_iter().max(),
+            gap: of_beats.into_iter().max(),
+        }
     };
     events.iter().enumerate().filter(|(_, event)| event.at < ended).map(of).collect()
 }

@@ -10,6 +10,7 @@
 //! last byte has been received; its connection is then reset, so that nothing of it lingers. [`requests`] are datagrams, on a thread of
 //! another kind.
 
+mod beats;
 mod flow;
 mod hosts;
 pub(crate) mod requests;
@@ -34,6 +35,7 @@ use crate::plan::Plan;
 pub use hosts::{PORT, PORT_FIRST};
 pub use requests::Requests;
 
+pub(crate) use beats::Beats;
 use flow::{Buffers, Served};
 pub(crate) use flow::{Flow, State};
 use hosts::Hosts;
@@ -71,6 +73,8 @@ pub(crate) struct Carried {
     pub services: Vec<u16>,
     /// Connections that their receivers did not take; they are none of the flows.
     pub refused: usize,
+    /// What was heard of [`Beats`].
+    pub beats: Vec<Flow>,
 }
 
 /// How far the thread is, for others to read.
@@ -315,7 +319,7 @@ impl<'a> Traffic<'a> {
         let attempts = self.flows.len();
         self.flows.retain(|f| f.state != State::Refused);
         let refused = attempts - self.flows.len();
-        Carried { flows: self.flows, samples: self.samples, windows: self.windows, ended, services, refused }
+        Carried { flows: self.flows, samples: self.samples, windows: self.windows, ended, services, refused, beats: Vec::new() }
     }
 }
 

@@ -201,6 +201,7 @@ impl<'a> Asking<'a> {
             ended: self.end,
             services: Vec::new(),
             refused: 0,
+            beats: Vec::new(),
         };
         (carried, totals)
     }

@@ -17,6 +17,8 @@ pub enum Sent {
     Echo,
     /// TCP from a port to a port.
     Tcp(u16, u16),
+    /// The same of UDP.
+    Udp(u16, u16),
 }
 
 /// Answers for the VMs of a plan, over IPv4.
@@ -34,11 +36,11 @@ impl Reach {
     /// Whether what one VM sends another gets, and its answer the first.
     pub fn has(&self, a: &Vm, b: &Vm, what: Sent) -> bool {
         let (Some(from), Some(to)) = (v4_of(a), v4_of(b)) else { return false };
-        let (there, back) = match what {
-            Sent::Echo => (Ports::None, Ports::None),
-            Sent::Tcp(src, dst) => (Ports::Known(src, dst), Ports::Known(dst, src)),
+        let (protocol, there, back) = match what {
+            Sent::Echo => (ICMP, Ports::None, Ports::None),
+            Sent::Tcp(src, dst) => (TCP, Ports::Known(src, dst), Ports::Known(dst, src)),
+            Sent::Udp(src, dst) => (UDP, Ports::Known(src, dst), Ports::Known(dst, src)),
         };
-        let protocol = if what == Sent::Echo { ICMP } else { TCP };
         self.arrives((a, from), (b, to), protocol, there) && self.arrives((b, to), (a, from), protocol, back)
     }
 
@@ -64,3 +66,4 @@ impl Reach {
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
+const UDP: u8 = 17;
