@@ -138,6 +138,7 @@ fn what_means_nothing_is_refused_with_its_place() {
         ("fib_ageing = \"500ms\"", "fib_ageing = \"0s\"", "forget at once"),
         ("fib_entries = 100", "learn_rate = 0", "never learn"),
         ("fib_entries = 100", "entries = 100", "unknown key"),
+        ("fib_entries = 100", "fib_entries = 100\nfib_ways = 3", "no buckets of 3"),
         ("size = \"20kB\"", "size = \"0B\"", "0 bytes"),
         ("size = \"20kB\"", "incoming = 0", "refuse everything"),
         ("count = 2", "vms_per_host = 60000", "65,535"),

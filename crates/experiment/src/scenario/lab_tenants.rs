@@ -56,6 +56,13 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     let seed = root.table("world")?.or("seed", spain.seed)?;
     let switches = root.table("switches")?;
     let fib = read_switches(&switches)?;
+    if fib.ways.is_some() {
+        return Err(switches.error(
+            "fib_ways",
+            "the tables of a lab's switches are Linux's, which have no buckets",
+            "leave it out",
+        ));
+    }
     if !(1..=FIB_MOST).contains(&fib.entries) {
         let message = format!("switches of a lab have tables of 1 to {FIB_MOST} entries");
         return Err(switches.error("fib_entries", message, "write such as fib_entries = 4096"));

@@ -160,6 +160,7 @@ impl TenantTable {
 pub(super) fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
     let fib = FibConfig {
         entries: keys.or("fib_entries", FIB_ENTRIES)?,
+        ways: keys.opt("fib_ways")?,
         ageing: keys.or("fib_ageing", Duration::from_secs(300))?,
         learn_rate: keys.opt("learn_rate")?,
         learn_queue: keys.or("learn_queue", 1_000)?,

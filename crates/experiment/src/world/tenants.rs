@@ -91,6 +91,7 @@ fn located(error: BridgedError) -> KeyError {
         BridgedError::TooManyVms { .. } | BridgedError::TooManyVmsTogether { .. } => {
             ("tenant", "lower `count`, `hosts` or `vms_per_host`")
         }
+        BridgedError::Ways { .. } => ("switches.fib_ways", "write a number that divides `fib_entries`, such as 4"),
         BridgedError::NoBytes => ("traffic.size", "write a size such as \"10MB\""),
         BridgedError::NoIncoming => ("traffic.incoming", "write 3, as NetLord"),
     };

@@ -5,10 +5,14 @@
 //!   index: (VLAN, address) -> slot          oldest <-> ... <-> newest      a list by the time of the last refresh:
 //!                                              ^ ages, or makes room         its order is that of the ages too
 //! ```
+//! Switches find entries by a hash that names a bucket of a few ways: an address goes to its own bucket alone, and the least recently refreshed entry of a full bucket
+//! makes room, though others may be free. With `ways` of 0 an address may go anywhere, which no switch of this size can do at the rate of its ports.
+//!
 //! A frame refreshes its source, not its destination (IEEE 802.1D, 7.8). New addresses may wait for the switch's processor, which enters so many a
 //! second: until then frames to them are flooded, and what finds the queue full is not learnt (NetLord sections 2.1 and 5.3).
 
 use rustc_hash::FxHashMap;
+use weft_fabric::rng::mix;
 
 /// What a table is keyed by: VLAN and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +29,8 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
     pub entries: usize,
+    /// Entries of a bucket, of which `entries` is a multiple; 0: one bucket for all.
+    pub ways: usize,
     pub ageing: u64,
     /// What the processor takes to enter an address; 0: none.
     pub learn: u64,
@@ -50,6 +56,8 @@ pub(super) struct Fib {
     index: FxHashMap<Key, u32>,
     slots: Vec<Entry>,
     free: Vec<u32>,
+    /// The slots of the entries, bucket after bucket; empty if there is one for all.
+    buckets: Vec<u32>,
     oldest: u32,
     newest: u32,
     /// When the processor has entered all that waits.
@@ -61,6 +69,8 @@ pub(super) struct Fib {
 struct Entry {
     key: Key,
     port: u32,
+    /// Its place in `buckets`.
+    place: u32,
     older: u32,
     newer: u32,
     refreshed: u64,
@@ -77,6 +87,7 @@ impl Fib {
             index: FxHashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
+            buckets: vec![NONE; if rules.ways > 0 { rules.entries } else { 0 }],
             oldest: NONE,
             newest: NONE,
             busy: 0,
@@ -161,11 +172,17 @@ impl Fib {
             return;
         }
         let Some(valid) = self.admit(now) else { return };
-        if self.index.len() == self.rules.entries {
+        let place = self.place_of(key);
+        let full = match self.buckets.get(place) {
+            Some(&slot) => slot,
+            None if self.index.len() == self.rules.entries => self.oldest,
+            None => NONE,
+        };
+        if full != NONE {
             self.counters.evicted += 1;
-            self.remove(self.oldest);
+            self.remove(full);
         }
-        let entry = Entry { key, port, older: NONE, newer: NONE, refreshed: now, valid };
+        let entry = Entry { key, port, place: place as u32, older: NONE, newer: NONE, refreshed: now, valid };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = entry;
@@ -177,8 +194,25 @@ impl Fib {
             }
         };
         self.index.insert(key, slot);
+        if let Some(at) = self.buckets.get_mut(place) {
+            *at = slot;
+        }
         self.link(slot);
         self.counters.most = self.counters.most.max(self.index.len());
+    }
+
+    /// Where a new address goes in its bucket: to a free place, or that of the entry that was refreshed longest ago.
+    fn place_of(&self, key: Key) -> usize {
+        let ways = self.rules.ways;
+        if ways == 0 {
+            return 0;
+        }
+        let bucket = (mix(key.0) % (self.rules.entries / ways) as u64) as usize * ways;
+        let refreshed = |at: &usize| match self.buckets[*at] {
+            NONE => 0,
+            slot => self.slots[slot as usize].refreshed + 1,
+        };
+        (bucket..bucket + ways).min_by_key(refreshed).expect("a bucket has a way")
     }
 
     /// When a new address will be in the table; `None` if too many wait.
@@ -206,6 +240,9 @@ impl Fib {
     fn remove(&mut self, slot: u32) {
         self.unlink(slot);
         self.index.remove(&self.slots[slot as usize].key);
+        if let Some(at) = self.buckets.get_mut(self.slots[slot as usize].place as usize) {
+            *at = NONE;
+        }
         self.free.push(slot);
     }
 

@@ -78,6 +78,8 @@ pub enum Addresses {
 pub struct FibConfig {
     /// Entries of each switch.
     pub entries: u32,
+    /// Entries of a bucket, of which `entries` is a multiple: an address goes to the bucket that its hash names; `None`: anywhere.
+    pub ways: Option<u32>,
     /// What was not refreshed for so long is forgotten.
     pub ageing: Duration,
     /// New addresses that a switch can enter a second; `None`: as they come.
@@ -160,6 +162,8 @@ pub enum BridgedError {
     TooManyVms { vms: u64 },
     #[error("all tenants have {vms} VMs together: 2^30 are the most")]
     TooManyVmsTogether { vms: u64 },
+    #[error("a table of {entries} entries has no buckets of {ways}")]
+    Ways { entries: u32, ways: u32 },
     #[error("a transfer of 0 bytes")]
     NoBytes,
     #[error("every VM refuses everything: at least 1 incoming transfer")]
@@ -279,6 +283,10 @@ impl BridgedWorld {
         if vms > 1 << 30 {
             return Err(BridgedError::TooManyVmsTogether { vms });
         }
+        let FibConfig { entries, ways, .. } = self.fib;
+        if let Some(ways) = ways.filter(|&ways| ways == 0 || !entries.is_multiple_of(ways)) {
+            return Err(BridgedError::Ways { entries, ways });
+        }
         if self.load.bytes.0 == 0 {
             return Err(BridgedError::NoBytes);
         }
@@ -309,10 +317,11 @@ impl BridgedWorld {
     }
 
     fn rules(&self) -> Rules {
-        let FibConfig { entries, ageing, learn_rate, learn_queue } = self.fib;
+        let FibConfig { entries, ways, ageing, learn_rate, learn_queue } = self.fib;
         let learn = learn_rate.map_or(0, |rate| SECOND / u64::from(rate.max(1)));
         Rules {
             entries: entries as usize,
+            ways: ways.unwrap_or(0) as usize,
             ageing: ageing.as_ps().max(1),
             learn,
             learn_wait: learn.saturating_mul(u64::from(learn_queue)),

@@ -112,13 +112,13 @@ proptest! {
             };
             let returns = if own { Returns::Own { chirp: PERIOD } } else { Returns::Same };
             let mut world = BridgedWorld { ways, addresses, returns, seed, ..busy(events) };
-            world.load.bytes = Bytes(60_000);
+            world.load.bytes = Bytes(30_000);
             world.fib.entries = entries;
             world
         };
         let outcome = run_and_balance(world());
         let trial = outcome.trials[0];
-        prop_assert_eq!((trial.finished, trial.bytes), (280, 280 * 60_000));
+        prop_assert_eq!((trial.finished, trial.bytes), (280, 280 * 30_000));
         prop_assert!(outcome.faults.reconverge.is_some());
         let again = run_and_balance(world());
         prop_assert_eq!(outcome, again);

@@ -34,7 +34,7 @@ pub(super) fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
         ways: Ways::SpanningTree,
         returns: Returns::Same,
         addresses: Addresses::Vm,
-        fib: FibConfig { entries, ageing: Duration::from_secs(1), learn_rate: None, learn_queue: 1_000 },
+        fib: FibConfig { entries, ways: None, ageing: Duration::from_secs(1), learn_rate: None, learn_queue: 1_000 },
         faults: FaultConfig::default(),
         packet: PacketConfig { switch_queue: Some(Bytes(150_000)), ..PacketConfig::default() },
         seed: 7,
@@ -155,6 +155,24 @@ fn trials_find_empty_tables_and_the_same_outcome_comes_again() {
     warm.load.gap = Duration::ZERO;
     let warm = run(warm);
     assert!(warm.trials[1].floods < 0.1 * warm.trials[0].floods, "{:?}", warm.trials);
+}
+
+/// Addresses share buckets before the table is full.
+#[test]
+fn a_table_of_few_ways_forgets_before_it_is_full() {
+    let of = |ways| {
+        let mut world = world(TWO_LEVEL, 20, 192);
+        world.fib.ways = ways;
+        let outcome = run_and_balance(world);
+        (outcome.evictions, outcome.trials[0].floods, outcome.trials[0].finished)
+    };
+    let [any, four, one] = [None, Some(4), Some(1)].map(of);
+    assert_eq!(any.0, 0, "160 VMs fit");
+    assert!(four.0 > 0 && one.0 > four.0 && one.1 > four.1 && four.1 > any.1, "{any:?} {four:?} {one:?}");
+    assert!([any, four, one].iter().all(|it| it.2 == 20 * 56));
+    let mut odd = world(TWO_LEVEL, 1, 10);
+    odd.fib.ways = Some(4);
+    assert_eq!(odd.check(), Err(BridgedError::Ways { entries: 10, ways: 4 }));
 }
 
 #[test]
