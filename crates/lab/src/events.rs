@@ -28,6 +28,7 @@ use crate::netns;
 use crate::plan::{Node, Plan, Port, Role, Routing, Way};
 use crate::valiant;
 
+pub(crate) use forging::make as forge;
 pub use programs::Program;
 pub use wanted::{Verb, Wanted, arrange};
 
@@ -196,7 +197,7 @@ impl<'a> Breaker<'a> {
             }
             Change::Move(which) => moving::make(&mut self.plan, which, stop)?,
             Change::Forge(vm) => {
-                let came = forging::make(&self.plan, vm)?;
+                let came = forge(&self.plan, vm)?;
                 self.forged.get_or_insert_default().add(came);
             }
             Change::MoveVm { vm, to } => moving::make_of_vm(&mut self.plan, vm, to)?,

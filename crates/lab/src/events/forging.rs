@@ -37,7 +37,7 @@ struct Forgery {
 }
 
 /// Has a VM, by its number, send all of it, and says what came of that.
-pub(super) fn make(plan: &Plan, which: usize) -> Result<Forged> {
+pub(crate) fn make(plan: &Plan, which: usize) -> Result<Forged> {
     let Some(netlord) = &plan.tenants else { return Ok(Forged::default()) };
     let vm = &netlord.vms[which];
     let forgeries = forgeries(plan, netlord, vm);

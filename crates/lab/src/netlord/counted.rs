@@ -23,7 +23,9 @@ pub(crate) fn totals(plan: &Plan) -> BridgeTotals {
         } else {
             let known = status["ok"]["tables"].as_array().into_iter().flatten().find(|it| it["table"] == "nl_arp");
             let own = status["ok"]["vifs"].as_array().map_or(0, Vec::len) as u64;
-            all.known_most = all.known_most.max(known.and_then(|it| it["used"].as_u64()).unwrap_or(0) + own);
+            // One that has come here may still be in the table too.
+            let known = (known.and_then(|it| it["used"].as_u64()).unwrap_or(0) + own).min(all.vms);
+            all.known_most = all.known_most.max(known);
             all.for_others += of("drops", "not_mine");
             all.lookups += of("nl_arp", "wheres_sent");
             all.hosts += 1;
