@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::TestLab;
-use support::tenants::{GO, ask, counter, kill_agent, settings, stand};
+use support::tenants::{GO, ask, counter, end, kill_agent, settings, stand};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
@@ -18,7 +18,7 @@ use weft_lab::plan::overlay::Store;
 use weft_lab::plan::tenants::{CoreSwitch, Fib, Lease, Placement, Provider, ProviderSpec, TenantSpec, alike};
 use weft_lab::plan::{Net, Plan};
 use weft_lab::probe::ping::{self, Addresses};
-use weft_lab::{Stopwatch, netlord};
+use weft_lab::{Stopwatch, netlord, state};
 
 /// Two edge switches of two hosts; the tenants' VMs, on h0 and h3, have addresses of the provider's subnet.
 fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
@@ -60,6 +60,8 @@ fn agents_have_addresses_in_tenant_1() {
     an_agent_returns_with_its_address(&lab);
     what_is_removed_is_made_anew(&lab);
     switches_forget_hardware_addresses(&lab);
+    without_a_server_there_is_no_address(&lab);
+    an_address_is_written_or_there_is_none(&lab);
 }
 
 fn each_agent_has_its_lease(lab: &TestLab) {
@@ -115,8 +117,9 @@ fn hosts_reach_each_other_through_the_encapsulation(lab: &TestLab) {
 
 /// Tenants' VMs have the very addresses of agents, and reach each other with them, nobody else.
 fn vms_do_not_reach_the_provider(lab: &TestLab) {
-    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
-    assert_eq!((result.pairs, result.answered), (8, 8), "{result:?}");
+    for tenant in ["acme", "globex"] {
+        reach(lab, tenant);
+    }
     let servers: Vec<UdpSocket> = ["h0", "h1", "h2", "h3"]
         .map(|host| {
             let socket = lab.at(host, || UdpSocket::bind((lease(lab, host).address, 7001)).expect("its address"));
@@ -205,6 +208,65 @@ fn switches_forget_hardware_addresses(lab: &TestLab) {
         assert!(watch.elapsed() < Duration::from_secs(5), "{}", known());
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// An agent that is told to end takes its interface along; the next one, without a DHCP server, says what is missing, and has it when there is one.
+fn without_a_server_there_is_no_address(lab: &TestLab) {
+    let folder = netlord::folder(&state::path(&lab.plan().name));
+    let leases = folder.join("dhcp.leases").display().to_string();
+    end(&netlord::config(&state::path(&lab.plan().name), lab.node("h2")).display().to_string(), libc::SIGTERM);
+    lab.shell("h2", "! ip link show dev weft1 2>&1 | grep -q LOWER_UP");
+    let command = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        String::from_utf8_lossy(&command).contains(&leases).then_some(command)
+    });
+    end(&leases, libc::SIGKILL);
+    netlord::restart(lab.plan(), lab.node("h2"), &GO).expect("it starts");
+    let watch = Stopwatch::new();
+    while ask(lab, "h2")["uplinks"][0]["port"].is_null() {
+        assert!(watch.elapsed() < Duration::from_secs(5), "LLDP");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let status = ask(lab, "h2");
+    assert!(status["verdict"] == "not ok" && status["problems"].to_string().contains("no DHCP server"), "{status}");
+    assert_eq!(status["provider"][0]["state"], "selecting", "{status}");
+    // As it was started.
+    let command = String::from_utf8(command.expect("dnsmasq runs")).expect("arguments");
+    let words: Vec<&str> = command.split('\0').filter(|word| !word.is_empty()).collect();
+    let mut server = lab.at("dhcp", || {
+        std::process::Command::new(words[0]).args(&words[1..]).stderr(std::process::Stdio::null()).spawn().expect("dnsmasq")
+    });
+    let status = settled(lab, "h2", "its address", |status| status["provider"][0]["state"] == "bound");
+    assert!(status["dhcp"]["discovers"].as_u64() > Some(1), "it has asked again: {status}");
+    server.kill().and_then(|()| server.wait()).expect("it ends");
+}
+
+/// By the agent's configuration, over the programs and interfaces that one before it has left.
+fn an_address_is_written_or_there_is_none(lab: &TestLab) {
+    let config = netlord::config(&state::path(&lab.plan().name), lab.node("h1"));
+    let text = std::fs::read_to_string(&config).expect("a configuration");
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        kill_agent(lab, "h1");
+        std::fs::write(&config, text.replace(from, to)).expect("it is written");
+        netlord::restart(lab.plan(), lab.node("h1"), &GO).expect("it starts");
+    };
+    with("address = \"dhcp\"", "address = \"10.0.0.77/16\"");
+    let status = settled(lab, "h1", "its place", |_| true);
+    assert_eq!((&status["provider"][0]["state"], &status["dhcp"]), (&"static".into(), &Value::Null), "{status}");
+    lab.shell(
+        "h1",
+        "ip -4 -o addr show dev weft1 | grep -q 'inet 10.0.0.77/16 ' && [ $(ip -4 -o addr show dev weft1 | wc -l) = 1 ]",
+    );
+    let server = lab.at("h1", || UdpSocket::bind(("10.0.0.77", 7005)).expect("its address"));
+    server.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    let client = lab.at("h3", || UdpSocket::bind(("0.0.0.0", 0)).expect("a port"));
+    client.send_to(b"to a written one", ("10.0.0.77", 7005)).expect("sent");
+    assert!(server.recv_from(&mut [0; 64]).is_ok());
+    with("[provider]\ndevice = \"weft1\"\naddress = \"dhcp\"\n", "");
+    let status = ask(lab, "h1");
+    assert_eq!(status["provider"].as_array().map(Vec::len), Some(0), "{status}");
+    lab.shell("h1", "! ip link show dev weft1-vif 2>&1 | grep -q LOWER_UP");
 }
 
 /// Where tenants' VMs are, from a directory whose servers are reached in tenant 1: in use, when a VM moves, and when its parts end one after another.

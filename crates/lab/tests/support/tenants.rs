@@ -46,16 +46,19 @@ pub fn counter(status: &Value, name: &str) -> u64 {
 
 /// Ends the agent of a host at once.
 pub fn kill_agent(lab: &TestLab, host: &str) {
-    let node = lab.node(host);
-    let folder = state::path(&lab.plan().name);
-    let config = netlord::config(&folder, node).display().to_string();
+    let config = netlord::config(&state::path(&lab.plan().name), lab.node(host));
+    end(&config.display().to_string(), libc::SIGKILL);
+}
+
+/// Ends the process of this lab whose command line has a file of the lab's, by a signal.
+pub fn end(file: &str, signal: i32) {
     let process = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
         let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
-        command.contains(&config).then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
+        command.contains(file).then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
     });
-    let process = process.expect("its agent runs");
-    // SAFETY: it only sends a signal, to the agent of this very lab.
-    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+    let process = process.unwrap_or_else(|| panic!("nothing runs with {file}"));
+    // SAFETY: it only sends a signal, to a process of this very lab.
+    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
     let watch = Stopwatch::new();
     while netns::is_running(process) {
         assert!(watch.elapsed() < std::time::Duration::from_secs(5), "it ends");
