@@ -57,7 +57,7 @@ function summary(model) {
   }
   draw();
   const lead = model.runs.length > 1 ? "A row for each run of the sweep. Select a column's title to sort by it; the best value of a column is in bold." : "";
-  return section("summary", "Summary", lead, button && h("div", { class: "row controls" }, button), holder, expectations(model));
+  return section("summary", "Summary", lead, button && h("div", { class: "row controls" }, button), holder, faults(model), expectations(model));
 }
 
 function summaryTable(model, metrics) {
@@ -104,6 +104,22 @@ function paperNote(run, metric, value, scale) {
     return h("span", { class: "cell-note", title: `${e.source}, within ${e.within}: ${verdict.text}` },
       `paper ${boundSign(e)}${inScale(metric.kind, e.paper, scale)} `, h("span", { class: `mark ${verdict.kind}`, role: "img", "aria-label": verdict.text }, verdict.mark));
   });
+}
+
+// What failed, ended and moved in labs, and how long a flow had nothing then.
+function faults(model) {
+  const rows = model.runs.flatMap((run) => (run.faults ?? []).map((fault) => ({ ...fault, run })));
+  if (rows.length === 0) return null;
+  const time = (title, text, of) => ({ title, text, numeric: true, value: of, cell: (r) => h("td", {}, quantity("s", of(r))) });
+  const columns = [
+    time("At", "", (r) => r.at_s),
+    { title: "Event", value: (r) => r.event, cell: (r) => h("th", { scope: "row", class: "text" }, r.event) },
+    { title: "Flows", text: "Flows that it could touch", numeric: true, value: (r) => r.flows, cell: (r) => h("td", {}, quantity("count", r.flows)) },
+    time("Longest silence", "The longest time that one of them received nothing from then on", (r) => r.silent_s ?? null),
+  ];
+  if (model.runs.length > 1) columns.unshift({ title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text wrap" }, swatch(r.run.colour), " ", r.run.label) });
+  if (rows.some((r) => r.gap_s !== undefined)) columns.push(time("Of datagrams", "The same of small datagrams, which wait for nothing after an outage", (r) => r.gap_s ?? null));
+  return h("div", { id: "faults" }, h("h3", { class: "sub" }, "What happened meanwhile"), sortableTable("Events, and what flows noticed of them", columns, rows));
 }
 
 function expectations(model) {

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use synthetic::sets;
 use weft_experiment::report::{RunReport, render};
+use weft_experiment::run::FaultSummary;
 
 #[test]
 fn a_sweep_is_drawn_in_full() {
@@ -52,6 +53,20 @@ fn fabrics_may_differ_and_cables_may_lie_inside_a_tier() {
     let Some(page) = dumped("Clique", &sets::clique()) else { return };
     assert!(page.contains("edge – edge"));
     assert_eq!(count(&page, "class=\"wire\""), 2 * (24 + 15));
+}
+
+#[test]
+fn what_happened_in_a_lab_has_a_table() {
+    let mut runs = sets::sweep();
+    let fault = |event: &str, silent_s, gap_s| FaultSummary { at_s: 1.5, event: event.to_owned(), flows: 12, silent_s, gap_s };
+    runs[1].body.faults = vec![fault("fail link <edge0>-core0", Some(0.34), Some(0.26)), fault("kill agent h0", None, None)];
+    let Some(page) = dumped("Faults", &runs) else { return };
+    let table = page.split("id=\"faults\"").nth(1).expect("a table of events").split("</table>").next().expect("its end");
+    for text in ["fail link &lt;edge0&gt;-core0", "kill agent h0", "340&nbsp;ms", "260&nbsp;ms", "Of datagrams"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    let Some(page) = dumped("None", &sets::sweep()) else { return };
+    assert!(!page.contains("id=\"faults\""));
 }
 
 #[test]

@@ -29,6 +29,8 @@ use sketch::Sketch;
 
 pub use page::render;
 
+use crate::run::FaultSummary;
+
 /// One run as the engine knows it right after its end.
 #[derive(Debug)]
 pub struct RunInput<'a> {
@@ -107,6 +109,9 @@ pub struct RunBody {
     /// Drops and traces, in a world of packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<Packets>,
+    /// What failed, ended and moved in a lab, and what flows noticed of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultSummary>,
 }
 
 /// What a run's lines are drawn from.
@@ -151,6 +156,7 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             curves: Curves::new(outcome),
             links,
             packets: Packets::new(fabric, &sketch, outcome),
+            faults: outcome.lab.iter().flat_map(|lab| &lab.faults).map(FaultSummary::from).collect(),
         },
         fabric: sketch,
     };
