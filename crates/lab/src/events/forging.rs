@@ -41,17 +41,16 @@ pub(crate) fn make(plan: &Plan, which: usize) -> Result<Forged> {
     let Some(netlord) = &plan.tenants else { return Ok(Forged::default()) };
     let vm = &netlord.vms[which];
     let forgeries = forgeries(plan, netlord, vm);
-    let all = netlord.vms.iter().filter(|other| other.node != vm.node);
-    let mut listeners =
-        all.map(|other| Ok((netlord.is_apart(vm, other), open(&plan.nodes[other.node])?))).collect::<Result<Vec<_>>>()?;
+    let mut listeners = Listeners::open(plan, netlord, vm)?;
     let before = control::isolation_drops(plan);
     let node = &plan.nodes[vm.node];
     let mut socket = open(node)?;
     for forgery in std::iter::repeat_n(&forgeries, ROUNDS).flatten() {
         socket.write_all(&forgery.frame).map_err(|cause| failed("send a frame", node, cause))?;
-        std::thread::sleep(BETWEEN);
+        listeners.hear(BETWEEN);
     }
-    let (heard, carried) = listen(&mut listeners, queued(plan, vm) + SETTLE);
+    listeners.hear(queued(plan, vm) + SETTLE);
+    let Listeners { heard, carried, .. } = listeners;
     let refused = (forgeries.iter().filter(|it| it.is_refused).count() * ROUNDS) as u64;
     let counted = control::isolation_drops(plan).saturating_sub(before);
     Ok(Forged { sent: (forgeries.len() * ROUNDS) as u64, heard, carried, uncounted: refused.saturating_sub(counted) })
@@ -76,24 +75,44 @@ fn queued(plan: &Plan, vm: &Vm) -> Duration {
     drain(nic) + HOPS * slowest.unwrap_or_default()
 }
 
-/// Frames with the mark that come within a time: to those who are of another tenant, and to those who are not.
-fn listen(sockets: &mut [(bool, Socket)], within: Duration) -> (u64, u64) {
-    let deadline = Deadline::after(within);
-    let (mut heard, mut carried, mut buffer) = (0, 0, [0; 2048]);
-    while !deadline.has_passed() {
-        for (is_apart, socket) in &mut *sockets {
-            let count = if *is_apart { &mut heard } else { &mut carried };
-            loop {
-                match socket.read(&mut buffer) {
-                    Ok(length) => *count += u64::from(buffer[..length].windows(MARK.len()).any(|part| part == MARK)),
-                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => break,
+/// All other VMs.
+struct Listeners {
+    /// Whether it is of another tenant, and its interface.
+    sockets: Vec<(bool, Socket)>,
+    /// Frames with the mark that those of other tenants got,
+    heard: u64,
+    /// and the others.
+    carried: u64,
+}
+
+impl Listeners {
+    fn open(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Result<Self> {
+        let others = netlord.vms.iter().filter(|other| other.node != vm.node);
+        let sockets = others.map(|other| Ok((netlord.is_apart(vm, other), open(&plan.nodes[other.node])?)));
+        Ok(Self { sockets: sockets.collect::<Result<_>>()?, heard: 0, carried: 0 })
+    }
+
+    /// What comes within a time; their streams come too, and nobody keeps them.
+    fn hear(&mut self, within: Duration) {
+        let deadline = Deadline::after(within);
+        let mut buffer = [0; 2048];
+        loop {
+            for (is_apart, socket) in &mut self.sockets {
+                let count = if *is_apart { &mut self.heard } else { &mut self.carried };
+                loop {
+                    match socket.read(&mut buffer) {
+                        Ok(length) => *count += u64::from(buffer[..length].windows(MARK.len()).any(|part| part == MARK)),
+                        Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                        Err(_) => break,
+                    }
                 }
             }
+            if deadline.has_passed() {
+                return;
+            }
+            std::thread::sleep(BETWEEN);
         }
-        std::thread::sleep(BETWEEN);
     }
-    (heard, carried)
 }
 
 fn forgeries(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Vec<Forgery> {
