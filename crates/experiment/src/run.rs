@@ -6,12 +6,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 use weft_fabric::Fabric;
-use weft_fabric::record::{FaultRecord, LabRecord, Outcome};
+use weft_fabric::record::{LabRecord, Outcome};
 
 use crate::error::{Error, Result};
 use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::{Metrics, Window};
-use crate::report::{self, Expectation, RunInput, RunReport};
+use crate::report::{self, Expectation, FaultSummary, RunInput, RunReport};
 use crate::results::{Folder, write_tables};
 use crate::scenario::overlay::Kind as Overlay;
 use crate::scenario::world::{Kind, LabRouting};
@@ -70,36 +70,6 @@ pub struct LabSummary {
     /// What failed, ended, moved and returned, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSummary>,
-}
-
-/// What flows noticed of an event in the lab.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FaultSummary {
-    /// When.
-    pub at_s: f64,
-    /// What: `kill agent h0`.
-    pub event: String,
-    /// Flows that moved before and after it, and that it could touch: of a host or a ToR those of its hosts, of all else all.
-    pub flows: usize,
-    /// The longest time, from the event on, that one of them received nothing; absent if there were none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub silent_s: Option<f64>,
-    /// The same of small datagrams between tenants' VMs, which wait for nothing after an outage.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gap_s: Option<f64>,
-}
-
-impl From<&FaultRecord> for FaultSummary {
-    fn from(fault: &FaultRecord) -> Self {
-        let FaultRecord { at, verb, object, flows, silent, gap } = fault;
-        Self {
-            at_s: at.as_secs_f64(),
-            event: format!("{verb} {object}"),
-            flows: *flows,
-            silent_s: silent.map(|silent| silent.as_secs_f64()),
-            gap_s: gap.map(|gap| gap.as_secs_f64()),
-        }
-    }
 }
 
 /// Receives the progress of runs, from several threads: the run's number and how much of it is done, from 0 to 1. It is told often, in

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use synthetic::sets;
-use weft_experiment::report::{RunReport, render};
-use weft_experiment::run::FaultSummary;
+use weft_experiment::report::{FaultSummary, RunReport, render};
 
 #[test]
 fn a_sweep_is_drawn_in_full() {

@@ -19,7 +19,7 @@ pub mod sketch;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weft_fabric::Fabric;
-use weft_fabric::record::{Outcome, Sample};
+use weft_fabric::record::{FaultRecord, Outcome, Sample};
 
 use distribution::Distribution;
 use links::LinkUse;
@@ -28,8 +28,6 @@ use series::Series;
 use sketch::Sketch;
 
 pub use page::render;
-
-use crate::run::FaultSummary;
 
 /// One run as the engine knows it right after its end.
 #[derive(Debug)]
@@ -72,6 +70,36 @@ pub struct Expectation {
     /// Why it does not, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known: Option<String>,
+}
+
+/// What flows noticed of an event in the lab.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FaultSummary {
+    /// When.
+    pub at_s: f64,
+    /// What: `kill agent h0`.
+    pub event: String,
+    /// Flows that moved before and after it, and that it could touch: of a host or a ToR those of its hosts, of all else all.
+    pub flows: usize,
+    /// The longest time, from the event on, that one of them received nothing; absent if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<f64>,
+    /// The same of small datagrams between tenants' VMs, which wait for nothing after an outage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap_s: Option<f64>,
+}
+
+impl From<&FaultRecord> for FaultSummary {
+    fn from(fault: &FaultRecord) -> Self {
+        let FaultRecord { at, verb, object, flows, silent, gap } = fault;
+        Self {
+            at_s: at.as_secs_f64(),
+            event: format!("{verb} {object}"),
+            flows: *flows,
+            silent_s: silent.map(|silent| silent.as_secs_f64()),
+            gap_s: gap.map(|gap| gap.as_secs_f64()),
+        }
+    }
 }
 
 /// A run as the page shows it: a few dozen kilobytes, whatever the size of the outcome.

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use weft_fabric::{BitsPerSec, Duration, Fabric};
 use weft_lab::plan::Net;
+use weft_lab::plan::overlay::Store;
 use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, ProviderSpec, TenantLimit, TenantSpec, alike};
 
 use crate::error::KeyError;
 use crate::scenario::control;
-use crate::scenario::directory::Serving;
+use crate::scenario::directory::{Serving, ServingStore};
 use crate::scenario::keys::{Keys, Numbers};
 use crate::scenario::tenants::{NETLORD, read_switches};
-use crate::world::lab::store;
 
 /// One `[[tenant]]`.
 struct Table {
@@ -97,6 +97,14 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Opti
     spec.check(fabric.host_count())
         .map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
     Ok(Some(spec))
+}
+
+/// Where a lab's directory servers keep mappings.
+pub const fn store(of: ServingStore) -> Store {
+    match of {
+        ServingStore::Embedded => Store::Embedded,
+        ServingStore::Etcd => Store::Etcd,
+    }
 }
 
 /// How often agents chirp, in microseconds.

@@ -11,7 +11,7 @@ use weft_fabric::traffic::tenants::TenantWorkload;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_lab::carry::{self, Job, Load};
 use weft_lab::events::{self, Event, Verb, Wanted};
-use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec, Store};
+use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec};
 use weft_lab::plan::tenants::{MTU_VM, Reach, Sent};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
 use weft_lab::traffic::{PORT, PORT_FIRST, Requests};
@@ -22,8 +22,8 @@ use weft_sim::world::Progress;
 use crate::error::{Error, KeyError, Result};
 use crate::scenario::Run;
 use crate::scenario::control::{Bridging, Scheduler};
-use crate::scenario::directory::ServingStore;
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
+use crate::scenario::lab_tenants::store;
 use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
 use crate::scenario::tenants::TenantLoad;
 use crate::scenario::traffic::Traffic;
@@ -212,14 +212,6 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
     let services = spec.services.iter().map(service).collect();
     let overlay = Overlay { locator, ecmp_width, services, external: spec.external.clone() };
     plan.with_overlay(fabric, &overlay)?.with_directory(spec.directory.servers, store(spec.directory.store))
-}
-
-/// Where a lab's directory servers keep mappings.
-pub const fn store(of: ServingStore) -> Store {
-    match of {
-        ServingStore::Embedded => Store::Embedded,
-        ServingStore::Etcd => Store::Etcd,
-    }
 }
 
 /// Who finds the routes.

@@ -7,11 +7,16 @@
 //!   | server        | address       |      | VLAN   |       |                    | 68 --> 67   |         |
 //!   +---------------+---------------+---------------+-------+--------------------+-------------+---------+
 //! ```
+//! The message: operation, hardware type and address length 1 each, hops 1; exchange 4; seconds 2, flags 2; addresses 4 each (client's, yours, next server's, relay's);
+//! hardware address 16; names 64 and 128; cookie 4; options: code 1, length 1, value.
+//!
 //! Answers may come without the tag. Their UDP checksum is not looked at: a server on the same machine leaves it to its network card, which a veth pair is not.
 
 use std::net::Ipv4Addr;
 
-use dhcproto::v4::{DhcpOption, Flags, Message, MessageType, Opcode, OptionCode};
+#[cfg(test)]
+use dhcproto::v4::{DhcpOption, Message, MessageType, Opcode, OptionCode};
+#[cfg(test)]
 use dhcproto::{Decodable as _, Encodable as _};
 use weft_fabric::MacAddr;
 
@@ -93,25 +98,26 @@ pub struct Reply {
 impl Request {
     /// The frame, from an interface with this MAC address. If it is not the client's own, the server is asked to answer to all.
     pub fn emit(&self, src: MacAddr, vlan: VlanId) -> Vec<u8> {
-        let mut message = Message::default();
-        message.set_opcode(Opcode::BootRequest).set_xid(self.xid).set_secs(self.secs).set_chaddr(&self.client.0);
+        let mut message = vec![0; OPTIONS_AT];
+        message[..4].copy_from_slice(&[BOOT_REQUEST, ETHERNET, 6, 0]);
+        message[4..8].copy_from_slice(&self.xid.to_be_bytes());
+        message[8..10].copy_from_slice(&self.secs.to_be_bytes());
         if src != self.client {
-            message.set_flags(Flags::default().set_broadcast());
+            message[10] = BROADCAST_FLAG;
         }
-        let options = message.opts_mut();
+        message[28..34].copy_from_slice(&self.client.0);
+        message[COOKIE_AT..].copy_from_slice(&COOKIE);
         match self.question {
-            Question::Discover => {
-                options.insert(DhcpOption::MessageType(MessageType::Discover));
-            }
+            Question::Discover => message.extend([MESSAGE_TYPE, 1, DISCOVER]),
             Question::Request(address, server) => {
-                options.insert(DhcpOption::MessageType(MessageType::Request));
-                options.insert(DhcpOption::RequestedIpAddress(address));
-                server.map(|server| options.insert(DhcpOption::ServerIdentifier(server)));
+                message.extend([MESSAGE_TYPE, 1, REQUEST]);
+                let addresses = [(REQUESTED_ADDRESS, Some(address)), (SERVER_IDENTIFIER, server)];
+                for (code, ip) in addresses.into_iter().filter_map(|(code, ip)| Some((code, ip?))) {
+                    message.extend([code, 4].into_iter().chain(ip.octets()));
+                }
             }
         }
-        let wanted = [OptionCode::SubnetMask, OptionCode::AddressLeaseTime, OptionCode::Renewal, OptionCode::Rebinding];
-        options.insert(DhcpOption::ParameterRequestList(wanted.to_vec()));
-        let mut message = message.to_vec().expect("a message of a few options");
+        message.extend([PARAMETERS, 4, SUBNET_MASK, LEASE_TIME, RENEWAL_TIME, REBINDING_TIME, END]);
         // RFC 1542, section 2.1: some drop what is shorter.
         message.resize(message.len().max(MESSAGE_LEAST), 0);
         let (dst, to, from) = match self.to {
@@ -139,25 +145,50 @@ impl Reply {
     pub fn parse(frame: &[u8]) -> Result<Self, PacketError> {
         let ethernet = Ethernet::parse(frame)?;
         let bytes = udp_payload(&ethernet)?;
-        if bytes.get(COOKIE_AT..COOKIE_AT + 4).ok_or(PacketError::Truncated)? != COOKIE {
+        let (fixed, options) = bytes.split_at_checked(OPTIONS_AT).ok_or(PacketError::Truncated)?;
+        if fixed[COOKIE_AT..] != COOKIE {
             return Err(PacketError::Field("DHCP cookie"));
         }
-        let message = Message::from_bytes(bytes).map_err(|_| PacketError::Field("DHCP message"))?;
-        if message.opcode() != Opcode::BootReply || message.hlen() != 6 {
+        if fixed[..3] != [BOOT_REPLY, ETHERNET, 6] {
             return Err(PacketError::Field("DHCP operation or hardware address"));
         }
-        let client = MacAddr(message.chaddr().try_into().map_err(|_| PacketError::Field("hardware address"))?);
-        let Some(DhcpOption::ServerIdentifier(ip)) = message.opts().get(OptionCode::ServerIdentifier) else {
-            return Err(PacketError::Field("server identifier"));
-        };
-        let answer = match message.opts().msg_type() {
-            Some(MessageType::Offer) => Answer::Offer(host(message.yiaddr())?),
-            Some(MessageType::Ack) => Answer::Ack(terms(&message)?),
-            Some(MessageType::Nak) => Answer::Nak,
+        let u32_at = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        let client = MacAddr(fixed[28..34].try_into().map_err(|_| PacketError::Truncated)?);
+        let server = number(options, SERVER_IDENTIFIER)?.ok_or(PacketError::Field("server identifier"))?;
+        let address = || host(Ipv4Addr::from_bits(u32_at(16)));
+        let answer = match option(options, MESSAGE_TYPE)? {
+            Some([OFFER]) => Answer::Offer(address()?),
+            Some([ACK]) => Answer::Ack(terms(address()?, options)?),
+            Some([NAK]) => Answer::Nak,
             _ => return Err(PacketError::Field("DHCP message type")),
         };
-        Ok(Self { xid: message.xid(), client, server: Server { mac: ethernet.src, ip: host(*ip)? }, answer })
+        let server = Server { mac: ethernet.src, ip: host(Ipv4Addr::from_bits(server))? };
+        Ok(Self { xid: u32_at(4), client, server, answer })
     }
+}
+
+/// The first option of a code; none if the message has none.
+fn option(mut options: &[u8], wanted: u8) -> Result<Option<&[u8]>, PacketError> {
+    loop {
+        match options {
+            [] | [END, ..] => return Ok(None),
+            [PAD, rest @ ..] => options = rest,
+            [code, length, rest @ ..] => {
+                let (value, rest) = rest.split_at_checked(usize::from(*length)).ok_or(PacketError::Truncated)?;
+                if *code == wanted {
+                    return Ok(Some(value));
+                }
+                options = rest;
+            }
+            [_] => return Err(PacketError::Truncated),
+        }
+    }
+}
+
+/// An option of four bytes.
+fn number(options: &[u8], wanted: u8) -> Result<Option<u32>, PacketError> {
+    let Some(value) = option(options, wanted)? else { return Ok(None) };
+    value.try_into().map(|bytes| Some(u32::from_be_bytes(bytes))).map_err(|_| PacketError::Field("length of an option"))
 }
 
 /// What a UDP packet to a DHCP client carries.
@@ -173,27 +204,18 @@ fn udp_payload<'a>(ethernet: &Ethernet<'a>) -> Result<&'a [u8], PacketError> {
     packet.payload.get(8..usize::from(u16::from_be_bytes([high, low]))).ok_or(PacketError::Field("length"))
 }
 
-fn terms(message: &Message) -> Result<Terms, PacketError> {
-    let options = message.opts();
-    let Some(DhcpOption::AddressLeaseTime(lease_s @ 1..)) = options.get(OptionCode::AddressLeaseTime) else {
-        return Err(PacketError::Field("lease time"));
-    };
-    let Some(DhcpOption::SubnetMask(mask)) = options.get(OptionCode::SubnetMask) else {
-        return Err(PacketError::Field("subnet mask"));
-    };
-    let length = mask.to_bits().leading_ones();
-    if length == 0 || mask.to_bits().count_ones() != length {
+fn terms(address: Ipv4Addr, options: &[u8]) -> Result<Terms, PacketError> {
+    let lease_s = number(options, LEASE_TIME)?.filter(|&seconds| seconds > 0).ok_or(PacketError::Field("lease time"))?;
+    let mask = number(options, SUBNET_MASK)?.ok_or(PacketError::Field("subnet mask"))?;
+    let length = mask.leading_ones();
+    if length == 0 || mask.count_ones() != length {
         return Err(PacketError::Field("subnet mask"));
     }
     // RFC 2131, section 4.4.5.
-    let (half, most) = (lease_s / 2, (u64::from(*lease_s) * 7 / 8) as u32);
-    let again_s = match (options.get(OptionCode::Renewal), options.get(OptionCode::Rebinding)) {
-        (Some(&DhcpOption::Renewal(first)), Some(&DhcpOption::Rebinding(second))) if first < second && second < *lease_s => {
-            (first, second)
-        }
-        _ => (half, most),
-    };
-    Ok(Terms { address: host(message.yiaddr())?, length: length as u8, lease_s: *lease_s, again_s })
+    let usual = (lease_s / 2, (u64::from(lease_s) * 7 / 8) as u32);
+    let said = number(options, RENEWAL_TIME)?.zip(number(options, REBINDING_TIME)?);
+    let again_s = said.filter(|&(first, second)| first < second && second < lease_s).unwrap_or(usual);
+    Ok(Terms { address, length: length as u8, lease_s, again_s })
 }
 
 /// Whether it is an address that an interface can have alone: 0/8 and 127/8 are not, nor what is from 224 on.
@@ -232,11 +254,35 @@ fn udp_packet((source, from): (Ipv4Addr, u16), (destination, to): (Ipv4Addr, u16
 
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
+const BOOT_REQUEST: u8 = 1;
+const BOOT_REPLY: u8 = 2;
+/// A hardware type.
+const ETHERNET: u8 = 1;
+/// In the first byte of the flags.
+const BROADCAST_FLAG: u8 = 0x80;
 const COOKIE_AT: usize = 236;
 const COOKIE: [u8; 4] = [99, 130, 83, 99];
+const OPTIONS_AT: usize = 240;
+/// Options (RFC 2132).
+const PAD: u8 = 0;
+const SUBNET_MASK: u8 = 1;
+const REQUESTED_ADDRESS: u8 = 50;
+const LEASE_TIME: u8 = 51;
+const MESSAGE_TYPE: u8 = 53;
+const SERVER_IDENTIFIER: u8 = 54;
+const PARAMETERS: u8 = 55;
+const RENEWAL_TIME: u8 = 58;
+const REBINDING_TIME: u8 = 59;
+const END: u8 = 255;
+/// Types of messages.
+const DISCOVER: u8 = 1;
+const OFFER: u8 = 2;
+const REQUEST: u8 = 3;
+const ACK: u8 = 5;
+const NAK: u8 = 6;
 const MESSAGE_LEAST: usize = 300;
 
-/// A server's frame, for tests: without a tag, as an edge switch may hand it over.
+/// A server's frame, for tests, by a library that others wrote: without a tag, as an edge switch may hand it over.
 #[cfg(test)]
 pub fn emit_reply(reply: &Reply, to: MacAddr) -> Vec<u8> {
     let mut message = Message::default();
@@ -267,7 +313,7 @@ pub fn emit_reply(reply: &Reply, to: MacAddr) -> Vec<u8> {
     frame
 }
 
-/// A client's frame, as a server reads it, for tests.
+/// A client's frame, as a server reads it, for tests, by the same library.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -357,6 +403,18 @@ mod tests {
         assert_eq!(of(Answer::Ack(Terms { length: 0, ..terms })), Err(PacketError::Field("subnet mask")));
     }
 
+    #[test]
+    fn options_of_odd_lengths() {
+        assert_eq!(option(&[0, 0, 53, 1, 2, 255], MESSAGE_TYPE), Ok(Some(&[OFFER][..])));
+        // Others' may have any length, and what follows the end is none.
+        assert_eq!(option(&[152, 0, 153, 2, 1, 1, 53, 1, 5], MESSAGE_TYPE), Ok(Some(&[ACK][..])));
+        assert_eq!(option(&[255, 53, 1, 5], MESSAGE_TYPE), Ok(None));
+        for cut in [&[53][..], &[53, 2, 5], &[12, 200, 53, 1, 5]] {
+            assert_eq!(option(cut, MESSAGE_TYPE), Err(PacketError::Truncated));
+        }
+        assert_eq!(number(&[51, 3, 0, 0, 1], LEASE_TIME), Err(PacketError::Field("length of an option")));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_an_error_or_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..400), at in 0..400usize, cut in 0..400usize) {
@@ -371,10 +429,12 @@ mod tests {
             let _ = Reply::parse(&frame);
             frame.truncate(cut);
             let _ = Reply::parse(&frame);
-            // The hardware address's length, which the library believes.
+            // The hardware address's length.
             let mut frame = emit_reply(&reply(Answer::Nak), ME);
             frame[14 + 28 + 2] = bytes.first().copied().unwrap_or(255);
             let _ = Reply::parse(&frame);
+            // Any options.
+            let _ = (option(&bytes, MESSAGE_TYPE), number(&bytes, LEASE_TIME));
         }
     }
 }
