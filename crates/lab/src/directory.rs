@@ -13,7 +13,8 @@ use crate::error::{LabError, Result};
 use crate::plan::overlay::{PRINCIPAL_ADMIN, Store, Vl2};
 use crate::plan::{Node, Plan};
 use crate::vl2::programs::{self, Started};
-use crate::vl2::{DIRECTORY, ETCD, find, wait_for};
+use crate::vl2::{self, DIRECTORY, ETCD, find, wait_for};
+use crate::{netlord, state};
 
 /// Where a server listens.
 pub(crate) const PORT: u16 = 5303;
@@ -31,6 +32,30 @@ pub(crate) struct Directory<'a> {
     pub store: Store,
     /// Where `secret`, `policy.toml` and `mappings.jsonl` are.
     pub folder: &'a Path,
+}
+
+/// Does something with the directory of a lab that stands; none if it has none.
+pub(crate) fn of_lab<T>(plan: &Plan, work: impl FnOnce(Directory<'_>) -> T) -> Option<T> {
+    let lab = state::path(&plan.name);
+    let folder = if plan.tenants.is_some() { netlord::folder(&lab) } else { vl2::folder(&lab) };
+    Directory::of(plan, &folder).map(work)
+}
+
+/// Ends a directory server of a lab at once. Whether it ran.
+pub fn kill_server(plan: &Plan, server: usize) -> bool {
+    of_lab(plan, |directory| directory.kill_server(server)).unwrap_or(false)
+}
+
+/// Ends the store that the directory servers of a lab share at once. Whether it ran.
+pub fn kill_store(plan: &Plan) -> bool {
+    of_lab(plan, |directory| directory.kill_store()).unwrap_or(false)
+}
+
+impl<'a> Directory<'a> {
+    /// The directory of a plan, if it has one, whose files are in a folder.
+    pub fn of(plan: &'a Plan, folder: &'a Path) -> Option<Self> {
+        plan.directory().map(|(servers, store)| Self { plan, servers, store, folder })
+    }
 }
 
 impl Directory<'_> {

@@ -36,7 +36,7 @@ mod congestion;
 #[cfg(target_os = "linux")]
 pub mod counters;
 #[cfg(target_os = "linux")]
-mod directory;
+pub mod directory;
 #[cfg(target_os = "linux")]
 pub mod doctor;
 #[cfg(target_os = "linux")]

@@ -99,7 +99,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let agents_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     // Its servers are reached by the agents' addresses.
-    directory::of(plan, netlord, &files.folder).map_or(Ok(()), |it| it.start(stop))?;
+    Directory::of(plan, &files.folder).map_or(Ok(()), |it| it.start(stop))?;
     let directory_s = watch.elapsed().as_secs_f64();
     Ok(OverlayTimes { directory_s, agents_s, rss_bytes: status(plan).rss_bytes })
 }
@@ -139,21 +139,6 @@ fn wait_for_places(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<()> {
 
 fn is_well(socket: &Path) -> bool {
     programs::ask(socket).is_some_and(|status| status["ok"]["verdict"] == "ok")
-}
-
-/// Ends a directory server of a lab at once. Whether it ran.
-pub fn kill_server(plan: &Plan, server: usize) -> bool {
-    with_directory(plan, |directory| directory.kill_server(server))
-}
-
-/// Ends the store that directory servers share at once. Whether it ran.
-pub fn kill_store(plan: &Plan) -> bool {
-    with_directory(plan, |directory| directory.kill_store())
-}
-
-fn with_directory(plan: &Plan, work: impl FnOnce(&Directory<'_>) -> bool) -> bool {
-    let folder = folder(&crate::state::path(&plan.name));
-    plan.tenants.as_ref().and_then(|netlord| directory::of(plan, netlord, &folder)).is_some_and(|it| work(&it))
 }
 
 /// What runs of a plan's overlay.

@@ -351,6 +351,13 @@ impl Plan {
         self.overlay.is_some() || self.tenants.is_some()
     }
 
+    /// Where directory servers run, as indices into `nodes`, and where they keep mappings; none: there are none.
+    pub fn directory(&self) -> Option<(&[usize], overlay::Store)> {
+        let of_tenants = || self.tenants.as_ref()?.provider.as_ref()?.directory.as_ref();
+        let of_vl2 = self.overlay.as_ref().map(|vl2| (&vl2.directory[..], vl2.store));
+        of_vl2.or_else(|| of_tenants().map(|serving| (&serving.servers[..], serving.store)))
+    }
+
     /// Whether switches forward multicast: what a service broadcasts is sent so (VL2 section 4.2.3).
     pub fn has_multicast(&self) -> bool {
         self.overlay.is_some() && self.routing == Routing::Frr

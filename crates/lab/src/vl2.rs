@@ -83,11 +83,6 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
     plan.overlay.as_ref().map_or(Ok(()), |vl2| Directory::check(vl2.store))
 }
 
-/// The overlay's directory, whose files are in a folder.
-pub(crate) fn directory<'a>(plan: &'a Plan, vl2: &'a Vl2, folder: &'a Path) -> Directory<'a> {
-    Directory { plan, servers: &vl2.directory, store: vl2.store, folder }
-}
-
 /// Gives hosts their application addresses; their devices are up.
 pub(crate) fn addresses(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     let Some(vl2) = &plan.overlay else { return Ok(()) };
@@ -106,7 +101,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let files = Files::write(plan, vl2, &folder(lab), &pins(&plan.name))?;
     netns::mount_bpf()?;
     let watch = Stopwatch::new();
-    directory(plan, vl2, &files.folder).start(stop)?;
+    Directory::of(plan, &files.folder).map_or(Ok(()), |it| it.start(stop))?;
     let directory_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     start_agents(plan, vl2, &files, stop)?;

@@ -18,7 +18,7 @@ use weft_lab::plan::overlay::Store;
 use weft_lab::plan::tenants::{CoreSwitch, Fib, Lease, Placement, Provider, ProviderSpec, TenantSpec, alike};
 use weft_lab::plan::{Net, Plan};
 use weft_lab::probe::ping::{self, Addresses};
-use weft_lab::{Stopwatch, netlord, state};
+use weft_lab::{Stopwatch, directory, netlord, state};
 
 /// Two edge switches of two hosts; the tenants' VMs, on h0 and h3, have addresses of the provider's subnet.
 fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
@@ -279,11 +279,11 @@ fn tenants_are_looked_up_in_the_directory() {
     vms_find_each_other_by_looking_up(&lab);
     a_vm_that_moves_is_found_again(&lab);
     an_agent_returns_and_looks_up_anew(&lab);
-    assert!(netlord::kill_store(lab.plan()), "etcd runs");
+    assert!(directory::kill_store(lab.plan()), "etcd runs");
     eprintln!("without the store: acme {:?}, known; globex {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "globex"));
-    assert!(netlord::kill_server(lab.plan(), 0), "it runs");
+    assert!(directory::kill_server(lab.plan(), 0), "it runs");
     eprintln!("with one server: acme {:?}, known; initech {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "initech"));
-    assert!(netlord::kill_server(lab.plan(), 1), "it runs");
+    assert!(directory::kill_server(lab.plan(), 1), "it runs");
     eprintln!("without a server: acme {:?}, known", reach(&lab, "acme"));
     assert!(attempt(&lab, "umbrella", Duration::from_millis(500)).is_none(), "nobody says where they are");
     let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");

@@ -15,8 +15,8 @@ struct {
 	__type(value, __u32);
 } strips SEC(".maps");
 
-/* The next header has to be another outer one: an intermediate switch relays nothing else. */
-always_inline int intermediate(struct __sk_buff *skb, const struct vl2_packet *outer)
+/* The next header has to be another outer one, between locators: an intermediate switch relays nothing else. */
+always_inline int intermediate(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer)
 {
 	struct vl2_packet p;
 	__u32 reason;
@@ -24,6 +24,8 @@ always_inline int intermediate(struct __sk_buff *skb, const struct vl2_packet *o
 	if (outer->flow.protocol != VL2_PROTO_IPV4 || !parse(skb, ETH_HLEN + VL2_OUTER, 4, &p) || p.transport != VL2_OUTER ||
 	    (p.flow.protocol != VL2_PROTO_IPV4 && p.flow.protocol != VL2_PROTO_IPV6))
 		return drop(VL2_MALFORMED);
+	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination))
+		return drop(VL2_PLAIN);
 	reason = strip(skb, outer->tos, 4);
 	if (reason)
 		return drop(reason);
@@ -82,7 +84,7 @@ always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s,
 		return drop(VL2_OUTER_FRAGMENT);
 	if (p.transport != VL2_OUTER)
 		return drop(VL2_MALFORMED);
-	return *role == VL2_STRIP_TOR ? deliver(skb, s, &p) : intermediate(skb, &p);
+	return *role == VL2_STRIP_TOR ? deliver(skb, s, &p) : intermediate(skb, s, &p);
 }
 
 SEC("tc")

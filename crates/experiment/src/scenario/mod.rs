@@ -227,8 +227,9 @@ impl Scenario {
         let overlay = if tenants::is_pattern(&root) { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
         let overlay_kind = overlay.kind;
         let world = World::read(&root.table("world")?)?;
+        let is_lab_of_tenants = world.kind == world::Kind::Lab && tenants::is_pattern(&root);
         #[cfg(all(feature = "lab", target_os = "linux"))]
-        let lab_tenants = if world.kind == world::Kind::Lab && tenants::is_pattern(&root) {
+        let lab_tenants = if is_lab_of_tenants {
             lab_tenants::read(&root, folder, &fabric.build()?)?
         } else {
             None
@@ -244,7 +245,7 @@ impl Scenario {
             transport: TransportSpec::read(&root.table("transport")?)?.under(overlay.header()),
             overlay,
             trace: TraceSpec::read(&root.table("trace")?)?,
-            directory: read_directory(&root, overlay_kind)?,
+            directory: read_directory(&root, overlay_kind != overlay::Kind::None || is_lab_of_tenants)?,
             tenants: if tenants::is_pattern(&root) { Some(TenantSpec::read(&root)?) } else { None },
             events: world::read_events(&root.tables("event")?)?,
             expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
@@ -458,10 +459,10 @@ impl Run {
     }
 }
 
-/// `[directory]`, which the pattern of its load takes with all defaults if it is absent; an overlay has read its own.
-fn read_directory(root: &Keys<'_>, overlay: overlay::Kind) -> Result<Option<DirectorySpec>, KeyError> {
+/// `[directory]`, which the pattern of its load takes with all defaults if it is absent; an overlay may have read its own.
+fn read_directory(root: &Keys<'_>, is_overlays: bool) -> Result<Option<DirectorySpec>, KeyError> {
     let is_load = directory::is_pattern(root);
-    if !is_load && overlay != overlay::Kind::None {
+    if !is_load && is_overlays {
         return Ok(None);
     }
     let keys = root.table("directory")?;

@@ -14,10 +14,10 @@ use weft_fabric::topology::edit_distance;
 
 use super::EventError;
 use crate::error::Result;
-use crate::plan::overlay::{Store, Vl2};
+use crate::plan::overlay::Store;
 use crate::plan::{Node, Plan, Role, Routing};
-use crate::vl2::control;
-use crate::{frr, netns, state, valiant};
+use crate::vl2::{control, wait_for};
+use crate::{directory, frr, netns, state, valiant};
 
 /// A program, or several that stand for one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ impl Program {
                 "write such as \"agent h0\", \"agent tor0\", \"server 0\" or \"frr agg0\"",
             )),
             "agent" => agent(plan, name).map(Self::Agent),
-            "server" => server(overlay(plan)?, name).map(Self::Server),
-            "store" if name.is_empty() => match overlay(plan)?.store {
+            "server" => server(plan, name).map(Self::Server),
+            "store" if name.is_empty() => match directory(plan)?.1 {
                 Store::Etcd => Ok(Self::Store),
                 Store::Embedded => Err(EventError::new(
                     "the directory's store is a part of its server",
@@ -73,23 +73,25 @@ impl Program {
 
     /// Ends it at once. Whether it ran.
     pub(super) fn kill(self, plan: &Plan) -> bool {
-        match (self, &plan.overlay) {
-            (Self::Agent(node), _) => control::kill_agent(&plan.nodes[node]),
-            (Self::Server(number), Some(vl2)) => control::kill_server(plan, vl2, number),
-            (Self::Store, Some(vl2)) => control::kill_store(plan, vl2),
-            (Self::Server(_) | Self::Store, None) => false,
-            (Self::Frr(node), _) => control::kill_programs(&plan.nodes[node], &[&frr::ALL[..], &["staticd"]].concat()) > 0,
+        match self {
+            Self::Agent(node) => control::kill_agent(&plan.nodes[node]),
+            Self::Server(number) => directory::kill_server(plan, number),
+            Self::Store => directory::kill_store(plan),
+            Self::Frr(node) => control::kill_programs(&plan.nodes[node], &[&frr::ALL[..], &["staticd"]].concat()) > 0,
         }
     }
 
     /// Starts it, by the files that it was started with before, and waits until it is ready.
     pub(super) fn start(self, plan: &Plan, fabric: &Fabric, valiant: bool, stop: &AtomicBool) -> Result<()> {
-        match (self, &plan.overlay) {
-            (Self::Agent(node), _) => control::start_agents_of(plan, &[node], stop),
-            (Self::Server(number), Some(vl2)) => control::start_server(plan, vl2, number, stop),
-            (Self::Store, Some(vl2)) => control::start_store(plan, vl2),
-            (Self::Server(_) | Self::Store, None) => Ok(()),
-            (Self::Frr(index), _) => {
+        match self {
+            Self::Agent(node) => control::start_agents_of(plan, &[node], stop),
+            Self::Server(number) => directory::of_lab(plan, |directory| {
+                let started = directory.start_server(number)?;
+                wait_for(&[started], stop)
+            })
+            .unwrap_or(Ok(())),
+            Self::Store => directory::of_lab(plan, |directory| directory.start_store()).unwrap_or(Ok(())),
+            Self::Frr(index) => {
                 let node = &plan.nodes[index];
                 netns::within(&node.namespace, || {
                     frr::start_all(plan, node, &state::daemons(&state::path(&plan.name)))?;
@@ -102,7 +104,7 @@ impl Program {
 
 /// A node with an agent.
 fn agent(plan: &Plan, name: &str) -> Result<usize, EventError> {
-    let Some(netlord) = &plan.tenants else { return overlay(plan).and_then(|_| node(plan, name)) };
+    let Some(netlord) = &plan.tenants else { return overlay(plan).and_then(|()| node(plan, name)) };
     let found = node(plan, name)?;
     if netlord.is_ovs(found) {
         let help = "name a host or an edge switch, or write core = \"ebpf\" in [switches]";
@@ -111,17 +113,23 @@ fn agent(plan: &Plan, name: &str) -> Result<usize, EventError> {
     Ok(found)
 }
 
-fn overlay(plan: &Plan) -> Result<&Vl2, EventError> {
-    let missing = || {
-        if plan.tenants.is_some() {
-            return EventError::new("no directory runs in a lab of tenants", "write such as \"agent h0\" or \"agent edge0\"");
-        }
-        EventError::new(
-            "neither agents nor a directory run here: there is no overlay",
-            "add `[overlay]` with kind = \"vl2\", or leave the event out",
-        )
-    };
-    plan.overlay.as_ref().ok_or_else(missing)
+fn overlay(plan: &Plan) -> Result<(), EventError> {
+    if plan.has_agents() {
+        return Ok(());
+    }
+    Err(EventError::new(
+        "neither agents nor a directory run here: there is no overlay",
+        "add `[overlay]` with kind = \"vl2\", or leave the event out",
+    ))
+}
+
+/// Where directory servers run, and where they keep mappings.
+fn directory(plan: &Plan) -> Result<(&[usize], Store), EventError> {
+    overlay(plan)?;
+    plan.directory().ok_or_else(|| {
+        let help = "write locations = \"directory\" in [overlay], or such as \"agent h0\" or \"agent edge0\" here";
+        EventError::new("no directory runs in this lab: agents tell each other where VMs are", help)
+    })
 }
 
 /// A host or a switch by its name.
@@ -134,8 +142,8 @@ pub(super) fn node(plan: &Plan, name: &str) -> Result<usize, EventError> {
     })
 }
 
-fn server(vl2: &Vl2, name: &str) -> Result<usize, EventError> {
-    let count = vl2.directory.len();
+fn server(plan: &Plan, name: &str) -> Result<usize, EventError> {
+    let count = directory(plan)?.0.len();
     name.parse().ok().filter(|&n| n < count).ok_or_else(|| {
         EventError::new(
             format!("there is no directory server `{name}`: they are server 0 to server {}", count - 1),

@@ -23,11 +23,12 @@ pub(crate) fn totals(plan: &Plan) -> BridgeTotals {
         } else {
             let known = status["ok"]["tables"].as_array().into_iter().flatten().find(|it| it["table"] == "nl_arp");
             let own = status["ok"]["vifs"].as_array().map_or(0, Vec::len) as u64;
-            // One that has come here may still be in the table too.
-            let known = (known.and_then(|it| it["used"].as_u64()).unwrap_or(0) + own).min(all.vms);
+            let known = known.and_then(|it| it["used"].as_u64()).unwrap_or(0) + own;
+            // One that has come here may still be in the table too. With the directory it is keys, of which a VM has several, and the servers' own addresses.
+            let known = if status["ok"]["lookups"].is_null() { known.min(all.vms) } else { known + of("lookups", "held") };
             all.known_most = all.known_most.max(known);
             all.for_others += of("drops", "not_mine");
-            all.lookups += of("nl_arp", "wheres_sent");
+            all.lookups += of("nl_arp", "wheres_sent") + of("lookups", "misses") + of("lookups", "retries");
             all.hosts += 1;
         }
     }

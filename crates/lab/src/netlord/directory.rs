@@ -12,15 +12,9 @@ use crate::plan::tenants::{Netlord, Vm};
 use crate::plan::{Plan, Role};
 use crate::vl2::files::write_private;
 
-/// The directory of a plan, if it has one, whose files are in a folder.
-pub(super) fn of<'a>(plan: &'a Plan, netlord: &'a Netlord, folder: &'a Path) -> Option<Directory<'a>> {
-    let serving = netlord.provider.as_ref()?.directory.as_ref()?;
-    Some(Directory { plan, servers: &serving.servers, store: serving.store, folder })
-}
-
 /// Writes secret, keys, policy and mappings.
 pub(super) fn write(plan: &Plan, netlord: &Netlord, files: &Files) -> Result<()> {
-    let Some(directory) = of(plan, netlord, &files.folder) else { return Ok(()) };
+    let Some(directory) = Directory::of(plan, &files.folder) else { return Ok(()) };
     let secret = new_secret()?;
     let put = |name: &str, text: &str| write_private(&files.folder.join(name), text);
     put("secret", &format!("{}\n", secret.to_hex()))?;
@@ -37,7 +31,7 @@ pub(super) fn write(plan: &Plan, netlord: &Netlord, files: &Files) -> Result<()>
 
 /// Tells the directory of a plan, if there is one, that a VM is on this host.
 pub(super) fn place(plan: &Plan, netlord: &Netlord, vm: &Vm, host: usize, folder: &Path) -> Result<()> {
-    let Some(directory) = of(plan, netlord, folder) else { return Ok(()) };
+    let Some(directory) = Directory::of(plan, folder) else { return Ok(()) };
     write_private(&folder.join(MOVED), &lines(&bindings(plan, netlord, vm, host)))?;
     directory.import(MOVED)
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::directory::Directory;
 use crate::error::{LabError, Result};
 use crate::plan::tenants::{Bridge, Netlord};
 use crate::plan::{Node, Plan, Role};
@@ -86,7 +87,7 @@ impl Files {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
         line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text("tenants.toml"), netlord.special));
-        if let Some(directory) = super::directory::of(plan, netlord, &self.folder) {
+        if let Some(directory) = Directory::of(plan, &self.folder) {
             let (servers, principal) = (directory.list(), crate::directory::principal(at).0);
             let key = self.text(&format!("{}.key", name_of(node)));
             line(format_args!("locations = \"directory\""));
@@ -96,7 +97,7 @@ impl Files {
             line(format_args!("[provider]\ndevice = \"{PROVIDER_DEVICE}\"\naddress = \"dhcp\""));
         }
         if let Some(us) = netlord.chirp_us {
-            line(format_args!("spain = {{ period = \"{us}us\", answer = \"{}us\" }}", us.div_ceil(2)));
+            line(format_args!("[spain]\nperiod = \"{us}us\"\nanswer = \"{}us\"", us.div_ceil(2)));
         }
         line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
         for vm in netlord.of_host(at) {

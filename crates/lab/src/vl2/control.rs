@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::files::Files;
-use super::{AGENT, ask, directory, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached};
+use super::{AGENT, ask, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached};
 use crate::error::Result;
 use crate::netlord;
-use crate::plan::overlay::{OverlayHost, Vl2};
+use crate::plan::overlay::OverlayHost;
 use crate::plan::{Node, Plan, Role};
 use crate::state;
 
@@ -27,26 +27,6 @@ pub(crate) fn start_agents_of(plan: &Plan, nodes: &[usize], stop: &AtomicBool) -
     let (program, files) = (find(AGENT)?, files(plan));
     let started = nodes.iter().map(|&i| start_agent(&program, &plan.nodes[i], &files)).collect::<Result<Vec<_>>>()?;
     wait_for(&started, stop)
-}
-
-/// Ends a directory server at once. Whether it ran.
-pub(crate) fn kill_server(plan: &Plan, vl2: &Vl2, server: usize) -> bool {
-    directory(plan, vl2, &folder(&state::path(&plan.name))).kill_server(server)
-}
-
-/// Starts a directory server that does not run, and waits until it serves.
-pub(crate) fn start_server(plan: &Plan, vl2: &Vl2, server: usize, stop: &AtomicBool) -> Result<()> {
-    wait_for(&[directory(plan, vl2, &folder(&state::path(&plan.name))).start_server(server)?], stop)
-}
-
-/// Ends the directory's etcd at once. Whether it ran.
-pub(crate) fn kill_store(plan: &Plan, vl2: &Vl2) -> bool {
-    directory(plan, vl2, &folder(&state::path(&plan.name))).kill_store()
-}
-
-/// Starts an etcd that does not run; servers wait for it.
-pub(crate) fn start_store(plan: &Plan, vl2: &Vl2) -> Result<()> {
-    directory(plan, vl2, &folder(&state::path(&plan.name))).start_store()
 }
 
 /// Ends the programs of these names in a node's namespace at once. How many there were.

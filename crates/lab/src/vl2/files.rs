@@ -11,7 +11,7 @@ use weft_control::directory::auth::Secret;
 use weft_control::vl2::agent::DIRECTORY_GROUP;
 use weft_control::wire::vl2::attach::{self, AttachKey};
 
-use crate::directory::{self, new_secret, principal};
+use crate::directory::{self, Directory, new_secret, principal};
 use crate::error::{LabError, Result};
 use crate::plan::overlay::{AA4, AA6, LocatorKind, MULTICAST, OverlayHost, Vl2};
 use crate::plan::{Node, Plan, PortId, Role};
@@ -69,9 +69,9 @@ impl Files {
     }
 
     /// What every agent is told.
-    fn common(&self, plan: &Plan, vl2: &Vl2, node: usize, pins: &Path) -> String {
+    fn common(&self, plan: &Plan, node: usize, pins: &Path) -> String {
         let name = name_of(&plan.nodes[node]);
-        let servers = super::directory(plan, vl2, &self.folder).list();
+        let servers = Directory::of(plan, &self.folder).map_or_else(String::new, |it| it.list());
         format!(
             "metrics = \"off\"\nprincipal = {}\nkey = \"{}\"\ndirectory = {servers}\nprefixes = [\"{AA4}\", \"{AA6}\"]\nla = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n",
             principal(node).0,
@@ -84,7 +84,7 @@ impl Files {
 
     fn of_host(&self, plan: &Plan, vl2: &Vl2, host: &OverlayHost, pins: &Path) -> String {
         let mut text = String::from("role = \"host\"\ndevice = \"eth0\"\n");
-        text += &self.common(plan, vl2, host.node, pins);
+        text += &self.common(plan, host.node, pins);
         let kind = if vl2.locator == LocatorKind::Tor { "tor" } else { "host" };
         let via = if vl2.groups.is_empty() { "none" } else { "group" };
         let _ = writeln!(text, "locator = \"{kind}\"\nintermediate = \"{via}\"\nentropy = \"{}\"", host.entropy);
@@ -102,7 +102,7 @@ impl Files {
 
     fn of_switch(&self, plan: &Plan, vl2: &Vl2, node: usize, secret: &Secret, pins: &Path) -> String {
         let mut text = String::from("role = \"switch\"\n");
-        text += &self.common(plan, vl2, node, pins);
+        text += &self.common(plan, node, pins);
         let ports = plan.nodes[node].ports.iter().enumerate().filter(|&(port, _)| plan.is_plugged(PortId { node, port }));
         let ports: Vec<String> = ports.map(|(_, p)| format!("\"{}\"", p.name)).collect();
         let _ = writeln!(text, "ports = [{}]", ports.join(", "));
@@ -143,7 +143,7 @@ fn policy(plan: &Plan, vl2: &Vl2) -> String {
         let (name, id) = (&service.name, service.id);
         let _ = write!(text, "\n[[service]]\nname = \"{name}\"\nid = {id}\nallow = [{}]\n", names.join(", "));
     }
-    text += &super::directory(plan, vl2, Path::new("")).principals();
+    text += &Directory::of(plan, Path::new("")).map_or_else(String::new, |it| it.principals());
     for (i, node) in plan.nodes.iter().enumerate().filter(|(_, n)| n.role != Role::Outside) {
         let role = if node.role == Role::Host { "host" } else { "switch" };
         let moves =

@@ -67,6 +67,8 @@ fn an_intermediate_relays_nothing_else() {
             (outer(ENTROPY, ANYCAST[0], &[0x45, 0]), Counter::Malformed),
             (ip4_with(ENTROPY, ANYCAST[0], 4, 9, &[1; 4], 0, &outer(ENTROPY, FAR_TOR, &inner)), Counter::Malformed),
             (ip4_with(ENTROPY, ANYCAST[0], 4, 9, &[], 0x2000, &outer(ENTROPY, FAR_TOR, &inner)), Counter::OuterFragment),
+            (outer(ENTROPY, ANYCAST[0], &outer(FAR, FAR_TOR, &inner)), Counter::Plain),
+            (outer(ENTROPY, ANYCAST[0], &outer(ENTROPY, OWN, &inner)), Counter::Plain),
         ];
         for (packet, counter) in cases {
             let ((answer, after), counts) = counted(loaded, || port(loaded, &packet));
