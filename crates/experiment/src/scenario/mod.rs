@@ -229,11 +229,7 @@ impl Scenario {
         let world = World::read(&root.table("world")?)?;
         let is_lab_of_tenants = world.kind == world::Kind::Lab && tenants::is_pattern(&root);
         #[cfg(all(feature = "lab", target_os = "linux"))]
-        let lab_tenants = if is_lab_of_tenants {
-            lab_tenants::read(&root, folder, &fabric.build()?)?
-        } else {
-            None
-        };
+        let lab_tenants = if is_lab_of_tenants { lab_tenants::read(&root, folder, &fabric.build()?)? } else { None };
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
             traffic: Traffic::read_all(&root, folder)?,
