@@ -9,7 +9,8 @@ if [ $# -gt 0 ] || [ "$(uname -s)" != Linux ]; then
     exit
 fi
 # An extension module has Python's symbols from the interpreter that loads it.
-PYO3_BUILD_EXTENSION_MODULE=1 cargo build --quiet --locked --workspace --lib
+# With examples cargo takes the features that tests ask for too, as `cargo test` does: without them all crates would be built once more.
+PYO3_BUILD_EXTENSION_MODULE=1 cargo build --quiet --locked --workspace --lib --examples
 install -m 755 "${CARGO_TARGET_DIR:-target}/debug/lib_weft.so" python/weft/_weft.abi3.so
 site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' "$ROOT/python" >"$site/weft.pth"
