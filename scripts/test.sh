@@ -13,6 +13,17 @@ sum() {
         awk -v word="$1" '{ for (i = 2; i <= NF; i++) if ($i ~ "^" word) total += $(i - 1) } END { print total + 0 }'
 }
 
+# what_failed LOG: what cargo, pytest and `weft check` say of the tests that failed; else how the log ends.
+what_failed() {
+    awk '
+        /^failures:$/ || /^=+ FAILURES =+$/ { on = 1 }
+        /^scenarios\// { scenario = $1 }
+        / MISS  / { print scenario ":" $0 }
+        on || /^error/ { print }
+        /^test result:/ || /^=+ .* in [0-9.]+s.*=+$/ { on = 0 }
+    ' "$1" | awk 'NF' | cut -c 1-240 | tail -n 40 | grep . || tail -n 20 "$1"
+}
+
 mkdir -p "$logs"
 passed=0
 failed=0
@@ -33,10 +44,13 @@ for stage in "${stages[@]}"; do
     failed=$((failed + bad))
 done
 
-for stage in "${broken[@]}"; do
-    printf 'FAILED: make %s (its output: %s/%s.log)\n' "$stage" "$logs" "$stage"
-done
-if $told; then
-    printf '%d passed, %d failed\n' "$passed" "$failed"
-fi
+{
+    for stage in "${broken[@]}"; do
+        what_failed "$logs/$stage.log"
+        printf 'FAILED: make %s (its output: %s/%s.log)\n' "$stage" "$logs" "$stage"
+    done
+    if $told; then
+        printf '%d passed, %d failed\n' "$passed" "$failed"
+    fi
+} | tee "$logs/summary"
 [ ${#broken[@]} -eq 0 ]
