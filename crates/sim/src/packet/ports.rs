@@ -39,7 +39,11 @@ struct Port {
     free: u64,
     /// Bytes accepted.
     bytes: u64,
+    /// Packets that were not accepted.
     drops: u32,
+    /// Packets that were accepted and did not arrive. Where they would have, that is known: maybe in another part, whose copy of this port
+    /// counts them. So nothing else may depend on it.
+    lost: u32,
     class: u16,
     down: bool,
     /// The part of the fabric that its packets go to, if it is another one.
@@ -102,7 +106,7 @@ impl Ports {
                 classes.len() - 1
             });
             let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
-            Port { free: 0, bytes: 0, drops: 0, class, down: false, far: NEAR }
+            Port { free: 0, bytes: 0, drops: 0, lost: 0, class, down: false, far: NEAR }
         });
         Self { ports: ports.collect(), classes }
     }
@@ -161,11 +165,13 @@ impl Ports {
 
     /// A packet was lost on a link that failed.
     pub fn lose(&mut self, link: u32) {
-        self.ports[link as usize].drops += 1;
+        self.ports[link as usize].lost += 1;
     }
 
+    /// Packets that were not accepted, or were lost on the way.
     pub fn drops(&self, link: u32) -> u32 {
-        self.ports[link as usize].drops
+        let port = &self.ports[link as usize];
+        port.drops + port.lost
     }
 
     /// The least time from a packet's arrival at a switch to its arrival at the next node.
