@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use support::{TestLab, name, plan, possible, try_up, turn};
+use support::{PATIENCE, TestLab, name, plan, possible, try_up, turn};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Fabric};
 use weft_lab::Stopwatch;
@@ -103,7 +103,7 @@ fn a_border_fails(lab: &TestLab) {
         })
     };
     while uplinks() != 1 {
-        assert!(watch.elapsed() < Duration::from_secs(5), "OSPF withdraws what BGP has lost");
+        assert!(watch.elapsed() < PATIENCE, "OSPF withdraws what BGP has lost");
         std::thread::sleep(Duration::from_millis(50));
     }
     for _ in 0..8 {

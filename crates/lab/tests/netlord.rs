@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use socket2::Socket;
-use support::TestLab;
 use support::tenants::{GO, ask, counter, kill_agent, settings, stand};
+use support::{PATIENCE, TestLab};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
@@ -170,10 +170,10 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         if let Ok((stream, peer)) = listener.accept() {
             stream.set_nonblocking(false).expect("a setting");
-            stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             return (stream, peer);
         }
-        assert!(watch.elapsed() < Duration::from_secs(10), "nobody connects");
+        assert!(watch.elapsed() < PATIENCE, "nobody connects");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -319,7 +319,7 @@ fn a_virtual_router_joins_and_denies(lab: &TestLab) {
         std::fs::write(&file, text).expect("written");
         let watch = Stopwatch::new();
         while lab.plan().hosts().any(|host| ask(lab, &host.name)["tenants_version"] != version) {
-            assert!(watch.elapsed() < Duration::from_secs(5), "the agents read it");
+            assert!(watch.elapsed() < PATIENCE, "the agents read it");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
@@ -369,7 +369,7 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
     assert!(status["tables"][0]["used"].as_u64() >= Some(1), "it knows what the kernel knew: {status}");
     let settled = Stopwatch::new();
     while ask(lab, &host)["verdict"] != "ok" {
-        assert!(settled.elapsed() < Duration::from_secs(5), "{}", ask(lab, &host));
+        assert!(settled.elapsed() < PATIENCE, "{}", ask(lab, &host));
         std::thread::sleep(Duration::from_millis(50));
     }
     everybody_reaches_his_own(lab);
@@ -393,7 +393,7 @@ fn start_again(lab: &TestLab, moving: &Vm) {
             if good(&status) {
                 return;
             }
-            assert!(watch.elapsed() < Duration::from_secs(5), "{what}: {status}");
+            assert!(watch.elapsed() < PATIENCE, "{what}: {status}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
@@ -446,7 +446,7 @@ fn a_lost_cable_keeps_no_broadcast_from_anybody(lab: &TestLab) {
     start_again(lab, &new);
     let watch = Stopwatch::new();
     while heres().iter().zip(&before).any(|(now, before)| now <= before) {
-        assert!(watch.elapsed() < Duration::from_secs(2), "{before:?} {:?}", heres());
+        assert!(watch.elapsed() < PATIENCE, "{before:?} {:?}", heres());
         std::thread::sleep(Duration::from_millis(20));
     }
     lab.shell("edge0", &format!("ip link set {} up", cables[0]));

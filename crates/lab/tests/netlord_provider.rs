@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::TestLab;
 use support::tenants::{GO, ask, counter, end, kill_agent, settings, stand};
+use support::{PATIENCE, TestLab};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
@@ -163,7 +163,7 @@ fn settled(lab: &TestLab, host: &str, what: &str, good: impl Fn(&Value) -> bool)
         if status["verdict"] == "ok" && good(&status) {
             return status;
         }
-        assert!(watch.elapsed() < Duration::from_secs(5), "{what}: {status}");
+        assert!(watch.elapsed() < PATIENCE, "{what}: {status}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -188,7 +188,7 @@ fn what_is_removed_is_made_anew(lab: &TestLab) {
         .at("h1", || std::process::Command::new("ip").args(["addr", "show", "dev", "weft1"]).output().expect("ip").stdout)
         .is_empty()
     {
-        assert!(watch.elapsed() < Duration::from_secs(5), "it is made anew");
+        assert!(watch.elapsed() < PATIENCE, "it is made anew");
         std::thread::sleep(Duration::from_millis(20));
     }
     settled(lab, "h1", "its address", |status| status["provider"][0]["address"] == address.as_str());
@@ -205,7 +205,7 @@ fn switches_forget_hardware_addresses(lab: &TestLab) {
     };
     assert!(known().contains("02:4e:4c"), "the switches' own: {}", known());
     while known().contains("02:4e:48") {
-        assert!(watch.elapsed() < Duration::from_secs(5), "{}", known());
+        assert!(watch.elapsed() < PATIENCE, "{}", known());
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -224,7 +224,7 @@ fn without_a_server_there_is_no_address(lab: &TestLab) {
     netlord::restart(lab.plan(), lab.node("h2"), &GO).expect("it starts");
     let watch = Stopwatch::new();
     while ask(lab, "h2")["uplinks"][0]["port"].is_null() {
-        assert!(watch.elapsed() < Duration::from_secs(5), "LLDP");
+        assert!(watch.elapsed() < PATIENCE, "LLDP");
         std::thread::sleep(Duration::from_millis(20));
     }
     let status = ask(lab, "h2");

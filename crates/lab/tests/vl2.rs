@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::overlay::{GO, agent, ask, counter, groups_held, host, overlay, plan_of, stand};
-use support::{TestLab, possible, turn};
+use support::{PATIENCE, TestLab, possible, turn};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::Plan;
 use weft_lab::plan::overlay::{LocatorKind, Overlay, OverlayHost, ServiceSpec, Vl2};
@@ -139,7 +139,7 @@ fn a_group_outlives_its_switch(lab: &TestLab) {
     let watch = Stopwatch::new();
     let is_live = || groups_held(lab, Some(&victim)).len() == vl2.groups.len();
     while !is_live() {
-        assert!(watch.elapsed() < Duration::from_secs(10), "{:?}", groups_held(lab, Some(&victim)));
+        assert!(watch.elapsed() < PATIENCE, "{:?}", groups_held(lab, Some(&victim)));
         std::thread::sleep(Duration::from_millis(20));
     }
     eprintln!("every group has a member again after {:?}: {:?}", watch.elapsed(), groups_held(lab, Some(&victim)));

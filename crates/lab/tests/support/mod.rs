@@ -13,6 +13,9 @@ use weft_fabric::{BitsPerSec, Bytes, Duration};
 use weft_lab::plan::{LabName, Node, Plan, Routing, Settings, Timers};
 use weft_lab::{Lab, Result, down, names, netns};
 
+/// How long a test waits for what comes at once, or never: others use the machine too, and may stop it for seconds.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// A lab that goes with the test, whatever becomes of that.
 pub struct TestLab {
     pub lab: Lab,

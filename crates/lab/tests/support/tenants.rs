@@ -61,7 +61,7 @@ pub fn end(file: &str, signal: i32) {
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
     let watch = Stopwatch::new();
     while netns::is_running(process) {
-        assert!(watch.elapsed() < std::time::Duration::from_secs(5), "it ends");
+        assert!(watch.elapsed() < super::PATIENCE, "it ends");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }

@@ -12,8 +12,8 @@
 //!   plain     10.9.1.2 VM --- server --- edge switch --- edge switch --- server --- VM 10.9.2.2     the kernel forwards
 //!   netlord   10.8.0.1        [34 bytes, tag]             last hop       stripped      10.8.0.2
 //! ```
-//! The kinds take turns over the very same links, and each is compared with the plain one of its own round: what else the machine does then
-//! troubles both. Programs are on the interfaces only while theirs is measured. CPU time is that of this process, both ends and the
+//! The kinds take turns over the very same links, and each is compared with plain forwarding of the same version of IP in its own round: what
+//! else the machine does then troubles both. Programs are on the interfaces only while theirs is measured. CPU time is that of this process, both ends and the
 //! kernel's work on their behalf, so it is an estimate where interrupts do part of it.
 
 mod cli;
@@ -66,20 +66,22 @@ impl Default for Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
+    PlainIpv6,
     Vl2,
     Vl2Ipv6,
     Vxlan,
     PlainVm,
+    PlainVmIpv6,
     Netlord,
     NetlordIpv6,
 }
 
 impl OverlayKind {
-    /// What is measured; the first is what the others are compared with.
+    /// What is measured.
     const fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Vl2 => &[Kind::Plain, Kind::Vl2, Kind::Vl2Ipv6, Kind::Vxlan],
-            Self::Netlord => &[Kind::PlainVm, Kind::Netlord, Kind::NetlordIpv6],
+            Self::Vl2 => &[Kind::Plain, Kind::PlainIpv6, Kind::Vl2, Kind::Vl2Ipv6, Kind::Vxlan],
+            Self::Netlord => &[Kind::PlainVm, Kind::PlainVmIpv6, Kind::Netlord, Kind::NetlordIpv6],
         }
     }
 }
@@ -88,6 +90,7 @@ impl Kind {
     const fn name(self) -> &'static str {
         match self {
             Self::Plain | Self::PlainVm => "plain",
+            Self::PlainIpv6 | Self::PlainVmIpv6 => "plain, IPv6",
             Self::Vl2 => "vl2",
             Self::Vl2Ipv6 => "vl2, IPv6 inside",
             Self::Vxlan => "vxlan",
@@ -99,12 +102,24 @@ impl Kind {
     const fn target(self) -> IpAddr {
         match self {
             Self::Plain => IpAddr::V4(path::LA[1]),
+            Self::PlainIpv6 => IpAddr::V6(path::LA6),
             Self::Vl2 => IpAddr::V4(AA[1]),
             Self::Vl2Ipv6 => IpAddr::V6(AA6[1]),
             Self::Vxlan => IpAddr::V4(path::VXLAN[1]),
-            Self::PlainVm => IpAddr::V4(netlord::PLAIN[1]),
+            Self::PlainVm => IpAddr::V4(netlord::PLAIN),
+            Self::PlainVmIpv6 => IpAddr::V6(netlord::PLAIN6),
             Self::Netlord => IpAddr::V4(netlord::VM[1]),
             Self::NetlordIpv6 => IpAddr::V6(netlord::VM6[1]),
+        }
+    }
+
+    /// What it is compared with.
+    const fn plain(self) -> Self {
+        match self {
+            Self::Plain | Self::Vl2 | Self::Vxlan => Self::Plain,
+            Self::PlainIpv6 | Self::Vl2Ipv6 => Self::PlainIpv6,
+            Self::PlainVm | Self::Netlord => Self::PlainVm,
+            Self::PlainVmIpv6 | Self::NetlordIpv6 => Self::PlainVmIpv6,
         }
     }
 }
@@ -162,6 +177,6 @@ fn measure(path: &Path, kind: Kind, options: &Options) -> Result<Measured> {
             overlay.detach(path)?;
             measured
         }
-        Kind::Plain | Kind::Vxlan | Kind::PlainVm => both(),
+        Kind::Plain | Kind::PlainIpv6 | Kind::Vxlan | Kind::PlainVm | Kind::PlainVmIpv6 => both(),
     }
 }

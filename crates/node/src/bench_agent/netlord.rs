@@ -3,6 +3,7 @@
 //! ```text
 //!   VM h1 eth0 -- vif s1 eth0 -- p1 e1 p2 -- p2 e2 p1 -- eth0 s2 vif -- eth0 h2 VM
 //!   10.9.1.2   .1     10.9.11.2   .1  10.9.12.1  .2   10.9.21.1   .2   .1   10.9.2.2     plain: the kernel forwards, MTU 1600
+//!   fd09:1::2                                                           fd09:2::2        the same, IPv6
 //!   10.8.0.1, fd08::1       agent     switch   switch     agent         10.8.0.2         NetLord: routes of an MTU of 1566
 //! ```
 
@@ -17,8 +18,10 @@ use super::error::Result;
 use super::path::{Layout, Node, Path, UNDERLAY_MTU, mac};
 use crate::dataplane::netlord::{HostPlane, HostSettings, Port, SwitchPlane, SwitchSettings};
 
-/// The VMs' addresses where the kernel forwards.
-pub(super) const PLAIN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 9, 1, 2), Ipv4Addr::new(10, 9, 2, 2)];
+/// The second VM's address where the kernel forwards.
+pub(super) const PLAIN: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 2);
+/// The same, IPv6.
+pub(super) const PLAIN6: Ipv6Addr = Ipv6Addr::new(0xfd09, 2, 0, 0, 0, 0, 0, 2);
 /// Those of the tenant.
 pub const VM: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 8, 0, 1), Ipv4Addr::new(10, 8, 0, 2)];
 /// The same, IPv6.
@@ -62,6 +65,24 @@ pub(super) const LAYOUT: Layout = Layout {
         (Node::Server2, "route add default via 10.9.21.1"),
         (Node::Host2, "addr add 10.9.2.2/24 dev eth0"),
         (Node::Host2, "route add default via 10.9.2.1"),
+        (Node::Host1, "addr add fd09:1::2/64 dev eth0 nodad"),
+        (Node::Host1, "route add default via fd09:1::1"),
+        (Node::Server1, "addr add fd09:1::1/64 dev vif nodad"),
+        (Node::Server1, "addr add fd09:11::2/64 dev eth0 nodad"),
+        (Node::Server1, "route add default via fd09:11::1"),
+        (Node::Edge1, "addr add fd09:11::1/64 dev p1 nodad"),
+        (Node::Edge1, "addr add fd09:12::1/64 dev p2 nodad"),
+        (Node::Edge1, "route add fd09:1::/64 via fd09:11::2"),
+        (Node::Edge1, "route add default via fd09:12::2"),
+        (Node::Edge2, "addr add fd09:12::2/64 dev p2 nodad"),
+        (Node::Edge2, "addr add fd09:21::1/64 dev p1 nodad"),
+        (Node::Edge2, "route add fd09:2::/64 via fd09:21::2"),
+        (Node::Edge2, "route add default via fd09:12::1"),
+        (Node::Server2, "addr add fd09:21::2/64 dev eth0 nodad"),
+        (Node::Server2, "addr add fd09:2::1/64 dev vif nodad"),
+        (Node::Server2, "route add default via fd09:21::1"),
+        (Node::Host2, "addr add fd09:2::2/64 dev eth0 nodad"),
+        (Node::Host2, "route add default via fd09:2::1"),
         // The tenant's; no agent runs here that would answer for neighbours.
         (Node::Host1, "addr add 10.8.0.1/24 dev eth0"),
         (Node::Host1, "route replace 10.8.0.0/24 dev eth0 src 10.8.0.1 mtu 1566"),

@@ -3,6 +3,7 @@
 //! ```text
 //!   h1 eth0 -- rack t1 core -- left i right -- core t2 rack -- eth0 h2
 //!   LA 10.1.1.2          10.255.1.1   10.254.0.1     10.255.2.1          LA 10.1.2.2      MTU 1600 everywhere
+//!   fd10:1::2                                                            fd10:2::2        plain IPv6
 //!   AA 20.0.0.1, fd20::1 (ToR)        (anycast)      (ToR)               AA 20.0.0.2, fd20::2
 //! ```
 //! An AA's route has the MTU that is left below two outer headers.
@@ -28,6 +29,8 @@ pub const AA: [Ipv4Addr; 2] = [Ipv4Addr::new(20, 0, 0, 1), Ipv4Addr::new(20, 0, 
 pub const AA6: [Ipv6Addr; 2] = [Ipv6Addr::new(0xfd20, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd20, 0, 0, 0, 0, 0, 0, 2)];
 
 pub(super) const LA: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 1, 1, 2), Ipv4Addr::new(10, 1, 2, 2)];
+/// The second host's, where plain IPv6 is forwarded.
+pub(super) const LA6: Ipv6Addr = Ipv6Addr::new(0xfd10, 2, 0, 0, 0, 0, 0, 2);
 pub(super) const VXLAN: [Ipv4Addr; 2] = [Ipv4Addr::new(30, 0, 0, 1), Ipv4Addr::new(30, 0, 0, 2)];
 const TOR: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 255, 1, 1), Ipv4Addr::new(10, 255, 2, 1)];
 const ANYCAST: Ipv4Addr = Ipv4Addr::new(10, 254, 0, 1);
@@ -315,6 +318,21 @@ const CONFIGURATION: &[(Node, &str)] = &[
     (Node::Tor2, "addr add 10.255.2.1/32 dev lo"),
     (Node::Tor2, "route add default via 10.0.2.2"),
     (Node::Tor2, "route add 10.200.2.0/24 via 10.1.2.2"),
+    // Plain IPv6.
+    (Node::Host1, "addr add fd10:1::2/64 dev eth0 nodad"),
+    (Node::Host1, "route add default via fd10:1::1"),
+    (Node::Tor1, "addr add fd10:1::1/64 dev rack nodad"),
+    (Node::Tor1, "addr add fd10:3::1/64 dev core nodad"),
+    (Node::Tor1, "route add default via fd10:3::2"),
+    (Node::Intermediate, "addr add fd10:3::2/64 dev left nodad"),
+    (Node::Intermediate, "addr add fd10:4::2/64 dev right nodad"),
+    (Node::Intermediate, "route add fd10:1::/64 via fd10:3::1"),
+    (Node::Intermediate, "route add fd10:2::/64 via fd10:4::1"),
+    (Node::Tor2, "addr add fd10:4::1/64 dev core nodad"),
+    (Node::Tor2, "addr add fd10:2::1/64 dev rack nodad"),
+    (Node::Tor2, "route add default via fd10:4::2"),
+    (Node::Host2, "addr add fd10:2::2/64 dev eth0 nodad"),
+    (Node::Host2, "route add default via fd10:2::1"),
     (Node::Host2, "addr add 10.1.2.2/24 dev eth0"),
     (Node::Host2, "route add default via 10.1.2.1"),
     (Node::Host2, "addr add 20.0.0.2/8 dev eth0"),
@@ -327,8 +345,14 @@ const CONFIGURATION: &[(Node, &str)] = &[
 fn settle(node: Node) -> Result<()> {
     command("ip link set lo up")?;
     let forwards = if matches!(node, Node::Host1 | Node::Host2) { "0" } else { "1" };
-    for (key, value) in [("ip_forward", forwards), ("conf/all/rp_filter", "0"), ("conf/default/rp_filter", "0")] {
-        fs::write(format!("/proc/sys/net/ipv4/{key}"), value).map_err(BenchError::system("set up a namespace"))?;
+    let keys = [
+        ("ipv4/ip_forward", forwards),
+        ("ipv6/conf/all/forwarding", forwards),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/default/rp_filter", "0"),
+    ];
+    for (key, value) in keys {
+        fs::write(format!("/proc/sys/net/{key}"), value).map_err(BenchError::system("set up a namespace"))?;
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use super::{Kind, Measured};
 /// One kind over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Case {
-    /// `plain`, and `vl2`, `vl2, IPv6 inside` and `vxlan`, or `netlord` and `netlord, IPv6 inside`.
+    /// `plain` and `plain, IPv6`, and `vl2`, `vl2, IPv6 inside` and `vxlan`, or `netlord` and `netlord, IPv6 inside`.
     pub name: String,
     /// Useful bits a second of one TCP stream: the middle round.
     pub goodput_bps: f64,
-    /// Goodput over the plain one of the same round: the middle round.
+    /// Goodput over the plain one of the same round and the same version of IP: the middle round.
     pub ratio_to_plain: f64,
     /// The smallest such ratio.
     pub ratio_min: f64,
@@ -39,15 +39,16 @@ pub struct Report {
 pub(super) fn report(kinds: &[Kind], rounds: &[Vec<Measured>]) -> Report {
     let best = |at: usize| rounds.iter().map(|r| r[at].stream.goodput_bps()).fold(0.0, f64::max);
     let cases = kinds.iter().enumerate().map(|(at, kind)| {
+        let plain = kinds.iter().position(|&k| k == kind.plain()).expect("what a kind is compared with is measured");
         let of = |value: fn(&Measured) -> f64| sorted(rounds.iter().map(|round| value(&round[at])).collect());
-        let ratios = sorted(rounds.iter().map(|r| r[at].stream.goodput_bps() / r[0].stream.goodput_bps()).collect());
+        let ratios = sorted(rounds.iter().map(|r| r[at].stream.goodput_bps() / r[plain].stream.goodput_bps()).collect());
         Case {
             name: kind.name().to_owned(),
             goodput_bps: middle(&of(|m| m.stream.goodput_bps())),
             ratio_to_plain: middle(&ratios),
             ratio_min: ratios[0],
             ratio_max: ratios[ratios.len() - 1],
-            ratio_of_best: best(at) / best(0),
+            ratio_of_best: best(at) / best(plain),
             ping_us: of(|m| m.ping.as_secs_f64() * 1e6)[0],
             cpu_per_gbit: of(|m| m.stream.cpu_per_gbit())[0],
         }
