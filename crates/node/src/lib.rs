@@ -9,3 +9,4 @@ pub mod client;
 pub mod dataplane;
 pub mod server;
 pub mod store;
+mod whole;

@@ -246,6 +246,12 @@ impl Policy {
         self.open || (unrestricted && matches!(self.role(principal), Role::Provisioner | Role::Server | Role::Admin))
     }
 
+    /// Whether a principal may replace a text, such as the tenants' file. Each principal may read all of them.
+    pub fn may_publish(&self, principal: PrincipalId) -> bool {
+        let grant = self.grants.get(&principal);
+        grant.is_some_and(|grant| grant.services.is_none() && matches!(grant.role, Role::Provisioner | Role::Admin))
+    }
+
     /// Whether a principal is a directory server.
     pub fn is_server(&self, principal: PrincipalId) -> bool {
         self.role(principal) == Role::Server

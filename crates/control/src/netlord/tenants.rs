@@ -26,6 +26,9 @@ use super::{MacSpace, Vif};
 use crate::directory::ServiceId;
 use crate::prefix::Prefix;
 
+/// The name of the tenants' file among the texts of the directory's store.
+pub const TEXT: &str = "tenants";
+
 /// All tenants, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tenants {

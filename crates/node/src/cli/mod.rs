@@ -15,6 +15,7 @@ mod serve;
 mod status;
 mod table;
 mod tenant;
+mod texts;
 mod transfer;
 
 use std::ffi::OsString;
@@ -54,6 +55,10 @@ enum Command {
     List(list::ListArgs),
     /// Print what changes
     Watch(list::WatchArgs),
+    /// Print a named text of the store, or write it to a file
+    Fetch(texts::FetchArgs),
+    /// Put a file into the store as a named text, or in the place of one
+    Publish(texts::PublishArgs),
     /// How the servers are
     Status(status::StatusArgs),
     /// Write all entries as JSON lines, asking a server
@@ -83,6 +88,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Del(args) => ask::del(&args),
         Command::List(args) => list::list(&args),
         Command::Watch(args) => list::watch(&args),
+        Command::Fetch(args) => texts::fetch(&args),
+        Command::Publish(args) => texts::publish(&args),
         Command::Status(args) => status::run(&args),
         Command::Export(args) => transfer::export(&args),
         Command::Snapshot(args) => transfer::snapshot(&args),

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::{Generation, Key, PrincipalId};
-use weft_control::wire::directory::{Entry, Finding, Kind, LookUp, MAX_KEYS, Message, State, Vitals};
+use weft_control::wire::directory::{Entry, Finding, Kind, LookUp, MAX_KEYS, Message, Published, State, Vitals};
 
 pub use datagrams::Datagrams;
 pub use error::ClientError;
 pub use session::Session;
-pub use stream::{Stream, Watching};
+pub use stream::{Fetched, Stream, Watching};
 pub use tls::{TlsFiles, client_config};
 pub use update::{Again, Updated};
 
@@ -167,6 +167,23 @@ impl Client {
     /// [`ClientError`].
     pub fn status(&mut self) -> Result<String, ClientError> {
         Ok(self.on_stream(Stream::status)?.0)
+    }
+
+    /// A text of the store, unless its version is `known`; and the server that said so.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn text(&mut self, name: &str, known: u32) -> Result<(Fetched, String), ClientError> {
+        self.on_stream(|stream| stream.text(name, known))
+    }
+
+    /// Puts a text in the place of one of version `expect` (0: there is none). It may be asked twice: a conflict with the version that was
+    /// to be is no conflict.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn publish(&mut self, name: &str, expect: u32, version: u32, text: &[u8]) -> Result<(Published, String), ClientError> {
+        self.on_stream(|stream| stream.publish(name, expect, version, text))
     }
 
     /// What changes after a revision, on a stream of its own.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use weft_control::directory::{Generation, Key};
-use weft_control::wire::directory::{Change, Frame, Kind, MAX_FRAME, Message, Watch};
+use weft_control::wire::directory::{
+    Change, Fetch, Frame, Kind, MAX_FRAME, Message, Publish, PublishOutcome, Published, TEXT_PART, TextOutcome, Watch,
+};
 
 use super::error::ClientError;
 use super::session::Session;
@@ -149,6 +151,77 @@ impl Stream {
         )
     }
 
+    /// A text, unless its version is `known`.
+    ///
+    /// # Errors
+    /// As [`Stream::ask`]; also if the text is replaced again and again while it is read.
+    pub fn text(&mut self, name: &str, known: u32) -> Result<Fetched, ClientError> {
+        for _ in 0..TRIES {
+            let Some(mut part) = self.part(name, known, 0)? else { return Ok(Fetched::None) };
+            if part.version == known {
+                return Ok(Fetched::Known);
+            }
+            let (version, length) = (part.version, part.length);
+            let mut all = std::mem::take(&mut part.bytes);
+            while (all.len() as u64) < length {
+                match self.part(name, 0, all.len() as u64)? {
+                    Some(part) if (part.version, part.length) == (version, length) && !part.bytes.is_empty() => {
+                        all.extend_from_slice(&part.bytes);
+                    }
+                    _ => break,
+                }
+            }
+            if all.len() as u64 == length {
+                return Ok(Fetched::Text { version, bytes: all });
+            }
+        }
+        Err(self.broken(&format!("the text `{name}` changes faster than it can be read")))
+    }
+
+    fn part(&mut self, name: &str, known: u32, offset: u64) -> Result<Option<Part>, ClientError> {
+        let answer = self.ask(
+            Kind::Fetch,
+            |out| Message::Fetch(Fetch { name, known, offset }).emit(out),
+            |message| match message {
+                Message::Text(it) => {
+                    let part = Part { version: it.version, length: it.length, bytes: it.bytes.to_vec() };
+                    Some((it.outcome, part))
+                }
+                _ => None,
+            },
+        )?;
+        match answer {
+            (TextOutcome::Found, part) => Ok(Some(part)),
+            (TextOutcome::Unknown, _) => Ok(None),
+            (TextOutcome::Elsewhere, _) => Err(self.broken("its store does not answer, and it has not read the text before")),
+        }
+    }
+
+    /// Puts a text in the place of one of version `expect`.
+    ///
+    /// # Errors
+    /// As [`Stream::ask`].
+    pub fn publish(&mut self, name: &str, expect: u32, version: u32, text: &[u8]) -> Result<Published, ClientError> {
+        let length = text.len() as u64;
+        let mut offset = 0;
+        loop {
+            let bytes = &text[offset..text.len().min(offset + TEXT_PART)];
+            let part = Publish { name, expect, version, length, offset: offset as u64, bytes };
+            let answer = self.ask(
+                Kind::Publish,
+                |out| Message::Publish(part).emit(out),
+                |message| match message {
+                    Message::Published(it) => Some(*it),
+                    _ => None,
+                },
+            )?;
+            offset += bytes.len();
+            if answer.outcome != PublishOutcome::More || offset >= text.len() {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// Begins to watch what changes after a revision.
     ///
     /// # Errors
@@ -210,6 +283,31 @@ impl Stream {
         ClientError::Stream { server: self.server.clone(), why: why.to_owned() }
     }
 }
+
+/// What a server says of a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// There is none of this name.
+    None,
+    /// Its version is the one that was known.
+    Known,
+    /// All of it.
+    Text {
+        /// Its version.
+        version: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+struct Part {
+    version: u32,
+    length: u64,
+    bytes: Vec<u8>,
+}
+
+/// Tries to read a text that is replaced meanwhile.
+const TRIES: usize = 5;
 
 /// What changes.
 #[derive(Debug)]

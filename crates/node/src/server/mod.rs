@@ -5,6 +5,7 @@
 //!        |  what they do not answer themselves                                   |                  ^
 //!        +-------------------------------------> inbox                           v                  |
 //!   TCP: streams (TLS, or keyed MACs) ---------> inbox      replies, datagrams, commits --> storage -+
+//!        +--- named texts --------------------------------------------------------------> store
 //! ```
 //! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy is read again.
 
@@ -18,6 +19,7 @@ pub(crate) mod packets;
 mod rules;
 mod storage;
 mod streams;
+mod texts;
 mod tls;
 mod udp;
 
@@ -37,6 +39,7 @@ use self::core::Core;
 use crate::store::AnyStore;
 use rules::Rules;
 use streams::Streams;
+use texts::Texts;
 
 pub use config::{PolicySource, ServeConfig, ServeError, StreamAuth};
 pub use log::start_log;
@@ -75,7 +78,8 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
     let (core, inbox) = Core::new(secret, machine, policy, config.auth == StreamAuth::Mac)?;
     let threads = start_udp(&core, &sockets, &config.cores)?;
-    let streams = start_streams(&runtime, &core, listener, acceptor)?;
+    let texts = Arc::new(Texts::new(store.clone()));
+    let streams = start_streams(&runtime, &core, listener, acceptor, texts)?;
     runtime.spawn(obey(core.clone(), rules));
     let mut hands = machine::Hands {
         socket: sockets[0].try_clone().map_err(|error| ServeError::System { what: "a socket", error })?,
@@ -161,13 +165,14 @@ fn start_streams(
     core: &Arc<Core>,
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
+    texts: Arc<Texts>,
 ) -> Result<Arc<Streams>, ServeError> {
     let refused = |error| ServeError::System { what: "a listening socket", error };
     listener.set_nonblocking(true).map_err(refused)?;
     let _entered = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).map_err(refused)?;
     let streams = Arc::new(Streams::default());
-    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, acceptor));
+    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, acceptor, texts));
     Ok(streams)
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   accept --> TLS: the certificate says who it is    --+--> frames --> the machine's inbox
 //!          --> bare: tag, cookie and number, as by UDP --+<-- queue <-- the machine's replies
+//!                                                        +-- named texts: read from the store and written there, one after the other
 //! ```
 
 use std::net::SocketAddr;
@@ -20,10 +21,11 @@ use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::{ReplayWindow, Tagger};
 use weft_control::directory::request::{Ask, Client, Request, StreamId};
 use weft_control::directory::server::Input;
-use weft_control::wire::directory::{Frame, Header, Kind, TAG};
+use weft_control::wire::directory::{Frame, HEADER, Header, Kind, Message, TAG};
 
 use super::config::draw;
 use super::core::Core;
+use super::texts::{Draft, Texts};
 use super::tls;
 
 /// Streams at once; more are closed at once.
@@ -101,8 +103,17 @@ impl Streams {
     }
 }
 
+/// What a stream needs of the server.
+struct All {
+    core: Arc<Core>,
+    streams: Arc<Streams>,
+    texts: Arc<Texts>,
+}
+
 /// Accepts streams for ever.
-pub async fn accept(core: Arc<Core>, streams: Arc<Streams>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+pub async fn accept(core: Arc<Core>, streams: Arc<Streams>, listener: TcpListener, tls: Option<TlsAcceptor>, texts: Arc<Texts>) {
+    let server = Arc::new(All { core, streams, texts });
+    let All { core, streams, .. } = &*server;
     loop {
         let (tcp, from) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -118,7 +129,7 @@ pub async fn accept(core: Arc<Core>, streams: Arc<Streams>, listener: TcpListene
             continue;
         }
         prepare(&tcp);
-        tokio::spawn(greet(core.clone(), streams.clone(), tcp, from, tls.clone()));
+        tokio::spawn(greet(server.clone(), tcp, from, tls.clone()));
     }
 }
 
@@ -128,16 +139,17 @@ fn prepare(tcp: &TcpStream) {
     let _ = socket2::SockRef::from(tcp).set_tcp_keepalive(&alive);
 }
 
-async fn greet(core: Arc<Core>, streams: Arc<Streams>, tcp: TcpStream, from: SocketAddr, tls: Option<TlsAcceptor>) {
+async fn greet(server: Arc<All>, tcp: TcpStream, from: SocketAddr, tls: Option<TlsAcceptor>) {
+    let core = &server.core;
     let Some(acceptor) = tls else {
         let Ok(cookie) = draw() else { return };
         let cookie = u64::from_ne_bytes(cookie).max(1);
         let peer = Peer::Tagged { cookie, taggers: Taggers::default(), windows: FxHashMap::default() };
-        return converse(core, streams, tcp, peer).await;
+        return converse(&server, tcp, peer).await;
     };
     match tokio::time::timeout(PATIENCE, acceptor.accept(tcp)).await {
         Ok(Ok(stream)) => match tls::principal(stream.get_ref().1) {
-            Some(principal) => converse(core, streams, stream, Peer::Certified(principal)).await,
+            Some(principal) => converse(&server, stream, Peer::Certified(principal)).await,
             None => {
                 tracing::warn!(%from, "a certificate's common name is not principal-N");
                 core.measures.dropped("certificate", 1);
@@ -151,7 +163,8 @@ async fn greet(core: Arc<Core>, streams: Arc<Streams>, tcp: TcpStream, from: Soc
     }
 }
 
-async fn converse(core: Arc<Core>, streams: Arc<Streams>, wire: impl AsyncRead + AsyncWrite, mut peer: Peer) {
+async fn converse(server: &All, wire: impl AsyncRead + AsyncWrite, mut peer: Peer) {
+    let All { core, streams, .. } = server;
     let (queue, replies) = mpsc::channel(QUEUE);
     let close = Arc::new(Notify::new());
     let era = core.era();
@@ -162,7 +175,7 @@ async fn converse(core: Arc<Core>, streams: Arc<Streams>, wire: impl AsyncRead +
     let id = streams.add(Open { queue: queue.clone(), close: close.clone(), taggers });
     let (reader, writer) = tokio::io::split(wire);
     tokio::select! {
-        () = read(&core, id, reader, &mut peer, &queue) => {}
+        () = read(server, id, reader, &mut peer, &queue) => {}
         () = write(writer, replies) => {}
         () = close.notified() => {}
     }
@@ -171,7 +184,9 @@ async fn converse(core: Arc<Core>, streams: Arc<Streams>, wire: impl AsyncRead +
 }
 
 /// Until the stream ends or says something that makes no sense.
-async fn read(core: &Core, id: StreamId, reader: impl AsyncRead, peer: &mut Peer, queue: &mpsc::Sender<Vec<u8>>) {
+async fn read(server: &All, id: StreamId, reader: impl AsyncRead, peer: &mut Peer, queue: &mpsc::Sender<Vec<u8>>) {
+    let core = &server.core;
+    let mut draft = None;
     let mut reader = std::pin::pin!(tokio::io::BufReader::new(reader));
     let mut bytes = Vec::new();
     while let Ok(length) = reader.read_u16().await {
@@ -185,6 +200,13 @@ async fn read(core: &Core, id: StreamId, reader: impl AsyncRead, peer: &mut Peer
                 // A client on a stream waits rather than being dropped: the next message is read when there is room.
                 while !core.ask(Input::Request((*request).clone())) {
                     tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+            Ok(Admitted::Text) => {
+                core.measures.request("stream");
+                if let Err(reason) = server.text(id, &bytes, &mut draft).await {
+                    core.measures.dropped(reason, 1);
+                    return;
                 }
             }
             Ok(Admitted::Challenge(message)) => {
@@ -224,9 +246,33 @@ async fn write(writer: impl AsyncWrite, mut replies: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
+impl All {
+    /// Answers what concerns a text.
+    async fn text(&self, stream: StreamId, message: &[u8], draft: &mut Option<Draft>) -> Result<(), &'static str> {
+        let frame = Frame::parse(message).map_err(|_| "malformed")?;
+        let Header { principal, request, .. } = frame.header;
+        let (kind, body) = match Message::parse(frame.header.kind, frame.body) {
+            Ok(Message::Fetch(fetch)) => (Kind::Text, self.texts.fetch(&fetch).await),
+            Ok(Message::Publish(part)) => {
+                let mut body = Vec::new();
+                Message::Published(self.texts.publish(&self.core, principal, &part, draft).await).emit(&mut body);
+                (Kind::Published, body)
+            }
+            _ => return Err("malformed"),
+        };
+        let mut message = Vec::with_capacity(HEADER + body.len() + TAG);
+        Header { kind, principal, cookie: 0, request }.emit(&mut message);
+        message.extend_from_slice(&body);
+        self.streams.reply(&self.core, stream, principal, message);
+        Ok(())
+    }
+}
+
 /// What became of a message.
 enum Admitted {
     Request(Box<Request>),
+    /// It concerns a text.
+    Text,
     Challenge(Vec<u8>),
     Ignored,
 }
@@ -265,6 +311,9 @@ impl Peer {
                     return Ok(Admitted::Ignored);
                 }
             }
+        }
+        if matches!(kind, Kind::Fetch | Kind::Publish) {
+            return Ok(Admitted::Text);
         }
         let ask = Ask::parse(kind, frame.body).map_err(|_| "malformed")?;
         if matches!(ask, Ask::Challenge | Ask::DigestAnswer(_)) {

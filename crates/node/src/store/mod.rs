@@ -14,6 +14,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -49,6 +50,18 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Removes tombstones that still have the given generations; says how many. [`Load::purged`] grows before any is gone.
     fn purge(&self, tombstones: Vec<(Key, Generation)>) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// A named text, without its bytes if its version is `known`; `None`: there is none of this name.
+    fn text(&self, name: &str, known: u32) -> impl Future<Output = Result<Option<StoredText>, StoreError>> + Send;
+
+    /// Puts a text in the place of one that has version `expect` (0: there is none). After an error it is there, or it is not.
+    fn replace_text(
+        &self,
+        name: &str,
+        expect: u32,
+        version: u32,
+        bytes: Arc<[u8]>,
+    ) -> impl Future<Output = Result<Replaced, StoreError>> + Send;
 
     /// Asks whether it is well: it could take a commit now.
     fn status(&self) -> impl Future<Output = Result<StoreStatus, StoreError>> + Send;
@@ -90,6 +103,24 @@ pub struct Reading {
     pub revision: Generation,
     /// The key's generation and record.
     pub record: Option<(Generation, Record)>,
+}
+
+/// A named text, as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredText {
+    /// Its version.
+    pub version: u32,
+    /// All of it; `None` if the version is the one that was known.
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+/// What became of a text that was to take another's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// It is durable.
+    Done,
+    /// Nothing was changed: the text has this version; 0: there is none.
+    Conflict(u32),
 }
 
 /// What a watch tells.
@@ -272,6 +303,14 @@ impl Store for AnyStore {
 
     async fn purge(&self, tombstones: Vec<(Key, Generation)>) -> Result<usize, StoreError> {
         either!(self, store => store.purge(tombstones).await)
+    }
+
+    async fn text(&self, name: &str, known: u32) -> Result<Option<StoredText>, StoreError> {
+        either!(self, store => store.text(name, known).await)
+    }
+
+    async fn replace_text(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
+        either!(self, store => store.replace_text(name, expect, version, bytes).await)
     }
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {

@@ -6,6 +6,7 @@ use super::fields::{Reader, WireError, emit_optional_key};
 use super::lookups::{Answer, LookUp};
 use super::servers::{Commits, Digest, Vitals};
 use super::streams::{Change, Entry, Watch, emit_entries, entries};
+use super::texts::{Fetch, Publish, Published, Text};
 use super::updates::{Acknowledgement, Update};
 use crate::directory::key::{Generation, Key};
 
@@ -37,6 +38,10 @@ pub enum Message<'a> {
     Watch(Watch),
     /// Stream only: all counters.
     Status,
+    /// Stream only: a part of a text.
+    Fetch(Fetch<'a>),
+    /// Stream only: a text in place of another.
+    Publish(Publish<'a>),
     /// Ask again with the cookie in this header.
     Challenge,
     /// To [`Message::LookUp`].
@@ -64,6 +69,10 @@ pub enum Message<'a> {
     Events(Change),
     /// To [`Message::Status`]: a JSON object.
     StatusText(&'a str),
+    /// To [`Message::Fetch`].
+    Text(Text<'a>),
+    /// To [`Message::Publish`].
+    Published(Published),
 }
 
 impl<'a> Message<'a> {
@@ -94,6 +103,10 @@ impl<'a> Message<'a> {
             Kind::List => Self::List { after: r.optional_key()?, limit: r.u16()? },
             Kind::Watch => Self::Watch(Watch { from: Generation(r.u64()?) }),
             Kind::Status => Self::Status,
+            Kind::Fetch => Self::Fetch(Fetch::parse(r)?),
+            Kind::Publish => Self::Publish(Publish::parse(r)?),
+            Kind::Text => Self::Text(Text::parse(r)?),
+            Kind::Published => Self::Published(Published::parse(r)?),
             Kind::Challenge => Self::Challenge,
             Kind::Acknowledgement => Self::Acknowledgement(Acknowledgement::parse(r)?),
             Kind::Changes => Self::Changes(Changes::parse(r)?),
@@ -129,6 +142,10 @@ impl<'a> Message<'a> {
             Self::List { .. } => Kind::List,
             Self::Watch(_) => Kind::Watch,
             Self::Status => Kind::Status,
+            Self::Fetch(_) => Kind::Fetch,
+            Self::Publish(_) => Kind::Publish,
+            Self::Text(_) => Kind::Text,
+            Self::Published(_) => Kind::Published,
             Self::Challenge => Kind::Challenge,
             Self::Answer(_) => Kind::Answer,
             Self::Acknowledgement(_) => Kind::Acknowledgement,
@@ -157,6 +174,10 @@ impl<'a> Message<'a> {
             Self::Commits(it) => it.emit(out),
             Self::Digest(it) | Self::DigestAnswer(it) => it.emit(out),
             Self::Events(it) => it.emit(out),
+            Self::Fetch(it) => it.emit(out),
+            Self::Text(it) => it.emit(out),
+            Self::Publish(it) => it.emit(out),
+            Self::Published(it) => it.emit(out),
             Self::Watch(it) => out.extend_from_slice(&it.from.0.to_be_bytes()),
             Self::List { after, limit } => {
                 emit_optional_key(after.as_ref(), out);

@@ -15,6 +15,7 @@ mod lookups;
 mod messages;
 mod servers;
 mod streams;
+mod texts;
 mod updates;
 
 pub use agents::{Changes, Correction, Misdelivered, Sync, Withdrawal};
@@ -25,6 +26,7 @@ pub use lookups::{Answer, AnswerWriter, Finding, LookUp, Results};
 pub use messages::Message;
 pub use servers::{Commit, Commits, Digest, State, Vitals};
 pub use streams::{Change, Entry, Watch};
+pub use texts::{Fetch, MAX_TEXT, MAX_TEXT_NAME, Publish, PublishOutcome, Published, TEXT_PART, Text, TextOutcome, is_text_name};
 pub use updates::{Acknowledgement, MAX_OPS, Op, Outcome, Update};
 
 use crate::directory::key::PrincipalId;
@@ -63,6 +65,8 @@ pub enum Kind {
     List = 0x10,
     Watch = 0x11,
     Status = 0x12,
+    Fetch = 0x13,
+    Publish = 0x14,
     Challenge = 0x80,
     Answer = 0x81,
     Acknowledgement = 0x82,
@@ -73,10 +77,12 @@ pub enum Kind {
     Page = 0x90,
     Events = 0x91,
     StatusText = 0x92,
+    Text = 0x93,
+    Published = 0x94,
 }
 
 impl Kind {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 24] = [
         Self::LookUp,
         Self::Update,
         Self::Sync,
@@ -87,6 +93,8 @@ impl Kind {
         Self::List,
         Self::Watch,
         Self::Status,
+        Self::Fetch,
+        Self::Publish,
         Self::Challenge,
         Self::Answer,
         Self::Acknowledgement,
@@ -97,6 +105,8 @@ impl Kind {
         Self::Page,
         Self::Events,
         Self::StatusText,
+        Self::Text,
+        Self::Published,
     ];
 
     fn of(byte: u8) -> Result<Self, WireError> {

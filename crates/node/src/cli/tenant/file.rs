@@ -1,7 +1,6 @@
 //! Reading and changing the tenants' file.
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -37,7 +36,7 @@ pub(super) fn read(path: &Path) -> Result<Tenants> {
     parse(path, &text)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Tenants> {
+pub(super) fn parse(path: &Path, text: &str) -> Result<Tenants> {
     Tenants::parse(text).map_err(|e| Error::new(format!("{}: {e}", path.display()), "docs/tenants.md has the file's schema"))
 }
 
@@ -68,17 +67,6 @@ pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Resu
     let text = change(&text)?;
     let all =
         Tenants::parse(&text).map_err(|e| Error::new(e.to_string(), "nothing was written; docs/tenants.md has the rules"))?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
-    let written = File::create(&beside).and_then(|mut partial| {
-        partial.write_all(text.as_bytes())?;
-        partial.sync_all()?;
-        std::fs::rename(&beside, path)
-    });
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&beside);
-        Error::io("write", path, &e)
-    })?;
+    crate::cli::texts::put(path, text.as_bytes())?;
     Ok(all)
 }

@@ -20,6 +20,8 @@ pub const NAME: &str = "directory.redb";
 pub const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 /// Numbers: [`REVISION`], [`PURGED`], [`FORMAT_KEY`], [`PROBE`].
 pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+/// Name to version (four bytes) and bytes of a text. Stores that were made before there were any do not have the table.
+pub const NAMED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("named");
 const TEXTS: TableDefinition<'_, &str, &str> = TableDefinition::new("texts");
 
 /// The revision of the last commit.
@@ -148,6 +150,12 @@ pub fn split(bytes: &[u8]) -> Result<(Generation, Record), StoreError> {
     let (generation, record) = bytes.split_first_chunk::<8>().ok_or_else(|| damaged("a record is too short".into()))?;
     let record = parse_record(record).map_err(|error| damaged(format!("a record: {error}")))?;
     Ok((Generation(u64::from_be_bytes(*generation)), record))
+}
+
+/// The version and the bytes in table `named`.
+pub fn split_text(bytes: &[u8]) -> Result<(u32, &[u8]), StoreError> {
+    let (version, bytes) = bytes.split_first_chunk::<4>().ok_or_else(|| damaged("a text is too short".into()))?;
+    Ok((u32::from_be_bytes(*version), bytes))
 }
 
 /// What is there makes no sense.

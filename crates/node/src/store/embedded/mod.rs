@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/lock             held while the store is open
 //!   DIR/directory.redb   table `records`: key bytes -> generation u64, record bytes
+//!                        table `named`: name -> version u32, bytes of a text
 //!                        table `meta`: format, revision, purged (u64), cluster, id (text)
 //!
 //!   commit --+                             +-- one transaction, one fsync for all that wait --> directory.redb
@@ -24,9 +25,9 @@ use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{emit_key, parse_key};
 
 use super::watching::Watch;
-use super::{Committed, Identity, Load, Reading, Store, StoreError, StoreStatus, TIMEOUT};
-use file::{RECORDS, failure, split};
-use writer::{Request, Writer};
+use super::{Committed, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredText, TIMEOUT};
+use file::{NAMED, RECORDS, failure, split};
+use writer::{NewText, Request, Writer};
 
 /// redb in a folder.
 #[derive(Clone)]
@@ -152,6 +153,23 @@ impl Store for Embedded {
 
     async fn purge(&self, tombstones: Vec<(Key, Generation)>) -> Result<usize, StoreError> {
         self.ask(|reply| Request::Purge(tombstones, reply)).await?
+    }
+
+    async fn text(&self, name: &str, known: u32) -> Result<Option<StoredText>, StoreError> {
+        let snapshot = self.shared.read()?;
+        let table = match snapshot.open_table(NAMED) {
+            Ok(table) => table,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            Err(error) => return Err(failure(error)),
+        };
+        let Some(bytes) = table.get(name).map_err(failure)? else { return Ok(None) };
+        let (version, bytes) = file::split_text(bytes.value())?;
+        Ok(Some(StoredText { version, bytes: (version != known).then(|| bytes.into()) }))
+    }
+
+    async fn replace_text(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
+        let text = NewText { name: name.to_owned(), expect, version, bytes };
+        self.ask(|reply| Request::Text(text, reply)).await
     }
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {

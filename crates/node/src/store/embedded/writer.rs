@@ -13,9 +13,9 @@ use weft_control::directory::{Generation, Key, Record};
 use weft_control::wire::directory::emit_key;
 
 use super::Shared;
-use super::file::{self, META, PROBE, PURGED, RECORDS, REVISION, failure, join, split};
+use super::file::{self, META, NAMED, PROBE, PURGED, RECORDS, REVISION, failure, join, split, split_text};
 use crate::store::watching::{Teller, Watch, pair};
-use crate::store::{Committed, StoreError, StoreStatus, WatchEvent};
+use crate::store::{Committed, Replaced, StoreError, StoreStatus, WatchEvent};
 
 /// Opens the file anew.
 pub type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
@@ -25,8 +25,18 @@ pub type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
 pub enum Request {
     Commit { ops: Vec<StoreOp>, purged: Generation, reply: oneshot::Sender<Committed> },
     Purge(Vec<(Key, Generation)>, oneshot::Sender<Result<usize, StoreError>>),
+    Text(NewText, oneshot::Sender<Replaced>),
     Watch(Generation, oneshot::Sender<Watch>),
     Status(oneshot::Sender<Result<StoreStatus, StoreError>>),
+}
+
+/// A text that is to take another's place.
+#[derive(Debug)]
+pub struct NewText {
+    pub name: String,
+    pub expect: u32,
+    pub version: u32,
+    pub bytes: Arc<[u8]>,
 }
 
 /// Requests that are written together at the most.
@@ -57,6 +67,7 @@ pub struct Writer {
 struct Group {
     commits: Vec<(Committed, oneshot::Sender<Committed>)>,
     purges: Vec<(usize, oneshot::Sender<Result<usize, StoreError>>)>,
+    texts: Vec<(Replaced, oneshot::Sender<Replaced>)>,
     events: Vec<WatchEvent>,
 }
 
@@ -142,10 +153,15 @@ impl Writer {
                     let removed = self.purge(&transaction, tombstones, &mut group.events);
                     group.purges.push((removed?, reply));
                 }
+                Request::Text(text, reply) => {
+                    let replaced = replace_text(&transaction, &text);
+                    group.texts.push((replaced?, reply));
+                }
                 Request::Watch(..) | Request::Status(_) => unreachable!("answered before"),
             }
         }
-        if self.revision == before {
+        let is_new = group.texts.iter().any(|(replaced, _)| *replaced == Replaced::Done);
+        if self.revision == before && !is_new {
             return transaction.abort().map_err(failure);
         }
         {
@@ -325,7 +341,24 @@ impl Group {
         for (removed, reply) in self.purges.drain(..) {
             let _ = reply.send(Ok(removed));
         }
+        for (replaced, reply) in self.texts.drain(..) {
+            let _ = reply.send(replaced);
+        }
     }
+}
+
+fn replace_text(transaction: &WriteTransaction, text: &NewText) -> Result<Replaced, StoreError> {
+    let mut table = transaction.open_table(NAMED).map_err(failure)?;
+    let held = match table.get(text.name.as_str()).map_err(failure)? {
+        Some(bytes) => split_text(bytes.value())?.0,
+        None => 0,
+    };
+    if held != text.expect {
+        return Ok(Replaced::Conflict(held));
+    }
+    let bytes = [&text.version.to_be_bytes()[..], &text.bytes].concat();
+    table.insert(text.name.as_str(), bytes.as_slice()).map_err(failure)?;
+    Ok(Replaced::Done)
 }
 
 fn name(key: &Key) -> Vec<u8> {

@@ -4,12 +4,14 @@
 //!   /weft/<cluster>/meta        {"format": 1, "id": ".."}
 //!   /weft/<cluster>/purged      a number of 20 digits: tombstones up to this generation may have been purged
 //!   /weft/<cluster>/d/<key>     record bytes; the generation is the key's mod_revision
+//!   /weft/<cluster>.texts/..    named texts
 //! ```
 //! A commit is one transaction: every key's mod_revision must be what is expected, then all are put; else they are read afterwards. A request that
 //! has no answer is tried at the next member; that is safe, for if the first copy was applied the second finds other revisions.
 
 mod members;
 mod observer;
+mod texts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use weft_control::directory::{Generation, Key, Record};
 use weft_control::wire::directory::{emit_key, emit_record, parse_key, parse_record};
 
 use super::watching::{Watch, pair};
-use super::{Committed, FORMAT, Identity, Load, Reading, Store, StoreError, StoreStatus};
+use super::{Committed, FORMAT, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredText};
 use members::Members;
 
 pub use members::EtcdOptions;
@@ -215,6 +217,14 @@ impl Store for Etcd {
             removed += self.purge_some(some).await?;
         }
         Ok(removed)
+    }
+
+    async fn text(&self, name: &str, known: u32) -> Result<Option<StoredText>, StoreError> {
+        self.read_text(name, known).await
+    }
+
+    async fn replace_text(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
+        self.write_text(name, expect, version, &bytes).await
     }
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {

@@ -1,0 +1,108 @@
+//! Named texts in etcd, whose requests hold less than a text may have bytes.
+//!
+//! ```text
+//!   /weft/<cluster>.texts/<name>              {"version": 7, "draw": "..", "parts": 3}
+//!   /weft/<cluster>.texts/<name>/<draw>/<i>   a part
+//! ```
+//! The parts of a new text are written first, under a random name of their own; then one transaction puts the head in the place of the one that
+//! was expected, and removes the old parts. So a head's parts are all there, unless another text has just taken its place.
+
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
+use serde::{Deserialize, Serialize};
+
+use super::{Etcd, damaged};
+use crate::store::{Replaced, StoreError, StoredText, draw_id};
+
+/// Bytes of a part: less than etcd takes in a request (1.5 MiB).
+const PART: usize = 512 << 10;
+
+/// Tries to read a text that others replace meanwhile.
+const TRIES: usize = 4;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+struct Head {
+    version: u32,
+    draw: String,
+    parts: usize,
+}
+
+impl Etcd {
+    pub(super) async fn read_text(&self, name: &str, known: u32) -> Result<Option<StoredText>, StoreError> {
+        for _ in 0..TRIES {
+            let Some((head, _)) = self.head(name).await? else { return Ok(None) };
+            if head.version == known {
+                return Ok(Some(StoredText { version: known, bytes: None }));
+            }
+            if let Some(bytes) = self.parts(name, &head).await? {
+                return Ok(Some(StoredText { version: head.version, bytes: Some(bytes.into()) }));
+            }
+        }
+        Err(StoreError::Unreachable(format!("the text `{name}` changes faster than it can be read")))
+    }
+
+    pub(super) async fn write_text(&self, name: &str, expect: u32, version: u32, bytes: &[u8]) -> Result<Replaced, StoreError> {
+        let before = self.head(name).await?;
+        let (held, generation) = before.as_ref().map_or((0, 0), |(head, generation)| (head.version, *generation));
+        if held != expect {
+            return Ok(Replaced::Conflict(held));
+        }
+        let head = Head { version, draw: draw_id()?, parts: bytes.len().div_ceil(PART) };
+        for (at, part) in bytes.chunks(PART).enumerate() {
+            let put = TxnOp::put(self.part_name(name, &head.draw, at), part, None);
+            self.shared.members.transact(Txn::new().and_then([put])).await?;
+        }
+        let own = serde_json::to_vec(&head).expect("a head is JSON");
+        let mut change = vec![TxnOp::put(self.head_name(name), own, None)];
+        if let Some((before, _)) = &before {
+            change.push(self.removal(name, &before.draw));
+        }
+        let same = Compare::mod_revision(self.head_name(name), CompareOp::Equal, generation);
+        let (response, _) = self.shared.members.transact(Txn::new().when([same]).and_then(change)).await?;
+        if response.succeeded() {
+            return Ok(Replaced::Done);
+        }
+        // If the request was sent twice, what the second copy met may be the first.
+        let found = self.head(name).await?.map(|(head, _)| head);
+        if found.as_ref() == Some(&head) {
+            return Ok(Replaced::Done);
+        }
+        self.shared.members.transact(Txn::new().and_then([self.removal(name, &head.draw)])).await?;
+        Ok(Replaced::Conflict(found.map_or(0, |head| head.version)))
+    }
+
+    async fn head(&self, name: &str) -> Result<Option<(Head, i64)>, StoreError> {
+        let response = self.shared.members.get(self.head_name(name), None).await?;
+        let Some(found) = response.kvs().first() else { return Ok(None) };
+        let head = serde_json::from_slice(found.value()).map_err(|error| damaged(found.key(), &error.to_string()))?;
+        Ok(Some((head, found.mod_revision())))
+    }
+
+    /// The bytes of a text; `None` if they are not there any more.
+    async fn parts(&self, name: &str, head: &Head) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut bytes = Vec::new();
+        for at in 0..head.parts {
+            let response = self.shared.members.get(self.part_name(name, &head.draw, at), None).await?;
+            let Some(found) = response.kvs().first() else { return Ok(None) };
+            bytes.extend_from_slice(found.value());
+        }
+        Ok(Some(bytes))
+    }
+
+    fn removal(&self, name: &str, draw: &str) -> TxnOp {
+        let folder = format!("{}/{draw}/", self.texts(name));
+        TxnOp::delete(folder, Some(DeleteOptions::new().with_prefix()))
+    }
+
+    fn head_name(&self, name: &str) -> Vec<u8> {
+        self.texts(name).into_bytes()
+    }
+
+    fn part_name(&self, name: &str, draw: &str, at: usize) -> Vec<u8> {
+        format!("{}/{draw}/{at}", self.texts(name)).into_bytes()
+    }
+
+    /// Beside the records' folder, which is watched.
+    fn texts(&self, name: &str) -> String {
+        format!("/weft/{}.texts/{name}", self.shared.identity.cluster)
+    }
+}
