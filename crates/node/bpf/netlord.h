@@ -79,6 +79,13 @@ struct netlord_place {
 	__u8 zero;
 };
 
+/* An edge switch, as an interface to the fabric reaches it. */
+struct netlord_reached {
+	__u32 uplink;
+	__u8 switch_mac[ETH_ALEN];
+	__u8 zero[2];
+};
+
 /* The VLANs to an edge switch that work, with the hash of each. */
 struct netlord_paths {
 	__u32 count;
@@ -90,8 +97,9 @@ struct netlord_paths {
 	} path[NETLORD_PATHS_MAX];
 };
 
-/* A (VLAN, edge switch) pair. */
+/* A (VLAN, edge switch) pair, from an interface to the fabric. */
 struct netlord_way {
+	__u32 uplink;
 	__u8 switch_mac[ETH_ALEN];
 	__u16 vlan;
 };
@@ -151,7 +159,6 @@ struct netlord_event {
 	__u8 tagged;
 	__u8 port; /* of a way */
 	struct netlord_way way;
-	__u32 zero;
 };
 
 /* ---- the switch's tables ---- */

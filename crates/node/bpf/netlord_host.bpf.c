@@ -58,16 +58,17 @@ always_inline int is_control(__be16 type, const __u8 *dst)
 	       type == bpf_htons(NETLORD_TYPE_LLDP) || is_reserved(dst);
 }
 
-/* The VLAN of a flow: the one with the highest hash of both. 0: there is none. */
-slow_path __u32 choose(const __u8 *switch_mac, __u64 flow)
+/* The VLAN of a flow from an interface: the one with the highest hash of both. 0: there is none. */
+slow_path __u32 choose(__u32 uplink, const __u8 *switch_mac, __u64 flow)
 {
+	struct netlord_reached key = { .uplink = uplink };
 	const struct netlord_paths *all;
-	__u64 key = 0, best = 0;
+	__u64 best = 0;
 	__u32 vlan = 0;
 
 	if (!switch_mac)
 		return 0;
-	__builtin_memcpy(&key, switch_mac, ETH_ALEN);
+	__builtin_memcpy(key.switch_mac, switch_mac, ETH_ALEN);
 	all = bpf_map_lookup_elem(&paths, &key);
 	if (!all)
 		return 0;
@@ -138,7 +139,7 @@ always_inline int encapsulate(struct __sk_buff *skb, const struct netlord_vif *v
 		if (to->port == u->port || skb->vlan_present)
 			return is_routed ? drop(NETLORD_NO_PATH) : to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
 	} else {
-		vlan = choose(to->switch_mac, hash_flow(p, name->tenant, macs));
+		vlan = choose(index, to->switch_mac, hash_flow(p, name->tenant, macs));
 		if (!vlan)
 			return drop(NETLORD_NO_PATH);
 	}
@@ -154,7 +155,7 @@ always_inline int encapsulate(struct __sk_buff *skb, const struct netlord_vif *v
 		return drop(NETLORD_HEADER_FAILED);
 	add(NETLORD_SENT, 1);
 	if (vlan) {
-		struct netlord_way way = { .vlan = vlan };
+		struct netlord_way way = { .uplink = index, .vlan = vlan };
 
 		__builtin_memcpy(way.switch_mac, to->switch_mac, ETH_ALEN);
 		tell_way(&way, NETLORD_EVENT_SENT, to->port);
@@ -325,11 +326,11 @@ always_inline int is_sound(struct __sk_buff *skb, const struct iphdr *ip)
 }
 
 /* The way that a frame came by works, if its sender is known here. */
-always_inline void heard(const struct netlord_name *to, const __u8 *source, __u16 vlan)
+always_inline void heard(__u32 uplink, const struct netlord_name *to, const __u8 *source, __u16 vlan)
 {
 	struct netlord_name from = { .tenant = to->tenant, .space = to->space };
 	const struct netlord_place *place;
-	struct netlord_way way = { .vlan = vlan };
+	struct netlord_way way = { .uplink = uplink, .vlan = vlan };
 
 	__builtin_memcpy(from.mac, source, ETH_ALEN);
 	place = bpf_map_lookup_elem(&remotes, &from);
@@ -384,7 +385,7 @@ always_inline int decapsulate(struct __sk_buff *skb, const struct netlord_uplink
 	if (skb->len < ETH_HLEN + NETLORD_HEADERS + (inner.type == bpf_htons(ETH_P_IPV6) ? sizeof(struct ipv6hdr) : NETLORD_IP))
 		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_TO_AGENT);
 	if (ip->id)
-		heard(&name, inner.macs + ETH_ALEN, bpf_ntohs(ip->id));
+		heard(skb->ifindex, &name, inner.macs + ETH_ALEN, bpf_ntohs(ip->id));
 	add(NETLORD_RECEIVED_BYTES, skb->len - NETLORD_HEADERS);
 	reason = strip(skb, &inner, bpf_ntohs(ip->tot_len));
 	if (reason)

@@ -46,12 +46,11 @@ struct {
 	__type(value, struct netlord_place);
 } remotes SEC(".maps");
 
-/* By the edge switch's MAC address, in 8 bytes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 16384);
-	__type(key, __u64);
+	__uint(max_entries, 65536);
+	__type(key, struct netlord_reached);
 	__type(value, struct netlord_paths);
 } paths SEC(".maps");
 

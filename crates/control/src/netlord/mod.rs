@@ -58,6 +58,10 @@ impl fmt::Display for EdgePort {
     }
 }
 
+/// An interface of a server to the fabric, as the server numbers them. Each may lead to an edge switch of its own (section 3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UplinkId(pub u8);
+
 /// Where a server is: its edge switch, and the port there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {

@@ -1,28 +1,32 @@
 //! Which VLAN a frame takes: what an agent needs of SPAIN (section 3.4), and of any fabric that has several paths.
 //!
 //! ```text
-//!   choose(place, flow) -> VLAN      heard, chirped <-- frames that came      poll -> Chirp --> 64 bytes over that VLAN to that place
+//!   choose(uplink, place, flow) -> VLAN      heard, chirped <-- frames that came      poll -> Chirp --> 64 bytes over that VLAN to that place
 //! ```
-//! A place is an edge switch and a port; paths lead to switches, and the port says which agent there can answer a chirp.
+//! A place is an edge switch and a port; paths lead from an interface of the server to switches, and the port says which agent there can answer a chirp.
+//! Interfaces lead to different edge switches, so that neither the VLANs to a place nor what has become of them are the same for two.
 
 use weft_fabric::Instant;
 
-use super::Location;
+use super::{Location, UplinkId};
 use crate::wire::packet::ethernet::VlanId;
 
 /// Chooses a VLAN for each flow to an edge switch, and hears which ones work.
 pub trait ChooseVlan {
-    /// The VLAN for a frame of `flow` that is sent to a place now; the same for one flow as long as it works, so that its frames keep their order. `None`:
-    /// there is no path.
-    fn choose(&mut self, now: Instant, to: Location, flow: FlowHash) -> Option<VlanId>;
+    /// The VLAN for a frame of `flow` that is sent by an interface to a place now; the same for one flow as long as it works, so that its frames keep their
+    /// order. `None`: there is no path.
+    fn choose(&mut self, now: Instant, by: UplinkId, to: Location, flow: FlowHash) -> Option<VlanId>;
 
-    /// A frame from a place, or an answer to a chirp, has come by this VLAN: it works.
-    fn heard(&mut self, now: Instant, from: Location, vlan: VlanId);
+    /// A frame from a place, or an answer to a chirp, has come to an interface by this VLAN: it works.
+    fn heard(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId);
 
-    /// A chirp from a place has come by this VLAN.
-    fn chirped(&mut self, now: Instant, from: Location, vlan: VlanId) {
-        self.heard(now, from, vlan);
+    /// A chirp from a place has come to an interface by this VLAN.
+    fn chirped(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
+        self.heard(now, by, from, vlan);
     }
+
+    /// An interface has no place any more, or another: what has become of its VLANs says nothing of those that it will have.
+    fn lost(&mut self, _now: Instant, _uplink: UplinkId) {}
 
     /// The next chirp, or answer to one, to be sent.
     fn poll(&mut self) -> Option<Chirp> {
@@ -41,6 +45,8 @@ pub trait ChooseVlan {
 /// A sign of life that is asked for, or given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chirp {
+    /// From which interface.
+    pub by: UplinkId,
     /// To whom.
     pub to: Location,
     /// By which VLAN.
@@ -58,9 +64,9 @@ pub struct FlowHash(pub u64);
 pub struct OneVlan(pub VlanId);
 
 impl ChooseVlan for OneVlan {
-    fn choose(&mut self, _: Instant, _: Location, _: FlowHash) -> Option<VlanId> {
+    fn choose(&mut self, _: Instant, _: UplinkId, _: Location, _: FlowHash) -> Option<VlanId> {
         Some(self.0)
     }
 
-    fn heard(&mut self, _: Instant, _: Location, _: VlanId) {}
+    fn heard(&mut self, _: Instant, _: UplinkId, _: Location, _: VlanId) {}
 }

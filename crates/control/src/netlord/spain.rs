@@ -8,8 +8,8 @@
 //!   a way in use     heard ... silent for a period      chirp, period, chirp, answer time, still silent -> failed
 //!   a failed way     a chirp a period, as long as its destination is in use        anything heard on it -> restored
 //! ```
-//! A *way* is a (VLAN, destination) pair; a destination is whatever the tables name: with NetLord an edge switch, and its peer is the agent that was last heard
-//! of or sent to there. Anything that comes from a destination over a VLAN, a tenant's packet or an answer to a chirp, is a sign of life of the
+//! A *way* is a (VLAN, destination) pair; a destination is whatever the tables name: with NetLord an edge switch as an interface of the server
+//! reaches it, and its peer is the agent that was last heard of or sent to there. Anything that comes from a destination over a VLAN, a tenant's packet or an answer to a chirp, is a sign of life of the
 //! way, because flows keep one VLAN in both directions. A way that nobody uses is not watched and costs nothing.
 //!
 //! The VLAN of a flow is the healthy one with the highest hash of flow and VLAN: when a way fails only its flows move, and they come back with
@@ -25,7 +25,7 @@ use weft_fabric::{Duration, Instant};
 
 pub use chooser::SpainPaths;
 
-/// A destination: the number of an edge switch in the table.
+/// A destination: the number of an interface and an edge switch in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination(pub u32);
 

@@ -18,5 +18,6 @@ pub mod netlord;
 mod signals;
 pub mod socket;
 pub mod switch;
+mod watch;
 
 pub use cli::main;

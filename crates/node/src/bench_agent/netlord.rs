@@ -144,7 +144,7 @@ fn server(path: &Path, node: Node, own: usize) -> Result<HostPlane> {
         plane.set_vif(interface, vif(own), Some(uplink))?;
         plane.set_local(vif(own), Some(interface))?;
         plane.set_remote(vif(1 - own), Some(place(1 - own)))?;
-        plane.set_paths(place(1 - own).switch, &[vlan()])?;
+        plane.set_paths(uplink, place(1 - own).switch, &[vlan()])?;
         Ok(plane)
     })?
 }

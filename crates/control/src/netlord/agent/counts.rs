@@ -132,7 +132,7 @@ pub struct Counts {
     pub encapsulated: u64,
     /// Frames that passed a virtual router.
     pub routed: u64,
-    /// Broadcasts and multicasts that had come over another special VLAN.
+    /// Broadcasts and multicasts that had come over another special VLAN or interface, or were this server's own.
     pub copies: u64,
 }
 

@@ -31,7 +31,7 @@ pub use sending::flow;
 use super::locations::{LocationInput, LocationOutput, Locations, Query};
 use super::paths::{Chirp, ChooseVlan};
 use super::tenants::Tenants;
-use super::{Location, PROVIDER, Vif};
+use super::{Location, PROVIDER, UplinkId, Vif};
 use crate::bucket::Bucket;
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
 use crate::wire::packet::ethernet::VlanId;
@@ -41,10 +41,6 @@ use uplinks::Uplink;
 /// A VIF as the server numbers it: its interface's index, say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VifId(pub u32);
-
-/// An interface of the server to the fabric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UplinkId(pub u8);
 
 /// What an agent is told when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,6 +268,11 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 
     /// What chooses VLANs.
+    pub const fn chooser(&self) -> &C {
+        &self.chooser
+    }
+
+    /// The same, to tell it what it alone knows.
     pub fn chooser_mut(&mut self) -> &mut C {
         &mut self.chooser
     }
@@ -300,32 +301,46 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         while let Some(output) = self.locations.poll() {
             match output {
                 LocationOutput::Broadcast(message) => self.broadcast(&message),
-                LocationOutput::Unicast { to, message } => self.unicast(to, message, None),
+                LocationOutput::Unicast { to, message } => self.unicast(to, message),
                 LocationOutput::Datagram { to, bytes } => self.out.push_back(Output::Datagram { to, bytes }),
                 LocationOutput::Sought { query, found } => self.sought(query, found.is_some()),
                 LocationOutput::Moved { vif, at } => self.moved(vif, at),
             }
         }
-        while let Some(Chirp { to, vlan, is_answer }) = self.chooser.poll() {
-            if let Some(from) = self.first_uplink().and_then(|id| self.location(id)) {
-                self.unicast(to, Unicast::Chirp { from, is_answer }, Some(vlan));
+        while let Some(Chirp { by, to, vlan, is_answer }) = self.chooser.poll() {
+            if let Some(from) = self.location(by)
+                && let Err(reason) = self.message(by, to, Unicast::Chirp { from, is_answer }, Some(vlan))
+            {
+                self.counts.drop(None, reason);
             }
         }
     }
 
-    /// A message to another agent, by this VLAN or by one that is chosen.
-    fn unicast(&mut self, to: Location, message: Unicast, vlan: Option<VlanId>) {
-        let overlay = Overlay { to: Recipient::Port(to.port), tenant: PROVIDER, space: message.space(), vlan };
-        let uplink = self.first_uplink();
-        if let Err(reason) = self.encapsulate(uplink, to, overlay, &message.emit()) {
-            self.counts.drop(None, reason);
+    /// A message to another agent, by the first interface from which there is a path.
+    fn unicast(&mut self, to: Location, message: Unicast) {
+        if self.is_own(to) {
+            return self.tell(LocationInput::Unicast(message));
         }
+        let mut reason = Drop::NoUplink;
+        for uplink in self.placed().map(|(id, _)| id).collect::<Vec<_>>() {
+            match self.message(uplink, to, message, None) {
+                Ok(()) => return,
+                Err(why) => reason = why,
+            }
+        }
+        self.counts.drop(None, reason);
+    }
+
+    /// A message to another agent, by this interface, and this VLAN or one that is chosen.
+    fn message(&mut self, uplink: UplinkId, to: Location, message: Unicast, vlan: Option<VlanId>) -> Result<(), Drop> {
+        let overlay = Overlay { to: Recipient::Port(to.port), tenant: PROVIDER, space: message.space(), vlan };
+        self.encapsulate(Some(uplink), to, overlay, &message.emit())
     }
 
     fn broadcast(&mut self, message: &NlArp) {
         let uplink = match message {
             NlArp::Here(here) => self.by_vif.get(&here.vif).and_then(|id| self.vifs.get(id)?.uplink),
-            NlArp::NotHere(_) | NlArp::Where(_) => self.first_uplink(),
+            NlArp::NotHere(_) | NlArp::Where(_) => self.placed().map(|(id, _)| id).next(),
         };
         let Some((uplink, at)) = uplink.and_then(|id| Some((id, self.location(id)?))) else {
             return self.counts.drop(None, Drop::NoUplink);

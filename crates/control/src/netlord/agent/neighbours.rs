@@ -118,7 +118,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(local) = self.vifs.get_mut(&id) else { return };
         if local.addresses.len() < MAX_ADDRESSES && !local.addresses.contains(&ip) {
             local.addresses.push(ip);
-            self.home(id);
+            self.announce(id);
         }
     }
 

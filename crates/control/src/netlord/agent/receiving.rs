@@ -4,9 +4,9 @@ use weft_fabric::MacAddr;
 
 use super::super::locations::{LocationInput, Locations, Query};
 use super::super::paths::ChooseVlan;
-use super::super::{Location, PROVIDER, PUBLIC, Vif, is_unicast};
+use super::super::{Location, PROVIDER, PUBLIC, UplinkId, Vif, is_unicast};
 use super::sending::is_control;
-use super::{Agent, Drop, Output, UplinkId, VifId};
+use super::{Agent, Drop, Output, VifId};
 use crate::wire::netlord::{Encapsulation, IpPacket, NlArp, Overlay, Recipient, Unicast, group_mac};
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId};
@@ -19,6 +19,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             EtherType::LLDP => self.lldp(uplink, frame),
             EtherType::ARP if outer.dst == mac || outer.dst == BROADCAST => self.switch_arp(uplink, outer.payload),
             EtherType::NL_ARP => match NlArp::parse(frame) {
+                // What this server has said by one interface comes back by another.
+                Ok((from, _)) if self.is_own(from) => self.counts.copies += 1,
                 Ok((from, message)) => self.tell(LocationInput::Broadcast { from, message }),
                 Err(_) => self.counts.drop(None, Drop::BadControl),
             },
@@ -35,18 +37,18 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         };
         let Some(here) = self.location(uplink) else { return self.counts.drop(None, Drop::NoUplink) };
         match it.overlay.to {
-            Recipient::Group if it.dst == group_mac(it.overlay.tenant) => self.receive_group(&it),
-            Recipient::Port(port) if it.dst == mac && port == here.port => self.receive_one(here, &it),
+            Recipient::Group if it.dst == group_mac(it.overlay.tenant) => self.receive_group(uplink, &it),
+            Recipient::Port(port) if it.dst == mac && port == here.port => self.receive_one(uplink, here, &it),
             _ => self.counts.drop(None, Drop::NotMine),
         }
     }
 
-    fn receive_one(&mut self, here: Location, it: &Encapsulation<'_>) {
+    fn receive_one(&mut self, uplink: UplinkId, here: Location, it: &Encapsulation<'_>) {
         let Overlay { tenant, space, vlan, .. } = it.overlay;
         let Ok(inner) = Ethernet::parse(it.inner) else { return self.counts.drop(None, Drop::Forged) };
         if tenant == PROVIDER && [EtherType::NL_ARP, EtherType::NL_ARP_NOT_HERE].contains(&inner.ethertype) {
             return match Unicast::parse(space, it.inner) {
-                Ok(message) => self.hear_agent(message, vlan),
+                Ok(message) => self.hear_agent(uplink, message, vlan),
                 Err(_) => self.counts.drop(None, Drop::BadControl),
             };
         }
@@ -58,7 +60,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         match self.by_vif.get(&vif).copied() {
             Some(id) => {
                 self.deliver(id, it.inner);
-                self.hear(vif, sender, vlan);
+                self.hear(uplink, vif, sender, vlan);
             }
             None => {
                 self.counts.drop(None, Drop::Misdelivered);
@@ -86,21 +88,21 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 
     /// The path of a frame works. Which ingress switch that concerns the sender's place tells.
-    fn hear(&mut self, to: Vif, sender: Query, vlan: Option<VlanId>) {
+    fn hear(&mut self, uplink: UplinkId, to: Vif, sender: Query, vlan: Option<VlanId>) {
         let Some(vlan) = vlan else { return };
         match self.locations.find(to, sender) {
-            Some(binding) => self.chooser.heard(self.now, binding.at, vlan),
+            Some(binding) => self.chooser.heard(self.now, uplink, binding.at, vlan),
             None if self.may_seek(to) => self.tell(LocationInput::Seek { asker: to, query: sender }),
             None => {}
         }
     }
 
     /// A message of another agent: its path works as well.
-    fn hear_agent(&mut self, message: Unicast, vlan: Option<VlanId>) {
+    fn hear_agent(&mut self, uplink: UplinkId, message: Unicast, vlan: Option<VlanId>) {
         let (Unicast::Here { at, .. } | Unicast::NotHere { at, .. } | Unicast::Chirp { from: at, .. }) = message;
         match (message, vlan) {
-            (Unicast::Chirp { is_answer: false, .. }, Some(vlan)) => self.chooser.chirped(self.now, at, vlan),
-            (_, Some(vlan)) => self.chooser.heard(self.now, at, vlan),
+            (Unicast::Chirp { is_answer: false, .. }, Some(vlan)) => self.chooser.chirped(self.now, uplink, at, vlan),
+            (_, Some(vlan)) => self.chooser.heard(self.now, uplink, at, vlan),
             (_, None) => {}
         }
         if !matches!(message, Unicast::Chirp { .. }) {
@@ -114,12 +116,17 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         local.is_some_and(|local| local.searches.take(now))
     }
 
-    fn receive_group(&mut self, it: &Encapsulation<'_>) {
+    fn receive_group(&mut self, uplink: UplinkId, it: &Encapsulation<'_>) {
         let Overlay { tenant, space, vlan, .. } = it.overlay;
         match Ethernet::parse(it.inner) {
             Ok(inner) if inner.dst.0[0] & 1 == 1 && !is_control(&inner) => {
-                if self.copies.is_first(self.now, (tenant, space), vlan, it.inner) {
-                    self.flood_here(Vif { tenant, space, mac: inner.src }, it.inner);
+                let sender = Vif { tenant, space, mac: inner.src };
+                let uplinks: Vec<UplinkId> = self.placed().map(|(id, _)| id).collect();
+                // What a VM of this server has sent by one interface comes back by another: all here had it then.
+                if !self.by_vif.contains_key(&sender)
+                    && self.copies.is_first(self.now, (tenant, space), (uplink, vlan), &uplinks, it.inner)
+                {
+                    self.flood_here(sender, it.inner);
                 } else {
                     self.counts.copies += 1;
                 }

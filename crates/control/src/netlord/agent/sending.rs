@@ -8,8 +8,8 @@ use weft_fabric::rng::mix;
 use super::super::locations::{Binding, LocationInput, Locations, Query};
 use super::super::paths::{ChooseVlan, FlowHash};
 use super::super::tenants::NoWay;
-use super::super::{Location, PUBLIC, Vif};
-use super::{Agent, Drop, MapChange, Output, RoutedFlow, UplinkId, VifId};
+use super::super::{Location, PUBLIC, UplinkId, Vif};
+use super::{Agent, Drop, MapChange, Output, RoutedFlow, VifId};
 use crate::wire::netlord::{Encapsulation, IpPacket, Overlay, Ports, Recipient, Unicast, echo, group_mac, route_in_place};
 use crate::wire::packet::arp::Arp;
 use crate::wire::packet::ethernet::{EtherType, Ethernet};
@@ -152,7 +152,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             self.deliver(there, frame);
             return Ok(());
         }
-        if self.uplinks.values().any(|uplink| uplink.location() == Some(to.at)) {
+        if self.is_own(to.at) {
             // This server itself, where it is not: what is known is stale.
             self.tell(LocationInput::Unicast(Unicast::NotHere { vif: to.vif, at: to.at }));
             return Err(Stop::Seek(query));
@@ -184,7 +184,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             overlay.vlan = None;
             link.mac
         } else {
-            let chosen = overlay.vlan.or_else(|| self.chooser.choose(self.now, to, flow(overlay.tenant, inner)));
+            let chosen = overlay.vlan.or_else(|| self.chooser.choose(self.now, uplink, to, flow(overlay.tenant, inner)));
             overlay.vlan = Some(chosen.ok_or(Drop::NoPath)?);
             here.switch
         };

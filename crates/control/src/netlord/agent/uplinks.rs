@@ -1,13 +1,18 @@
 //! The interfaces to the fabric: their places, by LLDP, and the edge switch's ARP requests (section 3.7).
+//!
+//! ```text
+//!   VIF 1, VIF 3 ---- eth0 --LLDP--> edge switch 1, port 4       each VIF is at one place, and sends by that interface alone;
+//!   VIF 2 ----------- eth1 --LLDP--> edge switch 2, port 4       whose interface is lost takes another, and says so to all
+//! ```
 
 use std::net::Ipv4Addr;
 
 use weft_fabric::{Duration, Instant, MacAddr};
 
-use super::super::Location;
 use super::super::locations::{LocationInput, Locations};
 use super::super::paths::ChooseVlan;
-use super::{Agent, Drop, Output, UplinkId, VifId};
+use super::super::{Location, UplinkId};
+use super::{Agent, Drop, Output, VifId};
 use crate::wire::netlord::Lldp;
 use crate::wire::packet::arp::Arp;
 
@@ -58,14 +63,20 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
         let was = uplink.location();
         uplink.place = Some((location, until));
-        if was != Some(location) {
-            self.out.push_back(Output::Located { uplink: id, at: Some(location) });
-            let affected: Vec<VifId> =
-                self.vifs.iter().filter(|(_, vif)| vif.uplink.is_none_or(|home| home == id)).map(|(&id, _)| id).collect();
-            for vif in affected {
-                self.home(vif);
-            }
+        if was == Some(location) {
+            return;
         }
+        if was.is_some() {
+            self.chooser.lost(self.now, id);
+        }
+        self.out.push_back(Output::Located { uplink: id, at: Some(location) });
+        for vif in self.vifs_of(Some(id)) {
+            self.announce(vif);
+        }
+        for vif in self.vifs_of(None) {
+            self.home(vif);
+        }
+        self.spread();
     }
 
     pub(super) fn expire_uplinks(&mut self) {
@@ -82,30 +93,70 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     /// An interface has no place any more: its VIFs take another.
     fn lost(&mut self, id: UplinkId) {
         self.out.push_back(Output::Located { uplink: id, at: None });
-        let affected: Vec<VifId> = self.vifs.iter().filter(|(_, vif)| vif.uplink == Some(id)).map(|(&id, _)| id).collect();
+        self.chooser.lost(self.now, id);
+        let affected = self.vifs_of(Some(id));
+        // None of them counts until it has another.
+        for vif in &affected {
+            self.set_home(*vif, None);
+        }
         for vif in affected {
             self.home(vif);
         }
     }
 
-    /// Gives a VIF an interface that has a place, and says to all that it is there.
+    /// Gives a VIF the interface that has a place and the fewest VIFs, and says to all that it is there.
     pub(super) fn home(&mut self, id: VifId) {
-        let ready: Vec<(UplinkId, Location)> =
-            self.uplinks.iter().filter_map(|(&id, uplink)| Some((id, uplink.location()?))).collect();
-        let Some(local) = self.vifs.get_mut(&id) else { return };
-        local.uplink = None;
-        if ready.is_empty() {
-            return;
+        self.set_home(id, None);
+        if let Some(&(_, uplink)) = self.loads().first() {
+            self.set_home(id, Some(uplink));
+            self.announce(id);
         }
-        let (uplink, at) = ready[id.0 as usize % ready.len()];
-        local.uplink = Some(uplink);
+    }
+
+    /// Says to all where a VIF is, and which addresses it has.
+    pub(super) fn announce(&mut self, id: VifId) {
+        let Some(local) = self.vifs.get(&id) else { return };
+        let Some(at) = local.uplink.and_then(|uplink| self.location(uplink)) else { return };
         let (vif, addresses) = (local.vif, local.addresses.clone());
         self.tell(LocationInput::Start { vif, at, addresses: &addresses });
     }
 
-    /// An interface that has a place.
-    pub(super) fn first_uplink(&self) -> Option<UplinkId> {
-        self.uplinks.iter().find(|(_, uplink)| uplink.place.is_some()).map(|(&id, _)| id)
+    /// An interface has got a place: VIFs come to it, as few as make the interfaces even.
+    fn spread(&mut self) {
+        loop {
+            let loads = self.loads();
+            let (Some(&(least, to)), Some(&(most, from))) = (loads.first(), loads.last()) else { return };
+            let Some(&vif) = self.vifs_of(Some(from)).last().filter(|_| most > least + 1) else { return };
+            self.set_home(vif, Some(to));
+            self.announce(vif);
+        }
+    }
+
+    /// The interfaces that have a place, with the numbers of their VIFs; the fewest first.
+    fn loads(&self) -> Vec<(usize, UplinkId)> {
+        let mut loads: Vec<_> = self.placed().map(|(id, _)| (self.vifs_of(Some(id)).len(), id)).collect();
+        loads.sort_unstable();
+        loads
+    }
+
+    fn vifs_of(&self, uplink: Option<UplinkId>) -> Vec<VifId> {
+        self.vifs.iter().filter(|(_, vif)| vif.uplink == uplink).map(|(&id, _)| id).collect()
+    }
+
+    fn set_home(&mut self, id: VifId, uplink: Option<UplinkId>) {
+        if let Some(local) = self.vifs.get_mut(&id) {
+            local.uplink = uplink;
+        }
+    }
+
+    /// The interfaces that have a place.
+    pub(super) fn placed(&self) -> impl Iterator<Item = (UplinkId, Location)> {
+        self.uplinks.iter().filter_map(|(&id, uplink)| Some((id, uplink.location()?)))
+    }
+
+    /// Whether a place is one of this server's.
+    pub(super) fn is_own(&self, place: Location) -> bool {
+        self.placed().any(|(_, own)| own == place)
     }
 
     /// The edge switch asks who has p.0.0.1.

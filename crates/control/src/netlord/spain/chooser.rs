@@ -7,21 +7,24 @@ use weft_fabric::{Instant, MacAddr};
 
 use super::{Destination, Input, Output, SpainAgent, SpainConfig, SpainCounters, SpainError, Way};
 use crate::netlord::paths::{Chirp, ChooseVlan, FlowHash};
-use crate::netlord::{EdgePort, Location};
+use crate::netlord::{EdgePort, Location, UplinkId};
 use crate::wire::packet::ethernet::VlanId;
 
-/// Chooses by SPAIN's tables among the VLANs of each edge switch, and watches them by chirps.
+/// An edge switch, as an interface of this server reaches it.
+pub type Reached = (UplinkId, MacAddr);
+
+/// Chooses by SPAIN's tables among the VLANs from each interface to each edge switch, and watches them by chirps.
 #[derive(Debug)]
 pub struct SpainPaths {
     agent: SpainAgent,
-    /// Edge switches in the order of their numbers as destinations.
-    switches: Vec<MacAddr>,
-    numbers: BTreeMap<MacAddr, Destination>,
+    /// In the order of their numbers as destinations.
+    reached: Vec<Reached>,
+    numbers: BTreeMap<Reached, Destination>,
     /// The VLANs of each, as they were told.
-    tables: BTreeMap<MacAddr, Vec<VlanId>>,
+    tables: BTreeMap<Reached, Vec<VlanId>>,
     chirps: VecDeque<Chirp>,
     /// Whose working VLANs have changed since [`take_changed`](Self::take_changed).
-    changed: BTreeSet<MacAddr>,
+    changed: BTreeSet<Reached>,
 }
 
 impl SpainPaths {
@@ -32,7 +35,7 @@ impl SpainPaths {
     pub fn new(config: SpainConfig) -> Result<Self, SpainError> {
         Ok(Self {
             agent: SpainAgent::new(config)?,
-            switches: Vec::new(),
+            reached: Vec::new(),
             numbers: BTreeMap::new(),
             tables: BTreeMap::new(),
             chirps: VecDeque::new(),
@@ -40,40 +43,35 @@ impl SpainPaths {
         })
     }
 
-    /// The VLANs to an edge switch, from now on, that of the shortest path first; none: it is gone.
-    pub fn set_table(&mut self, now: Instant, switch: MacAddr, vlans: &[VlanId]) {
-        let next = Destination(self.switches.len() as u32);
-        let to = *self.numbers.entry(switch).or_insert_with(|| {
-            self.switches.push(switch);
+    /// The VLANs from an interface to an edge switch, from now on, that of the shortest path first; none: it is gone.
+    pub fn set_table(&mut self, now: Instant, to: Reached, vlans: &[VlanId]) {
+        let next = Destination(self.reached.len() as u32);
+        let number = *self.numbers.entry(to).or_insert_with(|| {
+            self.reached.push(to);
             next
         });
-        self.tables.insert(switch, vlans.to_vec());
-        self.changed.insert(switch);
+        self.tables.insert(to, vlans.to_vec());
+        self.changed.insert(to);
         let vlans: Vec<TableVlan> = vlans.iter().map(|v| TableVlan(v.get())).collect();
-        self.agent.handle(now, Input::Table { to, vlans: &vlans });
+        self.agent.handle(now, Input::Table { to: number, vlans: &vlans });
     }
 
     /// The VLANs that flows to an edge switch take: those that work; if none does, all of them. What a data plane that chooses by itself has to know.
-    pub fn usable(&self, switch: MacAddr) -> Vec<VlanId> {
-        let all = self.tables.get(&switch).map_or(&[][..], Vec::as_slice);
-        let working: Vec<VlanId> = all.iter().copied().filter(|&vlan| !self.is_failed(switch, vlan)).collect();
+    pub fn usable(&self, to: Reached) -> Vec<VlanId> {
+        let all = self.tables.get(&to).map_or(&[][..], Vec::as_slice);
+        let working: Vec<VlanId> = all.iter().copied().filter(|&vlan| !self.is_failed(to, vlan)).collect();
         if working.is_empty() { all.to_vec() } else { working }
     }
 
-    /// The edge switches of the table.
-    pub fn switches(&self) -> &[MacAddr] {
-        &self.switches
-    }
-
-    /// The edge switches whose [`usable`](Self::usable) VLANs have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<MacAddr> {
+    /// Whose [`usable`](Self::usable) VLANs have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<Reached> {
         self.drain();
         std::mem::take(&mut self.changed)
     }
 
     /// A data plane that chooses by itself has sent something to a place by this VLAN.
-    pub fn sent(&mut self, now: Instant, to: Location, vlan: VlanId) {
-        if let Some(way) = self.way(to, vlan) {
+    pub fn sent(&mut self, now: Instant, by: UplinkId, to: Location, vlan: VlanId) {
+        if let Some(way) = self.way(by, to, vlan) {
             self.agent.handle(now, Input::Sent { way, peer: to.port.get().into() });
         }
     }
@@ -85,7 +83,7 @@ impl SpainPaths {
                 Output::Chirp(way, peer) => self.chirp(way, peer, false),
                 Output::Answer(way, peer) => self.chirp(way, peer, true),
                 Output::Failed((to, _)) | Output::Restored((to, _)) => {
-                    self.changed.extend(self.switches.get(to.0 as usize));
+                    self.changed.extend(self.reached.get(to.0 as usize));
                     None
                 }
             };
@@ -94,8 +92,8 @@ impl SpainPaths {
     }
 
     /// Whether flows avoid a VLAN to an edge switch.
-    pub fn is_failed(&self, switch: MacAddr, vlan: VlanId) -> bool {
-        self.numbers.get(&switch).is_some_and(|&to| self.agent.is_failed((to, TableVlan(vlan.get()))))
+    pub fn is_failed(&self, to: Reached, vlan: VlanId) -> bool {
+        self.numbers.get(&to).is_some_and(|&to| self.agent.is_failed((to, TableVlan(vlan.get()))))
     }
 
     /// What was counted.
@@ -103,34 +101,44 @@ impl SpainPaths {
         self.agent.counters()
     }
 
-    fn way(&self, place: Location, vlan: VlanId) -> Option<Way> {
-        Some((*self.numbers.get(&place.switch)?, TableVlan(vlan.get())))
+    fn way(&self, by: UplinkId, place: Location, vlan: VlanId) -> Option<Way> {
+        Some((*self.numbers.get(&(by, place.switch))?, TableVlan(vlan.get())))
     }
 
     fn chirp(&self, (to, vlan): Way, peer: u32, is_answer: bool) -> Option<Chirp> {
-        let switch = *self.switches.get(to.0 as usize)?;
+        let (by, switch) = *self.reached.get(to.0 as usize)?;
         let port = EdgePort::new(u16::try_from(peer).ok()?)?;
-        Some(Chirp { to: Location { switch, port }, vlan: VlanId::new(vlan.0)?, is_answer })
+        Some(Chirp { by, to: Location { switch, port }, vlan: VlanId::new(vlan.0)?, is_answer })
     }
 }
 
 impl ChooseVlan for SpainPaths {
-    fn choose(&mut self, now: Instant, to: Location, flow: FlowHash) -> Option<VlanId> {
-        let destination = *self.numbers.get(&to.switch)?;
+    fn choose(&mut self, now: Instant, by: UplinkId, to: Location, flow: FlowHash) -> Option<VlanId> {
+        let destination = *self.numbers.get(&(by, to.switch))?;
         let vlan = self.agent.choose(destination, flow.0)?;
         self.agent.handle(now, Input::Sent { way: (destination, vlan), peer: to.port.get().into() });
         VlanId::new(vlan.0)
     }
 
-    fn heard(&mut self, now: Instant, from: Location, vlan: VlanId) {
-        if let Some(way) = self.way(from, vlan) {
+    fn heard(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
+        if let Some(way) = self.way(by, from, vlan) {
             self.agent.handle(now, Input::Heard { way, peer: from.port.get().into() });
         }
     }
 
-    fn chirped(&mut self, now: Instant, from: Location, vlan: VlanId) {
-        if let Some(way) = self.way(from, vlan) {
+    fn chirped(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
+        if let Some(way) = self.way(by, from, vlan) {
             self.agent.handle(now, Input::Chirped { way, peer: from.port.get().into() });
+        }
+    }
+
+    /// Its ways are as if they had just been told.
+    fn lost(&mut self, now: Instant, uplink: UplinkId) {
+        let tables: Vec<(Reached, Vec<VlanId>)> =
+            self.tables.iter().filter(|((by, _), _)| *by == uplink).map(|(&to, vlans)| (to, vlans.clone())).collect();
+        for (to, vlans) in tables {
+            self.set_table(now, to, &[]);
+            self.set_table(now, to, &vlans);
         }
     }
 
@@ -157,6 +165,8 @@ mod tests {
         VlanId::new(id).expect("a VLAN")
     }
 
+    const BY: UplinkId = UplinkId(0);
+
     fn place(number: u8) -> Location {
         Location { switch: MacAddr([2, 0, 0, 0, 0, number]), port: EdgePort::new(u16::from(number) + 7).expect("a port") }
     }
@@ -165,14 +175,14 @@ mod tests {
     fn exchange(now: Instant, ends: &mut [SpainPaths; 2], dead: &[VlanId]) {
         while let Some((from, chirp)) = (0..2).find_map(|i| Some((i, ends[i].poll()?))) {
             let other = 1 - from;
-            assert_eq!(chirp.to, place(other as u8), "to the agent that is there");
+            assert_eq!((chirp.by, chirp.to), (BY, place(other as u8)), "to the agent that is there");
             if dead.contains(&chirp.vlan) {
                 continue;
             }
             if chirp.is_answer {
-                ends[other].heard(now, place(from as u8), chirp.vlan);
+                ends[other].heard(now, BY, place(from as u8), chirp.vlan);
             } else {
-                ends[other].chirped(now, place(from as u8), chirp.vlan);
+                ends[other].chirped(now, BY, place(from as u8), chirp.vlan);
             }
         }
     }
@@ -184,21 +194,21 @@ mod tests {
         let mut ends = [(); 2].map(|()| SpainPaths::new(config).expect("settings"));
         let mut now = Instant::ZERO;
         for (i, end) in ends.iter_mut().enumerate() {
-            end.set_table(now, place(1 - i as u8).switch, &vlans);
+            end.set_table(now, (BY, place(1 - i as u8).switch), &vlans);
         }
         let flow = FlowHash(0x1234_5678);
-        let first = ends[0].choose(now, place(1), flow).expect("a VLAN");
-        assert_eq!(ends[1].choose(now, place(0), flow), Some(first), "both directions alike");
+        let first = ends[0].choose(now, BY, place(1), flow).expect("a VLAN");
+        assert_eq!(ends[1].choose(now, BY, place(0), flow), Some(first), "both directions alike");
         let died = now;
-        while ends[0].choose(now, place(1), flow) == Some(first) {
+        while ends[0].choose(now, BY, place(1), flow) == Some(first) {
             now += Duration::from_ms(1);
             assert!(now - died <= config.period * 3, "failed over in under three chirps");
             ends.iter_mut().filter(|e| e.deadline().is_some_and(|d| d <= now)).for_each(|e| e.timer(now));
             exchange(now, &mut ends, &[first]);
         }
-        assert!(ends[0].is_failed(place(1).switch, first));
+        assert!(ends[0].is_failed((BY, place(1).switch), first));
         let back = now;
-        while ends[0].choose(now, place(1), flow) != Some(first) {
+        while ends[0].choose(now, BY, place(1), flow) != Some(first) {
             now += Duration::from_ms(1);
             assert!(now - back <= config.period * 2, "a chirp finds it alive");
             ends.iter_mut().filter(|e| e.deadline().is_some_and(|d| d <= now)).for_each(|e| e.timer(now));
@@ -210,31 +220,64 @@ mod tests {
     fn a_data_plane_is_told_which_vlans_work() {
         let mut paths = SpainPaths::new(SpainConfig::default()).expect("settings");
         let (to, vlans) = (place(1), [vlan(3), vlan(5)]);
+        let reached = (BY, to.switch);
         let mut now = Instant::ZERO;
-        paths.set_table(now, to.switch, &vlans);
-        assert_eq!(paths.take_changed(), BTreeSet::from([to.switch]));
-        assert_eq!(paths.usable(to.switch), vlans);
-        paths.sent(now, to, vlan(3));
+        paths.set_table(now, reached, &vlans);
+        assert_eq!(paths.take_changed(), BTreeSet::from([reached]));
+        assert_eq!(paths.usable(reached), vlans);
+        paths.sent(now, BY, to, vlan(3));
         while paths.take_changed().is_empty() {
             now += Duration::from_ms(10);
             assert!(now < Instant::ZERO + Duration::from_secs(1), "it fails");
             paths.timer(now);
         }
-        assert_eq!(paths.usable(to.switch), [vlan(5)]);
-        paths.heard(now, to, vlan(3));
-        assert_eq!(paths.take_changed(), BTreeSet::from([to.switch]));
-        assert_eq!(paths.usable(to.switch), vlans);
-        assert!(paths.usable(place(2).switch).is_empty());
+        assert_eq!(paths.usable(reached), [vlan(5)]);
+        paths.heard(now, BY, to, vlan(3));
+        assert_eq!(paths.take_changed(), BTreeSet::from([reached]));
+        assert_eq!(paths.usable(reached), vlans);
+        assert!(paths.usable((BY, place(2).switch)).is_empty());
+    }
+
+    #[test]
+    fn what_fails_from_one_interface_works_from_another() {
+        let mut paths = SpainPaths::new(SpainConfig::default()).expect("settings");
+        let (to, other) = (place(1), UplinkId(1));
+        let (near, far) = ((BY, to.switch), (other, to.switch));
+        let mut now = Instant::ZERO;
+        paths.set_table(now, near, &[vlan(3), vlan(5)]);
+        paths.set_table(now, far, &[vlan(3), vlan(9)]);
+        paths.take_changed();
+        // Both are used; nothing comes to the first.
+        while paths.take_changed().is_empty() {
+            now += Duration::from_ms(10);
+            assert!(now < Instant::ZERO + Duration::from_secs(1), "it fails");
+            paths.sent(now, BY, to, vlan(3));
+            paths.sent(now, other, to, vlan(3));
+            paths.heard(now, other, to, vlan(3));
+            paths.timer(now);
+        }
+        assert_eq!((paths.usable(near), paths.usable(far)), (vec![vlan(5)], vec![vlan(3), vlan(9)]));
+        let chirped = std::iter::from_fn(|| paths.poll()).map(|chirp| (chirp.by, chirp.vlan)).collect::<BTreeSet<_>>();
+        assert_eq!(chirped, BTreeSet::from([(BY, vlan(3))]), "where it is silent");
+        paths.chirped(now, other, to, vlan(9));
+        assert_eq!(paths.poll(), Some(Chirp { by: other, to, vlan: vlan(9), is_answer: true }), "from where it was heard");
+        // The first has another place: nothing is known of what leads from there.
+        paths.lost(now, BY);
+        assert_eq!(paths.take_changed(), BTreeSet::from([near]));
+        assert_eq!(paths.usable(near), [vlan(3), vlan(5)]);
+        assert!(paths.deadline().is_some(), "the other is still watched");
+        paths.lost(now, other);
+        assert_eq!(paths.deadline(), None);
     }
 
     #[test]
     fn who_is_not_in_the_tables_cannot_be_reached() {
         let mut paths = SpainPaths::new(SpainConfig::default()).expect("settings");
-        assert_eq!(paths.choose(Instant::ZERO, place(1), FlowHash(1)), None);
-        paths.heard(Instant::ZERO, place(1), vlan(3));
-        paths.set_table(Instant::ZERO, place(1).switch, &[vlan(3)]);
-        assert_eq!(paths.choose(Instant::ZERO, place(1), FlowHash(1)), Some(vlan(3)));
-        paths.set_table(Instant::ZERO, place(1).switch, &[]);
-        assert_eq!(paths.choose(Instant::ZERO, place(1), FlowHash(1)), None);
+        assert_eq!(paths.choose(Instant::ZERO, BY, place(1), FlowHash(1)), None);
+        paths.heard(Instant::ZERO, BY, place(1), vlan(3));
+        paths.set_table(Instant::ZERO, (BY, place(1).switch), &[vlan(3)]);
+        assert_eq!(paths.choose(Instant::ZERO, BY, place(1), FlowHash(1)), Some(vlan(3)));
+        paths.set_table(Instant::ZERO, (BY, place(1).switch), &[]);
+        assert_eq!(paths.choose(Instant::ZERO, BY, place(1), FlowHash(1)), None);
     }
 }

@@ -9,7 +9,8 @@ use weft_control::vl2::switch::duties::{Duties, DutyConfig, Output};
 use weft_fabric::{Duration, Instant};
 
 use super::config::IntermediatePart;
-use super::routes::{RouteWatch, on_loopback, reachable, set_loopback};
+use super::routes::{CHANGES, on_loopback, reachable, set_loopback};
+use crate::agent::watch::KernelWatch;
 use crate::cli::{Error, Result};
 use crate::dataplane::{StripRole, SwitchPlane};
 
@@ -21,7 +22,7 @@ pub(super) struct Intermediate {
     anycast: Vec<Ipv4Addr>,
     duties: Duties,
     groups: weft_control::vl2::groups::Groups,
-    watch: RouteWatch,
+    watch: KernelWatch,
     /// When routes are read next, if nothing changes before.
     read_at: Option<Instant>,
     /// What stood on `lo` when it began, and is not known to be its own.
@@ -41,7 +42,7 @@ impl Intermediate {
     pub fn start(me: Ipv4Addr, part: &IntermediatePart) -> Result<Self> {
         let groups = part.groups().map_err(|error| Error::new(error.to_string(), ""))?;
         let anycast = part.anycast.get_ref().clone();
-        let watch = RouteWatch::open().map_err(|error| failed("listen to route changes", &error))?;
+        let watch = KernelWatch::open(CHANGES).map_err(|error| failed("listen to route changes", &error))?;
         let inherited = on_loopback(&anycast).map_err(|error| failed("read addresses", &error))?;
         let mut it = Self {
             me,

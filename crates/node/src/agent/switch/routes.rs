@@ -1,55 +1,14 @@
-//! What the kernel's routes say of other switches, and word of their changes.
+//! What the kernel's routes say of other switches.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd as _, RawFd};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Becomes readable when routes or links change.
-#[derive(Debug)]
-pub(super) struct RouteWatch(Socket);
-
-impl RouteWatch {
-    /// Listens to the kernel, in the network namespace of the calling thread.
-    pub fn open() -> io::Result<Self> {
-        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
-        socket.set_nonblocking(true)?;
-        // SAFETY: the storage that `try_init` hands out is zeroed and larger than a sockaddr_nl, whose fields are plain numbers.
-        let ((), address) = unsafe {
-            SockAddr::try_init(|storage, length| {
-                let address = storage.cast::<libc::sockaddr_nl>();
-                (*address).nl_family = libc::AF_NETLINK as libc::sa_family_t;
-                (*address).nl_groups = (libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_LINK) as u32;
-                *length = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-                Ok(())
-            })
-        }?;
-        socket.bind(&address)?;
-        Ok(Self(socket))
-    }
-
-    pub fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-
-    /// Whether anything has changed since; what, is to be read from the kernel. More than there was room for is a change too.
-    pub fn has_changed(&self) -> bool {
-        let mut changed = false;
-        let mut buffer = [0; 8192];
-        loop {
-            match (&self.0).read(&mut buffer) {
-                Ok(_) => changed = true,
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => changed = true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return changed,
-            }
-        }
-    }
-}
+/// What says that they may have changed.
+pub(super) const CHANGES: i32 = libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_LINK;
 
 #[derive(Deserialize)]
 struct Route {
@@ -133,11 +92,5 @@ mod tests {
         let found: Vec<u8> = read_routes(text, &all).iter().map(|ip| ip.octets()[3]).collect();
         assert_eq!(found, [1, 2]);
         assert!(read_routes("", &all).is_empty());
-    }
-
-    #[test]
-    fn the_kernel_can_be_listened_to() {
-        let watch = RouteWatch::open().unwrap();
-        assert!(!watch.has_changed() && watch.descriptor() > 0);
     }
 }

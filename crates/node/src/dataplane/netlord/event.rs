@@ -24,10 +24,10 @@ pub enum Event {
         /// The frame, its tag in line.
         frame: Vec<u8>,
     },
-    /// Frames are sent to a place by a VLAN.
-    Sent(Location, VlanId),
-    /// Frames come from a place by a VLAN.
-    Heard(Location, VlanId),
+    /// Frames are sent by an interface to a place, by a VLAN.
+    Sent(u32, Location, VlanId),
+    /// Frames come to an interface from a place, by a VLAN.
+    Heard(u32, Location, VlanId),
     /// A switch has a frame for a server whose MAC address it does not know, or a server's ARP has come.
     Arp {
         /// The port that it came by.
@@ -59,14 +59,14 @@ pub(super) fn read(bytes: &[u8]) -> Option<Event> {
         Some(frames.iter().map(|it| with_tag(it, tag)).collect())
     };
     let way = || {
-        let at = Location { switch: MacAddr(array(head, 20)), port: EdgePort::new(u16::from(head[19]))? };
-        Some((at, VlanId::new(u16::from_ne_bytes(array(head, 26)))?))
+        let at = Location { switch: MacAddr(array(head, 24)), port: EdgePort::new(u16::from(head[19]))? };
+        Some((number(20), at, VlanId::new(u16::from_ne_bytes(array(head, 30)))?))
     };
     Some(match kind {
         FROM_VIF => Event::FromVif { ifindex, frames: finished()? },
         FROM_UPLINK => Event::FromFabric { ifindex, frame: whole()? },
-        SENT => way().map(|(at, vlan)| Event::Sent(at, vlan))?,
-        HEARD => way().map(|(at, vlan)| Event::Heard(at, vlan))?,
+        SENT => way().map(|(by, at, vlan)| Event::Sent(by, at, vlan))?,
+        HEARD => way().map(|(by, at, vlan)| Event::Heard(by, at, vlan))?,
         ARP => Event::Arp { ifindex, frame: whole()? },
         _ => return None,
     })

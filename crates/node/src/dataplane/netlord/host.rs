@@ -200,16 +200,16 @@ impl HostPlane {
         (self.table("remotes").len(), self.loaded.map("remotes").max_entries())
     }
 
-    /// The VLANs that flows to an edge switch choose among, 16 at the most; none: it cannot be reached.
+    /// The VLANs that flows from an interface to an edge switch choose among, 16 at the most; none: it cannot be reached from there.
     ///
     /// # Errors
     /// [`PlaneError::Full`].
-    pub fn set_paths(&mut self, switch: MacAddr, vlans: &[VlanId]) -> Result<()> {
-        let table = self.table("paths");
+    pub fn set_paths(&mut self, uplink: u32, switch: MacAddr, vlans: &[VlanId]) -> Result<()> {
+        let (table, key) = (self.table("paths"), layout::reached(uplink, switch));
         if vlans.is_empty() {
-            return table.remove(&layout::switch_key(switch));
+            return table.remove(&key);
         }
-        table.set(&layout::switch_key(switch), &layout::paths(vlans))
+        table.set(&key, &layout::paths(vlans))
     }
 
     /// What a virtual router did with a packet, for others like it; for so long.

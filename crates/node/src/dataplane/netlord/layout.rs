@@ -24,7 +24,8 @@ pub(super) const SIZES: &[(&str, usize, usize)] = &[
     ("vifs", 4, 20),
     ("locals", 16, 4),
     ("remotes", 16, 8),
-    ("paths", 8, 8 + 16 * PATHS_MAX),
+    ("paths", 12, 8 + 16 * PATHS_MAX),
+    ("told", 12, 16),
     ("owned", 20, 1),
     ("routed", 48, 24),
     ("ports", 4, 4),
@@ -93,9 +94,10 @@ pub(super) fn read_place(bytes: &[u8]) -> Option<Location> {
     Some(Location { switch: MacAddr(array(bytes, 0)), port: EdgePort::new(u16::from(bytes[6]))? })
 }
 
-pub(super) fn switch_key(mac: MacAddr) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..6].copy_from_slice(&mac.0);
+pub(super) fn reached(uplink: u32, switch: MacAddr) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&uplink.to_ne_bytes());
+    bytes[4..10].copy_from_slice(&switch.0);
     bytes
 }
 

@@ -46,7 +46,7 @@ struct Trial {
 
 impl Trial {
     fn new(seed: u64) -> Self {
-        let mut world = World::new(AGENTS, &tenants());
+        let mut world = World::with_nics(1 + (seed % 2) as u8, AGENTS, &tenants());
         let mut vms = Vec::new();
         let mut rng = rng::stream(seed, Stream::Vlb);
         for tenant in [7, 8, 9, PROVIDER.0, PUBLIC.0] {
@@ -83,6 +83,7 @@ impl Trial {
         match self.rng.random_range(0..20) {
             0 => self.migrate(at),
             1 => self.world.advance(Duration::from_ms(700)),
+            2 if self.world.nics > 1 => self.plug(),
             2 => {
                 let deaf = self.rng.random_range(0..AGENTS);
                 if !self.world.deaf.insert(deaf) {
@@ -95,6 +96,22 @@ impl Trial {
             }
         }
         self.check();
+    }
+
+    /// A cable is cut, of one interface of a server at the most, or all are whole again.
+    fn plug(&mut self) {
+        let (agent, nic) = (self.rng.random_range(0..AGENTS), self.rng.random_range(0..self.world.nics));
+        if self.world.unplugged.iter().all(|(other, _)| *other != agent) {
+            self.world.plug(agent, nic, false);
+        } else {
+            self.plug_all();
+        }
+    }
+
+    fn plug_all(&mut self) {
+        for (agent, nic) in self.world.unplugged.clone() {
+            self.world.plug(agent, nic, true);
+        }
     }
 
     fn migrate(&mut self, at: usize) {
@@ -217,7 +234,8 @@ impl Trial {
             assert!(table.len() <= self.vms.len());
             for vm in &self.vms {
                 if let Some(at) = table.find(vm.vif) {
-                    assert!((0..AGENTS).any(|n| place(n) == at), "{at} is no server");
+                    let mut all = (0..AGENTS).flat_map(|n| [place_of(n, 0), place_of(n, 1)]);
+                    assert!(all.any(|place| place == at), "{at} is no server");
                 }
             }
         }
@@ -226,6 +244,7 @@ impl Trial {
     /// Afterwards everybody reaches everybody of his own, once.
     fn check_reachable(&mut self) {
         self.world.deaf.clear();
+        self.plug_all();
         self.world.advance(Duration::from_secs(10));
         for from in 0..self.vms.len() {
             for to in 0..self.vms.len() {

@@ -356,7 +356,11 @@ fn an_interface_that_loses_its_switch_hands_its_vifs_to_another() {
     agent.handle(Instant::ZERO, Input::Uplink { uplink: second, up: Some((mac(0x77), 1600)) });
     agent.handle(Instant::ZERO, Input::FromFabric { uplink: second, frame: &lldp(place(5), 120) });
     while agent.poll().is_some() {}
+    // One that has the first for itself meanwhile.
+    agent.handle(Instant::ZERO, Input::Attach { id: VifId(2), vif: vif(7, 1, 2), addresses: vec![] });
+    while agent.poll().is_some() {}
     agent.handle(Instant::ZERO, Input::Attach { id: VifId(1), vif: vif(7, 1, 1), addresses: vec![] });
+    agent.handle(Instant::ZERO, Input::Detach(VifId(2)));
     let here = |agent: &mut Nla| {
         let mut all = Vec::new();
         while let Some(output) = agent.poll() {
@@ -368,7 +372,7 @@ fn an_interface_that_loses_its_switch_hands_its_vifs_to_another() {
         all.dedup();
         all
     };
-    assert_eq!(here(agent), [(second, place(5))], "VIF 1 has the second");
+    assert_eq!(here(agent), [(second, place(5))], "VIF 1 has that with fewer VIFs");
     let late = Instant::ZERO + Duration::from_secs(120);
     assert_eq!(agent.deadline(), Some(late));
     agent.handle(late, Input::Timer);
@@ -433,7 +437,7 @@ fn an_address_that_a_vm_uses_is_learnt_and_told() {
 fn chirps_go_by_their_vlan_and_are_answered() {
     let mut world = World::new(4, TWO);
     let vlan = VlanId::new(3).unwrap();
-    world.agents[0].chooser_mut().chirps.push_back(Chirp { to: place(3), vlan, is_answer: false });
+    world.agents[0].chooser_mut().chirps.push_back(Chirp { by: UPLINK, to: place(3), vlan, is_answer: false });
     world.input(0, Input::Timer);
     assert_eq!(world.agents[3].chooser.heard, BTreeMap::from([((place(0), vlan), 1)]));
     assert_eq!(world.agents[0].chooser.heard, BTreeMap::from([((place(3), vlan), 1)]));

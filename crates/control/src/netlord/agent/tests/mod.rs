@@ -3,9 +3,11 @@
 //! ```text
 //!   agent 0: switch 1, port 1     agent 1: switch 1, port 2     agent 2: switch 2, port 1     agent 3: switch 2, port 2 ...
 //! ```
+//! With two interfaces each, the second ones are at switches 129, 130, ..., at ports of the same numbers.
 
 mod adversary;
 mod cases;
+mod several;
 
 use std::collections::BTreeMap;
 
@@ -25,22 +27,30 @@ use crate::wire::packet::ndp::{self, Neighbor};
 #[derive(Debug, Default)]
 struct Spread {
     heard: BTreeMap<(Location, VlanId), u64>,
+    /// By which interface something was heard last, and what was lost.
+    by: Option<UplinkId>,
+    lost: Vec<UplinkId>,
     chirps: VecDeque<Chirp>,
     broken: bool,
 }
 
 impl ChooseVlan for Spread {
-    fn choose(&mut self, _: Instant, _: Location, flow: FlowHash) -> Option<VlanId> {
+    fn choose(&mut self, _: Instant, _: UplinkId, _: Location, flow: FlowHash) -> Option<VlanId> {
         if self.broken { None } else { VlanId::new(1 + (flow.0 % 4) as u16) }
     }
 
-    fn heard(&mut self, _: Instant, from: Location, vlan: VlanId) {
+    fn heard(&mut self, _: Instant, by: UplinkId, from: Location, vlan: VlanId) {
+        self.by = Some(by);
         *self.heard.entry((from, vlan)).or_default() += 1;
     }
 
-    fn chirped(&mut self, now: Instant, from: Location, vlan: VlanId) {
-        self.heard(now, from, vlan);
-        self.chirps.push_back(Chirp { to: from, vlan, is_answer: true });
+    fn chirped(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
+        self.heard(now, by, from, vlan);
+        self.chirps.push_back(Chirp { by, to: from, vlan, is_answer: true });
+    }
+
+    fn lost(&mut self, _: Instant, uplink: UplinkId) {
+        self.lost.push(uplink);
     }
 
     fn poll(&mut self) -> Option<Chirp> {
@@ -57,6 +67,8 @@ const SECOND: u16 = 4093;
 
 struct World {
     agents: Vec<Nla>,
+    /// The interfaces of each.
+    nics: u8,
     now: Instant,
     /// What VMs were handed: agent, VIF, frame.
     delivered: Vec<(usize, VifId, Vec<u8>)>,
@@ -68,6 +80,8 @@ struct World {
     deaf: BTreeSet<usize>,
     /// The special VLAN whose tree is cut.
     cut: Option<u16>,
+    /// Interfaces whose cables are cut: agent, interface.
+    unplugged: BTreeSet<(usize, u8)>,
     /// Frames for which a switch has no server.
     lost: usize,
 }
@@ -93,34 +107,54 @@ fn place(agent: usize) -> Location {
 }
 
 fn hardware(agent: usize) -> MacAddr {
-    MacAddr([0x0a, 0x51, 0, 0, 0, agent as u8])
+    hardware_of(agent, 0)
+}
+
+/// Of an agent's further interfaces.
+fn place_of(agent: usize, nic: u8) -> Location {
+    let Location { switch: MacAddr([a, b, c, d, e, f]), port } = place(agent);
+    Location { switch: MacAddr([a, b, c, d, e, f + 128 * nic]), port }
+}
+
+fn hardware_of(agent: usize, nic: u8) -> MacAddr {
+    MacAddr([0x0a, 0x51, 0, 0, nic, agent as u8])
+}
+
+fn lldp(at: Location, ttl_s: u16) -> Vec<u8> {
+    let mut frame = Vec::new();
+    Lldp { location: at, ttl_s }.emit(at.switch, &format!("port {}", at.port), &mut frame);
+    frame
 }
 
 impl World {
     fn new(agents: usize, tenants: &str) -> Self {
+        Self::with_nics(1, agents, tenants)
+    }
+
+    fn with_nics(nics: u8, agents: usize, tenants: &str) -> Self {
         let tenants = Arc::new(Tenants::parse(tenants).unwrap());
         let config = AgentConfig::new([SPECIAL, SECOND].into_iter().filter_map(VlanId::new).collect());
         let agents = (0..agents).map(|n| {
             let locations = Push::new(NlArpConfig::default(), rng::stream(n as u64, Stream::Traffic));
             let mut agent = Agent::new(config.clone(), locations, Spread::default());
             agent.handle(Instant::ZERO, Input::Configure(Arc::clone(&tenants)));
-            agent.handle(Instant::ZERO, Input::Uplink { uplink: UPLINK, up: Some((hardware(n), 1600)) });
-            let mut frame = Vec::new();
-            Lldp { location: place(n), ttl_s: 60_000 }.emit(switch_of(n), "swp1", &mut frame);
-            let name = format!("port {}", place(n).port);
-            frame.clear();
-            Lldp { location: place(n), ttl_s: 60_000 }.emit(switch_of(n), &name, &mut frame);
-            agent.handle(Instant::ZERO, Input::FromFabric { uplink: UPLINK, frame: &frame });
+            for nic in 0..nics {
+                let (uplink, frame) = (UplinkId(nic), lldp(place_of(n, nic), 60_000));
+                agent.handle(Instant::ZERO, Input::Uplink { uplink, up: Some((hardware_of(n, nic), 1600)) });
+                agent.handle(Instant::ZERO, Input::FromFabric { uplink, frame: &frame });
+            }
             agent
         });
         let mut world = Self {
             agents: agents.collect(),
+            nics,
             now: Instant::ZERO,
             delivered: Vec::new(),
             maps: Vec::new(),
             wire: Vec::new(),
             deaf: BTreeSet::new(),
             cut: None,
+            unplugged: BTreeSet::new(),
             lost: 0,
         };
         world.settle();
@@ -145,8 +179,10 @@ impl World {
             match output {
                 Output::ToVif { id, frame } => self.delivered.push((n, id, frame)),
                 Output::ToFabric { uplink, frame } => {
-                    assert_eq!(uplink, UPLINK);
-                    self.carry(n, &frame);
+                    assert!(uplink.0 < self.nics);
+                    if !self.unplugged.contains(&(n, uplink.0)) {
+                        self.carry(n, uplink.0, &frame);
+                    }
                 }
                 Output::Map(change) => self.maps.push((n, change)),
                 Output::Located { .. } => {}
@@ -156,33 +192,52 @@ impl World {
     }
 
     /// What the fabric does with a frame, and what must hold of every frame on it.
-    fn carry(&mut self, from: usize, frame: &[u8]) {
+    fn carry(&mut self, from: usize, nic: u8, frame: &[u8]) {
+        let (switch, own) = (place_of(from, nic).switch, hardware_of(from, nic));
         self.wire.push(frame.to_vec());
         assert!(frame.len() >= 60 && frame.len() <= 1600 + 18);
         let outer = Ethernet::parse(frame).unwrap();
-        assert!(outer.src == switch_of(from) || outer.src == hardware(from), "switches learn no other address: {}", outer.src);
+        assert!(outer.src == switch || outer.src == own, "switches learn no other address: {}", outer.src);
         if outer.dst.0[0] & 1 == 1 {
             let vlan = outer.tag.and_then(|tag| tag.vlan()).map(VlanId::get);
-            assert!(outer.src == switch_of(from) && matches!(vlan, Some(SPECIAL | SECOND)), "{} {vlan:?}", outer.src);
+            assert!(outer.src == switch && matches!(vlan, Some(SPECIAL | SECOND)), "{} {vlan:?}", outer.src);
             if vlan == self.cut {
                 return;
             }
-            for to in (0..self.agents.len()).filter(|to| *to != from && !self.deaf.contains(to)) {
-                self.agents[to].handle(self.now, Input::FromFabric { uplink: UPLINK, frame });
+            // All interfaces but that which it came from: a server with several hears itself.
+            let all = (0..self.agents.len()).flat_map(|to| (0..self.nics).map(move |by| (to, by)));
+            let hear = |end: &(usize, u8)| *end != (from, nic) && !self.deaf.contains(&end.0) && !self.unplugged.contains(end);
+            for (to, by) in all.filter(hear).collect::<Vec<_>>() {
+                self.agents[to].handle(self.now, Input::FromFabric { uplink: UplinkId(by), frame });
             }
             return;
         }
         let it = Encapsulation::parse(frame).expect("agents send encapsulations");
         assert_eq!(it.tag, it.overlay.vlan, "the id is the tag's copy");
-        assert_eq!(it.tag.is_none(), it.dst == switch_of(from), "no tag on the same switch alone");
-        assert_eq!(it.src == hardware(from), it.tag.is_none());
+        assert_eq!(it.tag.is_none(), it.dst == switch, "no tag on the same switch alone");
+        assert_eq!(it.src == own, it.tag.is_none());
         let Recipient::Port(port) = it.overlay.to else { panic!("a group has a group's address") };
-        let Some(to) = (0..self.agents.len()).find(|&to| place(to) == Location { switch: it.dst, port }) else {
+        let mut all = (0..self.agents.len()).flat_map(|to| (0..self.nics).map(move |by| (to, by)));
+        let is_there = |end: &(usize, u8)| place_of(end.0, end.1) == Location { switch: it.dst, port };
+        let Some((to, by)) = all.find(is_there).filter(|end| !self.unplugged.contains(end)) else {
             self.lost += 1;
             return;
         };
-        let last = last_hop(frame, hardware(to), it.dst);
-        self.agents[to].handle(self.now, Input::FromFabric { uplink: UPLINK, frame: &last });
+        assert_ne!((to, by), (from, nic), "no switch sends a frame back");
+        let last = last_hop(frame, hardware_of(to, by), it.dst);
+        self.agents[to].handle(self.now, Input::FromFabric { uplink: UplinkId(by), frame: &last });
+    }
+
+    /// The cable of an interface is cut, or there again: its agent sees that, and then hears its switch.
+    fn plug(&mut self, agent: usize, nic: u8, plugged: bool) {
+        let up = plugged.then(|| (hardware_of(agent, nic), 1600));
+        let changed = if plugged { self.unplugged.remove(&(agent, nic)) } else { self.unplugged.insert((agent, nic)) };
+        assert!(changed);
+        self.input(agent, Input::Uplink { uplink: UplinkId(nic), up });
+        if plugged {
+            let frame = lldp(place_of(agent, nic), 60_000);
+            self.input(agent, Input::FromFabric { uplink: UplinkId(nic), frame: &frame });
+        }
     }
 
     fn advance(&mut self, by: Duration) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weft_control::netlord::agent::{Input, MapChange, Output};
 
-use super::Host;
+use super::{Host, Uplink};
 use crate::agent::host::send;
 use crate::dataplane::PlaneError;
 
@@ -81,10 +81,11 @@ impl Host {
 
     /// VLANs that failed, or work again.
     pub(super) fn write_paths(&mut self) {
-        for switch in self.agent.chooser_mut().take_changed() {
-            let vlans = self.agent.chooser_mut().usable(switch);
-            tracing::debug!(%switch, vlans = vlans.len(), "VLANs to an edge switch");
-            let done = self.plane.set_paths(switch, &vlans);
+        for (uplink, switch) in self.agent.chooser_mut().take_changed() {
+            let vlans = self.agent.chooser_mut().usable((uplink, switch));
+            let Some(Uplink { device, ifindex, .. }) = self.uplinks.get(usize::from(uplink.0)) else { continue };
+            tracing::debug!(device, %switch, vlans = vlans.len(), "VLANs to an edge switch");
+            let done = self.plane.set_paths(*ifindex, switch, &vlans);
             self.note(done);
         }
     }

@@ -13,7 +13,7 @@ use weft_control::directory::auth::PrincipalKey;
 use weft_control::netlord::agent::AgentConfig;
 use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
-use weft_control::netlord::{EdgePort, Location, is_unicast};
+use weft_control::netlord::{EdgePort, Location, UplinkId, is_unicast};
 use weft_control::wire::netlord::dhcp::is_host;
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{Duration, MacAddr};
@@ -49,7 +49,7 @@ pub struct HostConfig {
     #[serde(default)]
     pub vif: Vec<VifPart>,
     #[serde(default)]
-    pub path: Vec<PathPart>,
+    pub path: Vec<Spanned<PathPart>>,
     pub provider: Option<ProviderPart>,
     locations: Option<Spanned<LocationSource>>,
     pub directory: Option<DirectoryPart>,
@@ -157,11 +157,13 @@ pub struct VifPart {
     pub name: String,
 }
 
-/// `[[path]]`: the VLANs to an edge switch.
+/// `[[path]]`: the VLANs from an interface to an edge switch.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)]
 pub struct PathPart {
+    /// Its device; not needed where there is one.
+    uplink: Option<Spanned<String>>,
     #[serde(deserialize_with = "from_text")]
     pub switch: MacAddr,
     #[serde(deserialize_with = "from_text")]
@@ -231,6 +233,10 @@ impl HostConfig {
         if uplinks.is_empty() {
             return Err(place.error(self.uplink.span(), "no interface to the fabric", "add `[[uplink]]` with `device`"));
         }
+        if uplinks.len() > UPLINKS_MOST {
+            let message = format!("more than {UPLINKS_MOST} interfaces to the fabric");
+            return Err(place.error(self.uplink.span(), &message, "remove some `[[uplink]]`"));
+        }
         for (at, uplink) in uplinks.iter().enumerate() {
             let device = &uplink.device;
             if uplinks[..at].iter().any(|before| before.device.get_ref() == device.get_ref()) {
@@ -248,12 +254,7 @@ impl HostConfig {
                 return Err(place.error(device.span(), "the interface is there twice", "each VM has one of its own"));
             }
         }
-        for (at, path) in self.path.iter().enumerate() {
-            if self.path[..at].iter().any(|before| before.switch == path.switch) {
-                let message = format!("two `[[path]]` to {}", path.switch);
-                return Err(place.error(0..0, &message, "write all VLANs to a switch in one"));
-            }
-        }
+        self.check_paths(place)?;
         self.check_provider(place)?;
         self.check_directory(place)?;
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
@@ -278,6 +279,42 @@ impl HostConfig {
             Some(directory) => place.at(directory.key.span(), directory.principal_key()).map(|_| ()),
             None => Ok(()),
         }
+    }
+
+    fn check_paths(&self, place: &Place<'_>) -> Result<()> {
+        let devices: Vec<&str> = self.uplink.get_ref().iter().map(|it| it.device.get_ref().as_str()).collect();
+        let mut seen = BTreeSet::new();
+        for path in &self.path {
+            let PathPart { uplink, switch, .. } = path.get_ref();
+            match uplink {
+                Some(uplink) if !devices.contains(&uplink.get_ref().as_str()) => {
+                    let help = format!("write one of them: {}", devices.join(", "));
+                    return Err(place.error(uplink.span(), "no `[[uplink]]` has this device", &help));
+                }
+                None if devices.len() > 1 => {
+                    let message = format!("from which interface do these VLANs lead to {switch}?");
+                    let help = format!("write `uplink`, one of {}: each leads to an edge switch of its own", devices.join(", "));
+                    return Err(place.error(path.span(), &message, &help));
+                }
+                _ => {}
+            }
+            if !seen.insert((self.uplink_of(path.get_ref()), *switch)) {
+                let by = if devices.len() > 1 { " from one interface" } else { "" };
+                return Err(place.error(
+                    path.span(),
+                    &format!("two `[[path]]`{by} to {switch}"),
+                    "write all VLANs to a switch in one",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The interface from which a path leads.
+    pub fn uplink_of(&self, path: &PathPart) -> UplinkId {
+        let device = path.uplink.as_ref().map(Spanned::get_ref);
+        let at = device.and_then(|device| self.uplink.get_ref().iter().position(|it| it.device.get_ref() == device));
+        UplinkId(at.unwrap_or(0) as u8)
     }
 
     fn check_provider(&self, place: &Place<'_>) -> Result<()> {
@@ -313,6 +350,11 @@ impl HostConfig {
                 return Err(place.error(directory.servers.span(), "nobody would ask it", help));
             }
         };
+        if let (Some(wanted), true) = (wanted, self.uplink.get_ref().len() > 1) {
+            let help = "write locations = \"nl-arp\", by which agents say so themselves, or leave one `[[uplink]]`";
+            let message = "the directory has one place for a VIF, which here may be at several interfaces and move between them";
+            return Err(place.error(wanted.span(), message, help));
+        }
         if directory.servers.get_ref().is_empty() {
             return Err(place.error(directory.servers.span(), "no directory server", "name at least one, address:port"));
         }
@@ -408,6 +450,8 @@ fn provider_device() -> Spanned<String> {
     Spanned::new(0..0, "weft1".to_owned())
 }
 
+/// Of the table that the programs have of them.
+const UPLINKS_MOST: usize = 64;
 /// Of 15 letters, the other end's `-vif` takes four.
 const PROVIDER_DEVICE_MAX: usize = 11;
 /// 6.4 GB of table.

@@ -4,7 +4,7 @@
 //!   eBPF events ---+                                                +--> eBPF tables
 //!   Unix socket ---+--> Input --> netlord::agent::Agent --> Output -+--> frames to the fabric, by packet sockets
 //!   tenants' file -+      ^          NL-ARP, SPAIN's paths          +--> frames to VMs, likewise
-//!   interfaces ----+   deadline
+//!   interfaces ----+   deadline         (word of them by netlink, and a look each second)
 //! ```
 
 mod apply;
@@ -22,13 +22,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use weft_control::directory::resolver::Resolver;
-use weft_control::netlord::agent::{Agent, Input, UplinkId, VifId};
+use weft_control::netlord::agent::{Agent, Input, VifId};
 use weft_control::netlord::nl_arp::NlArp;
 use weft_control::netlord::pull::Pull;
 use weft_control::netlord::sources::Sources;
 use weft_control::netlord::spain::SpainPaths;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::netlord::{Location, dhcp};
+use weft_control::netlord::{Location, UplinkId, dhcp};
 use weft_control::wire::netlord::Lldp;
 use weft_control::wire::netlord::dhcp::is_reply;
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
@@ -45,6 +45,7 @@ use crate::agent::daemon::{Daemon, Run};
 use crate::agent::exporter;
 use crate::agent::host::{DATAGRAM, bind, resolver};
 use crate::agent::socket::{Asked, ControlSocket, Request};
+use crate::agent::watch::KernelWatch;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
 use provider::Provider;
@@ -55,6 +56,8 @@ struct Host {
     config: HostConfig,
     plane: HostPlane,
     agent: Agent<Sources, SpainPaths>,
+    /// Word of interfaces that go up or down.
+    links: KernelWatch,
     /// To directory servers, if they are asked.
     directory: Option<UdpSocket>,
     uplinks: Vec<Uplink>,
@@ -97,7 +100,7 @@ pub(in crate::agent) fn run(config: HostConfig, file: &Path, options: RunOptions
 impl Daemon for Host {
     fn descriptors(&self) -> Vec<RawFd> {
         let directory = self.directory.iter().map(UdpSocket::as_raw_fd);
-        directory.chain([self.plane.events_fd().as_raw_fd()]).collect()
+        directory.chain([self.plane.events_fd().as_raw_fd(), self.links.descriptor()]).collect()
     }
 
     fn patience(&self) -> Duration {
@@ -110,6 +113,9 @@ impl Daemon for Host {
     }
 
     fn turn(&mut self, control: &mut ControlSocket) -> Result<()> {
+        if self.links.has_changed() {
+            self.look_at_uplinks();
+        }
         loop {
             let events = self.plane.events().unwrap_or_else(|error| {
                 self.trouble = Some(error.to_string());
@@ -164,9 +170,12 @@ impl Host {
         let agent = new_machine(&config)?;
         // From whatever address leads to them: that in tenant 1 may be had later.
         let directory = config.directory.is_some().then(|| bind(Ipv4Addr::UNSPECIFIED)).transpose()?;
+        let failed = |error| Error::new(format!("cannot listen to changes of interfaces: {error}"), "the agent runs as root");
+        let links = KernelWatch::open(libc::RTMGRP_LINK).map_err(failed)?;
         let mut host = Self {
             plane,
             agent,
+            links,
             directory,
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
@@ -208,7 +217,8 @@ impl Host {
             self.agent.locations_mut().set_servers(now, directory.servers.get_ref());
         }
         for path in &self.config.path {
-            self.agent.chooser_mut().set_table(now, path.switch, &path.vlans());
+            let from = self.config.uplink_of(path.get_ref());
+            self.agent.chooser_mut().set_table(now, (from, path.get_ref().switch), &path.get_ref().vlans());
         }
         let (vifs, remotes) = if is_adopted { self.plane.inherited()? } else { Default::default() };
         self.input(Input::Configure(Arc::clone(&self.tenants)));
@@ -243,11 +253,17 @@ impl Host {
                     self.input(Input::FromFabric { uplink, frame: &frame });
                 }
             }
-            Event::Sent(to, vlan) => self.agent.chooser_mut().sent(now, to, vlan),
-            Event::Heard(from, vlan) => {
+            Event::Sent(ifindex, to, vlan) => {
+                if let Some(uplink) = self.uplink_of(ifindex) {
+                    self.agent.chooser_mut().sent(now, uplink, to, vlan);
+                }
+            }
+            Event::Heard(ifindex, from, vlan) => {
                 use weft_control::netlord::paths::ChooseVlan as _;
-                self.agent.chooser_mut().heard(now, from, vlan);
-                self.write_paths();
+                if let Some(uplink) = self.uplink_of(ifindex) {
+                    self.agent.chooser_mut().heard(now, uplink, from, vlan);
+                    self.write_paths();
+                }
             }
             Event::Arp { .. } => {}
         }
@@ -314,7 +330,7 @@ impl Host {
         if let Ok(counters) = self.plane.counters() {
             measures::plane(&counters);
         }
-        let spain = self.agent.chooser_mut().counters();
+        let spain = self.agent.chooser().counters();
         measures::machine(self.agent.counts(), self.agent.locations().nl_arp().counts(), spain);
         if let Some(pull) = self.agent.locations().pull() {
             crate::agent::host::measure_lookups(&pull.resolver().counts());

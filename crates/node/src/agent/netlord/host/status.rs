@@ -15,7 +15,7 @@ use crate::agent::config::OnExit;
 
 impl Host {
     /// The whole status.
-    pub(super) fn status(&mut self) -> Value {
+    pub(super) fn status(&self) -> Value {
         let problems = self.problems();
         let (counters, drops) = self.counted();
         let (used, limit) = self.plane.remotes();
@@ -65,7 +65,7 @@ impl Host {
         locations.nl_arp().table().len() + locations.pull().map_or(0, |pull| pull.resolver().held())
     }
 
-    fn problems(&mut self) -> Vec<String> {
+    fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for uplink in &self.uplinks {
             match (uplink.mtu, uplink.at) {
@@ -77,14 +77,14 @@ impl Host {
                 _ => {}
             }
         }
-        let lost: Vec<MacAddr> = self.config.path.iter().map(|it| it.switch).collect();
-        let lost: Vec<String> = lost
-            .into_iter()
-            .filter(|&switch| {
-                let failed = self.failed(switch);
-                !failed.is_empty() && failed.len() == self.vlans(switch).len()
-            })
-            .map(|switch| switch.to_string())
+        let lost: Vec<String> = self
+            .paths_known()
+            .filter(|(_, _, vlans, failed)| !failed.is_empty() && failed.len() == vlans.len())
+            .map(
+                |(device, switch, ..)| {
+                    if self.uplinks.len() > 1 { format!("{switch} from {device}") } else { switch.to_string() }
+                },
+            )
             .collect();
         if !lost.is_empty() {
             problems.push(format!("no VLAN works to {}", lost.join(", ")));
@@ -115,25 +115,22 @@ impl Host {
         self.vifs.iter().map(of).collect()
     }
 
-    fn vlans(&self, switch: MacAddr) -> Vec<VlanId> {
-        self.config.path.iter().find(|it| it.switch == switch).map(super::config::PathPart::vlans).unwrap_or_default()
+    /// From which interface, to which edge switch, by which VLANs, and which of these have failed.
+    fn paths_known(&self) -> impl Iterator<Item = (&str, MacAddr, Vec<VlanId>, Vec<VlanId>)> {
+        self.config.path.iter().map(|path| {
+            let (path, uplink) = (path.get_ref(), self.config.uplink_of(path.get_ref()));
+            let is_failed = |vlan: &VlanId| self.agent.chooser().is_failed((uplink, path.switch), *vlan);
+            let failed = path.vlans().into_iter().filter(is_failed).collect();
+            (self.uplinks[usize::from(uplink.0)].device.as_str(), path.switch, path.vlans(), failed)
+        })
     }
 
-    fn failed(&mut self, switch: MacAddr) -> Vec<u16> {
-        let vlans = self.vlans(switch);
-        let chooser = self.agent.chooser_mut();
-        vlans.into_iter().filter(|&vlan| chooser.is_failed(switch, vlan)).map(VlanId::get).collect()
-    }
-
-    fn paths(&mut self) -> Vec<Value> {
-        let switches: Vec<MacAddr> = self.config.path.iter().map(|it| it.switch).take(PATHS_SHOWN).collect();
-        let mut all = Vec::with_capacity(switches.len());
-        for switch in switches {
-            let failed: Vec<String> = self.failed(switch).iter().map(u16::to_string).collect();
-            let count = self.vlans(switch).len();
-            all.push(json!({ "switch": switch.to_string(), "vlans": count, "failed": failed.join(",") }));
-        }
-        all
+    fn paths(&self) -> Vec<Value> {
+        let of = |(device, switch, vlans, failed): (&str, MacAddr, Vec<VlanId>, Vec<VlanId>)| {
+            let failed: Vec<String> = failed.iter().map(|vlan| vlan.get().to_string()).collect();
+            json!({ "uplink": device, "switch": switch.to_string(), "vlans": vlans.len(), "failed": failed.join(",") })
+        };
+        self.paths_known().take(PATHS_SHOWN).map(of).collect()
     }
 
     fn tenants_counted(&self) -> Vec<Value> {
@@ -162,8 +159,8 @@ impl Host {
         }))
     }
 
-    fn spain(&mut self) -> Value {
-        let c = self.agent.chooser_mut().counters();
+    fn spain(&self) -> Value {
+        let c = self.agent.chooser().counters();
         json!({ "chirps": c.chirps, "answers": c.answers, "failures": c.failures, "restorations": c.restorations, "strangers": c.strangers })
     }
 

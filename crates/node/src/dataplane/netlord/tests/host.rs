@@ -80,12 +80,38 @@ fn frames_to_another_switch_are_encapsulated_to_the_byte() {
     assert_eq!(seen.len(), VLANS.len(), "flows are spread");
     let mut plane = plane;
     let told = plane.events().unwrap();
-    let ways = |it: &Event| matches!(it, Event::Sent(at, vlan) if *at == place(FAR_SWITCH, 9) && seen.contains(vlan));
+    let ways = |it: &Event| matches!(it, Event::Sent(HERE, at, vlan) if *at == place(FAR_SWITCH, 9) && seen.contains(vlan));
     assert!(
         told.len() >= VLANS.len() && told.len() < 60 && told.iter().all(ways),
         "a sign of each way now and then: {}",
         told.len()
     );
+}
+
+#[test]
+fn each_interface_has_paths_of_its_own() {
+    let Some((_pins, mut plane)) = server() else { return };
+    let other = MacAddr([0x0a, 0x51, 0, 0, 0, 2]);
+    let third = MacAddr([0x02, 0x4e, 0x4c, 0, 0, 3]);
+    plane.set_uplink(THERE, other, 1600, Some(place(third, 7))).unwrap();
+    plane.set_vif(HERE, vif(1), Some(THERE)).unwrap();
+    let inner = &frames()[0];
+    assert_eq!(reason(&plane, "netlord_vif", inner), (DROPPED, "no_path"), "those of the first are not the second's");
+    plane.set_paths(THERE, FAR_SWITCH, &[vlan(77)]).unwrap();
+    let ((verdict, out), _) = on(&plane, "netlord_vif", inner);
+    let it = Encapsulation::parse(&out).unwrap();
+    assert_eq!((verdict, it.overlay.vlan, it.src), (REDIRECTED, Some(vlan(77)), third), "from the switch that it leads to");
+    assert_eq!(plane.events().unwrap(), [Event::Sent(THERE, place(FAR_SWITCH, 9), vlan(77))]);
+    // To the first one's switch, which is another's here.
+    plane.set_remote(vif(2), Some(place(OWN_SWITCH, 5))).unwrap();
+    plane.set_paths(THERE, OWN_SWITCH, &[vlan(78)]).unwrap();
+    let ((_, out), _) = on(&plane, "netlord_vif", inner);
+    assert_eq!(Encapsulation::parse(&out).unwrap().overlay.vlan, Some(vlan(78)));
+    // What comes by the first is delivered, wherever the VIF sends, and is a sign of the first one's path.
+    plane.set_remote(vif(2), Some(place(FAR_SWITCH, 9))).unwrap();
+    plane.events().unwrap();
+    assert_eq!(on(&plane, "netlord_uplink", &arrived(1, &[1; 60]).0).0.0, REDIRECTED);
+    assert_eq!(plane.events().unwrap(), [Event::Heard(HERE, place(FAR_SWITCH, 9), vlan(5))]);
 }
 
 #[test]
@@ -125,7 +151,7 @@ fn what_a_vm_may_not_do_is_dropped_and_counted() {
         assert_eq!(reason(&plane, "netlord_vif", &frame), (DROPPED, why));
     }
     let good = &frames()[0];
-    plane.set_paths(FAR_SWITCH, &[]).unwrap();
+    plane.set_paths(HERE, FAR_SWITCH, &[]).unwrap();
     assert_eq!(reason(&plane, "netlord_vif", good), (DROPPED, "no_path"));
     plane.set_uplink(HERE, HARDWARE, 1600, None).unwrap();
     assert_eq!(reason(&plane, "netlord_vif", good), (DROPPED, "no_uplink"));
@@ -238,7 +264,7 @@ fn what_is_for_a_vm_here_is_delivered_without_the_encapsulation() {
     // A frame shorter than an IP header's room goes by the agent.
     assert_eq!(reason(&plane, "netlord_uplink", &arrived(1, &[1; 5]).0), (CONSUMED, "to_agent"));
     let events = plane.events().unwrap();
-    let heard = |it: &Event| matches!(it, Event::Heard(at, id) if *at == place(FAR_SWITCH, 9) && *id == vlan(5));
+    let heard = |it: &Event| matches!(it, Event::Heard(HERE, at, id) if *at == place(FAR_SWITCH, 9) && *id == vlan(5));
     assert!(events.iter().any(heard), "the way that it came by works: {events:?}");
     assert!(events.iter().any(|it| matches!(it, Event::FromFabric { frame, .. } if *frame == arrived(1, &[1; 5]).0)));
 }

@@ -91,7 +91,7 @@ fn server() -> Option<(PinDir, HostPlane)> {
     plane.set_local(vif(1), Some(HERE)).unwrap();
     plane.set_local(vif(3), Some(THERE)).unwrap();
     plane.set_remote(vif(2), Some(place(FAR_SWITCH, 9))).unwrap();
-    plane.set_paths(FAR_SWITCH, &VLANS.map(vlan)).unwrap();
+    plane.set_paths(HERE, FAR_SWITCH, &VLANS.map(vlan)).unwrap();
     Some((pins, plane))
 }
 
