@@ -20,11 +20,12 @@ use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;
 use super::super::vlans::Vlans;
-use super::vifs::read_tenants;
+use super::vifs::first_tenants;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, check_ports, from_text, read_key};
-use crate::cli::Result;
+use crate::cli::{Auth, Result};
+use crate::client::{self, Settings, TlsFiles, client_config};
 use crate::dataplane::find_interface;
 
 /// Everything that the agent of a server is told.
@@ -53,6 +54,7 @@ pub struct HostConfig {
     pub provider: Option<ProviderPart>,
     locations: Option<Spanned<LocationSource>>,
     pub directory: Option<DirectoryPart>,
+    repository: Option<RepositoryPart>,
     #[serde(default)]
     spain: SpainPart,
     #[serde(default)]
@@ -109,6 +111,37 @@ pub struct DirectoryPart {
     pub servers: Spanned<Vec<SocketAddr>>,
     principal: Spanned<u32>,
     key: Spanned<PathBuf>,
+}
+
+/// `[repository]`: the tenants' file is kept as the directory's store has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepositoryPart {
+    #[serde(default = "repository_period", deserialize_with = "from_text")]
+    period: Duration,
+    #[serde(default = "repository_auth")]
+    auth: Spanned<Auth>,
+    certificate: Option<PathBuf>,
+    certificate_key: Option<PathBuf>,
+    authority: Option<PathBuf>,
+}
+
+const fn repository_period() -> Duration {
+    Duration::from_secs(5)
+}
+
+fn repository_auth() -> Spanned<Auth> {
+    Spanned::new(0..0, Auth::Tls)
+}
+
+impl RepositoryPart {
+    fn certificates(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificate: self.certificate.clone()?,
+            key: self.certificate_key.clone()?,
+            authority: self.authority.clone()?,
+        })
+    }
 }
 
 /// Where that address comes from.
@@ -272,11 +305,14 @@ impl HostConfig {
     /// # Errors
     /// [`Error`](crate::cli::Error) with file, line and remedy.
     pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
-        place.at(self.tenants.span(), read_tenants(self.tenants.get_ref()))?;
+        place.at(self.tenants.span(), first_tenants(self))?;
         let mut devices = self.uplink.get_ref().iter().map(|uplink| &uplink.device);
         devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))?;
-        match &self.directory {
-            Some(directory) => place.at(directory.key.span(), directory.principal_key()).map(|_| ()),
+        if let Some(directory) = &self.directory {
+            place.at(directory.key.span(), directory.principal_key())?;
+        }
+        match &self.repository {
+            Some(repository) => place.at(repository.auth.span(), self.repository()).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -339,14 +375,19 @@ impl HostConfig {
     fn check_directory(&self, place: &Place<'_>) -> Result<()> {
         let wanted = self.locations.as_ref().filter(|it| *it.get_ref() == LocationSource::Directory);
         let directory = match (wanted, &self.directory) {
-            (None, None) => return Ok(()),
+            (None, None) if self.repository.is_none() => return Ok(()),
+            (None, None) => {
+                let help = "add `[directory]` with `servers`, `principal` and `key`";
+                return Err(place.error(0..0, "`[repository]` without a directory to ask", help));
+            }
             (Some(_), Some(directory)) => directory,
+            (None, Some(directory)) if self.repository.is_some() => directory,
             (Some(wanted), None) => {
                 let help = "add `[directory]` with `servers`, `principal` and `key`";
                 return Err(place.error(wanted.span(), "no directory to ask", help));
             }
             (None, Some(directory)) => {
-                let help = "write locations = \"directory\" above the tables, or leave `[directory]` out";
+                let help = "write locations = \"directory\" above the tables, or `[repository]`; or leave `[directory]` out";
                 return Err(place.error(directory.servers.span(), "nobody would ask it", help));
             }
         };
@@ -363,7 +404,47 @@ impl HostConfig {
             let help = "give the server's number, as in the directory: the owner of its VIFs' bindings";
             return Err(place.error(directory.principal.span(), "principals begin at 1", help));
         }
+        let Some(repository) = &self.repository else { return Ok(()) };
+        if repository.period < REPOSITORY_PERIOD_LEAST {
+            let message = format!("`period` is {REPOSITORY_PERIOD_LEAST} at the least");
+            return Err(place.error(repository.auth.span(), &message, "all agents ask that often"));
+        }
+        let given = [&repository.certificate, &repository.certificate_key, &repository.authority];
+        let (is_tls, files) = (*repository.auth.get_ref() == Auth::Tls, given.iter().filter(|it| it.is_some()).count());
+        if is_tls && files < given.len() {
+            let help = "write `certificate`, `certificate_key` and `authority`, or auth = \"mac\" where the servers have it";
+            return Err(place.error(repository.auth.span(), "`[repository]` over TLS needs certificates", help));
+        }
+        if !is_tls && files > 0 {
+            let help = "leave the files out, or write auth = \"tls\"";
+            return Err(place.error(repository.auth.span(), "keyed MACs need no certificates", help));
+        }
         Ok(())
+    }
+
+    /// Whether the tenants' file comes from the directory's store.
+    pub const fn has_repository(&self) -> bool {
+        self.repository.is_some()
+    }
+
+    /// Whom the repository's thread asks, and how often.
+    ///
+    /// # Errors
+    /// [`Error`](crate::cli::Error) if keys or certificates cannot be read.
+    pub fn repository(&self) -> Result<Option<(Settings, std::time::Duration)>> {
+        let (Some(repository), Some(directory)) = (&self.repository, &self.directory) else { return Ok(None) };
+        let auth = match repository.certificates().filter(|_| *repository.auth.get_ref() == Auth::Tls) {
+            Some(files) => client::Auth::Tls(client_config(&files)?),
+            None => client::Auth::Mac,
+        };
+        let settings = Settings {
+            servers: directory.servers.get_ref().iter().map(ToString::to_string).collect(),
+            principal: directory.principal(),
+            key: Some(directory.principal_key()?),
+            auth,
+            timeout: REPOSITORY_TIMEOUT,
+        };
+        Ok(Some((settings, std::time::Duration::from_nanos(repository.period.as_ps() / 1000))))
     }
 
     /// Where programs and maps are pinned.
@@ -452,6 +533,10 @@ fn provider_device() -> Spanned<String> {
 
 /// Of the table that the programs have of them.
 const UPLINKS_MOST: usize = 64;
+/// All agents ask the servers that often.
+const REPOSITORY_PERIOD_LEAST: Duration = Duration::from_ms(100);
+/// For one try at all servers.
+const REPOSITORY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// Of 15 letters, the other end's `-vif` takes four.
 const PROVIDER_DEVICE_MAX: usize = 11;
 /// 6.4 GB of table.

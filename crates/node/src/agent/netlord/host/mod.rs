@@ -4,12 +4,14 @@
 //!   eBPF events ---+                                                +--> eBPF tables
 //!   Unix socket ---+--> Input --> netlord::agent::Agent --> Output -+--> frames to the fabric, by packet sockets
 //!   tenants' file -+      ^          NL-ARP, SPAIN's paths          +--> frames to VMs, likewise
+//!     ^ a thread keeps it as the directory's store has it
 //!   interfaces ----+   deadline         (word of them by netlink, and a look each second)
 //! ```
 
 mod apply;
 mod config;
 mod provider;
+mod repository;
 mod status;
 mod vifs;
 
@@ -49,6 +51,7 @@ use crate::agent::watch::KernelWatch;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
 use provider::Provider;
+use repository::Repository;
 use vifs::{OwnVif, Wanted};
 
 /// The agent of a server, at work.
@@ -68,6 +71,8 @@ struct Host {
     /// This server's own interface in tenant 1.
     provider: Option<Provider>,
     tenants: Arc<Tenants>,
+    /// What keeps that file as the directory's store has it.
+    repository: Option<Repository>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
     /// What is wrong with the tenants' file now.
@@ -161,7 +166,7 @@ impl Daemon for Host {
 
 impl Host {
     fn start(config: HostConfig) -> Result<Self> {
-        let tenants = vifs::read_tenants(config.tenants.get_ref())?;
+        let tenants = vifs::first_tenants(&config)?;
         exporter::serve(config.metrics)?;
         let period = Duration::from_nanos(config.spain().period.as_ps() / 1000);
         let settings = HostSettings { tell_every: period / 4, ..HostSettings::default() };
@@ -182,6 +187,7 @@ impl Host {
             wanted: Vec::new(),
             provider: None,
             tenants: Arc::new(tenants),
+            repository: None,
             tenants_of: vifs::changed_at(config.tenants.get_ref()),
             tenants_trouble: None,
             trouble: None,
@@ -207,7 +213,9 @@ impl Host {
         let is_adopted = self.plane.adopted();
         self.inherit(is_adopted)?;
         self.begin_provider()?;
-        self.attach_configured()
+        self.attach_configured()?;
+        self.repository = Repository::begin(&self.config)?;
+        Ok(())
     }
 
     /// Tells a new machine what it begins with: tenants, paths, what an earlier agent left in the tables, interfaces.

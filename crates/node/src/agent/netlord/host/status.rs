@@ -35,6 +35,7 @@ impl Host {
             "adopted": self.plane.adopted(),
             "keeps": self.config.on_exit == OnExit::Keep,
             "tenants_version": self.tenants.version,
+            "repository": self.repository.as_ref().map(super::Repository::status),
             "uplinks": self.uplinks(),
             "provider": self.provider_status(),
             "vifs": self.own_vifs(),
@@ -95,6 +96,7 @@ impl Host {
         }
         problems.extend(self.provider_problem());
         problems.extend(self.tenants_trouble.clone());
+        problems.extend(self.repository.as_ref().and_then(super::Repository::problem));
         problems.extend(self.trouble.clone());
         problems
     }

@@ -11,6 +11,7 @@ use weft_control::netlord::tenants::{Tenants, VifSpec};
 use weft_control::netlord::{PROVIDER, PUBLIC, Vif};
 
 use super::Host;
+use super::config::HostConfig;
 use crate::agent::iproute::run;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{HostPlane, InheritedVif};
@@ -43,7 +44,8 @@ impl OwnVif {
 }
 
 impl Host {
-    /// The VIFs of the configuration. Those whose interfaces are not there yet are attached when they are.
+    /// The VIFs of the configuration. Those whose interfaces are not there yet are attached when they are; so are those that the file does not have,
+    /// if the repository may send one that has.
     ///
     /// # Errors
     /// [`Error`] if the file has no such VIF, or the kernel refuses.
@@ -55,8 +57,10 @@ impl Host {
         };
         let all: Vec<Wanted> = self.config.vif.iter().map(of).collect();
         for wanted in all {
-            spec(&self.tenants, &wanted.tenant, &wanted.name)?;
-            if HostPlane::index_of(&wanted.device).is_none() {
+            let known = spec(&self.tenants, &wanted.tenant, &wanted.name);
+            if known.is_err() && !self.config.has_repository() {
+                known?;
+            } else if known.is_err() || HostPlane::index_of(&wanted.device).is_none() {
                 self.want(wanted);
             } else if !self.vifs.values().any(|own| own.is(&wanted)) {
                 self.attach_vif(&wanted.device, &wanted.tenant, &wanted.name)?;
@@ -82,8 +86,10 @@ impl Host {
             tracing::info!(device, "a VM's interface is gone");
             self.forget_vif(ifindex);
         }
-        let back =
-            |host: &Self, it: &Wanted| !host.vifs.values().any(|own| own.is(it)) && HostPlane::index_of(&it.device).is_some();
+        let back = |host: &Self, it: &Wanted| {
+            let is_known = spec(&host.tenants, &it.tenant, &it.name).is_ok();
+            is_known && !host.vifs.values().any(|own| own.is(it)) && HostPlane::index_of(&it.device).is_some()
+        };
         let back: Vec<Wanted> = self.wanted.iter().filter(|it| back(self, it)).cloned().collect();
         for Wanted { device, tenant, name } in back {
             match self.attach_vif(&device, &tenant, &name) {
@@ -230,6 +236,15 @@ fn spec<'a>(tenants: &'a Tenants, tenant: &str, name: &str) -> Result<&'a VifSpe
         let names: Vec<&str> = found.vifs.iter().map(|it| it.name.as_str()).collect();
         Error::new(format!("tenant `{tenant}` has no VIF `{name}`"), format!("it has: {}", names.join(", ")))
     })
+}
+
+/// The tenants to begin with: none, where the repository sends the first file.
+///
+/// # Errors
+/// [`Error`] if the file cannot be read.
+pub(super) fn first_tenants(config: &HostConfig) -> Result<Tenants> {
+    let file = config.tenants.get_ref();
+    if config.has_repository() && !file.exists() { Ok(Tenants::default()) } else { read_tenants(file) }
 }
 
 /// The file's tenants.
