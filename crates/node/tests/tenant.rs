@@ -161,3 +161,52 @@ fn where_a_vif_is_stands_in_the_directory() {
     let shown = site.json("tenant show acme --locations");
     assert_eq!((&shown["vifs"][0]["at"], &shown["vifs"][1]["at"]), (&"edge:02:00:00:00:00:0a/1".into(), &Value::Null));
 }
+
+#[test]
+fn the_file_goes_into_the_store_and_comes_back() {
+    let site = Site::serving();
+    let none = site.run("tenant fetch");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("the store has no tenants' file"), "{none:?}");
+    site.json("tenant create acme --id 17");
+    let first = site.json("tenant publish");
+    assert_eq!((&first["version"], &first["changed"]), (&1.into(), &true.into()));
+    assert_eq!(site.json("tenant publish")["changed"], false, "the same again is no change");
+    site.json("tenant add-vm acme web1 --mac 02:00:00:00:00:01 --address 10.0.0.1");
+    assert_eq!(site.json("tenant publish")["version"], 2);
+    let text = std::fs::read_to_string(site.file()).expect("the file");
+
+    // Another machine's.
+    std::fs::remove_file(site.file()).expect("gone");
+    assert_eq!(site.json("tenant fetch")["changed"], true);
+    assert_eq!(std::fs::read_to_string(site.file()).expect("the file"), text);
+    assert_eq!(site.json("tenant fetch")["changed"], false);
+
+    // Two that have gone on from one version.
+    std::fs::write(site.file(), text.replace("web1", "web2")).expect("written");
+    let other = site.run("tenant publish");
+    assert_eq!(other.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("the store has another version 2"), "{other:?}");
+    std::fs::write(site.file(), text.replace("version = 2", "version = 9")).expect("written");
+    let newer = site.run("tenant fetch");
+    assert_eq!(newer.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&newer.stderr).contains("is version 9, newer than the store's 2"), "{newer:?}");
+
+    // Any text.
+    let file = site.folder.path().join("notes");
+    std::fs::write(&file, "a").expect("written");
+    let file = file.to_str().expect("UTF-8").to_owned();
+    assert_eq!(site.json(&format!("publish spain {file}"))["version"], 1);
+    assert_eq!(site.json(&format!("publish spain {file} --version 7"))["version"], 7);
+    assert_eq!(site.run("fetch spain").stdout, b"a");
+    assert_eq!(site.run("fetch nothing").status.code(), Some(1), "the answer is no");
+    for (command, said) in [
+        (format!("publish spain {file} --version 7"), "7 is not greater"),
+        (format!("publish ../x {file}"), "a text's name is"),
+        (format!("publish spain {file}.not"), "cannot read"),
+    ] {
+        let output = site.run(&command);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{command}: {output:?}");
+    }
+}
