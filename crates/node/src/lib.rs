@@ -7,5 +7,6 @@ pub mod bench_agent;
 pub mod cli;
 pub mod client;
 pub mod dataplane;
+mod interface;
 pub mod server;
 pub mod store;
