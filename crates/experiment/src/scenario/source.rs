@@ -241,15 +241,7 @@ impl Source {
             Error::Key(error) => error,
             other => return other,
         };
-        let exactly = self.set_by_user.iter().any(|(key, _)| *key == error.key);
-        let span = if exactly { None } else { self.locate(&error.key) };
-        let below = format!("{}.", error.key);
-        let by_user = exactly || span.is_none() && self.set_by_user.iter().any(|(key, _)| key.starts_with(&below));
-        let place = match &span {
-            _ if by_user => format!("--set {}", error.key),
-            Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
-            None => self.name.clone(),
-        };
+        let (place, span) = self.place_of(&error.key);
         Error::Scenario {
             place,
             message: error.message,
@@ -257,6 +249,20 @@ impl Source {
             source_code: span.is_some().then(|| NamedSource::new(&self.name, self.text.clone())),
             span: span.map(Into::into),
         }
+    }
+
+    /// Where a dotted key stands, for people (`s.toml:12`, `--set world.seed`), and in the text.
+    pub fn place_of(&self, key: &str) -> (String, Option<Range<usize>>) {
+        let exactly = self.set_by_user.iter().any(|(set, _)| set == key);
+        let span = if exactly { None } else { self.locate(key) };
+        let below = format!("{key}.");
+        let by_user = exactly || span.is_none() && self.set_by_user.iter().any(|(set, _)| set.starts_with(&below));
+        let place = match &span {
+            _ if by_user => format!("--set {key}"),
+            Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
+            None => self.name.clone(),
+        };
+        (place, span)
     }
 
     /// Where a dotted key stands: in the chosen form, in the sweep, or as written; else its table.
