@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use weft_fabric::Fabric;
 use weft_fabric::record::{LabRecord, Outcome};
+use weft_fabric::{Fabric, Instant};
 
 use crate::error::{Error, Result};
 use crate::expect::{self, Candidate, Verdict};
@@ -84,11 +84,13 @@ struct Carried {
     skipped: Option<String>,
     /// Of a search: the run at the setting that was found, and what was found.
     found: Option<(Run, Finding)>,
+    /// When it ended, in its own time.
+    ended: Option<Instant>,
 }
 
 impl Carried {
     fn skipped(reason: &str) -> Self {
-        Self { metrics: Metrics::default(), report: None, lab: None, skipped: Some(reason.to_owned()), found: None }
+        Self { metrics: Metrics::default(), report: None, lab: None, skipped: Some(reason.to_owned()), found: None, ended: None }
     }
 
     /// The run that was carried.
@@ -131,6 +133,8 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
     }
     carried.sort_by_key(|(i, _)| *i);
     let carried: Vec<Carried> = carried.into_iter().map(|(_, c)| c).collect();
+    // What comes after the length that a run was given has been told before.
+    study.tell_late_events(|i, event| carried[i].ended.filter(|_| study.end_at_most(i).is_none_or(|end| event.at < end)));
     let runs = compare(study, &carried);
     let summary = Summary { title: study.title().to_owned(), out: out.map(|o| o.display().to_string()), runs };
     if let Some(folder) = folder {
@@ -174,7 +178,7 @@ fn carry(study: &Study, index: usize, folder: Option<&Folder>, ideals: &Ideals, 
     metrics.put_some("rss_bytes", wall::peak_rss_bytes().map(|b| b as f64));
     on_progress(index, 1.0);
     let lab = outcome.lab.as_ref().map(|lab| LabSummary::of(lab, run));
-    Ok(Carried { metrics, report, lab, skipped: None, found })
+    Ok(Carried { metrics, report, lab, skipped: None, found, ended: Some(outcome.ended) })
 }
 
 impl LabSummary {

@@ -48,6 +48,21 @@ fn annealing_without_iterations_is_refused() {
 }
 
 #[test]
+fn a_number_out_of_its_range_is_told_the_range() {
+    let number = |text: &str| format!("spain_paths = {text}\nperiod = ");
+    for beyond in ["-1", "4294967296", "1.5"] {
+        refused(&[("period = ", &number(beyond))], &[], &["s.toml:15", beyond, "a whole number from 0 to 4,294,967,295"]);
+    }
+    let seed = "duration = \"20s\"\nseed = -3";
+    refused(&[("duration = \"20s\"", seed)], &[], &["s.toml:19", "`-3` is not a whole number from 0 to 2^63 - 1"]);
+    refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 9223372036854775808")], &[], &["s.toml:19", "2^63 - 1"]);
+    refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 99999999999999999999999")], &[], &["s.toml:19", "2^63 - 1"]);
+    // Of a list, the entry is named.
+    let hosts = format!("{TRAFFIC}\nhosts = [0, -5]");
+    refused(&[(TRAFFIC, &hosts)], &[], &["s.toml:12", "0 to 4,294,967,295"]);
+}
+
+#[test]
 fn a_rate_of_zero_is_shown_where_it_stands() {
     refused(&[("link = \"1Gbps\"", "link = \"0bps\"")], &[], &["s.toml:6", "without capacity"]);
     let both = "link = \"1Gbps\"\nfabric_link = \"0bps\"";
@@ -62,6 +77,21 @@ fn a_file_beside_a_pattern_names_the_way_out() {
     std::fs::write(folder.path().join("f.csv"), "src,dst,start,size\n3,9,0,1MB\n").expect("written");
     let output = weft(&["run", "s.toml", "--set", "traffic={file=\"f.csv\"}", "--json"], folder.path());
     assert_eq!(json(&output)["runs"][0]["metrics"]["flows"], 1, "the remedy works");
+}
+
+#[test]
+fn an_event_after_the_end_is_noted_with_its_place() {
+    let event = |at: &str| format!("[[event]]\nat = \"{at}\"\nfail = \"switch core0\"\n[traffic]");
+    let late = noted(&[("[traffic]", &event("20s"))]);
+    let line = "s.toml:10: `fail = \"switch core0\"` at 20s does not happen: the run ends at 20s";
+    assert!(late.contains(line) && late.matches("does not happen").count() == 1, "{late}");
+    // The flows have ended long before.
+    let after = noted(&[("[traffic]", &event("10s"))]);
+    assert!(after.contains("s.toml:10: `fail = \"switch core0\"` at 10s does not happen: the run ends at 1"), "{after}");
+    assert!(!noted(&[("[traffic]", &event("500ms"))]).contains("does not happen"));
+    let swept = event("15s").replace("[traffic]", "[sweep]\n\"world.duration\" = [\"5s\", \"10s\", \"20s\"]\n[traffic]");
+    let some = noted(&[("[traffic]", &swept), ("\"125MB\"", "\"inf\"")]);
+    assert!(some.contains("at 15s does not happen in 2 of 3 runs, which end at 10s at the latest"), "{some}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod support;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{folder_with, json, root, stderr, stdout, weft};
@@ -306,6 +306,55 @@ fn a_full_disk_is_noticed_and_a_closed_pipe_is_not_an_error() {
 }
 
 /// Each line: what is changed, and what the error must name. The exit code is 2 and nothing is written.
+#[test]
+fn what_a_killed_run_left_the_next_one_removes_and_a_living_ones_it_leaves() {
+    let folder = folder_with(&[]);
+    let endless = ["--set", "traffic.size=inf", "--set", "world.duration=90000s", "--set", "control.period=1ms"];
+    let begun = || {
+        let entries = std::fs::read_dir(folder.path()).expect("a folder").flatten();
+        let names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let mut partial: Vec<String> = names.into_iter().filter(|name| name.starts_with(".r.partial-")).collect();
+        partial.sort();
+        partial
+    };
+    let start = || {
+        let before = begun();
+        let mut run = Command::new(env!("CARGO_BIN_EXE_weft"));
+        run.args(["run", "s.toml", "--out", "r"]).args(endless).current_dir(folder.path());
+        let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("weft starts");
+        let is_its = |name: &String| !before.contains(name) && folder.path().join(name).join("results").is_dir();
+        loop {
+            if let Some(name) = begun().into_iter().find(is_its) {
+                return (run, name);
+            }
+            assert!(run.try_wait().expect("its state").is_none(), "it has ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let kill = |mut run: std::process::Child| run.kill().and_then(|()| run.wait()).expect("it ends");
+    let (killed, left) = start();
+    kill(killed);
+    assert_eq!(begun(), [left]);
+    let (living, its) = start();
+    assert_eq!(begun(), std::slice::from_ref(&its), "the killed one's has gone");
+    let beside = weft(&["run", "s.toml", "--out", "r"], folder.path());
+    assert!(beside.status.success() && !stderr(&beside).contains("killed"), "{}", stderr(&beside));
+    assert_eq!(begun(), std::slice::from_ref(&its), "the living one's stays");
+    kill(living);
+    // As if it had been killed after it moved the earlier results away, before its own were in their place.
+    std::fs::rename(folder.path().join("r"), folder.path().join(its).join("old")).expect("moved");
+    let (last, its) = start();
+    assert!(folder.path().join("r/summary.json").is_file(), "the earlier results are back");
+    kill(last);
+    let next = weft(&["run", "s.toml", "--out", "r"], folder.path());
+    assert!(
+        next.status.success() && stderr(&next).contains(&format!("{its}, which a run that was killed left")),
+        "{}",
+        stderr(&next)
+    );
+    assert_eq!(begun(), Vec::<String>::new());
+}
+
 #[test]
 fn bad_scenarios_are_refused_with_place_and_remedy() {
     let cases: &[(&str, &str, &[&str])] = &[

@@ -4,10 +4,8 @@
 #[path = "support/weft.rs"]
 mod support;
 
-use std::path::Path;
-
 use serde_json::Value;
-use support::{folder_with, json, stderr, stdout, weft};
+use support::{agents_are_possible, folder_with, json, stderr, stdout, weft};
 
 const LAB: &[(&str, &str)] = &[
     ("size = \"125MB\"", "size = \"inf\""),
@@ -68,21 +66,9 @@ fn directory_servers_of_a_lab_are_checked() {
     refused(LAB, "[directory]\nservers = 1", &["asks no directory"]);
 }
 
-/// Whether labs with an overlay can be made here; if not, says why.
-fn possible() -> bool {
-    let report: Value = serde_json::from_slice(&weft(&["lab", "doctor", "--json"], Path::new("/")).stdout).expect("JSON");
-    let programs = Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weft-agent").is_file();
-    if report["ok"] == true && programs {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "a lab cannot come up here, or weft-agent is not built: {report:#}");
-    eprintln!("SKIPPED: a lab cannot come up here (`weft lab doctor` tells why), or weft-agent is not built");
-    false
-}
-
 #[test]
 fn a_run_tells_what_flows_noticed() {
-    if !possible() {
+    if !agents_are_possible() {
         return;
     }
     let events = "[overlay]\nkind = \"vl2\"\n[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[[event]]\nat = \"2s\"\nrestart = \"agent h0\"\n\

@@ -251,24 +251,11 @@ fn a_run_in_a_lab_of_tenants_says_what_it_cannot_have() {
     assert!(stderr(&output).contains("knows no `forge`"), "{}", stderr(&output));
 }
 
-/// Whether labs with agents can be made here; if not, says why.
-#[cfg(all(feature = "lab", target_os = "linux"))]
-fn possible() -> bool {
-    let report = serde_json::from_slice::<Value>(&weft(&["lab", "doctor", "--json"], Path::new("/")).stdout).expect("JSON");
-    let programs = Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weft-agent").is_file();
-    if report["ok"] == true && programs {
-        return true;
-    }
-    assert!(std::env::var_os("CI").is_none(), "a lab cannot come up here, or weft-agent is not built: {report:#}");
-    eprintln!("SKIPPED: a lab cannot come up here (`weft lab doctor` tells why), or weft-agent is not built");
-    false
-}
-
 /// Two tenants of four VMs each with the same addresses, of which each takes one transfer at a time: who comes second is refused, and comes again.
 #[cfg(all(feature = "lab", target_os = "linux"))]
 #[test]
 fn tenants_of_a_lab_send_while_things_happen() {
-    if !possible() {
+    if !support::agents_are_possible() {
         return;
     }
     let events = "[[event]]\nat = \"300ms\"\nkill = \"agent h0\"\n[[event]]\nat = \"600ms\"\nrestart = \"agent h0\"\n\

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::events::Event;
 use crate::lab::{self, Lab};
 use crate::plan::{LabName, Plan};
+use crate::state::{self, Process};
 use crate::traffic::requests::Asking;
 use crate::traffic::{Beats, Board, Flow, Orders, Requests, Traffic};
 use crate::valiant;
@@ -169,7 +170,8 @@ fn up(plan: Plan, scenario: PathBuf, stop: &AtomicBool, progress: &mut dyn FnMut
     std::thread::scope(|scope| {
         let ends = Ends(&given_up);
         let given_up = &given_up;
-        let building = scope.spawn(move || Lab::up(plan, &scenario, given_up).map(|(lab, _)| Standing(lab)));
+        let building =
+            scope.spawn(move || Lab::up_for(Some(Process::own()), plan, &scenario, given_up).map(|(lab, _)| Standing(lab)));
         while !building.is_finished() {
             std::thread::sleep(LOOK);
             progress(Progress { now: Instant::ZERO, active: 0, ended: 0 });
@@ -201,12 +203,22 @@ pub fn name_of_run() -> LabName {
 /// Removes the labs of runs whose process was killed.
 fn remove_orphans() {
     for name in lab::names() {
-        let process = name.as_str().strip_prefix(OF_RUNS).and_then(|pid| u32::from_str_radix(pid, 16).ok());
-        if process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+        if is_orphan(&name) {
             tracing::warn!("removing the lab `{name}` of a run that was killed");
             if let Err(e) = lab::down(&name) {
                 tracing::warn!("`weft lab down --name {name}` removes what is left of it: {e}");
             }
+        }
+    }
+}
+
+/// Whether it is the lab of a run that has ended. One that has no record was not yet, or is no longer, what a run carries by: its name tells whose it is.
+fn is_orphan(name: &LabName) -> bool {
+    match state::read(name) {
+        Ok(record) => record.owner.is_some_and(|owner| !owner.is_alive()),
+        Err(_) => {
+            let process = name.as_str().strip_prefix(OF_RUNS).and_then(|pid| u32::from_str_radix(pid, 16).ok());
+            process.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
         }
     }
 }

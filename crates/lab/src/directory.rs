@@ -12,9 +12,8 @@ use weft_control::directory::auth::Secret;
 use crate::error::{LabError, Result};
 use crate::plan::overlay::{PRINCIPAL_ADMIN, Store, Vl2};
 use crate::plan::{Node, Plan};
-use crate::vl2::programs::{self, Started};
-use crate::vl2::{self, DIRECTORY, ETCD, find, wait_for};
-use crate::{netlord, state};
+use crate::programs::{self, DIRECTORY, ETCD, Started, find, wait_for};
+use crate::{netlord, state, vl2};
 
 /// Where a server listens.
 pub(crate) const PORT: u16 = 5303;

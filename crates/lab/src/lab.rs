@@ -16,7 +16,7 @@ use crate::clock::{self, Stopwatch};
 use crate::congestion::{self, Leave};
 use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
-use crate::state::{self, Folder, Phase, Record};
+use crate::state::{self, Folder, Phase, Process, Record};
 use crate::vl2::{self, OverlayStatus, OverlayTimes};
 use crate::{commands, ebpf, frr, neighbours, netlord, netns};
 
@@ -50,6 +50,9 @@ pub struct Status {
     pub name: LabName,
     /// How far it is.
     pub phase: Phase,
+    /// The run that it goes with, if it is one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// The scenario that it was made from; absent if that is not known any more.
     pub scenario: Option<String>,
     /// What the fabric is, in a line.
@@ -78,6 +81,15 @@ pub struct Status {
     pub overlay: Option<OverlayStatus>,
 }
 
+/// The run that a lab goes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Owner {
+    /// Its process.
+    pub pid: u32,
+    /// Whether it still runs: else it was killed, and `weft lab down` removes the lab.
+    pub alive: bool,
+}
+
 /// Fails without root.
 ///
 /// # Errors
@@ -92,6 +104,11 @@ impl Lab {
     /// # Errors
     /// [`LabError`]; whatever it is, nothing is left.
     pub fn up(plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
+        Self::up_for(None, plan, scenario, stop)
+    }
+
+    /// The same for a process that it goes with.
+    pub(crate) fn up_for(owner: Option<Process>, plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
         vl2::check(&plan)?;
         netlord::check(&plan)?;
@@ -99,7 +116,7 @@ impl Lab {
             Some(folder) => folder,
             None => replace_broken(&plan.name)?,
         };
-        let record = Record { scenario: scenario.to_owned(), since_unix_s: clock::unix_seconds(), plan };
+        let record = Record { scenario: scenario.to_owned(), since_unix_s: clock::unix_seconds(), owner, plan };
         match build(&record, &folder, stop) {
             Ok(times) => Ok((Self { record }, times)),
             Err(e) => {
@@ -188,6 +205,7 @@ pub fn status(name: &LabName) -> Status {
     Status {
         name: name.clone(),
         phase,
+        owner: record.as_ref().and_then(|r| r.owner).map(|it| Owner { pid: it.pid, alive: it.is_alive() }),
         scenario: record.as_ref().map(|r| r.scenario.display().to_string()),
         fabric: plan.map(|p| p.fabric.clone()),
         routing: plan.map(|p| p.routing),

@@ -14,6 +14,7 @@
 //! | [`frr`] | how the routing daemons are configured, started, and known to have converged |
 //! | [`state`] | which labs stand, and what a crash left |
 //! | [`lab`] | how a lab comes up, and goes down to nothing |
+//! | [`programs`] | how the programs of an overlay are found, started, asked and ended |
 //! | [`vl2`] | how an overlay's directory and agents are configured and started |
 //! | [`netlord`] | how bridges, agents and tenants' VMs are configured and started |
 //! | [`carry`] | how a run comes up, carries its flows ([`traffic`]), is counted ([`counters`]) and goes down |
@@ -63,6 +64,8 @@ pub mod netns;
 pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod probe;
+#[cfg(target_os = "linux")]
+pub mod programs;
 #[cfg(target_os = "linux")]
 pub mod state;
 #[cfg(target_os = "linux")]

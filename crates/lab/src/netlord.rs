@@ -25,8 +25,8 @@ use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::tenants::{CoreSwitch, Netlord, Vm};
 use crate::plan::{Node, Plan, Role};
-use crate::vl2::programs::{self, Started};
-use crate::vl2::{AGENT, DIRECTORY, OverlayStatus, OverlayTimes, READY_WITHIN, pause, wait_for};
+use crate::programs::{self, AGENT, DIRECTORY, READY_WITHIN, Started, pause, wait_for};
+use crate::vl2::{OverlayStatus, OverlayTimes};
 
 pub(crate) use counted::totals;
 use files::Files;

@@ -209,6 +209,16 @@ pub fn is_running(pid: i32) -> bool {
     !has_ended || threads > 1
 }
 
+/// When a process began, in ticks since the machine did; `None` if it is not there, or has ended.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split_ascii_whitespace();
+    let has_ended = matches!(fields.next(), Some("Z" | "X"));
+    let started = fields.nth(18)?.parse().ok()?;
+    (!has_ended).then_some(started)
+}
+
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
 pub(crate) fn batch(program: &'static str, commands: &str, place: &str) -> Result<()> {
     if commands.is_empty() {

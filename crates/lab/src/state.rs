@@ -16,6 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
+use crate::netns;
 use crate::plan::{LabName, Plan};
 
 /// What `lab.json` holds.
@@ -25,8 +26,33 @@ pub struct Record {
     pub scenario: PathBuf,
     /// When, in seconds since 1970.
     pub since_unix_s: u64,
+    /// The run that it goes with; `None`: whoever brings it up takes it down.
+    #[serde(default)]
+    pub owner: Option<Process>,
     /// What it consists of.
     pub plan: Plan,
+}
+
+/// A process, which no later one of the same number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in ticks since the machine did.
+    pub started: u64,
+}
+
+impl Process {
+    /// This one.
+    pub fn own() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: netns::started(pid).unwrap_or(0) }
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(self) -> bool {
+        netns::started(self.pid) == Some(self.started)
+    }
 }
 
 /// How far a lab is.

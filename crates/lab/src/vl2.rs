@@ -12,12 +12,10 @@
 
 pub(crate) mod control;
 pub(crate) mod files;
-pub(crate) mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -28,11 +26,9 @@ use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::overlay::{OverlayHost, Vl2};
 use crate::plan::{LabName, Node, Plan, Role};
-
-pub use programs::{ask, find, memory};
+use crate::programs::{self, AGENT, DIRECTORY, READY_WITHIN, Started, find, pause, wait_for};
 
 use files::Files;
-use programs::Started;
 
 /// How long each part of an overlay took to come up, in seconds, and what it takes.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -158,26 +154,6 @@ fn start_agent(program: &Path, node: &Node, files: &Files) -> Result<Started> {
     programs::start(program, &arguments, &node.namespace, &files.folder.join(format!("{name}.log")))
 }
 
-/// Waits until every program has said that it is ready.
-pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
-    let deadline = Deadline::after(READY_WITHIN);
-    let mut waiting: Vec<&Started> = started.iter().collect();
-    loop {
-        let mut left = Vec::new();
-        for one in waiting {
-            if !one.is_ready()? {
-                left.push(one);
-            }
-        }
-        waiting = left;
-        let Some(slow) = waiting.first() else { return Ok(()) };
-        if deadline.has_passed() {
-            return Err(slow.failed(&format!("it is not ready after {} s", READY_WITHIN.as_secs())));
-        }
-        pause(stop)?;
-    }
-}
-
 /// Waits until these hosts' addresses are attached: an agent tells its ToR, and that the directory, after it has begun.
 fn wait_until_attached(plan: &Plan, hosts: &[&OverlayHost], files: &Files, stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
@@ -197,22 +173,8 @@ fn socket_of(files: &Files, node: &Node) -> PathBuf {
     files.folder.join(format!("{}.sock", files::name_of(node)))
 }
 
-pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
-    if stop.load(std::sync::atomic::Ordering::Relaxed) {
-        return Err(LabError::Interrupted);
-    }
-    std::thread::sleep(POLL);
-    Ok(())
-}
-
 pub(crate) fn pins(name: &LabName) -> PathBuf {
     Path::new(PINS).join(name.as_str())
 }
 
-/// The programs.
-pub(crate) const AGENT: &str = "weft-agent";
-pub(crate) const DIRECTORY: &str = "weft-directory";
-pub(crate) const ETCD: &str = "etcd";
 const PINS: &str = "/sys/fs/bpf/weft-labs";
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(20);

@@ -286,7 +286,7 @@ fn provision(lab: &TestLab, address: Ipv4Addr, owner: &OverlayHost, service: u32
         "mac",
     ]
     .map(str::to_owned);
-    let program = vl2::find("weft-directory").expect("it is built");
+    let program = weft_lab::programs::find("weft-directory").expect("it is built");
     let output = lab.at(&at.name, || Command::new(program).args(&arguments).output().expect("it runs"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -325,7 +325,7 @@ fn eighty_hosts_and_ten_switches() {
 
 #[test]
 fn a_lab_that_fails_leaves_no_programs() {
-    if !possible() || vl2::find("weft-agent").is_err() || vl2::find("weft-directory").is_err() {
+    if !possible() || weft_lab::programs::find("weft-agent").is_err() || weft_lab::programs::find("weft-directory").is_err() {
         return;
     }
     let _turn = turn();

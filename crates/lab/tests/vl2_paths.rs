@@ -214,7 +214,7 @@ fn agents_follow_a_directory_server_that_moves() {
     let locator = |node: usize| plan.nodes[node].locator;
     let new_home = vl2.hosts.iter().find(|h| !vl2.directory.contains(&h.node)).expect("a host without a server");
     let listen = format!("{}:5303", locator(new_home.node));
-    let program = vl2::find("weft-directory").expect("it is built");
+    let program = weft_lab::programs::find("weft-directory").expect("it is built");
     let store = format!("etcd:http://{}:2379", locator(vl2.directory[0]));
     let serve = [
         "serve",

@@ -7,6 +7,7 @@ pub mod bench_agent;
 pub mod cli;
 pub mod client;
 pub mod dataplane;
+mod interface;
 pub mod server;
 pub mod store;
 mod whole;

@@ -41,6 +41,14 @@ pub struct CheckArgs {
 /// What `weft check --json` prints.
 #[derive(Debug, Serialize)]
 struct Report {
+    #[serde(flatten)]
+    tally: Tally,
+    scenarios: Vec<Checked>,
+}
+
+/// What came of all expectations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Tally {
     ok: bool,
     passed: usize,
     known_misses: usize,
@@ -49,7 +57,9 @@ struct Report {
     untrusted: usize,
     /// Runs in the lab, where none can come up.
     skipped: usize,
-    scenarios: Vec<Checked>,
+    /// Expectations of runs in the lab.
+    #[serde(skip)]
+    of_labs: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -86,23 +96,50 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
         }
         checked.push(one);
     }
-    let verdicts = || checked.iter().flat_map(|c| &c.runs).flat_map(|r| &r.expect);
-    let passed = verdicts().filter(|v| v.ok).count();
-    let known_misses = verdicts().filter(|v| v.known).count();
-    let untrusted = checked.iter().map(|c| unmeasured(&c.runs)).sum::<usize>();
-    let misses = verdicts().filter(|v| !v.ok && !v.known).count() - untrusted;
-    let skipped = checked.iter().flat_map(|c| &c.runs).filter(|r| r.skipped.is_some()).count();
-    let report = Report { ok: misses == 0, passed, known_misses, misses, untrusted, skipped, scenarios: checked };
+    let tally = Tally::of(checked.iter().map(|c| &c.runs[..]));
     if args.json {
-        print_json(&report)?;
+        print_json(&Report { tally, scenarios: checked })?;
     } else {
+        let Tally { passed, known_misses, misses, untrusted, skipped, .. } = tally;
         if untrusted > 0 {
             print_text(&format!("{untrusted} more of labs whose processors had no time left, and are not to be trusted\n"))?;
         }
         let rest = if skipped == 0 { String::new() } else { format!(", {skipped} runs in the lab skipped") };
         print_text(&format!("{passed} met, {known_misses} missed for a known cause, {misses} missed{rest}\n"))?;
     }
-    Ok(if report.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    if tally.is_too_slow() {
+        let Tally { untrusted, of_labs, .. } = tally;
+        tracing::warn!(
+            "{untrusted} of {of_labs} expectations of labs were missed for want of processor time: nothing is known of them. End what else runs here \
+             and check again; a machine that is always too slow needs a lower `world.scale`, or skips labs if it checks without root"
+        );
+    }
+    Ok(if tally.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl Tally {
+    /// Of all runs, those of a scenario together.
+    fn of<'a>(scenarios: impl Iterator<Item = &'a [RunSummary]> + Clone) -> Self {
+        let runs = || scenarios.clone().flatten();
+        let verdicts = || runs().flat_map(|r| &r.expect);
+        let untrusted = scenarios.clone().map(unmeasured).sum::<usize>();
+        let mut tally = Self {
+            ok: true,
+            passed: verdicts().filter(|v| v.ok).count(),
+            known_misses: verdicts().filter(|v| v.known).count(),
+            misses: verdicts().filter(|v| !v.ok && !v.known).count() - untrusted,
+            untrusted,
+            skipped: runs().filter(|r| r.skipped.is_some()).count(),
+            of_labs: runs().filter(|r| r.lab.is_some()).map(|r| r.expect.len()).sum(),
+        };
+        tally.ok = tally.misses == 0 && !tally.is_too_slow();
+        tally
+    }
+
+    /// A machine that lets most expectations of labs go by for want of time has checked none of them.
+    const fn is_too_slow(&self) -> bool {
+        2 * self.untrusted > self.of_labs
+    }
 }
 
 /// Misses that say nothing of the network: those of runs in the lab, if one of the scenario's is not to be trusted.
@@ -182,5 +219,52 @@ fn announce(studies: &[Asked], args: &CheckArgs) {
     for Asked { path, study, .. } in studies {
         let takes = study.source.takes.as_deref().unwrap_or("less than a minute");
         eprintln!("{}: {} runs, about {takes} on 2 cores", path.display(), study.runs.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expect::Verdict;
+    use crate::metrics::Metrics;
+    use crate::run::LabSummary;
+
+    /// A run with so many expectations met and missed; in a lab that is to be trusted or not, if in one.
+    fn run(met: usize, missed: usize, lab: Option<bool>) -> RunSummary {
+        let verdict = |ok| Verdict {
+            source: "a paper".to_owned(),
+            metric: "goodput_bps".to_owned(),
+            paper: 1.0,
+            measured: Some(1.0),
+            within: "10%".to_owned(),
+            ok,
+            over: None,
+            known: false,
+            cause: None,
+        };
+        RunSummary {
+            set: serde_json::Map::new(),
+            seed: 1,
+            metrics: Metrics::default(),
+            expect: (0..met + missed).map(|i| verdict(i < met)).collect(),
+            search: None,
+            lab: lab.map(|trusted| LabSummary { scale: 1.0, routing: "static", ospf: None, trusted, faults: Vec::new() }),
+            skipped: None,
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_too_slow_for_most_of_its_labs_fails() {
+        let of = |scenarios: &[&[RunSummary]]| {
+            let tally = Tally::of(scenarios.iter().copied());
+            (tally.ok, tally.passed, tally.misses, tally.untrusted)
+        };
+        let simulated = run(9, 0, None);
+        let (slow, good) = (run(1, 2, Some(false)), run(1, 0, Some(true)));
+        assert_eq!(of(&[&[simulated.clone()], &[slow.clone()]]), (false, 10, 0, 2), "two of three");
+        assert_eq!(of(&[&[simulated.clone()], &[slow.clone()], &[good.clone()]]), (true, 11, 0, 2), "half of four is not most");
+        assert_eq!(of(&[&[simulated.clone()], &[good]]), (true, 10, 0, 0));
+        assert_eq!(of(&[&[simulated], &[run(0, 1, Some(true))]]), (false, 9, 1, 0), "a miss of a machine that had time");
+        assert_eq!(of(&[]), (true, 0, 0, 0));
     }
 }

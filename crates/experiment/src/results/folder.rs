@@ -15,6 +15,8 @@ pub struct Folder {
     partial: TempDir,
     /// Parents of the target that were made for it, the innermost first.
     made: Vec<PathBuf>,
+    /// As long as it is held, the writer lives.
+    _lock: Lock,
 }
 
 /// Folders in the making, for [`remove_unfinished`].
@@ -49,13 +51,15 @@ impl Folder {
             parent.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).map(Path::to_owned).collect();
         fs::create_dir_all(parent).map_err(|e| Error::io("make", parent, e))?;
         let prefix = format!(".{}.partial-", name.to_string_lossy());
+        remove_stale(parent, &prefix, &target);
         let partial =
             tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(|e| Error::io("write in", parent, e))?;
+        let lock = Lock::take(partial.path()).map_err(|e| Error::io("write in", partial.path(), e))?;
         // A temporary folder is for its owner alone; results are for whom the user's umask says.
         let inner = partial.path().join("results");
         fs::create_dir(&inner).map_err(|e| Error::io("write in", parent, e))?;
         UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(partial.path().to_owned());
-        Ok(Self { target, partial, made })
+        Ok(Self { target, partial, made, _lock: lock })
     }
 
     /// Where files are written meanwhile.
@@ -99,6 +103,64 @@ impl Drop for Folder {
         }
     }
 }
+
+/// Removes what writers of the same results left that were killed.
+fn remove_stale(parent: &Path, prefix: &str, target: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    let is_of_target = |name: &str| name.strip_prefix(prefix).is_some_and(|rest| !rest.contains('.'));
+    let begun = entries.flatten().filter(|e| is_of_target(&e.file_name().to_string_lossy())).map(|e| e.path());
+    for partial in begun.filter(|path| Lock::is_left(path)) {
+        // It was killed while it put its results in the place of earlier ones.
+        if !target.exists() {
+            let _ = fs::rename(partial.join("old"), target);
+        }
+        match fs::remove_dir_all(&partial) {
+            Ok(()) => tracing::warn!("removed {}, which a run that was killed left", partial.display()),
+            Err(e) => tracing::warn!("{} is left of a run that was killed: {e}", partial.display()),
+        }
+    }
+}
+
+/// The lock of a folder in the making. The system lets it go when the process ends, however it does.
+#[derive(Debug)]
+struct Lock {
+    #[cfg(unix)]
+    _file: nix::fcntl::Flock<fs::File>,
+}
+
+#[cfg(unix)]
+impl Lock {
+    fn take(folder: &Path) -> std::io::Result<Self> {
+        // It has its name only once it is locked, so that nobody finds it free before.
+        let unnamed = tempfile::NamedTempFile::new_in(folder)?;
+        let (file, path) = unnamed.into_parts();
+        let lock = nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockExclusiveNonblock).map_err(|(_, e)| e)?;
+        path.persist(folder.join(LOCK)).map_err(|e| e.error)?;
+        Ok(Self { _file: lock })
+    }
+
+    /// Whether the writer of a folder has gone.
+    fn is_left(folder: &Path) -> bool {
+        let Ok(file) = fs::File::open(folder.join(LOCK)) else { return false };
+        nix::fcntl::Flock::lock(file, nix::fcntl::FlockArg::LockSharedNonblock).is_ok()
+    }
+}
+
+#[cfg(not(unix))]
+impl Lock {
+    #[allow(clippy::unnecessary_wraps)] // Elsewhere it can fail.
+    const fn take(_: &Path) -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    const fn is_left(_: &Path) -> bool {
+        false
+    }
+}
+
+/// In a folder in the making.
+#[cfg(unix)]
+const LOCK: &str = "lock";
 
 /// Whether what stands there is a folder with nothing in it, or nothing but results of ours.
 fn may_replace(target: &Path) -> Result<bool> {

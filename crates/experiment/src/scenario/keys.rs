@@ -45,8 +45,7 @@ impl<'a> Keys<'a> {
         self.asked.borrow_mut().push(key);
         let Some(value) = self.table.get(key) else { return Ok(None) };
         T::from_toml(value).map(Some).map_err(|detail| {
-            let (message, help) =
-                detail.unwrap_or_else(|| (format!("{} is not {}", show(value), T::WHAT), format!("write {} here", T::WHAT)));
+            let (message, help) = detail.unwrap_or_else(|| is_not(value, T::WHAT));
             KeyError::new(self.path_of(key), message, help)
         })
     }
@@ -154,21 +153,32 @@ pub fn one_of(names: &[&str], given: &str) -> String {
     format!("{guess}known are: {}", names.join(", "))
 }
 
+/// What to say of a value of another type, or out of its range, and the remedy.
+fn is_not(value: &Value, what: &str) -> (String, String) {
+    (format!("{} is not {what}", show(value)), format!("write {what} here"))
+}
+
 fn show(value: &Value) -> String {
     format!("`{value}`")
 }
 
 macro_rules! integers {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $what:literal);*) => {$(
         impl FromToml for $type {
-            const WHAT: &'static str = "a whole number, 0 or more";
+            const WHAT: &'static str = $what;
             fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
                 value.as_integer().and_then(|i| <$type>::try_from(i).ok()).ok_or(None)
             }
         }
     )*};
 }
-integers!(u16, u32, u64, usize);
+// TOML's own end at 2^63 - 1.
+integers!(
+    u16, "a whole number from 0 to 65,535";
+    u32, "a whole number from 0 to 4,294,967,295";
+    u64, "a whole number from 0 to 2^63 - 1";
+    usize, "a whole number from 0 to 2^63 - 1"
+);
 
 impl FromToml for f64 {
     const WHAT: &'static str = "a number";
@@ -210,7 +220,8 @@ quantities!(Duration, "a time such as \"60s\" or \"100us\""; BitsPerSec, "a rate
 impl<T: FromToml> FromToml for Vec<T> {
     const WHAT: &'static str = "a list";
     fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        value.as_array().ok_or(None)?.iter().map(T::from_toml).collect()
+        let entry = |entry| T::from_toml(entry).map_err(|detail| detail.or_else(|| Some(is_not(entry, T::WHAT))));
+        value.as_array().ok_or(None)?.iter().map(entry).collect()
     }
 }
 
@@ -227,11 +238,14 @@ impl FromToml for Numbers {
         };
         let mut numbers = Vec::new();
         for entry in entries {
-            numbers.extend(numbers_of(entry).ok_or(None)?);
+            let is_list = value.is_array();
+            numbers.extend(numbers_of(entry).ok_or_else(|| is_list.then(|| is_not(entry, NUMBER_OR_RANGE)))?);
         }
         Ok(Self(numbers))
     }
 }
+
+const NUMBER_OR_RANGE: &str = "a number from 0 to 4,294,967,295, nor a range of them such as \"0-2\"";
 
 /// The numbers of `3` or `"0-2"`; a range of more than a million is a slip.
 fn numbers_of(entry: &Value) -> Option<std::ops::RangeInclusive<u32>> {

@@ -24,12 +24,13 @@ pub mod traffic;
 pub mod transport;
 pub mod world;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Table;
-use weft_fabric::Fabric;
 use weft_fabric::routing::RoutingKind;
+use weft_fabric::{Fabric, Instant};
 
 use crate::error::{KeyError, Result};
 use control::{Control, Scheduler};
@@ -163,6 +164,7 @@ impl Study {
         }
         self.tell_overload(&loads);
         self.tell_idle_expectations();
+        self.tell_late_events(|run, _| self.end_at_most(run));
         Ok(())
     }
 
@@ -194,6 +196,37 @@ impl Study {
                     "[[expect]] number {number} ({source}): no run has the settings of its `over`, so there is nothing to divide by"
                 );
             }
+        }
+    }
+
+    /// When a run ends at the latest, if its length is given.
+    pub fn end_at_most(&self, run: usize) -> Option<Instant> {
+        self.runs[run].scenario.world.duration.map(|duration| Instant::ZERO + duration)
+    }
+
+    /// An event does not happen in a run that has ended before: a slip of its time. `end_of` says when a run ends, if that is known and concerns the event.
+    pub fn tell_late_events(&self, end_of: impl Fn(usize, &Event) -> Option<Instant>) {
+        let mut late: BTreeMap<(Instant, &str, String), Vec<Instant>> = BTreeMap::new();
+        for (i, run) in self.runs.iter().enumerate() {
+            for event in &run.scenario.events {
+                if let Some(end) = end_of(i, event).filter(|&end| end <= event.at) {
+                    let what = format!("`{} = \"{}\"`", event.kind.key(), event.part);
+                    late.entry((event.at, &event.key, what)).or_default().push(end);
+                }
+            }
+        }
+        let span = |at: Instant| at.saturating_since(Instant::ZERO);
+        for ((at, key, what), ends) in late {
+            let (place, at, last) = (
+                self.source.place_of(key).0,
+                span(at),
+                ends.iter().copied().max().map_or_else(String::new, |it| span(it).to_string()),
+            );
+            let when = match self.runs.len() {
+                1 => format!("does not happen: the run ends at {last}"),
+                all => format!("does not happen in {} of {all} runs, which end at {last} at the latest", ends.len()),
+            };
+            tracing::warn!("{place}: {what} at {at} {when}; let it be earlier, or the run longer");
         }
     }
 

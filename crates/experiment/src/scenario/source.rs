@@ -241,15 +241,7 @@ impl Source {
             Error::Key(error) => error,
             other => return other,
         };
-        let exactly = self.set_by_user.iter().any(|(key, _)| *key == error.key);
-        let span = if exactly { None } else { self.locate(&error.key) };
-        let below = format!("{}.", error.key);
-        let by_user = exactly || span.is_none() && self.set_by_user.iter().any(|(key, _)| key.starts_with(&below));
-        let place = match &span {
-            _ if by_user => format!("--set {}", error.key),
-            Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
-            None => self.name.clone(),
-        };
+        let (place, span) = self.place_of(&error.key);
         Error::Scenario {
             place,
             message: error.message,
@@ -257,6 +249,20 @@ impl Source {
             source_code: span.is_some().then(|| NamedSource::new(&self.name, self.text.clone())),
             span: span.map(Into::into),
         }
+    }
+
+    /// Where a dotted key stands, for people (`s.toml:12`, `--set world.seed`), and in the text.
+    pub fn place_of(&self, key: &str) -> (String, Option<Range<usize>>) {
+        let exactly = self.set_by_user.iter().any(|(set, _)| set == key);
+        let span = if exactly { None } else { self.locate(key) };
+        let below = format!("{key}.");
+        let by_user = exactly || span.is_none() && self.set_by_user.iter().any(|(set, _)| set.starts_with(&below));
+        let place = match &span {
+            _ if by_user => format!("--set {key}"),
+            Some(span) => format!("{}:{}", self.name, line_of(&self.text, span.start)),
+            None => self.name.clone(),
+        };
+        (place, span)
     }
 
     /// Where a dotted key stands: in the chosen form, in the sweep, or as written; else its table.
@@ -281,14 +287,24 @@ const MAX_RUNS: usize = 10_000;
 pub fn parse(name: &str, text: &str) -> Result<Table> {
     toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |s| line_of(text, s.start));
+        let number = e.span().and_then(|s| text.get(s)).filter(|it| is_whole_number(it));
+        let (message, help) = match number {
+            Some(number) => (format!("`{number}` is larger than any number of TOML"), "they are from -2^63 to 2^63 - 1"),
+            None => (e.message().to_owned(), "a scenario is a TOML file: `weft new` writes one to start from"),
+        };
         Error::Scenario {
             place: format!("{name}:{line}"),
-            message: e.message().to_owned(),
-            help: Some("a scenario is a TOML file: `weft new` writes one to start from".to_owned()),
+            message,
+            help: Some(help.to_owned()),
             source_code: Some(NamedSource::new(name, text.to_owned())),
             span: e.span().map(Into::into),
         }
     })
+}
+
+fn is_whole_number(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
 }
 
 /// Sets a dotted key, making the tables above it; `event[0].at` reaches into lists.
@@ -325,13 +341,14 @@ pub fn get<'t>(table: &'t Table, key: &str) -> Option<&'t Value> {
     }
 }
 
-/// Parses the value of `--set KEY=VALUE`: TOML, or else a string.
+/// Parses the value of `--set KEY=VALUE`: TOML, or else a string; `inf` is one too, as sizes have it.
 pub fn parse_value(text: &str) -> Value {
     let wrapped = format!("v = {text}");
     toml::from_str::<Table>(&wrapped)
         .ok()
         .filter(|t| t.len() == 1)
         .and_then(|mut t| t.remove("v"))
+        .filter(|value| value.as_float().is_none_or(f64::is_finite))
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 

@@ -27,6 +27,27 @@ pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("stdout is JSON and nothing else")
 }
 
+/// Whether labs can be made here; if not, says why.
+pub fn lab_is_possible() -> bool {
+    let report: Value = serde_json::from_slice(&weft(&["lab", "doctor", "--json"], Path::new("/")).stdout).expect("JSON");
+    can(report["ok"] == true, &format!("a lab cannot come up here: {report:#}"))
+}
+
+/// Whether labs with agents can be made here; if not, says why.
+pub fn agents_are_possible() -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_weft")).with_file_name("weft-agent");
+    lab_is_possible() && can(program.is_file(), "weft-agent is not built")
+}
+
+/// Where all tools must be there, a test that cannot run fails.
+fn can(it_can: bool, why_not: &str) -> bool {
+    assert!(it_can || std::env::var_os("CI").is_none(), "{why_not}");
+    if !it_can {
+        eprintln!("SKIPPED: {why_not}");
+    }
+    it_can
+}
+
 /// A folder with a small scenario in it, changed by replacing texts.
 pub fn folder_with(changes: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");

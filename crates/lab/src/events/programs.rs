@@ -16,7 +16,8 @@ use super::EventError;
 use crate::error::Result;
 use crate::plan::overlay::Store;
 use crate::plan::{Node, Plan, Role, Routing};
-use crate::vl2::{control, wait_for};
+use crate::programs::wait_for;
+use crate::vl2::control;
 use crate::{directory, frr, netns, state, valiant};
 
 /// A program, or several that stand for one thing.

@@ -4,8 +4,8 @@ use weft_fabric::record::BridgeTotals;
 
 use super::{socket, with_agents};
 use crate::plan::{Plan, Role};
+use crate::programs::ask;
 use crate::state;
-use crate::vl2::ask;
 
 /// The counters of all of them since the lab came up, and what their tables hold now. Daemons that do not answer are left out, as are switches that are somebody else's.
 pub(crate) fn totals(plan: &Plan) -> BridgeTotals {

@@ -6,7 +6,7 @@ use super::files::Files;
 use crate::error::{LabError, Result};
 use crate::plan::Plan;
 use crate::plan::tenants::Provider;
-use crate::vl2::programs::{self, Started};
+use crate::programs::{self, Started};
 
 /// Whether the server is installed; before anything is made.
 ///

@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::files::Files;
-use super::{AGENT, ask, find, folder, pins, programs, socket, start_agent, wait_for, wait_until_attached};
+use super::{folder, pins, socket, start_agent, wait_until_attached};
 use crate::error::Result;
 use crate::netlord;
 use crate::plan::overlay::OverlayHost;
 use crate::plan::{Node, Plan, Role};
+use crate::programs::{self, AGENT, ask, find, wait_for};
 use crate::state;
 
 /// Ends the agent of a node at once; its eBPF programs go on. Whether it ran.

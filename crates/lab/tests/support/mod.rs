@@ -143,7 +143,7 @@ pub fn programs(needed: &[&str]) -> bool {
     if !possible() {
         return false;
     }
-    let Some(missing) = needed.iter().find(|program| weft_lab::vl2::find(program).is_err()) else { return true };
+    let Some(missing) = needed.iter().find(|program| weft_lab::programs::find(program).is_err()) else { return true };
     let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("SKIPPED: {why}");

@@ -34,7 +34,8 @@ pub fn stand(plan: Plan) -> Option<TestLab> {
     if !possible() {
         return None;
     }
-    if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| vl2::find(program).is_err()) {
+    if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| weft_lab::programs::find(program).is_err())
+    {
         let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
         assert!(std::env::var_os("CI").is_none(), "{why}");
         eprintln!("SKIPPED: {why}");
@@ -63,7 +64,8 @@ pub fn ask(lab: &TestLab, node: &str) -> Value {
 }
 
 pub fn agent(arguments: &[&str]) -> String {
-    let output = Command::new(vl2::find("weft-agent").expect("it is built")).args(arguments).output().expect("it runs");
+    let output =
+        Command::new(weft_lab::programs::find("weft-agent").expect("it is built")).args(arguments).output().expect("it runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value;
 use weft_fabric::Bytes;
 use weft_lab::plan::{Plan, Routing, Settings, Timers};
-use weft_lab::{Lab, Stopwatch, netlord, netns, state, vl2};
+use weft_lab::{Lab, Stopwatch, netlord, netns, state};
 
 use super::{TestLab, name, programs, turn};
 
@@ -37,7 +37,7 @@ pub fn stand(plan: Plan) -> Option<TestLab> {
 /// The status of a node's daemon.
 pub fn ask(lab: &TestLab, node: &str) -> Value {
     let socket = netlord::socket(&state::path(&lab.plan().name), lab.node(node));
-    vl2::ask(&socket).expect("it answers")["ok"].take()
+    weft_lab::programs::ask(&socket).expect("it answers")["ok"].take()
 }
 
 pub fn counter(status: &Value, name: &str) -> u64 {

@@ -20,6 +20,7 @@ use weft_fabric::MacAddr;
 
 use super::error::{BenchError, Result};
 use crate::dataplane::{Attached, HostPlane, HostSettings, Local, Peer, StripRole, SwitchPlane, SwitchSettings};
+use crate::interface::index_of;
 
 /// Bytes of IP that every link carries.
 pub const UNDERLAY_MTU: u16 = 1600;
@@ -196,7 +197,7 @@ impl Path {
         intermediate.set_strip(ANYCAST, StripRole::Intermediate)?;
         for (own, (tor, node)) in tors.iter_mut().zip([Node::Tor1, Node::Tor2]).enumerate() {
             tor.set_strip(TOR[own], StripRole::Tor)?;
-            let port = self.within(node, || interface_index("rack"))?;
+            let port = self.within(node, || index_of("rack"))?.map_err(BenchError::system("find an interface"))?;
             let attached = Attached { port, mac: mac(own * 3, own), service: SERVICE };
             tor.set_local(AA[own].into(), &attached)?;
             tor.set_local(AA6[own].into(), &attached)?;
@@ -355,12 +356,6 @@ fn settle(node: Node) -> Result<()> {
         fs::write(format!("/proc/sys/net/{key}"), value).map_err(BenchError::system("set up a namespace"))?;
     }
     Ok(())
-}
-
-fn interface_index(name: &str) -> u32 {
-    let text = std::ffi::CString::new(name).expect("it has no zero");
-    // SAFETY: the name ends with a zero.
-    unsafe { libc::if_nametoindex(text.as_ptr()) }
 }
 
 fn command(line: &str) -> Result<()> {

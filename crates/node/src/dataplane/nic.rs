@@ -1,14 +1,14 @@
 //! An Ethernet interface of the calling thread's network namespace: its index and MAC address, and frames sent on it.
 
-use std::ffi::CString;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::AsRawFd as _;
 
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use weft_fabric::MacAddr;
 
 use super::{PlaneError, Result};
+use crate::interface::{index_of, packet_socket};
 
 /// Index and MAC address of an interface. By ioctl: /sys shows the namespace that it was mounted in, which may be another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,10 @@ impl Nic {
     /// [`PlaneError::NoInterface`], [`PlaneError::NotEthernet`].
     pub fn find(name: &str) -> Result<Self> {
         let missing = || PlaneError::NoInterface(name.to_owned());
-        let text = CString::new(name).map_err(|_| missing())?;
         if name.len() >= libc::IFNAMSIZ {
             return Err(missing());
         }
-        // SAFETY: the name ends with a zero.
-        let index = unsafe { libc::if_nametoindex(text.as_ptr()) };
-        let index = i32::try_from(index).ok().filter(|&i| i > 0).ok_or_else(missing)?;
+        let index = index_of(name).ok().and_then(|index| i32::try_from(index).ok()).ok_or_else(missing)?;
         let request = ask(name, libc::SIOCGIFHWADDR).map_err(PlaneError::system("read the MAC address of", name))?;
         // SAFETY: SIOCGIFHWADDR fills this member.
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
@@ -89,8 +86,8 @@ impl FrameSocket {
     }
 
     fn open(nic: Nic, mark: u32, offload: bool) -> io::Result<Socket> {
-        // Protocol 0: it sends only.
-        let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
+        // It sends only.
+        let socket = packet_socket(nic.index as u32, Type::RAW, 0)?;
         socket.set_mark(mark)?;
         socket.set_nonblocking(true)?;
         if offload {
@@ -104,7 +101,6 @@ impl FrameSocket {
                 return Err(io::Error::last_os_error());
             }
         }
-        socket.bind(&link_address(nic.index))?;
         Ok(socket)
     }
 
@@ -147,13 +143,3 @@ pub(super) enum Listen {
 
 /// Of linux/if_packet.h.
 const PACKET_VNET_HDR: libc::c_int = 15;
-
-fn link_address(index: i32) -> SockAddr {
-    let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: sockaddr_ll is one of the addresses that the storage is for.
-    let link = unsafe { storage.view_as::<libc::sockaddr_ll>() };
-    link.sll_family = libc::AF_PACKET as u16;
-    link.sll_ifindex = index;
-    // SAFETY: a sockaddr_ll was written, and this is its length.
-    unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) }
-}

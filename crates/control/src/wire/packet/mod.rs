@@ -1,7 +1,8 @@
-//! What every overlay reads of its hosts' packets and answers to them: Ethernet, ARP, IP, neighbour discovery. Each format has a parser that never panics, and a plain
+//! What every overlay reads of its hosts' packets and answers to them: Ethernet, ARP, IP, neighbour discovery, DHCP. Each format has a parser that never panics, and a plain
 //! value or a view, which holds legal values only.
 
 pub mod arp;
+pub mod dhcp;
 pub mod ethernet;
 pub mod ip;
 pub mod ndp;

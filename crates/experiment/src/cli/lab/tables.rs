@@ -62,6 +62,11 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     )
 }
 
+/// Whether the run that it goes with was killed.
+fn is_orphan(lab: &Status) -> bool {
+    lab.owner.is_some_and(|owner| !owner.alive)
+}
+
 pub(super) fn of_labs(labs: &[Status]) -> String {
     if labs.is_empty() {
         return "no lab is up: `weft lab up SCENARIO` makes one\n".to_owned();
@@ -82,6 +87,7 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
     ]);
     for lab in labs {
         let state = match lab.phase {
+            Phase::Up if is_orphan(lab) => "its run has ended",
             Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
             Phase::Up if lab.processes < lab.daemons => "daemons missing",
             Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.running < o.agents) => "agents missing",
@@ -106,6 +112,10 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         ]);
     }
     let mut text = format!("{table}\n");
+    for lab in labs.iter().filter(|lab| is_orphan(lab) || lab.phase == Phase::Broken) {
+        let (name, why) = (&lab.name, if is_orphan(lab) { "its run has ended without removing it" } else { "a crash left it" });
+        let _ = writeln!(text, "{name}: {why}: weft lab down --name {name}");
+    }
     for (lab, overlay) in labs.iter().filter_map(|lab| Some((lab, lab.overlay.as_ref()?))) {
         if let Some(vms) = lab.vms {
             let (running, agents, memory) = (overlay.running, overlay.agents, overlay.rss_bytes as f64 / 1e6);

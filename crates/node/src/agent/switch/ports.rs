@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::interface::index_of;
+
 /// A socket that hears what comes by one port alone, and sends by it.
 #[derive(Debug)]
 pub(super) struct PortSocket {
@@ -39,12 +41,4 @@ pub(super) fn bind(address: SocketAddrV4) -> io::Result<UdpSocket> {
 /// A socket of its own to servers, from the switch's locator.
 pub(super) fn client(la: Ipv4Addr) -> io::Result<UdpSocket> {
     bind(SocketAddrV4::new(la, 0))
-}
-
-/// The index of an interface, in the network namespace of the calling thread.
-pub(super) fn index_of(port: &str) -> io::Result<u32> {
-    let name = std::ffi::CString::new(port).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: the name is a string that ends with a zero and lives as long as the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 { Err(io::Error::last_os_error()) } else { Ok(index) }
 }

@@ -1,15 +1,17 @@
 //! Sends encapsulated packets of a flow and hears what comes back, before the data plane does.
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weft_control::wire::packet::checksum;
 use weft_control::wire::packet::ip::{Flow as Tuple, ICMP, ICMPV6, IPIP, IPV6, Ipv4, Ipv6, Packet, TCP};
 use weft_control::wire::vl2::icmp::{Packet as IcmpPacket, Problem};
 use weft_control::wire::vl2::ipip::{Marks, Tunnel};
+
+use crate::interface::{index_of, packet_socket};
 
 /// The flow that is followed.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +49,7 @@ impl Prober {
     pub fn new(device: &str, tunnel: Tunnel, flow: Flow, timeout: Duration) -> io::Result<Self> {
         let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
         sender.set_header_included_v4(true)?;
-        let every_ip = i32::from((libc::ETH_P_ALL as u16).to_be());
-        let listener = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(every_ip)))?;
-        listener.bind(&link_address(device)?)?;
+        let listener = packet_socket(index_of(device)?, Type::DGRAM, libc::ETH_P_ALL as u16)?;
         // Tags of two traces at a time should differ.
         let tag = std::process::id() as u16;
         Ok(Self { sender, listener, tunnel, flow, timeout, tag })
@@ -171,23 +171,6 @@ impl Prober {
         let is_this_probe = about.is_v6() || about.identification() == self.tag;
         ports && is_this_probe && flow.source == self.flow.source && flow.destination == self.flow.destination
     }
-}
-
-fn link_address(device: &str) -> io::Result<SockAddr> {
-    let name = std::ffi::CString::new(device).map_err(io::Error::other)?;
-    // SAFETY: the name ends with a zero.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut storage = SockAddrStorage::zeroed();
-    // SAFETY: sockaddr_ll is one of the addresses that the storage is for.
-    let link = unsafe { storage.view_as::<libc::sockaddr_ll>() };
-    link.sll_family = libc::AF_PACKET as u16;
-    link.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    link.sll_ifindex = index as i32;
-    // SAFETY: a sockaddr_ll was written, and this is its length.
-    Ok(unsafe { SockAddr::new(storage, size_of::<libc::sockaddr_ll>() as libc::socklen_t) })
 }
 
 const LONGEST: usize = 2048;

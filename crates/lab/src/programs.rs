@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{self, Signal};
@@ -61,6 +62,26 @@ impl Started {
     }
 }
 
+/// Waits until every program has said that it is ready.
+pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
+    let deadline = Deadline::after(READY_WITHIN);
+    let mut waiting: Vec<&Started> = started.iter().collect();
+    loop {
+        let mut left = Vec::new();
+        for one in waiting {
+            if !one.is_ready()? {
+                left.push(one);
+            }
+        }
+        waiting = left;
+        let Some(slow) = waiting.first() else { return Ok(()) };
+        if deadline.has_passed() {
+            return Err(slow.failed(&format!("it is not ready after {} s", READY_WITHIN.as_secs())));
+        }
+        pause(stop)?;
+    }
+}
+
 /// Starts a program in a namespace, by a thread that enters it; it outlives this process.
 pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<Started> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -101,7 +122,7 @@ pub fn ask(socket: &Path) -> Option<serde_json::Value> {
 }
 
 /// What an agent answers to a request within a time; `None` if it does not.
-pub(super) fn request(socket: &Path, request: &serde_json::Value, within: Duration) -> Option<serde_json::Value> {
+pub(crate) fn request(socket: &Path, request: &serde_json::Value, within: Duration) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(within)).ok()?;
     stream.write_all(format!("{request}\n").as_bytes()).ok()?;
@@ -147,7 +168,7 @@ pub(crate) fn kill(namespace: &str, names: &[&str]) -> usize {
 }
 
 /// Has programs of a name in a namespace read their files anew (SIGHUP). How many there were.
-pub(super) fn hang_up(namespace: &str, name: &str) -> usize {
+pub(crate) fn hang_up(namespace: &str, name: &str) -> usize {
     let running = running(&[namespace.to_owned()]);
     let told = running.iter().filter(|p| p.program == name);
     told.filter(|p| signal::kill(Pid::from_raw(p.pid), Signal::SIGHUP).is_ok()).count()
@@ -163,6 +184,22 @@ pub fn memory(pid: i32) -> u64 {
     (of("Private_Clean:") + of("Private_Dirty:")) * 1024
 }
 
+/// Waits for a moment; an error if it is to stop.
+pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(LabError::Interrupted);
+    }
+    std::thread::sleep(POLL);
+    Ok(())
+}
+
+/// Those of a lab.
+pub(crate) const AGENT: &str = "weft-agent";
+pub(crate) const DIRECTORY: &str = "weft-directory";
+pub(crate) const ETCD: &str = "etcd";
+/// For a program to be ready.
+pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
