@@ -23,6 +23,7 @@ pub mod overlay;
 mod routes;
 pub mod tenants;
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
@@ -250,10 +251,12 @@ pub enum PlanError {
     TooManyCables { cables: usize },
     #[error("the link `{link}` of {rate} makes {scaled} in the lab, less than {RATE_MIN}: raise `world.scale` of {scale}")]
     TooSlow { link: String, rate: BitsPerSec, scaled: BitsPerSec, scale: f64 },
+    #[error("{host} has several NICs, and the VL2 overlay knows hosts of one: leave out `[overlay]`, or use another fabric")]
+    SeveralNics { host: String },
     #[error(
-        "{host} has several NICs, and the {overlay} overlay knows hosts of one: leave out `[overlay]`, or use another fabric"
+        "{host} has several NICs, and the directory has one place for a VM: leave out `overlay.locations`, by which agents say so themselves, or use another fabric"
     )]
-    SeveralNics { host: String, overlay: &'static str },
+    SeveralPlaces { host: String },
     #[error("NetLord cannot be laid over the fabric: {0}")]
     Tenants(String),
     #[error("{hosts} hosts need more outer source addresses than 100.64.0.0/10 has: use a smaller fabric")]
@@ -316,6 +319,16 @@ impl Plan {
     /// The hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|n| n.role == Role::Host)
+    }
+
+    /// The ports of a host that lead to switches: its NICs.
+    pub fn nics(&self, host: usize) -> impl Iterator<Item = &Port> {
+        self.nodes[host].ports.iter().filter(|port| self.nodes[port.peer.node].role == Role::Switch)
+    }
+
+    /// The switches that a host hangs on.
+    pub fn edges_of(&self, host: usize) -> BTreeSet<usize> {
+        self.nics(host).map(|port| port.peer.node).collect()
     }
 
     /// The addresses by which programs on a host talk: its locators, or what an overlay gives it.

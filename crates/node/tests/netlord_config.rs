@@ -69,7 +69,11 @@ fn what_this_machine_has_not_is_named_with_its_line() {
     let pushes = HOST.replace("special_vlan", "locations = \"nl-arp\"\nspecial_vlan");
     let named = with("device = \"mgmt\"\naddress = \"10.1.0.7/16\"");
     let two = HOST.replace("special_vlan = 4094", "special_vlan = [4094, 4093]");
-    for text in [HOST.to_owned(), two, pulls, pushes, with(""), with("address = \"dhcp\""), named] {
+    let one = HOST.replace("[[path]]", "[[path]]\nuplink = \"eth0\"");
+    let (eth1, eth2) = ("uplink = \"eth0\"\nswitch = \"02:4e:4c:00:00:02\"\nvlans = \"1\"", "uplink = \"eth1\"");
+    let several = HOST.replace("[[vif]]", "[[uplink]]\ndevice = \"eth1\"\n[[vif]]");
+    let several = several.replace("[[path]]", &format!("[[path]]\n{eth1}\n[[path]]\n{eth2}"));
+    for text in [HOST.to_owned(), one, several, two, pulls, pushes, with(""), with("address = \"dhcp\""), named] {
         let says = "cannot read the tenants' file /nowhere/tenants.toml";
         refused(&text, "/etc/weft/tenants.toml", "/nowhere/tenants.toml", 3, says);
     }
@@ -98,9 +102,20 @@ fn what_is_wrong_with_a_servers() {
         HOST,
         "[[path]]",
         "[[path]]\nswitch = \"02:4e:4c:00:00:02\"\nvlans = \"17\"\n[[path]]",
-        1,
+        14,
         "two `[[path]]` to 02:4e:4c:00:00:02",
     );
+    // Of several interfaces each has its paths.
+    let several = HOST.replace("[[vif]]", "[[uplink]]\ndevice = \"eth1\"\n[[vif]]");
+    refused(&several, "special", "special", 13, "from which interface do these VLANs lead to 02:4e:4c:00:00:02?");
+    let said = several.replace("[[path]]", "[[path]]\nuplink = \"eth1\"");
+    refused(&said, "\"eth1\"\nswitch", "\"eth2\"\nswitch", 14, "write one of them: eth0, eth1");
+    let path = "[[path]]\nuplink = \"eth1\"\nswitch = \"02:4e:4c:00:00:02\"\nvlans = \"17\"\n[[path]]";
+    refused(&said, "[[path]]", path, 17, "two `[[path]]` from one interface to 02:4e:4c:00:00:02");
+    let all: String = (2..70).map(|n| format!("[[uplink]]\ndevice = \"eth{n}\"\n")).collect();
+    refused(HOST, "[[vif]]", &(all + "[[vif]]"), 5, "more than 64 interfaces");
+    let pulls = said.replace("[[path]]", DIRECTORY);
+    refused(&pulls, "special_vlan", "locations = \"directory\"\nspecial_vlan", 4, "has one place for a VIF");
     refused(HOST, "[[path]]", "[limits]\nnl_arp_entries = 0\n[[path]]", 1, "`nl_arp_entries` is 1 to");
     refused(HOST, "role = \"host\"", "role = \"tor\"", 2, "unknown variant");
     refused(HOST, "overlay = \"netlord\"", "overlay = \"vxlan\"", 1, "unknown variant");

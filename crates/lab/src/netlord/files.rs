@@ -99,14 +99,17 @@ impl Files {
         if let Some(us) = netlord.chirp_us {
             line(format_args!("[spain]\nperiod = \"{us}us\"\nanswer = \"{}us\"", us.div_ceil(2)));
         }
-        line(format_args!("[[uplink]]\ndevice = \"{}\"", node.ports[0].name));
+        for nic in plan.nics(at) {
+            line(format_args!("[[uplink]]\ndevice = \"{}\"", nic.name));
+        }
         for vm in netlord.of_host(at) {
             let device = &node.ports[vm.port].name;
             line(format_args!("[[vif]]\ndevice = \"{device}\"\ntenant = \"{}\"\nname = \"{}\"", vm.tenant, vm.vif));
         }
-        let edge = netlord.switch(node.ports[0].peer.node);
-        for (mac, vlans) in edge.iter().flat_map(|edge| &edge.paths) {
-            line(format_args!("[[path]]\nswitch = \"{mac}\"\nvlans = \"{}\"", ranges(vlans)));
+        for nic in plan.nics(at) {
+            for (mac, vlans) in netlord.switch(nic.peer.node).iter().flat_map(|edge| &edge.paths) {
+                line(format_args!("[[path]]\nuplink = \"{}\"\nswitch = \"{mac}\"\nvlans = \"{}\"", nic.name, ranges(vlans)));
+            }
         }
         text
     }

@@ -189,7 +189,7 @@ impl Plan {
     /// [`PlanError`] if the fabric or the addresses do not allow it.
     pub fn with_overlay(mut self, fabric: &Fabric, overlay: &Overlay) -> Result<Self, PlanError> {
         if let Some(host) = self.hosts().find(|h| h.ports.len() != 1) {
-            return Err(PlanError::SeveralNics { host: host.name.clone(), overlay: "VL2" });
+            return Err(PlanError::SeveralNics { host: host.name.clone() });
         }
         let intermediates = intermediates(&self, fabric);
         let groups = groups(&self, &intermediates, overlay.ecmp_width)?;

@@ -8,6 +8,7 @@
 //!   10.0.0.1/24
 //! ```
 //! - **Switches** have no addresses and no routes: each is a learning bridge with VLANs. One with hosts has a MAC address of its own, and numbers its hosts' ports from 1.
+//! - **Hosts** with several NICs have a place for each, and their agents spread VMs over them (section 3.7).
 //! - **VLANs**: SPAIN's from 1, and from 4094 downwards trees that reach all hosts' ports.
 //! - **VMs** are namespaces called TENANT-VIF, each with one VIF: `eth0`, whose other end is `vif1`, `vif2`, ... in the host's namespace. Their MTU leaves room for the
 //!   encapsulation. They are nodes of the plan, after those of the fabric.
@@ -178,9 +179,6 @@ impl Plan {
     /// [`PlanError`] if the fabric cannot have it, or the tenants' file is wrong.
     pub fn with_tenants(mut self, fabric: &Fabric, spec: &TenantSpec) -> Result<Self, PlanError> {
         let tenants = Tenants::parse(&spec.file).map_err(|e| PlanError::Tenants(e.to_string()))?;
-        if let Some(host) = self.hosts().find(|h| h.ports.len() != 1) {
-            return Err(PlanError::SeveralNics { host: host.name.clone(), overlay: "NetLord" });
-        }
         let spain = Spain::new(fabric, &spec.spain).map_err(|e| PlanError::Tenants(e.to_string()))?;
         self.unroute();
         let switches = bridges::of(&self, fabric, &spain)?;

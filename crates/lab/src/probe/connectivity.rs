@@ -9,7 +9,7 @@
 //!                      reach no other one
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,8 +99,8 @@ fn far_pair(plan: &Plan) -> Option<(usize, usize)> {
 /// The pair's nodes and addresses; among tenants, two VMs of one.
 fn ends(plan: &Plan) -> Option<[(&Node, Ipv4Addr); 2]> {
     if let Some(netlord) = &plan.tenants {
-        let tor = |vm: &Vm| plan.nodes[vm.host].ports[0].peer.node;
-        let far = |a: &&Vm, b: &&Vm| netlord.is_joined(a, b) && tor(a) != tor(b) && v4_of(a).is_some() && v4_of(b).is_some();
+        let is_far = |a: &Vm, b: &Vm| plan.edges_of(a.host).is_disjoint(&plan.edges_of(b.host));
+        let far = |a: &&Vm, b: &&Vm| netlord.is_joined(a, b) && is_far(a, b) && v4_of(a).is_some() && v4_of(b).is_some();
         let (a, b) = netlord.vms.iter().find_map(|a| netlord.vms.iter().find(|b| far(&a, b)).map(|b| (a, b)))?;
         return Some([(&plan.nodes[a.node], v4_of(a)?), (&plan.nodes[b.node], v4_of(b)?)]);
     }
@@ -140,21 +140,25 @@ fn transfer(plan: &Plan) -> Outcome {
     Ok((Some(same), detail))
 }
 
-/// Ports of a host's ToR that lead to other switches.
-fn uplinks(plan: &Plan, host: &Node) -> (usize, Vec<usize>) {
+/// The ToRs of a host, or of a VM's, and the ports of each that lead to other switches.
+fn uplinks(plan: &Plan, host: &Node) -> Vec<(usize, Vec<usize>)> {
     let above = host.ports[0].peer.node;
-    let tor = if host.role == Role::Vm { plan.nodes[above].ports[0].peer.node } else { above };
-    let ports = plan.nodes[tor].ports.iter().enumerate();
-    (tor, ports.filter(|(_, p)| plan.nodes[p.peer.node].role == Role::Switch).map(|(i, _)| i).collect())
+    let tors = if host.role == Role::Vm { plan.edges_of(above) } else { BTreeSet::from([above]) };
+    let ports = |tor: usize| {
+        let ports = plan.nodes[tor].ports.iter().enumerate();
+        ports.filter(|(_, p)| plan.nodes[p.peer.node].role == Role::Switch).map(|(i, _)| i).collect()
+    };
+    tors.into_iter().map(|tor| (tor, ports(tor))).collect()
 }
 
 fn spread(plan: &Plan) -> Outcome {
     let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
-    let (tor, ports) = uplinks(plan, from);
-    if ports.len() < 2 {
-        return Ok((None, format!("{} has one uplink", plan.nodes[tor].name)));
+    let tors = uplinks(plan, from);
+    if let Some((tor, _)) = tors.iter().find(|(_, ports)| ports.len() < 2) {
+        return Ok((None, format!("{} has one uplink", plan.nodes[*tor].name)));
     }
-    let sent = || -> Result<Vec<u64>> {
+    let sent = |(tor, ports): &(usize, Vec<usize>)| -> Result<Vec<u64>> {
+        let tor = *tor;
         let text = netns::within(&plan.nodes[tor].namespace, || {
             std::fs::read_to_string("/proc/thread-self/net/dev").map_err(|e| LabError::io("read", "/proc/net/dev".as_ref(), e))
         })?;
@@ -164,7 +168,7 @@ fn spread(plan: &Plan) -> Outcome {
         };
         Ok(ports.iter().map(|&p| of(&plan.nodes[tor].ports[p].name)).collect())
     };
-    let before = sent()?;
+    let before = tors.iter().map(sent).collect::<Result<Vec<_>>>()?;
     netns::within(&from.namespace, || {
         for port in 0..FLOWS {
             // Nobody listens there: some sends are told so.
@@ -178,8 +182,13 @@ fn spread(plan: &Plan) -> Outcome {
         Ok(())
     })?;
     std::thread::sleep(SETTLE);
-    let counts: Vec<u64> = sent()?.iter().zip(&before).map(|(a, b)| a - b).collect();
-    let all: u64 = counts.iter().sum();
+    // Of several, a VM uses one.
+    let mut used = (0, Vec::new(), tors[0].0);
+    for (at, before) in tors.iter().zip(&before) {
+        let counts: Vec<u64> = sent(at)?.iter().zip(before).map(|(a, b)| a - b).collect();
+        used = used.max((counts.iter().sum(), counts, at.0));
+    }
+    let (all, counts, tor) = used;
     // A quarter of a fair part: with 128 flows chance does not come near it.
     let fair = counts.iter().all(|&c| c * 4 * counts.len() as u64 >= all) && all >= u64::from(FLOWS * PACKETS_A_FLOW);
     Ok((
@@ -190,7 +199,7 @@ fn spread(plan: &Plan) -> Outcome {
 
 fn link_failure(plan: &Plan) -> Outcome {
     let Some([(from, own), (to, address)]) = ends(plan) else { return Ok(nothing()) };
-    let (tor, ports) = uplinks(plan, from);
+    let (tor, ports) = uplinks(plan, from).swap_remove(0);
     let [port, _, ..] = ports[..] else { return Ok((None, format!("{} has one uplink", plan.nodes[tor].name))) };
     let tor = &plan.nodes[tor];
     let name = &tor.ports[port].name;

@@ -83,13 +83,13 @@ impl Way {
 /// For each VM one that it reaches, by their numbers.
 fn pairs(plan: &Plan, netlord: &Netlord) -> Vec<(HostId, HostId)> {
     let reach = Reach::of(netlord);
-    let edge = |vm: &Vm| plan.nodes[vm.host].ports[0].peer.node;
+    let edges = |vm: &Vm| plan.edges_of(vm.host);
     let numbered = || netlord.vms.iter().enumerate();
     let of = |(src, vm): (usize, &Vm)| {
         let reached = |other: &&(usize, &Vm)| other.0 != src && reach.has(vm, other.1, Sent::Udp(PORT_FIRST, PORT + 1));
         // Those after it first, so that each is reached by another one.
         let others: Vec<(usize, &Vm)> = numbered().skip(src).chain(numbered().take(src)).collect();
-        let far = others.iter().filter(reached).find(|other| edge(other.1) != edge(vm));
+        let far = others.iter().filter(reached).find(|other| edges(other.1).is_disjoint(&edges(vm)));
         let (dst, _) = far.or_else(|| others.iter().find(reached))?;
         Some((HostId::from(src), HostId::from(*dst)))
     };

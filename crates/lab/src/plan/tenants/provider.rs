@@ -52,7 +52,7 @@ pub struct ProviderSpec {
 pub struct Lease {
     /// The host's node.
     pub node: usize,
-    /// The MAC address of its NIC.
+    /// The MAC address of its first NIC.
     pub mac: String,
     /// The address.
     pub address: Ipv4Addr,
@@ -105,6 +105,9 @@ impl Plan {
         }
         let racks: Vec<(usize, usize)> = hosts.iter().map(|&node| (node, self.nodes[node].ports[0].peer.node)).collect();
         let serving = |(servers, store)| seats(&racks, servers, store).map(|servers| Serving { servers, store });
+        if let Some(&host) = hosts.iter().find(|&&host| spec.directory.is_some() && self.nics(host).count() > 1) {
+            return Err(PlanError::SeveralPlaces { host: self.nodes[host].name.clone() });
+        }
         let directory = spec.directory.map(serving).transpose()?;
         let subnet = Net { address: numbered(0), len: subnet.len };
         let server = self.add_server(numbered(1), subnet.len)?;

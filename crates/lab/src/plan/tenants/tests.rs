@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use weft_fabric::topology::shapes::subways::{SubwaysSpec, SubwaysType};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes, Duration};
 
@@ -266,4 +267,36 @@ fn a_vm_that_has_moved_is_behind_another_host() {
     }
     assert_eq!(plan.nodes[0].ports[..4], before.nodes[0].ports[..4], "the others stay where they are");
     assert_eq!(plan.tenants.as_ref().expect("tenants").tenant_sizes(), [3, 2]);
+}
+
+/// Each NIC of a host has a place, at switches of which each has paths to all others; the special VLANs are trees that reach every NIC.
+#[test]
+fn hosts_with_several_nics_have_a_place_for_each() {
+    for (kind, edges) in [(SubwaysType::Type0, 1), (SubwaysType::Type1, 2), (SubwaysType::McLag, 2)] {
+        let fabric = fabric(Shape::Subways(SubwaysSpec::testbed(kind)));
+        let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 5]), ("globex", &[0])])).expect("a plan");
+        let netlord = plan.tenants.as_ref().expect("tenants");
+        let mut places = BTreeSet::new();
+        for (host, _) in plan.nodes.iter().enumerate().filter(|(_, node)| node.role == Role::Host) {
+            assert_eq!((plan.nics(host).count(), plan.edges_of(host).len()), (2, edges), "{kind}");
+            for nic in plan.nics(host) {
+                let switch = netlord.switch(nic.peer.node).expect("a switch");
+                let port = &switch.ports[nic.peer.port];
+                assert!(places.insert((switch.mac.clone().expect("it has hosts"), port.number.expect("a number"))), "{kind}");
+                assert!(netlord.special.iter().all(|special| port.vlans.contains(special)), "{kind}");
+                assert_eq!(switch.paths.len(), 3, "{kind}: to all other ToRs");
+                assert!(switch.paths.iter().all(|(_, vlans)| !vlans.is_empty()), "{kind}");
+            }
+        }
+        for &special in &netlord.special {
+            let (reached, cables) = reach(&plan, netlord, special);
+            assert_eq!(reached.len(), cables + 1, "{kind}: a tree");
+        }
+        let pull = ProviderSpec {
+            subnet: Net { address: Ipv4Addr::new(10, 1, 0, 0), len: 16 },
+            directory: Some((2, crate::plan::overlay::Store::Embedded)),
+        };
+        let spec = TenantSpec { provider: Some(pull), ..spec(two(), &[("acme", &[0])]) };
+        assert!(matches!(laid(&fabric, &spec), Err(PlanError::SeveralPlaces { .. })));
+    }
 }
