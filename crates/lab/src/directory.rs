@@ -15,6 +15,8 @@ use crate::plan::{Node, Plan};
 use crate::programs::{self, DIRECTORY, ETCD, Started, find, wait_for};
 use crate::{netlord, state, vl2};
 
+/// The tenants' file, in the folder of a lab that has tenants.
+pub(crate) const TENANTS: &str = "tenants.toml";
 /// Where a server listens.
 pub(crate) const PORT: u16 = 5303;
 /// Where etcd's clients and its other members would come to.
@@ -79,10 +81,19 @@ impl Directory<'_> {
 
     /// Gives the directory the mappings of a file of its folder: those that it has not, or has otherwise.
     pub fn import(&self, file: &str) -> Result<()> {
-        let (mappings, folder, admin) = (self.text(file), self.text(""), PRINCIPAL_ADMIN.to_string());
-        let to = self.address(0).to_string();
-        let import = ["import", &mappings, "--dir", &folder, "--servers", &to, "--auth", "mac", "--principal", &admin];
-        programs::run(&find(DIRECTORY)?, &import, &self.node(0).namespace)
+        self.as_admin(&["import", &self.text(file)])
+    }
+
+    /// Puts the tenants' file of its folder into the store, if it is newer than what is there.
+    pub fn publish_tenants(&self) -> Result<()> {
+        self.as_admin(&["tenant", "publish", "--file", &self.text(TENANTS)])
+    }
+
+    /// Has the directory's program ask a server as one who may do everything.
+    fn as_admin(&self, command: &[&str]) -> Result<()> {
+        let (folder, admin, to) = (self.text(""), PRINCIPAL_ADMIN.to_string(), self.address(0).to_string());
+        let asks = ["--dir", &folder, "--servers", &to, "--auth", "mac", "--principal", &admin];
+        programs::run(&find(DIRECTORY)?, &[command, &asks].concat(), &self.node(0).namespace)
     }
 
     /// Starts a server, by its number.

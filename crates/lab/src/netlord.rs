@@ -3,6 +3,7 @@
 //! ```text
 //!   /run/weft/labs/NAME/netlord/
 //!     tenants.toml                    which VIFs there are, virtual routers, rules: all agents read it, and take changes
+//!     NODE.tenants.toml               in a lab with a directory: an agent's own, which it keeps as the directory's store has it
 //!     NODE.toml, NODE.sock, NODE.log  a daemon's configuration, where it is asked, what it says
 //!   /sys/fs/bpf/weft-labs/NAME/NODE/  its eBPF programs and maps
 //! ```
@@ -20,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::{Deadline, Stopwatch};
-use crate::directory::Directory;
+use crate::directory::{Directory, TENANTS};
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::tenants::{CoreSwitch, Netlord, Vm};
@@ -29,6 +30,7 @@ use crate::programs::{self, AGENT, DIRECTORY, READY_WITHIN, Started, pause, wait
 use crate::vl2::{OverlayStatus, OverlayTimes};
 
 pub(crate) use counted::totals;
+pub use directory::publish;
 use files::Files;
 
 /// The files of a lab's overlay.
@@ -46,9 +48,9 @@ pub fn config(lab: &Path, node: &Node) -> PathBuf {
     folder(lab).join(format!("{}.toml", files::name_of(node)))
 }
 
-/// The tenants' file that the agents read.
+/// The tenants' file: that which the agents read, or what is published ([`publish`]) in a lab with a directory.
 pub fn tenants_file(lab: &Path) -> PathBuf {
-    folder(lab).join("tenants.toml")
+    folder(lab).join(TENANTS)
 }
 
 /// Gives VMs their addresses; their devices are up.
@@ -99,7 +101,10 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     let agents_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     // Its servers are reached by the agents' addresses.
-    Directory::of(plan, &files.folder).map_or(Ok(()), |it| it.start(stop))?;
+    if let Some(directory) = Directory::of(plan, &files.folder) {
+        directory.start(stop)?;
+        directory.publish_tenants()?;
+    }
     let directory_s = watch.elapsed().as_secs_f64();
     Ok(OverlayTimes { directory_s, agents_s, rss_bytes: status(plan).rss_bytes })
 }

@@ -279,6 +279,7 @@ fn tenants_are_looked_up_in_the_directory() {
     vms_find_each_other_by_looking_up(&lab);
     a_vm_that_moves_is_found_again(&lab);
     an_agent_returns_and_looks_up_anew(&lab);
+    agents_take_the_file_that_is_published(&lab);
     assert!(directory::kill_store(lab.plan()), "etcd runs");
     eprintln!("without the store: acme {:?}, known; globex {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "globex"));
     assert!(directory::kill_server(lab.plan(), 0), "it runs");
@@ -318,6 +319,50 @@ fn a_vm_that_moves_is_found_again(lab: &TestLab) {
     let outage = reach(lab, "acme");
     eprintln!("a VM that has moved, and was known elsewhere, is reached after {outage:?}");
     assert_eq!(ask(lab, "h1")["vifs"].as_array().map_or(0, |all| all.iter().filter(|it| it["tenant"] == "acme").count()), 1);
+}
+
+/// Each agent has a file of its own; one that was away takes what it has missed, and one whose file is gone has it again.
+fn agents_take_the_file_that_is_published(lab: &TestLab) {
+    let folder = netlord::folder(&state::path(&lab.plan().name));
+    let text = std::fs::read_to_string(folder.join("tenants.toml")).expect("the file");
+    assert_eq!(ask(lab, "h0")["repository"]["version"], 1, "{}", ask(lab, "h0"));
+    netlord::publish(lab.plan()).expect("the same again is no change");
+    kill_agent(lab, "h3");
+    std::fs::remove_file(folder.join("h2.tenants.toml")).expect("it has one");
+    std::fs::write(folder.join("tenants.toml"), text.replace("version = 1", "version = 2")).expect("written");
+    netlord::publish(lab.plan()).expect("a newer one");
+    netlord::restart(lab.plan(), lab.node("h3"), &GO).expect("it starts again");
+    for host in ["h0", "h1", "h2", "h3"] {
+        let watch = Stopwatch::new();
+        while ask(lab, host)["tenants_version"] != 2 {
+            assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, host));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(ask(lab, host)["repository"]["error"], Value::Null);
+        assert!(folder.join(format!("{host}.tenants.toml")).is_file());
+    }
+    reach(lab, "acme");
+    // Nobody but those who may.
+    let (folder, server) = (folder.display().to_string(), directory_server(lab));
+    let key = format!("{folder}/h1.key");
+    std::fs::write(format!("{folder}/tenants.toml"), text.replace("version = 1", "version = 3")).expect("written");
+    let refused = lab.at("h1", || {
+        let file = format!("{folder}/tenants.toml");
+        let principal = std::fs::read_to_string(format!("{folder}/h1.toml")).expect("its configuration");
+        let principal = principal.lines().find_map(|line| line.strip_prefix("principal = ")).expect("a principal").to_owned();
+        let program = weft_lab::programs::find("weft-directory").expect("the program");
+        let arguments = ["tenant", "publish", "--file", &file, "--servers", &server, "--auth", "mac", "--principal", &principal];
+        std::process::Command::new(program).args(arguments).args(["--key", &key]).output().expect("it runs")
+    });
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("does not let this principal publish"), "{said}");
+}
+
+fn directory_server(lab: &TestLab) -> String {
+    let config =
+        std::fs::read_to_string(netlord::config(&state::path(&lab.plan().name), lab.node("h1"))).expect("a configuration");
+    let servers = config.lines().find_map(|line| line.strip_prefix("servers = [\"")).expect("servers");
+    servers.split('"').next().expect("one").to_owned()
 }
 
 /// Of what the kernel has the next agent knows no lease: it asks again.

@@ -36,6 +36,14 @@ pub(super) fn place(plan: &Plan, netlord: &Netlord, vm: &Vm, host: usize, folder
     directory.import(MOVED)
 }
 
+/// Puts the tenants' file of a lab that stands into its directory's store, for all agents: each keeps a file of its own like that.
+///
+/// # Errors
+/// [`LabError`](crate::LabError) if the store has it, or a newer one, already.
+pub fn publish(plan: &Plan) -> Result<()> {
+    crate::directory::of_lab(plan, |directory| directory.publish_tenants()).unwrap_or(Ok(()))
+}
+
 /// What the directory says of a VM on a host: by its MAC address, and by each of its addresses.
 fn bindings(plan: &Plan, netlord: &Netlord, vm: &Vm, host: usize) -> Vec<Value> {
     let at = plan.nodes[host].ports[0].peer;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::directory::Directory;
+use crate::directory::{Directory, TENANTS};
 use crate::error::{LabError, Result};
 use crate::plan::tenants::{Bridge, Netlord};
 use crate::plan::{Node, Plan, Role};
@@ -20,13 +20,16 @@ impl Files {
     pub fn write(plan: &Plan, netlord: &Netlord, lab: &Path) -> Result<Self> {
         let files = Self { folder: super::folder(lab) };
         fs::create_dir_all(&files.folder).map_err(|e| LabError::io("make", &files.folder, e))?;
-        files.put("tenants.toml", &netlord.file)?;
+        files.put(TENANTS, &netlord.file)?;
         for (at, node) in plan.nodes.iter().enumerate() {
             let text = match node.role {
                 Role::Switch => netlord.switch(at).map(|bridge| files.of_switch(plan, netlord, node, bridge)),
                 Role::Host => Some(files.of_host(plan, netlord, at, node)),
                 Role::Outside | Role::Vm => None,
             };
+            if node.role == Role::Host && Directory::of(plan, &files.folder).is_some() {
+                files.put(&own_tenants(node), &netlord.file)?;
+            }
             if let Some(text) = text {
                 files.put(&format!("{}.toml", name_of(node)), &text)?;
             }
@@ -86,12 +89,15 @@ impl Files {
     fn of_host(&self, plan: &Plan, netlord: &Netlord, at: usize, node: &Node) -> String {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
-        line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text("tenants.toml"), netlord.special));
-        if let Some(directory) = Directory::of(plan, &self.folder) {
+        let directory = Directory::of(plan, &self.folder);
+        let tenants = if directory.is_some() { own_tenants(node) } else { TENANTS.to_owned() };
+        line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text(&tenants), netlord.special));
+        if let Some(directory) = directory {
             let (servers, principal) = (directory.list(), crate::directory::principal(at).0);
             let key = self.text(&format!("{}.key", name_of(node)));
             line(format_args!("locations = \"directory\""));
             line(format_args!("[directory]\nservers = {servers}\nprincipal = {principal}\nkey = \"{key}\""));
+            line(format_args!("[repository]\nperiod = \"1s\"\nauth = \"mac\""));
         }
         if netlord.provider.is_some() {
             line(format_args!("[provider]\ndevice = \"{PROVIDER_DEVICE}\"\naddress = \"dhcp\""));
@@ -113,6 +119,11 @@ impl Files {
         }
         text
     }
+}
+
+/// The file that an agent keeps as the directory's store has it.
+fn own_tenants(node: &Node) -> String {
+    format!("{}.tenants.toml", name_of(node))
 }
 
 /// The interface of a host in tenant 1.
