@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::Serialize;
-use weft_fabric::routing::spain::{Plan, SpainConfig, SpainError, VlanId};
+use weft_control::netlord::edge_mac;
+use weft_control::netlord::spain::SpainTables;
+use weft_control::netlord::vlans::Vlans;
+use weft_fabric::routing::spain::{Plan, SpainConfig, SpainError};
 use weft_fabric::{Fabric, SwitchId};
 
 use crate::error::{KeyError, Result};
@@ -73,22 +76,26 @@ pub struct Port {
     pub vlans: String,
 }
 
-/// The plan of a scenario file.
+/// The plan of a scenario file, and its fabric.
 ///
 /// # Errors
 /// What is wrong with the tables that it reads, or more VLANs than there are.
-pub fn survey(path: &Path, overrides: &Overrides) -> Result<Survey> {
-    survey_of(&Source::read(path, overrides)?)
+pub fn plan(path: &Path, overrides: &Overrides) -> Result<(Arc<Fabric>, Plan)> {
+    plan_of(&Source::read(path, overrides)?)
 }
 
-/// The plan of a scenario.
+/// The plan of a scenario, as it is shown.
 ///
 /// # Errors
-/// As of [`survey`].
+/// As of [`plan`].
 pub fn survey_of(source: &Source) -> Result<Survey> {
+    plan_of(source).map(|(fabric, plan)| of_plan(&fabric, &plan))
+}
+
+fn plan_of(source: &Source) -> Result<(Arc<Fabric>, Plan)> {
     let variant = source.variants()?.swap_remove(0);
     let root = Keys::new("", &variant.table);
-    let read = || -> Result<Survey, KeyError> {
+    let read = || -> Result<(Arc<Fabric>, Plan), KeyError> {
         let fabric = Arc::new(FabricSpec::read(&root.table("fabric")?, &source.folder)?.build()?);
         let config = control::read_spain(&root.table("control")?)?;
         let seed = root.table("world")?.or("seed", config.seed)?;
@@ -98,7 +105,8 @@ pub fn survey_of(source: &Source) -> Result<Survey> {
             Some(edges) => Plan::between(&fabric, edges, &config),
             None => Plan::new(&fabric, &config),
         };
-        Ok(of_plan(&fabric, &plan.map_err(|e| located(&e))?))
+        let plan = plan.map_err(|e| located(&e))?;
+        Ok((fabric, plan))
     };
     read().map_err(|e| source.at(e))
 }
@@ -136,7 +144,11 @@ pub fn of_plan(fabric: &Fabric, plan: &Plan) -> Survey {
         switch: fabric.node(fabric.switch_node(config.switch)).name.to_string(),
         ports: (1..)
             .zip(&config.ports)
-            .map(|(port, p)| Port { port, to: name(p.cable, config.switch), vlans: ranges(&p.vlans) })
+            .map(|(port, p)| Port {
+                port,
+                to: name(p.cable, config.switch),
+                vlans: Vlans::of(p.vlans.iter().map(|vlan| vlan.0)).to_string(),
+            })
             .collect(),
     });
     Survey {
@@ -170,16 +182,12 @@ fn entries(fabric: &Fabric, plan: &Plan, edge: SwitchId) -> usize {
     remote + out.iter().filter(|&&l| fabric.as_host(fabric.link(l).to).is_some()).count()
 }
 
-/// `1-4,7`.
-fn ranges(vlans: &[VlanId]) -> String {
-    let mut text = String::new();
-    let mut rest = vlans;
-    while let [first, ..] = rest {
-        let run = rest.iter().zip(first.0..).take_while(|(v, n)| v.0 == *n).count();
-        let last = rest[run - 1];
-        let comma = if text.is_empty() { "" } else { "," };
-        text += &if run == 1 { format!("{comma}{}", first.0) } else { format!("{comma}{}-{}", first.0, last.0) };
-        rest = &rest[run..];
-    }
-    text
+/// What agents are told: by which VLANs each edge switch is reached from each other one. The addresses are those of labs, in the order of the edge switches.
+pub fn tables(plan: &Plan, version: u32) -> SpainTables {
+    let edges: Vec<_> = (1..).map(edge_mac).zip(plan.edges()).collect();
+    let table = |from: SwitchId| {
+        let others = edges.iter().filter(|(_, to)| **to != from);
+        others.map(|&(mac, &to)| (mac, Vlans::of(plan.vlans_between(from, to).map(|vlan| vlan.0)))).collect()
+    };
+    SpainTables { version, from: edges.iter().map(|&(mac, &from)| (mac, table(from))).collect() }
 }

@@ -17,6 +17,8 @@ use crate::{netlord, state, vl2};
 
 /// The tenants' file, in the folder of a lab that has tenants.
 pub(crate) const TENANTS: &str = "tenants.toml";
+/// SPAIN's tables, beside it.
+pub(crate) const PATHS: &str = "paths.toml";
 /// Where a server listens.
 pub(crate) const PORT: u16 = 5303;
 /// Where etcd's clients and its other members would come to.
@@ -84,9 +86,10 @@ impl Directory<'_> {
         self.as_admin(&["import", &self.text(file)])
     }
 
-    /// Puts the tenants' file of its folder into the store, if it is newer than what is there.
-    pub fn publish_tenants(&self) -> Result<()> {
-        self.as_admin(&["tenant", "publish", "--file", &self.text(TENANTS)])
+    /// Puts the tenants' file and SPAIN's tables of its folder into the store, if they are newer than what is there.
+    pub fn publish(&self) -> Result<()> {
+        self.as_admin(&["tenant", "publish", "--file", &self.text(TENANTS)])?;
+        self.as_admin(&["publish", "spain", &self.text(PATHS)])
     }
 
     /// Has the directory's program ask a server as one who may do everything.

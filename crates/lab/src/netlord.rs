@@ -3,7 +3,8 @@
 //! ```text
 //!   /run/weft/labs/NAME/netlord/
 //!     tenants.toml                    which VIFs there are, virtual routers, rules: all agents read it, and take changes
-//!     NODE.tenants.toml               in a lab with a directory: an agent's own, which it keeps as the directory's store has it
+//!     paths.toml                      in a lab with a directory: SPAIN's tables, of all edge switches
+//!     NODE.{tenants,paths}.toml       likewise: an agent's own, which it keeps as the directory's store has them
 //!     NODE.toml, NODE.sock, NODE.log  a daemon's configuration, where it is asked, what it says
 //!   /sys/fs/bpf/weft-labs/NAME/NODE/  its eBPF programs and maps
 //! ```
@@ -103,7 +104,7 @@ pub(crate) fn start(plan: &Plan, lab: &Path, stop: &AtomicBool) -> Result<Overla
     // Its servers are reached by the agents' addresses.
     if let Some(directory) = Directory::of(plan, &files.folder) {
         directory.start(stop)?;
-        directory.publish_tenants()?;
+        directory.publish()?;
     }
     let directory_s = watch.elapsed().as_secs_f64();
     Ok(OverlayTimes { directory_s, agents_s, rss_bytes: status(plan).rss_bytes })

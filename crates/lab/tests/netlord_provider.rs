@@ -325,7 +325,12 @@ fn a_vm_that_moves_is_found_again(lab: &TestLab) {
 fn agents_take_the_file_that_is_published(lab: &TestLab) {
     let folder = netlord::folder(&state::path(&lab.plan().name));
     let text = std::fs::read_to_string(folder.join("tenants.toml")).expect("the file");
-    assert_eq!(ask(lab, "h0")["repository"]["version"], 1, "{}", ask(lab, "h0"));
+    let own = |host: &str| ask(lab, host)["repository"]["texts"].clone();
+    let watch = Stopwatch::new();
+    while own("h0") != serde_json::json!({ "spain": 1, "tenants": 1 }) {
+        assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, "h0"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
     netlord::publish(lab.plan()).expect("the same again is no change");
     kill_agent(lab, "h3");
     std::fs::remove_file(folder.join("h2.tenants.toml")).expect("it has one");
@@ -340,6 +345,19 @@ fn agents_take_the_file_that_is_published(lab: &TestLab) {
         }
         assert_eq!(ask(lab, host)["repository"]["error"], Value::Null);
         assert!(folder.join(format!("{host}.tenants.toml")).is_file());
+    }
+    reach(lab, "acme");
+    // SPAIN's tables likewise: h0 loses a VLAN to the other switch.
+    let tables = std::fs::read_to_string(folder.join("paths.toml")).expect("the file");
+    let vlans = |host: &str| ask(lab, host)["paths"][0]["vlans"].as_u64();
+    assert_eq!([vlans("h0"), vlans("h3")], [Some(2), Some(2)], "{tables}");
+    let fewer = tables.replacen("1-2", "1", 1).replace("version = 1", "version = 2");
+    std::fs::write(folder.join("paths.toml"), fewer).expect("written");
+    netlord::publish(lab.plan()).expect("newer ones");
+    let watch = Stopwatch::new();
+    while [vlans("h0"), vlans("h3")] != [Some(1), Some(2)] {
+        assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, "h0"));
+        std::thread::sleep(Duration::from_millis(50));
     }
     reach(lab, "acme");
     // Nobody but those who may.

@@ -196,14 +196,16 @@ fn the_file_goes_into_the_store_and_comes_back() {
     let file = site.folder.path().join("notes");
     std::fs::write(&file, "a").expect("written");
     let file = file.to_str().expect("UTF-8").to_owned();
-    assert_eq!(site.json(&format!("publish spain {file}"))["version"], 1);
-    assert_eq!(site.json(&format!("publish spain {file} --version 7"))["version"], 7);
-    assert_eq!(site.run("fetch spain").stdout, b"a");
+    assert_eq!(site.json(&format!("publish notes {file}"))["version"], 1);
+    assert_eq!(site.json(&format!("publish notes {file} --version 7"))["version"], 7);
+    assert_eq!(site.run("fetch notes").stdout, b"a");
     assert_eq!(site.run("fetch nothing").status.code(), Some(1), "the answer is no");
     for (command, said) in [
-        (format!("publish spain {file} --version 7"), "7 is not greater"),
+        (format!("publish notes {file} --version 6"), "6 is not greater"),
         (format!("publish ../x {file}"), "a text's name is"),
-        (format!("publish spain {file}.not"), "cannot read"),
+        (format!("publish spain {file}"), "the paths cannot be read"),
+        (format!("publish tenants {} --version 3", site.file().display()), "says that it is version 9"),
+        (format!("publish notes {file}.not"), "cannot read"),
     ] {
         let output = site.run(&command);
         assert_eq!(output.status.code(), Some(2), "{command}");

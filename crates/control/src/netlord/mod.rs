@@ -17,6 +17,7 @@ pub mod pull;
 pub mod sources;
 pub mod spain;
 pub mod tenants;
+pub mod vlans;
 
 use std::fmt;
 
@@ -103,4 +104,10 @@ pub const fn is_space(space: MacSpace) -> bool {
 pub const fn is_unicast(mac: MacAddr) -> bool {
     let [a, b, c, d, e, f] = mac.0;
     a & 1 == 0 && (a | b | c | d | e | f) != 0
+}
+
+/// The MAC address of an edge switch where nobody has chosen another: locally administered, with the switch's number, from 1, at the end.
+pub const fn edge_mac(number: u32) -> MacAddr {
+    let [_, a, b, c] = number.to_be_bytes();
+    MacAddr([0x02, 0x4e, 0x4c, a, b, c])
 }

@@ -16,6 +16,7 @@
 //! it. Both ends find the same one without a word, as long as they know the same failures and number a flow alike.
 
 mod chooser;
+mod tables;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,6 +25,7 @@ use weft_fabric::routing::spain::VlanId;
 use weft_fabric::{Duration, Instant};
 
 pub use chooser::SpainPaths;
+pub use tables::{SpainTables, TEXT, TablesError};
 
 /// A destination: the number of an interface and an edge switch in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::scenario::source::Form;
 use crate::spain::{self, Survey};
 
@@ -20,6 +20,12 @@ pub struct SpainArgs {
     /// Also print the VLANs of every port of every switch
     #[arg(long)]
     switches: bool,
+    /// Also write what agents are told to a file, for `weft directory publish spain FILE`
+    #[arg(long, value_name = "FILE")]
+    agents: Option<PathBuf>,
+    /// The version of that file, greater than the store's
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "agents", value_parser = clap::value_parser!(u32).range(1..))]
+    agents_version: u32,
     /// Print one JSON document and nothing else: always with the switches
     #[arg(long)]
     json: bool,
@@ -27,7 +33,12 @@ pub struct SpainArgs {
 
 /// Runs it.
 pub fn run(args: &SpainArgs) -> Result<ExitCode> {
-    let survey = spain::survey(&args.scenario, &args.changes.overrides(Form::Plain)?)?;
+    let (fabric, plan) = spain::plan(&args.scenario, &args.changes.overrides(Form::Plain)?)?;
+    let survey = spain::of_plan(&fabric, &plan);
+    if let Some(file) = &args.agents {
+        let text = spain::tables(&plan, args.agents_version).emit();
+        std::fs::write(file, text).map_err(|e| Error::io("write", file, e))?;
+    }
     if args.json {
         print_json(&survey)?;
     } else {

@@ -36,12 +36,12 @@ pub(super) fn place(plan: &Plan, netlord: &Netlord, vm: &Vm, host: usize, folder
     directory.import(MOVED)
 }
 
-/// Puts the tenants' file of a lab that stands into its directory's store, for all agents: each keeps a file of its own like that.
+/// Puts the tenants' file and SPAIN's tables of a lab that stands into its directory's store, for all agents: each keeps files of its own like these.
 ///
 /// # Errors
-/// [`LabError`](crate::LabError) if the store has it, or a newer one, already.
+/// [`LabError`](crate::LabError) if the store has newer ones.
 pub fn publish(plan: &Plan) -> Result<()> {
-    crate::directory::of_lab(plan, |directory| directory.publish_tenants()).unwrap_or(Ok(()))
+    crate::directory::of_lab(plan, |directory| directory.publish()).unwrap_or(Ok(()))
 }
 
 /// What the directory says of a VM on a host: by its MAC address, and by each of its addresses.

@@ -4,7 +4,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{Directory, TENANTS};
+use weft_control::netlord::spain::SpainTables;
+use weft_control::netlord::vlans::Vlans;
+use weft_fabric::MacAddr;
+
+use crate::directory::{Directory, PATHS, TENANTS};
 use crate::error::{LabError, Result};
 use crate::plan::tenants::{Bridge, Netlord};
 use crate::plan::{Node, Plan, Role};
@@ -21,14 +25,19 @@ impl Files {
         let files = Self { folder: super::folder(lab) };
         fs::create_dir_all(&files.folder).map_err(|e| LabError::io("make", &files.folder, e))?;
         files.put(TENANTS, &netlord.file)?;
+        let (has_repository, paths) = (Directory::of(plan, &files.folder).is_some(), spain(netlord).emit());
+        if has_repository {
+            files.put(PATHS, &paths)?;
+        }
         for (at, node) in plan.nodes.iter().enumerate() {
             let text = match node.role {
                 Role::Switch => netlord.switch(at).map(|bridge| files.of_switch(plan, netlord, node, bridge)),
                 Role::Host => Some(files.of_host(plan, netlord, at, node)),
                 Role::Outside | Role::Vm => None,
             };
-            if node.role == Role::Host && Directory::of(plan, &files.folder).is_some() {
-                files.put(&own_tenants(node), &netlord.file)?;
+            if node.role == Role::Host && has_repository {
+                files.put(&own(node, TENANTS), &netlord.file)?;
+                files.put(&own(node, PATHS), &paths)?;
             }
             if let Some(text) = text {
                 files.put(&format!("{}.toml", name_of(node)), &text)?;
@@ -68,7 +77,11 @@ impl Files {
         line(format_args!("fib_entries = {}\nageing = \"{}s\"\nlldp = \"1s\"", fib.entries, fib.ageing_s));
         line(format_args!("learn_per_second = {}", fib.learn_per_second));
         for (port, of_bridge) in node.ports.iter().zip(&bridge.ports) {
-            line(format_args!("[[port]]\ndevice = \"{}\"\nvlans = \"{}\"", port.name, ranges(&of_bridge.vlans)));
+            line(format_args!(
+                "[[port]]\ndevice = \"{}\"\nvlans = \"{}\"",
+                port.name,
+                Vlans::of(of_bridge.vlans.iter().copied())
+            ));
             if let Some(number) = of_bridge.number {
                 line(format_args!("number = {number}"));
             }
@@ -90,9 +103,11 @@ impl Files {
         let mut text = self.head(plan, node, "host");
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
         let directory = Directory::of(plan, &self.folder);
-        let tenants = if directory.is_some() { own_tenants(node) } else { TENANTS.to_owned() };
+        let has_repository = directory.is_some();
+        let tenants = if has_repository { own(node, TENANTS) } else { TENANTS.to_owned() };
         line(format_args!("tenants = \"{}\"\nspecial_vlan = {:?}", self.text(&tenants), netlord.special));
         if let Some(directory) = directory {
+            line(format_args!("paths = \"{}\"", self.text(&own(node, PATHS))));
             let (servers, principal) = (directory.list(), crate::directory::principal(at).0);
             let key = self.text(&format!("{}.key", name_of(node)));
             line(format_args!("locations = \"directory\""));
@@ -112,9 +127,13 @@ impl Files {
             let device = &node.ports[vm.port].name;
             line(format_args!("[[vif]]\ndevice = \"{device}\"\ntenant = \"{}\"\nname = \"{}\"", vm.tenant, vm.vif));
         }
-        for nic in plan.nics(at) {
+        for nic in plan.nics(at).filter(|_| !has_repository) {
             for (mac, vlans) in netlord.switch(nic.peer.node).iter().flat_map(|edge| &edge.paths) {
-                line(format_args!("[[path]]\nuplink = \"{}\"\nswitch = \"{mac}\"\nvlans = \"{}\"", nic.name, ranges(vlans)));
+                line(format_args!(
+                    "[[path]]\nuplink = \"{}\"\nswitch = \"{mac}\"\nvlans = \"{}\"",
+                    nic.name,
+                    Vlans::of(vlans.iter().copied())
+                ));
             }
         }
         text
@@ -122,8 +141,17 @@ impl Files {
 }
 
 /// The file that an agent keeps as the directory's store has it.
-fn own_tenants(node: &Node) -> String {
-    format!("{}.tenants.toml", name_of(node))
+fn own(node: &Node, file: &str) -> String {
+    format!("{}.{file}", name_of(node))
+}
+
+/// SPAIN's tables for all agents.
+fn spain(netlord: &Netlord) -> SpainTables {
+    let mac = |text: &String| text.parse::<MacAddr>().expect("the plan's are addresses");
+    let edges = netlord.switches.iter().filter_map(|it| Some((mac(it.mac.as_ref()?), &it.paths)));
+    let table =
+        |paths: &[(String, Vec<u16>)]| paths.iter().map(|(to, vlans)| (mac(to), Vlans::of(vlans.iter().copied()))).collect();
+    SpainTables { version: 1, from: edges.map(|(switch, paths)| (switch, table(paths))).collect() }
 }
 
 /// The interface of a host in tenant 1.
@@ -133,29 +161,4 @@ pub(super) const PROVIDER_DEVICE: &str = "weft1";
 pub(super) fn name_of(node: &Node) -> String {
     let mut parts = node.namespace.splitn(3, '-');
     parts.nth(2).unwrap_or(&node.namespace).to_owned()
-}
-
-/// `1-4,7`. Sorted first: paths come by length.
-fn ranges(vlans: &[u16]) -> String {
-    let mut all = vlans.to_vec();
-    all.sort_unstable();
-    let mut text = String::new();
-    let mut rest = &all[..];
-    while let Some(&first) = rest.first() {
-        let run = rest.iter().zip(first..).take_while(|(vlan, wanted)| **vlan == *wanted).count();
-        let comma = if text.is_empty() { "" } else { "," };
-        let last = rest[run - 1];
-        let _ = if run > 1 { write!(text, "{comma}{first}-{last}") } else { write!(text, "{comma}{first}") };
-        rest = &rest[run..];
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn vlans_are_written_as_ranges() {
-        assert_eq!(super::ranges(&[4094, 3, 1, 2, 7]), "1-3,7,4094");
-        assert_eq!(super::ranges(&[]), "");
-    }
 }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use weft_control::netlord::spain::{self, SpainTables};
+use weft_control::netlord::tenants::{self, Tenants};
 use weft_control::wire::directory::{MAX_TEXT, MAX_TEXT_NAME, PublishOutcome, is_text_name};
 
 use super::connect::ConnectArgs;
@@ -75,10 +77,17 @@ pub fn fetch(args: &FetchArgs) -> Result<bool> {
 pub fn publish(args: &PublishArgs) -> Result<bool> {
     let name = args.name.as_str();
     let bytes = std::fs::read(&args.file).map_err(|e| Error::io("read", &args.file, &e))?;
+    let own = own_version(name, &args.file, &bytes)?;
+    if let (Some(own), Some(given)) = (own, args.version.filter(|it| Some(*it) != own)) {
+        return Err(Error::new(
+            format!("{} says that it is version {own}", args.file.display()),
+            format!("leave `--version {given}` out, or change the file"),
+        ));
+    }
     let mut client = args.connect.client()?;
     let held = client.text(name, 0)?.0;
     let next = version_of(&held).checked_add(1).ok_or_else(|| Error::new("there is no greater version", "use another name"))?;
-    let version = args.version.unwrap_or(next);
+    let version = own.or(args.version).unwrap_or(next);
     let server = replace(&mut client, name, &held, version, &bytes)?;
     if args.connect.json {
         let file = Some(args.file.display().to_string());
@@ -87,6 +96,17 @@ pub fn publish(args: &PublishArgs) -> Result<bool> {
         print_text(&format!("`{name}` is version {version}, {} bytes; {server} has it\n", bytes.len()))?;
     }
     Ok(true)
+}
+
+/// The version that a text of a known form says it has. What agents would refuse is refused here.
+fn own_version(name: &str, file: &Path, bytes: &[u8]) -> Result<Option<u32>> {
+    let wrong = |why: String| Error::new(format!("{}: {why}", file.display()), "nothing was published");
+    let text = || std::str::from_utf8(bytes).map_err(|_| wrong("it is not text".to_owned()));
+    Ok(match name {
+        tenants::TEXT => Some(Tenants::parse(text()?).map_err(|e| wrong(e.to_string()))?.version),
+        spain::TEXT => Some(SpainTables::parse(text()?).map_err(|e| wrong(e.to_string()))?.version),
+        _ => None,
+    })
 }
 
 /// A text as some server has it.
@@ -111,6 +131,9 @@ pub(super) fn replace(client: &mut Client, name: &str, held: &Fetched, version: 
         return Err(Error::new(format!("{} bytes are too many for a text", bytes.len()), format!("{MAX_TEXT} at the most")));
     }
     let expect = version_of(held);
+    if matches!(held, Fetched::Text { version: there, bytes: all } if *there == version && all == bytes) {
+        return Ok("the store".to_owned());
+    }
     if version <= expect {
         return Err(Error::new(
             format!("the store has version {expect} of `{name}`, and {version} is not greater"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_control::netlord::EdgePort;
+use weft_control::netlord::{EdgePort, edge_mac};
 use weft_fabric::routing::spain::Plan as Spain;
 use weft_fabric::{Fabric, SwitchId};
 
@@ -10,7 +10,8 @@ use super::{Bridge, BridgePort, Plan, PlanError, Role};
 
 /// Ports, VLANs and MAC addresses of all switches.
 pub(super) fn of(plan: &Plan, fabric: &Fabric, spain: &Spain) -> Result<Vec<Bridge>, PlanError> {
-    let macs: BTreeMap<SwitchId, String> = (1u32..).zip(spain.edges()).map(|(i, &edge)| (edge, mac(i))).collect();
+    let macs: BTreeMap<SwitchId, String> =
+        (1u32..).zip(spain.edges()).map(|(i, &edge)| (edge, edge_mac(i).to_string())).collect();
     let configs = spain.switch_configs(fabric);
     let mut bridges = Vec::with_capacity(configs.len());
     for config in &configs {
@@ -40,10 +41,4 @@ fn too_many(plan: &Plan, node: usize) -> PlanError {
         "{} has more than 126 hosts, and NetLord numbers a switch's ports to them from 1 to 126",
         plan.nodes[node].name
     ))
-}
-
-/// Locally administered; the switch's number at the end.
-fn mac(number: u32) -> String {
-    let [_, a, b, c] = number.to_be_bytes();
-    format!("02:4e:4c:{a:02x}:{b:02x}:{c:02x}")
 }

@@ -10,6 +10,5 @@ mod config;
 pub mod host;
 mod measures;
 pub mod switch;
-mod vlans;
 
 pub use config::NetlordConfig;

@@ -30,6 +30,7 @@ impl Host {
                     let number = usize::from(uplink.0);
                     tracing::info!(device = self.uplinks[number].device, at = at.map(|at| at.to_string()), "place of an uplink");
                     self.uplinks[number].at = at;
+                    self.take_tables();
                     self.write_uplink(number);
                     self.write_homes();
                 }

@@ -13,13 +13,14 @@ use weft_control::directory::auth::PrincipalKey;
 use weft_control::netlord::agent::AgentConfig;
 use weft_control::netlord::nl_arp::NlArpConfig;
 use weft_control::netlord::spain::SpainConfig;
+use weft_control::netlord::vlans::Vlans;
 use weft_control::netlord::{EdgePort, Location, UplinkId, is_unicast};
 use weft_control::wire::netlord::dhcp::is_host;
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{Duration, MacAddr};
 
 use super::super::config::Role;
-use super::super::vlans::Vlans;
+use super::paths::read_tables;
 use super::vifs::first_tenants;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
@@ -51,6 +52,8 @@ pub struct HostConfig {
     pub vif: Vec<VifPart>,
     #[serde(default)]
     pub path: Vec<Spanned<PathPart>>,
+    /// A file with those of all edge switches.
+    pub paths: Option<Spanned<PathBuf>>,
     pub provider: Option<ProviderPart>,
     locations: Option<Spanned<LocationSource>>,
     pub directory: Option<DirectoryPart>,
@@ -306,6 +309,9 @@ impl HostConfig {
     /// [`Error`](crate::cli::Error) with file, line and remedy.
     pub fn check_here(&self, place: &Place<'_>) -> Result<()> {
         place.at(self.tenants.span(), first_tenants(self))?;
+        if let Some(paths) = self.paths.as_ref().filter(|it| it.get_ref().exists() || !self.has_repository()) {
+            place.at(paths.span(), read_tables(paths.get_ref()))?;
+        }
         let mut devices = self.uplink.get_ref().iter().map(|uplink| &uplink.device);
         devices.try_for_each(|device| place.at(device.span(), find_interface(device.get_ref())))?;
         if let Some(directory) = &self.directory {
@@ -320,6 +326,10 @@ impl HostConfig {
     fn check_paths(&self, place: &Place<'_>) -> Result<()> {
         let devices: Vec<&str> = self.uplink.get_ref().iter().map(|it| it.device.get_ref().as_str()).collect();
         let mut seen = BTreeSet::new();
+        if let (Some(paths), false) = (&self.paths, self.path.is_empty()) {
+            let help = "write `paths` or `[[path]]`: the file has those of all edge switches";
+            return Err(place.error(paths.span(), "paths are said twice", help));
+        }
         for path in &self.path {
             let PathPart { uplink, switch, .. } = path.get_ref();
             match uplink {

@@ -4,12 +4,13 @@
 //!   eBPF events ---+                                                +--> eBPF tables
 //!   Unix socket ---+--> Input --> netlord::agent::Agent --> Output -+--> frames to the fabric, by packet sockets
 //!   tenants' file -+      ^          NL-ARP, SPAIN's paths          +--> frames to VMs, likewise
-//!     ^ a thread keeps it as the directory's store has it
+//!   SPAIN's tables |      |   ^ a thread keeps both files as the directory's store has them
 //!   interfaces ----+   deadline         (word of them by netlink, and a look each second)
 //! ```
 
 mod apply;
 mod config;
+mod paths;
 mod provider;
 mod repository;
 mod status;
@@ -50,6 +51,7 @@ use crate::agent::socket::{Asked, ControlSocket, Request};
 use crate::agent::watch::KernelWatch;
 use crate::cli::{Error, Result};
 use crate::dataplane::netlord::{Event, HostPlane, HostSettings};
+use paths::Paths;
 use provider::Provider;
 use repository::Repository;
 use vifs::{OwnVif, Wanted};
@@ -71,7 +73,9 @@ struct Host {
     /// This server's own interface in tenant 1.
     provider: Option<Provider>,
     tenants: Arc<Tenants>,
-    /// What keeps that file as the directory's store has it.
+    /// By which VLANs edge switches are reached.
+    paths: Paths,
+    /// What keeps files as the directory's store has them.
     repository: Option<Repository>,
     /// When the tenants' file was changed that was read last.
     tenants_of: Option<SystemTime>,
@@ -187,6 +191,7 @@ impl Host {
             wanted: Vec::new(),
             provider: None,
             tenants: Arc::new(tenants),
+            paths: Paths::new(&config),
             repository: None,
             tenants_of: vifs::changed_at(config.tenants.get_ref()),
             tenants_trouble: None,
@@ -224,10 +229,8 @@ impl Host {
         if let Some(directory) = &self.config.directory {
             self.agent.locations_mut().set_servers(now, directory.servers.get_ref());
         }
-        for path in &self.config.path {
-            let from = self.config.uplink_of(path.get_ref());
-            self.agent.chooser_mut().set_table(now, (from, path.get_ref().switch), &path.get_ref().vlans());
-        }
+        self.tell_paths();
+        self.look_at_paths();
         let (vifs, remotes) = if is_adopted { self.plane.inherited()? } else { Default::default() };
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         for (vif, at) in remotes {
@@ -315,6 +318,7 @@ impl Host {
         self.look_at_uplinks();
         self.say_places();
         self.look_at_tenants();
+        self.look_at_paths();
         self.look_at_vifs();
         self.look_at_provider();
         self.measure();

@@ -1,25 +1,27 @@
-//! The tenants' file as the directory's store has it (section 3.3): a thread that asks now and then, and writes the file when there is a newer one.
+//! The tenants' file and SPAIN's tables as the directory's store has them (section 3.3): a thread that asks now and then, and writes a file when there is a
+//! newer one.
 //!
 //! ```text
-//!   store --> directory servers --(version, text)--> checked --> tenants.toml, whole --> the agent reads it as if somebody had edited it
+//!   store --> directory servers --(version, text)--> checked --> a file, whole --> the agent reads it as if somebody had edited it
 //! ```
-//! So the file is what the agent goes by while it hears from no server, and after a restart.
+//! So the files are what the agent goes by while it hears from no server, and after a restart.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use weft_control::netlord::tenants::{TEXT, Tenants};
+use weft_control::netlord::spain::{self, SpainTables};
+use weft_control::netlord::tenants::{self, Tenants};
 
 use super::config::HostConfig;
-use super::vifs::read_tenants;
 use crate::cli::{Error, Result};
 use crate::client::{Client, Fetched, Settings};
 use crate::whole;
 
-/// What is known of the store's file.
+/// What is known of the store's texts.
 #[derive(Debug)]
 pub(super) struct Repository {
     state: Arc<Mutex<State>>,
@@ -28,14 +30,22 @@ pub(super) struct Repository {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The version that a server told last.
-    version: u32,
+    /// By text: the version that a server told last.
+    versions: BTreeMap<&'static str, u32>,
     /// When.
     heard: Option<Instant>,
     /// Why the last try gave nothing.
     silence: Option<String>,
-    /// What is wrong with what the store has.
-    trouble: Option<String>,
+    /// By text: what is wrong with what the store has.
+    troubles: BTreeMap<&'static str, String>,
+}
+
+/// A text, and the file that is kept like it.
+struct Kept {
+    name: &'static str,
+    file: PathBuf,
+    /// The version that a right text says it has.
+    version: fn(&str) -> std::result::Result<u32, String>,
 }
 
 impl Repository {
@@ -45,10 +55,13 @@ impl Repository {
     /// [`Error`] if keys or certificates cannot be read, or there is no thread to be had.
     pub fn begin(config: &HostConfig) -> Result<Option<Self>> {
         let Some((settings, period)) = config.repository()? else { return Ok(None) };
-        let (file, state) = (config.tenants.get_ref().clone(), Arc::new(Mutex::new(State::default())));
+        let mut all = vec![Kept { name: tenants::TEXT, file: config.tenants.get_ref().clone(), version: version_of_tenants }];
+        let paths = config.paths.iter().map(|it| it.get_ref().clone());
+        all.extend(paths.map(|file| Kept { name: spain::TEXT, file, version: version_of_tables }));
+        let state = Arc::new(Mutex::new(State::default()));
         let work = {
             let state = Arc::clone(&state);
-            move || keep(&settings, period, &file, &state)
+            move || keep(&settings, period, &all, &state)
         };
         let begun = std::thread::Builder::new().name("repository".to_owned()).spawn(work);
         begun.map_err(|e| Error::new(format!("no thread for the repository: {e}"), "is the machine out of memory?"))?;
@@ -58,14 +71,15 @@ impl Repository {
     pub fn status(&self) -> Value {
         let state = self.state.lock();
         let heard_s = state.heard.map(|at| at.elapsed().as_secs_f64());
-        json!({ "version": state.version, "heard_s": heard_s, "error": state.trouble.as_ref().or(state.silence.as_ref()) })
+        let error = state.troubles.values().next().or(state.silence.as_ref());
+        json!({ "texts": state.versions, "heard_s": heard_s, "error": error })
     }
 
-    /// What somebody must look at. Servers may be away for a while: the file holds.
+    /// What somebody must look at. Servers may be away for a while: the files hold.
     pub fn problem(&self) -> Option<String> {
         let state = self.state.lock();
-        if let Some(trouble) = &state.trouble {
-            return Some(format!("the store's tenants' file is not taken: {trouble}"));
+        if let Some((name, trouble)) = state.troubles.iter().next() {
+            return Some(format!("the store's `{name}` is not taken: {trouble}"));
         }
         let silent = state.heard.unwrap_or(self.begun).elapsed();
         let why = state.silence.as_ref().filter(|_| silent > AWAY)?;
@@ -73,10 +87,18 @@ impl Repository {
     }
 }
 
-fn keep(settings: &Settings, period: Duration, file: &Path, state: &Mutex<State>) {
+fn version_of_tenants(text: &str) -> std::result::Result<u32, String> {
+    Tenants::parse(text).map(|it| it.version).map_err(|error| error.to_string())
+}
+
+fn version_of_tables(text: &str) -> std::result::Result<u32, String> {
+    SpainTables::parse(text).map(|it| it.version).map_err(|error| error.to_string())
+}
+
+fn keep(settings: &Settings, period: Duration, all: &[Kept], state: &Mutex<State>) {
     let mut client = None;
     loop {
-        let asked = ask(&mut client, settings, file, state);
+        let asked = all.iter().try_for_each(|kept| ask(&mut client, settings, kept, state));
         {
             let mut state = state.lock();
             match asked {
@@ -84,7 +106,7 @@ fn keep(settings: &Settings, period: Duration, file: &Path, state: &Mutex<State>
                 Err(error) => {
                     client = None;
                     if state.silence.replace(error.clone()).is_none() {
-                        tracing::warn!(error, "the repository does not answer; the tenants' file holds");
+                        tracing::warn!(error, "the repository does not answer; files hold");
                     }
                 }
             }
@@ -93,38 +115,44 @@ fn keep(settings: &Settings, period: Duration, file: &Path, state: &Mutex<State>
     }
 }
 
-fn ask(client: &mut Option<Client>, settings: &Settings, file: &Path, state: &Mutex<State>) -> std::result::Result<(), String> {
-    let own = read_tenants(file).map_or(0, |tenants| tenants.version);
+fn ask(client: &mut Option<Client>, settings: &Settings, kept: &Kept, state: &Mutex<State>) -> std::result::Result<(), String> {
+    let own = std::fs::read_to_string(&kept.file).ok().and_then(|text| (kept.version)(&text).ok()).unwrap_or(0);
     let client = match client {
         Some(client) => client,
         None => client.insert(Client::new(settings.clone()).map_err(|e| e.to_string())?),
     };
-    let (fetched, server) = client.text(TEXT, own).map_err(|e| e.to_string())?;
+    let (fetched, server) = client.text(kept.name, own).map_err(|e| e.to_string())?;
     let (version, bytes) = match fetched {
-        Fetched::None => return Err(format!("{server} has no tenants' file: `weft tenant publish` puts one there")),
+        Fetched::None => return Err(format!("{server} has no `{0}`: `weft directory publish {0} FILE` makes it", kept.name)),
         Fetched::Known => (own, None),
         Fetched::Text { version, bytes } => (version, Some(bytes)),
     };
-    let taken = bytes.map_or(Ok(()), |bytes| take(file, own, version, &bytes));
+    let taken = bytes.map_or(Ok(()), |bytes| kept.take(own, version, &bytes));
     let mut state = state.lock();
-    state.version = version;
-    state.trouble = taken.err();
+    state.versions.insert(kept.name, version);
+    match taken {
+        Ok(()) => state.troubles.remove(kept.name),
+        Err(trouble) => state.troubles.insert(kept.name, trouble),
+    };
     Ok(())
 }
 
-/// Writes a newer file.
-fn take(file: &Path, own: u32, version: u32, bytes: &[u8]) -> std::result::Result<(), String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| format!("version {version} is not text"))?;
-    let tenants = Tenants::parse(text).map_err(|error| format!("version {version}: {error}"))?;
-    if tenants.version != version {
-        return Err(format!("version {version} says that it is version {}", tenants.version));
+impl Kept {
+    /// Writes a newer file.
+    fn take(&self, own: u32, version: u32, bytes: &[u8]) -> std::result::Result<(), String> {
+        let Self { name, file, .. } = self;
+        let text = std::str::from_utf8(bytes).map_err(|_| format!("version {version} is not text"))?;
+        let said = (self.version)(text).map_err(|error| format!("version {version}: {error}"))?;
+        if said != version {
+            return Err(format!("version {version} says that it is version {said}"));
+        }
+        if version < own {
+            return Err(format!("it has version {version}, and {} has {own}, which holds", file.display()));
+        }
+        whole::write(file, bytes).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+        tracing::info!(name, version, "the store has a newer text");
+        Ok(())
     }
-    if version < own {
-        return Err(format!("it has version {version}, and {} has {own}, which holds", file.display()));
-    }
-    whole::write(file, bytes).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
-    tracing::info!(version, "the store has another tenants' file");
-    Ok(())
 }
 
 /// How long servers may be away before somebody should look.
@@ -132,6 +160,8 @@ const AWAY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn text(version: u32) -> String {
@@ -142,6 +172,8 @@ mod tests {
     fn only_a_right_and_newer_file_is_taken() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tenants.toml");
+        let kept = |file: &Path| Kept { name: tenants::TEXT, file: file.to_owned(), version: version_of_tenants };
+        let take = |file: &Path, own, version, bytes: &[u8]| kept(file).take(own, version, bytes);
         take(&file, 0, 3, text(3).as_bytes()).unwrap();
         let held = || std::fs::read_to_string(&file).unwrap();
         assert_eq!(held(), text(3));

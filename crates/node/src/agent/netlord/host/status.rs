@@ -96,6 +96,7 @@ impl Host {
         }
         problems.extend(self.provider_problem());
         problems.extend(self.tenants_trouble.clone());
+        problems.extend(self.paths.trouble.clone());
         problems.extend(self.repository.as_ref().and_then(super::Repository::problem));
         problems.extend(self.trouble.clone());
         problems
@@ -118,17 +119,16 @@ impl Host {
     }
 
     /// From which interface, to which edge switch, by which VLANs, and which of these have failed.
-    fn paths_known(&self) -> impl Iterator<Item = (&str, MacAddr, Vec<VlanId>, Vec<VlanId>)> {
-        self.config.path.iter().map(|path| {
-            let (path, uplink) = (path.get_ref(), self.config.uplink_of(path.get_ref()));
-            let is_failed = |vlan: &VlanId| self.agent.chooser().is_failed((uplink, path.switch), *vlan);
-            let failed = path.vlans().into_iter().filter(is_failed).collect();
-            (self.uplinks[usize::from(uplink.0)].device.as_str(), path.switch, path.vlans(), failed)
+    fn paths_known(&self) -> impl Iterator<Item = (&str, MacAddr, &[VlanId], Vec<VlanId>)> {
+        self.paths.known.iter().map(|(&(uplink, switch), vlans)| {
+            let is_failed = |vlan: &VlanId| self.agent.chooser().is_failed((uplink, switch), *vlan);
+            let failed = vlans.iter().copied().filter(is_failed).collect();
+            (self.uplinks[usize::from(uplink.0)].device.as_str(), switch, vlans.as_slice(), failed)
         })
     }
 
     fn paths(&self) -> Vec<Value> {
-        let of = |(device, switch, vlans, failed): (&str, MacAddr, Vec<VlanId>, Vec<VlanId>)| {
+        let of = |(device, switch, vlans, failed): (&str, MacAddr, &[VlanId], Vec<VlanId>)| {
             let failed: Vec<String> = failed.iter().map(|vlan| vlan.get().to_string()).collect();
             json!({ "uplink": device, "switch": switch.to_string(), "vlans": vlans.len(), "failed": failed.join(",") })
         };

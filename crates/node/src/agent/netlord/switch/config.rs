@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
+use weft_control::netlord::vlans::Vlans;
 use weft_control::netlord::{EdgePort, is_unicast};
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{BitsPerSec, Bytes, Duration, MacAddr, TenantId};
 
 use super::super::config::Role;
 use super::super::host::{maybe_from_text, socket};
-use super::super::vlans::Vlans;
 use crate::agent::config::{OnExit, Place};
 use crate::agent::exporter::default_address;
 use crate::agent::host::{address_or_off, from_text};
