@@ -4,10 +4,10 @@
 use std::net::Ipv4Addr;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use weft_control::netlord::agent::{Agent, AgentConfig, Input, UplinkId, VifId};
+use weft_control::netlord::agent::{Agent, AgentConfig, Input, VifId};
 use weft_control::netlord::nl_arp::{NlArp as Push, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
-use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
+use weft_control::netlord::{EdgePort, Location, MacSpace, UplinkId, Vif};
 use weft_control::wire::netlord::{Here, Lldp, NlArp};
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::rng::{self, Stream, mix};
