@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use weft_control::netlord::agent::{Agent, AgentConfig, Input, Output, UplinkId, VifId};
+use weft_control::netlord::agent::{Agent, AgentConfig, Input, Output, VifId};
 use weft_control::netlord::nl_arp::{NlArp, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
 use weft_control::netlord::tenants::Tenants;
-use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
+use weft_control::netlord::{EdgePort, Location, MacSpace, UplinkId, Vif};
 use weft_control::wire::netlord::{Encapsulation, Lldp};
 use weft_control::wire::packet::ethernet::{Ethernet, EtherType, VlanId};
 use weft_fabric::rng::{self, Stream};

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use weft_fabric::topology::shapes::subways::{SubwaysSpec, SubwaysType};
+use weft_fabric::topology::shapes::subways::{SubwaysSpec, SubwaysType, Trunk};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes, Duration};
 
@@ -273,7 +273,7 @@ fn a_vm_that_has_moved_is_behind_another_host() {
 #[test]
 fn hosts_with_several_nics_have_a_place_for_each() {
     for (kind, edges) in [(SubwaysType::Type0, 1), (SubwaysType::Type1, 2), (SubwaysType::McLag, 2)] {
-        let fabric = fabric(Shape::Subways(SubwaysSpec::testbed(kind)));
+        let fabric = fabric(Shape::Subways(SubwaysSpec { trunk: Trunk::Flow, ..SubwaysSpec::testbed(kind) }));
         let plan = laid(&fabric, &spec(two(), &[("acme", &[0, 5]), ("globex", &[0])])).expect("a plan");
         let netlord = plan.tenants.as_ref().expect("tenants");
         let mut places = BTreeSet::new();
