@@ -52,6 +52,8 @@ pub(super) fn tenant<'a>(all: &'a Tenants, path: &Path, name: &str) -> Result<&'
 /// Changes the file, if the result is right; whoever changes it by this function waits for the others. A file appears whole or not at all. `start`: the file
 /// may be absent.
 pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Result<String>) -> Result<Tenants> {
+    // A link stays: what it leads to is replaced.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     // The folder is what is locked: the file itself is replaced.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let lock = File::open(folder).map_err(|e| Error::io("open the folder", folder, &e))?;
@@ -73,6 +75,9 @@ pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Resu
     let beside = PathBuf::from(beside);
     let written = File::create(&beside).and_then(|mut partial| {
         partial.write_all(text.as_bytes())?;
+        if let Ok(old) = path.metadata() {
+            partial.set_permissions(old.permissions())?;
+        }
         partial.sync_all()?;
         std::fs::rename(&beside, path)
     });
