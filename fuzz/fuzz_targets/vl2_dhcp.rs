@@ -11,7 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     // What would seldom be right by chance.
     if message.len() >= OPTIONS_AT {
         message[COOKIE_AT..OPTIONS_AT].copy_from_slice(&COOKIE);
-        message[24..28].copy_from_slice(if message[0] == BOOT_REPLY { &[10, 1, 1, 1] } else { &[0; 4] });
+        let relay = if message[0] == BOOT_REPLY { [10, 1, 1, 1] } else { [0; 4] };
+        message[24..28].copy_from_slice(&relay);
     }
     let _ = to_host(&message, locator);
     if let Ok(mut carried) = to_server(&message, locator, "p3") {

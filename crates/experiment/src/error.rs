@@ -1,5 +1,6 @@
 //! What can go wrong for a user, each with the place and the next step.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
@@ -66,11 +67,19 @@ impl Error {
     /// A file could not be read or written.
     pub fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
         let help = match cause.kind() {
-            std::io::ErrorKind::NotFound => Some("check the path; relative paths start at the scenario's folder".to_owned()),
-            std::io::ErrorKind::PermissionDenied => Some("choose a place that you may write to, with `--out DIR`".to_owned()),
-            _ => None,
+            ErrorKind::NotFound => "check the path; relative paths start at the scenario's folder",
+            ErrorKind::PermissionDenied if what == "read" => "check whose file it is, and its mode",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                "choose a place that you may write to, with `--out DIR`"
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or choose another place",
+            ErrorKind::IsADirectory => "it is a folder: name a file",
+            ErrorKind::NotADirectory => "a part of the path is a file: check it",
+            ErrorKind::InvalidData => "it is no text in UTF-8: name another file, or write it anew",
+            _ if what == "read" => "check what the path leads to, or name another file",
+            _ => "check what the path leads to, or choose another place",
         };
-        Self::Io { what, path: path.to_owned(), cause, help }
+        Self::Io { what, path: path.to_owned(), cause, help: Some(help.to_owned()) }
     }
 
     /// A line of a file that another tool or the user wrote.

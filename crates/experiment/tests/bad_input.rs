@@ -57,9 +57,36 @@ fn a_number_out_of_its_range_is_told_the_range() {
     refused(&[("duration = \"20s\"", seed)], &[], &["s.toml:19", "`-3` is not a whole number from 0 to 2^63 - 1"]);
     refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 9223372036854775808")], &[], &["s.toml:19", "2^63 - 1"]);
     refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 99999999999999999999999")], &[], &["s.toml:19", "2^63 - 1"]);
+    refused(&[], &["--set", "world.duration=99999999s"], &["is not a time of 213 days at the most"]);
     // Of a list, the entry is named.
     let hosts = format!("{TRAFFIC}\nhosts = [0, -5]");
     refused(&[(TRAFFIC, &hosts)], &[], &["s.toml:12", "0 to 4,294,967,295"]);
+}
+
+#[test]
+fn what_is_no_scenario_is_told_what_to_do() {
+    let folder = folder_with(&[]);
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("bytes"), b"\xff\xfe").expect("written");
+    std::fs::write(at("line"), "a".repeat(100_000)).expect("written");
+    std::fs::create_dir(at("folder")).expect("made");
+    for (name, says) in [
+        ("bytes", "no text in UTF-8"),
+        ("folder", "it is a folder"),
+        ("nothing", "check the path"),
+        ("s.toml/x", "a part of the path is a file"),
+        ("line", "line:1"),
+    ] {
+        for command in ["run", "spain", "place"] {
+            let output = weft(&[command, name], folder.path());
+            let said = stderr(&output);
+            assert!(
+                output.status.code() == Some(2) && said.contains(says) && said.contains("help: "),
+                "{command} {name}: {said}"
+            );
+            assert!(said.len() < 2000, "{command} {name}: {} bytes", said.len());
+        }
+    }
 }
 
 #[test]

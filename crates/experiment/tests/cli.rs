@@ -191,6 +191,25 @@ fn new_writes_scenarios_that_run_and_keeps_what_is_there() {
 }
 
 #[test]
+fn shipped_scenarios_are_listed_with_their_titles() {
+    let list = std::fs::read_to_string(root().join("docs/scenarios.md")).expect("the page");
+    let mut listed = 0;
+    for folder in ["", "hedera/", "vl2/", "netlord/", "subways/"] {
+        for entry in std::fs::read_dir(root().join("scenarios").join(folder)).expect("a folder").flatten() {
+            let name = format!("{folder}{}", entry.file_name().to_string_lossy());
+            if !name.ends_with(".toml") {
+                continue;
+            }
+            let table: toml::Table = toml::from_str(&std::fs::read_to_string(entry.path()).expect("read")).expect("TOML");
+            let title = table["title"].as_str().expect("a title");
+            assert!(list.contains(&format!("| [{name}](../scenarios/{name}) | {title} |\n")), "{name}: {title}");
+            listed += 1;
+        }
+    }
+    assert_eq!(list.matches(".toml](").count(), listed, "a scenario that there is no more");
+}
+
+#[test]
 fn completions_are_printed_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(stdout(&weft(&["completions", shell], &root())).contains("weft"), "{shell}");
@@ -305,7 +324,28 @@ fn a_full_disk_is_noticed_and_a_closed_pipe_is_not_an_error() {
     }
 }
 
-/// Each line: what is changed, and what the error must name. The exit code is 2 and nothing is written.
+/// Files may have no bytes here: whoever writes one fails as on a full disk.
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_written_is_not_half_there() {
+    let folder = folder_with(&[]);
+    std::fs::write(folder.path().join("old.dot"), "as it was").expect("written");
+    for words in [
+        "new mine.toml",
+        "topo fat-tree k=4 --export dot --out new.dot",
+        "topo fat-tree k=4 --export dot --out old.dot",
+        "run s.toml --out r",
+    ] {
+        let limited = format!("trap '' XFSZ; ulimit -f 0; exec {} {words}", env!("CARGO_BIN_EXE_weft"));
+        let output = Command::new("sh").args(["-c", &limited]).current_dir(folder.path()).output().expect("sh starts");
+        assert!(output.status.code() == Some(2) && stderr(&output).contains("help: "), "{words}: {}", stderr(&output));
+        let mut left: Vec<_> = std::fs::read_dir(folder.path()).expect("a folder").flatten().map(|e| e.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["old.dot", "s.toml"], "{words}");
+        assert_eq!(std::fs::read_to_string(folder.path().join("old.dot")).expect("read"), "as it was");
+    }
+}
+
 #[test]
 fn what_a_killed_run_left_the_next_one_removes_and_a_living_ones_it_leaves() {
     let folder = folder_with(&[]);
@@ -355,6 +395,7 @@ fn what_a_killed_run_left_the_next_one_removes_and_a_living_ones_it_leaves() {
     assert_eq!(begun(), Vec::<String>::new());
 }
 
+/// Each line: what is changed, and what the error must name. The exit code is 2 and nothing is written.
 #[test]
 fn bad_scenarios_are_refused_with_place_and_remedy() {
     let cases: &[(&str, &str, &[&str])] = &[

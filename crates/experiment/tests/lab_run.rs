@@ -161,7 +161,7 @@ fn what_a_lab_cannot_do_is_told_beforehand() {
     for (change, message) in [
         (("scheduler = \"first-fit\"", "scheduler = \"annealing\""), "switches alone"),
         (("scheduler = \"first-fit\"", "routing = \"single-path\""), "all shortest paths"),
-        (("duration = \"20s\"", "duration = \"20s\"\nscale = 1e-6"), "world.scale"),
+        (("duration = \"20s\"", "duration = \"20s\"\nscale = 1e-6"), "s.toml:19: the link"),
         (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"1500ms\" }"), "whole seconds"),
         (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"4s\", dead = \"2s\" }"), "before their next hello"),
     ] {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 use std::str::FromStr;
 
-use crate::units::{UnitError, parse_quantity, write_quantity};
+use crate::units::{UnitError, parse_wide, write_quantity};
 
 /// Picoseconds in a second.
 pub const PS_PER_S: u64 = 1_000_000_000_000;
@@ -159,11 +159,9 @@ impl FromStr for Duration {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse_quantity(text, UNITS).map(Duration).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "a time",
-            example: "`60s`, `100us`, `5ms` or `1.5s`",
-        })
+        let error = |what| UnitError { text: text.to_owned(), what, example: "`60s`, `100us`, `5ms` or `1.5s`" };
+        let ps = parse_wide(text, UNITS).ok_or_else(|| error("a time"))?;
+        u64::try_from(ps).map(Duration).map_err(|_| error("a time of 213 days at the most"))
     }
 }
 

@@ -73,11 +73,9 @@ impl FromStr for Bytes {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse_quantity(text, BYTE_UNITS).map(Bytes).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "a size",
-            example: "`1500B`, `64kB`, `15MB` or `1GB`",
-        })
+        let error = |what| UnitError { text: text.to_owned(), what, example: "`1500B`, `64kB`, `15MB` or `1GB`" };
+        let bytes = parse_wide(text, BYTE_UNITS).ok_or_else(|| error("a size"))?;
+        u64::try_from(bytes).map(Bytes).map_err(|_| error("a size of 18 million TB at the most"))
     }
 }
 
@@ -122,14 +120,9 @@ impl fmt::Debug for BitsPerSec {
     }
 }
 
-/// Parses `<decimal> <unit>` exactly (no floating point), rounding half up to one unit of the base.
-/// `None` if it is negative, malformed, of another unit, or beyond 64 bits.
-pub(crate) fn parse_quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> {
-    parse_wide(text, units).and_then(|value| u64::try_from(value).ok())
-}
-
-/// As [`parse_quantity`], beyond 64 bits too.
-fn parse_wide(text: &str, units: &[(&str, u128)]) -> Option<u128> {
+/// Parses `<decimal> <unit>` exactly (no floating point), rounding half up to one unit of the base, beyond 64 bits too.
+/// `None` if it is negative, malformed or of another unit.
+pub(crate) fn parse_wide(text: &str, units: &[(&str, u128)]) -> Option<u128> {
     let text = text.trim();
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);
@@ -183,6 +176,15 @@ mod tests {
             let error = text.parse::<BitsPerSec>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}` is not a rate of 1000Tbps at the most")), "{error}");
         }
+    }
+
+    #[test]
+    fn what_exceeds_64_bits_is_told_the_most() {
+        let size = "18446745TB".parse::<Bytes>().unwrap_err().to_string();
+        assert!(size.contains("`18446745TB` is not a size of 18 million TB at the most"), "{size}");
+        let time = "18446745s".parse::<Duration>().unwrap_err().to_string();
+        assert!(time.contains("`18446745s` is not a time of 213 days at the most"), "{time}");
+        assert!("18446744s".parse::<Duration>().is_ok() && "18446744TB".parse::<Bytes>().is_ok());
     }
 
     #[test]

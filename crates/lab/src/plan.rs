@@ -277,6 +277,22 @@ pub enum PlanError {
     Groups(#[from] weft_control::vl2::groups::GroupsError),
 }
 
+impl PlanError {
+    /// The key of a scenario that it is about.
+    pub const fn key(&self) -> &'static str {
+        match self {
+            Self::TooSlow { .. } => "world.scale",
+            Self::PoolTooSmall { .. } | Self::NoBorder => "overlay.external",
+            Self::DirectoryServers { .. } => "directory.servers",
+            Self::SeveralPlaces { .. } => "overlay.locations",
+            Self::SeveralNics { .. } | Self::Tenants(_) | Self::TooManySources { .. } | Self::NoRoom { .. } | Self::Groups(_) => {
+                "overlay"
+            }
+            Self::Addresses(_) | Self::TooManyCables { .. } => "fabric",
+        }
+    }
+}
+
 impl Plan {
     /// Plans a lab.
     ///

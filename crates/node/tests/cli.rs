@@ -352,6 +352,29 @@ fn what_is_watched_comes_as_it_happens() {
 }
 
 #[test]
+fn what_cannot_be_written_is_not_half_there() {
+    let site = Site::new();
+    let limited = |words: &str| {
+        // Files may have no bytes: whoever writes one fails as on a full disk.
+        let line = format!("trap '' XFSZ; ulimit -f 0; exec {} {words}", env!("CARGO_BIN_EXE_weft-directory"));
+        let output = run(Command::new("sh").args(["-c", &line]).current_dir(site.folder.path()));
+        assert_fails(&output, 2, &["cannot write", "help: "]);
+    };
+    let left = |folder: &Path| std::fs::read_dir(folder).expect("a folder").count();
+    limited("init other");
+    assert_eq!(left(&site.folder.path().join("other")), 0, "the next `init` finds nothing");
+    limited("key --principal 5 --dir directory --certificate host.pem");
+    limited("tenant create acme --id 17 --file tenants.toml");
+    assert_eq!(left(site.folder.path()), 2);
+    // Nor is one file of two.
+    site.file("host.key", "another's");
+    let dir = site.dir().display().to_string();
+    let key = site.plain(&["key", "--principal", "5", "--dir", &dir, "--certificate", "host.pem"]);
+    assert_fails(&key, 2, &["host.key exists already"]);
+    assert!(!site.folder.path().join("host.pem").exists());
+}
+
+#[test]
 fn a_closed_pipe_is_not_an_error() {
     let site = Site::serving("mac");
     assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.1"]));

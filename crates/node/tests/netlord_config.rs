@@ -95,6 +95,11 @@ fn what_is_wrong_with_a_servers() {
     refused(HOST, "[[path]]", "[spain]\nperiod = \"0ms\"\n[[path]]", 1, "chirp period is 0");
     refused(HOST, "[[uplink]]\ndevice = \"eth0\"\n", "uplink = []\n", 5, "no interface to the fabric");
     refused(HOST, "tenants =", "tenant =", 0, "tenant");
+    for wrong in ["-1", "99999999999", "nan", "99999999999999999999999"] {
+        let directory = DIRECTORY.replace("principal = 40", &format!("principal = {wrong}"));
+        refused(HOST, "[[path]]", &directory, 13, "expected a whole number from 0 to 4,294,967,295");
+    }
+    refused(HOST, "[[path]]", &DIRECTORY.replace(":5303", ":99999"), 12, "write such as \"10.0.0.1:5303\"");
     refused(HOST, "device = \"tap0\"", "device = \"eth0\"", 8, "cannot lead to the fabric");
     let twice = "[[vif]]\ndevice = \"tap0\"\ntenant = \"acme\"\nname = \"web2\"\n[[path]]";
     refused(HOST, "[[path]]", twice, 12, "twice");
@@ -135,7 +140,7 @@ fn what_is_wrong_with_a_servers() {
     refused(&asks, DIRECTORY, "[[path]]", 4, "no directory to ask");
     refused(&asks, "locations = \"directory\"\n", "", 12, "nobody would ask it");
     refused(&asks, "\"10.1.0.7:5303\"", "", 13, "no directory server");
-    refused(&asks, "\"10.1.0.7:5303\"", "\"10.1.0.7\"", 13, "invalid socket address");
+    refused(&asks, "\"10.1.0.7:5303\"", "\"10.1.0.7\"", 13, "write such as \"10.0.0.1:5303\"");
     refused(&asks, "principal = 40", "principal = 0", 14, "principals begin at 1");
     refused(&asks, "key = \"/etc/weft/agent.key\"\n", "", 0, "missing field `key`");
     // Without the key it is VL2's, which has others.

@@ -118,6 +118,8 @@ fn bad_input_is_named_and_nothing_is_written() {
     for (command, said) in [
         ("tenant create big --id 16777216", "more than 24 bits"),
         ("tenant create big --id 2", "reserved"),
+        ("tenant create big --id 99999999999", "a whole number, 3 to 16777215"),
+        ("tenant create big --id -1", "a whole number, 3 to 16777215"),
         ("tenant create acme --id 18", "the name is tenant 17's already"),
         ("tenant add-vm acme b --space 1 --mac 02:00:00:00:00:01", "02:00:00:00:00:01 is vif `a` of `acme`'s already"),
         ("tenant add-vm acme b --space 1 --mac 02:00:00:00:00:02 --address 10.0.0.1", "10.0.0.1 is vif `a`"),
@@ -140,6 +142,19 @@ fn bad_input_is_named_and_nothing_is_written() {
     site.fails("tenant route acme r --to 10.9.0.0/17 --via 10.0.0.253", "would go round");
     std::fs::write(site.file(), "version = 1\n[[tenant]]\nid = 17\nnam = \"a\"\n").expect("written");
     site.fails("tenant list", "nam");
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_its_link() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let site = Site::new();
+    let real = site.folder.path().join("real.toml");
+    std::fs::write(&real, "version = 1\n").expect("written");
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).expect("a mode");
+    std::os::unix::fs::symlink(&real, site.file()).expect("a link");
+    site.json("tenant create acme --id 17");
+    assert!(site.file().is_symlink() && std::fs::read_to_string(&real).expect("read").contains("acme"));
+    assert_eq!(real.metadata().expect("it is there").permissions().mode() & 0o777, 0o640);
 }
 
 #[test]

@@ -192,7 +192,7 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         Some(tenants) => plan.and_then(|plan| plan.with_tenants(&spec.fabric, tenants)),
         None => plan,
     };
-    let plan = plan.map_err(|e| of_lab(e.into()))?;
+    let plan = plan.map_err(|e| source.at(of_settings::of_plan(&e)))?;
     let scenario = std::path::absolute(&spec.scenario).unwrap_or(spec.scenario);
     let watch = Stopwatch::new();
     BUILDING.store(true, Ordering::Relaxed);

@@ -62,7 +62,10 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         }
         _ => Error::io("write", &args.file, e),
     })?;
-    file.write_all(text.as_bytes()).map_err(|e| Error::io("write", &args.file, e))?;
+    file.write_all(text.as_bytes()).map_err(|e| {
+        let _ = std::fs::remove_file(&args.file);
+        Error::io("write", &args.file, e)
+    })?;
     if args.json {
         print_json(&json!({ "file": args.file, "template": name }))?;
     } else {

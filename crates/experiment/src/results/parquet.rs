@@ -8,6 +8,7 @@ use arrow_array::builder::{ListBuilder, UInt32Builder};
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use weft_fabric::Fabric;
 use weft_fabric::record::{FlowRecord, Outcome, QueueSample, Traced, WindowSample};
@@ -47,8 +48,16 @@ fn column(name: &'static str, array: impl arrow_array::Array + 'static) -> Colum
     (name, Arc::new(array))
 }
 
+/// What the system said, if it was the system that did.
+fn cause(error: ParquetError) -> std::io::Error {
+    match error {
+        ParquetError::External(inner) => inner.downcast().map_or_else(std::io::Error::other, |it| *it),
+        error => std::io::Error::other(error),
+    }
+}
+
 fn write(path: &Path, batches: impl Iterator<Item = Vec<Column>>, empty: impl FnOnce() -> Vec<Column>) -> Result<()> {
-    let fault = |e: parquet::errors::ParquetError| Error::io("write", path, std::io::Error::other(e));
+    let fault = |e: ParquetError| Error::io("write", path, cause(e));
     let mut batches = batches.peekable();
     let mut empty = Some(empty);
     let mut writer = None;

@@ -287,6 +287,8 @@ const MAX_RUNS: usize = 10_000;
 pub fn parse(name: &str, text: &str) -> Result<Table> {
     toml::from_str(text).map_err(|e| {
         let line = e.span().map_or(1, |s| line_of(text, s.start));
+        // What is no scenario may be one line of megabytes.
+        let is_shown = text.lines().nth(line - 1).is_none_or(|line| line.len() <= LONGEST_SHOWN);
         let number = e.span().and_then(|s| text.get(s)).filter(|it| is_whole_number(it));
         let (message, help) = match number {
             Some(number) => (format!("`{number}` is larger than any number of TOML"), "they are from -2^63 to 2^63 - 1"),
@@ -296,11 +298,14 @@ pub fn parse(name: &str, text: &str) -> Result<Table> {
             place: format!("{name}:{line}"),
             message,
             help: Some(help.to_owned()),
-            source_code: Some(NamedSource::new(name, text.to_owned())),
-            span: e.span().map(Into::into),
+            source_code: is_shown.then(|| NamedSource::new(name, text.to_owned())),
+            span: e.span().filter(|_| is_shown).map(Into::into),
         }
     })
 }
+
+/// Bytes of a line that is shown.
+const LONGEST_SHOWN: usize = 1000;
 
 fn is_whole_number(text: &str) -> bool {
     let digits = text.trim_start_matches(['+', '-']);

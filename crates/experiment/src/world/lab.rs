@@ -179,7 +179,7 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
         Some(tenants) => plan.with_tenants(&fabric, tenants),
         None => laid_over(plan, &fabric, &run.scenario.overlay),
     });
-    let plan = plan.map_err(|e| of_lab(e.into()))?;
+    let plan = plan.map_err(|e| of_plan(&e))?;
     let events = &run.scenario.events;
     let wanted: Vec<Wanted<'_>> = events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
     let arranged = events::arrange(plan, &fabric, &wanted);
@@ -229,6 +229,11 @@ pub fn timers(lab: LabSettings) -> Timers {
         Ospf::Default => Timers::DEFAULT,
         Ospf::Timers { hello_s, dead_s, bfd, broadcast } => Timers { hello_s, dead_s, bfd, broadcast, patient: false },
     }
+}
+
+/// What a lab cannot have, at its key.
+pub fn of_plan(error: &PlanError) -> KeyError {
+    KeyError { key: error.key().to_owned(), message: error.to_string(), help: None }
 }
 
 fn of_lab(error: LabError) -> Error {

@@ -108,6 +108,21 @@ impl Config {
     }
 }
 
+/// A reader's message with ranges and examples for the names of types.
+fn in_words(message: &str) -> String {
+    let words = [
+        (" as i128", ""),
+        ("expected u8", "expected a whole number from 0 to 255"),
+        ("expected u16", "expected a whole number from 0 to 65,535"),
+        ("expected u32", "expected a whole number from 0 to 4,294,967,295"),
+        ("expected u64", "expected a whole number from 0 to 2^63 - 1"),
+        ("invalid socket address syntax", "no address and port: write such as \"10.0.0.1:5303\""),
+        ("invalid IP address syntax", "no address: write such as \"10.0.0.1\""),
+        ("invalid IPv4 address syntax", "no IPv4 address: write such as \"10.0.0.1\""),
+    ];
+    words.iter().fold(message.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
 fn other_role(path: &Path) -> Error {
     Error::new(format!("{}: `role` cannot change while the agent runs", path.display()), "restart the agent")
 }
@@ -147,7 +162,7 @@ impl Place<'_> {
     /// [`Error`].
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T> {
         toml::from_str(self.text).map_err(|error| {
-            let message = error.message();
+            let message = in_words(error.message());
             let help = match (message.contains("unknown field"), message.contains("missing field")) {
                 (true, _) => "remove it, or write it as docs/running-on-hosts.md has it",
                 (_, true) => "add it: docs/running-on-hosts.md says what it means",

@@ -1,5 +1,6 @@
 //! What ends a command with exit code 2: the place, the problem and the remedy.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use miette::Diagnostic;
@@ -35,11 +36,16 @@ impl Error {
     /// A file could not be read or written.
     pub fn io(what: &str, path: &Path, cause: &std::io::Error) -> Self {
         let help = match cause.kind() {
-            std::io::ErrorKind::NotFound => {
+            ErrorKind::NotFound => {
                 "check the path; `weft directory init DIR` makes a folder with all that is needed, and `--dir DIR` or WEFT_DIRECTORY names it"
             }
-            std::io::ErrorKind::PermissionDenied => "check whose file it is, and its mode",
-            _ => "",
+            ErrorKind::PermissionDenied => "check whose file it is, and its mode",
+            ErrorKind::ReadOnlyFilesystem => "choose a place that you may write to",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or choose another place",
+            ErrorKind::IsADirectory => "it is a folder: name a file",
+            ErrorKind::NotADirectory => "a part of the path is a file: check it",
+            ErrorKind::InvalidData => "it is no text in UTF-8: name another file, or write it anew",
+            _ => "check what the path leads to, or name another one",
         };
         Self::new(format!("cannot {what} {}: {cause}", path.display()), help)
     }

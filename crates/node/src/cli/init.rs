@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -94,9 +94,8 @@ pub fn run(args: &InitArgs) -> Result<bool> {
         ("policy.toml", POLICY.to_owned(), false),
         ("client.toml", client, false),
     ];
-    for (name, text, private) in &files {
-        write_new(&dir.join(name), text, *private)?;
-    }
+    let paths: Vec<_> = files.iter().map(|(name, text, private)| (dir.join(name), text.as_str(), *private)).collect();
+    write_all_new(&paths)?;
     let mut serve = format!("weft directory serve --dir {}", dir.display());
     if args.listen.to_string() != DEFAULT_LISTEN {
         serve += &format!(" --listen {}", args.listen);
@@ -121,8 +120,7 @@ pub fn key(args: &KeyArgs) -> Result<bool> {
         let authority = std::fs::read_to_string(&authority).map_err(|e| Error::io("read the authority's key", &authority, &e))?;
         let Pair { certificate, key } = certificates::signed(&authority, principal, &args.name)
             .map_err(|e| Error::new(format!("cannot make a certificate: {e}"), "is every `--name` a host name or an address?"))?;
-        write_new(file, &certificate, false)?;
-        write_new(&file.with_extension("key"), &key, true)?;
+        write_all_new(&[(file.clone(), certificate.as_str(), false), (file.with_extension("key"), key.as_str(), true)])?;
     }
     if args.json {
         print_json(&KeyJson { principal: principal.0, key })?;
@@ -152,16 +150,26 @@ struct KeyJson {
     key: String,
 }
 
-/// Writes a file that is not there yet.
-fn write_new(file: &Path, text: &str, private: bool) -> Result<()> {
-    let mode = if private { 0o600 } else { 0o644 };
-    let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
-    opened.and_then(|mut opened| opened.write_all(text.as_bytes())).map_err(|e| {
-        if e.kind() == std::io::ErrorKind::AlreadyExists {
-            return Error::new(format!("{} exists already", file.display()), "choose another place, or delete it");
+/// Writes files that are not there yet, with their texts and whether they are for their owner alone: all or none.
+fn write_all_new(files: &[(PathBuf, &str, bool)]) -> Result<()> {
+    for (at, (file, text, private)) in files.iter().enumerate() {
+        let mode = if *private { 0o600 } else { 0o644 };
+        let opened = OpenOptions::new().write(true).create_new(true).mode(mode).open(file);
+        let mine = at + usize::from(opened.is_ok());
+        let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()));
+        if let Err(e) = written {
+            for (begun, ..) in &files[..mine] {
+                let _ = std::fs::remove_file(begun);
+            }
+            return Err(match e.kind() {
+                std::io::ErrorKind::AlreadyExists => {
+                    Error::new(format!("{} exists already", file.display()), "choose another place, or delete it")
+                }
+                _ => Error::io("write", file, &e),
+            });
         }
-        Error::io("write", file, &e)
-    })
+    }
+    Ok(())
 }
 
 const POLICY: &str = r#"# Who may resolve whom, and who is more than a host. docs/directory.md has every key.

@@ -85,10 +85,13 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         "age",
         "scenario",
     ]);
+    // Others' processes are root's to see.
+    let is_seen = weft_lab::need_root().is_ok();
     for lab in labs {
         let state = match lab.phase {
             Phase::Up if is_orphan(lab) => "its run has ended",
             Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
+            Phase::Up if !is_seen => "up",
             Phase::Up if lab.processes < lab.daemons => "daemons missing",
             Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.running < o.agents) => "agents missing",
             Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.directory_running < o.directory_servers) => "directory missing",
@@ -106,7 +109,7 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
             lab.hosts.to_string(),
             lab.switches.to_string(),
             lab.namespaces.to_string(),
-            lab.processes.to_string(),
+            if is_seen { lab.processes.to_string() } else { unknown() },
             lab.age_s.map_or_else(unknown, |s| format!("{s} s")),
             lab.scenario.clone().unwrap_or_else(unknown),
         ]);
@@ -115,6 +118,10 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
     for lab in labs.iter().filter(|lab| is_orphan(lab) || lab.phase == Phase::Broken) {
         let (name, why) = (&lab.name, if is_orphan(lab) { "its run has ended without removing it" } else { "a crash left it" });
         let _ = writeln!(text, "{name}: {why}: weft lab down --name {name}");
+    }
+    if !is_seen {
+        text += "whether their programs run is seen by root alone: sudo weft lab status\n";
+        return text;
     }
     for (lab, overlay) in labs.iter().filter_map(|lab| Some((lab, lab.overlay.as_ref()?))) {
         if let Some(vms) = lab.vms {

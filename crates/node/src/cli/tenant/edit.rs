@@ -26,7 +26,7 @@ pub struct CreateArgs {
     /// Its name
     name: String,
     /// Its id, 3 to 16777215
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = id, allow_hyphen_values = true)]
     id: u32,
     /// Its MAC spaces [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -38,6 +38,11 @@ pub struct CreateArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Reads an id. Which of them are reserved the file's rules say.
+fn id(text: &str) -> std::result::Result<u32, &'static str> {
+    text.parse().map_err(|_| "write a whole number, 3 to 16777215")
 }
 
 #[derive(Debug, Args)]

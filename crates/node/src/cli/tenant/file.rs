@@ -51,6 +51,8 @@ pub(super) fn tenant<'a>(all: &'a Tenants, path: &Path, name: &str) -> Result<&'
 /// Changes the file, if the result is right; whoever changes it by this function waits for the others. A file appears whole or not at all. `start`: the file
 /// may be absent.
 pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Result<String>) -> Result<Tenants> {
+    // A link stays: what it leads to is replaced.
+    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     // The folder is what is locked: the file itself is replaced.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let lock = File::open(folder).map_err(|e| Error::io("open the folder", folder, &e))?;
