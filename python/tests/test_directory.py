@@ -17,7 +17,7 @@ from conftest import ROOT
 
 from weft import _directory_wire as wire
 from weft import directory
-from weft.directory import Directory, DirectoryError, InDoubtError, Mapping, Op, Stream
+from weft.directory import Directory, DirectoryError, InDoubtError, Mapping, Op, Published, Stream
 
 SECRET = bytes(range(32))
 KEY = directory.principal_key(SECRET, 7)
@@ -305,4 +305,22 @@ def test_list_and_watch_of_a_real_server(server: tuple[str, str]) -> None:
         assert time.monotonic() < deadline
         if len(seen) == 40 and seen["10.0.0.3"] is None:
             break
+    stream.close()
+
+
+def test_texts_of_a_real_server(server: tuple[str, str]) -> None:
+    address, key = server
+    stream = Stream(address, 2, key)
+    assert stream.text("notes") is None
+    long = bytes(range(256)) * 400
+    assert stream.publish("notes", b"one", expect=0, version=1).outcome == "committed"
+    assert stream.publish("notes", long, expect=0, version=2) == Published("conflict", 1)
+    assert stream.publish("notes", long, expect=1, version=1).outcome == "malformed"
+    assert stream.text("notes") == (1, b"one")
+    assert stream.publish("notes", long, expect=1, version=4) == Published("committed", 4)
+    assert stream.text("notes") == (4, long)
+    assert stream.publish("notes", b"", expect=4, version=5).outcome == "committed"
+    assert stream.text("notes") == (5, b"")
+    with pytest.raises(ValueError, match="no text's name"):
+        stream.text("../notes")
     stream.close()

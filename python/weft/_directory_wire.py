@@ -12,6 +12,10 @@ MAX_DATAGRAM = 1400
 
 OUTCOMES = ("committed", "refused", "conflict", "elsewhere", "unknown", "malformed", "stale")
 FINDINGS = ("found", "unknown", "forbidden", "elsewhere")
+#: What becomes of a part of a text, and of a whole one.
+PUBLISH_OUTCOMES = ("committed", "refused", "conflict", "unknown", "malformed", "more")
+#: Bytes of a text that one message carries at the most.
+TEXT_PART = 32 * 1024
 STATES = ("loading", "serving", "store lost", "leaving")
 
 
@@ -106,6 +110,14 @@ class Entry:
     value: Value | None
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a text that was to take another's place; ``version``: the text's, as far as the server knows, 0: none."""
+
+    outcome: str
+    version: int
+
+
 class Reader:
     """Takes a body apart."""
 
@@ -131,6 +143,10 @@ class Reader:
 
     def u64(self) -> int:
         return self.number(8)
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(len(self._data) - self._at)
 
     def one_of(self, names: Sequence[str]) -> str:
         value = self.u8()
@@ -184,6 +200,14 @@ class Reader:
             found.append(Entry(generation, key, self.value(kind) if kind else None))
         self.end()
         return found
+
+
+def emit_name(name: str) -> bytes:
+    """A text's name."""
+    data = name.encode()
+    if not 1 <= len(data) <= 32 or any(c not in b"abcdefghijklmnopqrstuvwxyz0123456789-" for c in data):
+        raise ValueError(f"`{name}` is no text's name: 1 to 32 of a to z, 0 to 9 and -")
+    return bytes([len(data)]) + data
 
 
 def emit_key(text: str) -> bytes:

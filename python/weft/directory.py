@@ -26,7 +26,9 @@ from weft._directory_wire import (
     MAX_KEYS,
     MAX_OPS,
     OUTCOMES,
+    PUBLISH_OUTCOMES,
     STATES,
+    TEXT_PART,
     Acknowledgement,
     Changes,
     DirectoryError,
@@ -34,10 +36,12 @@ from weft._directory_wire import (
     Finding,
     Mapping,
     Op,
+    Published,
     Reader,
     Value,
     Vitals,
     emit_key,
+    emit_name,
     emit_op,
 )
 
@@ -51,6 +55,7 @@ __all__ = [
     "InDoubtError",
     "Mapping",
     "Op",
+    "Published",
     "Stream",
     "Value",
     "Vitals",
@@ -251,6 +256,42 @@ class Stream:
             while frame is None or frame[0] != 0x91:
                 frame = self._session.open(self._receive())
             reader = Reader(frame[2])
+
+    def text(self, name: str) -> tuple[int, bytes] | None:
+        """The version and the bytes of a named text, such as ``tenants``; None if there is none."""
+        for _ in range(5):
+            data, held = b"", None
+            while held is None or len(data) < held[1]:
+                reader = self._ask(0x13, emit_name(name) + struct.pack(">IQ", 0, len(data)))
+                outcome, version, length = reader.u8(), reader.u32(), reader.u64()
+                if outcome == 1:
+                    return None
+                if outcome != 0:
+                    raise DirectoryError("the server's store does not answer, and it has not read the text before")
+                if reader.u64() != len(data) or (held is not None and held != (version, length)):
+                    break
+                held, part = (version, length), reader.rest()
+                data += part
+                if not part and len(data) < length:
+                    raise DirectoryError("an empty part, and yet more")
+            else:
+                return held[0], data
+        raise DirectoryError(f"the text `{name}` changes faster than it can be read")
+
+    def publish(self, name: str, text: bytes, *, expect: int, version: int) -> Published:
+        """Puts a text in the place of the one of version ``expect`` (0: there is none); ``version`` is greater than that.
+
+        Its ``outcome`` is ``committed``, ``refused``, ``conflict``, ``unknown`` (send it again) or ``malformed``.
+        """
+        offset = 0
+        while True:
+            part = text[offset : offset + TEXT_PART]
+            head = struct.pack(">IIQQ", expect, version, len(text), offset)
+            reader = self._ask(0x14, emit_name(name) + head + part)
+            answer = Published(reader.one_of(PUBLISH_OUTCOMES), reader.u32())
+            offset += len(part)
+            if answer.outcome != "more" or offset >= len(text):
+                return answer
 
     def close(self) -> None:
         """Closes the connection."""

@@ -120,6 +120,12 @@ fn spain_tells_vlans_and_what_switches_are_told() {
     assert!(text.contains("trees for all        VLANs 4094, 4093; no cable in more than one of them"), "{text}");
     let one = stdout(&weft(&["spain", "s.toml", "--set", "control.special_trees=1"], folder.path()));
     assert!(one.contains("trees for all        VLAN 4094\n"), "{one}");
+    let agents = ["spain", "s.toml", "--agents", "paths.toml", "--agents-version", "3"];
+    stdout(&weft(&agents, folder.path()));
+    let written = std::fs::read_to_string(folder.path().join("paths.toml")).expect("the file");
+    let [one, two] = ["02:4e:4c:00:00:01", "02:4e:4c:00:00:02"];
+    let table = |from: &str, to: &str| format!("\n[[from]]\nswitch = \"{from}\"\nto = {{ \"{to}\" = \"1-2\" }}\n");
+    assert_eq!(written, format!("version = 3\n{}{}", table(one, two), table(two, one)));
     // Only the switches of the tenants' servers.
     let narrowed = json(&weft(&["spain", "s.toml", "--json", "--set", "tenant[0].hosts=[0]"], folder.path()));
     assert_eq!((&narrowed["edge_switches"], &narrowed["vlans"]), (&value!(1), &value!(0)));

@@ -9,7 +9,13 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// What the system says; then nothing was changed.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut beside = path.as_os_str().to_owned();
+    // What is no file, such as a pipe, is written to.
+    if path.metadata().is_ok_and(|it| !it.is_file()) {
+        return std::fs::write(path, bytes);
+    }
+    // A link stays: what it leads to is replaced.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut beside = path.clone().into_os_string();
     beside.push(".part");
     let beside = PathBuf::from(beside);
     let written = File::create(&beside).and_then(|mut partial| {
@@ -18,7 +24,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
             partial.set_permissions(old.permissions())?;
         }
         partial.sync_all()?;
-        std::fs::rename(&beside, path)
+        std::fs::rename(&beside, &path)
     });
     if written.is_err() {
         let _ = std::fs::remove_file(&beside);

@@ -140,6 +140,13 @@ fn what_is_wrong_with_a_servers() {
     refused(&asks, DIRECTORY, "[[path]]", 4, "no directory to ask");
     refused(&asks, "locations = \"directory\"\n", "", 12, "nobody would ask it");
     refused(&asks, "\"10.1.0.7:5303\"", "", 13, "no directory server");
+    let keeps = asks.replace("locations = \"directory\"\n", "").replace("[[path]]", "[repository]\nauth = \"mac\"\n[[path]]");
+    refused(&keeps, DIRECTORY.strip_suffix("[[path]]").expect("it ends so"), "", 11, "`[repository]` without a directory");
+    refused(&keeps, "auth = \"mac\"", "auth = \"tls\"", 16, "over TLS needs certificates");
+    refused(&keeps, "auth = \"mac\"\n", "", 15, "over TLS needs certificates");
+    refused(&keeps, "auth = \"mac\"", "auth = \"mac\"\ncertificate = \"a.pem\"", 16, "keyed MACs need no certificates");
+    refused(&keeps, "auth = \"mac\"", "auth = \"mac\"\nperiod = \"1ms\"", 15, "100ms at the least");
+    refused(HOST, "special_vlan", "paths = \"/etc/weft/paths.toml\"\nspecial_vlan", 4, "paths are said twice");
     refused(&asks, "\"10.1.0.7:5303\"", "\"10.1.0.7\"", 13, "write such as \"10.0.0.1:5303\"");
     refused(&asks, "principal = 40", "principal = 0", 14, "principals begin at 1");
     refused(&asks, "key = \"/etc/weft/agent.key\"\n", "", 0, "missing field `key`");

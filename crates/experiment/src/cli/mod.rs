@@ -197,6 +197,20 @@ fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"))
 }
 
+/// Writes a file that is there whole or as it was before. What is no file, such as a pipe, is written to.
+pub(crate) fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|it| !it.is_file()) {
+        return std::fs::write(path, text);
+    }
+    // A link stays: what it leads to is replaced.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut beside = path.clone().into_os_string();
+    beside.push(".part");
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&beside);
+    })
+}
+
 fn print_text(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

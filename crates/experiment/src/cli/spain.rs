@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::{ScenarioArgs, print_json, print_text};
+use crate::cli::{ScenarioArgs, print_json, print_text, write_whole};
 use crate::error::{Error, Result};
 use crate::scenario::source::Form;
 use crate::spain::{self, Survey};
@@ -37,7 +37,7 @@ pub fn run(args: &SpainArgs) -> Result<ExitCode> {
     let survey = spain::of_plan(&fabric, &plan);
     if let Some(file) = &args.agents {
         let text = spain::tables(&plan, args.agents_version).emit();
-        std::fs::write(file, text).map_err(|e| Error::io("write", file, e))?;
+        write_whole(file, &text).map_err(|e| Error::io("write", file, e))?;
     }
     if args.json {
         print_json(&survey)?;

@@ -157,20 +157,6 @@ fn check_export(asked: &Asked, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file that is there whole or as it was before. What is no file, such as a pipe, is written to.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    if path.metadata().is_ok_and(|it| !it.is_file()) {
-        return std::fs::write(path, text);
-    }
-    // A link stays: what it leads to is replaced.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut beside = path.clone().into_os_string();
-    beside.push(".part");
-    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&beside);
-    })
-}
-
 fn export(fabric: &Fabric, name: &str, out: Option<&Path>, json: bool) -> Result<ExitCode> {
     let Some(&(_, format)) = EXPORTS.iter().find(|(n, _)| *n == name) else {
         let names: Vec<&str> = EXPORTS.iter().map(|(n, _)| *n).collect();
@@ -179,7 +165,7 @@ fn export(fabric: &Fabric, name: &str, out: Option<&Path>, json: bool) -> Result
     let text = topology::write(fabric, format).map_err(|e| Error::usage(e.to_string(), e.help))?;
     match out {
         None => print_text(&text)?,
-        Some(path) => write_whole(path, &text).map_err(|e| Error::io("write", path, e))?,
+        Some(path) => crate::cli::write_whole(path, &text).map_err(|e| Error::io("write", path, e))?,
     }
     if let (Some(path), true) = (out, json) {
         print_json(&serde_json::json!({ "export": name, "out": path }))?;

@@ -57,7 +57,7 @@ pub struct HostConfig {
     pub provider: Option<ProviderPart>,
     locations: Option<Spanned<LocationSource>>,
     pub directory: Option<DirectoryPart>,
-    repository: Option<RepositoryPart>,
+    repository: Option<Spanned<RepositoryPart>>,
     #[serde(default)]
     spain: SpainPart,
     #[serde(default)]
@@ -122,8 +122,7 @@ pub struct DirectoryPart {
 struct RepositoryPart {
     #[serde(default = "repository_period", deserialize_with = "from_text")]
     period: Duration,
-    #[serde(default = "repository_auth")]
-    auth: Spanned<Auth>,
+    auth: Option<Spanned<Auth>>,
     certificate: Option<PathBuf>,
     certificate_key: Option<PathBuf>,
     authority: Option<PathBuf>,
@@ -133,11 +132,11 @@ const fn repository_period() -> Duration {
     Duration::from_secs(5)
 }
 
-fn repository_auth() -> Spanned<Auth> {
-    Spanned::new(0..0, Auth::Tls)
-}
-
 impl RepositoryPart {
+    fn auth(&self) -> Auth {
+        self.auth.as_ref().map(|it| *it.get_ref()).unwrap_or_default()
+    }
+
     fn certificates(&self) -> Option<TlsFiles> {
         Some(TlsFiles {
             certificate: self.certificate.clone()?,
@@ -318,7 +317,7 @@ impl HostConfig {
             place.at(directory.key.span(), directory.principal_key())?;
         }
         match &self.repository {
-            Some(repository) => place.at(repository.auth.span(), self.repository()).map(|_| ()),
+            Some(repository) => place.at(repository.span(), self.repository()).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -388,7 +387,8 @@ impl HostConfig {
             (None, None) if self.repository.is_none() => return Ok(()),
             (None, None) => {
                 let help = "add `[directory]` with `servers`, `principal` and `key`";
-                return Err(place.error(0..0, "`[repository]` without a directory to ask", help));
+                let at = self.repository.as_ref().map_or(0..0, Spanned::span);
+                return Err(place.error(at, "`[repository]` without a directory to ask", help));
             }
             (Some(_), Some(directory)) => directory,
             (None, Some(directory)) if self.repository.is_some() => directory,
@@ -414,20 +414,26 @@ impl HostConfig {
             let help = "give the server's number, as in the directory: the owner of its VIFs' bindings";
             return Err(place.error(directory.principal.span(), "principals begin at 1", help));
         }
-        let Some(repository) = &self.repository else { return Ok(()) };
+        self.check_repository(place)
+    }
+
+    fn check_repository(&self, place: &Place<'_>) -> Result<()> {
+        let Some(it) = &self.repository else { return Ok(()) };
+        let repository = it.get_ref();
+        let at = repository.auth.as_ref().map_or_else(|| it.span(), Spanned::span);
         if repository.period < REPOSITORY_PERIOD_LEAST {
             let message = format!("`period` is {REPOSITORY_PERIOD_LEAST} at the least");
-            return Err(place.error(repository.auth.span(), &message, "all agents ask that often"));
+            return Err(place.error(it.span(), &message, "all agents ask that often"));
         }
         let given = [&repository.certificate, &repository.certificate_key, &repository.authority];
-        let (is_tls, files) = (*repository.auth.get_ref() == Auth::Tls, given.iter().filter(|it| it.is_some()).count());
+        let (is_tls, files) = (repository.auth() == Auth::Tls, given.iter().filter(|it| it.is_some()).count());
         if is_tls && files < given.len() {
             let help = "write `certificate`, `certificate_key` and `authority`, or auth = \"mac\" where the servers have it";
-            return Err(place.error(repository.auth.span(), "`[repository]` over TLS needs certificates", help));
+            return Err(place.error(at, "`[repository]` over TLS needs certificates", help));
         }
         if !is_tls && files > 0 {
             let help = "leave the files out, or write auth = \"tls\"";
-            return Err(place.error(repository.auth.span(), "keyed MACs need no certificates", help));
+            return Err(place.error(at, "keyed MACs need no certificates", help));
         }
         Ok(())
     }
@@ -443,7 +449,8 @@ impl HostConfig {
     /// [`Error`](crate::cli::Error) if keys or certificates cannot be read.
     pub fn repository(&self) -> Result<Option<(Settings, std::time::Duration)>> {
         let (Some(repository), Some(directory)) = (&self.repository, &self.directory) else { return Ok(None) };
-        let auth = match repository.certificates().filter(|_| *repository.auth.get_ref() == Auth::Tls) {
+        let repository = repository.get_ref();
+        let auth = match repository.certificates().filter(|_| repository.auth() == Auth::Tls) {
             Some(files) => client::Auth::Tls(client_config(&files)?),
             None => client::Auth::Mac,
         };
