@@ -211,7 +211,8 @@ fn a_cut_cable_does_not_cut_a_stream(lab: &TestLab) {
         let other = if nic == "eth0" { "eth1" } else { "eth0" };
         let outage = outage(lab, from, to, address.into(), || plug(lab, "h0", &nic, "down"));
         eprintln!("{from} to {to}: nothing for {outage:?} after {nic} of h0 was cut");
-        assert!(outage < Duration::from_millis(1500), "{outage:?}");
+        // Linux tells of lost carriers once a second, of all interfaces of a machine; TCP tries again after 0.2, 0.6 and 1.4 s.
+        assert!(outage < Duration::from_millis(2500), "{outage:?}");
         assert_eq!(loads(lab, "h0"), BTreeMap::from([(other.to_owned(), 4)]), "all have the other");
         everybody_reaches_his_own(lab);
         broadcasts_come_once(lab);
@@ -251,6 +252,7 @@ fn nics_at_different_switches() {
         support::tenants::kill_agent(&lab, "h0");
         netlord::restart(lab.plan(), lab.node("h0"), &GO).expect("it starts");
     });
+    eprintln!("a new agent on h0: nothing for {outage:?}");
     assert!(outage < Duration::from_millis(3000), "{outage:?}");
     wait_until("VMs are spread again", || loads(&lab, "h0").values().all(|&vms| vms == 2));
     everybody_reaches_his_own(&lab);

@@ -316,13 +316,16 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
     }
 
-    /// A message to another agent, by the first interface from which there is a path.
+    /// A message to another agent, by the interface whose place it names, since it is a sign of life of that one's path; or by one from which there is a path.
     fn unicast(&mut self, to: Location, message: Unicast) {
         if self.is_own(to) {
             return self.tell(LocationInput::Unicast(message));
         }
+        let (Unicast::Here { at, .. } | Unicast::NotHere { at, .. } | Unicast::Chirp { from: at, .. }) = message;
+        let mut uplinks: Vec<(UplinkId, Location)> = self.placed().collect();
+        uplinks.sort_by_key(|(_, place)| *place != at);
         let mut reason = Drop::NoUplink;
-        for uplink in self.placed().map(|(id, _)| id).collect::<Vec<_>>() {
+        for (uplink, _) in uplinks {
             match self.message(uplink, to, message, None) {
                 Ok(()) => return,
                 Err(why) => reason = why,

@@ -243,6 +243,35 @@ fn a_chirp_leaves_and_is_answered_by_the_interface_that_it_is_about() {
     assert_eq!(world.wire.len(), 0);
 }
 
+/// The asker takes it for a sign of life of the path from that place.
+#[test]
+fn an_answer_leaves_by_the_interface_that_it_names() {
+    let mut world = World::with_nics(2, 4, TENANTS);
+    world.deaf.insert(3);
+    for n in 1..=2 {
+        world.attach(0, n.into(), vif(7, 1, n), &[]);
+    }
+    world.deaf.clear();
+    world.attach(3, 13, vif(7, 1, 13), &[]);
+    for n in 1..=2u8 {
+        world.wire.clear();
+        world.send(3, 13, &frame(13, n));
+        assert_eq!(world.take(), [(0, n.into(), frame(13, n))]);
+        let mut sent = world.wire.iter().filter_map(|it| Encapsulation::parse(it).ok());
+        let answer = sent.find(|it| it.overlay.tenant == PROVIDER).expect("an answer");
+        assert_eq!(answer.src, place_of(0, n - 1).switch);
+    }
+    // And so does word that a VM is not there.
+    world.deaf.insert(3);
+    world.input(0, Input::Detach(VifId(2)));
+    world.deaf.clear();
+    world.wire.clear();
+    world.send(3, 13, &frame(13, 2));
+    let mut sent = world.wire.iter().filter_map(|it| Encapsulation::parse(it).ok());
+    let told = sent.find(|it| it.overlay.tenant == PROVIDER).expect("a correction");
+    assert_eq!(told.src, place_of(0, 1).switch);
+}
+
 /// Both interfaces at one switch.
 #[test]
 fn two_interfaces_at_one_switch_are_two_places() {
