@@ -114,7 +114,10 @@ fn an_event_after_the_end_is_noted_with_its_place() {
     assert!(late.contains(line) && late.matches("does not happen").count() == 1, "{late}");
     // The flows have ended long before.
     let after = noted(&[("[traffic]", &event("10s"))]);
-    assert!(after.contains("s.toml:10: `fail = \"switch core0\"` at 10s does not happen: the run ends at 1"), "{after}");
+    assert!(after.contains("s.toml:10: `fail = \"switch core0\"` at 10s does not happen: the run ends at 1.05s;"), "{after}");
+    let of_sweep = "[sweep]\n\"world.seed\" = [1, { event = [\n{ at = \"30s\", fail = \"switch core1\" }] }]\n[traffic]";
+    let swept = noted(&[("[traffic]", of_sweep)]);
+    assert!(swept.contains("s.toml:10: `fail = \"switch core1\"` at 30s does not happen in 1 of 2 runs"), "{swept}");
     assert!(!noted(&[("[traffic]", &event("500ms"))]).contains("does not happen"));
     let swept = event("15s").replace("[traffic]", "[sweep]\n\"world.duration\" = [\"5s\", \"10s\", \"20s\"]\n[traffic]");
     let some = noted(&[("[traffic]", &swept), ("\"125MB\"", "\"inf\"")]);

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use toml::Table;
 use weft_fabric::routing::RoutingKind;
-use weft_fabric::{Fabric, Instant};
+use weft_fabric::{Duration, Fabric, Instant};
 
 use crate::error::{KeyError, Result};
 use control::{Control, Scheduler};
@@ -215,7 +215,11 @@ impl Study {
                 }
             }
         }
-        let span = |at: Instant| at.saturating_since(Instant::ZERO);
+        // Ends of last flows have picoseconds that tell nobody anything.
+        let span = |at: Instant| match at.saturating_since(Instant::ZERO) {
+            long if long >= Duration::from_secs(1) => Duration::from_ms(long.as_ps() / PS_PER_MS),
+            short => short,
+        };
         for ((at, key, what), ends) in late {
             let (place, at, last) = (
                 self.source.place_of(key).0,
@@ -428,6 +432,7 @@ impl Scenario {
     }
 }
 
+const PS_PER_MS: u64 = 1_000_000_000;
 /// Ticks of the AIMD model: a day of round trips of 100 us is 864 million.
 const MAX_TICKS: u64 = 10_000_000_000;
 /// Rounds of a scheduler.

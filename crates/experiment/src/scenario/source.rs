@@ -273,7 +273,8 @@ impl Source {
             return find_quoted(root, "sweep", axis).or_else(|| find(root, key));
         }
         let in_form = self.form.and_then(|f| find(root, &format!("{f}.{key}")).or_else(|| find_quoted(root, f, key)));
-        in_form.or_else(|| find_quoted(root, "sweep", key)).or_else(|| find(root, key)).or_else(|| {
+        let in_sweep = || find_quoted(root, "sweep", key).or_else(|| find_swept(root, key));
+        in_form.or_else(in_sweep).or_else(|| find(root, key)).or_else(|| {
             let parent = key.rsplit_once('.').map(|(parent, _)| parent)?;
             find(root, parent)
         })
@@ -417,6 +418,18 @@ fn find_quoted(table: &DeTable<'_>, section: &str, key: &str) -> Option<Range<us
     let (_, section) = table.iter().find(|(k, _)| k.get_ref().as_ref() == section)?;
     let DeValue::Table(section) = section.get_ref() else { return None };
     section.iter().find(|(k, _)| k.get_ref().as_ref() == key).map(|(_, v)| v.span())
+}
+
+/// A key that tables of the sweep set, as in `fault = [{ event = [{ at = "1s", fail = "switch core0" }] }]`; if several do, their list.
+fn find_swept(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    let (_, sweep) = root.iter().find(|(k, _)| k.get_ref().as_ref() == "sweep")?;
+    let DeValue::Table(axes) = sweep.get_ref() else { return None };
+    axes.iter().find_map(|(name, values)| {
+        let tables = values.get_ref().as_array()?.iter().filter_map(|value| value.get_ref().as_table());
+        let mut found = tables.filter_map(|table| find(table, key));
+        let first = found.next()?;
+        Some(if found.next().is_some() { name.span() } else { first })
+    })
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
