@@ -48,6 +48,11 @@ impl Shuffle {
         self.host.len() as u32
     }
 
+    /// Transfers in all: from each VM to each other one of its tenant.
+    pub fn transfers(&self) -> u64 {
+        self.count.iter().map(|&vms| u64::from(vms) - 1).sum()
+    }
+
     /// The host of a VM.
     #[inline]
     pub fn host(&self, vm: u32) -> u32 {

@@ -158,7 +158,7 @@ fn stale_begins_anew() {
 #[test]
 fn at_the_end_of_its_time_it_is_in_doubt_and_the_same_again_finds_out() {
     let server = Scripted::new(&[Does::Nothing, Does::Says(Outcome::Committed)]);
-    let mut client = client(&[&server], 500);
+    let mut client = client(&[&server], 2_000);
     let Err(ClientError::InDoubt { number, known, .. }) = client.update(ops(), None) else { panic!("it is in doubt") };
     let updated = client.update(ops(), Some(Again { number, known })).unwrap();
     assert_eq!((updated.result, updated.number), (UpdateResult::Committed(Generation(7)), number));
@@ -166,14 +166,14 @@ fn at_the_end_of_its_time_it_is_in_doubt_and_the_same_again_finds_out() {
     assert_eq!(copies[0], copies[1]);
     // What is sent again is in doubt from the beginning.
     let other = Scripted::new(&[Does::Says(Outcome::Conflict)]);
-    let updated = self::client(&[&other], 500).update(ops(), Some(Again { number, known })).unwrap();
+    let updated = self::client(&[&other], 5_000).update(ops(), Some(Again { number, known })).unwrap();
     assert_eq!(updated.result, UpdateResult::Unknown);
 }
 
 #[test]
 fn if_no_server_takes_it_it_was_not_applied() {
     let (first, second) = (Scripted::new(&[Does::Says(Outcome::Elsewhere)]), Scripted::new(&[Does::Says(Outcome::Elsewhere)]));
-    let updated = client(&[&first, &second], 300).update(ops(), None).unwrap();
+    let updated = client(&[&first, &second], 2_000).update(ops(), None).unwrap();
     assert_eq!(updated.result, UpdateResult::NotApplied);
     assert!(first.copies().len() > 1 && second.copies().len() > 1, "round and round");
 }

@@ -252,7 +252,8 @@ impl Engine {
             floods: floods as f64 / f64::from(self.participants.max(1)),
             begun,
             finished,
-            completion_s: (self.busy == 0).then(|| s(last_end - begin)),
+            // The last acknowledgement may still be on its way.
+            completion_s: (finished == self.shuffle.transfers()).then(|| s(last_end - begin)),
         });
         self.counts_from = NEVER;
         self.stop();
