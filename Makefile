@@ -57,7 +57,7 @@ python: ## Build the Python package, optimised, into .venv
 docs: ## Build the documentation of the crates into target/doc
 	scripts/setup-build.sh
 	scripts/setup-node.sh
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
 
 ## Testing
 

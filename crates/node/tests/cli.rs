@@ -286,6 +286,12 @@ fn bad_input_is_refused_with_a_remedy() {
     assert_fails(&site.run(&["serve", "--store", "redis:x"]), 2, &["embedded:DIR"]);
     assert_fails(&site.run(&["snapshot"]), 2, &["there is no store"]);
     assert_fails(&site.run(&["bench"]), 2, &["weft directory bench lookups"]);
+    assert_fails(&site.run(&["bench", "lookups", "--rate", "nan"]), 2, &["greater than 0", "--rate 10000"]);
+    assert_fails(&site.run(&["bench", "lookups", "--duration", "0s"]), 2, &["no length", "--duration 5s"]);
+    assert_fails(&site.run(&["serve", "--listen", "127.0.0.1:0", "--cores", "9999"]), 2, &["core 9999", "`nproc` counts them"]);
+    let file = site.file("file", "no store");
+    let store = format!("embedded:{file}");
+    assert_fails(&site.run(&["serve", "--listen", "127.0.0.1:0", "--store", &store]), 2, &["cannot be used", "help: "]);
 
     std::fs::set_permissions(format!("{dir}/secret"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("a mode");
     assert_fails(&site.run(&["key", "--principal", "3"]), 2, &["can be read by others", "chmod 600"]);

@@ -74,7 +74,10 @@ pub fn run(args: &BenchArgs) -> Result<bool> {
         return Err(Error::new("`failover` kills servers", "it has servers of its own: leave out `--servers`"));
     }
     if args.rate.iter().any(|rate| !(rate.is_finite() && *rate > 0.0)) {
-        return Err(Error::new("a rate is greater than 0", ""));
+        return Err(Error::new("a rate is greater than 0", "write such as `--rate 10000`, a second"));
+    }
+    if args.duration.is_zero() {
+        return Err(Error::new("a case of no length measures nothing", "write such as `--duration 5s`"));
     }
     let servers = args.servers.iter().map(|server| resolve(server)).collect::<Result<Vec<_>>>()?;
     let servers = if servers.is_empty() { None } else { Some((servers, args.dir.secret(None)?)) };

@@ -133,6 +133,8 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
             ServeError::Secret { .. } | ServeError::Certificate { .. } => {
                 "`weft directory init DIR` makes a folder with all that is needed; `--dir DIR` or WEFT_DIRECTORY names it"
             }
+            ServeError::Core(_) => "cores are numbered from 0, and `nproc` counts them; or leave `--cores` out",
+            ServeError::Store(_) => "`--store embedded:DIR` names a folder that is not there yet or has a store of this cluster",
             ServeError::Policy { .. } => "docs/directory.md has every key of a policy; nothing was changed",
             _ => "",
         };

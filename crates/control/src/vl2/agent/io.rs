@@ -68,7 +68,7 @@ pub enum Input<'a> {
         /// Whether it is there.
         result: Result<(), Code>,
     },
-    /// The directory servers to begin with; more are in [`DIRECTORY_GROUP`].
+    /// The directory servers to begin with; more are in [`DIRECTORY_GROUP`](super::DIRECTORY_GROUP).
     SetServers(&'a [SocketAddr]),
     /// The deadline has come.
     Timer,
