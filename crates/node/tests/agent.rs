@@ -371,7 +371,7 @@ fn a_wrong_configuration_names_its_line_and_the_remedy() {
     assert!(code == Some(2) && said.contains("FILE:5: 10.0.0.1:0 has no port"), "{said}");
     let wrong = [
         ("colour = 1\n", "FILE:8: unknown field `colour`", "remove it"),
-        ("tor = \"10.0.0.1\"\n", "FILE:8: invalid socket address", "docs/running-on-hosts.md"),
+        ("tor = \"10.0.0.1\"\n", "FILE:8: no address and port: write such as", "docs/running-on-hosts.md"),
         ("[[address]]\naddress = \"30.0.0.1\"\n", "FILE:9: 30.0.0.1 is in none of the prefixes", "add its prefix"),
         (
             "[[address]]\naddress = \"20.0.0.1\"\n[[address]]\naddress = \"20.0.0.1\"\n",
