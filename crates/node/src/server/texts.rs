@@ -15,12 +15,13 @@ use weft_control::directory::PrincipalId;
 use weft_control::wire::directory::{Fetch, Message, Publish, PublishOutcome, Published, TEXT_PART, Text, TextOutcome};
 
 use super::core::Core;
-use crate::store::{AnyStore, Replaced, Store};
+use crate::store::{AnyStore, Replaced, Store, StoredText};
 
-/// How long the store is not asked again whether there is another version.
+/// How long the store is not asked again whether there is another version; and how long if it did not answer.
 const FRESH: Duration = Duration::from_millis(500);
+const AWAY: Duration = Duration::from_secs(5);
 
-/// Texts that are kept in memory.
+/// Names of which something is kept in memory.
 const KEPT: usize = 16;
 
 /// The store's texts.
@@ -30,11 +31,13 @@ pub struct Texts {
     kept: Mutex<FxHashMap<String, Kept>>,
 }
 
+/// What the store said of a name.
 #[derive(Clone)]
 struct Kept {
-    version: u32,
-    bytes: Arc<[u8]>,
-    read: Instant,
+    /// Its version and bytes; `None`: there is no text of this name.
+    text: Option<(u32, Arc<[u8]>)>,
+    /// Until then nobody asks the store again.
+    until: Instant,
 }
 
 /// A text on its way into the store, of one stream.
@@ -54,48 +57,48 @@ impl Texts {
     /// A part of a text, as the body of a message.
     pub async fn fetch(&self, asked: &Fetch<'_>) -> Vec<u8> {
         let mut body = Vec::new();
-        let kept = match self.current(asked.name).await {
-            Ok(kept) => kept,
-            Err(outcome) => {
-                Message::Text(Text::none(outcome)).emit(&mut body);
+        let (version, all) = match self.current(asked.name).await {
+            Some(Some(text)) => text,
+            Some(None) => {
+                Message::Text(Text::none(TextOutcome::Unknown)).emit(&mut body);
+                return body;
+            }
+            None => {
+                Message::Text(Text::none(TextOutcome::Elsewhere)).emit(&mut body);
                 return body;
             }
         };
-        let (all, offset) = (&kept.bytes, asked.offset.min(kept.bytes.len() as u64));
-        let rest = if kept.version == asked.known { &[] } else { &all[offset as usize..] };
-        let (version, length) = (kept.version, all.len() as u64);
-        let bytes = &rest[..rest.len().min(TEXT_PART)];
+        let offset = asked.offset.min(all.len() as u64);
+        let rest = if version == asked.known { &[] } else { &all[offset as usize..] };
+        let (length, bytes) = (all.len() as u64, &rest[..rest.len().min(TEXT_PART)]);
         Message::Text(Text { outcome: TextOutcome::Found, version, length, offset, bytes }).emit(&mut body);
         body
     }
 
-    async fn current(&self, name: &str) -> Result<Kept, TextOutcome> {
+    /// What the store says of a name, or said before if it does not answer; `None`: nothing is known.
+    async fn current(&self, name: &str) -> Option<Option<(u32, Arc<[u8]>)>> {
         let mut kept = self.kept.lock().await;
         let before = kept.get(name).cloned();
-        if let Some(before) = before.as_ref().filter(|it| it.read.elapsed() < FRESH) {
-            return Ok(before.clone());
+        if let Some(Kept { text, .. }) = before.as_ref().filter(|it| Instant::now() < it.until) {
+            return Some(text.clone());
         }
-        let read = Instant::now();
-        let known = before.as_ref().map_or(0, |it| it.version);
-        let now = match (self.store.text(name, known).await, before) {
-            (Ok(Some(found)), Some(before)) if found.version == before.version => Kept { read, ..before },
-            (Ok(Some(found)), _) => Kept { version: found.version, bytes: found.bytes.ok_or(TextOutcome::Elsewhere)?, read },
-            (Ok(None), _) => {
-                kept.remove(name);
-                return Err(TextOutcome::Unknown);
-            }
+        let before = before.and_then(|it| it.text);
+        let read = self.store.text(name, before.as_ref().map_or(0, |(version, _)| *version)).await;
+        let (text, fresh) = match read {
+            Ok(None) => (None, FRESH),
+            Ok(Some(StoredText { version, bytes: Some(bytes) })) => (Some((version, bytes)), FRESH),
+            Ok(Some(StoredText { bytes: None, .. })) => (before, FRESH),
             // As look-ups are, it is answered from memory.
-            (Err(_), Some(before)) => before,
-            (Err(error), None) => {
+            Err(error) => {
                 tracing::warn!(%error, name, "a text cannot be read");
-                return Err(TextOutcome::Elsewhere);
+                (Some(before?), AWAY)
             }
         };
         if kept.len() >= KEPT && !kept.contains_key(name) {
             kept.clear();
         }
-        kept.insert(name.to_owned(), now.clone());
-        Ok(now)
+        kept.insert(name.to_owned(), Kept { text: text.clone(), until: Instant::now() + fresh });
+        Some(text)
     }
 
     /// Takes a part; with the last one the text is in the store.

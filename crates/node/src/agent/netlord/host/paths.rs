@@ -73,6 +73,19 @@ impl Host {
         self.paths.trouble = trouble;
     }
 
+    /// Interfaces that lead to a switch of which the file says nothing.
+    pub(super) fn paths_problem(&self) -> Option<String> {
+        self.config.paths.as_ref()?;
+        let tables = &self.paths.tables.from;
+        let lost =
+            self.uplinks.iter().filter_map(|it| Some((it, it.at?.switch))).find(|(_, switch)| !tables.contains_key(switch));
+        let (uplink, switch) = lost?;
+        Some(format!(
+            "SPAIN's tables have no paths from {switch}, to which {} leads: `weft spain --agents` makes them",
+            uplink.device
+        ))
+    }
+
     /// Gives each interface the table of the switch that it leads to. One whose switch is not known keeps what it has.
     pub(super) fn take_tables(&mut self) {
         if self.config.paths.is_none() {

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use weft_control::netlord::spain::{self, SpainTables};
 use weft_control::netlord::tenants::{self, Tenants};
 
 use super::config::HostConfig;
+use super::vifs::changed_at;
 use crate::cli::{Error, Result};
 use crate::client::{Client, Fetched, Settings};
 use crate::whole;
@@ -46,6 +47,8 @@ struct Kept {
     file: PathBuf,
     /// The version that a right text says it has.
     version: fn(&str) -> std::result::Result<u32, String>,
+    /// That of the file, and when it was changed.
+    own: Option<(SystemTime, u32)>,
 }
 
 impl Repository {
@@ -55,13 +58,14 @@ impl Repository {
     /// [`Error`] if keys or certificates cannot be read, or there is no thread to be had.
     pub fn begin(config: &HostConfig) -> Result<Option<Self>> {
         let Some((settings, period)) = config.repository()? else { return Ok(None) };
-        let mut all = vec![Kept { name: tenants::TEXT, file: config.tenants.get_ref().clone(), version: version_of_tenants }];
+        let mut all =
+            vec![Kept { name: tenants::TEXT, file: config.tenants.get_ref().clone(), version: version_of_tenants, own: None }];
         let paths = config.paths.iter().map(|it| it.get_ref().clone());
-        all.extend(paths.map(|file| Kept { name: spain::TEXT, file, version: version_of_tables }));
+        all.extend(paths.map(|file| Kept { name: spain::TEXT, file, version: version_of_tables, own: None }));
         let state = Arc::new(Mutex::new(State::default()));
         let work = {
             let state = Arc::clone(&state);
-            move || keep(&settings, period, &all, &state)
+            move || keep(&settings, period, all, &state)
         };
         let begun = std::thread::Builder::new().name("repository".to_owned()).spawn(work);
         begun.map_err(|e| Error::new(format!("no thread for the repository: {e}"), "is the machine out of memory?"))?;
@@ -95,10 +99,10 @@ fn version_of_tables(text: &str) -> std::result::Result<u32, String> {
     SpainTables::parse(text).map(|it| it.version).map_err(|error| error.to_string())
 }
 
-fn keep(settings: &Settings, period: Duration, all: &[Kept], state: &Mutex<State>) {
+fn keep(settings: &Settings, period: Duration, mut all: Vec<Kept>, state: &Mutex<State>) {
     let mut client = None;
     loop {
-        let asked = all.iter().try_for_each(|kept| ask(&mut client, settings, kept, state));
+        let asked = all.iter_mut().try_for_each(|kept| ask(&mut client, settings, kept, state));
         {
             let mut state = state.lock();
             match asked {
@@ -115,8 +119,13 @@ fn keep(settings: &Settings, period: Duration, all: &[Kept], state: &Mutex<State
     }
 }
 
-fn ask(client: &mut Option<Client>, settings: &Settings, kept: &Kept, state: &Mutex<State>) -> std::result::Result<(), String> {
-    let own = std::fs::read_to_string(&kept.file).ok().and_then(|text| (kept.version)(&text).ok()).unwrap_or(0);
+fn ask(
+    client: &mut Option<Client>,
+    settings: &Settings,
+    kept: &mut Kept,
+    state: &Mutex<State>,
+) -> std::result::Result<(), String> {
+    let own = kept.own_version();
     let client = match client {
         Some(client) => client,
         None => client.insert(Client::new(settings.clone()).map_err(|e| e.to_string())?),
@@ -138,6 +147,18 @@ fn ask(client: &mut Option<Client>, settings: &Settings, kept: &Kept, state: &Mu
 }
 
 impl Kept {
+    /// The version of the file; 0 if it is not there, or not right. It is read when it has changed.
+    fn own_version(&mut self) -> u32 {
+        let Some(changed) = changed_at(&self.file) else { return 0 };
+        if let Some((_, version)) = self.own.filter(|(at, _)| *at == changed) {
+            return version;
+        }
+        let read = std::fs::read_to_string(&self.file).ok();
+        let version = read.and_then(|text| (self.version)(&text).ok()).unwrap_or(0);
+        self.own = Some((changed, version));
+        version
+    }
+
     /// Writes a newer file.
     fn take(&self, own: u32, version: u32, bytes: &[u8]) -> std::result::Result<(), String> {
         let Self { name, file, .. } = self;
@@ -172,7 +193,7 @@ mod tests {
     fn only_a_right_and_newer_file_is_taken() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tenants.toml");
-        let kept = |file: &Path| Kept { name: tenants::TEXT, file: file.to_owned(), version: version_of_tenants };
+        let kept = |file: &Path| Kept { name: tenants::TEXT, file: file.to_owned(), version: version_of_tenants, own: None };
         let take = |file: &Path, own, version, bytes: &[u8]| kept(file).take(own, version, bytes);
         take(&file, 0, 3, text(3).as_bytes()).unwrap();
         let held = || std::fs::read_to_string(&file).unwrap();

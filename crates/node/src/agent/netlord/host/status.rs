@@ -96,7 +96,7 @@ impl Host {
         }
         problems.extend(self.provider_problem());
         problems.extend(self.tenants_trouble.clone());
-        problems.extend(self.paths.trouble.clone());
+        problems.extend(self.paths.trouble.clone().or_else(|| self.paths_problem()));
         problems.extend(self.repository.as_ref().and_then(super::Repository::problem));
         problems.extend(self.trouble.clone());
         problems
