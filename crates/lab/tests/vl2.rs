@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::overlay::{GO, agent, ask, counter, groups_held, host, overlay, plan_of, stand};
+use support::streams::AtEnd;
 use support::{PATIENCE, TestLab, possible, turn};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::Plan;
@@ -44,15 +45,6 @@ fn everybody_answers(lab: &TestLab, bytes: usize) {
     assert_eq!((result.answered, &result.lost), (result.pairs, &Vec::new()), "packets of {bytes} bytes: {result:?}");
     let isolated = result.isolated.expect("services");
     assert!(isolated.pairs > 0 && isolated.answered == 0, "{isolated:?}");
-}
-
-/// Ends the other threads of a test, also when it fails.
-struct AtEnd<'a>(&'a AtomicBool);
-
-impl Drop for AtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Bits a second of a TCP stream between two hosts' application addresses.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod overlay;
+pub mod streams;
 pub mod tenants;
 
 use std::net::{SocketAddrV4, UdpSocket};
