@@ -131,15 +131,21 @@ fn broadcasts_come_once(lab: &TestLab) {
         let frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1], &[0x88, 0xb7], &[n; 50]].concat();
         (&sender.1).write_all(&frame).expect("sent");
     }
-    std::thread::sleep(Duration::from_millis(300));
-    for (name, mut socket) in sockets.iter().map(|(name, socket)| (name, socket)) {
-        let mut heard = Vec::new();
+    let is_for = |name: &str| name.starts_with("acme-") && name != "acme-vm1";
+    let mut heard: BTreeMap<&str, Vec<u8>> = sockets.iter().map(|(name, _)| (name.as_str(), Vec::new())).collect();
+    let mut listen = || {
         let mut buffer = [0; 2048];
-        while let Ok(length @ 15..) = socket.read(&mut buffer) {
-            heard.push(buffer[..length][14]);
+        for (name, mut socket) in sockets.iter().map(|(name, socket)| (name.as_str(), socket)) {
+            while let Ok(length @ 15..) = socket.read(&mut buffer) {
+                heard.entry(name).or_default().push(buffer[..length][14]);
+            }
         }
-        let is_for = name.starts_with("acme-") && name != "acme-vm1";
-        assert_eq!(heard, if is_for { vec![1, 2, 1, 1, 3] } else { vec![] }, "{name}");
+        heard.clone()
+    };
+    wait_until("broadcasts come", || listen().iter().all(|(name, heard)| heard.len() >= 5 || !is_for(name)));
+    std::thread::sleep(Duration::from_millis(200));
+    for (name, heard) in listen() {
+        assert_eq!(heard, if is_for(name) { vec![1, 2, 1, 1, 3] } else { vec![] }, "{name}");
     }
 }
 
