@@ -200,6 +200,17 @@ fn what_the_page_shows(auth: &str) {
 
     assert_ok(&site.run(&["del", "10.0.0.7", "group:3", "10.0.0.99"]));
     assert_eq!(listed(&[]), ["tenant:5/0/02:00:00:00:00:01"]);
+
+    // A text; a host reads it by a key and a certificate of its own, and may not write it.
+    let text = "a text of some parts ".repeat(5_000);
+    let file = site.file("text", &text);
+    assert_eq!(site.json(&["publish", "notes", &file])["version"], 1);
+    let [certificate, certificate_key] = ["host.pem", "host.key"].map(|name| site.dir().join(name).display().to_string());
+    let key = stdout(&site.run(&["key", "--principal", "40", "--certificate", &certificate]));
+    let key = site.file("principal-40", &key);
+    let host = ["--principal", "40", "--key", &key, "--cert", &certificate, "--cert-key", &certificate_key];
+    assert_eq!(stdout(&site.run(&[&["fetch", "notes"], &host[..]].concat())), text);
+    assert_fails(&site.run(&[&["publish", "notes", &file], &host[..]].concat()), 2, &["does not let this principal publish"]);
 }
 
 #[test]

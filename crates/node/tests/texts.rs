@@ -11,6 +11,8 @@ use weft_control::directory::PrincipalId;
 use weft_control::wire::directory::PublishOutcome;
 use weft_node::client::Fetched;
 
+/// As `serve` has it if nobody says otherwise.
+const CLUSTER: &str = "weft";
 const HOST: PrincipalId = PrincipalId(17);
 
 /// Several parts on the wire, and in etcd.
@@ -90,14 +92,36 @@ fn servers_on_etcd_have_the_same_texts() {
         );
     }
 
+    // What a server left that ended midway goes with the next version, and no other text does.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let keys = |folder: &str| {
+        runtime.block_on(async {
+            let mut client = etcd_client::Client::connect(etcd.urls(), None).await.unwrap();
+            let options = etcd_client::GetOptions::new().with_prefix().with_count_only();
+            client.get(format!("/weft/{CLUSTER}.texts/{folder}/"), Some(options)).await.unwrap().count()
+        })
+    };
+    assert_eq!(keys("tenants"), 3, "the parts of one text");
+    runtime.block_on(async {
+        let mut client = etcd_client::Client::connect(etcd.urls(), None).await.unwrap();
+        for left in ["tenants/0000/0", "tenants/zzzz/1", "tenants-2/0000/0", "tenants2/0000/0", "tenant/0000/0"] {
+            client.put(format!("/weft/{CLUSTER}.texts/{left}"), "left", None).await.unwrap();
+        }
+    });
+    assert_eq!(keys("tenants"), 5);
+    let text = fetch(&one, 0);
+    let Fetched::Text { bytes, .. } = &text else { panic!("{text:?}") };
+    assert_eq!(publish(&one, WRITER, 11, 12, bytes), (PublishOutcome::Committed, 12));
+    assert_eq!((keys("tenants"), keys("tenants-2"), keys("tenants2"), keys("tenant")), (3, 1, 1, 1));
+
     etcd.kill(0);
-    assert!(matches!(fetch(&one, 0), Fetched::Text { version: 11, .. }), "from memory");
-    assert_eq!(publish(&one, WRITER, 11, 12, b"lost").0, PublishOutcome::Unknown);
+    assert!(matches!(fetch(&one, 0), Fetched::Text { version: 12, .. }), "from memory");
+    assert_eq!(publish(&one, WRITER, 12, 13, b"lost").0, PublishOutcome::Unknown);
     let unread = one.client(HOST).text("spain", 0).unwrap_err();
     assert!(unread.to_string().contains("its store does not answer"), "{unread}");
     etcd.restart(0);
     etcd.wait();
-    let again = || publish(&one, WRITER, 11, 12, b"twelve").0 == PublishOutcome::Committed;
+    let again = || publish(&one, WRITER, 12, 13, b"thirteen").0 == PublishOutcome::Committed;
     wait("it is published when the store is back", again, || one.log());
-    assert_eq!(fetch(&one, 0), is(12, b"twelve"));
+    assert_eq!(fetch(&one, 0), is(13, b"thirteen"));
 }

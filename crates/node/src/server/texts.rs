@@ -94,10 +94,7 @@ impl Texts {
                 (Some(before?), AWAY)
             }
         };
-        if kept.len() >= KEPT && !kept.contains_key(name) {
-            kept.clear();
-        }
-        kept.insert(name.to_owned(), Kept { text: text.clone(), until: Instant::now() + fresh });
+        remember(&mut kept, name, text.clone(), fresh);
         Some(text)
     }
 
@@ -126,10 +123,11 @@ impl Texts {
             return answer(PublishOutcome::More, 0);
         }
         let Draft { name, expect, version, bytes, .. } = taken;
-        match self.store.replace_text(&name, expect, version, bytes.into()).await {
+        let bytes: Arc<[u8]> = bytes.into();
+        match self.store.replace_text(&name, expect, version, bytes.clone()).await {
             Ok(Replaced::Done) => {
                 tracing::info!(name, version, principal = principal.0, "a text was replaced");
-                self.kept.lock().await.remove(&name);
+                remember(&mut *self.kept.lock().await, &name, Some((version, bytes)), FRESH);
                 answer(PublishOutcome::Committed, version)
             }
             Ok(Replaced::Conflict(held)) => answer(PublishOutcome::Conflict, held),
@@ -139,6 +137,13 @@ impl Texts {
             }
         }
     }
+}
+
+fn remember(kept: &mut FxHashMap<String, Kept>, name: &str, text: Option<(u32, Arc<[u8]>)>, fresh: Duration) {
+    if kept.len() >= KEPT && !kept.contains_key(name) {
+        kept.clear();
+    }
+    kept.insert(name.to_owned(), Kept { text, until: Instant::now() + fresh });
 }
 
 impl Draft {

@@ -5,7 +5,8 @@
 //!   /weft/<cluster>.texts/<name>/<draw>/<i>   a part
 //! ```
 //! The parts of a new text are written first, under a random name of their own; then one transaction puts the head in the place of the one that
-//! was expected, and removes the old parts. So a head's parts are all there, unless another text has just taken its place.
+//! was expected, and removes all parts but its own: those of the old text, of servers that ended midway, and of others that publish just now and will
+//! find another head. So a head's parts are all there, unless another text has just taken its place.
 
 use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
 use serde::{Deserialize, Serialize};
@@ -52,10 +53,11 @@ impl Etcd {
             self.shared.members.transact(Txn::new().and_then([put])).await?;
         }
         let own = serde_json::to_vec(&head).expect("a head is JSON");
-        let mut change = vec![TxnOp::put(self.head_name(name), own, None)];
-        if let Some((before, _)) = &before {
-            change.push(self.removal(name, &before.draw));
-        }
+        let folder = format!("{}/", self.texts(name));
+        let (own_folder, behind) = (format!("{folder}{}/", head.draw), format!("{folder}{}0", head.draw));
+        let end = format!("{}0", self.texts(name));
+        let remove = |from: String, to: String| TxnOp::delete(from, Some(DeleteOptions::new().with_range(to)));
+        let change = [TxnOp::put(self.head_name(name), own, None), remove(folder, own_folder), remove(behind, end)];
         let same = Compare::mod_revision(self.head_name(name), CompareOp::Equal, generation);
         let (response, _) = self.shared.members.transact(Txn::new().when([same]).and_then(change)).await?;
         if response.succeeded() {
@@ -66,7 +68,8 @@ impl Etcd {
         if found.as_ref() == Some(&head) {
             return Ok(Replaced::Done);
         }
-        self.shared.members.transact(Txn::new().and_then([self.removal(name, &head.draw)])).await?;
+        let mine = TxnOp::delete(format!("{}/{}/", self.texts(name), head.draw), Some(DeleteOptions::new().with_prefix()));
+        self.shared.members.transact(Txn::new().and_then([mine])).await?;
         Ok(Replaced::Conflict(found.map_or(0, |head| head.version)))
     }
 
@@ -86,11 +89,6 @@ impl Etcd {
             bytes.extend_from_slice(found.value());
         }
         Ok(Some(bytes))
-    }
-
-    fn removal(&self, name: &str, draw: &str) -> TxnOp {
-        let folder = format!("{}/{draw}/", self.texts(name));
-        TxnOp::delete(folder, Some(DeleteOptions::new().with_prefix()))
     }
 
     fn head_name(&self, name: &str) -> Vec<u8> {
