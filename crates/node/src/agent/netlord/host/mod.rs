@@ -15,13 +15,14 @@ mod provider;
 mod repository;
 mod status;
 mod vifs;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_control::directory::resolver::Resolver;
@@ -55,6 +56,7 @@ use paths::Paths;
 use provider::Provider;
 use repository::Repository;
 use vifs::{OwnVif, Wanted};
+use watched::Watched;
 
 /// The agent of a server, at work.
 struct Host {
@@ -77,10 +79,7 @@ struct Host {
     paths: Paths,
     /// What keeps files as the directory's store has them.
     repository: Option<Repository>,
-    /// When the tenants' file was changed that was read last.
-    tenants_of: Option<SystemTime>,
-    /// What is wrong with the tenants' file now.
-    tenants_trouble: Option<String>,
+    tenants_file: Watched,
     /// What the kernel refused last.
     trouble: Option<String>,
     /// When the program was started, and when its machine was made.
@@ -193,8 +192,7 @@ impl Host {
             tenants: Arc::new(tenants),
             paths: Paths::new(&config),
             repository: None,
-            tenants_of: vifs::changed_at(config.tenants.get_ref()),
-            tenants_trouble: None,
+            tenants_file: Watched::read(config.tenants.get_ref().clone()),
             trouble: None,
             started: now,
             begun: now,

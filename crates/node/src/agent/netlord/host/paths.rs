@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
 
 use weft_control::netlord::UplinkId;
 use weft_control::netlord::spain::SpainTables;
@@ -13,25 +12,24 @@ use weft_fabric::MacAddr;
 
 use super::Host;
 use super::config::HostConfig;
-use super::vifs::changed_at;
+use super::watched::Watched;
 use crate::cli::{Error, Result};
 
 /// The VLANs from each interface to each edge switch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Paths {
     pub known: BTreeMap<(UplinkId, MacAddr), Vec<VlanId>>,
-    /// The file, as it was read last, and when it was changed.
+    /// The file, if there is one, and its tables.
+    file: Option<Watched>,
     tables: SpainTables,
-    tables_of: Option<SystemTime>,
-    /// What is wrong with the file now.
-    pub trouble: Option<String>,
 }
 
 impl Paths {
     /// What there is to begin with. A file is read when it is needed.
     pub fn new(config: &HostConfig) -> Self {
         let of = |path: &super::config::PathPart| ((config.uplink_of(path), path.switch), path.vlans());
-        Self { known: config.path.iter().map(|path| of(path.get_ref())).collect(), ..Self::default() }
+        let file = config.paths.as_ref().map(|it| Watched::new(it.get_ref().clone()));
+        Self { known: config.path.iter().map(|path| of(path.get_ref())).collect(), file, tables: SpainTables::default() }
     }
 }
 
@@ -46,36 +44,20 @@ impl Host {
 
     /// Reads the file anew, if there is one and it has changed. What is wrong with a new one is told, and the old one holds.
     pub(super) fn look_at_paths(&mut self) {
-        let Some(file) = self.config.paths.as_ref().map(|it| it.get_ref().clone()) else { return };
-        let at = changed_at(&file);
-        if at == self.paths.tables_of {
-            return;
-        }
-        self.paths.tables_of = at;
-        let (own, held) = (read_tables(&file), self.paths.tables.version);
-        let trouble = match own {
-            // The repository sends another.
-            Err(_) if at.is_none() && self.config.has_repository() => None,
-            Err(error) => Some(error.to_string()),
-            Ok(tables) if tables.version < held => {
-                Some(format!("{} has version {}, older than the {held} that holds", file.display(), tables.version))
-            }
-            Ok(tables) => {
-                tracing::info!(version = tables.version, switches = tables.from.len(), "SPAIN's tables");
-                self.paths.tables = tables;
-                self.take_tables();
-                None
-            }
-        };
-        if let Some(trouble) = &trouble {
-            tracing::warn!(trouble, "SPAIN's tables are not taken");
-        }
-        self.paths.trouble = trouble;
+        let (held, comes) = (self.paths.tables.version, self.config.has_repository());
+        let Some(file) = &mut self.paths.file else { return };
+        let Some(tables) = file.newer(held, comes, read_tables, |it| it.version) else { return };
+        tracing::info!(version = tables.version, switches = tables.from.len(), "SPAIN's tables");
+        self.paths.tables = tables;
+        self.take_tables();
     }
 
-    /// Interfaces that lead to a switch of which the file says nothing.
+    /// What is wrong with the file, or that an interface leads to a switch of which it says nothing.
     pub(super) fn paths_problem(&self) -> Option<String> {
-        self.config.paths.as_ref()?;
+        let file = self.paths.file.as_ref()?;
+        if file.trouble.is_some() {
+            return file.trouble.clone();
+        }
         let tables = &self.paths.tables.from;
         let lost =
             self.uplinks.iter().filter_map(|it| Some((it, it.at?.switch))).find(|(_, switch)| !tables.contains_key(switch));
@@ -88,7 +70,7 @@ impl Host {
 
     /// Gives each interface the table of the switch that it leads to. One whose switch is not known keeps what it has.
     pub(super) fn take_tables(&mut self) {
-        if self.config.paths.is_none() {
+        if self.paths.file.is_none() {
             return;
         }
         let now = self.now();

@@ -17,7 +17,7 @@ use weft_control::netlord::spain::{self, SpainTables};
 use weft_control::netlord::tenants::{self, Tenants};
 
 use super::config::HostConfig;
-use super::vifs::changed_at;
+use super::watched::changed_at;
 use crate::cli::{Error, Result};
 use crate::client::{Client, Fetched, Settings};
 use crate::whole;

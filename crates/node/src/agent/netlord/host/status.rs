@@ -95,8 +95,8 @@ impl Host {
             problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
         }
         problems.extend(self.provider_problem());
-        problems.extend(self.tenants_trouble.clone());
-        problems.extend(self.paths.trouble.clone().or_else(|| self.paths_problem()));
+        problems.extend(self.tenants_file.trouble.clone());
+        problems.extend(self.paths_problem());
         problems.extend(self.repository.as_ref().and_then(super::Repository::problem));
         problems.extend(self.trouble.clone());
         problems

@@ -4,7 +4,6 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use weft_control::netlord::agent::{Input, VifId};
 use weft_control::netlord::tenants::{Tenants, VifSpec};
@@ -191,25 +190,8 @@ impl Host {
 
     /// Reads the tenants' file anew, if it has changed. What is wrong with a new one is told, and the old one holds.
     pub(super) fn look_at_tenants(&mut self) {
-        let at = changed_at(self.config.tenants.get_ref());
-        if at == self.tenants_of {
-            return;
-        }
-        self.tenants_of = at;
-        let tenants = match read_tenants(self.config.tenants.get_ref()) {
-            Ok(tenants) => tenants,
-            Err(error) => {
-                tracing::warn!(%error, "the tenants' file is not taken");
-                self.tenants_trouble = Some(error.to_string());
-                return;
-            }
-        };
-        if tenants.version < self.tenants.version {
-            let (new, old) = (tenants.version, self.tenants.version);
-            self.tenants_trouble = Some(format!("the tenants' file has version {new}, older than the {old} that holds"));
-            return;
-        }
-        self.tenants_trouble = None;
+        let (held, comes) = (self.tenants.version, self.config.has_repository());
+        let Some(tenants) = self.tenants_file.newer(held, comes, read_tenants, |it| it.version) else { return };
         self.tenants = Arc::new(tenants);
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         let is_other = |own: &OwnVif| {
@@ -257,11 +239,6 @@ pub(super) fn read_tenants(path: &Path) -> Result<Tenants> {
         Error::new(format!("cannot read the tenants' file {}: {error}", path.display()), help)
     })?;
     Tenants::parse(&text).map_err(|e| Error::new(format!("{}: {e}", path.display()), "docs/tenants.md has the file's schema"))
-}
-
-/// When a file was changed; none if it is not there.
-pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|it| it.modified()).ok()
 }
 
 /// The name of an interface of this namespace.
