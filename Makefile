@@ -5,15 +5,20 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Of `make run`; none: what run.sh says.
+# Of `make run`; none: those that run.sh names.
 SCENARIO ?=
+# Of `make install`.
+PREFIX ?= /usr/local
+DESTDIR ?=
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/weft
 PYTHON := .venv/bin/python
 # Tests fail, and do not skip, where a tool is missing; snapshots are compared, not rewritten.
 STRICT := CI=true
-# Where scripts/setup-deny.sh puts cargo-deny.
+# Tests of labs and daemons wait more than they compute.
+TEST_THREADS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
+# Where scripts/setup-deny.sh and setup-nextest.sh put what they install.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
 .PHONY: help
@@ -23,8 +28,8 @@ help: ## Show this list
 ## The two commands of the README
 
 .PHONY: run
-run: build ## Run shipped scenarios, as root on real packets too (or SCENARIO=...), print their tables and where the reports are
-	scripts/run.sh $(RELEASE) $(SCENARIO)
+run: ## Run shipped scenarios, as root on real packets too (or SCENARIO=...), print their tables and where the reports are
+	scripts/run.sh $(SCENARIO)
 
 .PHONY: test
 test: ## Run every test
@@ -44,8 +49,8 @@ weft: ## Build the program `weft` alone, optimised, into target/release
 .PHONY: build
 build: ## Build the programs `weft`, `weft-directory` and `weft-agent`, optimised, into target/release
 	scripts/setup-build.sh
-	scripts/setup-node.sh
-	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-node --bin weft-directory --bin weft-agent
+	scripts/setup-daemons.sh
+	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-directory --bin weft-directory --package weft-agent --bin weft-agent
 
 .PHONY: python
 python: ## Build the Python package, optimised, into .venv
@@ -56,53 +61,90 @@ python: ## Build the Python package, optimised, into .venv
 .PHONY: docs
 docs: ## Build the documentation of the crates into target/doc
 	scripts/setup-build.sh
-	scripts/setup-node.sh
+	scripts/setup-daemons.sh
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
 
+.PHONY: site
+site: ## Build the site from docs/ into target/site; broken links are errors
+	scripts/setup-site.sh
+	NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict
+
+## Installing
+
+.PHONY: install
+install: build ## Install the programs, manual pages, completions, systemd units and examples below PREFIX (/usr/local)
+	scripts/install.sh $(TARGET)/release $(PREFIX) $(DESTDIR)
+
+.PHONY: package
+package: ## Make what is shipped, in target/package: a static program, a Debian package, a Python wheel
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
+	scripts/package.sh
+
+.PHONY: test-package
+test-package: ## Install each package where nothing else of Weft is, and use it there (as root, after make package)
+	scripts/test-package.sh
+
 ## Testing
+
+.PHONY: build-tests
+build-tests: ## Build all that the tests run: the crates' tests, the programs, the Python package
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
+	scripts/setup-python.sh
+	$(CARGO) test --quiet --locked --workspace --no-run
+	scripts/build-python.sh
 
 .PHONY: test-rust
 test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser and a real etcd included
 	scripts/setup-build.sh
-	scripts/setup-node.sh
+	scripts/setup-daemons.sh
 	scripts/setup-report.sh
 	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
 	scripts/setup-bpf.sh
-	$(STRICT) $(CARGO) test --locked --workspace --no-fail-fast
+	scripts/setup-nextest.sh
+	$(STRICT) $(CARGO) nextest run --locked --workspace --test-threads $(TEST_THREADS)
+	$(STRICT) $(CARGO) test --quiet --locked --workspace --doc
+
+.PHONY: test-deep
+test-deep: ## The same with ten times as many cases of each property
+	PROPTEST_CASES=2560 $(MAKE) test-rust
 
 .PHONY: test-scenarios
-test-scenarios: ## The quick forms of all scenarios, by the build that the tests use
-	scripts/setup-build.sh
-	scripts/setup-node.sh
+test-scenarios: test-simulations test-labs ## The quick forms of all scenarios, by the build that the tests use
+
+.PHONY: test-simulations
+test-simulations: build-tests ## Of these, only the scenarios that are simulated
 	scripts/setup-etcd.sh
-	$(CARGO) test --quiet --locked --workspace --no-run
-	$(TARGET)/debug/weft check scenarios
+	$(TARGET)/debug/weft check $$(scripts/scenarios.sh simulations)
+
+.PHONY: test-labs
+test-labs: build-tests ## Of these, only the scenarios with runs in the lab
+	scripts/setup-etcd.sh
+	scripts/setup-lab.sh
+	$(TARGET)/debug/weft check $$(scripts/scenarios.sh labs)
 
 .PHONY: test-python
-test-python: ## The Python package, its types and the examples of its documentation
-	scripts/setup-build.sh
-	scripts/setup-python.sh
-	scripts/setup-node.sh
-	scripts/build-python.sh
-	$(CARGO) test --quiet --locked --workspace --no-run
+test-python: build-tests ## The Python package, its types and the examples of its documentation
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest --durations 5
 
 .PHONY: test-report
 test-report: ## Of these, only the report and its scripts
 	scripts/setup-build.sh
-	scripts/setup-node.sh
+	scripts/setup-daemons.sh
 	scripts/setup-report.sh
 	$(STRICT) $(CARGO) test --locked --workspace --test 'report*'
 
 .PHONY: lint
 lint: ## Formatting and lints; warnings are errors
 	scripts/setup-build.sh --lint
-	scripts/setup-node.sh
+	scripts/setup-daemons.sh
 	scripts/setup-python.sh
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings -D clippy::too_many_lines
+	$(CARGO) check --locked --package weft-directory --no-default-features --lib
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m ruff check
 
@@ -142,7 +184,7 @@ bench: build ## Speed and memory of the engines
 	$(RELEASE) bench control
 
 .PHONY: bench-directory
-bench-directory: build ## Rates, latencies and faults of the directory, beside the paper's; with etcd
+bench-directory: build ## Rates, latencies and faults of the directory, compared with the paper; with etcd
 	scripts/setup-etcd.sh
 	$(RELEASE) directory bench lookups
 	$(RELEASE) directory bench updates

@@ -21,7 +21,7 @@ has() {
 
 # at_least WANTED GIVEN: whether version GIVEN is WANTED or newer.
 at_least() {
-    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
+    [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n 1p)" = "$1" ]
 }
 
 # apt_install PACKAGE...: installs Debian packages as root, or by sudo, or says what is missing.
@@ -37,4 +37,17 @@ apt_install() {
         say "apt-get update failed; going on with the package lists that are there"
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2 ||
         fail "apt-get could not install: $*" "see its message above; is the network up?"
+}
+
+# install_tool PROGRAM VERSION: puts a program for Rust's developers into .tools/bin, prebuilt from PyPI; building one takes minutes.
+install_tool() {
+    local downloads
+    "$ROOT/scripts/setup-python.sh"
+    say "installing $1 $2 into .tools"
+    downloads=$(mktemp -d)
+    "$ROOT/.venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --target "$downloads" \
+        "astral-dev-toolchain-$1==$2" || fail "pip could not install $1" "see its message above; is PyPI reachable? (or: cargo install --locked $1)"
+    mkdir -p .tools/bin
+    install -m 755 "$downloads/bin/$1" .tools/bin/
+    rm -rf "$downloads"
 }

@@ -1,8 +1,5 @@
 #!/usr/bin/env bash
 # cargo-deny in .tools/bin, unless a new enough one is on the PATH.
-#
-# It is built without optimisation and debug information: about a minute on two cores, where a release build takes many, and checking
-# this workspace takes two seconds either way. PyPI's prebuilt wheels end at 0.14, which cannot read today's `cargo metadata`.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -14,9 +11,4 @@ for deny in .tools/bin/cargo-deny cargo-deny; do
         exit 0
     fi
 done
-
-say "building cargo-deny $version into .tools (about a minute)"
-CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_INCREMENTAL=false CARGO_TARGET_DIR="$ROOT/.tools/target" \
-    cargo install --quiet --locked --no-default-features --profile dev --root .tools "cargo-deny@$version" ||
-    fail "cargo-deny could not be built" "see cargo's message above; is crates.io reachable?"
-rm -rf .tools/target
+install_tool cargo-deny "$version"

@@ -6,11 +6,12 @@ here=$(dirname "${BASH_SOURCE[0]}")
 set -euo pipefail
 
 "$here/setup-build.sh"
-"$here/setup-node.sh"
+"$here/setup-daemons.sh"
 "$here/setup-python.sh"
 "$here/setup-report.sh"
 "$here/setup-lab.sh"
 "$here/setup-etcd.sh"
 "$here/setup-bpf.sh"
+"$here/setup-nextest.sh"
 [ "${1:-}" = --tests ] || "$here/setup-build.sh" --lint
 [ "${1:-}" = --tests ] || "$here/setup-deny.sh"

@@ -40,7 +40,7 @@ class WeftTime:
 
 @dataclass
 class SimGridRun:
-    """What side_by_side told: times, and when each flow ended, by the row of the flow."""
+    """The output of side_by_side: times, and when each flow ended, by the row of the flow."""
 
     wall_s: float
     cpu_s: float
@@ -121,12 +121,12 @@ def time_weft(args: argparse.Namespace, case: str) -> WeftTime:
     """Run `weft bench flow` once. Its processor time is that of the whole process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [args.weft, "bench", "flow", "--case", case, "--runs", "1", "--scenarios", args.scenarios, "--json"]
-    told = json.loads(call(command))["cases"]
+    reported = json.loads(call(command))["cases"]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if [c["name"] for c in told] != [case]:
-        raise SystemExit(f"error: {case} names {len(told)} cases of {args.scenarios}; it must name one")
+    if [c["name"] for c in reported] != [case]:
+        raise SystemExit(f"error: {case} names {len(reported)} cases of {args.scenarios}; it must name one")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return WeftTime(told[0]["hosts"], told[0]["flows"], told[0]["wall_s"], cpu_s)
+    return WeftTime(reported[0]["hosts"], reported[0]["flows"], reported[0]["wall_s"], cpu_s)
 
 
 def call(command: list[Any]) -> str:
@@ -145,11 +145,11 @@ def run_simgrid(args: argparse.Namespace, folder: Path) -> SimGridRun:
         raise SystemExit(f"error: {args.simgrid} ended with code {done.returncode}; its message is above")
     *flows, last = done.stdout.splitlines()
     ends_s = {int(row): float(end_s) for _, row, end_s in map(str.split, flows)}
-    told = dict(item.split("=") for item in last.split()[1:])
+    reported = dict(item.split("=") for item in last.split()[1:])
     stopped = done.returncode == STOPPED
-    if not stopped and len(ends_s) != int(told["flows"]):
-        raise SystemExit(f"error: only {len(ends_s)} of {told['flows']} flows ended in SimGrid")
-    return SimGridRun(float(told["wall_s"]), float(told["cpu_s"]), float(told["clock_s"]), ends_s, stopped)
+    if not stopped and len(ends_s) != int(reported["flows"]):
+        raise SystemExit(f"error: only {len(ends_s)} of {reported['flows']} flows ended in SimGrid")
+    return SimGridRun(float(reported["wall_s"]), float(reported["cpu_s"]), float(reported["clock_s"]), ends_s, stopped)
 
 
 def largest_difference(weft: list[float], simgrid: dict[int, float]) -> float:

@@ -1,4 +1,4 @@
-// Carries flows over fixed paths with SimGrid (S4U) under plain max-min sharing, and tells when each flow ends and how long that took.
+// Runs flows over fixed paths with SimGrid (S4U) under plain max-min sharing, and prints when each flow ends and how long that took.
 //
 //   side_by_side INPUT LIMIT_S [--cfg=...]
 //
@@ -68,7 +68,7 @@ public:
 template <class T> T take(std::istream& in, const char* what)
 {
     T value;
-    if (!(in >> value)) throw std::runtime_error(std::string("the input ends, or is no number, where it should tell ") + what);
+    if (!(in >> value)) throw std::runtime_error(std::string("the input ends, or is no number, where this is expected: ") + what);
     return value;
 }
 

@@ -12,8 +12,8 @@ use weft_control::directory::policy::Policy;
 use weft_control::directory::shared::{Shared, Withdrawals};
 use weft_control::directory::table::Table;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
+use weft_control::time::Instant;
 use weft_control::wire::directory::{Frame, Header, Kind, MAX_DATAGRAM, MAX_FACTOR, Message, Reader, State};
-use weft_fabric::Instant;
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     let mut table = Table::new(7);

@@ -22,7 +22,7 @@ fn check(bytes: &[u8]) {
     message.emit(&mut emitted);
     assert_eq!(emitted, frame.covered, "{message:?}");
     match message {
-        Message::LookUp(it) => assert_eq!(it.keys().count(), it.count),
+        Message::Lookup(it) => assert_eq!(it.keys().count(), it.count),
         Message::Answer(it) => assert_eq!(it.results().count(), it.count),
         _ => {}
     }

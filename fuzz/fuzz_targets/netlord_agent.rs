@@ -10,10 +10,11 @@ use weft_control::netlord::nl_arp::{NlArp, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
 use weft_control::netlord::tenants::Tenants;
 use weft_control::netlord::{EdgePort, Location, MacSpace, UplinkId, Vif};
+use weft_control::time::{Duration, Instant};
 use weft_control::wire::netlord::{Encapsulation, Lldp};
-use weft_control::wire::packet::ethernet::{Ethernet, EtherType, VlanId};
+use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::rng::{self, Stream};
-use weft_fabric::{Duration, Instant, MacAddr, TenantId};
+use weft_fabric::{MacAddr, TenantId};
 
 const TENANTS: &str = "version = 1\n[[tenant]]\nid = 7\nname = \"a\"\n[[tenant]]\nid = 8\nname = \"b\"\n[[router]]\ntenant = \"a\"\nname = \"r\"\n\
     interfaces = [{ space = 1, mac = \"02:00:00:00:00:fe\", address = \"10.0.0.254/24\" }]\n";
@@ -21,7 +22,7 @@ const TENANTS: &str = "version = 1\n[[tenant]]\nid = 7\nname = \"a\"\n[[tenant]]
 fuzz_target!(|bytes: &[u8]| {
     let vlan = VlanId::new(9).expect("a VLAN");
     let locations = NlArp::new(NlArpConfig::default(), rng::stream(1, Stream::Traffic));
-    let mut agent = Agent::new(AgentConfig::new(vlan), locations, OneVlan(vlan));
+    let mut agent = Agent::new(AgentConfig::new(vec![vlan]), locations, OneVlan(vlan));
     let mut now = Instant::ZERO;
     let uplink = UplinkId(0);
     let hardware = MacAddr([2, 9, 9, 9, 9, 9]);

@@ -3,11 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use weft_control::netlord::dhcp::{Client, ClientConfig, Input, Output};
+use weft_control::time::{Duration, Instant};
 use weft_control::wire::netlord::dhcp::is_reply;
 use weft_control::wire::packet::checksum;
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
+use weft_fabric::MacAddr;
 use weft_fabric::rng::{self, Stream};
-use weft_fabric::{Duration, Instant, MacAddr};
 
 const ME: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 

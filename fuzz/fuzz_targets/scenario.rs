@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use libfuzzer_sys::fuzz_target;
 use toml::{Table, Value};
-use weft_experiment::scenario::Study;
+
 use weft_experiment::scenario::source::{Overrides, Source};
+use weft_experiment::study::Study;
 
 fuzz_target!(|text: &str| {
     // No file of this machine is to be read.
@@ -31,7 +32,7 @@ fuzz_target!(|text: &str| {
 
 /// Whether fabric, flows and search need but little memory.
 fn is_small(table: &Table) -> bool {
-    ["fabric", "traffic", "search"].iter().filter_map(|section| table.get(*section)).all(|value| numbers_are_small(value))
+    ["fabric", "traffic", "search"].iter().filter_map(|section| table.get(*section)).all(numbers_are_small)
 }
 
 fn numbers_are_small(value: &Value) -> bool {

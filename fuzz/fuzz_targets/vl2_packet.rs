@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(ipip::Tunnel::strip(&pushed).unwrap().1.ends_with(&packet.bytes()[packet.header().len()..]));
     }
     if let Ok(error) = icmp::Packet::new(bytes) {
-        let _ = (error.teller(), error.told(), error.problem(), ipip::Tunnel::strip(error.quoted()));
+        let _ = (error.teller(), error.receiver(), error.problem(), ipip::Tunnel::strip(error.quoted()));
     }
     let key = attach::AttachKey::of(&Secret::new([1; 32]).key_of(PrincipalId(1)));
     if let Ok(frame) = attach::Frame::parse(bytes) {

@@ -237,7 +237,7 @@ def program(name: str) -> Path:
     """The program beside the tests' build, the newer of debug and release."""
     built = [path for kind in ("debug", "release") if (path := ROOT / "target" / kind / name).is_file()]
     if not built:
-        assert not os.environ.get("CI"), f"{name} is not built: cargo build -p weft-node"
+        assert not os.environ.get("CI"), f"{name} is not built: cargo build -p weft-directory -p weft-agent"
         pytest.skip(f"{name} is not built")
     return max(built, key=lambda path: path.stat().st_mtime)
 
@@ -308,19 +308,19 @@ def test_list_and_watch_of_a_real_server(server: tuple[str, str]) -> None:
     stream.close()
 
 
-def test_texts_of_a_real_server(server: tuple[str, str]) -> None:
+def test_documents_of_a_real_server(server: tuple[str, str]) -> None:
     address, key = server
     stream = Stream(address, 2, key)
-    assert stream.text("notes") is None
+    assert stream.document("notes") is None
     long = bytes(range(256)) * 400
     assert stream.publish("notes", b"one", expect=0, version=1).outcome == "committed"
     assert stream.publish("notes", long, expect=0, version=2) == Published("conflict", 1)
     assert stream.publish("notes", long, expect=1, version=1).outcome == "malformed"
-    assert stream.text("notes") == (1, b"one")
+    assert stream.document("notes") == (1, b"one")
     assert stream.publish("notes", long, expect=1, version=4) == Published("committed", 4)
-    assert stream.text("notes") == (4, long)
+    assert stream.document("notes") == (4, long)
     assert stream.publish("notes", b"", expect=4, version=5).outcome == "committed"
-    assert stream.text("notes") == (5, b"")
-    with pytest.raises(ValueError, match="no text's name"):
-        stream.text("../notes")
+    assert stream.document("notes") == (5, b"")
+    with pytest.raises(ValueError, match="not a document's name"):
+        stream.document("../notes")
     stream.close()

@@ -101,7 +101,7 @@ def test_repr() -> None:
     [
         ("fat-tree", {"k": 5}, "fabric.k: ", "even"),
         ("fat-tree", {}, "fabric", "k"),
-        ("fat-tree", {"k": 4, "ports": 4}, "fabric.ports: ", "known are"),
+        ("fat-tree", {"k": 4, "ports": 4}, "fabric.ports: ", "valid values"),
         ("fat-tree", {"k": "4"}, "fabric.k: ", "number"),
         ("fat-tree", {"k": None}, "fabric.k: ", "leave"),
         ("subways", {"type": 1, "loop": 5}, "fabric.loop: ", "2, 3, 4, 6, 12"),

@@ -113,7 +113,12 @@ def test_file_and_dict_are_the_same(stride: dict[str, Any], tmp_path: pathlib.Pa
     path.write_text(toml(stride))
     weft.run(str(path), out=tmp_path / "file")
     weft.run(stride, out=tmp_path / "dict")
-    assert files(tmp_path / "file") == files(tmp_path / "dict")
+    from_file, from_dict = files(tmp_path / "file"), files(tmp_path / "dict")
+    # run.json names the command, and so the file.
+    origins = [json.loads(written.pop("run.json")) for written in (from_file, from_dict)]
+    assert origins[0].pop("command") != origins[1].pop("command")
+    assert origins[0] == origins[1]
+    assert from_file == from_dict != {}
 
 
 def test_same_bytes_for_any_number_of_threads(sweep: dict[str, Any], tmp_path: pathlib.Path) -> None:
@@ -176,7 +181,7 @@ def test_out_is_kept_and_replaced(stride: dict[str, Any], tmp_path: pathlib.Path
 
 def test_a_folder_that_is_not_ours_is_refused(stride: dict[str, Any], tmp_path: pathlib.Path) -> None:
     (tmp_path / "precious").write_text("data")
-    with pytest.raises(weft.WeftError, match="is there already"):
+    with pytest.raises(weft.WeftError, match="already exists"):
         weft.run(stride, out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
@@ -185,7 +190,7 @@ def test_a_folder_that_is_not_ours_is_refused(stride: dict[str, Any], tmp_path: 
     ("change", "place", "remedy"),
     [
         ({"fabric.k": 5}, "fabric.k", "even"),
-        ({"fabric.kk": 4}, "fabric.kk", "known are"),
+        ({"fabric.kk": 4}, "fabric.kk", "valid values"),
         ({"fabric.kind": "fat-trie"}, "fabric.kind", "did you mean `fat-tree`"),
         ({"fabric.link": 10}, "fabric.link", "10Gbps"),
         ({"traffic.stride": 0}, "traffic.stride", ""),
@@ -259,7 +264,7 @@ def test_threads_must_be_positive(stride: dict[str, Any]) -> None:
         weft.run(stride, threads=-1)
 
 
-def test_other_threads_run_meanwhile(stride: dict[str, Any]) -> None:
+def test_other_threads_run_at_the_same_time(stride: dict[str, Any]) -> None:
     """The interpreter lock is released: two runs at a time give what each gives alone."""
     alone = weft.run(stride).metrics["goodput_bps"].tolist()
     results: list[list[float]] = []
@@ -306,8 +311,8 @@ def test_ctrl_c_ends_a_run_and_leaves_nothing(tmp_path: pathlib.Path, kind: str)
     ) as process:
         try:
             # The run has begun when its results have a folder in the making.
-            patience = time.monotonic() + 60
-            while process.poll() is None and not list(tmp_path.iterdir()) and time.monotonic() < patience:
+            deadline = time.monotonic() + 60
+            while process.poll() is None and not list(tmp_path.iterdir()) and time.monotonic() < deadline:
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=30)
@@ -325,7 +330,7 @@ def test_check(stride: dict[str, Any]) -> None:
         "traffic": {"pattern": "bijection", "size": "1MB"},
         "expect": [
             expect | {"value": 2e9},
-            expect | {"at_least": 1e12, "known_miss": "no such network"},
+            expect | {"at_least": 1e12, "own": True, "known_miss": {"between": [1e9, 1e11], "cause": "no such network"}},
         ],
     }
     check = weft.check(scenario)
@@ -333,6 +338,9 @@ def test_check(stride: dict[str, Any]) -> None:
     verdicts = check.verdicts
     assert verdicts["ok"].tolist() == [True, False]
     assert verdicts["known"].tolist() == [False, True]
+    assert verdicts["kind"].tolist() == ["published", "own"]
+    assert verdicts["paper"].iloc[0] == 2e9
+    assert verdicts["at_least"].iloc[1] == 1e12
     assert verdicts["cause"].iloc[1] == "no such network"
     assert verdicts["measured"].iloc[0] == pytest.approx(2e9, rel=0.1)
 

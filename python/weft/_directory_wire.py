@@ -12,10 +12,10 @@ MAX_DATAGRAM = 1400
 
 OUTCOMES = ("committed", "refused", "conflict", "elsewhere", "unknown", "malformed", "stale")
 FINDINGS = ("found", "unknown", "forbidden", "elsewhere")
-#: What becomes of a part of a text, and of a whole one.
+#: The result of publishing a part of a document, and a whole one.
 PUBLISH_OUTCOMES = ("committed", "refused", "conflict", "unknown", "malformed", "more")
-#: Bytes of a text that one message carries at the most.
-TEXT_PART = 32 * 1024
+#: Maximum number of document bytes in one message.
+DOCUMENT_PART = 32 * 1024
 STATES = ("loading", "serving", "store lost", "leaving")
 
 
@@ -50,7 +50,7 @@ Value: TypeAlias = Mapping | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a key of a look-up: ``kind`` is one of ``found``, ``unknown``, ``forbidden``, ``elsewhere``."""
+    """The result of a key of a lookup: ``kind`` is one of ``found``, ``unknown``, ``forbidden``, ``elsewhere``."""
 
     key: str
     kind: str
@@ -112,7 +112,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of a text that was to take another's place; ``version``: the text's, as far as the server knows, 0: none."""
+    """The result of publishing a document; ``version``: the document's, as far as the server knows, 0: none."""
 
     outcome: str
     version: int
@@ -203,10 +203,10 @@ class Reader:
 
 
 def emit_name(name: str) -> bytes:
-    """A text's name."""
+    """A document's name."""
     data = name.encode()
     if not 1 <= len(data) <= 32 or any(c not in b"abcdefghijklmnopqrstuvwxyz0123456789-" for c in data):
-        raise ValueError(f"`{name}` is no text's name: 1 to 32 of a to z, 0 to 9 and -")
+        raise ValueError(f"`{name}` is not a document's name: 1 to 32 of a to z, 0 to 9 and -")
     return bytes([len(data)]) + data
 
 

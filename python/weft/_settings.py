@@ -46,11 +46,11 @@ def _plain(value: object, key: str) -> object:
         return {_name(k, key): _plain(v, f"{key}.{k}" if key else str(k)) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(v, f"{key}[{i}]") for i, v in enumerate(value)]
-    remedy = "leave the key out" if value is None else "use numbers, texts, booleans, lists and dicts"
+    remedy = "leave the key out" if value is None else "use numbers, strings, booleans, lists and dicts"
     raise WeftError(f"{key}: a scenario cannot hold {value!r}", remedy)
 
 
 def _name(key: object, parent: str) -> str:
     if not isinstance(key, str):
-        raise WeftError(f"{parent or 'scenario'}: {key!r} is not the name of a key", "write the keys of dicts as texts")
+        raise WeftError(f"{parent or 'scenario'}: {key!r} is not the name of a key", "write the keys of dicts as strings")
     return key

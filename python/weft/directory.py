@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 
 from weft._directory_wire import (
+    DOCUMENT_PART,
     MAX_DATAGRAM,
     MAX_KEYS,
     MAX_OPS,
     OUTCOMES,
     PUBLISH_OUTCOMES,
     STATES,
-    TEXT_PART,
     Acknowledgement,
     Changes,
     DirectoryError,
@@ -65,7 +65,7 @@ __all__ = [
 class Directory:
     """Asks directory servers over UDP. Not for use by several threads at once."""
 
-    #: The newest revision and policy that any answer told.
+    #: The newest revision and policy in any answer.
     revision: int
     policy: int
 
@@ -117,7 +117,7 @@ class Directory:
         number = secrets.randbits(64) if number is None else number
         body = struct.pack(">QQB", number, known, len(ops)) + b"".join(map(emit_op, ops))
         why = "no answer"
-        for turn, peer, until in self._turns(patience=2.0):
+        for turn, peer, until in self._turns(timeout=2.0):
             answer = peer.ask(0x02, body, until)
             in_doubt |= peer.in_doubt
             why = peer.why
@@ -183,7 +183,7 @@ class Directory:
     def _ask(self, kind: int, body: bytes, accept: Callable[[Reader], bool] | None = None) -> Reader:
         """Asks the servers in turn until an answer is accepted."""
         why = "no answer"
-        for turn, peer, until in self._turns(patience=0.02):
+        for turn, peer, until in self._turns(timeout=0.02):
             answer = peer.ask(kind, body, until)
             if answer is not None and (accept is None or accept(Reader(answer))):
                 self._first = turn
@@ -194,18 +194,18 @@ class Directory:
             f"{self._names()}: {why} within {self._timeout:g} s; is the server up, and is the key principal {name}'s?"
         )
 
-    def _turns(self, patience: float) -> "Iterator[tuple[int, _Peer, float]]":
-        """Server after server, and until when it is asked: for ``patience`` seconds, doubled after each round up to 2."""
+    def _turns(self, timeout: float) -> "Iterator[tuple[int, _Peer, float]]":
+        """Server after server, and until when it is asked: for ``timeout`` seconds, doubled after each round up to 2."""
         deadline = time.monotonic() + self._timeout
         turn = self._first
         while (now := time.monotonic()) < deadline:
-            until = min(deadline, now + patience)
+            until = min(deadline, now + timeout)
             yield turn, self._peers[turn % len(self._peers)], until
             # Who says no at once is not asked again at once.
             time.sleep(max(0.0, min(0.01, until - time.monotonic())))
             turn += 1
             if (turn - self._first) % len(self._peers) == 0:
-                patience = min(2.0, patience * 2)
+                timeout = min(2.0, timeout * 2)
 
     def _names(self) -> str:
         return ", ".join(f"{peer.address[0]}:{peer.address[1]}" for peer in self._peers)
@@ -257,8 +257,8 @@ class Stream:
                 frame = self._session.open(self._receive())
             reader = Reader(frame[2])
 
-    def text(self, name: str) -> tuple[int, bytes] | None:
-        """The version and the bytes of a named text, such as ``tenants``; None if there is none."""
+    def document(self, name: str) -> tuple[int, bytes] | None:
+        """The version and the bytes of a named document, such as ``tenants``; None if there is none."""
         for _ in range(5):
             data, held = b"", None
             while held is None or len(data) < held[1]:
@@ -267,7 +267,7 @@ class Stream:
                 if outcome == 1:
                     return None
                 if outcome != 0:
-                    raise DirectoryError("the server's store does not answer, and it has not read the text before")
+                    raise DirectoryError("the server's store does not answer, and it has not read the document before")
                 if reader.u64() != len(data) or (held is not None and held != (version, length)):
                     break
                 held, part = (version, length), reader.rest()
@@ -276,21 +276,21 @@ class Stream:
                     raise DirectoryError("an empty part, and yet more")
             else:
                 return held[0], data
-        raise DirectoryError(f"the text `{name}` changes faster than it can be read")
+        raise DirectoryError(f"the document `{name}` changes faster than it can be read")
 
-    def publish(self, name: str, text: bytes, *, expect: int, version: int) -> Published:
-        """Puts a text in the place of the one of version ``expect`` (0: there is none); ``version`` is greater than that.
+    def publish(self, name: str, document: bytes, *, expect: int, version: int) -> Published:
+        """Replaces version ``expect`` of a document (0: there is none); ``version`` is greater than that.
 
         Its ``outcome`` is ``committed``, ``refused``, ``conflict``, ``unknown`` (send it again) or ``malformed``.
         """
         offset = 0
         while True:
-            part = text[offset : offset + TEXT_PART]
-            head = struct.pack(">IIQQ", expect, version, len(text), offset)
+            part = document[offset : offset + DOCUMENT_PART]
+            head = struct.pack(">IIQQ", expect, version, len(document), offset)
             reader = self._ask(0x14, emit_name(name) + head + part)
             answer = Published(reader.one_of(PUBLISH_OUTCOMES), reader.u32())
             offset += len(part)
-            if answer.outcome != "more" or offset >= len(text):
+            if answer.outcome != "more" or offset >= len(document):
                 return answer
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """What a run gives: the results folder as DataFrames."""
 
+import json
 import shutil
 import tempfile
 import weakref
@@ -13,15 +14,20 @@ import pyarrow.parquet
 
 
 class Verdict(TypedDict):
-    """One ``[[expect]]`` entry beside what was measured."""
+    """One ``[[expect]]`` entry and what was measured."""
 
     source: str
     metric: str
-    paper: float
+    unit: str  #: the metric's unit; empty for a plain number and for a ratio to another run
+    kind: str  #: ``published``, ``bound`` (of the paper) or ``own`` (a guard of Weft's own)
+    paper: float | None  #: the published value; None if the paper states a bound, or nothing
+    at_least: float | None
+    at_most: float | None
     measured: float | None
     within: str
     ok: bool
-    known: NotRequired[bool]
+    verdict: str  #: ``ok``, ``miss``, ``known-miss``, ``untrusted`` or ``not-comparable``
+    known: bool
     cause: NotRequired[str]
     over: NotRequired[dict[str, Any]]
 
@@ -32,7 +38,22 @@ class RunSummary(TypedDict):
     set: dict[str, Any]
     seed: int
     metrics: dict[str, float]
+    comparable: bool
+    overrides: NotRequired[list[str]]  #: settings that make it not comparable: ``traffic.stride=2``
     expect: list[Verdict]
+
+
+class Provenance(TypedDict):
+    """Where results come from: ``run.json``."""
+
+    version: str
+    command: str
+    form: NotRequired[str]  #: ``quick`` or ``full``
+    overrides: dict[str, Any]
+    seed: int | None  #: None if the runs of a sweep have several
+    world: str | None  #: None if the runs of a sweep have several
+    trusted: bool
+    comparable: bool
 
 
 class Summary(TypedDict):
@@ -82,17 +103,37 @@ class Run:
         """What the scenario expects of this run, beside what was measured."""
         return self.summary["expect"]
 
+    @property
+    def trusted(self) -> bool:
+        """False for a lab run on a machine whose CPU was saturated: its figures describe the machine."""
+        return self.provenance["trusted"]
+
+    @property
+    def comparable(self) -> bool:
+        """False if settings were overridden that the expectations take for granted."""
+        return self.summary["comparable"]
+
+    @property
+    def scenario(self) -> Path:
+        """The resolved scenario, with all overrides applied: ``weft.run`` of this file gives the same results."""
+        return self.folder / "scenario.toml"
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What ``run.json`` holds: version, command, overrides, seed, world."""
+        return read_provenance(self.folder)
+
     @cached_property
     def flows(self) -> pd.DataFrame:
         """A row a flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`.
 
-        In a world of packets also `reordered` and `retransmits`; of several services also `service`.
+        In the packet world also `reordered` and `retransmits`; of several services also `service`.
         """
         return self._read("flows")
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """A row a directed link: `id`, `from`, `to`, `capacity_bps`, `bytes`; in a world of packets also `drops`."""
+        """One row per directed link: `id`, `from`, `to`, `capacity_bps`, `bytes`; in the packet world also `drops`."""
         return self._read("links")
 
     @cached_property
@@ -166,6 +207,16 @@ class Result:
         """The report: one HTML file for a browser."""
         return self.out / "report.html"
 
+    @property
+    def scenario(self) -> Path:
+        """The resolved scenario, sweep included: ``weft.run`` of this file gives the same results."""
+        return self.out / "scenario.toml"
+
+    @cached_property
+    def provenance(self) -> Provenance:
+        """What ``run.json`` holds: version, command, overrides, seed, world; `trusted` if all runs are."""
+        return read_provenance(self.out)
+
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """A row a run: the swept settings, `seed`, and every metric that some run knows."""
@@ -174,7 +225,11 @@ class Result:
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
-        """A row an expectation of a run: `run`, `source`, `metric`, `paper`, `measured`, `within`, `ok`, `known`, `cause`."""
+        """One row per expectation of a run.
+
+        Columns: `run`, `source`, `metric`, `unit`, `kind`, `paper`, `at_least`, `at_most`, `measured`, `within`, `ok`,
+        `verdict`, `known`, `cause`.
+        """
         return verdicts(self.summary)
 
     @cached_property
@@ -231,23 +286,17 @@ class TemporaryFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
+def read_provenance(folder: Path) -> Provenance:
+    """What ``run.json`` of a results folder holds."""
+    provenance: Provenance = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return provenance
+
+
 def verdicts(summary: Summary) -> pd.DataFrame:
     """The expectations of all runs of a summary as a table."""
-    columns = ["run", "source", "metric", "paper", "measured", "within", "ok", "known", "cause"]
-    rows = [
-        [
-            i,
-            v["source"],
-            v["metric"],
-            v["paper"],
-            v["measured"],
-            v["within"],
-            v["ok"],
-            v.get("known", False),
-            v.get("cause"),
-        ]
-        for i, run in enumerate(summary["runs"])
-        for v in run["expect"]
-    ]
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.astype({"run": "int64", "paper": "float64", "measured": "float64", "ok": "bool", "known": "bool"})
+    keys = ["source", "metric", "unit", "kind", "paper", "at_least", "at_most", "measured", "within", "ok", "verdict"]
+    keys += ["known", "cause"]
+    rows = [[i, *(v.get(key) for key in keys)] for i, run in enumerate(summary["runs"]) for v in run["expect"]]
+    frame = pd.DataFrame(rows, columns=["run", *keys])
+    numbers = dict.fromkeys(["paper", "at_least", "at_most", "measured"], "float64")
+    return frame.astype({"run": "int64", **numbers, "ok": "bool", "known": "bool"})

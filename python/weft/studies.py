@@ -90,13 +90,13 @@ class Check:
 
     @cached_property
     def verdicts(self) -> pd.DataFrame:
-        """A row an expectation of a run: `run`, `source`, `metric`, `paper`, `measured`, `within`, `ok`, `known`, `cause`."""
+        """One row per expectation of a run, as :attr:`weft.Result.verdicts`."""
         return verdicts(self.summary)
 
     @property
     def ok(self) -> bool:
         """Whether no expectation was missed without a known cause; what `weft check` exits 0 for."""
-        return bool((self.verdicts["ok"] | self.verdicts["known"]).all())
+        return bool((self.verdicts["verdict"] != "miss").all())
 
 
 def _form(quick: bool, full: bool) -> str:

@@ -1,63 +1,70 @@
-// How far each run is from the best possible: a bar within the bounds that no scheduler can pass.
+// Achieved vs. optimum: each run's goodput as a bar, and what bounds it.
 
 const SHOWN_AT_FIRST = 24;
 
+// The bounds: their field, their style, their name, and the heading of their column.
+const BOUNDS = [
+  { field: "nic_bps", kind: "nic", name: "NIC limit", of: "% of NIC limit" },
+  { field: "switch_bps", kind: "switch", name: "ideal switch", of: "% of ideal switch" },
+  { field: "optimum_bps", kind: "optimum", name: "multipath optimum", of: "% of multipath optimum" },
+];
+
 function bounds(model) {
-  const runs = model.runs.filter((r) => r.bounds.nic_bps || r.bounds.switch_bps || r.bounds.optimum_bps);
-  const lead = "The bar is what the run carried. It stands inside what the same flows could get at best: from the network cards alone, "
-    + "from one non-blocking switch in place of the fabric, and from this fabric if every flow could be split over all paths.";
-  if (runs.length === 0) return section("bounds", "Distance from the best possible", "", h("p", { class: "note" }, "No bound is known for these runs."));
-  const largest = runs.map((r) => Math.max(r.bounds.measured_bps, r.bounds.nic_bps ?? 0, r.bounds.switch_bps ?? 0, r.bounds.optimum_bps ?? 0));
+  const runs = model.runs.filter((r) => BOUNDS.some((b) => r.bounds[b.field]));
+  if (runs.length === 0) return null;
+  const known = BOUNDS.filter((b) => runs.some((r) => r.bounds[b.field]));
+  const explained = {
+    nic: "the NIC limit (what the network cards of the active hosts can carry)",
+    switch: "the ideal switch (the same flows on one non-blocking switch)",
+    optimum: "the multipath optimum (this fabric, if every flow could be split over all of its paths)",
+  };
+  const parts = known.map((b) => explained[b.kind]);
+  const lead = `Goodput of each run compared with ${[parts.slice(0, -1).join(", "), parts.at(-1)].filter(Boolean).join(" and ")}.`;
+  const largest = runs.map(capOf);
   const alike = Math.max(...largest) <= 4 * Math.min(...largest);
   const holder = h("div", {});
   let scale = alike ? "absolute" : "relative";
   let all = false;
-  const draw = () => holder.replaceChildren(boundsGrid(all ? runs : runs.slice(0, SHOWN_AT_FIRST), scale), all || runs.length <= SHOWN_AT_FIRST ? "" : more());
+  const draw = () => holder.replaceChildren(boundsGrid(all ? runs : runs.slice(0, SHOWN_AT_FIRST), scale, known), all || runs.length <= SHOWN_AT_FIRST ? "" : more());
   const more = () => h("button", { class: "button", type: "button", onclick: () => { all = true; draw(); } }, `Show all ${runs.length} runs`);
-  const scales = [{ value: "absolute", label: "Bits per second" }, { value: "relative", label: "Share of the largest bound" }];
+  const scales = [{ value: "absolute", label: "absolute" }, { value: "relative", label: "relative", title: "Each run relative to its largest bound" }];
   const picker = choice("Scale", scales, scale, (value) => { scale = value; draw(); });
   draw();
-  return section("bounds", "Distance from the best possible", lead, h("div", { class: "row spread controls" }, keys(runs), runs.length > 1 && picker), holder);
+  return section("bounds", "Achieved vs. optimum", lead, h("div", { class: "row spread controls" }, boundKeys(known), runs.length > 1 && picker), holder);
 }
 
-function keys(runs) {
-  const any = (name) => runs.some((r) => r.bounds[name]);
+const capOf = (run) => Math.max(run.bounds.measured_bps, ...BOUNDS.map((b) => run.bounds[b.field] ?? 0)) || 1;
+
+function boundKeys(known) {
   const key = (kind, text) => h("li", {}, h("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
-  return h("ul", { class: "keys", style: { margin: 0 } }, key("measured", "measured"), any("nic_bps") && key("nic", "NIC-limited bound"),
-    any("switch_bps") && key("switch", "non-blocking switch"), any("optimum_bps") && key("optimum", "splittable optimum"));
+  return h("ul", { class: "keys", style: { margin: 0 } }, key("measured", "goodput"), known.map((b) => key(b.kind, b.name)));
 }
 
-// The columns of shares: those of bounds that some run has.
-const SHARES = [["nic_bps", "of the NIC bound"], ["switch_bps", "of non-blocking"], ["optimum_bps", "of the optimum"]];
-
-function boundsGrid(runs, scaling) {
-  const cap = (r) => Math.max(r.bounds.measured_bps, r.bounds.nic_bps ?? 0, r.bounds.switch_bps ?? 0, r.bounds.optimum_bps ?? 0) || 1;
-  const overall = Math.max(...runs.map(cap));
-  const full = (r) => (scaling === "absolute" ? overall : cap(r));
-  const shares = SHARES.filter(([bound]) => runs.some((r) => r.bounds[bound]));
+function boundsGrid(runs, scaling, known) {
+  const overall = Math.max(...runs.map(capOf));
+  const full = (r) => (scaling === "absolute" ? overall : capOf(r));
   const heading = (text) => h("div", { role: "columnheader", class: text ? null : "blank" }, text);
-  const head = h("div", { role: "row", class: "head" }, ["", "", ...shares.map(([, of]) => of)].map(heading));
-  const rows = runs.map((run) => boundsRow(run, full(run), shares));
-  const blanks = shares.map(() => h("div", { class: "blank" }));
+  const head = h("div", { role: "row", class: "head" }, ["", "", ...known.map((b) => b.of)].map(heading));
+  const rows = runs.map((run) => boundsRow(run, full(run), known));
+  const blanks = known.map(() => h("div", { class: "blank" }));
   const axisRow = h("div", { "aria-hidden": "true", style: { display: "contents" } }, h("div", { class: "blank" }), scaleRow(scaling, overall), blanks);
-  return h("div", { class: "bounds", role: "table", "aria-label": "Goodput of each run beside its bounds", style: { "--shares": shares.length } }, head, rows, axisRow);
+  return h("div", { class: "bounds", role: "table", "aria-label": "Goodput of each run and its bounds", style: { "--shares": known.length } }, head, rows, axisRow);
 }
 
-function boundsRow(run, full, shares) {
-  const { measured_bps, nic_bps, switch_bps, optimum_bps } = run.bounds;
+function boundsRow(run, full, known) {
+  const { measured_bps } = run.bounds;
   const at = (bps) => `${((bps / full) * 100).toFixed(2)}%`;
-  const share = ([bound, of]) => h("div", { role: "cell", class: "num", "data-of": of }, run.bounds[bound] ? h("b", {}, percent(measured_bps / run.bounds[bound])) : "–");
-  const part = (kind, bps) => bps && h("div", { class: kind, style: kind === "optimum" ? { left: at(bps) } : { width: at(bps) } });
-  const bar = h("div", { class: "bullet", "aria-hidden": "true", style: { color: run.colour } }, part("nic", nic_bps), part("switch", switch_bps),
-    part("optimum", optimum_bps), part("measured", measured_bps));
+  const share = ({ field, of }) => h("div", { role: "cell", class: "num", "data-of": of }, run.bounds[field] ? h("b", {}, percent(measured_bps / run.bounds[field])) : "–");
+  const bound = ({ field, kind }) => run.bounds[field] && h("div", { class: kind, style: kind === "optimum" ? { left: at(run.bounds[field]) } : { width: at(run.bounds[field]) } });
+  const bar = h("div", { class: "bullet", "aria-hidden": "true", style: { color: run.colour } }, known.map(bound), h("div", { class: "measured", style: { width: at(measured_bps) } }));
   const show = (event) => tip.show(event.clientX, event.clientY, run.label, [
-    { label: "measured", value: quantity("bps", measured_bps), colour: run.colour, shape: "" },
-    ...[["NIC-limited bound", nic_bps], ["non-blocking switch", switch_bps], ["splittable optimum", optimum_bps]].filter(([, v]) => v).map(([label, v]) => ({ label, value: quantity("bps", v) })),
+    { label: "goodput", value: quantity("bps", measured_bps), colour: run.colour, shape: "" },
+    ...known.filter((b) => run.bounds[b.field]).map((b) => ({ label: b.name, value: quantity("bps", run.bounds[b.field]) })),
   ]);
   return h("div", { role: "row" },
-    h("div", { role: "rowheader", class: "name" }, run.label, h("span", { class: "cell-note" }, quantity("bps", measured_bps))),
+    h("div", { role: "rowheader", class: "name" }, run.label, " ", distrustMark(run), h("span", { class: "cell-note" }, quantity("bps", measured_bps))),
     h("div", { role: "cell", class: "track", onpointermove: show, onpointerleave: () => tip.hide() }, bar),
-    shares.map(share));
+    known.map(share));
 }
 
 function scaleRow(scaling, overall) {

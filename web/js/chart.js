@@ -1,16 +1,23 @@
-// A line chart: axes, curves, a cross-hair that reads out every curve. Used for throughput and for distributions.
+// A line chart: axes, curves, marks of events, a cross-hair that reads out every curve. Used for throughput and for distributions.
 //
 // A curve is { label, colour, dashed, xs, ys, run } with ys[i] valid from xs[i] up to xs[i + 1] (a step function).
 
 const PLOT = { height: 330, left: 70, right: 14, top: 14, bottom: 42 };
+// Labels of marks: height of a lane, lanes at most, width of a character, in pixels.
+const LANE = 16;
+const MAX_LANES = 4;
+const CHARACTER = 6.3;
 
 function lineChart(options, width) {
-  const height = width < 560 ? 260 : PLOT.height;
-  const box = { left: PLOT.left, right: width - PLOT.right, top: PLOT.top, bottom: height - PLOT.bottom };
+  const box = { left: PLOT.left, right: width - PLOT.right };
   const x = axis(options.x, box.left, box.right);
+  const placed = placeMarks(options.marks ?? [], x, box);
+  const above = placed.lanes * LANE;
+  const height = (width < 560 ? 260 : PLOT.height) + above;
+  Object.assign(box, { top: PLOT.top + above, bottom: height - PLOT.bottom });
   const y = axis(options.y, box.bottom, box.top);
   const svg = s("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "img", "aria-label": options.summary });
-  svg.append(frame(x, y, box, options, width));
+  svg.append(frame(x, y, box, options, width), drawMarks(placed.marks, box));
   const clip = `clip-${(lineChart.count = (lineChart.count ?? 0) + 1)}`;
   svg.append(s("clipPath", { id: clip }, s("rect", { x: box.left, y: box.top - 4, width: box.right - box.left, height: box.bottom - box.top + 8 })));
   const lines = s("g", { "clip-path": `url(#${clip})` });
@@ -20,6 +27,32 @@ function lineChart(options, width) {
   svg.append(lines);
   crossHair(svg, options, x, y, box);
   return svg;
+}
+
+// Where marks stand and on which lane their labels are: the first lane with room; a label without room is left out.
+function placeMarks(marks, x, box) {
+  const ends = [];
+  const placed = marks.map((mark) => {
+    const at = x.at(mark.at);
+    const text = mark.labels.length > 1 ? `${mark.labels[0]} + ${mark.labels.length - 1} more` : mark.labels[0];
+    const wide = text.length * CHARACTER + 12;
+    const flip = at + wide > box.right;
+    const [from, to] = flip ? [at - wide, at] : [at, at + wide];
+    let lane = ends.findIndex((end) => end <= from);
+    if (lane < 0) lane = ends.length;
+    if (lane >= MAX_LANES || from < 0) return { at, text: null, lane: 0, flip };
+    ends[lane] = to;
+    return { at, text, lane, flip };
+  });
+  return { marks: placed, lanes: ends.length };
+}
+
+function drawMarks(marks, box) {
+  return s("g", { class: "marks", "aria-hidden": "true" }, marks.map(({ at, text, lane, flip }) => {
+    const y = PLOT.top + lane * LANE;
+    return [s("line", { class: "mark-line", x1: at, x2: at, y1: text ? y - 4 : box.top, y2: box.bottom }),
+      text && s("text", { class: "mark-text", x: at + (flip ? -5 : 5), y: y + 5, "text-anchor": flip ? "end" : "start" }, text)];
+  }));
 }
 
 // { at(value), invert(pixel), ticks } for a domain { low, high, log } between two pixels.
@@ -95,6 +128,10 @@ function crossHair(svg, options, x, y, box) {
     read.forEach((r) => marks.append(s("circle", { class: "dot", cx: position, cy: y.at(r.y), r: 4, fill: r.curve.colour })));
     const rows = read.sort((a, b) => b.y - a.y).slice(0, 12)
       .map((r) => ({ label: r.curve.label, value: options.y.read(r.y), colour: r.curve.colour, shape: r.curve.dashed ? "dash" : "line" }));
+    const reach = x.invert(position + 4) - value;
+    for (const mark of options.marks ?? []) {
+      if (Math.abs(mark.at - value) <= reach) mark.labels.slice(0, 4).forEach((text) => rows.push({ label: text, value: options.x.read(mark.at) }));
+    }
     const bounds = svg.getBoundingClientRect();
     const zoom = bounds.width / svg.viewBox.baseVal.width;
     tip.show(bounds.left + position * zoom, bounds.top + box.top * zoom + 70, options.x.read(value), rows);

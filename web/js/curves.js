@@ -1,42 +1,58 @@
-// Throughput over time and the distribution of completion times. Both follow one legend.
+// Throughput over time, with the events of the run, and the distribution of completion times. Both follow one legend.
 
 const AVERAGED_BINS = 75;
 
 function throughput(model) {
   const runs = model.runs.filter((r) => r.curves.throughput.values.length > 0);
   const title = "Throughput over time";
-  if (runs.length === 0) return section("throughput", title, "", h("p", { class: "note" }, "No throughput was sampled."));
-  const lead = "Bits per second delivered to all hosts. The dashed line is the same flows on a non-blocking switch. Point at the chart, or focus it and use the arrow keys, to read values.";
+  if (runs.length === 0) return null;
+  const lead = "Application bits delivered to all hosts per second."
+    + (runs.some((r) => r.idealOf) ? " The dashed line is the same flows on an ideal non-blocking switch." : "")
+    + (runs.some((r) => r.events.length > 0) ? " Vertical lines mark events." : "")
+    + " Hover over the chart, or focus it and use the arrow keys, to read values.";
   const longest = Math.max(...runs.map((r) => r.curves.throughput.edges.at(-1)));
   const width = longest / AVERAGED_BINS;
   const fine = runs.some((r) => r.curves.throughput.values.length > 2 * AVERAGED_BINS);
   let detail = fine ? "averaged" : "sampled";
-  const steps = (series) => (series.values.length > 0 ? { ...(detail === "averaged" ? averaged(series, width) : { xs: series.edges, ys: series.values }), closes: true } : null);
+  const steps = (series, closes) => (series.values.length > 0 ? { ...(detail === "averaged" ? averaged(series, width) : { xs: series.edges, ys: series.values }), closes } : null);
   const options = () => {
-    const curves = curvesOf(model, runs, (c) => steps(c.throughput));
+    const curves = curvesOf(model, runs, (c) => steps(c.throughput, ended(c)));
     const end = Math.max(...curves.map((c) => c.xs.at(-1)), 1e-12);
     const peak = Math.max(...curves.map((c) => Math.max(...c.ys)), 1);
     const [x, y] = [scaleFor("s", end), scaleFor("bps", peak)];
     return {
       curves,
+      marks: marksOf(model, runs, end),
       summary: `${title}. ` + curves.map((c) => `${c.label}: mean ${quantity("bps", meanOf(c))}, peak ${quantity("bps", Math.max(...c.ys))}`).join("; "),
       x: { low: 0, high: end, name: `time (${x.unit})`, format: (v) => short(v / x.factor), read: (v) => `at ${digits(v / x.factor)} ${x.unit}` },
       y: { low: 0, high: peak * 1.06, vertical: true, format: (v) => `${short(v / y.factor)}${v > 0 ? ` ${y.unit}` : ""}`, read: (v) => quantity("bps", v) },
     };
   };
-  const details = [{ value: "averaged", label: `means of ${trimmed("s", width)}` }, { value: "sampled", label: "as sampled" }];
-  const picker = fine && choice("Detail", details, detail, (value) => { detail = value; model.changed(); });
+  const details = [{ value: "averaged", label: `${trimmed("s", width)} averages` }, { value: "sampled", label: "all samples" }];
+  const picker = fine && choice("Resolution", details, detail, (value) => { detail = value; model.changed(); });
   const head = h("div", { class: "row spread" }, legend(model, runs, "throughput"), picker);
-  return section("throughput", title, lead, head, plot(model, options));
+  return section("throughput", title, lead, head, plot(model, options), events(model));
+}
+
+// A run that was cut off had throughput to its end: only one whose flows all finished falls to zero.
+const ended = (curves) => curves.flows > 0 && curves.fct_s.count >= curves.flows;
+
+// Events of the visible runs, by time: those of one instant under one mark.
+function marksOf(model, runs, end) {
+  const labels = new Map();
+  for (const run of runs.filter((r) => !model.hidden.has(r.index))) {
+    for (const { at_s: at, event } of run.events.filter((e) => e.at_s <= end)) labels.set(at, (labels.get(at) ?? new Set()).add(event));
+  }
+  return [...labels].sort((a, b) => a[0] - b[0]).map(([at, set]) => ({ at, labels: [...set] }));
 }
 
 function distribution(model) {
   const runs = model.runs.filter((r) => r.curves.fct_s.values.length > 0);
-  const title = "Distribution of completion times";
-  if (runs.length === 0) return section("fct", title, "", h("p", { class: "note" }, "No flow finished within the run, so there are no completion times."));
+  const title = "Flow completion times";
+  if (runs.length === 0) return null;
   const open = runs.filter((r) => r.curves.flows > r.curves.fct_s.count);
-  const lead = "The share of flows that took at most so long, from their start to their last byte. Further left is better."
-    + (open.length > 0 ? ` Flows that did not finish are left out: ${open.slice(0, 4).map((r) => `${plural(r.curves.flows - r.curves.fct_s.count, "flow")} of ${r.label}`).join(", ")}${open.length > 4 ? ", …" : ""}.` : "");
+  const lead = "Cumulative distribution: the share of flows that finished within a given time. Curves further left are better."
+    + (open.length > 0 ? ` Unfinished flows are left out: ${open.slice(0, 4).map((r) => `${plural(r.curves.flows - r.curves.fct_s.count, "flow")} of ${r.label}`).join(", ")}${open.length > 4 ? ", …" : ""}.` : "");
   const options = () => {
     const curves = curvesOf(model, runs, (c) => c.fct_s.values.length > 0 && { xs: c.fct_s.values, ys: c.fct_s.fractions, from: 0, until: Infinity });
     const all = curves.flatMap((c) => [c.xs[0], c.xs.at(-1)]);
@@ -73,7 +89,7 @@ function averaged({ edges, values }, width) {
 
 const short = (v) => Number(v.toPrecision(6)).toLocaleString("en-US", { maximumFractionDigits: 6 });
 
-// Visible runs, and above them their ideals: one grey line if all share it, else one a run in its colour.
+// Visible runs, and above them their ideals: one grey line if all share it, else one per run in its colour.
 function curvesOf(model, runs, pick) {
   const shown = runs.filter((r) => !model.hidden.has(r.index));
   const curves = [];
@@ -87,10 +103,10 @@ function curvesOf(model, runs, pick) {
     for (const run of ideals.values()) {
       const picked = pick(run.idealOf);
       const one = ideals.size === 1;
-      if (picked) curves.push({ ...picked, label: one ? "non-blocking switch" : `non-blocking switch, ${run.label}`, colour: one ? "var(--ink-2)" : run.colour, dashed: true, run: "ideal" });
+      if (picked) curves.push({ ...picked, label: one ? "ideal switch" : `ideal switch, ${run.label}`, colour: one ? "var(--ink-2)" : run.colour, dashed: true, run: "ideal" });
     }
   }
-  if (curves.length === 0) curves.push({ label: "nothing is shown", xs: [0, 1], ys: [0], colour: "none", run: "none" });
+  if (curves.length === 0) curves.push({ label: "no run selected", xs: [0, 1], ys: [0], colour: "none", run: "none" });
   return curves;
 }
 
@@ -101,7 +117,7 @@ function plot(model, options) {
 }
 
 function legend(model, runs, what) {
-  const list = h("ul", { class: "legend", "aria-label": `Lines shown in ${what}` });
+  const list = h("ul", { class: "legend", "aria-label": `Curves shown in ${what}` });
   const item = (pressed, mark, label, id, toggle) => {
     const light = (on) => {
       const svg = list.parentElement.querySelector("svg.plot");
@@ -117,7 +133,7 @@ function legend(model, runs, what) {
       model.changed();
     }));
     if (runs.some((r) => r.idealOf)) {
-      items.push(item(model.idealShown, swatch("var(--ink-2)", "dash"), "best possible", "ideal", () => {
+      items.push(item(model.idealShown, swatch("var(--ink-2)", "dash"), "ideal switch", "ideal", () => {
         model.idealShown = !model.idealShown;
         model.changed();
       }));
@@ -154,7 +170,7 @@ function quantileTable(runs) {
   const shares = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1];
   const of = (r, p) => quantile({ xs: r.curves.fct_s.values, ys: r.curves.fct_s.fractions }, p);
   const columns = [{ title: "Run", value: (r) => r.index, cell: (r) => h("th", { scope: "row", class: "text" }, swatch(r.colour), " ", r.label) },
-    ...shares.map((p) => ({ title: p === 1 ? "largest" : `p${p * 100}`, numeric: true, value: (r) => of(r, p), cell: (r) => h("td", {}, quantity("s", of(r, p))) })),
+    ...shares.map((p) => ({ title: p === 1 ? "maximum" : `p${p * 100}`, numeric: true, value: (r) => of(r, p), cell: (r) => h("td", {}, quantity("s", of(r, p))) })),
     { title: "Finished", numeric: true, value: (r) => r.curves.fct_s.count, cell: (r) => h("td", {}, `${r.curves.fct_s.count.toLocaleString("en-US")} of ${r.curves.flows.toLocaleString("en-US")}`) }];
-  return h("details", {}, h("summary", {}, "Percentiles as a table"), sortableTable("Completion times", columns, runs));
+  return h("details", {}, h("summary", {}, "Percentiles as a table"), sortableTable("Flow completion times", columns, runs));
 }

@@ -54,17 +54,23 @@ const tip = {
   },
 };
 
-// Draws once the page stands and again whenever the width changes; `draw(width)` returns the new content.
+// Draws once the page is built and again whenever the width changes; `draw(width)` returns the new content.
 const drawings = [];
 function responsive(host, draw) {
   let last = 0;
+  let frame = 0;
   const redraw = (force) => {
     const width = Math.round(host.clientWidth) || 1100;
     if (!force && width === last) return;
     last = width;
     host.replaceChildren(draw(width));
   };
-  if ("ResizeObserver" in window) new ResizeObserver(() => redraw(false)).observe(host);
+  // A drawing changes the height that is observed: drawn in the next frame, it is no loop.
+  const later = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => redraw(false));
+  };
+  if ("ResizeObserver" in window) new ResizeObserver(later).observe(host);
   drawings.push(() => redraw(true));
   return () => redraw(true);
 }

@@ -1,63 +1,28 @@
-// Numbers as people read them, and what the metrics are called.
+// Numbers with units, and the names of metrics.
 
-const METRICS = {
-  goodput_bps: ["Goodput", "bps", "high", "Bits delivered to all hosts, per second, without the start and the end of the run that the scenario leaves out."],
-  optimal_fraction: ["Of non-blocking", "share", "high", "Goodput as a share of what the same flows reach on one non-blocking switch."],
-  goodput_fraction: ["Of NIC bound", "share", "high", "Goodput as a share of what the network cards of the active senders and receivers could carry."],
-  bisection_fraction: ["Of bisection", "share", "high", "Goodput as a share of all hosts sending at the rate of their network card."],
-  nonblocking_fraction: ["Non-blocking, of NICs", "share", "", "What the same flows reach on one non-blocking switch, as a share of all hosts sending at the rate of their network card."],
-  splittable_fraction: ["Splittable", "share", "high", "The part of the non-blocking switch's rates that this fabric could carry if flows were split over all paths."],
-  loss_fraction: ["Lost", "share", "low", "Share of the flows that exceed the slots of a link on their path."],
-  host_completion_mean_s: ["Host completion", "s", "low", "When a sender's last flow ended: mean over the senders."],
-  flows: ["Flows", "count", "", "Flows that began."],
-  flows_finished: ["Finished", "count", "", "Flows that ended within the run."],
-  rounds: ["Rounds", "count", "", "Rounds of the scheduler."],
-  large_flows_mean: ["Large flows", "", "", "Large flows that the scheduler saw: mean over its rounds."],
-  detours_mean: ["Detours", "", "", "Detours from rack to rack that were in force: mean over the rounds of the controllers."],
-  moves: ["Moves", "count", "low", "How often the scheduler changed a flow's path."],
-  control_loop_s: ["Control loop", "s", "low", "Length of the control loop by the model of Hedera, table 6."],
-  demand_min_fraction: ["Demand, least", "share", "", "Smallest estimated demand, as a share of a network card."],
-  demand_max_fraction: ["Demand, largest", "share", "", "Largest estimated demand, as a share of a network card."],
-  demand_wall_s: ["Estimation", "s", "low", "Time to estimate the demands, on this machine."],
-  place_wall_s: ["Placement", "s", "low", "Time to place the flows, on this machine."],
-  completion_s: ["Completion", "s", "low", "When the last flow ended."],
-  fct_mean_s: ["FCT mean", "s", "low", "Flow completion time, from a flow's start to its last byte: mean."],
-  fct_p50_s: ["FCT p50", "s", "low", "Flow completion time: half of the flows are faster."],
-  fct_p99_s: ["FCT p99", "s", "low", "Flow completion time: 99 of 100 flows are faster."],
-  jain_flows: ["Jain, flows", "", "high", "Jain's fairness index of the flows' rates: 1 if all are equal, 1/n if one has all."],
-  split_jain_mean: ["Jain, split", "", "high", "Jain's fairness index of how switches split traffic over their uplinks, mean over time."],
-  efficiency: ["Efficiency", "share", "high", "Goodput as a share of what the senders' network cards can carry of payload, acknowledgements and headers taken off."],
-  latency_mean_s: ["Latency, mean", "s", "low", "Mean time from request to answer."],
-  latency_p50_s: ["Latency, p50", "s", "low", "Time from request to answer: half of the requests are faster."],
-  latency_p99_s: ["Latency, p99", "s", "low", "Time from request to answer: 99 of 100 requests are faster."],
-  requests_per_s: ["Requests/s", "", "high", "Requests answered per second."],
-  drops: ["Drops", "count", "low", "Packets dropped."],
-  retransmits: ["Retransmits", "count", "low", "Packets sent again."],
-  floods: ["Floods", "count", "low", "Packets flooded because a switch did not know the destination."],
-  reconverge_s: ["Re-converged", "s", "low", "From a failure until goodput is back and nothing is sent into the dead part: the longest."],
-  restore_s: ["Restored", "s", "low", "From a repair to traffic on the repaired part."],
-  outage_s: ["Outage", "s", "low", "The longest time that a flow received nothing after something failed."],
-  move_outage_s: ["Move outage", "s", "low", "How long a moved machine could not be reached."],
-  fib_entries_max: ["FIB, largest", "count", "low", "Entries in the fullest forwarding table."],
-  flows_broken: ["Broken flows", "count", "low", "Flows whose connection ended before they did."],
-  isolation_drops: ["Isolation drops", "count", "", "Packets dropped because the tenant may not reach the destination."],
-  hops: ["Hops", "count", "", "Packets sent over one link each."],
-  events: ["Events", "count", "", "Events that the simulation processed."],
-  wall_s: ["Wall time", "s", "low", "How long the run took on this machine, reading and writing included."],
-  rss_bytes: ["Memory", "B", "low", "Largest resident memory of the run."],
-  cpu_idle_fraction: ["Idle CPU", "share", "high", "Share of the processors' time that was idle; little of it makes a lab run doubtful."],
-};
-const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bisection_fraction", "loss_fraction",
-  "completion_s", "fct_p50_s", "fct_p99_s", "jain_flows", "latency_mean_s", "latency_p99_s", "requests_per_s", "efficiency", "drops", "retransmits"];
+const MAIN_METRICS = ["goodput_bps", "optimal_fraction", "goodput_fraction", "bisection_fraction", "loss_fraction", "completion_s", "fct_p50_s", "fct_p99_s",
+  "jain_flows", "latency_mean_s", "latency_p99_s", "requests_per_s", "lookups_per_s", "updates_per_s", "efficiency", "drops", "retransmits",
+  "reconverge_s", "restore_s", "outage_s"];
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+// A metric's name on the page, its unit, and which direction is better. METRICS is metrics.json; services and kinds of faults follow a dot.
 function metricOf(name) {
-  const [base, service] = name.split(".");
+  const [base, part] = name.split(".");
   const known = METRICS[base];
-  if (known && base === "outage_s") return { name, label: `${known[0]}, ${service ?? "all"}`, kind: known[1], better: known[2], text: service ? `${known[3]} What failed: ${service}.` : known[3] };
-  if (known && service) return { name, label: `${known[0]}, ${service}`, kind: known[1], better: known[2], text: `${known[3]} Of the service ${service} alone, over its own time.` };
-  if (known) return { name, label: known[0], kind: known[1], better: known[2], text: known[3] };
-  const kind = /_bps$/.test(name) ? "bps" : /_s$/.test(name) ? "s" : /_bytes$/.test(name) ? "B" : /_fraction$/.test(name) ? "share" : "";
-  return { name, label: name.replace(/_(bps|s|bytes|fraction)$/, "").replaceAll("_", " "), kind, better: "", text: "" };
+  if (!known) return { name, label: capital(base.replace(/_(bps|per_s|s|bytes|fraction)$/, "").replaceAll("_", " ")), kind: kindOf(base), better: "", text: "" };
+  const { label, unit, better, about } = known;
+  if (!part) return { name, label: capital(label), kind: unit, better, text: about };
+  const isFault = base === "outage_s" || base === "gap_s";
+  const text = isFault ? `${about} Only failures of this kind: ${part}.` : `${about} Only the service ${part}, over its own time.`;
+  return { name, label: `${capital(label)}, ${part}`, kind: unit, better, text };
+}
+
+// The unit of a metric that is not in METRICS, by its suffix; a rate ends in `_per_s` and is not a time.
+function kindOf(name) {
+  const rate = name.match(/([a-z]+)_per_s$/);
+  if (rate) return `${rate[1]}/s`;
+  return /_bps$/.test(name) ? "bps" : /_s$/.test(name) ? "s" : /_bytes$/.test(name) ? "B" : /_fraction$/.test(name) ? "share" : "";
 }
 
 const SCALES = {
@@ -69,9 +34,12 @@ const SCALES = {
   "": [[1, ""]],
 };
 
+// Events per second, in thousands and millions: "13.2 M requests/s".
+const rateScales = (unit) => [[1e9, `G\u00a0${unit}`], [1e6, `M\u00a0${unit}`], [1e3, `k\u00a0${unit}`], [1, unit]];
+
 // The unit in which the largest of some values reads well: { factor, unit }.
 function scaleFor(kind, largest) {
-  const steps = SCALES[kind] ?? SCALES[""];
+  const steps = SCALES[kind] ?? (kind.endsWith("/s") ? rateScales(kind) : SCALES[""]);
   const base = steps.find(([f]) => f === 1) ?? steps[0];
   const [factor, unit] = largest === 0 ? base : (steps.find(([f]) => Math.abs(largest) >= f * 0.9995) ?? steps.at(-1));
   return { factor, unit };

@@ -1,12 +1,12 @@
-// What the links carried: on the drawing of a small fabric, by switch on a large one, and as a distribution a layer on both.
+// Link utilisation: on the drawing of a small fabric, by switch on a large one, and as a distribution per layer on both.
 
 const TEN_THOUSAND = 10000;
 
 function links(model) {
   const runs = model.runs.filter((r) => r.links.layers.length > 0);
-  const title = "Link utilisation on the fabric";
-  if (runs.length === 0) return section("links", title, "", h("p", { class: "note" }, "No link was recorded."));
-  const view = { shown: null, colour: "busiest", frame: 0, timer: null };
+  const title = "Link utilisation";
+  if (runs.length === 0) return null;
+  const view = { shown: null, colour: "mean", frame: 0, timer: null };
   const body = h("div", {});
   const draw = () => body.replaceChildren(...linkView(model, model.runs[model.selected], view, draw));
   const options = runs.map((r) => ({ value: String(r.index), label: r.label }));
@@ -18,22 +18,22 @@ function links(model) {
   };
   const picker = runs.length > 1 ? choice("Run", options, String(model.selected), pick) : null;
   const left = model.runs.length - runs.length;
-  const lead = "Mean utilisation of each link over the whole run, in either direction."
-    + (left > 0 ? ` To keep this file small, links are kept for ${plural(runs.length, "run")}; the results of the other ${left} are in their folders.` : "");
+  const lead = "Mean utilisation of each link over the whole run, by direction."
+    + (left > 0 ? ` This file holds the links of ${plural(runs.length, "run")}; those of the other ${left} are in links.parquet of their results folders.` : "");
   draw();
   return section("links", title, lead, h("div", { class: "row spread controls" }, picker, heatKey()), body);
 }
 
 function heatKey() {
   const cells = Array.from({ length: SHADES + 1 }, (_, i) => s("rect", { x: i * 9, y: 0, width: 9.2, height: 12, fill: `var(--h${i})` }));
-  return h("span", { class: "heat-key" }, "0 %", s("svg", { viewBox: "0 0 189 12", preserveAspectRatio: "none", role: "img", "aria-label": "Colours from idle to fully used" }, cells), "100 % used");
+  return h("span", { class: "heat-key" }, "0 %", s("svg", { viewBox: "0 0 189 12", preserveAspectRatio: "none", role: "img", "aria-label": "Colours from idle to fully used" }, cells), "100 % utilised");
 }
 
 function linkView(model, run, view, redraw) {
   const fabric = run.fabricOf;
   const detailed = fabric.wiring && run.links.bytes.length > 0;
   const parts = detailed ? smallView(run, view) : largeView(run, view, redraw);
-  const spreads = detailed ? [h("h3", { class: "sub" }, "Links of each layer, from the idlest to the busiest"), strips(run)] : [];
+  const spreads = detailed ? [h("h3", { class: "sub" }, "Utilisation by layer, links sorted from least to most used"), strips(run)] : [];
   return [...parts, ...spreads, busiestTable(run)];
 }
 
@@ -57,8 +57,8 @@ function smallView(run, view) {
   });
   const figure = h("figure", {});
   const redraw = responsive(figure, (width) => drawFabric(fabric, width, { use, read, shown: shown(), summary: layerSummary(run) }));
-  const directions = [["both", "both"], ["up", "up"], ["down", "down"], ["busier", "the busier"]].map(([value, label]) => ({ value, label }));
-  const picker = choice("Directions", directions, shown(), (value) => { view.shown = value; redraw(); });
+  const directions = [["both", "both"], ["up", "up"], ["down", "down"], ["busier", "maximum"]].map(([value, label]) => ({ value, label }));
+  const picker = choice("Direction", directions, shown(), (value) => { view.shown = value; redraw(); });
   redraw();
   return [h("div", { class: "row controls" }, picker), figure, frames && clock(run, view, redraw)].filter(Boolean);
 }
@@ -67,7 +67,7 @@ function smallView(run, view) {
 function clock(run, view, redraw) {
   const { frames } = run.links;
   const reading = h("output", {});
-  const slider = h("input", { type: "range", min: 0, max: frames.count, step: 1, value: view.frame, "aria-label": "Time; the leftmost position is the mean over the whole run" });
+  const slider = h("input", { type: "range", min: 0, max: frames.count, step: 1, value: view.frame, "aria-label": "Time; the leftmost position is the mean of the whole run" });
   const show = () => {
     slider.value = String(view.frame);
     const from = (view.frame - 1) * frames.width_s;
@@ -92,7 +92,7 @@ function clock(run, view, redraw) {
     show();
   });
   show();
-  return h("div", { class: "clock" }, button, h("span", {}, "Over time"), slider, reading);
+  return h("div", { class: "clock" }, button, h("span", {}, "Time"), slider, reading);
 }
 
 function stop(view) {
@@ -103,8 +103,8 @@ function stop(view) {
 // --- by switch ---
 
 function largeView(run, view, redraw) {
-  const options = [{ value: "mean", label: "mean of its links" }, { value: "busiest", label: "its busiest link" }];
-  const picker = choice("A tile is a switch, coloured by the", options, view.colour, (value) => { view.colour = value; redraw(); });
+  const options = [{ value: "mean", label: "mean of its links" }, { value: "busiest", label: "busiest link" }];
+  const picker = choice("One tile per switch; colour:", options, view.colour, (value) => { view.colour = value; redraw(); });
   const fabric = run.fabricOf;
   const panels = fabric.layers.map((layer, i) => ({ layer, use: run.links.layers[i], i })).reverse().map(({ layer, use }) => {
     const pair = directionsOf(layer, use).map(({ name, spread }) => tilePanel(fabric, layer, spread, name, view, run));
@@ -114,7 +114,7 @@ function largeView(run, view, redraw) {
 }
 
 const layerName = (fabric, layer) => (layer.lower === layer.upper ? `${fabric.tiers[layer.lower].name} – ${fabric.tiers[layer.lower].name}` : `${fabric.tiers[layer.lower].name} – ${fabric.tiers[layer.upper].name}`);
-const layerTitle = (fabric, layer) => h("h3", {}, layerName(fabric, layer), h("small", {}, ` · ${plural(layer.cables, "cable")} · ${trimmed("bps", layer.capacity_bps)} a direction`));
+const layerTitle = (fabric, layer) => h("h3", {}, layerName(fabric, layer), h("small", {}, ` · ${plural(layer.cables, "cable")} · ${trimmed("bps", layer.capacity_bps)} per direction`));
 
 function directionsOf(layer, use) {
   if (layer.lower === layer.upper) return [{ name: "across", spread: use.up }];
@@ -149,9 +149,9 @@ function tilePanel(fabric, layer, spread, direction, view, run) {
     return svg;
   });
   draw();
-  const axis = podwise && h("div", { class: "axis-row", "aria-hidden": "true" }, h("span", {}, `pod ${names[0]}`), h("span", {}, "a column is a pod"), h("span", {}, `pod ${names.at(-1)}`));
+  const axis = podwise && h("div", { class: "axis-row", "aria-hidden": "true" }, h("span", {}, `pod ${names[0]}`), h("span", {}, "one column per pod"), h("span", {}, `pod ${names.at(-1)}`));
   return h("div", {}, h("figcaption", {}, h("b", {}, direction), spreadText(spread)), figure, axis,
-    h("p", { class: "fine ranked", "aria-hidden": "true" }, "all links, from the idlest to the busiest"), stripFigure(spread, direction));
+    h("p", { class: "fine ranked", "aria-hidden": "true" }, "all links, sorted from least to most used"), stripFigure(spread, direction));
 }
 
 function tileName(fabric, layer, i) {
@@ -163,8 +163,8 @@ function tileRows(layer, spread, i, run, pod) {
   const share = spread.tile_means[i] / TEN_THOUSAND;
   return [
     { label: "mean of its links", value: percent(share), colour: shade(share), shape: "" },
-    { label: "its busiest link", value: percent(spread.tile_maxima[i] / TEN_THOUSAND), colour: shade(spread.tile_maxima[i] / TEN_THOUSAND), shape: "" },
-    { label: "carried", value: quantity("B", (share * layer.tile_bps[i] * run.ended_s) / 8) },
+    { label: "busiest link", value: percent(spread.tile_maxima[i] / TEN_THOUSAND), colour: shade(spread.tile_maxima[i] / TEN_THOUSAND), shape: "" },
+    { label: "bytes", value: quantity("B", (share * layer.tile_bps[i] * run.ended_s) / 8) },
     { label: "capacity", value: trimmed("bps", layer.tile_bps[i]) },
     pod !== null && { label: "pod", value: String(pod) },
   ].filter(Boolean);
@@ -199,7 +199,7 @@ function stripFigure(spread, direction) {
       const i = Math.max(0, Math.min(count - 1, Math.floor(((event.clientX - bounds.left) / bounds.width) * count)));
       const rank = count > 1 ? i / (count - 1) : 1;
       const value = spread.quantiles[i] / TEN_THOUSAND;
-      tip.show(event.clientX, event.clientY, `${percent(rank, 0)} of ${plural(spread.links, "link")}`, [{ label: "used at most", value: percent(value), colour: shade(value), shape: "" }]);
+      tip.show(event.clientX, event.clientY, `${percent(rank, 0)} of ${plural(spread.links, "link")}`, [{ label: "utilisation at most", value: percent(value), colour: shade(value), shape: "" }]);
     });
     svg.addEventListener("pointerleave", () => tip.hide());
     return svg;
@@ -210,15 +210,15 @@ function stripFigure(spread, direction) {
 
 function spreadText(spread) {
   if (spread.quantiles.length === 0) return "no links";
-  const full = spread.full > 0 ? `, ${spread.full.toLocaleString("en-US")} of ${plural(spread.links, "link")} full` : "";
-  return `mean ${percent(spread.mean / TEN_THOUSAND)}, largest ${percent(spread.quantiles.at(-1) / TEN_THOUSAND)}${full} · ${quantity("B", spread.bytes)}`;
+  const full = spread.full > 0 ? `, ${spread.full.toLocaleString("en-US")} of ${plural(spread.links, "link")} at 95 % or more` : "";
+  return `mean ${percent(spread.mean / TEN_THOUSAND)}, maximum ${percent(spread.quantiles.at(-1) / TEN_THOUSAND)}${full} · ${quantity("B", spread.bytes)}`;
 }
 
 const layerSummary = (run) => run.fabricOf.layers.map((layer, i) => directionsOf(layer, run.links.layers[i]).map(({ name, spread }) => `${layerName(run.fabricOf, layer)} ${name}: ${spreadText(spread)}`)).flat().join("; ");
 
 function busiestTable(run) {
   const rows = run.links.busiest;
-  if (rows.length === 0) return h("p", { class: "note" }, "No link carried anything.");
+  if (rows.length === 0) return h("p", { class: "note" }, "No link carried traffic.");
   const fabric = run.fabricOf;
   const direction = (r) => (fabric.layers[r.layer].lower === fabric.layers[r.layer].upper ? "across" : r.up ? "up" : "down");
   const bar = (share) => h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${Math.min(1, share) * 100}%`, background: shade(share) } }));
@@ -226,8 +226,8 @@ function busiestTable(run) {
     { title: "Link", value: (r) => r.name, cell: (r) => h("th", { scope: "row", class: "text" }, r.name) },
     { title: "Layer", value: (r) => r.layer, cell: (r) => h("td", { class: "text" }, layerName(fabric, fabric.layers[r.layer])) },
     { title: "Direction", value: direction, cell: (r) => h("td", { class: "text" }, direction(r)) },
-    { title: "Used", numeric: true, value: (r) => r.utilisation, cell: (r) => h("td", {}, bar(r.utilisation / TEN_THOUSAND), percent(r.utilisation / TEN_THOUSAND)) },
-    { title: "Carried", numeric: true, value: (r) => r.bytes, cell: (r) => h("td", {}, quantity("B", r.bytes)) },
+    { title: "Utilisation", numeric: true, value: (r) => r.utilisation, cell: (r) => h("td", {}, bar(r.utilisation / TEN_THOUSAND), percent(r.utilisation / TEN_THOUSAND)) },
+    { title: "Bytes", numeric: true, value: (r) => r.bytes, cell: (r) => h("td", {}, quantity("B", r.bytes)) },
   ];
-  return h("details", {}, h("summary", {}, `The ${rows.length} most used links as a table`), sortableTable(`Most used links of ${run.label}`, columns, rows));
+  return h("details", {}, h("summary", {}, `The ${rows.length} most utilised links`), sortableTable(`Most utilised links of ${run.label}`, columns, rows));
 }

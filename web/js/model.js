@@ -1,9 +1,9 @@
-// The runs with their labels and colours, and what the reader has chosen.
+// The runs with their labels and colours, and the reader's choices.
 
 const COLOURS = 8;
 const FIRST_SHOWN = 8;
-// Values that say nothing without their key.
-const UNTELLING = new Set(["none", "true", "false", "inf"]);
+// Values that mean nothing without their key.
+const AMBIGUOUS = new Set(["none", "true", "false", "inf"]);
 
 function buildModel(data) {
   const keys = varyingKeys(data.runs);
@@ -12,12 +12,15 @@ function buildModel(data) {
     ...run,
     index,
     colour: colourOf(index),
+    events: run.events ?? [],
+    trusted: run.trusted ?? true,
+    comparable: run.comparable ?? true,
     metric: new Map(run.metrics),
     fabricOf: data.fabrics[run.fabric],
     idealOf: run.ideal === null ? null : data.ideals[run.ideal],
     label: labelOf(run, keys, names),
   }));
-  tellApart(runs);
+  labelRuns(runs);
   return {
     ...data,
     runs,
@@ -48,9 +51,9 @@ function varyingKeys(runs) {
   return [...all].filter((key) => new Set(runs.map((run) => asText(run.set[key]))).size > 1);
 }
 
-// "scheduler" for "control.scheduler", unless two keys end alike.
+// "scheduler" for "control.scheduler" and "transport" for "transport.kind", unless two keys end alike.
 function shortNames(keys) {
-  const last = (key) => key.split(".").at(-1);
+  const last = (key) => key.replace(/\.kind$/, "").split(".").at(-1);
   return new Map(keys.map((key) => [key, keys.some((other) => other !== key && last(other) === last(key)) ? key : last(key)]));
 }
 
@@ -58,13 +61,13 @@ function labelOf(run, keys, names) {
   if (keys.length === 0) return run.name || "run";
   const one = (key) => {
     const value = asText(run.set[key]);
-    return /^[a-z]/i.test(value) && !UNTELLING.has(value) ? value : `${names.get(key)} ${value}`;
+    return /^[a-z]/i.test(value) && !AMBIGUOUS.has(value) ? value : `${names.get(key)} ${value}`;
   };
   const given = keys.filter((key) => run.set[key] !== undefined && run.set[key] !== null);
   return given.map(one).join(" · ") || run.name || "run";
 }
 
-function tellApart(runs) {
+function labelRuns(runs) {
   for (const tail of [(r) => `seed ${r.seed}`, (r) => r.name || `#${r.index}`]) {
     const count = new Map();
     runs.forEach((r) => count.set(r.label, (count.get(r.label) ?? 0) + 1));

@@ -1,4 +1,4 @@
-// What only packets know: where they were dropped, and the queues and windows that were traced.
+// Packet-level results: drops by layer and port, and the traced queues and congestion windows.
 
 function packets(model) {
   const runs = model.runs.filter((r) => r.packets);
@@ -7,13 +7,13 @@ function packets(model) {
   const body = h("div", {});
   const draw = () => {
     const run = model.runs[index];
-    body.replaceChildren(...[dropTables(run), traceChart(run, "Queues", run.packets.queues, "B", "Bytes that wait at a port: the most from one point to the next."),
-      traceChart(run, "Congestion windows", run.packets.windows, "segments", "Segments that a flow may have under way.")].flat().filter(Boolean));
+    body.replaceChildren(...[dropTables(run), traceChart(run, "Queues", run.packets.queues, "B", "Bytes queued at a port: the maximum between two points."),
+      traceChart(run, "Congestion windows", run.packets.windows, "segments", "Segments that a flow may have in flight.")].flat().filter(Boolean));
   };
   const pick = (value) => { index = Number(value); draw(); };
   const options = runs.map((r) => ({ value: String(r.index), label: r.label }));
   draw();
-  return section("packets", "Packets", "Where packets were dropped: a queue drops what it has no room for, and a dead link what is sent into it.",
+  return section("packets", "Packets", "Where packets were dropped: by a full queue, or by a failed link.",
     runs.length > 1 && h("div", { class: "row controls" }, choice("Run", options, String(index), pick)), body);
 }
 
@@ -24,10 +24,10 @@ function dropTables(run) {
   if (all === 0) return h("p", { class: "note" }, "No packet was dropped.");
   const direction = (layer, up) => (layer.lower === layer.upper ? "across" : up ? "up" : "down");
   const rows = layers.flatMap(([up, down], i) => [[up, true], [down, false]].map(([drops, isUp]) => ({ where: layerName(fabric, fabric.layers[i]), towards: direction(fabric.layers[i], isUp), drops })))
-    .concat({ where: "without a route, or under way as a link failed", towards: "", drops: elsewhere }).filter((r) => r.drops > 0);
+    .concat({ where: "no route, or in flight when a link failed", towards: "", drops: elsewhere }).filter((r) => r.drops > 0);
   const bar = (share) => h("span", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${share * 100}%`, background: run.colour } }));
   const columns = [
-    { title: "Before links of", value: (r) => r.where, cell: (r) => h("th", { scope: "row", class: "text" }, r.where) },
+    { title: "Layer of the link", value: (r) => r.where, cell: (r) => h("th", { scope: "row", class: "text" }, r.where) },
     { title: "Direction", value: (r) => r.towards, cell: (r) => h("td", { class: "text" }, r.towards) },
     { title: "Dropped", numeric: true, value: (r) => r.drops, cell: (r) => h("td", {}, bar(r.drops / all), r.drops.toLocaleString("en-US")) },
     { title: "Share", numeric: true, value: (r) => r.drops, cell: (r) => h("td", {}, percent(r.drops / all)) },
@@ -38,14 +38,14 @@ function dropTables(run) {
     { title: "Direction", value: (r) => direction(fabric.layers[r.layer], r.up), cell: (r) => h("td", { class: "text" }, direction(fabric.layers[r.layer], r.up)) },
     { title: "Dropped", numeric: true, value: (r) => r.drops, cell: (r) => h("td", {}, r.drops.toLocaleString("en-US")) },
   ];
-  return [h("h3", { class: "sub" }, `Drops by place: ${plural(all, "packet")}`), sortableTable(`Drops of ${run.label} by layer`, columns, rows),
-    worst.length > 0 && h("details", {}, h("summary", {}, `The ${plural(worst.length, "port")} that dropped most`), sortableTable(`Ports of ${run.label} that dropped most`, ports, worst))];
+  return [h("h3", { class: "sub" }, `Dropped packets: ${all.toLocaleString("en-US")}`), sortableTable(`Drops by layer, ${run.label}`, columns, rows),
+    worst.length > 0 && h("details", {}, h("summary", {}, `The ${plural(worst.length, "port")} with most drops`), sortableTable(`Ports with most drops, ${run.label}`, ports, worst))];
 }
 
 // Traced lines share one chart; each has a colour of its own, whatever the run's.
 function traceChart(run, title, lines, unit, lead) {
   if (lines.length === 0) return null;
-  // A flow that has ended has no window: its line ends one look after its last.
+  // A finished flow has no window: its line ends one sample after its last.
   const until = ({ at_s: at }) => Math.min(run.ended_s, at.at(-1) + (at.length > 1 ? at.at(-1) - at.at(-2) : 0));
   const curves = lines.map((line, i) => ({ label: line.name, colour: colourOf(i), xs: [...line.at_s, until(line)], ys: line.values, run: `${title}-${i}` }));
   const peak = Math.max(...lines.flatMap((l) => l.values), 1);

@@ -1,4 +1,4 @@
-// Tables: the summary with a row a run, and the paper's values beside ours.
+// Tables: the summary with one row per run, and the comparison with published values.
 
 // Columns are { title, unit, text, value(row), cell(row), numeric, first }; a click on a title sorts, a second one turns the order.
 function sortableTable(caption, columns, rows) {
@@ -40,7 +40,7 @@ function compare(a, b) {
 }
 
 function summary(model) {
-  if (model.runs.length === 0) return section("summary", "Summary", "", h("p", { class: "note" }, "There are no runs in this report."));
+  if (model.runs.length === 0) return section("summary", "Summary", "", h("p", { class: "note" }, "This report contains no runs."));
   const present = [...new Set(model.runs.flatMap((r) => [...r.metric.keys()]))];
   const main = MAIN_METRICS.filter((m) => present.includes(m));
   const others = present.filter((m) => !main.includes(m));
@@ -56,14 +56,14 @@ function summary(model) {
     });
   }
   draw();
-  const lead = model.runs.length > 1 ? "A row for each run of the sweep. Select a column's title to sort by it; the best value of a column is in bold." : "";
-  return section("summary", "Summary", lead, button && h("div", { class: "row controls" }, button), holder, faults(model), expectations(model));
+  const lead = model.runs.length > 1 ? "One row per run. Select a column heading to sort; the best value of each column is bold." : "";
+  return section("summary", "Summary", lead, button && h("div", { class: "row controls" }, button), holder, expectations(model));
 }
 
 function summaryTable(model, metrics) {
   const columns = [{
     title: model.keys.length === 0 ? "Run" : "#", numeric: false, value: (r) => r.index,
-    cell: (r) => h("th", { scope: "row", class: "text" }, swatch(r.colour), " ", model.keys.length === 0 ? r.label : r.name || r.index),
+    cell: (r) => h("th", { scope: "row", class: "text" }, swatch(r.colour), " ", model.keys.length === 0 ? r.label : r.name || r.index, " ", distrustMark(r)),
   }];
   const everywhere = model.keys.filter((key) => model.runs.every((r) => r.set[key] !== undefined));
   const somewhere = model.keys.filter((key) => !everywhere.includes(key));
@@ -78,72 +78,88 @@ function summaryTable(model, metrics) {
     columns.push({ title: "seed", numeric: true, value: (r) => r.seed, cell: (r) => h("td", {}, String(r.seed)) });
   }
   columns.push(...metrics.map((name) => metricColumn(model, name)));
-  return sortableTable(`Metrics of ${plural(model.runs.length, "run")}`, columns, model.runs);
+  return sortableTable(plural(model.runs.length, "run"), columns, model.runs);
 }
 
 function metricColumn(model, name) {
   const metric = metricOf(name);
   const values = model.runs.map((r) => r.metric.get(name)).filter((v) => v !== undefined);
   const scale = scaleFor(metric.kind, Math.max(0, ...values.map(Math.abs)));
-  const best = metric.better && new Set(values).size > 1 ? (metric.better === "low" ? Math.min(...values) : Math.max(...values)) : null;
+  const best = metric.better && new Set(values).size > 1 ? bestRun(model.runs, name)?.metric.get(name) ?? null : null;
   const cell = (run) => {
     const value = run.metric.get(name);
     if (value === undefined) return h("td", {}, "–");
     const share = metric.kind === "share" && value >= 0;
-    return h("td", { class: `${best !== null && inScale(metric.kind, value, scale) === inScale(metric.kind, best, scale) ? "best" : ""}${share ? " share" : ""}` }, inScale(metric.kind, value, scale),
+    return h("td", { class: `${best !== null && run.trusted && inScale(metric.kind, value, scale) === inScale(metric.kind, best, scale) ? "best" : ""}${share ? " share" : ""}` }, inScale(metric.kind, value, scale),
       paperNote(run, metric, value, scale), share && h("span", { class: "fill", style: { "--v": Math.min(1, value), color: run.colour }, "aria-hidden": "true" }));
   };
-  return { title: metric.label, unit: scale.unit, text: metric.text, numeric: true, value: (r) => r.metric.get(name) ?? null, cell };
+  return { title: metric.label.replace("% of ", "%\u00a0of\u00a0"), unit: metric.label.startsWith("%") ? "" : scale.unit, text: metric.text, numeric: true, value: (r) => r.metric.get(name) ?? null, cell };
 }
 
-// Beside a metric stands what the paper says of that very value; ratios between runs have the table below to themselves.
+// What a metric is compared with, below ours; ratios between runs are in the comparison alone.
 function paperNote(run, metric, value, scale) {
   const about = run.expect.filter((e) => e.metric === metric.name && e.measured !== null && Math.abs(e.measured - value) <= 1e-6 * Math.abs(value));
   return about.map((e) => {
-    const verdict = verdictOf(e);
-    return h("span", { class: "cell-note", title: `${e.source}, within ${e.within}: ${verdict.text}` },
-      `paper ${boundSign(e)}${inScale(metric.kind, e.paper, scale)} `, h("span", { class: `mark ${verdict.kind}`, role: "img", "aria-label": verdict.text }, verdict.mark));
+    const verdict = verdictOf(e, run);
+    const show = (number) => inScale(metric.kind, number, scale);
+    return h("span", { class: "cell-note", title: `${e.source}, ${isBound(e) ? "" : "within "}${e.within}: ${verdict.text}` },
+      isBound(e) ? `${e.kind === "own" ? "own guard" : "paper"} ${boundText(e, show)} ` : `paper ${show(e.paper)} `,
+      h("span", { class: `mark ${verdict.kind}`, role: "img", "aria-label": verdict.text }, verdict.mark));
   });
 }
 
-// What failed, ended and moved in labs, and how long a flow had nothing then.
-function faults(model) {
-  const rows = model.runs.flatMap((run) => (run.faults ?? []).map((fault) => ({ ...fault, run })));
-  if (rows.length === 0) return null;
-  const time = (title, text, of) => ({ title, text, numeric: true, value: of, cell: (r) => h("td", {}, quantity("s", of(r))) });
-  const columns = [
-    time("At", "", (r) => r.at_s),
-    { title: "Event", value: (r) => r.event, cell: (r) => h("th", { scope: "row", class: "text" }, r.event) },
-    { title: "Flows", text: "Flows that it could touch", numeric: true, value: (r) => r.flows, cell: (r) => h("td", {}, quantity("count", r.flows)) },
-    time("Longest silence", "The longest time that one of them received nothing from then on", (r) => r.silent_s ?? null),
-  ];
-  if (model.runs.length > 1) columns.unshift({ title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text wrap" }, swatch(r.run.colour), " ", r.run.label) });
-  if (rows.some((r) => r.gap_s !== undefined)) columns.push(time("Of datagrams", "The same of small datagrams, which wait for nothing after an outage", (r) => r.gap_s ?? null));
-  return h("div", { id: "faults" }, h("h3", { class: "sub" }, "What happened meanwhile"), sortableTable("Events, and what flows noticed of them", columns, rows));
+// Whether an expectation is one bound or two, and not a published value.
+const isBound = (expectation) => (expectation.paper ?? null) === null;
+
+// The bounds of an expectation: "≥ 0.9", "≤ 3", "0.9 to 1.1".
+function boundText(expectation, show) {
+  const [least, most] = [expectation.at_least ?? null, expectation.at_most ?? null];
+  if (most === null) return `≥\u00a0${show(least)}`;
+  return least === null ? `≤\u00a0${show(most)}` : `${show(least)} to ${show(most)}`;
 }
 
+// How far the measured value is from the published one, or beyond a bound, as a share of either; null if neither says.
+function deviation({ measured, paper, at_least: least, at_most: most }) {
+  if (measured === null) return null;
+  const from = paper ?? (measured < (least ?? -Infinity) ? least : measured > (most ?? Infinity) ? most : null);
+  return from === null || from === 0 ? null : measured / from - 1;
+}
+
+// Measured values and what they are compared with, unexplained misses first.
 function expectations(model) {
-  const rank = { miss: 0, known: 1, ok: 2 };
-  const rows = model.runs.flatMap((run) => run.expect.map((e) => ({ ...e, run, verdict: verdictOf(e) })));
+  const rows = model.runs.flatMap((run) => run.expect.map((e) => ({ ...e, run, verdict: verdictOf(e, run) })));
   if (rows.length === 0) return null;
-  rows.sort((a, b) => rank[a.verdict.kind] - rank[b.verdict.kind]);
-  const value = (row, number) => {
+  rows.sort((a, b) => a.verdict.severity - b.verdict.severity);
+  const value = (row) => (number) => {
     if (number === null || number === undefined) return "–";
-    const own = row.run.metric.get(row.metric);
-    const isRatio = own === undefined || row.measured === null || Math.abs(own - row.measured) > 1e-6 * Math.abs(own);
-    return isRatio ? digits(number, 4) : quantity(metricOf(row.metric).kind, number);
+    return isRatio(row) ? `${digits(number)}×` : quantity(metricOf(row.metric).kind, number);
   };
-  const off = (row) => (row.measured === null || row.paper === 0 || boundSign(row) ? null : row.measured / row.paper - 1);
+  const published = (row) => [value(row)(row.paper), h("span", { class: "cell-note" }, `±\u00a0${row.within.replace("%", "\u00a0%")}`)];
+  const several = model.runs.length > 1;
+  const [values, bounds] = [rows.some((r) => !isBound(r)), rows.some(isBound)];
   const columns = [
-    { title: "Verdict", value: (r) => rank[r.verdict.kind], cell: (r) => h("td", { class: "text" }, h("span", { class: `pill ${r.verdict.kind}` }, r.verdict.text)) },
-    { title: "Source", value: (r) => r.source, cell: (r) => h("th", { scope: "row", class: "text wrap" }, r.source) },
-    { title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text wrap" }, swatch(r.run.colour), " ", r.run.label) },
-    { title: "Metric", value: (r) => r.metric, cell: (r) => h("td", { class: "text", title: r.metric }, metricOf(r.metric).label) },
-    { title: "Paper", numeric: true, value: (r) => r.paper, cell: (r) => h("td", {}, boundSign(r), value(r, r.paper)) },
-    { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r, r.measured)) },
-    { title: "Off by", numeric: true, value: off, cell: (r) => h("td", {}, off(r) === null ? "–" : `${off(r) > 0 ? "+" : "−"}${percent(Math.abs(off(r)))}`) },
-    { title: "Within", value: (r) => r.within, cell: (r) => h("td", { class: "text" }, r.within) },
-  ];
-  if (rows.some((r) => r.known)) columns.push({ title: "Cause", value: (r) => r.known ?? null, cell: (r) => h("td", { class: "text wrap fine" }, r.known ?? "") });
-  return h("div", { id: "paper" }, h("h3", { class: "sub" }, "Beside the paper"), sortableTable("What the paper says, and what we measured", columns, rows));
+    { title: "Verdict", value: (r) => r.verdict.severity, cell: (r) => h("td", { class: "text" }, h("span", { class: `pill ${r.verdict.kind}` }, r.verdict.text)) },
+    { title: "Source", value: (r) => r.source, cell: (r) => h("th", { scope: "row", class: "text wrap wide" }, r.source, r.known && h("span", { class: "cell-note" }, r.known)) },
+    several && { title: "Run", value: (r) => r.run.index, cell: (r) => h("td", { class: "text wrap" }, swatch(r.run.colour), " ", r.run.label) },
+    { title: "Metric", value: (r) => r.metric, cell: (r) => h("td", { class: isRatio(r) ? "text wrap" : "text", title: r.metric }, metricOf(r.metric).label, isRatio(r) && ", ratio to another run") },
+    values && { title: "Published", numeric: true, value: (r) => r.paper ?? null, cell: (r) => h("td", {}, isBound(r) ? "–" : published(r)) },
+    bounds && { title: "Bound", text: "of the paper, or an own guard", numeric: true, value: (r) => r.at_least ?? r.at_most ?? null,
+      cell: (r) => h("td", {}, isBound(r) ? [boundText(r, value(r)), r.kind === "own" && h("span", { class: "cell-note" }, "own guard")] : "–") },
+    { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r)(r.measured)) },
+    { title: "Deviation", numeric: true, value: deviation, cell: (r) => h("td", {}, difference(deviation(r))) },
+  ].filter(Boolean);
+  return h("div", { id: "paper" }, h("h3", { class: "sub" }, "Comparison with the paper"), sortableTable(plural(rows.length, "expectation"), columns, rows));
+}
+
+// A signed share: "+1.5 %"; without a sign if it rounds to zero.
+function difference(share) {
+  if (share === null) return "–";
+  const text = percent(Math.abs(share));
+  return Number.parseFloat(text) === 0 ? text : `${share > 0 ? "+" : "−"}${text}`;
+}
+
+// Whether an expectation is about a ratio of this run to a sibling, and not about the metric's own value.
+function isRatio({ run, metric, measured }) {
+  const own = run.metric.get(metric);
+  return own === undefined || measured === null || Math.abs(own - measured) > 1e-6 * Math.abs(own);
 }

@@ -1,4 +1,4 @@
-//! How many look-ups a directory server's front answers, over a million mappings, with tags, cookies, windows and a policy.
+//! How many lookups a directory server's front answers, over a million mappings, with tags, cookies, windows and a policy.
 //! Run: `cargo bench -p weft-control --bench directory`. The rates are of one core, without the system calls of a socket.
 
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use weft_control::directory::front::{Front, FrontConfig, Verdict};
 use weft_control::directory::policy::Policy;
 use weft_control::directory::shared::Shared;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
-use weft_control::wire::directory::{Frame, Header, Kind, LookUp, State};
-use weft_fabric::Instant;
+use weft_control::time::Instant;
+use weft_control::wire::directory::{Frame, Header, Kind, Lookup, State};
 use weft_fabric::rng::mix;
 
 const MAPPINGS: u32 = 1_000_000;
@@ -62,14 +62,14 @@ impl Agent {
         self.request += 1;
         let mut bytes = Vec::new();
         let principal = PrincipalId(self.principal);
-        Header { kind: Kind::LookUp, principal, cookie: self.cookie, request: self.request }.emit(&mut bytes);
-        LookUp::emit(Generation(0), Some(&key((self.principal - 1) * PER_HOST)), keys, &mut bytes);
+        Header { kind: Kind::Lookup, principal, cookie: self.cookie, request: self.request }.emit(&mut bytes);
+        Lookup::emit(Generation(0), Some(&key((self.principal - 1) * PER_HOST)), keys, &mut bytes);
         self.tagger.seal(&mut bytes, 0);
         bytes
     }
 }
 
-fn look_ups(c: &mut Criterion) {
+fn lookups(c: &mut Criterion) {
     let shared = shared();
     let secret = Secret::new([1; 32]);
     let mut draw = 0u64;
@@ -82,7 +82,7 @@ fn look_ups(c: &mut Criterion) {
             front.receive(Instant::ZERO, &shared, client.at, &client.ask(&[key(0)]), &mut out);
             client.cookie = Frame::parse(&out).expect("a challenge").header.cookie;
         }
-        let mut group = c.benchmark_group(format!("look-ups of {agents} agents, elements are keys"));
+        let mut group = c.benchmark_group(format!("lookups of {agents} agents, elements are keys"));
         for keys in [1u64, 32] {
             group.throughput(Throughput::Elements(BATCH * keys));
             group.bench_function(BenchmarkId::from_parameter(format!("{keys} keys")), |b| {
@@ -114,5 +114,5 @@ fn look_ups(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, look_ups);
+criterion_group!(benches, lookups);
 criterion_main!(benches);

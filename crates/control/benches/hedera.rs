@@ -10,9 +10,10 @@ use weft_control::hedera::annealing::{Annealing, AnnealingPerFlow, Cooling};
 use weft_control::hedera::edge_coloring::EdgeColoring;
 use weft_control::hedera::first_fit::FirstFit;
 use weft_control::hedera::network::{Candidate, NIC, Network, Occasion, Place, to_units};
+use weft_fabric::Duration;
 use weft_fabric::rng::{Stream, stream};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
-use weft_fabric::{BitsPerSec, Duration, HostId};
+use weft_fabric::{BitsPerSec, HostId};
 
 /// Random flows: sources in turn, any other host as destination.
 fn random_flows(hosts: u32, flows: u32) -> (Vec<u32>, Vec<u32>) {
@@ -72,7 +73,7 @@ fn annealing(c: &mut Criterion) {
         for flows in cases {
             let candidates = candidates(&network, flows);
             for iterations in [1000, 5000, 10_000] {
-                let cooling = Cooling { iterations, c: 1000.0 };
+                let cooling = Cooling { iterations: Some(iterations), c: 1000.0 };
                 let fresh = Annealing::new(&network, cooling, 1);
                 let id = BenchmarkId::from_parameter(format!("k{k}x{flows}x{iterations}"));
                 group.bench_function(id, |b| {
@@ -94,7 +95,7 @@ fn per_flow(c: &mut Criterion) {
     group.sample_size(10);
     let network = network(32);
     let candidates = candidates(&network, 16_384);
-    let cooling = Cooling { iterations: 1000, c: 1000.0 };
+    let cooling = Cooling { iterations: Some(1000), c: 1000.0 };
     let mut run = |name: &str, fresh: &dyn Fn() -> Box<dyn Place>| {
         group.bench_function(name, |b| {
             b.iter_batched_ref(

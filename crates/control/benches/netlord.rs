@@ -8,10 +8,11 @@ use weft_control::netlord::agent::{Agent, AgentConfig, Input, VifId};
 use weft_control::netlord::nl_arp::{NlArp as Push, NlArpConfig};
 use weft_control::netlord::paths::OneVlan;
 use weft_control::netlord::{EdgePort, Location, MacSpace, UplinkId, Vif};
+use weft_control::time::Instant;
 use weft_control::wire::netlord::{Here, Lldp, NlArp};
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::rng::{self, Stream, mix};
-use weft_fabric::{Instant, MacAddr, TenantId};
+use weft_fabric::{MacAddr, TenantId};
 
 const VMS: u32 = 1_000_000;
 const BATCH: u32 = 4096;

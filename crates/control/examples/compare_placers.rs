@@ -16,10 +16,11 @@ use weft_control::hedera::edge_coloring::EdgeColoring;
 use weft_control::hedera::first_fit::FirstFit;
 use weft_control::hedera::network::{Candidate, Network, Occasion, Place, from_units, to_units};
 use weft_control::hedera::{DemandEstimator, estimate};
+use weft_fabric::Duration;
 use weft_fabric::rng::{Pcg64, Stream, stream};
 use weft_fabric::routing::{FlowKey, Path, Router, Routing};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
-use weft_fabric::{BitsPerSec, Duration, Fabric, HostId};
+use weft_fabric::{BitsPerSec, Fabric, HostId};
 
 fn main() {
     let most: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(usize::MAX);
@@ -54,7 +55,7 @@ enum Pattern {
 fn compare(fabric: &Arc<Fabric>, network: &Network, pattern: Pattern) {
     let (first, second) = rounds(fabric.host_count(), pattern, 1);
     let mut router = Router::new(Arc::clone(fabric), Routing::default(), 1);
-    let iterations = |n| Cooling { iterations: n, c: Cooling::c_for(fabric.host_count()) };
+    let iterations = |n| Cooling { iterations: Some(n), c: Cooling::c_for(fabric.host_count()) };
     let mut placers: Vec<(&str, Option<Box<dyn Place>>)> = vec![
         ("ECMP", None),
         ("first fit", Some(Box::new(FirstFit::new(network)))),
@@ -110,7 +111,7 @@ fn destination_against_flow(fabric: &Arc<Fabric>, network: &Network) {
 
 fn compare_annealing(fabric: &Arc<Fabric>, network: &Network, pattern: &str, keys: &[FlowKey]) {
     let mut router = Router::new(Arc::clone(fabric), Routing::default(), 1);
-    let cooling = Cooling { iterations: 1000, c: Cooling::c_for(fabric.host_count()) };
+    let cooling = Cooling { iterations: Some(1000), c: Cooling::c_for(fabric.host_count()) };
     let mut goodputs = Vec::new();
     let per_flow = AnnealingPerFlow::new(cooling, EnergyBy::Recomputing, 1);
     for placer in [Box::new(Annealing::new(network, cooling, 1)) as Box<dyn Place>, Box::new(per_flow)] {

@@ -1,6 +1,6 @@
 //! A token bucket: so many a second in the mean, so many at once.
 
-use weft_fabric::{Duration, Instant};
+use crate::time::{Duration, Instant};
 
 /// A bucket that is full at first.
 #[derive(Clone, Copy, Debug)]

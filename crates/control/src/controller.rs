@@ -8,14 +8,15 @@
 //! ```
 //! The worlds differ in what they do with an [`Output`]: a simulator changes its model, a real network sends OpenFlow messages.
 
+use crate::time::{Duration, Instant};
 use weft_fabric::record::ControlRecord;
-use weft_fabric::routing::{Direction, FlowKey, Path, Way};
+use weft_fabric::routing::{AccessPath, Direction, FlowKey, Path};
 use weft_fabric::topology::Part;
-use weft_fabric::{Bytes, Duration, HostId, Instant, LinkId};
+use weft_fabric::{Bytes, HostId, LinkId};
 
 /// A scheduler as a sans-I/O machine.
 pub trait Controller: Send {
-    /// Tells the machine what happened at `now`. Time never goes back.
+    /// Passes an input that happened at `now`. Time never goes back.
     fn handle(&mut self, now: Instant, input: Input<'_>);
 
     /// The next thing to do, in order; call until `None` after each `handle`.
@@ -28,7 +29,7 @@ pub trait Controller: Send {
     fn record(&self) -> ControlRecord;
 }
 
-/// What a world tells a controller.
+/// An input of a controller.
 #[derive(Clone, Copy, Debug)]
 pub enum Input<'a> {
     /// The deadline has come.
@@ -87,17 +88,17 @@ pub enum Output {
         /// The flow.
         flow: FlowKey,
     },
-    /// Flows that begin from now on leave (or reach) the host by these ways; `None`: by its NICs again
-    /// (see [`Router::set_ways`](weft_fabric::routing::Router::set_ways)).
-    SetWays {
+    /// Flows that begin from now on leave (or reach) the host by these access paths; `None`: by its NICs again
+    /// (see [`Router::set_access_paths`](weft_fabric::routing::Router::set_access_paths)).
+    SetAccessPaths {
         /// The host.
         host: HostId,
         /// Whether it sends or receives.
         direction: Direction,
-        /// Its ways and their weights.
-        ways: Option<Vec<Way>>,
+        /// Its access paths and their weights.
+        paths: Option<Vec<AccessPath>>,
     },
-    /// The flow leaves and arrives by these ways from now on, and is hashed between their ToRs
+    /// The flow leaves and arrives by these paths from now on, and is hashed between their ToRs
     /// (see [`Router::route_through`](weft_fabric::routing::Router::route_through)). If that is not possible it stays where it is.
     Rebind {
         /// The flow.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use weft_control::controller::{Controller, FlowCounter, Input, Output};
 use weft_control::hedera::{Hedera, HederaConfig, Placer, place_once};
+use weft_control::time::{Duration, Instant};
 use weft_fabric::routing::FlowKey;
 use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
-use weft_fabric::{BitsPerSec, Bytes, CableId, Duration, Fabric, Health, HostId, Instant, LinkId};
+use weft_fabric::{BitsPerSec, Bytes, CableId, Fabric, Health, HostId, LinkId};
 
 const PLACERS: [Placer; 4] = [Placer::FirstFit, Placer::Annealing, Placer::AnnealingPerFlow, Placer::EdgeColoring];
 
 fn fabric(k: u32) -> Arc<Fabric> {
-    Arc::new(fat_tree(k, Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) }).unwrap())
+    Arc::new(fat_tree(k, Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::from_us(1) }).unwrap())
 }
 
 fn scheduler(placer: Placer) -> Hedera {
@@ -122,7 +123,7 @@ fn flows_on_a_failed_part_move_at_once() {
 
 /// Whatever fails, on the source's side, in the middle, or on the destination's: all flows have another path in a fat-tree.
 #[test]
-fn every_flow_on_a_failed_part_is_told_a_live_path_at_once() {
+fn every_flow_on_a_failed_part_is_given_a_live_path_at_once() {
     let fabric = fabric(4);
     let between_switches = |c: &CableId| fabric.as_host(fabric.link(LinkId(2 * c.0)).from).is_none();
     let cables = fabric.cables().filter(between_switches).map(Part::Cable);
@@ -197,7 +198,7 @@ fn machine_root() -> weft_fabric::NodeId {
 }
 
 #[test]
-fn a_single_placement_tells_what_it_chose() {
+fn a_single_placement_reports_its_choice() {
     for placer in PLACERS {
         let flows = [flow(0, 0, 8), flow(1, 1, 9), flow(2, 0, 1)];
         let config = HederaConfig { placer, ..HederaConfig::default() };

@@ -1,10 +1,17 @@
-//! What can go wrong for a user, each with the place and the next step.
+//! Errors of the user's input, each with the place and the next step.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use weft_fabric::formats::FormatError;
+#[cfg(all(feature = "lab", target_os = "linux"))]
+use weft_lab::LabError;
+
+use crate::bundle;
+use crate::suggest::{nearest_path, one_of};
+
+pub use crate::scenario::error::{KeyError, Problem};
 
 /// The result of everything in this crate that a user's input can break.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,10 +21,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[allow(missing_docs)]
 pub enum Error {
     /// A key of a scenario file.
-    #[error("{place}: {message}")]
+    #[error("{place}: {problem}")]
     Scenario {
         place: String,
-        message: String,
+        problem: Problem,
         #[help]
         help: Option<String>,
         #[source_code]
@@ -46,7 +53,39 @@ pub enum Error {
         #[help]
         help: Option<String>,
     },
-    /// The user wanted it to end.
+    /// There is no such file; `near` may be meant.
+    #[error("there is no file {}", path.display())]
+    NoFile {
+        path: PathBuf,
+        near: Option<PathBuf>,
+        #[help]
+        help: String,
+    },
+    /// A name that is none of the valid ones.
+    #[error("there is no {what} `{name}`")]
+    NoSuch {
+        what: &'static str,
+        name: String,
+        #[help]
+        help: String,
+    },
+    /// A value that TOML cannot hold.
+    #[error(transparent)]
+    #[diagnostic(help("use only TOML's types"))]
+    Toml(#[from] toml::ser::Error),
+    /// A program that was built without labs.
+    #[error("this `weft` has no lab")]
+    #[diagnostic(help("a lab is made of Linux namespaces: build weft on Linux, with its feature `lab`"))]
+    NoLab,
+    /// A lab.
+    #[cfg(all(feature = "lab", target_os = "linux"))]
+    #[error("{cause}")]
+    Lab {
+        cause: LabError,
+        #[help]
+        help: Option<String>,
+    },
+    /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,
     /// Anything else that is wrong with a command's arguments or their combination.
@@ -68,18 +107,46 @@ impl Error {
     pub fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
         let help = match cause.kind() {
             ErrorKind::NotFound => "check the path; relative paths start at the scenario's folder",
-            ErrorKind::PermissionDenied if what == "read" => "check whose file it is, and its mode",
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                "choose a place that you may write to, with `--out DIR`"
-            }
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there, or choose another place",
+            ErrorKind::PermissionDenied if what == "read" => "check the file's owner and mode",
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a writable folder with `--out DIR`",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or choose another folder",
             ErrorKind::IsADirectory => "it is a folder: name a file",
             ErrorKind::NotADirectory => "a part of the path is a file: check it",
-            ErrorKind::InvalidData => "it is no text in UTF-8: name another file, or write it anew",
-            _ if what == "read" => "check what the path leads to, or name another file",
-            _ => "check what the path leads to, or choose another place",
+            ErrorKind::InvalidData => "the file is not UTF-8 text: name another one",
+            _ if what == "read" => "check the path, or name another file",
+            _ => "check the path, or choose another folder",
         };
         Self::Io { what, path: path.to_owned(), cause, help: Some(help.to_owned()) }
+    }
+
+    /// A file that the command line names could not be read: if there is none, the one whose name is nearest is proposed.
+    pub fn named_file(path: &Path, cause: std::io::Error) -> Self {
+        // A bundled name that does not exist has its own proposal.
+        if cause.kind() != ErrorKind::NotFound || cause.get_ref().is_some() {
+            return Self::io("read", path, cause);
+        }
+        let near = nearest_path(path).or_else(|| bundle::namesake(path));
+        let help = match &near {
+            Some(near) => format!("did you mean `{}`?", near.display()),
+            None => "check the path, relative to the current folder".to_owned(),
+        };
+        Self::NoFile { path: path.to_owned(), near, help }
+    }
+
+    /// The same for a scenario.
+    pub fn scenario_file(path: &Path, cause: std::io::Error) -> Self {
+        match Self::named_file(path, cause) {
+            Self::NoFile { path, near: None, help } => {
+                Self::NoFile { path, near: None, help: format!("{help}; `weft new` writes a scenario to start from") }
+            }
+            error => error,
+        }
+    }
+
+    /// A name that is none of the valid ones.
+    pub fn no_such(what: &'static str, name: impl Into<String>, valid: &[&str]) -> Self {
+        let name = name.into();
+        Self::NoSuch { what, help: one_of(valid, &name), name }
     }
 
     /// A line of a file that another tool or the user wrote.
@@ -88,22 +155,12 @@ impl Error {
     }
 }
 
-/// A problem at a key of the scenario, before it is known which line that is.
-#[derive(Debug, thiserror::Error, Diagnostic)]
-#[error("{key}: {message}")]
-pub struct KeyError {
-    /// Dotted path of the key: `fabric.k`, `event[0].fail`.
-    pub key: String,
-    /// What is wrong.
-    pub message: String,
-    /// What to do.
-    #[help]
-    pub help: Option<String>,
-}
-
-impl KeyError {
-    /// A problem at a key, with a remedy.
-    pub fn new(key: impl Into<String>, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into(), help: Some(help.into()) }
+#[cfg(all(feature = "lab", target_os = "linux"))]
+impl From<LabError> for Error {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Interrupted => Self::Interrupted,
+            cause => Self::Lab { help: cause.help(), cause },
+        }
     }
 }

@@ -1,39 +1,73 @@
-//! Compares what was measured with what the paper says.
+//! Compares what was measured with what a scenario expects.
 
 use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::metrics::Metrics;
-use crate::scenario::expect::{Bound, Expect};
+use crate::metrics::{Metrics, words};
+use crate::scenario::expect::{Bound, Expect, Kind};
 use crate::scenario::source;
 
-/// One expectation beside the measurement.
+/// One expectation and the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Where the figure stands.
     pub source: String,
     /// The metric.
     pub metric: String,
-    /// The paper's value or bound.
-    pub paper: f64,
+    /// The metric's unit; empty for a plain number and for a ratio to another run.
+    pub unit: String,
+    /// What the expectation stands on.
+    pub kind: Kind,
+    /// The value that the source states; `None` if it states a bound, or nothing.
+    pub paper: Option<f64>,
+    /// The lower bound, the source's or our own.
+    pub at_least: Option<f64>,
+    /// The upper bound.
+    pub at_most: Option<f64>,
     /// Ours; `None` if the run does not know the metric.
     pub measured: Option<f64>,
-    /// The tolerance: `5%`, `at least`, `at most`.
+    /// The tolerance: `5%`, `at least`, `at most`, `between`.
     pub within: String,
     /// Whether ours is within it.
     pub ok: bool,
+    /// What that is worth.
+    pub verdict: Status,
     /// The settings of the sibling run that the metric was divided by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over: Option<serde_json::Map<String, serde_json::Value>>,
-    /// A miss whose cause is known.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    /// Whether it is a miss whose cause is known.
     pub known: bool,
     /// That cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
 
-/// A run as far as expectations look at it.
+impl Verdict {
+    /// How far the measured value is from the published one, or beyond a bound, as a fraction of either; `None` if neither applies.
+    pub fn deviation(&self) -> Option<f64> {
+        let measured = self.measured?;
+        let missed = self.at_least.filter(|bound| measured < *bound).or(self.at_most.filter(|bound| measured > *bound));
+        self.paper.or(missed).filter(|from| *from != 0.0).map(|from| measured / from - 1.0)
+    }
+}
+
+/// How an expectation is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Met.
+    Ok,
+    /// Missed.
+    Miss,
+    /// Missed, for a known cause.
+    KnownMiss,
+    /// Measured in a lab on a machine whose CPU was saturated.
+    Untrusted,
+    /// Settings were overridden that the expectation takes for granted.
+    NotComparable,
+}
+
+/// A run as far as expectations depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The whole scenario of the run.
@@ -42,49 +76,71 @@ pub struct Candidate<'a> {
     pub position: &'a [usize],
     /// What was measured.
     pub metrics: &'a Metrics,
+    /// Of a run in the lab: whether it is trusted.
+    pub trusted_lab: Option<bool>,
 }
 
-/// Verdicts of all expectations that speak of `runs[index]`.
-pub fn judge(expectations: &[Expect], runs: &[Candidate<'_>], index: usize) -> Vec<Verdict> {
-    expectations.iter().filter(|e| matches(runs[index].table, &e.conditions)).map(|e| verdict(e, runs, index)).collect()
+/// Verdicts of all expectations that apply to `runs[index]`; `comparable`: whether the settings are those that they take for granted.
+pub fn judge(expectations: &[Expect], runs: &[Candidate<'_>], index: usize, comparable: bool) -> Vec<Verdict> {
+    let applying = expectations.iter().filter(|e| matches(runs[index].table, &e.conditions));
+    applying.map(|e| verdict(e, runs, index, comparable)).collect()
 }
 
-/// Whether some run of the study is one that the expectation speaks of.
-pub fn applies(expect: &Expect, runs: &[Candidate<'_>]) -> bool {
-    runs.iter().any(|r| matches(r.table, &expect.conditions))
-}
-
-fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize) -> Verdict {
+fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bool) -> Verdict {
     let own = runs[index].metrics.get(&expect.metric);
+    let divisor = expect.over.as_ref().and_then(|settings| sibling(runs, index, settings));
     let measured = match &expect.over {
         None => own,
-        Some(settings) => {
-            let other = sibling(runs, index, settings).and_then(|i| runs[i].metrics.get(&expect.metric));
+        Some(_) => {
+            let other = divisor.and_then(|i| runs[i].metrics.get(&expect.metric));
             own.zip(other).filter(|(_, other)| *other != 0.0).map(|(own, other)| own / other)
         }
     };
-    let (paper, within, ok) = match &expect.bound {
-        Bound::Near { value, fraction, text } => {
-            let near = |m: f64| (m - value).abs() <= fraction * value.abs() + 1e-12;
-            (*value, text.clone(), measured.is_some_and(near))
-        }
-        Bound::AtLeast(bound) => (*bound, "at least".to_owned(), measured.is_some_and(|m| m >= *bound)),
-        Bound::AtMost(bound) => (*bound, "at most".to_owned(), measured.is_some_and(|m| m <= *bound)),
+    let ok = measured.is_some_and(|m| expect.bound.admits(m));
+    let explains = |[low, high]: [f64; 2]| measured.is_some_and(|m| low <= m && m <= high);
+    let explained = expect.known_miss.as_ref().filter(|miss| !ok && explains(miss.between));
+    let known = explained.is_some();
+    let is_untrusted = |i: usize| runs[i].trusted_lab == Some(false);
+    let status = match (ok, known) {
+        _ if !comparable => Status::NotComparable,
+        _ if is_untrusted(index) || divisor.is_some_and(is_untrusted) => Status::Untrusted,
+        (true, _) => Status::Ok,
+        (_, true) => Status::KnownMiss,
+        // A machine that was saturated in one lab may have been slow in the next.
+        _ if runs[index].trusted_lab.is_some() && (0..runs.len()).any(is_untrusted) => Status::Untrusted,
+        _ => Status::Miss,
     };
-    let known = !ok && expect.known_miss.is_some();
+    let (paper, at_least, at_most) = limits(expect);
     Verdict {
         source: expect.source.clone(),
         metric: expect.metric.clone(),
+        unit: if expect.over.is_some() { String::new() } else { words::unit(&expect.metric) },
+        kind: expect.kind,
         paper,
+        at_least,
+        at_most,
         measured,
-        within,
+        within: expect.bound.within().to_owned(),
         ok,
+        verdict: status,
         over: expect
             .over
             .as_ref()
             .map(|s| s.iter().map(|(k, v)| (k.clone(), serde_json::to_value(v).unwrap_or(serde_json::Value::Null))).collect()),
         known,
-        cause: if known { expect.known_miss.clone() } else { None },
+        cause: explained.map(|miss| miss.cause.clone()),
+    }
+}
+
+/// The source's value and the bounds. A guard of our own is shown by its bounds alone, since no paper states its value.
+fn limits(expect: &Expect) -> (Option<f64>, Option<f64>, Option<f64>) {
+    match expect.bound {
+        Bound::Near { value, fraction, .. } if expect.kind == Kind::Own => {
+            let off = fraction * value.abs();
+            (None, Some(value - off), Some(value + off))
+        }
+        Bound::Near { value, .. } => (Some(value), None, None),
+        Bound::Range { at_least, at_most } => (None, at_least, at_most),
     }
 }
 
@@ -106,5 +162,89 @@ fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Integer(i), Value::Float(f)) | (Value::Float(f), Value::Integer(i)) => *i as f64 == *f,
         _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::expect::KnownMiss;
+
+    fn expect(bound: f64, over: Option<&str>) -> Expect {
+        Expect {
+            source: "a paper".to_owned(),
+            conditions: Vec::new(),
+            metric: "goodput_bps".to_owned(),
+            kind: Kind::Own,
+            bound: Bound::Range { at_least: Some(bound), at_most: None },
+            over: over.map(|title| vec![("title".to_owned(), Value::String(title.to_owned()))]),
+            known_miss: None,
+        }
+    }
+
+    #[test]
+    fn verdicts_of_labs_without_idle_cpu_are_untrusted() {
+        let mut metrics = Metrics::default();
+        metrics.put("goodput_bps", 1.0);
+        let tables = ["slow", "good"].map(|title| Table::from_iter([("title".to_owned(), Value::String(title.to_owned()))]));
+        let lab = |i: usize, trusted_lab| Candidate { table: &tables[i], position: &[0], metrics: &metrics, trusted_lab };
+        let status = |expect: Expect, runs: &[Candidate<'_>], index| judge(&[expect], runs, index, true)[0].verdict;
+        let both = [lab(0, Some(false)), lab(1, Some(true))];
+        assert_eq!(status(expect(0.5, None), &both, 0), Status::Untrusted, "met, and still not trusted");
+        assert_eq!(status(expect(2.0, None), &both, 0), Status::Untrusted);
+        assert_eq!(status(expect(0.5, None), &both, 1), Status::Ok);
+        assert_eq!(status(expect(2.0, None), &both, 1), Status::Untrusted, "the machine was slow in the other run");
+        assert_eq!(status(expect(0.5, Some("slow")), &both, 1), Status::Untrusted, "relative to an untrusted run");
+        let trusted = [lab(0, Some(true)), lab(1, None)];
+        assert_eq!(status(expect(2.0, None), &trusted, 0), Status::Miss);
+        assert_eq!(status(expect(2.0, None), &trusted, 1), Status::Miss);
+        assert_eq!(judge(&[expect(2.0, None)], &trusted, 1, false)[0].verdict, Status::NotComparable);
+    }
+
+    /// A known miss explains what lies in its interval, and nothing else: not a worse value, not a better one, not an absent metric.
+    #[test]
+    fn a_known_miss_explains_its_interval_alone() {
+        let table = Table::new();
+        let status = |measured: Option<f64>| {
+            let mut metrics = Metrics::default();
+            metrics.put_some("goodput_bps", measured);
+            let known_miss = Some(KnownMiss { between: [1.5, 1.75], cause: "known".to_owned() });
+            let expect = Expect { known_miss, ..expect(2.0, None) };
+            let verdict =
+                judge(&[expect], &[Candidate { table: &table, position: &[], metrics: &metrics, trusted_lab: None }], 0, true)
+                    .remove(0);
+            assert_eq!(verdict.cause.is_some(), verdict.known);
+            (verdict.verdict, verdict.ok, verdict.known)
+        };
+        assert_eq!(status(Some(2.0)), (Status::Ok, true, false));
+        for explained in [1.5, 1.6, 1.75] {
+            assert_eq!(status(Some(explained)), (Status::KnownMiss, false, true));
+        }
+        for not in [Some(1.49), Some(1.76), Some(0.0), None] {
+            assert_eq!(status(not), (Status::Miss, false, false), "{not:?}");
+        }
+    }
+
+    /// What each kind states, and with which unit.
+    #[test]
+    fn published_values_bounds_and_own_guards_are_kept_apart() {
+        let mut metrics = Metrics::default();
+        metrics.put("requests_per_s", 13_151_300.0);
+        let table = Table::new();
+        let limits = |kind, bound| {
+            let expect = Expect { kind, bound, metric: "requests_per_s".to_owned(), ..expect(0.0, None) };
+            let verdict =
+                judge(&[expect], &[Candidate { table: &table, position: &[], metrics: &metrics, trusted_lab: None }], 0, true)
+                    .remove(0);
+            assert_eq!((verdict.kind, verdict.unit.as_str()), (kind, "requests/s"));
+            let percent = verdict.deviation().map(|share| (share * 1000.0).round() / 10.0);
+            (verdict.paper, verdict.at_least, verdict.at_most, verdict.ok, percent)
+        };
+        let near = || Bound::Near { value: 1e7, fraction: 0.1, text: "10%".to_owned() };
+        assert_eq!(limits(Kind::Published, near()), (Some(1e7), None, None, false, Some(31.5)));
+        assert_eq!(limits(Kind::Own, near()), (None, Some(9e6), Some(1.1e7), false, Some(19.6)));
+        let range = |at_least, at_most| Bound::Range { at_least, at_most };
+        assert_eq!(limits(Kind::Bound, range(Some(9e6), None)), (None, Some(9e6), None, true, None));
+        assert_eq!(limits(Kind::Bound, range(Some(9e6), Some(1.1e7))), (None, Some(9e6), Some(1.1e7), false, Some(19.6)));
     }
 }

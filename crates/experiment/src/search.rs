@@ -6,15 +6,11 @@
 //!                     |----|----|                then halved, until both sides are near enough
 //!                         met  missed
 //! ```
-//! It takes for granted that a larger setting never meets a bound that a smaller one misses.
+//! It assumes that a larger setting never meets a bound that a smaller one misses. [`crate::trials`] runs the trials.
 
 use serde::{Serialize, Serializer};
 
-use crate::error::{Error, KeyError, Result};
-use crate::ideal::Ideals;
-use crate::run::observe;
 use crate::scenario::search::{Limit, Search};
-use crate::scenario::{Run, Study};
 
 /// What a search found, as `--json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,10 +19,10 @@ pub struct Finding {
     pub key: String,
     /// The metric that has to meet the bound.
     pub metric: String,
-    /// The bound, if it is an upper one.
+    /// The bound, if it is an upper bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// The bound, if it is a lower one.
+    /// The bound, if it is a lower bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
     /// The largest value that met it; `None`: not even `from` does.
@@ -40,70 +36,24 @@ pub struct Finding {
 }
 
 /// Whole numbers without a point, as in `set`.
-fn as_written<S: Serializer>(value: &Option<f64>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+fn as_written<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     value.map(crate::metrics::whole).serialize(serializer)
-}
-
-/// The run at the setting that was found, or at `from` if none was; and what was found.
-///
-/// # Errors
-/// Whatever a trial cannot do, and a metric that the runs do not know.
-pub fn find(study: &Study, run: &Run, search: &Search, on_progress: &mut dyn FnMut(f64)) -> Result<(Run, Finding)> {
-    let mut bracket = Bracket::default();
-    let expected = f64::from(expected_trials(search)) + 1.0;
-    while let Some(value) = bracket.next(search) {
-        let mut trial = run.at(&study.source, search, value)?;
-        // The non-blocking switch is carried once, at the end, unless the bound speaks of it.
-        trial.scenario.world.ideal &= OF_IDEAL.contains(&search.metric.as_str());
-        let done = f64::from(bracket.trials);
-        let mut progress = |part: f64| on_progress(((done + part) / expected).min(0.99));
-        let metrics = observe(study, &trial, &Ideals::default(), &mut progress)?.metrics;
-        let measured = metrics.get(&search.metric);
-        if measured.is_none() && bracket.trials == 0 {
-            let known: Vec<&str> = metrics.iter().map(|(name, _)| name).collect();
-            let message = format!("with {} = {value} the run has no `{}`", search.key, search.metric);
-            return Err(study.source.at(Error::from(KeyError::new(
-                "search.metric",
-                message,
-                format!("it has {}", known.join(", ")),
-            ))));
-        }
-        bracket.tell(value, measured.is_some_and(|m| search.bound.is_met(m)));
-    }
-    let finding = bracket.finding(search);
-    let shown = bracket.met.unwrap_or(search.from);
-    tell_limits(search, &finding);
-    Ok((run.at(&study.source, search, shown)?, finding))
-}
-
-/// Metrics that compare with the non-blocking switch.
-const OF_IDEAL: &[&str] = &["optimal_fraction", "nonblocking_fraction", "splittable_fraction"];
-
-fn tell_limits(search: &Search, finding: &Finding) {
-    let (key, goal) = (&search.key, search.goal());
-    match (finding.value, finding.fails_at) {
-        (None, _) => tracing::warn!("no {key} from {} on has {goal}: the run shown is that of {}", search.from, search.from),
-        (Some(_), None) => tracing::warn!("every {key} up to {} has {goal}: the answer may lie beyond", search.to),
-        (Some(met), Some(missed)) if missed - met > search.precision * met && !(search.whole && missed - met <= 1.0) => {
-            tracing::warn!("the search for {key} ended after {} trials, between {met} and {missed}", finding.trials);
-        }
-        _ => {}
-    }
 }
 
 /// The values between which the answer lies, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Bracket {
+pub struct Bracket {
     /// The largest that met the bound.
-    met: Option<f64>,
+    pub met: Option<f64>,
     /// The smallest that missed it.
-    missed: Option<f64>,
-    trials: u32,
+    pub missed: Option<f64>,
+    /// Trials so far.
+    pub trials: u32,
 }
 
 impl Bracket {
     /// The next value to try; `None` at the end.
-    fn next(&self, search: &Search) -> Option<f64> {
+    pub fn next(&self, search: &Search) -> Option<f64> {
         if self.trials >= search.trials {
             return None;
         }
@@ -118,12 +68,14 @@ impl Bracket {
         }
     }
 
-    fn tell(&mut self, value: f64, met: bool) {
+    /// Records a trial, and whether it met the bound.
+    pub fn record(&mut self, value: f64, met: bool) {
         self.trials += 1;
         *(if met { &mut self.met } else { &mut self.missed }) = Some(value);
     }
 
-    fn finding(&self, search: &Search) -> Finding {
+    /// The outcome of the search.
+    pub fn finding(&self, search: &Search) -> Finding {
         let (at_most, at_least) = match search.bound {
             Limit::AtMost(bound) => (Some(bound), None),
             Limit::AtLeast(bound) => (None, Some(bound)),
@@ -145,8 +97,8 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Trials if the whole range has to be walked.
-fn expected_trials(search: &Search) -> u32 {
+/// Trials if the whole range has to be searched.
+pub fn expected_trials(search: &Search) -> u32 {
     let doublings = libm::ceil(libm::log2(search.to / search.from)) as u32 + 1;
     let halvings = libm::ceil(-libm::log2(search.precision)) as u32;
     (doublings + halvings).min(search.trials)
@@ -175,13 +127,13 @@ mod tests {
         let (mut bracket, mut tried) = (Bracket::default(), Vec::new());
         while let Some(value) = bracket.next(search) {
             tried.push(value);
-            bracket.tell(value, value <= limit);
+            bracket.record(value, value <= limit);
         }
         (bracket, tried)
     }
 
     #[test]
-    fn the_ends_of_the_range_are_told_apart() {
+    fn the_ends_of_the_range_are_distinguished() {
         let search = search(1.0, 10.0, false);
         assert_eq!(walk(&search, 0.5), (Bracket { met: None, missed: Some(1.0), trials: 1 }, vec![1.0]));
         assert_eq!(walk(&search, 50.0), (Bracket { met: Some(10.0), missed: None, trials: 5 }, vec![1.0, 2.0, 4.0, 8.0, 10.0]));

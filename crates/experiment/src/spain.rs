@@ -7,7 +7,7 @@ use serde::Serialize;
 use weft_control::netlord::edge_mac;
 use weft_control::netlord::spain::SpainTables;
 use weft_control::netlord::vlans::Vlans;
-use weft_fabric::routing::spain::{Plan, SpainConfig, SpainError};
+use weft_fabric::routing::spain::{Plan, SpainConfig};
 use weft_fabric::{Fabric, SwitchId};
 
 use crate::error::{KeyError, Result};
@@ -21,7 +21,7 @@ use crate::scenario::{control, fabric::FabricSpec};
 pub struct Survey {
     /// What the fabric is, in a line.
     pub fabric: String,
-    /// VLANs needed.
+    /// VLANs that are needed.
     pub vlans: usize,
     /// No packing has fewer.
     pub bound: usize,
@@ -70,7 +70,7 @@ pub struct Switch {
 pub struct Port {
     /// Its number.
     pub port: usize,
-    /// Who is at the other end.
+    /// The node at the other end.
     pub to: String,
     /// The VLANs, all tagged: `1-4,7`.
     pub vlans: String,
@@ -105,20 +105,9 @@ fn plan_of(source: &Source) -> Result<(Arc<Fabric>, Plan)> {
             Some(edges) => Plan::between(&fabric, edges, &config),
             None => Plan::new(&fabric, &config),
         };
-        let plan = plan.map_err(|e| located(&e))?;
-        Ok((fabric, plan))
+        Ok((fabric, plan?))
     };
     read().map_err(|e| source.at(e))
-}
-
-/// A plan's error, at the key that has to change.
-fn located(error: &SpainError) -> KeyError {
-    match error {
-        SpainError::Trees(_) => KeyError::new("control.special_trees", error.to_string(), "write 2, as is usual"),
-        SpainError::NoPaths | SpainError::TooManyVlans { .. } => {
-            KeyError::new("control.spain_paths", error.to_string(), "write fewer, such as spain_paths = 4")
-        }
-    }
 }
 
 /// The switches of the tenants' hosts.
@@ -182,7 +171,7 @@ fn entries(fabric: &Fabric, plan: &Plan, edge: SwitchId) -> usize {
     remote + out.iter().filter(|&&l| fabric.as_host(fabric.link(l).to).is_some()).count()
 }
 
-/// What agents are told: by which VLANs each edge switch is reached from each other one. The addresses are those of labs, in the order of the edge switches.
+/// The agents' tables: the VLANs by which each edge switch is reached from each other one. The addresses are those of labs, in the order of the edge switches.
 pub fn tables(plan: &Plan, version: u32) -> SpainTables {
     let edges: Vec<_> = (1..).map(edge_mac).zip(plan.edges()).collect();
     let table = |from: SwitchId| {

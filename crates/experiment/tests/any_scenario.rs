@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use weft_experiment::Error;
-use weft_experiment::scenario::Study;
 use weft_experiment::scenario::source::Overrides;
+use weft_experiment::study::Study;
 
 const WORDS: &[&str] = &[
     "[fabric]",

@@ -31,8 +31,8 @@ fn noted(changes: &[(&str, &str)]) -> String {
 #[test]
 fn settings_of_a_cdf_file_need_one() {
     let plain = |key: &str| format!("{TRAFFIC}\n{key}");
-    refused(&[(TRAFFIC, &plain("cdf_units = \"percent\""))], &[], &["s.toml:12", "`cdf_units` speaks of a CDF file", "125MB"]);
-    refused(&[(TRAFFIC, &plain("cdf_scale = \"1460B\""))], &[], &["s.toml:12", "`cdf_scale` speaks of a CDF file"]);
+    refused(&[(TRAFFIC, &plain("cdf_units = \"percent\""))], &[], &["s.toml:12", "`cdf_units` belongs to a CDF file", "125MB"]);
+    refused(&[(TRAFFIC, &plain("cdf_scale = \"1460B\""))], &[], &["s.toml:12", "`cdf_scale` belongs to a CDF file"]);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn annealing_without_iterations_is_refused() {
 }
 
 #[test]
-fn a_number_out_of_its_range_is_told_the_range() {
+fn an_error_names_the_range_of_a_number() {
     let number = |text: &str| format!("spain_paths = {text}\nperiod = ");
     for beyond in ["-1", "4294967296", "1.5"] {
         refused(&[("period = ", &number(beyond))], &[], &["s.toml:15", beyond, "a whole number from 0 to 4,294,967,295"]);
@@ -57,21 +57,21 @@ fn a_number_out_of_its_range_is_told_the_range() {
     refused(&[("duration = \"20s\"", seed)], &[], &["s.toml:19", "`-3` is not a whole number from 0 to 2^63 - 1"]);
     refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 9223372036854775808")], &[], &["s.toml:19", "2^63 - 1"]);
     refused(&[("duration = \"20s\"", "duration = \"20s\"\nseed = 99999999999999999999999")], &[], &["s.toml:19", "2^63 - 1"]);
-    refused(&[], &["--set", "world.duration=99999999s"], &["is not a time of 213 days at the most"]);
+    refused(&[], &["--set", "world.duration=99999999s"], &["is not a time of at most 213 days"]);
     // Of a list, the entry is named.
     let hosts = format!("{TRAFFIC}\nhosts = [0, -5]");
     refused(&[(TRAFFIC, &hosts)], &[], &["s.toml:12", "0 to 4,294,967,295"]);
 }
 
 #[test]
-fn what_is_no_scenario_is_told_what_to_do() {
+fn what_is_no_scenario_has_a_remedy() {
     let folder = folder_with(&[]);
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("bytes"), b"\xff\xfe").expect("written");
     std::fs::write(at("line"), "a".repeat(100_000)).expect("written");
     std::fs::create_dir(at("folder")).expect("made");
     for (name, says) in [
-        ("bytes", "no text in UTF-8"),
+        ("bytes", "not UTF-8 text"),
         ("folder", "it is a folder"),
         ("nothing", "check the path"),
         ("s.toml/x", "a part of the path is a file"),

@@ -64,7 +64,7 @@ fn overrides_reach_the_scenario() {
     let seeded = json(&weft(&["run", "s.toml", "--seed", "7", "--set", "fabric.k=6", "--json"], folder.path()));
     assert_eq!(seeded["runs"][0]["seed"], 7);
     assert_eq!(seeded["runs"][0]["metrics"]["flows"], 54);
-    assert_eq!(seeded["out"], "results/s");
+    assert_eq!(seeded["out"], "results/s--fabric.k=6");
 }
 
 #[test]
@@ -91,11 +91,40 @@ fn check_exits_by_its_misses() {
     assert_eq!(serde_json::from_slice::<Value>(&missed.stdout).expect("JSON")["misses"], 1);
     assert_eq!(weft(&["run", "s.toml"], folder.path()).status.code(), Some(0), "run does not judge");
 
-    let folder = folder_with(&[("value = 1.0", "value = 100.0\nknown_miss = \"the paper measured in minutes\"")]);
-    let known = weft(&["check", "s.toml", "--json"], folder.path());
-    assert_eq!(json(&known)["known_misses"], 1);
-    let verdict = &json(&known)["scenarios"][0]["runs"][0]["expect"][0];
+    let known_miss = |between: &str| {
+        let text = format!("value = 100.0\nknown_miss = {{ between = {between}, cause = \"the paper measured in minutes\" }}");
+        let folder = folder_with(&[("value = 1.0", &text)]);
+        weft(&["check", "s.toml", "--json"], folder.path())
+    };
+    let known = json(&known_miss("[0.9, 1.1]"));
+    assert_eq!((&known["known_misses"], &known["published"]["known"]), (&Value::from(1), &Value::from(1)));
+    let verdict = &known["scenarios"][0]["runs"][0]["expect"][0];
     assert_eq!((&verdict["ok"], &verdict["known"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!((&verdict["kind"], &verdict["unit"], &verdict["paper"]), (&"published".into(), &"s".into(), &Value::from(100.0)));
+    // A measured value outside of the interval is not what the cause explains.
+    let outside = known_miss("[20, 30]");
+    assert_eq!(outside.status.code(), Some(1));
+    assert_eq!(serde_json::from_slice::<Value>(&outside.stdout).expect("JSON")["published"]["missed"], 1);
+}
+
+#[test]
+fn a_known_miss_without_an_interval_is_an_error() {
+    let cases = [
+        ("\"as always\"", "the interval of the known miss is missing"),
+        ("{ cause = \"as always\" }", "between"),
+        ("{ between = [3, 2], cause = \"as always\" }", "the lower one first"),
+        ("{ between = [1, 2, 3], cause = \"as always\" }", "two numbers"),
+        ("{ between = [0.9, 1.1], cause = \"as always\" }", "nothing is missed there"),
+        ("{ between = [2, 3] }", "cause"),
+        ("{ between = [2, 3], cause = \"as always\", until = 4 }", "until"),
+    ];
+    for (known_miss, wanted) in cases {
+        let folder = folder_with(&[("value = 1.0", &format!("value = 1.0\nknown_miss = {known_miss}"))]);
+        let output = weft(&["check", "s.toml"], folder.path());
+        assert_eq!(output.status.code(), Some(2), "{known_miss}");
+        let errors = stderr(&output);
+        assert!(errors.contains(wanted) && errors.contains("s.toml:"), "{known_miss}: {errors}");
+    }
 }
 
 #[test]
@@ -296,7 +325,7 @@ fn absurd_numbers_are_refused_at_once() {
     let cases: &[(Changes, &[&str], &str)] = &[
         (&[("stride = 4", "stride = 4\nflows = 4000000000")], &[], "flows"),
         (&[("duration = \"20s\"", "duration = \"20s\"\nrates = \"aimd\"\ntick = \"1ps\"")], &[], "ticks"),
-        (&[("period = \"100ms\"", "period = \"1ps\"")], &[], "rounds"),
+        (&[("period = \"100ms\"", "period = \"1ns\"")], &[], "rounds"),
         (&[], &["--threads", "100000000"], "threads"),
     ];
     for (changes, arguments, wanted) in cases {
@@ -324,7 +353,7 @@ fn a_full_disk_is_noticed_and_a_closed_pipe_is_not_an_error() {
     }
 }
 
-/// Files may have no bytes here: whoever writes one fails as on a full disk.
+/// Files may have no bytes here: writing one fails as on a full disk.
 #[cfg(unix)]
 #[test]
 fn what_cannot_be_written_is_not_half_there() {

@@ -71,7 +71,7 @@ fn possible() -> bool {
         return true;
     }
     assert!(std::env::var_os("CI").is_none(), "a lab cannot come up here: {report:#}");
-    eprintln!("SKIPPED: a lab cannot come up here; `weft lab doctor` tells why");
+    eprintln!("SKIPPED: a lab cannot come up here; `weft lab doctor` prints why");
     false
 }
 
@@ -101,8 +101,8 @@ fn a_session_with_a_lab() {
     let exec = |words: &[&str]| weft(&[&["lab", "exec", "--name", &name.0], words].concat(), at);
     assert!(stdout(&exec(&["h0", "ip", "-br", "addr"])).contains("10.1.1.2/32"));
     assert_eq!(exec(&["h0", "sh", "-c", "exit 7"]).status.code(), Some(7), "a command's exit code is its own");
-    let told = json(&exec(&["--json", "core0", "sh", "-c", "echo $WEFT_NODE"]));
-    assert_eq!((&told["stdout"], &told["exit_code"]), (&"core0\n".into(), &0.into()));
+    let answer = json(&exec(&["--json", "core0", "sh", "-c", "echo $WEFT_NODE"]));
+    assert_eq!((&answer["stdout"], &answer["exit_code"]), (&"core0\n".into(), &0.into()));
     let unknown = exec(&["h99", "true"]);
     assert!(unknown.status.code() == Some(2) && stderr(&unknown).contains("its nodes are h0"), "{}", stderr(&unknown));
 
@@ -148,7 +148,7 @@ fn what_a_crash_leaves_is_found_and_removed() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_place() {
     let folder = folder_with(&[("[world]", "[world]\nscale = 2.0")]);
     let out = weft(&["lab", "up", "s.toml"], folder.path());
     assert!(out.status.code() == Some(2) && stderr(&out).contains("s.toml:"), "{}", stderr(&out));

@@ -31,7 +31,7 @@ fn refused(changes: &[(&str, &str)], tables: &str, wanted: &[&str]) {
 const VL2: &str = "[overlay]\nkind = \"vl2\"";
 
 #[test]
-fn what_a_simulated_world_cannot_do_is_told() {
+fn what_a_simulated_world_cannot_do_is_refused() {
     for (key, object) in [("kill", "agent h0"), ("restart", "frr agg0"), ("move", "host h1 to edge2")] {
         let event = format!("[[event]]\nat = \"1s\"\n{key} = \"{object}\"");
         refused(&[], &event, &["s.toml:10", &format!("knows no `{key}`"), "kind = \"lab\""]);
@@ -41,7 +41,7 @@ fn what_a_simulated_world_cannot_do_is_told() {
 }
 
 #[test]
-fn what_a_lab_cannot_do_is_told() {
+fn what_a_lab_cannot_do_is_refused() {
     let event = |tables: &str, event: &str| format!("{tables}\n[[event]]\nat = \"1s\"\n{event}");
     refused(LAB, &event("", "kill = \"agent h0\""), &["s.toml:", "there is no overlay", "[overlay]"]);
     refused(LAB, &event(VL2, "kill = \"agent h99\""), &["no node called `h99`", "weft topo"]);
@@ -67,7 +67,7 @@ fn directory_servers_of_a_lab_are_checked() {
 }
 
 #[test]
-fn a_run_tells_what_flows_noticed() {
+fn a_run_reports_what_flows_noticed() {
     if !agents_are_possible() {
         return;
     }
@@ -87,7 +87,7 @@ fn a_run_tells_what_flows_noticed() {
     assert_eq!((metric("flows_broken"), metric("isolation_drops")), (0.0, 0.0));
     assert!(run["metrics"]["move_outage_s"].is_null());
     let table = stdout(&weft(&["run", "s.toml", "--out", "r"], folder.path()));
-    assert!(table.contains("restart agent edge7") && table.contains("none silent for longer than"), "{table}");
+    assert!(table.contains("restart agent edge7") && table.contains("longest outage"), "{table}");
 }
 
 fn fault(fault: &Value) -> (f64, &str, u64) {

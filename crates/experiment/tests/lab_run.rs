@@ -61,7 +61,7 @@ fn a_run_gives_the_files_of_every_world() {
         assert!(folder.path().join("r").join(file).is_file(), "{file}");
     }
     let table = weft(&["run", "s.toml", "--world", "lab", "--out", "r"], folder.path());
-    assert!(stdout(&table).contains("real packets, rates times 0.02, static routes"), "{}", stdout(&table));
+    assert!(stdout(&table).contains("real packets, link rates x 0.02, static routes"), "{}", stdout(&table));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn ctrl_c_leaves_nothing() {
     let endless = [LAB, &[("size = \"500kB\"", "size = \"inf\"")]].concat();
     let folder = folder_with(&endless);
     // While the lab comes up, and while it carries.
-    for (some, patience) in [(10, 0), (36, 1500)] {
+    for (some, wait_ms) in [(10, 0), (36, 1500)] {
         let mut run = Command::new(env!("CARGO_BIN_EXE_weft"));
         run.args(["run", "s.toml", "--world", "lab", "--out", "r"]).current_dir(folder.path());
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("weft starts");
@@ -93,7 +93,7 @@ fn ctrl_c_leaves_nothing() {
             assert!(run.try_wait().expect("its state").is_none(), "it has ended");
             std::thread::sleep(Duration::from_millis(5));
         }
-        std::thread::sleep(Duration::from_millis(patience));
+        std::thread::sleep(Duration::from_millis(wait_ms));
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().expect("kill").success());
         assert_eq!(run.wait().expect("it ends").code(), Some(130));
         assert_eq!(namespaces(run.id()), 0);
@@ -122,14 +122,14 @@ fn the_lab_of_a_killed_run_says_so_and_goes_down() {
         }
         assert_eq!(json(&status())["lab"]["owner"], serde_json::json!({"pid": run.id(), "alive": true}));
         run.kill().and_then(|()| run.wait()).expect("it ends");
-        let (told, table) = (status(), weft(&["lab", "status", "--name", &name], folder.path()));
+        let (found, table) = (status(), weft(&["lab", "status", "--name", &name], folder.path()));
         let down = weft(&["lab", "down", "--name", &name], folder.path());
         assert_eq!(namespaces(run.id()), 0);
         assert!(!Path::new("/run/weft/labs").join(&name).exists());
-        if !(told.status.success() && table.status.success() && down.status.success()) {
+        if !(found.status.success() && table.status.success() && down.status.success()) {
             continue;
         }
-        assert_eq!(json(&told)["lab"]["owner"], serde_json::json!({"pid": run.id(), "alive": false}));
+        assert_eq!(json(&found)["lab"]["owner"], serde_json::json!({"pid": run.id(), "alive": false}));
         let line = format!("{name}: its run has ended without removing it: weft lab down --name {name}\n");
         assert!(stdout(&table).contains(&line), "{}", stdout(&table));
         return;
@@ -157,7 +157,7 @@ fn what_a_killed_run_left_the_next_one_removes() {
 }
 
 #[test]
-fn what_a_lab_cannot_do_is_told_beforehand() {
+fn what_a_lab_cannot_do_is_refused_beforehand() {
     for (change, message) in [
         (("scheduler = \"first-fit\"", "scheduler = \"annealing\""), "switches alone"),
         (("scheduler = \"first-fit\"", "routing = \"single-path\""), "all shortest paths"),
@@ -208,6 +208,6 @@ fn without_root_a_run_fails_and_a_check_skips() {
         assert_eq!(report["scenarios"][0]["runs"][0]["skipped"], "a lab needs root");
     }
     if let Some(check) = as_nobody(&["check", "s.toml"]) {
-        assert!(stdout(&check).contains("SKIPPED") && stdout(&check).contains("1 runs in the lab skipped"), "{}", stdout(&check));
+        assert!(stdout(&check).contains("SKIPPED") && stdout(&check).contains("1 lab run skipped"), "{}", stdout(&check));
     }
 }

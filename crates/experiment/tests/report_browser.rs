@@ -9,13 +9,21 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use synthetic::sets;
-use weft_experiment::report::{FaultSummary, RunReport, render};
+use weft_experiment::report::{EventMark, FaultSummary, RunReport, render};
 
 #[test]
 fn a_sweep_is_drawn_in_full() {
     let Some(page) = dumped("Sweep <b>&</b> \"quotes\"</script>", &sets::sweep()) else { return };
     for section in ["summary", "paper", "bounds", "throughput", "fct", "links", "words"] {
         assert!(page.contains(&format!("id=\"{section}\"")), "section {section}");
+    }
+    for absent in ["untrusted", "not-comparable", "events"] {
+        assert!(!page.contains(&format!("id=\"{absent}\"")), "section {absent}");
+    }
+    for words in
+        ["Achieved vs. optimum", "Comparison with the paper", "Published results reproduced", "% of ideal switch", "Glossary"]
+    {
+        assert!(page.contains(words), "{words}");
     }
     assert!(page.contains("<h1>Sweep &lt;b&gt;&amp;&lt;/b&gt; \"quotes\"&lt;/script&gt;</h1>"), "the title is text");
     assert_eq!(count(&page, "class=\"curve"), 2 * 5, "a line a run and the best possible, in two charts");
@@ -55,17 +63,90 @@ fn fabrics_may_differ_and_cables_may_lie_inside_a_tier() {
 }
 
 #[test]
+fn events_are_marked_in_the_chart_and_listed() {
+    let mut runs = sets::sweep();
+    let event = |at_s, event: &str| EventMark { at_s, event: event.to_owned() };
+    for run in &mut runs {
+        run.body.events = vec![event(5.0, "fail link <edge0>-core0"), event(12.0, "restore link <edge0>-core0")];
+    }
+    runs[1].body.events.push(event(15.0, "fail switch core3"));
+    let Some(page) = dumped("Events", &runs) else { return };
+    assert_eq!(count(&page, "class=\"mark-line\""), 3, "a mark per instant");
+    assert_eq!(count(&page, "class=\"mark-text\""), 3);
+    let list = page.split("id=\"events\"").nth(1).expect("a list of events").split("</table>").next().expect("its end");
+    assert_eq!(count(list, "<tr>"), 1 + 3, "each event once");
+    for text in ["fail link &lt;edge0&gt;-core0", "5.00&nbsp;s", "fail switch core3", "all runs"] {
+        assert!(list.contains(text), "{text}: {list}");
+    }
+}
+
+#[test]
+fn a_run_that_was_cut_off_does_not_fall_to_zero() {
+    let mut runs = sets::sweep();
+    runs[0].body.curves.flows += 1;
+    let Some(page) = dumped("Cut off", &runs) else { return };
+    let chart = page.split("id=\"throughput\"").nth(1).expect("a chart").split("</figure>").next().expect("its end");
+    let line = |run: &str| {
+        let path = chart.split(&format!("data-run=\"{run}\"")).nth(1).expect("a line");
+        path.split(" d=\"").nth(1).expect("a path").split('"').next().expect("its end").to_owned()
+    };
+    let last_step = |path: &str| path.rfind('V') > path.rfind('H');
+    assert!(!last_step(&line("0")), "{}", line("0"));
+    assert!(last_step(&line("1")), "{}", line("1"));
+}
+
+#[test]
+fn a_run_that_does_not_count_says_so_and_is_never_the_best() {
+    let mut runs = sets::sweep();
+    runs[2].body.trusted = false;
+    runs[1].body.comparable = false;
+    runs[1].body.overrides = vec!["traffic.stride=2".to_owned(), "world.kind=packet".to_owned()];
+    // By far the best, if it counted.
+    runs[2].body.metrics.iter_mut().filter(|(name, _)| name == "goodput_bps").for_each(|(_, v)| *v *= 10.0);
+    let Some(page) = dumped("Untrusted", &runs) else { return };
+    let head = page.split("</header>").next().expect("a head");
+    assert!(head.contains("Highest goodput") && !head.contains("annealing"), "{head}");
+    assert!(head.contains("UNTRUSTED or not comparable"), "{head}");
+    assert!(page.contains("UNTRUSTED: 1&nbsp;run of 4 saturated the CPU"));
+    assert!(page.contains("1&nbsp;run of 4 cannot be compared with the published results"));
+    let banner = page.split("id=\"not-comparable\"").nth(1).expect("a banner").split("</aside>").next().expect("its end");
+    assert!(banner.contains("<code>traffic.stride=2</code>, <code>world.kind=packet</code>"), "{banner}");
+    let table = page.split("id=\"paper\"").nth(1).expect("a comparison").split("</table>").next().expect("its end");
+    assert_eq!(count(table, "UNTRUSTED</span>"), 2, "both verdicts of annealing");
+    assert_eq!(count(table, "Not comparable</span>"), 1);
+    assert_eq!(count(table, "class=\"pill ok\""), 0);
+}
+
+/// The browser reports an observer that could not be served in one frame as an error of the page, which it is not; others are.
+#[test]
+fn a_notice_of_the_browser_is_no_error_of_the_page() {
+    let Some(browser) = browser() else { return };
+    let notice = r#"
+dispatchEvent(new ErrorEvent("error", { message: "ResizeObserver loop completed with undelivered notifications." }));
+const root = document.documentElement;
+root.dataset.notice = root.dataset.error === undefined && document.querySelector(".failed") === null;
+dispatchEvent(new ErrorEvent("error", { message: "Uncaught ReferenceError: x is not defined" }));
+root.dataset.card = document.querySelector(".failed") !== null;
+delete root.dataset.error;
+"#;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let html = render("Notices", &sets::clique()).replacen("</body>", &format!("<script>{notice}</script></body>"), 1);
+    let page = load(&browser, folder.path(), &html);
+    assert!(page.contains("data-notice=\"true\"") && page.contains("data-card=\"true\""));
+}
+
+#[test]
 fn what_happened_in_a_lab_has_a_table() {
     let mut runs = sets::sweep();
     let fault = |event: &str, silent_s, gap_s| FaultSummary { at_s: 1.5, event: event.to_owned(), flows: 12, silent_s, gap_s };
     runs[1].body.faults = vec![fault("fail link <edge0>-core0", Some(0.34), Some(0.26)), fault("kill agent h0", None, None)];
     let Some(page) = dumped("Faults", &runs) else { return };
-    let table = page.split("id=\"faults\"").nth(1).expect("a table of events").split("</table>").next().expect("its end");
-    for text in ["fail link &lt;edge0&gt;-core0", "kill agent h0", "340&nbsp;ms", "260&nbsp;ms", "Of datagrams"] {
+    let table = page.split("id=\"events\"").nth(1).expect("a table of events").split("</table>").next().expect("its end");
+    for text in ["fail link &lt;edge0&gt;-core0", "kill agent h0", "340&nbsp;ms", "260&nbsp;ms", "Datagram outage"] {
         assert!(table.contains(text), "{text}: {table}");
     }
     let Some(page) = dumped("None", &sets::sweep()) else { return };
-    assert!(!page.contains("id=\"faults\""));
+    assert!(!page.contains("id=\"events\""));
 }
 
 #[test]
@@ -73,7 +154,7 @@ fn packets_have_a_section_of_their_own() {
     let runs = sets::packets();
     let Some(page) = dumped("Packets", &runs) else { return };
     assert!(page.contains("id=\"packets\""));
-    assert!(page.contains("Drops by place: 803"), "all of them, those without a place too");
+    assert!(page.contains("Dropped packets: 803"), "all of them, those without a place too");
     assert_eq!(count(&page, "data-run=\"Queues-"), 2, "a line a queue");
     assert_eq!(count(&page, "data-run=\"Congestion windows-"), 1);
     let Some(page) = used("Packets, the other run", &runs) else { return };
@@ -85,7 +166,7 @@ fn packets_have_a_section_of_their_own() {
 #[test]
 fn a_report_without_data_says_so() {
     let Some(page) = dumped("Nothing", &[]) else { return };
-    assert!(page.contains("There are no runs in this report."));
+    assert!(page.contains("This report contains no runs."));
     let mut bare = sets::clique().remove(0);
     bare.body.metrics.clear();
     bare.body.curves = no_curves();
@@ -93,9 +174,10 @@ fn a_report_without_data_says_so() {
     bare.body.bounds = weft_experiment::report::Bounds { measured_bps: 0.0, nic_bps: None, switch_bps: None, optimum_bps: None };
     bare.ideal = None;
     let Some(page) = dumped("Bare", &[bare]) else { return };
-    for text in ["No bound is known", "No throughput was sampled", "No flow finished", "No link was recorded"] {
-        assert!(page.contains(text), "{text}");
+    for section in ["bounds", "throughput", "fct", "links", "packets"] {
+        assert!(!page.contains(&format!("id=\"{section}\"")), "an empty section: {section}");
     }
+    assert!(page.contains("id=\"summary\""));
 }
 
 fn no_curves() -> weft_experiment::report::Curves {

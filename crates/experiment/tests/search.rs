@@ -69,13 +69,13 @@ fn each_run_of_a_sweep_has_a_search_of_its_own_and_repeats() {
     let table = stdout(&weft(&["run", "s.toml", "--out", "t"], folder.path()));
     assert!(
         table.contains("at_most=0.012 hosts=4: largest traffic.load with fct_mean_s at most 12 ms")
-            && table.contains("misses it"),
+            && table.contains("does not meet it"),
         "{table}"
     );
 }
 
 #[test]
-fn a_range_that_meets_the_bound_or_misses_it_is_told() {
+fn a_range_that_meets_the_bound_or_misses_it_is_reported() {
     let all = searching("key = \"traffic.load\"\nmetric = \"fct_mean_s\"\nat_most = 10\nfrom = 0.1\nto = 0.3", "");
     let output = weft(&["run", "s.toml", "--json"], all.path());
     assert!(stderr(&output).contains("every traffic.load up to 0.3"), "{}", stderr(&output));

@@ -75,7 +75,7 @@ fn settings_that_mean_nothing_are_refused_at_their_key() {
         ("aggressiveness=1.5", "aggressiveness"),
         ("detect=\"0s\"", "detect"),
         ("max_detour_servers=0", "max_detour_servers"),
-        ("rebind=\"some\"", "known are: surplus, all"),
+        ("rebind=\"some\"", "valid values: surplus, all"),
         ("measure=true", "there is no scheduler to measure"),
     ] {
         let folder = folder(SHUFFLE);

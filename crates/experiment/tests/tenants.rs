@@ -53,7 +53,7 @@ fn metrics(folder: &Path, set: &[&str]) -> Value {
 }
 
 #[test]
-fn every_scheme_delivers_and_tells_its_metrics() {
+fn every_scheme_delivers_and_reports_its_metrics() {
     let folder = folder(&[]);
     for set in [
         &["control.routing=spanning-tree"][..],
@@ -102,7 +102,7 @@ fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
 }
 
 #[test]
-fn spain_tells_vlans_and_what_switches_are_told() {
+fn spain_reports_vlans_and_the_configuration_of_switches() {
     let folder = folder(&[("hosts_per_edge = 2", "hosts_per_edge = 1")]);
     let plan = json(&weft(&["spain", "s.toml", "--json"], folder.path()));
     let edge0 = value!({"switch": "edge0", "ports": [
@@ -188,7 +188,7 @@ fn a_lab_of_tenants_says_what_it_cannot_have() {
     refused(&[("kind = \"netlord\"", "kind = \"netlord\"\ntenants = \"no.toml\""), ("count = 2", "name = \"acme\"")], "no.toml");
 }
 
-/// What a lab of tenants cannot have is told with its place before anything is built.
+/// What a lab of tenants cannot have is refused with its place before anything is built.
 #[test]
 fn a_lab_of_tenants_refuses_what_it_cannot_have() {
     if !stdout(&std::process::Command::new("id").arg("-u").output().expect("id")).trim().eq("0") {
@@ -199,9 +199,9 @@ fn a_lab_of_tenants_refuses_what_it_cannot_have() {
     for (from, to, says) in [
         ("fib_entries = 100", "fib_entries = 0", "tables of 1 to 65536 entries"),
         ("fib_entries = 100", "fib_entries = 70000", "tables of 1 to 65536 entries"),
-        ("count = 2", "count = 1000000000", "a lab has 2000 at the most"),
+        ("count = 2", "count = 1000000000", "a lab has at most 2000"),
         ("count = 2", "count = 2\nlimit = \"0Mbps\"", "less than a byte a second"),
-        ("[world]", "[directory]\nservers = 2\n[world]", "nobody would ask a directory"),
+        ("[world]", "[directory]\nservers = 2\n[world]", "the directory would be unused"),
         ("kind = \"none\"", "kind = \"netlord\"\nlocations = \"dns\"", "locations"),
         ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.1\"", "is one address"),
         ("kind = \"none\"", "kind = \"netlord\"\nprovider = \"10.1.0.0/31\"", "from /8 to /30"),
@@ -279,8 +279,8 @@ fn tenants_of_a_lab_send_while_things_happen() {
     assert!(metric("completion_s") > 1.2 && metric("goodput_bps") > 1e6 && metric("rtt_min_s") > 0.0);
     assert_eq!((&run["lab"]["routing"], metric("header_bytes")), (&value!("spain"), 38.0));
     let faults = run["lab"]["faults"].as_array().expect("faults");
-    let told: Vec<&str> = faults.iter().filter_map(|fault| fault["event"].as_str()).collect();
-    assert_eq!(told, ["kill agent h0", "restart agent h0", "move vm tenant17-vm1 to h3", "forge vm tenant18-vm2"]);
+    let events: Vec<&str> = faults.iter().filter_map(|fault| fault["event"].as_str()).collect();
+    assert_eq!(events, ["kill agent h0", "restart agent h0", "move vm tenant17-vm1 to h3", "forge vm tenant18-vm2"]);
     for file in ["flows.parquet", "links.parquet", "link_series.parquet", "throughput.parquet", "summary.json", "report.html"] {
         assert!(folder.path().join("r").join(file).is_file(), "{file}");
     }

@@ -17,6 +17,7 @@ pub mod cabling;
 pub mod formats;
 pub mod ids;
 pub mod mac;
+mod quantity;
 pub mod record;
 pub mod rng;
 pub mod routing;

@@ -22,7 +22,7 @@ pub struct FlowRecord {
     pub bytes: Bytes,
     /// Directed links from NIC to NIC; the last ones used if it was moved; empty if it never had a path.
     pub path: Path,
-    /// What its packets did, in a world of packets.
+    /// What its packets did, in the packet world.
     pub packets: Option<PacketRecord>,
 }
 
@@ -86,9 +86,9 @@ pub struct Outcome {
     pub ended: Instant,
     /// Events (max-min) or flow updates (AIMD) processed.
     pub events: u64,
-    /// What only a world of packets knows.
+    /// What only the packet world knows.
     pub packets: Option<PacketTotals>,
-    /// What a world of packets was asked to show.
+    /// What the packet world was asked to show.
     pub traced: Traced,
     /// What the scheduler did, if there was one.
     pub control: ControlRecord,
@@ -217,7 +217,7 @@ pub struct TcpRecord {
     pub min_rtt_s: f64,
 }
 
-/// Totals of a world of packets.
+/// Totals of the packet world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PacketTotals {
     /// Packets sent over links.
@@ -277,7 +277,7 @@ pub struct WindowSample {
     pub srtt_ps: u64,
 }
 
-/// What a world of packets was asked to show.
+/// What the packet world was asked to show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traced {
     /// Queues, by time, in the order in which they were asked for.

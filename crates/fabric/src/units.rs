@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use crate::quantity::UnitError;
+use crate::quantity::{parse_wide, write_quantity};
 use crate::time::{Duration, PS_PER_S};
 
 /// A number of bytes.
@@ -12,18 +14,6 @@ pub struct Bytes(pub u64);
 /// A rate in bits per second.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitsPerSec(pub u64);
-
-/// A text that is not a quantity of the unit that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}: write it as {example}")]
-pub struct UnitError {
-    /// What was written.
-    pub text: String,
-    /// What was expected, with its article: `a rate`.
-    pub what: &'static str,
-    /// Text forms that would do.
-    pub example: &'static str,
-}
 
 impl Bytes {
     /// The quantity in bits.
@@ -75,7 +65,7 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let error = |what| UnitError { text: text.to_owned(), what, example: "`1500B`, `64kB`, `15MB` or `1GB`" };
         let bytes = parse_wide(text, BYTE_UNITS).ok_or_else(|| error("a size"))?;
-        u64::try_from(bytes).map(Bytes).map_err(|_| error("a size of 18 million TB at the most"))
+        u64::try_from(bytes).map(Bytes).map_err(|_| error("a size of at most 18 million TB"))
     }
 }
 
@@ -87,7 +77,7 @@ impl FromStr for BitsPerSec {
         let error = |what| UnitError { text: text.to_owned(), what, example: "`100Mbps`, `10Gbps` or `500kbps`" };
         let bps = parse_wide(text, RATE_UNITS).ok_or_else(|| error("a rate"))?;
         let rate = u64::try_from(bps).ok().map(BitsPerSec).filter(|&rate| rate <= Self::MAX_READ);
-        rate.ok_or_else(|| error("a rate of 1000Tbps at the most"))
+        rate.ok_or_else(|| error("a rate of at most 1000Tbps"))
     }
 }
 
@@ -120,35 +110,6 @@ impl fmt::Debug for BitsPerSec {
     }
 }
 
-/// Parses `<decimal> <unit>` exactly (no floating point), rounding half up to one unit of the base, beyond 64 bits too.
-/// `None` if it is negative, malformed or of another unit.
-pub(crate) fn parse_wide(text: &str, units: &[(&str, u128)]) -> Option<u128> {
-    let text = text.trim();
-    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
-    let (number, unit) = text.split_at(split);
-    let scale = units.iter().find(|(name, _)| *name == unit.trim_start())?.1;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || whole.len() > 20 || fraction.len() > 12 || (number.contains('.') && fraction.is_empty()) {
-        return None;
-    }
-    let denominator = 10u128.pow(u32::try_from(fraction.len()).ok()?);
-    let fraction: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-    let numerator = whole.parse::<u128>().ok()?.checked_mul(denominator)?.checked_add(fraction)?;
-    Some(numerator.checked_mul(scale)?.checked_add(denominator / 2)? / denominator)
-}
-
-/// Writes the value in the largest unit that needs no more than three decimals, so that it parses back exactly.
-pub(crate) fn write_quantity(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)], base: &str) -> fmt::Result {
-    for &(name, scale) in units {
-        if value >= scale && value.is_multiple_of((scale / 1_000).max(1)) {
-            let thousandths = value % scale / (scale / 1_000).max(1);
-            let text = format!("{}.{thousandths:03}", value / scale);
-            return write!(f, "{}{name}", text.trim_end_matches('0').trim_end_matches('.'));
-        }
-    }
-    write!(f, "{value}{base}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,16 +135,16 @@ mod tests {
         assert_eq!("1000Tbps".parse(), Ok(BitsPerSec::MAX_READ));
         for text in ["1000.001Tbps", "1000000000000001bps", "9000000Tbps", "99999999999Tbps"] {
             let error = text.parse::<BitsPerSec>().unwrap_err().to_string();
-            assert!(error.contains(&format!("`{text}` is not a rate of 1000Tbps at the most")), "{error}");
+            assert!(error.contains(&format!("`{text}` is not a rate of at most 1000Tbps")), "{error}");
         }
     }
 
     #[test]
-    fn what_exceeds_64_bits_is_told_the_most() {
+    fn what_exceeds_64_bits_is_an_error_with_the_limit() {
         let size = "18446745TB".parse::<Bytes>().unwrap_err().to_string();
-        assert!(size.contains("`18446745TB` is not a size of 18 million TB at the most"), "{size}");
+        assert!(size.contains("`18446745TB` is not a size of at most 18 million TB"), "{size}");
         let time = "18446745s".parse::<Duration>().unwrap_err().to_string();
-        assert!(time.contains("`18446745s` is not a time of 213 days at the most"), "{time}");
+        assert!(time.contains("`18446745s` is not a time of at most 213 days"), "{time}");
         assert!("18446744s".parse::<Duration>().is_ok() && "18446744TB".parse::<Bytes>().is_ok());
     }
 

@@ -112,7 +112,7 @@ fn many_to_many_is_table_2_of_subways() {
 }
 
 #[test]
-fn sizes_of_many_to_many_are_drawn_anew_for_each_flow() {
+fn sizes_of_many_to_many_are_drawn_for_each_flow() {
     let mut job = spec(Pattern::ManyToMany {
         senders: HostList::Hosts(vec![0, 1]),
         receivers: HostList::Hosts(vec![8, 9]),

@@ -387,7 +387,7 @@ fn any_pattern() -> impl Strategy<Value = Pattern> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 500 / 256))]
 
     /// Flows between different hosts of the fabric whose starts never decrease, twice the same, or an error.
     #[test]

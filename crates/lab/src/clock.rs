@@ -1,10 +1,10 @@
-//! The lab's clock: time here is the machine's.
+//! The lab's clock, which is that of the machine.
 
-#![expect(clippy::disallowed_methods, reason = "a real world runs by the machine's clock")]
+#![expect(clippy::disallowed_methods, reason = "a lab runs in real time")]
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A point in time, after which something is late.
+/// The end of a timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -13,7 +13,7 @@ impl Deadline {
         Self(Instant::now() + time)
     }
 
-    /// What remains; zero when it has passed.
+    /// The time left; zero when it has passed.
     pub(crate) fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -23,29 +23,29 @@ impl Deadline {
     }
 }
 
-/// Measures a time.
+/// Measures elapsed time.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
     /// Starts.
-    #[expect(clippy::new_without_default, reason = "it starts, which no default should")]
+    #[expect(clippy::new_without_default, reason = "a default value should not start anything")]
     pub fn new() -> Self {
         Self(Instant::now())
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 }
 
-/// The clock of a run, in the time that all worlds share.
+/// The clock of a run, in the units of all worlds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunClock(Instant);
 
 impl RunClock {
-    /// It is 0 now.
+    /// Starts at 0.
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -55,7 +55,7 @@ impl RunClock {
         weft_fabric::Instant::from_ps(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000))
     }
 
-    /// Sleeps until then, not longer than `at_most`.
+    /// Sleeps until a time, but not longer than `at_most`.
     pub(crate) fn sleep_until(self, then: weft_fabric::Instant, at_most: Duration) {
         let rest = Duration::from_nanos(then.saturating_since(self.now()).as_ps() / 1000);
         std::thread::sleep(rest.min(at_most));

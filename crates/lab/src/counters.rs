@@ -1,7 +1,7 @@
-//! What the kernel counts: bytes, packets and drops of every port's queue, and how idle the processors are.
+//! Counters of the kernel: bytes, packets and drops of every port's queue, and the idle time of the processors.
 //!
-//! The queue (TBF) counts a packet as the link carries it: Ethernet's header, and those of every segment of what TSO makes of one. The
-//! device itself counts the headers of a large packet once.
+//! The queue (TBF) counts packets as they are on the link: with Ethernet's header, and with the headers of every segment after TSO. The device
+//! itself counts the headers of a large packet once.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ pub struct LinkCounters {
     pub packets: u64,
     /// Packets that found the queue full.
     pub drops: u64,
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub backlog: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct LinkCounters {
 pub(crate) struct Counters {
     nodes: Vec<Reader>,
     links: usize,
-    /// What a link had counted before its port was another.
+    /// The counters of links before their port changed.
     earlier: Vec<(LinkId, LinkCounters)>,
 }
 
@@ -57,7 +57,7 @@ impl Counters {
         Ok(Self { nodes, links: fabric.links().len(), earlier: Vec::new() })
     }
 
-    /// From now on a link leaves by a device of another node, which counts from 0; `counted` is what it had counted before.
+    /// From now on a link leaves by a device of another node, which counts from 0; `counted` are its counters before.
     pub(crate) fn follow(&mut self, link: LinkId, counted: LinkCounters, node: (usize, &Node), device: &str) -> Result<()> {
         let (index, node) = node;
         let found = netns::within(&node.namespace, || {
@@ -75,9 +75,9 @@ impl Counters {
         let mut all = vec![LinkCounters::default(); self.links];
         for reader in &mut self.nodes {
             let Reader { netlink, links } = reader;
-            // struct tcmsg: family, index of the device, and what else a request for all leaves open.
+            // struct tcmsg, all unspecified: a request for all queues.
             let request = Request::new(RTM_GETQDISC, NLM_F_DUMP, &[0; TCMSG]);
-            let read = netlink.ask(request, |body| {
+            let read = netlink.query(request, |body| {
                 let Some((index, counters)) = parse(body) else { return };
                 if let Some((_, link)) = links.iter().find(|(i, _)| *i == index) {
                     all[link.index()] = counters;
@@ -102,7 +102,7 @@ fn parse(body: &[u8]) -> Option<(u32, LinkCounters)> {
         match kind {
             TCA_STATS_BASIC => {
                 counters.bytes = u64_at(value, 0)?;
-                // The longer count comes after it, if there is one.
+                // A 64-bit count follows, if the kernel has one.
                 counters.packets = u64::from(u32_at(value, 8)?);
             }
             TCA_STATS_PKT64 => counters.packets = u64_at(value, 0)?,
@@ -117,7 +117,7 @@ fn failed(place: &str, cause: std::io::Error) -> LabError {
     LabError::Kernel { what: "read counters", place: place.to_owned(), cause }
 }
 
-/// What all processors have done since the machine came up, in ticks.
+/// Times of all processors since boot, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
     idle: u64,
@@ -136,7 +136,7 @@ impl Cpu {
         Self { idle: ticks.iter().skip(3).take(2).sum(), all: ticks.iter().sum() }
     }
 
-    /// The idle part of the time since `before`; `None` if none has passed.
+    /// The idle fraction of the time since `before`; `None` if no time has passed.
     pub(crate) fn idle_since(self, before: Self) -> Option<f64> {
         let all = self.all.checked_sub(before.all).filter(|&t| t > 0)?;
         Some(self.idle.saturating_sub(before.idle) as f64 / all as f64)
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_is_a_part_of_all_time() {
+    fn idle_is_a_fraction_of_all_time() {
         let before = Cpu::parse("cpu  100 0 100 700 100 0 0 0 50 50\ncpu0 1");
         let after = Cpu::parse("cpu  150 0 100 740 110 0 0 0 50 50\n");
         assert_eq!(after.idle_since(before), Some(0.5));

@@ -1,4 +1,4 @@
-//! The directory of a lab: its servers on some of the hosts, and the etcd that several of them share. Whatever is laid over the lab gives the mappings.
+//! The directory of a lab: its servers on some of the hosts, and the etcd that several of them share. The overlay provides the mappings.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -9,60 +9,54 @@ use std::sync::atomic::AtomicBool;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 
+use crate::agents::OverlayFiles;
 use crate::error::{LabError, Result};
-use crate::plan::overlay::{PRINCIPAL_ADMIN, Store, Vl2};
-use crate::plan::{Node, Plan};
-use crate::programs::{self, DIRECTORY, ETCD, Started, find, wait_for};
-use crate::{netlord, state, vl2};
+use crate::plan::directory::PRINCIPAL_ADMIN;
+use crate::plan::{DirectoryServers, Node, Plan, Store};
+use crate::programs::{self, DIRECTORY, ETCD, StartedProgram, find, wait_for};
 
-/// The tenants' file, in the folder of a lab that has tenants.
+/// The tenants' file of a lab with NetLord.
 pub(crate) const TENANTS: &str = "tenants.toml";
 /// SPAIN's tables, beside it.
 pub(crate) const PATHS: &str = "paths.toml";
-/// Where a server listens.
+/// The port of a server.
 pub(crate) const PORT: u16 = 5303;
-/// Where etcd's clients and its other members would come to.
+/// Ports of etcd, for clients and for other members.
 const ETCD_PORTS: [u16; 2] = [2379, 2380];
 
-/// A directory, as the plan has it.
-#[derive(Clone, Copy)]
+/// The directory of a lab.
+#[derive(Clone, Debug)]
 pub(crate) struct Directory<'a> {
-    /// Of whose lab.
-    pub plan: &'a Plan,
-    /// Where the servers run, as indices into [`Plan::nodes`].
-    pub servers: &'a [usize],
-    /// Where they keep mappings.
-    pub store: Store,
-    /// Where `secret`, `policy.toml` and `mappings.jsonl` are.
-    pub folder: &'a Path,
+    plan: &'a Plan,
+    servers: &'a DirectoryServers,
+    /// With `secret`, `policy.toml` and `mappings.jsonl`.
+    files: OverlayFiles,
 }
 
-/// Does something with the directory of a lab that stands; none if it has none.
-pub(crate) fn of_lab<T>(plan: &Plan, work: impl FnOnce(Directory<'_>) -> T) -> Option<T> {
-    let lab = state::path(&plan.name);
-    let folder = if plan.tenants.is_some() { netlord::folder(&lab) } else { vl2::folder(&lab) };
-    Directory::of(plan, &folder).map(work)
-}
-
-/// Ends a directory server of a lab at once. Whether it ran.
+/// Kills a directory server of a lab. Whether it ran.
 pub fn kill_server(plan: &Plan, server: usize) -> bool {
-    of_lab(plan, |directory| directory.kill_server(server)).unwrap_or(false)
+    Directory::of_lab(plan).is_some_and(|directory| directory.kill_server(server))
 }
 
-/// Ends the store that the directory servers of a lab share at once. Whether it ran.
+/// Kills the store that the directory servers of a lab share. Whether it ran.
 pub fn kill_store(plan: &Plan) -> bool {
-    of_lab(plan, |directory| directory.kill_store()).unwrap_or(false)
+    Directory::of_lab(plan).is_some_and(|directory| directory.kill_store())
 }
 
 impl<'a> Directory<'a> {
-    /// The directory of a plan, if it has one, whose files are in a folder.
-    pub fn of(plan: &'a Plan, folder: &'a Path) -> Option<Self> {
-        plan.directory().map(|(servers, store)| Self { plan, servers, store, folder })
+    /// The directory of a plan, if it has one, with these files.
+    pub fn of(plan: &'a Plan, files: &OverlayFiles) -> Option<Self> {
+        plan.overlay.directory().map(|servers| Self { plan, servers, files: files.clone() })
+    }
+
+    /// The directory of a plan, if it has one.
+    pub fn of_lab(plan: &'a Plan) -> Option<Self> {
+        Self::of(plan, &OverlayFiles::of(plan))
     }
 }
 
 impl Directory<'_> {
-    /// Whether the programs are there; before anything is made.
+    /// Checks that the programs are installed, before anything is made.
     ///
     /// # Errors
     /// [`LabError::NoProgram`], [`LabError::NoEtcd`].
@@ -71,58 +65,58 @@ impl Directory<'_> {
         if store == Store::Etcd { find_etcd().map(drop) } else { Ok(()) }
     }
 
-    /// Starts the store, if it is a program, and all servers, and gives them all mappings.
+    /// Starts the store, if it is a program of its own, and all servers, and imports all mappings.
     pub fn start(&self, stop: &AtomicBool) -> Result<()> {
-        if self.store == Store::Etcd {
+        if self.servers.store == Store::Etcd {
             self.start_store()?;
         }
-        let servers = (0..self.servers.len()).map(|i| self.start_server(i)).collect::<Result<Vec<_>>>()?;
+        let servers = (0..self.servers.hosts.len()).map(|i| self.start_server(i)).collect::<Result<Vec<_>>>()?;
         wait_for(&servers, stop)?;
         self.import("mappings.jsonl")
     }
 
-    /// Gives the directory the mappings of a file of its folder: those that it has not, or has otherwise.
+    /// Imports the mappings of a file: those that are new or have changed.
     pub fn import(&self, file: &str) -> Result<()> {
-        self.as_admin(&["import", &self.text(file)])
+        self.as_admin(&["import", &self.files.text(file)])
     }
 
-    /// Puts the tenants' file and SPAIN's tables of its folder into the store, if they are newer than what is there.
+    /// Publishes the tenants' file and SPAIN's tables as documents of the store, if they are newer than those in it.
     pub fn publish(&self) -> Result<()> {
-        self.as_admin(&["tenant", "publish", "--file", &self.text(TENANTS)])?;
-        self.as_admin(&["publish", "spain", &self.text(PATHS)])
+        self.as_admin(&["tenant", "publish", "--file", &self.files.text(TENANTS)])?;
+        self.as_admin(&["publish", "spain", &self.files.text(PATHS)])
     }
 
-    /// Has the directory's program ask a server as one who may do everything.
+    /// Runs a command of the directory's program as the administrator, at the first server.
     fn as_admin(&self, command: &[&str]) -> Result<()> {
-        let (folder, admin, to) = (self.text(""), PRINCIPAL_ADMIN.to_string(), self.address(0).to_string());
-        let asks = ["--dir", &folder, "--servers", &to, "--auth", "mac", "--principal", &admin];
-        programs::run(&find(DIRECTORY)?, &[command, &asks].concat(), &self.node(0).namespace)
+        let (folder, admin, server) = (self.folder(), PRINCIPAL_ADMIN.to_string(), self.address(0).to_string());
+        let options = ["--dir", &folder, "--servers", &server, "--auth", "mac", "--principal", &admin];
+        programs::run(&find(DIRECTORY)?, &[command, &options].concat(), &self.node(0).namespace)
     }
 
     /// Starts a server, by its number.
-    pub fn start_server(&self, server: usize) -> Result<Started> {
-        let (listen, principal) = (self.address(server).to_string(), Vl2::server_principal(server).to_string());
-        let folder = self.text("");
+    pub fn start_server(&self, server: usize) -> Result<StartedProgram> {
+        let (listen, principal) = (self.address(server).to_string(), DirectoryServers::principal(server).to_string());
+        let folder = self.folder();
         let mut arguments: Vec<String> =
             ["serve", "--dir", &folder, "--listen", &listen, "--auth", "mac", "--metrics", "off", "--principal", &principal]
                 .map(str::to_owned)
                 .to_vec();
-        if self.store == Store::Etcd {
+        if self.servers.store == Store::Etcd {
             arguments.extend(["--store".to_owned(), format!("etcd:{}", self.store_urls()[0])]);
         }
-        for peer in (0..self.servers.len()).filter(|&i| i != server) {
+        for peer in (0..self.servers.hosts.len()).filter(|&i| i != server) {
             arguments.extend(["--peer".to_owned(), self.address(peer).to_string()]);
         }
-        let log = self.folder.join(format!("server{server}.log"));
+        let log = self.files.path(&format!("server{server}.log"));
         programs::start(&find(DIRECTORY)?, &arguments, &self.node(server).namespace, &log)
     }
 
-    /// Starts etcd, beside the first server. Servers wait for it.
+    /// Starts etcd, on the host of the first server. Servers wait for it.
     pub fn start_store(&self) -> Result<()> {
         let [client, peer] = self.store_urls();
         let arguments = [
             ["--name", "lab"],
-            ["--data-dir", &self.text("etcd")],
+            ["--data-dir", &self.files.text("etcd")],
             ["--listen-client-urls", &client],
             ["--advertise-client-urls", &client],
             ["--listen-peer-urls", &peer],
@@ -132,34 +126,34 @@ impl Directory<'_> {
             ["--log-level", "error"],
         ];
         let arguments: Vec<String> = arguments.concat().into_iter().map(str::to_owned).collect();
-        programs::start(&find_etcd()?, &arguments, &self.node(0).namespace, &self.folder.join("etcd.log")).map(drop)
+        programs::start(&find_etcd()?, &arguments, &self.node(0).namespace, &self.files.path("etcd.log")).map(drop)
     }
 
-    /// Ends a server at once. Whether it ran.
+    /// Kills a server. Whether it ran.
     pub fn kill_server(&self, server: usize) -> bool {
         programs::kill(&self.node(server).namespace, &[DIRECTORY]) > 0
     }
 
-    /// Ends etcd at once. Whether it ran.
+    /// Kills etcd. Whether it ran.
     pub fn kill_store(&self) -> bool {
         programs::kill(&self.node(0).namespace, &[ETCD]) > 0
     }
 
-    /// Where a server is asked.
+    /// The address of a server.
     pub fn address(&self, server: usize) -> SocketAddrV4 {
         SocketAddrV4::new(self.node(server).locator, PORT)
     }
 
-    /// All of them, as configurations have them.
+    /// All addresses, as a list of TOML.
     pub fn list(&self) -> String {
-        let all: Vec<String> = (0..self.servers.len()).map(|i| format!("\"{}\"", self.address(i))).collect();
+        let all: Vec<String> = (0..self.servers.hosts.len()).map(|i| format!("\"{}\"", self.address(i))).collect();
         format!("[{}]", all.join(", "))
     }
 
-    /// What its policy says of them, and of who gives the mappings.
+    /// The principals of the servers and of the administrator, for the policy.
     pub fn principals(&self) -> String {
         let mut text = String::new();
-        let servers = (0..self.servers.len()).map(|i| (Vl2::server_principal(i), "server"));
+        let servers = (0..self.servers.hosts.len()).map(|i| (DirectoryServers::principal(i), "server"));
         for (id, role) in servers.chain([(PRINCIPAL_ADMIN, "admin")]) {
             text += &format!("\n[[principal]]\nid = {id}\nrole = \"{role}\"\n");
         }
@@ -168,30 +162,30 @@ impl Directory<'_> {
 
     /// The host of a server.
     fn node(&self, server: usize) -> &Node {
-        &self.plan.nodes[self.servers[server]]
+        &self.plan.nodes[self.servers.hosts[server]]
     }
 
     fn store_urls(&self) -> [String; 2] {
         ETCD_PORTS.map(|port| format!("http://{}:{port}", self.node(0).locator))
     }
 
-    fn text(&self, name: &str) -> String {
-        if name.is_empty() { self.folder.display().to_string() } else { self.folder.join(name).display().to_string() }
+    fn folder(&self) -> String {
+        self.files.folder().display().to_string()
     }
 }
 
-/// What a file of mappings says: its heading, and a line for each.
-pub(crate) fn lines(all: &[serde_json::Value]) -> String {
+/// A file of mappings: its heading, and one line for each.
+pub(crate) fn mapping_lines(all: &[serde_json::Value]) -> String {
     let heading = serde_json::json!({"weft_directory": 1, "revision": 0, "entries": all.len()});
     std::iter::once(&heading).chain(all).map(|line| format!("{line}\n")).collect()
 }
 
-/// Who a node is to the directory.
+/// The principal of a node.
 pub(crate) fn principal(node: usize) -> PrincipalId {
-    PrincipalId(Vl2::principal(node))
+    PrincipalId(Plan::principal(node))
 }
 
-/// A secret of a directory of its own.
+/// A new secret for a directory.
 pub(crate) fn new_secret() -> Result<Secret> {
     let source = Path::new("/dev/urandom");
     let mut bytes = [0; 32];
@@ -200,7 +194,7 @@ pub(crate) fn new_secret() -> Result<Secret> {
     Ok(Secret::new(bytes))
 }
 
-/// etcd: where other programs are, or where `scripts/setup-etcd.sh` has put it in a checkout that this program was built in or is run from.
+/// etcd: where `scripts/setup-etcd.sh` installs it in a checkout above this program or the current folder, or else where other programs are.
 fn find_etcd() -> Result<PathBuf> {
     let places = [std::env::current_exe().ok(), std::env::current_dir().ok()];
     let above = places.iter().flatten().flat_map(|place| place.ancestors());

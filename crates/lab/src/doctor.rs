@@ -1,4 +1,4 @@
-//! What this system lacks for a lab: asked by trying it in a namespace that nobody else sees and that goes with the thread that made it.
+//! Checks whether this system can run labs, by trying each feature in a private namespace that disappears with its thread.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,53 +9,53 @@ use serde::Serialize;
 
 use crate::{ebpf, frr, lab, netns};
 
-/// What was looked at.
+/// The result of all checks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Whether a lab can come up.
     pub ok: bool,
-    /// Each part.
+    /// The checks.
     pub checks: Vec<Check>,
 }
 
-/// A part of the system.
+/// The check of one feature.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What.
+    /// The feature.
     pub name: &'static str,
-    /// How it is.
+    /// Its state.
     pub state: State,
-    /// What was found, or what it is for.
+    /// What was found, or the purpose of the feature.
     pub detail: String,
     /// How to get it.
     pub remedy: Option<&'static str>,
 }
 
-/// How a part is.
+/// The state of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is there.
+    /// Available.
     Ok,
-    /// It is missing, and a lab comes up without.
+    /// Missing, and not every lab needs it.
     Optional,
-    /// It is missing, and no lab comes up without.
+    /// Missing, and every lab needs it.
     Missing,
-    /// Only root can tell.
+    /// Only root can check it.
     Unknown,
 }
 
-/// Looks at everything.
+/// Runs all checks.
 pub fn examine() -> Report {
     let root = geteuid().is_root();
     let mut checks = vec![Check {
         name: "root",
         state: if root { State::Ok } else { State::Missing },
-        detail: "namespaces and links are root's to make".to_owned(),
+        detail: "to create namespaces and links".to_owned(),
         remedy: (!root).then_some("run `sudo weft lab ...`"),
     }];
     checks.extend(programs());
-    checks.extend(if root { of_kernel() } else { TRIALS.iter().map(|t| t.unknown()).collect() });
+    checks.extend(if root { of_kernel() } else { KERNEL_CHECKS.iter().map(|t| t.unknown()).collect() });
     checks.push(cubic());
     checks.push(file("/dev/net/tun", "TUN", "tunnels of user programs"));
     checks.push(file("/sys/kernel/btf/vmlinux", "BTF", "eBPF programs that fit any kernel (CONFIG_DEBUG_INFO_BTF)"));
@@ -73,7 +73,7 @@ fn programs() -> Vec<Check> {
     };
     let mut checks: Vec<Check> = ["ip", "tc"]
         .into_iter()
-        .map(|p| of(p, version(p, "-V"), State::Missing, "makes links, addresses and rates", "apt-get install iproute2"))
+        .map(|p| of(p, version(p, "-V"), State::Missing, "creates links, addresses and rates", "apt-get install iproute2"))
         .collect();
     let missing: Vec<&str> = frr::ALL.into_iter().filter(|d| frr::program(d).is_none()).collect();
     let found = missing.is_empty().then(|| frr::program("zebra").and_then(|p| version(p.to_str()?, "--version"))).flatten();
@@ -81,47 +81,47 @@ fn programs() -> Vec<Check> {
     checks.push(of("FRR", found, State::Optional, &what, "apt-get install frr, and `systemctl disable --now frr`"));
     let switch = "/usr/sbin/ovs-vswitchd";
     let found = Path::new(switch).is_file().then(|| version(switch, "--version")).flatten();
-    let what = "for `switches.core = \"ovs\"` in labs of tenants";
+    let what = "for `switches.core = \"ovs\"` with NetLord";
     checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
     let server = "/usr/sbin/dnsmasq";
     let found = Path::new(server).is_file().then(|| version(server, "--version")).flatten();
-    let what = "for `overlay.provider` in labs of tenants";
+    let what = "for `overlay.provider` with NetLord";
     checks.push(of("dnsmasq", found, State::Optional, what, "apt-get install dnsmasq-base"));
     checks.iter_mut().filter(|c| c.state == State::Ok).for_each(|c| c.remedy = None);
     checks
 }
 
-/// The first line that a program says of its version.
+/// The first line of a program's version.
 fn version(program: &str, argument: &str) -> Option<String> {
     let output = Command::new(program).arg(argument).stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     text.lines().next().map(|l| l.trim().to_owned())
 }
 
-/// Something that a kernel may be built without, and what shows it.
-struct Trial {
+/// A feature that a kernel may lack, and how to try it.
+struct KernelCheck {
     name: &'static str,
     state: State,
     purpose: &'static str,
     remedy: &'static str,
-    attempt: Attempt,
+    action: Action,
 }
 
-enum Attempt {
+enum Action {
     Ip(&'static str),
     Tc(&'static str),
     Sysctl(&'static str, &'static str),
-    /// The program of switches' ports, at a device.
+    /// Attaches the program of switches' ports to a device.
     Ebpf(&'static str),
 }
 
-impl Trial {
+impl KernelCheck {
     fn check(&self) -> Check {
-        let works = match self.attempt {
-            Attempt::Ip(commands) => netns::batch("ip", commands, "a trial").is_ok(),
-            Attempt::Tc(commands) => netns::batch("tc", commands, "a trial").is_ok(),
-            Attempt::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach(device)).is_ok(),
-            Attempt::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a trial").is_ok(),
+        let works = match self.action {
+            Action::Ip(commands) => netns::batch("ip", commands, "a test namespace").is_ok(),
+            Action::Tc(commands) => netns::batch("tc", commands, "a test namespace").is_ok(),
+            Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach(device)).is_ok(),
+            Action::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a test namespace").is_ok(),
         };
         Check {
             name: self.name,
@@ -140,9 +140,9 @@ fn of_kernel() -> Vec<Check> {
     let trials = || {
         if unshare(CloneFlags::CLONE_NEWNET).is_err() {
             let remedy = Some("a container needs CAP_SYS_ADMIN and CAP_NET_ADMIN, as `docker run --privileged` gives them");
-            return vec![Check { name: "network namespaces", state: State::Missing, detail: "one a node".to_owned(), remedy }];
+            return vec![Check { name: "network namespaces", state: State::Missing, detail: "one per node".to_owned(), remedy }];
         }
-        TRIALS.iter().map(Trial::check).collect()
+        KERNEL_CHECKS.iter().map(KernelCheck::check).collect()
     };
     std::thread::scope(|scope| scope.spawn(trials).join().unwrap_or_default())
 }
@@ -153,7 +153,7 @@ fn cubic() -> Check {
     Check {
         name: "TCP cubic",
         state: if there { State::Ok } else { State::Missing },
-        detail: "how hosts send".to_owned(),
+        detail: "congestion control of hosts".to_owned(),
         remedy: (!there).then_some("modprobe tcp_cubic"),
     }
 }
@@ -168,7 +168,7 @@ fn file(path: &'static str, name: &'static str, purpose: &str) -> Check {
     }
 }
 
-/// A lab that a crash left is no hindrance, but costs memory.
+/// Labs left by a crash take memory, but do not prevent others.
 fn leftovers() -> Check {
     let broken: Vec<String> =
         lab::names().into_iter().filter(|n| lab::status(n).phase == crate::state::Phase::Broken).map(String::from).collect();
@@ -182,85 +182,85 @@ fn leftovers() -> Check {
 
 const MODULE: &str = "load the kernel's module, or use a kernel that has it (Debian's and Ubuntu's have)";
 
-/// In this order: later ones use the devices of earlier ones.
-const TRIALS: &[Trial] = &[
-    Trial {
+/// In order: later ones use the devices of earlier ones.
+const KERNEL_CHECKS: &[KernelCheck] = &[
+    KernelCheck {
         name: "veth",
         state: State::Missing,
-        purpose: "a pair a cable",
+        purpose: "one pair per cable",
         remedy: MODULE,
-        attempt: Attempt::Ip(
+        action: Action::Ip(
             "link add end0 type veth peer name end1\nlink set end0 up\nlink set end1 up\naddr add 10.0.0.0/31 dev end0\n",
         ),
     },
-    Trial {
+    KernelCheck {
         name: "TBF",
         state: State::Missing,
-        purpose: "a link's rate",
+        purpose: "rates of links",
         remedy: MODULE,
-        attempt: Attempt::Tc("qdisc add dev end0 root tbf rate 10mbit burst 8000 limit 100000\n"),
+        action: Action::Tc("qdisc add dev end0 root tbf rate 10mbit burst 8000 limit 100000\n"),
     },
-    Trial {
+    KernelCheck {
         name: "multipath routes",
         state: State::Missing,
         purpose: "ECMP",
         remedy: "use a kernel with CONFIG_IP_ROUTE_MULTIPATH",
-        attempt: Attempt::Ip("route add 10.9.0.0/16 nexthop via 10.0.0.1 dev end0 nexthop via 10.0.0.1 dev end0 weight 2\n"),
+        action: Action::Ip("route add 10.9.0.0/16 nexthop via 10.0.0.1 dev end0 nexthop via 10.0.0.1 dev end0 weight 2\n"),
     },
-    Trial {
+    KernelCheck {
         name: "hash of ports",
         state: State::Missing,
-        purpose: "flows, not hosts, spread (fib_multipath_hash_policy)",
+        purpose: "paths per flow, not per host (fib_multipath_hash_policy)",
         remedy: "use Linux 4.12 or newer",
-        attempt: Attempt::Sysctl("net/ipv4/fib_multipath_hash_policy", "1"),
+        action: Action::Sysctl("net/ipv4/fib_multipath_hash_policy", "1"),
     },
-    Trial {
+    KernelCheck {
         name: "hash seeds",
         state: State::Missing,
-        purpose: "switches choose differently (fib_multipath_hash_seed)",
+        purpose: "different paths at each switch (fib_multipath_hash_seed)",
         remedy: "use Linux 6.11 or newer",
-        attempt: Attempt::Sysctl("net/ipv4/fib_multipath_hash_seed", "1"),
+        action: Action::Sysctl("net/ipv4/fib_multipath_hash_seed", "1"),
     },
-    Trial {
+    KernelCheck {
         name: "eBPF at ports",
         state: State::Missing,
-        purpose: "switches make hashes of their own (tcx)",
+        purpose: "hashes computed by each switch (tcx)",
         remedy: "use Linux 6.6 or newer, with CONFIG_BPF_SYSCALL and CONFIG_NET_XGRESS",
-        attempt: Attempt::Ebpf("end0"),
+        action: Action::Ebpf("end0"),
     },
-    Trial {
+    KernelCheck {
         name: "policy routing",
         state: State::Optional,
         purpose: "hosts with several NICs, and Valiant Load Balancing",
         remedy: "use a kernel with CONFIG_IP_MULTIPLE_TABLES",
-        attempt: Attempt::Ip("rule add from 10.0.0.0 lookup 100\n"),
+        action: Action::Ip("rule add from 10.0.0.0 lookup 100\n"),
     },
-    Trial {
+    KernelCheck {
         name: "VXLAN",
         state: State::Optional,
-        purpose: "what the agent is compared with",
+        purpose: "comparison with the agent",
         remedy: MODULE,
-        attempt: Attempt::Ip("link add vx type vxlan id 1 dstport 4789 local 10.0.0.0\n"),
+        action: Action::Ip("link add vx type vxlan id 1 dstport 4789 local 10.0.0.0\n"),
     },
-    Trial {
+    KernelCheck {
         name: "HTB",
         state: State::Optional,
         purpose: "rates by class",
         remedy: MODULE,
-        attempt: Attempt::Tc("qdisc add dev end1 root htb\n"),
+        action: Action::Tc("qdisc add dev end1 root htb\n"),
     },
-    Trial {
+    KernelCheck {
         name: "netem",
         state: State::Optional,
-        purpose: "delays of links: the lab leaves them out in any case",
+        purpose: "delays of links, which the lab does not emulate",
         remedy: MODULE,
-        attempt: Attempt::Tc("qdisc replace dev end1 root netem delay 1ms\n"),
+        action: Action::Tc("qdisc replace dev end1 root netem delay 1ms\n"),
     },
-    Trial {
+    KernelCheck {
         name: "IP-in-IP",
         state: State::Optional,
-        purpose: "tunnels by the kernel; the lab does without",
+        purpose: "tunnels by the kernel, which the lab does not use",
         remedy: MODULE,
-        attempt: Attempt::Ip("link add tun7 type ipip local 10.0.0.0 remote 10.0.0.1\n"),
+        action: Action::Ip("link add tun7 type ipip local 10.0.0.0 remote 10.0.0.1\n"),
     },
 ];

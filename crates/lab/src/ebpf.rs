@@ -3,11 +3,11 @@
 //! ```text
 //!   bpf_set_hash_invalid(skb); return TCX_NEXT
 //! ```
-//! A packet leaves a host with the hash of its socket, veth hands it on, and a kernel that has to choose among next hops takes
-//! such a hash as it is: neither the switch's seed nor the packet's ports are asked, all switches choose alike, and a socket changes its path
-//! at every timeout. Without the hash each switch makes its own, of addresses, ports and its seed.
+//! A packet leaves a host with the hash of its socket, veth preserves it, and the kernel uses such a hash as it is to select a next hop: the switch's seed and
+//! the packet's ports are ignored, all switches select alike, and a socket changes its path at every timeout. Without the hash each switch computes its own from
+//! addresses, ports and its seed.
 //!
-//! It is attached by tcx, before whatever `tc filter` attaches, and goes with its device.
+//! It is attached by tcx, before programs of `tc filter`, and is removed with its device.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -25,7 +25,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Forgets a packet's hash as it comes in.
+    /// Clears the hash of incoming packets.
     pub(crate) fn forget_hash() -> Result<Self> {
         Self::load(c"weft_hash", &[CALL_SET_HASH_INVALID, return_value(TCX_NEXT), EXIT])
     }
@@ -51,12 +51,12 @@ impl Program {
         };
         load.name[..name.count_bytes()].copy_from_slice(name.to_bytes());
         let fd = bpf(BPF_PROG_LOAD, &load).map_err(|e| netns::kernel("load an eBPF program", "the kernel", e))?;
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
     }
 }
 
-/// Makes the ports of a switch, in whose namespace the thread is, forget the hashes of hosts' sockets.
+/// Clears the hashes of packets at all ports of a switch, in whose namespace the thread is.
 pub(crate) fn forget_hashes(program: &Program, switch: &Node) -> Result<()> {
     switch.ports.iter().try_for_each(|port| program.attach(&port.name))
 }
@@ -111,5 +111,5 @@ const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_ATTACH: libc::c_long = 8;
 const SCHED_CLS: u32 = 3;
 const TCX_INGRESS: u32 = 46;
-/// To whatever is attached next, as without a program.
+/// Continue with the next program, or as without one.
 const TCX_NEXT: i32 = -1;

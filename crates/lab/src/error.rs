@@ -1,17 +1,17 @@
-//! What can go wrong with a lab, each with the next step.
+//! Errors of labs, each with the next step.
 
 use std::path::{Path, PathBuf};
 
 use crate::plan::{LabName, PlanError};
 
-/// The result of all that touches the system.
+/// The result of functions that change the system.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;
 
 /// An error for the user.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LabError {
-    #[error("a lab makes network namespaces and links, which only root may")]
+    #[error("a lab creates network namespaces and links, which only root may do")]
     NotRoot,
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -19,15 +19,15 @@ pub enum LabError {
     Exists(LabName),
     #[error("there is no lab `{0}`")]
     NoLab(LabName),
-    #[error("another `weft` is at work on the lab `{0}`")]
+    #[error("another `weft` is building or removing the lab `{0}`")]
     Busy(LabName),
-    #[error("the lab `{0}` is not whole: its `weft lab up` was killed, or it was made by another version")]
+    #[error("the lab `{0}` is incomplete: its `weft lab up` was killed, or it was made by another version")]
     Broken(LabName),
     #[error("the lab `{lab}` has no node `{node}`")]
-    NoNode { lab: LabName, node: String, guess: String },
+    NoNode { lab: LabName, node: String, known: Vec<String> },
     #[error("`{node}` is no host of this lab: flows are between hosts")]
     NotAHost { node: String },
-    #[error("the lab `{0}` has bridges for switches: there are no routes to follow")]
+    #[error("the lab `{0}` has bridges in place of routers: there are no routes to follow")]
     Bridged(LabName),
     #[error("`{program}` is not installed")]
     Missing { program: String, package: &'static str },
@@ -54,30 +54,34 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// The next step, where there is one to tell.
+    /// The next step, if there is one.
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::NotRoot => "run it as root: `sudo weft lab ...`; `weft run` with a simulated world needs no root".to_owned(),
             Self::Plan(_) | Self::Interrupted => return None,
             Self::Exists(name) => {
-                format!("`weft lab down --name {name}` ends it; `weft lab up --name OTHER` makes another beside it")
+                format!("`weft lab down --name {name}` removes it; `weft lab up --name OTHER` creates another one")
             }
-            Self::NoLab(_) => "`weft lab status` lists those that there are; `weft lab up SCENARIO` makes one".to_owned(),
+            Self::NoLab(_) => "`weft lab status` lists all labs; `weft lab up SCENARIO` creates one".to_owned(),
             Self::Busy(_) => "wait until it has ended, or press Ctrl-C there".to_owned(),
             Self::Broken(name) => format!("`weft lab down --name {name}` removes what is left of it"),
-            Self::NoNode { guess, .. } => guess.clone(),
+            Self::NoNode { lab, known, .. } => {
+                format!("its nodes are {}, and so on: `weft lab status --name {lab}` lists them", known.join(", "))
+            }
             Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
             Self::Bridged(_) => "`weft agent status` of a host lists the VLANs to each edge switch".to_owned(),
             Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
             Self::NoProgram { .. } => "`make build` builds it; or leave `[overlay]` out of the scenario".to_owned(),
-            Self::NoEtcd => "scripts/setup-etcd.sh gets it; or write `directory.store = \"embedded\"` for one server".to_owned(),
-            Self::Program { .. } | Self::NotAttached { .. } => {
-                "`weft lab doctor` tells what this system lacks; `--set overlay.kind=none` does without the overlay".to_owned()
+            Self::NoEtcd => {
+                "scripts/setup-etcd.sh installs it; or write `directory.store = \"embedded\"` for one server".to_owned()
             }
-            Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` tells what this system lacks".to_owned(),
+            Self::Program { .. } | Self::NotAttached { .. } => {
+                "`weft lab doctor` shows what this system lacks; `--set overlay.kind=none` runs without the overlay".to_owned()
+            }
+            Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` shows what this system lacks".to_owned(),
             Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),
             Self::NotConverged { .. } | Self::Daemon { .. } => {
-                "`weft lab up --routing static` does without FRR; a machine at its limit needs a smaller fabric".to_owned()
+                "`weft lab up --routing static` needs no FRR; a machine at its limit needs a smaller fabric".to_owned()
             }
         })
     }

@@ -1,22 +1,17 @@
-//! Whole frames at an interface, as a program with all rights in a namespace sends and hears them.
+//! Packet sockets: raw frames at an interface.
 
-use std::ffi::CString;
 use std::io;
 
+use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
-/// A socket for frames of an EtherType (`libc::ETH_P_ALL`: of any) at a device of the namespace that the thread is in.
+/// A socket for frames of an EtherType (`libc::ETH_P_ALL`: any) at a device of the namespace that the thread is in.
 ///
 /// # Errors
-/// There is no such device, or the thread is not root.
+/// Without such a device, or without root.
 pub fn socket(device: &str, ethertype: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(i32::from(ethertype.to_be()))))?;
-    let name = CString::new(device)?;
-    // SAFETY: the name ends with a zero.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let index = if_nametoindex(device)?;
     let mut storage = SockAddrStorage::zeroed();
     // SAFETY: sockaddr_ll is one of the addresses that the storage is for.
     let link = unsafe { storage.view_as::<libc::sockaddr_ll>() };

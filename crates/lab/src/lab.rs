@@ -1,4 +1,4 @@
-//! Up and down: from a plan to what stands, and back to nothing.
+//! Up and down: from a plan to a running lab, and back to nothing.
 //!
 //! ```text
 //!   folder, locked -> namespaces, sysctls -> cables -> addresses, routes, rates -> FRR, converged -> overlay -> `built`
@@ -12,15 +12,15 @@ use std::sync::atomic::AtomicBool;
 use nix::unistd::geteuid;
 use serde::Serialize;
 
+use crate::agents::{self, OverlayStatus, OverlayTimes};
 use crate::clock::{self, Stopwatch};
-use crate::congestion::{self, Leave};
+use crate::congestion::{self, SysctlGuard};
 use crate::error::{LabError, Result};
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Process, Record};
-use crate::vl2::{self, OverlayStatus, OverlayTimes};
-use crate::{commands, ebpf, frr, neighbours, netlord, netns};
+use crate::{commands, ebpf, frr, neighbours, netns, overlay};
 
-/// A lab that stands.
+/// A lab that is up.
 #[derive(Clone, Debug)]
 pub struct Lab {
     /// What it is.
@@ -38,7 +38,7 @@ pub struct Times {
     pub devices_s: f64,
     /// FRR started and converged; 0 without it.
     pub routing_s: f64,
-    /// Of the overlay, if there is one.
+    /// The overlay, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<OverlayTimes>,
 }
@@ -48,12 +48,12 @@ pub struct Times {
 pub struct Status {
     /// Its name.
     pub name: LabName,
-    /// How far it is.
+    /// Its phase.
     pub phase: Phase,
-    /// The run that it goes with, if it is one's.
+    /// The run that it belongs to, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
-    /// The scenario that it was made from; absent if that is not known any more.
+    /// The scenario that it was made from; absent if its record is lost.
     pub scenario: Option<String>,
     /// What the fabric is, in a line.
     pub fabric: Option<String>,
@@ -68,20 +68,20 @@ pub struct Status {
     /// Tenants' VMs of the plan, with NetLord.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vms: Option<usize>,
-    /// Namespaces that there are.
+    /// Namespaces that exist.
     pub namespaces: usize,
     /// Processes in them.
     pub processes: usize,
-    /// Daemons that the plan asks for.
+    /// Routing daemons of the plan.
     pub daemons: usize,
     /// Seconds since it was made.
     pub age_s: Option<u64>,
-    /// What runs of its overlay, if it has one.
+    /// The programs of its overlay, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<OverlayStatus>,
 }
 
-/// The run that a lab goes with.
+/// The run that a lab belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Owner {
     /// Its process.
@@ -99,19 +99,18 @@ pub fn need_root() -> Result<()> {
 }
 
 impl Lab {
-    /// Builds a lab. What a crash left of one of the same name is removed before. When `stop` is set, it ends soon and leaves nothing.
+    /// Builds a lab, after it has removed what a crash left of one of the same name. When `stop` is set, it ends soon and leaves nothing.
     ///
     /// # Errors
-    /// [`LabError`]; whatever it is, nothing is left.
+    /// [`LabError`]; nothing is left in any case.
     pub fn up(plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         Self::up_for(None, plan, scenario, stop)
     }
 
-    /// The same for a process that it goes with.
+    /// As [`Self::up`], for a lab that belongs to a process.
     pub(crate) fn up_for(owner: Option<Process>, plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
-        vl2::check(&plan)?;
-        netlord::check(&plan)?;
+        overlay::check(&plan)?;
         let folder = match Folder::create(&plan.name)? {
             Some(folder) => folder,
             None => replace_broken(&plan.name)?,
@@ -121,14 +120,14 @@ impl Lab {
             Ok(times) => Ok((Self { record }, times)),
             Err(e) => {
                 if let Err(also) = tear_down(&record.plan.name, folder) {
-                    tracing::warn!("something of the lab is left, which `weft lab down` removes: {also}");
+                    tracing::warn!("parts of the lab are left, which `weft lab down` removes: {also}");
                 }
                 Err(e)
             }
         }
     }
 
-    /// The lab of that name, if it stands.
+    /// The lab of that name, if it is up.
     ///
     /// # Errors
     /// [`LabError::NoLab`], [`LabError::Busy`] or [`LabError::Broken`].
@@ -156,20 +155,18 @@ impl Lab {
     /// A node by its name.
     ///
     /// # Errors
-    /// [`LabError::NoNode`], with some that there are.
+    /// [`LabError::NoNode`], with the names of some nodes.
     pub fn node(&self, name: &str) -> Result<&Node> {
         let plan = &self.record.plan;
         plan.node(name).ok_or_else(|| {
             let of = |role| plan.nodes.iter().filter(move |n| n.role == role).map(|n| n.name.as_str());
-            let some: Vec<&str> = of(Role::Host).take(2).chain(of(Role::Switch).take(2)).collect();
-            let guess =
-                format!("its nodes are {}, and so on: `weft lab status --name {}` lists them", some.join(", "), plan.name);
-            LabError::NoNode { lab: plan.name.clone(), node: name.to_owned(), guess }
+            let known = of(Role::Host).take(2).chain(of(Role::Switch).take(2)).map(str::to_owned).collect();
+            LabError::NoNode { lab: plan.name.clone(), node: name.to_owned(), known }
         })
     }
 }
 
-/// Removes a lab and all that is of it, in whatever state. Whether there was anything.
+/// Removes a lab and everything that belongs to it, in any state. Whether there was anything.
 ///
 /// # Errors
 /// [`LabError::Busy`] while another process builds it.
@@ -182,7 +179,7 @@ pub fn down(name: &LabName) -> Result<bool> {
     }
 }
 
-/// Names of all labs, and of those of which only namespaces are left.
+/// Names of all labs, including those of which only namespaces are left.
 pub fn names() -> Vec<LabName> {
     let mut names = state::names();
     names.extend(netns::names(NAMESPACE_PREFIX).iter().filter_map(|n| LabName::of_namespace(n)));
@@ -191,7 +188,7 @@ pub fn names() -> Vec<LabName> {
     names
 }
 
-/// What stands of a lab.
+/// The status of a lab.
 pub fn status(name: &LabName) -> Status {
     let namespaces = netns::names(&name.namespace_prefix());
     let known = state::read(name);
@@ -212,15 +209,12 @@ pub fn status(name: &LabName) -> Status {
         scale: plan.map(|p| p.scale),
         hosts: plan.map_or(0, |p| p.hosts().count()),
         switches: plan.map_or(0, |p| p.switches().count()),
-        vms: plan.and_then(|p| Some(p.tenants.as_ref()?.vms.len())),
+        vms: plan.and_then(|p| Some(p.overlay.netlord()?.vms.len())),
         processes: netns::processes(&namespaces).len(),
         namespaces: namespaces.len(),
         daemons,
         age_s: record.as_ref().map(|r| clock::unix_seconds().saturating_sub(r.since_unix_s)),
-        overlay: plan.and_then(|p| match p.tenants {
-            Some(_) => Some(netlord::status(p)),
-            None => p.overlay.is_some().then(|| vl2::status(p)),
-        }),
+        overlay: plan.and_then(agents::status),
     }
 }
 
@@ -228,17 +222,17 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     let plan = &record.plan;
     folder.record(record)?;
     netns::prepare()?;
-    // A lab whose folder somebody has removed.
+    // Those of a lab whose folder was removed by hand.
     remove_namespaces(&plan.name.namespace_prefix())?;
     let mut times = Times::default();
     let watch = Stopwatch::new();
-    neighbours::make_room(plan)?;
-    let leave = Leave::give(CONGESTION_CONTROL, folder.path())?;
+    neighbours::reserve(plan)?;
+    let guard = SysctlGuard::allow(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
         netns::set(&node.sysctls(), &node.namespace)
     })?;
-    drop(leave);
+    drop(guard);
     times.namespaces_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     netns::batch("ip", &commands::cables(plan), "all namespaces")?;
@@ -250,16 +244,15 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
         netns::enter(&node.namespace)?;
         netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace)?;
         netns::batch("tc", &commands::shaping(node), &node.namespace)?;
-        // Bridges choose nothing by a hash, and VMs forward nothing.
-        let forwards = !matches!(node.role, Role::Host | Role::Vm) && plan.tenants.is_none();
+        // Bridges choose no path by a hash, and VMs do not forward.
+        let forwards = !matches!(node.role, Role::Host | Role::Vm) && plan.overlay.netlord().is_none();
         if forwards { ebpf::forget_hashes(&program, node) } else { Ok(()) }
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
         netns::batch("ip", &commands::routes(node, plan.routing, plan.ecmp_width()), &node.namespace)
     })?;
-    vl2::addresses(plan, stop)?;
-    netlord::addresses(plan, stop)?;
+    overlay::configure_addresses(plan, stop)?;
     times.devices_s = watch.elapsed().as_secs_f64();
     if plan.routing == Routing::Frr {
         let watch = Stopwatch::new();
@@ -267,12 +260,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
         frr::converge(plan, &state::daemons(folder.path()), stop)?;
         times.routing_s = watch.elapsed().as_secs_f64();
     }
-    if plan.overlay.is_some() {
-        times.overlay = Some(vl2::start(plan, folder.path(), stop)?);
-    }
-    if plan.tenants.is_some() {
-        times.overlay = Some(netlord::start(plan, folder.path(), stop)?);
-    }
+    times.overlay = overlay::start(plan, stop)?;
     folder.built()?;
     Ok(times)
 }
@@ -290,10 +278,10 @@ fn replace_broken(name: &LabName) -> Result<Folder> {
 
 fn tear_down(name: &LabName, folder: Folder) -> Result<()> {
     remove_namespaces(&name.namespace_prefix())?;
-    vl2::clean(name);
-    congestion::take_back(folder.path())?;
+    agents::remove_pins(name);
+    congestion::restore(folder.path())?;
     folder.remove()?;
-    neighbours::put_back()
+    neighbours::release()
 }
 
 fn remove_namespaces(prefix: &str) -> Result<bool> {

@@ -1,35 +1,37 @@
-//! A real world on one Linux machine: a network namespace a host and a switch, veth links shaped to their rates, kernel TCP and kernel
+//! A real network on one Linux machine: a network namespace per host and switch, veth links shaped to their rates, kernel TCP and kernel
 //! forwarding, FRR between the switches.
 //!
 //! ```text
-//!   Fabric --plan--> Plan --commands--> text for ip and tc, sysctls --+
-//!                      |                                              +--lab (netns, state)--> what stands --probe--> what it does
-//!                      +----frr--> configuration of the daemons ------+
+//!   Fabric --plan--> Plan --commands--> batches for ip and tc, sysctls --+
+//!                      |                                                 +--lab (netns, state)--> a lab that is up --probe--> reachability, paths
+//!                      +----frr, vl2, netlord--> configurations ---------+                               |
+//!                                                                                                        +--run (traffic, events, counters)--> Outcome
 //! ```
-//! | module | question it answers |
+//! | module | what it does |
 //! | --- | --- |
-//! | [`plan`] | what a lab consists of: namespaces, ports, addresses, routes, rates, settings |
-//! | [`commands`] | how `ip` and `tc` are told so |
-//! | [`netns`] | how a namespace is made, entered and removed |
-//! | [`frr`] | how the routing daemons are configured, started, and known to have converged |
-//! | [`state`] | which labs stand, and what a crash left |
-//! | [`lab`] | how a lab comes up, and goes down to nothing |
-//! | [`programs`] | how the programs of an overlay are found, started, asked and ended |
-//! | [`vl2`] | how an overlay's directory and agents are configured and started |
-//! | [`netlord`] | how bridges, agents and tenants' VMs are configured and started |
-//! | [`carry`] | how a run comes up, carries its flows ([`traffic`]), is counted ([`counters`]) and goes down |
-//! | [`events`] | how parts fail and return meanwhile |
-//! | [`frames`] | how whole frames are sent and heard at an interface |
-//! | [`probe`] | whether hosts reach each other, and by which path |
-//! | [`doctor`] | what this system lacks |
+//! | [`plan`] | derives namespaces, ports, addresses, routes, rates and settings from a fabric; [`plan::vl2`] and [`plan::netlord`] are laid over it |
+//! | [`commands`] | writes the plan as batches for `ip` and `tc` |
+//! | [`netns`] | creates, enters and removes namespaces |
+//! | [`frr`] | configures and starts the routing daemons, and waits until they have converged |
+//! | [`state`] | keeps the labs that are up, and those that a crash left |
+//! | [`lab`] | brings a lab up, and takes it down to nothing |
+//! | [`programs`] | finds, starts, queries and kills the programs of an overlay |
+//! | [`agents`], [`directory`] | the agents and the directory servers of an overlay |
+//! | `overlay` | [`vl2`] or [`netlord`], whichever is laid over the lab |
+//! | [`vl2`], [`netlord`] | configure and start the overlay; move servers or VMs |
+//! | [`run`] | executes a run: traffic ([`traffic`]), events ([`events`]), measurements ([`counters`]) |
+//! | [`events`] | failures, repairs, programs that are killed, servers and VMs that move |
+//! | [`frames`] | sends and receives raw frames at an interface |
+//! | [`probe`] | tests reachability and paths |
+//! | [`doctor`] | checks whether this system can run labs |
 //!
-//! [`plan`] and [`commands`] are pure and build anywhere; the rest is of Linux and, but for [`doctor`], of root.
+//! [`plan`] and [`commands`] are pure and build anywhere; everything else needs Linux and, except [`doctor`], root.
 
 pub mod commands;
 pub mod plan;
 
 #[cfg(target_os = "linux")]
-pub mod carry;
+pub mod agents;
 #[cfg(target_os = "linux")]
 mod clock;
 #[cfg(target_os = "linux")]
@@ -61,19 +63,23 @@ pub mod netlord;
 #[cfg(target_os = "linux")]
 pub mod netns;
 #[cfg(target_os = "linux")]
+mod overlay;
+#[cfg(target_os = "linux")]
 pub mod paths;
 #[cfg(target_os = "linux")]
 pub mod probe;
 #[cfg(target_os = "linux")]
 pub mod programs;
 #[cfg(target_os = "linux")]
+pub mod run;
+#[cfg(target_os = "linux")]
 pub mod state;
 #[cfg(target_os = "linux")]
 pub mod traffic;
 #[cfg(target_os = "linux")]
-mod valiant;
-#[cfg(target_os = "linux")]
 pub mod vl2;
+#[cfg(target_os = "linux")]
+mod vlb;
 
 #[cfg(target_os = "linux")]
 pub use clock::Stopwatch;

@@ -1,33 +1,33 @@
-//! Room for neighbours (ARP, NDP): all namespaces of a system share one table of them, 1,024 by default.
+//! The limit of neighbour entries (ARP, NDP): all namespaces of a system share one table, of 1,024 entries by default.
 //!
-//! Hosts of an overlay are each other's neighbours, each of 80 has 79; beyond the limit the kernel sends to none that is new. So each lab notes what it wants, and
-//! the limit is what it was before the first lab, raised by what all that stand want together, if that does not fit below it.
+//! Hosts of an overlay are each other's neighbours: each of 80 has 79. Beyond the limit the kernel sends nothing to new neighbours. So each lab notes the entries that
+//! it needs, and the limit is that before the first lab, raised by the needs of all labs together if they do not fit below it.
 
 use std::fs;
 use std::path::Path;
 
 use crate::error::{LabError, Result};
-use crate::plan::{LabName, Plan};
+use crate::plan::{LabName, Overlay, Plan};
 use crate::{netns, state};
 
-/// Makes room for a lab's, whose folder is there.
-pub(crate) fn make_room(plan: &Plan) -> Result<()> {
-    let _turn = netns::turn()?;
+/// Raises the limit for a lab, whose folder exists.
+pub(crate) fn reserve(plan: &Plan) -> Result<()> {
+    let _lock = netns::lock_system()?;
     let note = state::path(&plan.name).join(SHARE);
-    fs::write(&note, wanted(plan).to_string()).map_err(|e| LabError::io("write", &note, e))?;
+    fs::write(&note, entries_of(plan).to_string()).map_err(|e| LabError::io("write", &note, e))?;
     set()
 }
 
-/// Takes back what was for a lab whose folder is gone.
-pub(crate) fn put_back() -> Result<()> {
-    let _turn = netns::turn()?;
+/// Lowers the limit after the folder of a lab has been removed.
+pub(crate) fn release() -> Result<()> {
+    let _lock = netns::lock_system()?;
     set()?;
-    // The folder of all labs goes with the last note.
+    // The folder of all labs is removed with the last note.
     let _ = fs::remove_dir(ROOT);
     Ok(())
 }
 
-/// Sets the limits to what the labs that stand want.
+/// Sets the limits according to the needs of all labs.
 fn set() -> Result<()> {
     let share = |lab: &LabName| number(&state::path(lab).join(SHARE)).unwrap_or(0);
     let all: u64 = state::names().iter().map(share).sum();
@@ -36,39 +36,41 @@ fn set() -> Result<()> {
         let (place, note) = (Path::new(&place), Path::new(&note));
         let now = number(place).ok_or_else(|| LabError::io("read", place, std::io::ErrorKind::InvalidData.into()))?;
         let before = number(note).unwrap_or(now);
-        let wanted = if all + SPARE > before { before + all } else { before };
-        if wanted != before && !note.exists() {
+        let limit = if all + SPARE > before { before + all } else { before };
+        if limit != before && !note.exists() {
             fs::write(note, before.to_string()).map_err(|e| LabError::io("write", note, e))?;
         }
-        if wanted != now {
-            fs::write(place, wanted.to_string()).map_err(|e| LabError::io("set", place, e))?;
+        if limit != now {
+            fs::write(place, limit.to_string()).map_err(|e| LabError::io("set", place, e))?;
         }
-        if wanted == before && note.exists() {
+        if limit == before && note.exists() {
             fs::remove_file(note).map_err(|e| LabError::io("remove", note, e))?;
         }
     }
     Ok(())
 }
 
-/// Neighbours of a lab whose hosts all talk to each other.
-fn wanted(plan: &Plan) -> u64 {
-    // An overlay's hosts are each other's neighbours, in two families; so are a tenant's VMs, which are fewer than all.
-    let ends =
-        if plan.overlay.is_some() { plan.hosts().count() } else { plan.tenants.as_ref().map_or(0, |it| it.vms.len()) } as u64;
-    // Servers are each other's in tenant 1, of IPv4.
-    let servers = plan.tenants.as_ref().and_then(|it| it.provider.as_ref()).map_or(0, |it| it.leases.len()) as u64;
+/// Neighbour entries of a lab whose hosts all communicate with each other.
+fn entries_of(plan: &Plan) -> u64 {
+    // VL2's hosts are each other's neighbours, in two families, and so are the VMs of a tenant, at most all. NetLord's hosts are neighbours in tenant 1, of IPv4.
+    let (ends, leases) = match &plan.overlay {
+        Overlay::None => (0, 0),
+        Overlay::Vl2(_) => (plan.hosts().count(), 0),
+        Overlay::Netlord(netlord) => (netlord.vms.len(), netlord.provider.as_ref().map_or(0, |it| it.leases.len())),
+    };
+    let (ends, leases) = (ends as u64, leases as u64);
     let cables: u64 = plan.nodes.iter().map(|n| n.ports.len() as u64).sum();
-    // What has aged is not yet gone, and multicast has entries too.
-    cables * 8 + ends * ends * 2 + servers * servers
+    // Stale entries remain for some time, and multicast has entries too.
+    cables * 8 + ends * ends * 2 + leases * leases
 }
 
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Where what was before the first lab is noted.
+/// Where the limits before the first lab are noted.
 const ROOT: &str = "/run/weft";
-/// In a lab's folder: what it wants.
+/// In a lab's folder: the entries that it needs.
 const SHARE: &str = "neighbours";
-/// Of the limit, for everything else on the machine.
+/// Entries for everything else on the machine.
 const SPARE: u64 = 512;

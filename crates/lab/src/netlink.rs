@@ -1,5 +1,5 @@
-//! Questions to a namespace's kernel by rtnetlink, on a socket that stays in that namespace. A question costs microseconds, where a program
-//! such as `ip` costs milliseconds.
+//! Queries of a namespace's kernel by rtnetlink, on a socket that stays in that namespace. A query takes microseconds, a program such as `ip`
+//! milliseconds.
 //!
 //! ```text
 //!    0               4       6       8              12              16
@@ -20,7 +20,7 @@ pub(crate) struct Netlink {
     number: u32,
 }
 
-/// A request in the making.
+/// A request under construction.
 pub(crate) struct Request(Vec<u8>);
 
 impl Request {
@@ -43,14 +43,14 @@ impl Request {
 }
 
 impl Netlink {
-    /// Opens one in the namespace that the thread is in.
+    /// Opens a socket in the namespace that the thread is in.
     pub(crate) fn open() -> std::io::Result<Self> {
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
         Ok(Self { socket, buffer: vec![0; 64 * 1024], number: 0 })
     }
 
-    /// Asks, and hands each answer's family header and attributes to `each`. Ends with the one answer, or the last of a dump.
-    pub(crate) fn ask(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> std::io::Result<()> {
+    /// Sends a request, and passes the family header and the attributes of each answer to `each`. Ends after one answer, or after the last one of a dump.
+    pub(crate) fn query(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> std::io::Result<()> {
         self.number += 1;
         let Request(mut bytes) = request;
         let len = bytes.len() as u32;
@@ -88,12 +88,12 @@ pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// A number of an attribute or a header.
+/// A 32-bit number of an attribute or a header.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The same of eight bytes.
+/// A 64-bit number of an attribute or a header.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -109,13 +109,13 @@ fn split(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
 fn error_of(body: &[u8]) -> Error {
     match u32_at(body, 0) {
         Some(code) if code != 0 => Error::from_raw_os_error((code as i32).wrapping_neg()),
-        _ => Error::new(ErrorKind::InvalidData, "an acknowledgement that was not asked for"),
+        _ => Error::new(ErrorKind::InvalidData, "an unexpected acknowledgement"),
     }
 }
 
 const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
-/// All there are.
+/// Request all objects of a type.
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -127,7 +127,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn attributes_are_written_and_read() {
+    fn attributes_round_trip() {
         let Request(bytes) = Request::new(7, 0, &[9; 4]).attribute(1, &[1]).attribute(2, &[2; 8]);
         let read: Vec<_> = attributes(&bytes[HEADER + 4..]).collect();
         assert_eq!(read, [(1, &[1][..]), (2, &[2; 8][..])]);
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let mut rest = &bytes[..];
             while let Some((_, _, body, after)) = split(rest) {
                 attributes(body).for_each(drop);

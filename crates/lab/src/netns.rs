@@ -1,7 +1,7 @@
 //! Network namespaces by name, as `ip netns` keeps them: a file of /run/netns holds each.
 //!
-//! A thread enters a namespace with its sockets, its children and its /proc/sys/net; mounts stay those of the process, so that what is
-//! pinned in /sys/fs/bpf stays in sight (which `ip netns exec` hides).
+//! A thread enters a namespace with its sockets, its children and its /proc/sys/net; mounts stay those of the process, so that objects pinned in
+//! /sys/fs/bpf stay visible (`ip netns exec` hides them).
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,14 +20,16 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::clock::Deadline;
 use crate::error::{LabError, Result};
+use crate::plan::Node;
 
 /// Where a namespace's file is.
 pub fn path(namespace: &str) -> PathBuf {
     Path::new(FOLDER).join(namespace)
 }
 
-/// Moves the calling thread into a namespace, for good: meant for threads that end with their work.
+/// Moves the calling thread into a namespace permanently: meant for threads that end with their work.
 ///
 /// # Errors
 /// [`LabError::Kernel`] if there is no such namespace, or without root.
@@ -36,7 +38,7 @@ pub fn enter(namespace: &str) -> Result<()> {
     setns(file, CloneFlags::CLONE_NEWNET).map_err(|e| kernel("enter the namespace", namespace, e))
 }
 
-/// Does work in a namespace: on a thread of its own, which ends with it.
+/// Runs work in a namespace, on a thread of its own.
 ///
 /// # Errors
 /// As [`enter`], and those of the work.
@@ -47,7 +49,7 @@ pub fn within<T: Send>(namespace: &str, work: impl FnOnce() -> Result<T> + Send)
     })
 }
 
-/// Does the same for many, several at a time; results are in the order of the items. Ends early if told to stop.
+/// Runs work for each item on threads of its own, several at a time; results are in the order of the items. Ends early when `stop` is set.
 ///
 /// # Errors
 /// The first error, or [`LabError::Interrupted`].
@@ -56,7 +58,7 @@ pub(crate) fn each<I: Sync, T: Send>(items: &[I], stop: &AtomicBool, work: impl 
     each_of(items, threads, stop, work)
 }
 
-/// The same with so many threads: more than there are processors where the work is waiting.
+/// As [`each`], with that many threads: more than there are processors for work that waits.
 ///
 /// # Errors
 /// As [`each`].
@@ -93,14 +95,14 @@ pub(crate) fn each_of<I: Sync, T: Send>(
     Ok(results.into_iter().map(|(_, r)| r).collect())
 }
 
-/// The lock of a folder that all labs share: whoever has it may change what the whole system has one of.
-pub(crate) fn turn() -> Result<Flock<File>> {
+/// The lock of the folder that all labs share: held while settings of the whole system are changed.
+pub(crate) fn lock_system() -> Result<Flock<File>> {
     let folder = Path::new(FOLDER);
     let file = File::open(folder).map_err(|e| LabError::io("open", folder, e))?;
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, e)| LabError::io("lock", folder, e.into()))
 }
 
-/// Makes the folder of namespaces a mount of its own that other mount namespaces see, as `ip netns` does.
+/// Makes the folder of namespaces a shared mount, as `ip netns` does, so that other mount namespaces see it.
 pub(crate) fn prepare() -> Result<()> {
     let folder = Path::new(FOLDER);
     fs::create_dir_all(folder).map_err(|e| LabError::io("make", folder, e))?;
@@ -113,7 +115,7 @@ pub(crate) fn prepare() -> Result<()> {
     bound.map_err(|e| kernel("share /run/netns", "the system", e))
 }
 
-/// Mounts the file system of eBPF programs and maps where it is expected, if it is not there; it stays.
+/// Mounts bpffs on /sys/fs/bpf if it is not mounted; it stays mounted.
 pub(crate) fn mount_bpf() -> Result<()> {
     let folder = Path::new(BPF);
     let of = |path: &Path| fs::metadata(path).map(|m| m.dev());
@@ -147,7 +149,7 @@ pub(crate) fn set(settings: &[(&'static str, String)], place: &str) -> Result<()
     Ok(())
 }
 
-/// Names of all namespaces that begin so.
+/// Names of all namespaces with a prefix.
 pub(crate) fn names(prefix: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Vec::new() };
     let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -156,10 +158,10 @@ pub(crate) fn names(prefix: &str) -> Vec<String> {
     names
 }
 
-/// Removes a namespace's name; the namespace and its links go when nothing holds them.
+/// Removes a namespace's name; the kernel removes the namespace and its links when nothing refers to them.
 pub(crate) fn remove(namespace: &str) -> Result<()> {
     let path = path(namespace);
-    // It may be a file that was not yet a namespace.
+    // It may be a file that is not yet a namespace.
     match umount2(&path, MntFlags::MNT_DETACH) {
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
         Err(e) => return Err(kernel("remove the namespace", namespace, e)),
@@ -179,12 +181,13 @@ pub(crate) fn processes(namespaces: &[String]) -> Vec<Pid> {
     pids.filter(inside).map(Pid::from_raw).collect()
 }
 
-/// Ends the processes in the namespaces, and waits until they are gone.
+/// Kills the processes in the namespaces, and waits until they are gone.
 pub(crate) fn end_processes(namespaces: &[String]) {
     let mut ended = BTreeSet::new();
-    for _ in 0..PATIENCE {
+    let deadline = Deadline::after(END_TIMEOUT);
+    while !deadline.has_passed() {
         let running = processes(namespaces);
-        // Once to each: what they have started meanwhile is found in the next round.
+        // One signal to each: processes that they have started since the last round are found in the next round.
         for pid in running.iter().filter(|pid| ended.insert(pid.as_raw())) {
             let _ = kill(*pid, Signal::SIGKILL);
         }
@@ -198,18 +201,18 @@ pub(crate) fn end_processes(namespaces: &[String]) {
     tracing::warn!("{} processes of the lab do not end", ended.len());
 }
 
-/// Whether a process or one of its threads still holds anything: one that has ended and that its parent has not asked for yet does not.
+/// Whether a process or one of its threads still holds resources: a zombie does not.
 pub fn is_running(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
     let mut fields = rest.split_ascii_whitespace();
     let has_ended = matches!(fields.next(), Some("Z" | "X"));
-    // The first of its threads may have ended before the others, which hold what it held.
+    // Its first thread may have ended before the others, which still hold its resources.
     let threads = fields.nth(16).and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
     !has_ended || threads > 1
 }
 
-/// When a process began, in ticks since the machine did; `None` if it is not there, or has ended.
+/// When a process started, in ticks since boot; `None` if there is none, or it has ended.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -217,6 +220,11 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     let has_ended = matches!(fields.next(), Some("Z" | "X"));
     let started = fields.nth(18)?.parse().ok()?;
     (!has_ended).then_some(started)
+}
+
+/// Runs a batch of `ip` or `tc` in the namespace of a node.
+pub(crate) fn run_batch(node: &Node, program: &'static str, commands: &str) -> Result<()> {
+    within(&node.namespace, || batch(program, commands, &node.namespace))
 }
 
 /// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
@@ -231,7 +239,7 @@ pub(crate) fn batch(program: &'static str, commands: &str, place: &str) -> Resul
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| not_run(program, "iproute2", e))?;
-    // A batch that fails closes its input; its message says more than the broken pipe.
+    // A batch that fails closes its input; its message is more useful than the broken pipe.
     let _ = child.stdin.take().expect("piped").write_all(commands.as_bytes());
     let output = child.wait_with_output().map_err(|e| not_run(program, "iproute2", e))?;
     if output.status.success() {
@@ -244,7 +252,7 @@ pub(crate) fn batch(program: &'static str, commands: &str, place: &str) -> Resul
     Err(LabError::Command { program, place: place.to_owned(), command, message })
 }
 
-/// What a program of the system prints, run in the namespace that the thread is in.
+/// The output of a program of the system, run in the namespace that the thread is in.
 pub(crate) fn output(program: &'static str, arguments: &[&str], place: &str) -> Result<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|e| not_run(program, "iproute2", e))?;
@@ -255,7 +263,7 @@ pub(crate) fn output(program: &'static str, arguments: &[&str], place: &str) -> 
     Err(LabError::Command { program, place: place.to_owned(), command: arguments.join(" "), message })
 }
 
-/// A program that could not be run.
+/// The error of a program that could not be run.
 pub(crate) fn not_run(program: &str, package: &'static str, cause: std::io::Error) -> LabError {
     match cause.kind() {
         std::io::ErrorKind::NotFound => LabError::Missing { program: program.to_owned(), package },
@@ -269,6 +277,6 @@ pub(crate) fn kernel(what: &'static str, place: &str, cause: Errno) -> LabError 
 
 pub(crate) const FOLDER: &str = "/run/netns";
 const BPF: &str = "/sys/fs/bpf";
-/// Looks at processes that are to end, ten seconds in all.
-const PATIENCE: u32 = 1000;
+/// How long to wait for processes to end.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! Which links a flow takes: each kernel on the way is asked, by rtnetlink, which next hop it picks for the flow's addresses and ports.
+//! The links of a flow: each kernel on the path is queried by rtnetlink for the next hop of the flow's addresses and ports.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,18 +22,19 @@ pub struct Connection {
     pub to: (Ipv4Addr, u16),
 }
 
-/// Asks the kernels of a lab.
+/// Queries the kernels of a lab.
 pub(crate) struct Paths<'a> {
     plan: &'a Plan,
     fabric: &'a Fabric,
-    nodes: Vec<Asker>,
+    nodes: Vec<NodeQuery>,
     /// The node that has an address.
     owners: BTreeMap<Ipv4Addr, usize>,
 }
 
-struct Asker {
+/// A socket to a node's kernel.
+struct NodeQuery {
     netlink: Netlink,
-    /// By port.
+    /// Device indices, by port.
     devices: Vec<u32>,
 }
 
@@ -45,7 +46,7 @@ impl<'a> Paths<'a> {
             let devices = node.ports.iter().map(index).collect::<Result<Vec<_>, _>>();
             let devices = devices.map_err(|e| netns::kernel("find a port", &node.namespace, e))?;
             let netlink = Netlink::open().map_err(|cause| failed(node, cause))?;
-            Ok(Asker { netlink, devices })
+            Ok(NodeQuery { netlink, devices })
         })?;
         let addresses = |(i, n): (usize, &Node)| {
             n.ports.iter().filter_map(|p| p.address).map(|a| a.address).map(move |a| (a, i)).collect::<Vec<_>>()
@@ -54,7 +55,7 @@ impl<'a> Paths<'a> {
         Ok(Self { plan, fabric, nodes, owners })
     }
 
-    /// The links of a connection, as routes stand now; `None` where they lead nowhere.
+    /// The links of a connection by the present routes; `None` if they do not reach the receiver.
     pub(crate) fn of(&mut self, connection: &Connection) -> Result<Option<Path>> {
         let (Some(&source), Some(&target)) = (self.owners.get(&connection.from.0), self.owners.get(&connection.to.0)) else {
             return Ok(None);
@@ -66,7 +67,7 @@ impl<'a> Paths<'a> {
                 return Ok(None);
             }
             let node = &self.plan.nodes[at];
-            let Asker { netlink, devices } = &mut self.nodes[at];
+            let NodeQuery { netlink, devices } = &mut self.nodes[at];
             let input = came_by.map(|port: usize| devices[port]);
             let output = match pick(netlink, connection, input) {
                 Ok(output) => output,
@@ -82,9 +83,9 @@ impl<'a> Paths<'a> {
     }
 }
 
-/// The device by which the kernel of a namespace sends a packet of the connection on.
+/// The device by which the kernel of a namespace sends packets of the connection.
 fn pick(netlink: &mut Netlink, connection: &Connection, input: Option<u32>) -> std::io::Result<Option<u32>> {
-    // struct rtmsg: IPv4, both addresses whole, the rest as the kernel likes.
+    // struct rtmsg: IPv4, full addresses, everything else unspecified.
     let mut header = [0; 12];
     (header[0], header[1], header[2]) = (libc::AF_INET as u8, 32, 32);
     let Connection { from, to } = connection;
@@ -98,7 +99,7 @@ fn pick(netlink: &mut Netlink, connection: &Connection, input: Option<u32>) -> s
         request = request.attribute(RTA_IIF, &input.to_ne_bytes());
     }
     let mut output = None;
-    netlink.ask(request, |body| {
+    netlink.query(request, |body| {
         let attributes = attributes(body.get(header.len()..).unwrap_or_default());
         output = attributes.filter(|(kind, _)| *kind == RTA_OIF).find_map(|(_, value)| u32_at(value, 0));
     })?;
@@ -106,7 +107,7 @@ fn pick(netlink: &mut Netlink, connection: &Connection, input: Option<u32>) -> s
 }
 
 fn failed(node: &Node, cause: std::io::Error) -> LabError {
-    LabError::Kernel { what: "ask for a route", place: node.namespace.clone(), cause }
+    LabError::Kernel { what: "query a route", place: node.namespace.clone(), cause }
 }
 
 /// Far more than any fabric has.

@@ -1,4 +1,4 @@
-//! Programs of an overlay: where they are, how they are started in a namespace, what they say.
+//! Programs of an overlay: where they are installed, how they are started in a namespace, what they report.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,10 +18,10 @@ use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::netns;
 
-/// A program: beside this one, or in one of the folders of `PATH`.
+/// The path of a program: in the folder of this one, or in one of the folders of `PATH`.
 ///
 /// # Errors
-/// [`LabError::Missing`].
+/// [`LabError::NoProgram`].
 pub fn find(program: &str) -> Result<PathBuf> {
     let here = std::env::current_exe().ok();
     let beside = here.iter().flat_map(|exe| exe.ancestors().skip(1).take(2)).map(Path::to_owned);
@@ -31,16 +31,16 @@ pub fn find(program: &str) -> Result<PathBuf> {
     found.ok_or_else(|| LabError::NoProgram { program: program.to_owned() })
 }
 
-/// A program that was started and goes on.
-pub(crate) struct Started {
+/// A program that was started.
+pub(crate) struct StartedProgram {
     program: String,
     place: String,
     log: PathBuf,
     child: Mutex<Child>,
 }
 
-impl Started {
-    /// Whether it has said that it is ready.
+impl StartedProgram {
+    /// Whether it has reported that it is ready.
     pub fn is_ready(&self) -> Result<bool> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         if text.lines().any(|line| line.starts_with("READY")) {
@@ -52,20 +52,20 @@ impl Started {
         }
     }
 
-    /// The error of this program, with what it said last.
+    /// An error of this program, with the end of its log.
     pub fn failed(&self, what: &str) -> LabError {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(LINES_SHOWN).collect();
-        let said: Vec<&str> = lines.into_iter().rev().collect();
-        let message = format!("{what}; it said: {}", said.join(" | "));
+        let logged: Vec<&str> = lines.into_iter().rev().collect();
+        let message = format!("{what}; its log ends with: {}", logged.join(" | "));
         LabError::Program { program: self.program.clone(), place: self.place.clone(), message }
     }
 }
 
-/// Waits until every program has said that it is ready.
-pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
+/// Waits until every program has reported that it is ready.
+pub(crate) fn wait_for(started: &[StartedProgram], stop: &AtomicBool) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
-    let mut waiting: Vec<&Started> = started.iter().collect();
+    let mut waiting: Vec<&StartedProgram> = started.iter().collect();
     loop {
         let mut left = Vec::new();
         for one in waiting {
@@ -82,20 +82,31 @@ pub(crate) fn wait_for(started: &[Started], stop: &AtomicBool) -> Result<()> {
     }
 }
 
-/// Starts a program in a namespace, by a thread that enters it; it outlives this process.
-pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<Started> {
+/// Starts a program in a namespace; it outlives this process, and inherits no files from it.
+pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: &Path) -> Result<StartedProgram> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = File::create(log).map_err(|e| LabError::io("write", log, e))?;
     let errors = output.try_clone().map_err(|e| LabError::io("write", log, e))?;
     let child = netns::within(namespace, || {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        command.spawn().map_err(|e| LabError::io("run", program, e))
+        without_inherited_files(&mut command).spawn().map_err(|e| LabError::io("run", program, e))
     })?;
-    Ok(Started { program: name, place: namespace.to_owned(), log: log.to_owned(), child: Mutex::new(child) })
+    Ok(StartedProgram { program: name, place: namespace.to_owned(), log: log.to_owned(), child: Mutex::new(child) })
 }
 
-/// Runs a program in a namespace to its end.
+/// Has a command inherit no files of this process but its standard streams: a daemon that kept, say, a pipe of the caller open would keep the caller waiting.
+pub(crate) fn without_inherited_files(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only async-signal-safe functions may be called, and close_range is a plain system call.
+    unsafe {
+        command.pre_exec(|| {
+            let marked = libc::syscall(libc::SYS_close_range, FIRST_INHERITED, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            nix::errno::Errno::result(marked).map(drop).map_err(std::io::Error::from)
+        })
+    }
+}
+
+/// Runs a program in a namespace, and waits for its end.
 pub(crate) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result<()> {
     let output = netns::within(namespace, || {
         let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
@@ -109,22 +120,15 @@ pub(crate) fn run(program: &Path, arguments: &[&str], namespace: &str) -> Result
     Err(LabError::Program { program: format!("{name} {}", arguments[0]), place: namespace.to_owned(), message })
 }
 
-/// Whether an agent says that all its addresses are attached.
-pub(crate) fn is_attached(socket: &Path) -> bool {
-    let Some(status) = ask(socket) else { return false };
-    let addresses = status["ok"]["addresses"].as_array();
-    addresses.is_some_and(|all| !all.is_empty() && all.iter().all(|a| a["attached"] == true))
-}
-
-/// What an agent says of itself, by its socket; `None` if it does not.
+/// The status of an agent, by its socket; `None` if it does not answer.
 pub fn ask(socket: &Path) -> Option<serde_json::Value> {
-    request(socket, &serde_json::json!({"command": "status"}), ANSWER_WITHIN)
+    request(socket, &serde_json::json!({"command": "status"}), ANSWER_TIMEOUT)
 }
 
-/// What an agent answers to a request within a time; `None` if it does not.
-pub(crate) fn request(socket: &Path, request: &serde_json::Value, within: Duration) -> Option<serde_json::Value> {
+/// The answer of an agent to a request; `None` if there is none within the timeout.
+pub(crate) fn request(socket: &Path, request: &serde_json::Value, timeout: Duration) -> Option<serde_json::Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(within)).ok()?;
+    stream.set_read_timeout(Some(timeout)).ok()?;
     stream.write_all(format!("{request}\n").as_bytes()).ok()?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).ok()?;
@@ -153,25 +157,25 @@ pub(crate) fn running(namespaces: &[String]) -> Vec<Running> {
     netns::processes(namespaces).into_iter().filter_map(|pid| of(pid.as_raw())).collect()
 }
 
-/// Ends programs of these names in a namespace at once (SIGKILL), and waits until they are gone. How many there were.
+/// Kills the programs of these names in a namespace, and waits until they are gone. Returns their number.
 pub(crate) fn kill(namespace: &str, names: &[&str]) -> usize {
     let running = running(&[namespace.to_owned()]);
     let ended: Vec<i32> = running.iter().filter(|p| names.contains(&p.program.as_str())).map(|p| p.pid).collect();
     for &pid in &ended {
         let _ = signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
     }
-    let deadline = Deadline::after(GONE_WITHIN);
+    let deadline = Deadline::after(KILL_TIMEOUT);
     while ended.iter().any(|&pid| netns::is_running(pid)) && !deadline.has_passed() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(KILL_POLL);
     }
     ended.len()
 }
 
-/// Has programs of a name in a namespace read their files anew (SIGHUP). How many there were.
-pub(crate) fn hang_up(namespace: &str, name: &str) -> usize {
+/// Has the programs of a name in a namespace reload their files (SIGHUP). Returns their number.
+pub(crate) fn reload(namespace: &str, name: &str) -> usize {
     let running = running(&[namespace.to_owned()]);
-    let told = running.iter().filter(|p| p.program == name);
-    told.filter(|p| signal::kill(Pid::from_raw(p.pid), Signal::SIGHUP).is_ok()).count()
+    let named = running.iter().filter(|p| p.program == name);
+    named.filter(|p| signal::kill(Pid::from_raw(p.pid), Signal::SIGHUP).is_ok()).count()
 }
 
 /// Resident memory of a process that no other process shares, in bytes.
@@ -184,7 +188,7 @@ pub fn memory(pid: i32) -> u64 {
     (of("Private_Clean:") + of("Private_Dirty:")) * 1024
 }
 
-/// Waits for a moment; an error if it is to stop.
+/// Waits a short time before the next poll; an error when `stop` is set.
 pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Relaxed) {
         return Err(LabError::Interrupted);
@@ -193,14 +197,18 @@ pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Those of a lab.
+/// The name of the agent's program.
 pub(crate) const AGENT: &str = "weft-agent";
+/// The name of the directory's program.
 pub(crate) const DIRECTORY: &str = "weft-directory";
+/// The name of etcd's program.
 pub(crate) const ETCD: &str = "etcd";
-/// For a program to be ready.
+/// How long to wait for programs to become ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
+/// The first descriptor after standard input, output and error.
+const FIRST_INHERITED: libc::c_uint = 3;
 const POLL: Duration = Duration::from_millis(20);
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-const GONE_WITHIN: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+const KILL_POLL: Duration = Duration::from_millis(1);
 const LINES_SHOWN: usize = 4;

@@ -1,9 +1,9 @@
-//! What stands, on disk: a folder a lab, made before anything else of it and removed after everything else.
+//! The labs on disk: one folder per lab, made before everything else and removed after everything else.
 //!
 //! ```text
-//!   /run/weft/labs/NAME/        locked (flock) by whoever builds or removes the lab: a lock that nobody holds on a folder
+//!   /run/weft/labs/NAME/        locked (flock) by the process that builds or removes the lab: a folder without lock and
 //!     lab.json                  without `built` is a lab that a crash left
-//!     built                     there once all of it stands
+//!     built                     exists once the lab is complete
 //!     frr/NODE/                 configuration, sockets and logs of a switch's daemons
 //! ```
 
@@ -19,26 +19,26 @@ use crate::error::{LabError, Result};
 use crate::netns;
 use crate::plan::{LabName, Plan};
 
-/// What `lab.json` holds.
+/// The content of `lab.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// The scenario that it was made from.
     pub scenario: PathBuf,
     /// When, in seconds since 1970.
     pub since_unix_s: u64,
-    /// The run that it goes with; `None`: whoever brings it up takes it down.
+    /// The run that it belongs to; `None`: it stays until `weft lab down`.
     #[serde(default)]
     pub owner: Option<Process>,
     /// What it consists of.
     pub plan: Plan,
 }
 
-/// A process, which no later one of the same number is.
+/// A process, distinguished from later ones with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// When it began, in ticks since the machine did.
+    /// When it started, in ticks since boot.
     pub started: u64,
 }
 
@@ -55,15 +55,15 @@ impl Process {
     }
 }
 
-/// How far a lab is.
+/// The phase of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// Somebody is building or removing it now.
+    /// A process is building or removing it.
     Busy,
-    /// All of it stands.
+    /// It is complete.
     Up,
-    /// A crash left it.
+    /// It was left by a crash.
     Broken,
 }
 
@@ -77,7 +77,7 @@ impl Folder {
     /// Makes the folder of a new lab; `None` if there is one of that name.
     pub(crate) fn create(name: &LabName) -> Result<Option<Self>> {
         let path = path(name);
-        // Whoever removes the last lab removes the folders above it too.
+        // The folders above are removed with the last lab.
         for _ in 0..ATTEMPTS {
             fs::create_dir_all(LABS).map_err(|e| LabError::io("make", Path::new(LABS), e))?;
             match fs::create_dir(&path) {
@@ -90,7 +90,7 @@ impl Folder {
         Err(LabError::Busy(name.clone()))
     }
 
-    /// Locks the folder of a lab that there is.
+    /// Locks the folder of an existing lab.
     pub(crate) fn lock(name: &LabName) -> Result<Self> {
         let path = path(name);
         let file = File::open(&path).map_err(|e| match e.kind() {
@@ -98,15 +98,15 @@ impl Folder {
             _ => LabError::io("open", &path, e),
         })?;
         let mut file = file;
-        // Whoever asks how far a lab is holds the lock for a moment.
+        // A process that reads the phase of a lab holds the lock for a moment.
         for _ in 0..ATTEMPTS {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                // Another one may have removed the folder, and a third made a new one, before we had the lock.
+                // Before this process had the lock, a second may have removed the folder and a third made a new one.
                 Ok(lock) if is_at(&lock, &path) => return Ok(Self { path, lock }),
                 Ok(_) => return Err(LabError::Busy(name.clone())),
                 Err((unlocked, _)) => file = unlocked,
             }
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(POLL);
         }
         Err(LabError::Busy(name.clone()))
     }
@@ -115,14 +115,14 @@ impl Folder {
         &self.path
     }
 
-    /// Notes what is about to be made.
+    /// Records what is about to be made.
     pub(crate) fn record(&self, record: &Record) -> Result<()> {
         let path = self.path.join(RECORD);
         let text = serde_json::to_string(record).expect("a record is JSON");
         fs::write(&path, text).map_err(|e| LabError::io("write", &path, e))
     }
 
-    /// Notes that all of it stands.
+    /// Records that the lab is complete.
     pub(crate) fn built(&self) -> Result<()> {
         let path = self.path.join(BUILT);
         fs::write(&path, "").map_err(|e| LabError::io("write", &path, e))
@@ -150,7 +150,7 @@ pub(crate) fn read(name: &LabName) -> Result<Record> {
     serde_json::from_str(&text).map_err(|_| LabError::Broken(name.clone()))
 }
 
-/// How far a lab is.
+/// The phase of a lab.
 pub(crate) fn phase(name: &LabName) -> Phase {
     let path = path(name);
     match File::open(&path).map(|folder| Flock::lock(folder, FlockArg::LockSharedNonblock)) {
@@ -180,7 +180,7 @@ pub fn path(name: &LabName) -> PathBuf {
     Path::new(LABS).join(name.as_str())
 }
 
-/// Where in a lab's folder the routing daemons have theirs.
+/// The folder of the routing daemons.
 pub(crate) fn daemons(lab: &Path) -> PathBuf {
     lab.join("frr")
 }
@@ -189,6 +189,6 @@ const ROOT: &str = "/run/weft";
 const LABS: &str = "/run/weft/labs";
 const RECORD: &str = "lab.json";
 const BUILT: &str = "built";
-/// Races with others that are lost in a row.
+/// Attempts in a race with other processes.
 const ATTEMPTS: u32 = 16;
-const MOMENT: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);

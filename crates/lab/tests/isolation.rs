@@ -1,4 +1,4 @@
-//! Services on the same ToRs that may not talk, in a lab that really stands (VL2 section 4.3.3): look-ups across them are refused, and packets that are forged to cross
+//! Services on the same ToRs that may not talk, in a lab that really stands (VL2 section 4.3.3): lookups across them are refused, and packets that are forged to cross
 //! nevertheless are dropped and counted by reason. As root, with `weft-agent` and `weft-directory` built; elsewhere it says that it is skipped.
 #![cfg(target_os = "linux")]
 
@@ -11,25 +11,25 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use support::TestLab;
 use support::overlay::{ask, counter, host, plan_of, stand};
 use weft_fabric::topology::shapes::Shape;
-use weft_lab::plan::overlay::{LocatorKind, Overlay, OverlayHost, ServiceSpec};
+use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Host, Vl2Spec};
 
 /// Two ToRs of two hosts: of each the first is of the one service, the second of the other.
 const WEB: [usize; 2] = [0, 2];
 const BATCH: [usize; 2] = [1, 3];
 const PACKETS: u64 = 20;
 
-fn name_of(lab: &TestLab, host: &OverlayHost) -> String {
+fn name_of(lab: &TestLab, host: &Vl2Host) -> String {
     lab.plan().nodes[host.node].name.clone()
 }
 
 /// The sum of some drops of a host's agent.
-fn drops(lab: &TestLab, host: &OverlayHost, reasons: &[&str]) -> u64 {
+fn drops(lab: &TestLab, host: &Vl2Host, reasons: &[&str]) -> u64 {
     let status = ask(lab, &name_of(lab, host));
     reasons.iter().map(|reason| counter(&status, reason)).sum()
 }
 
-/// What comes to a port of a host meanwhile.
-fn heard(lab: &TestLab, host: &OverlayHost, send: impl FnOnce()) -> usize {
+/// What comes to a port of a host during a test.
+fn heard(lab: &TestLab, host: &Vl2Host, send: impl FnOnce()) -> usize {
     let socket = lab.at(&name_of(lab, host), || UdpSocket::bind((host.aa4, PORT)).expect("a free port"));
     socket.set_read_timeout(Some(Duration::from_millis(1500))).expect("a setting");
     send();
@@ -47,10 +47,10 @@ fn services_are_kept_apart_and_forgeries_are_counted() {
         allow: Vec::new(),
     };
     let services = vec![service("web", WEB), service("batch", BATCH)];
-    let overlay = Overlay { locator: LocatorKind::Tor, ecmp_width: 16, services, external: Vec::new() };
+    let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 16, services, external: Vec::new() };
     let Some(lab) = stand(plan_of(shape, 'g', overlay)) else { return };
     within_a_service_all_is_well(&lab);
-    look_ups_across_are_refused(&lab);
+    lookups_across_services_are_refused(&lab);
     a_source_that_is_not_ones_own_goes_nowhere(&lab);
     what_is_encapsulated_by_hand_is_not_taken(&lab);
     within_a_service_all_is_well(&lab);
@@ -65,18 +65,18 @@ fn within_a_service_all_is_well(lab: &TestLab) {
 }
 
 /// Packets from an address of a host, by its stack.
-fn send(lab: &TestLab, from: &OverlayHost, source: Ipv4Addr, to: Ipv4Addr) {
+fn send(lab: &TestLab, from: &Vl2Host, source: Ipv4Addr, to: Ipv4Addr) {
     lab.at(&name_of(lab, from), || {
         let socket = UdpSocket::bind((source, 0)).expect("an address of this host");
         for _ in 0..PACKETS {
-            // "Unreachable" about an earlier packet may be told here.
+            // The "unreachable" of an earlier packet may be reported here.
             let _ = socket.send_to(&[7; 32], (to, PORT)).or_else(|_| socket.send_to(&[7; 32], (to, PORT)));
             std::thread::sleep(Duration::from_millis(10));
         }
     });
 }
 
-fn look_ups_across_are_refused(lab: &TestLab) {
+fn lookups_across_services_are_refused(lab: &TestLab) {
     let (from, neighbour, far) = (host(lab, WEB[0]), host(lab, BATCH[0]), host(lab, BATCH[1]));
     for to in [neighbour, far] {
         let before = drops(lab, from, &["held_forbidden", "out_forbidden"]);
@@ -85,7 +85,7 @@ fn look_ups_across_are_refused(lab: &TestLab) {
         let connected = lab.at(&name_of(lab, from), || TcpStream::connect_timeout(&address, Duration::from_secs(2)));
         assert!(connected.is_err(), "nobody of another service is found");
         let refused = drops(lab, from, &["held_forbidden", "out_forbidden"]) - before;
-        eprintln!("{} look-ups and packets to {} refused", refused, name_of(lab, to));
+        eprintln!("{} lookups and packets to {} refused", refused, name_of(lab, to));
         assert!(refused > 0);
     }
 }

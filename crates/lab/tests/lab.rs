@@ -6,10 +6,12 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use support::{TestLab, name, plan, possible, try_up, turn, up};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use support::streams::{AtEnd, wait_until};
+use support::{TestLab, name, plan, possible, serial, try_up, up};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::Routing;
 use weft_lab::probe::trace::{Flow, Protocol, follow};
@@ -115,11 +117,11 @@ fn receive(stream: &mut TcpStream, warmup: Duration, time: Duration) -> f64 {
 }
 
 #[test]
-fn ospf_and_bfd_find_another_way() {
+fn ospf_and_bfd_find_another_path() {
     let clos = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 1 };
     let Some(lab) = up(clos, 'c', Routing::Frr) else { return };
     everybody_answers(&lab, 1500);
-    // Once the port goes down, which both ends see; once packets vanish without a sign, which only BFD sees.
+    // A port that is set down, which both ends detect; and a silent loss, which only BFD detects.
     for fail in ["ip link set $port down", "tc qdisc replace dev $port root pfifo limit 0"] {
         // A machine that others use may itself pause for longer: the best of three counts.
         let gaps: Vec<Duration> =
@@ -133,7 +135,7 @@ fn fail_and_repair(lab: &TestLab, fail: &str) -> Duration {
     let flow = || Flow::new(lab.node("h0"), lab.node("h1"), Protocol::Udp, 7000, 7001).expect("two hosts");
     let path = follow(lab.plan(), flow()).expect("answers");
     assert!(path.confirmed, "{path:?}");
-    // The aggregation switch's only short way to the ToR: all others have to learn of it.
+    // The aggregation switch's only shortest path to the ToR: all other switches have to learn of its failure.
     let (agg, port) = (path.hops[2].node.clone(), path.hops[2].port.clone().expect("it goes on"));
     let gap = longest_gap(lab, || lab.shell(&agg, &fail.replace("$port", &port)));
     eprintln!("`{fail}` at {agg} {port}: {gap:?}");
@@ -152,28 +154,32 @@ fn longest_gap(lab: &TestLab, happens: impl FnOnce()) -> Duration {
     let receiver = lab.at("h1", || UdpSocket::bind(to).expect("a free port"));
     receiver.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
     let sender = lab.at("h0", || UdpSocket::bind(("0.0.0.0", 7000)).expect("a free port"));
-    let done = AtomicBool::new(false);
+    // The sender outlives the receiver, whose last packet would otherwise be followed by a gap.
+    let (done, over, received) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let _end = AtEnd(&over);
         scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
+            while !over.load(Ordering::Relaxed) {
                 let _ = sender.send_to(&[0; 64], to);
                 std::thread::sleep(Duration::from_millis(2));
             }
         });
         let gap = scope.spawn(|| {
             let (watch, mut last, mut gap) = (Stopwatch::new(), Duration::ZERO, Duration::ZERO);
-            while watch.elapsed() < Duration::from_secs(4) && receiver.recv(&mut [0; 64]).is_ok() {
+            while !done.load(Ordering::Relaxed) && receiver.recv(&mut [0; 64]).is_ok() {
+                received.fetch_add(1, Ordering::Relaxed);
                 let now = watch.elapsed();
                 gap = gap.max(now - last);
                 last = now;
             }
             gap.max(watch.elapsed() - last)
         });
-        std::thread::sleep(Duration::from_millis(500));
+        let more = |than: u64| wait_until("packets arrive", || gap.is_finished() || received.load(Ordering::Relaxed) > than);
+        more(100);
         happens();
-        let gap = gap.join().expect("it receives");
+        more(received.load(Ordering::Relaxed) + 200);
         done.store(true, Ordering::Relaxed);
-        gap
+        gap.join().expect("it receives")
     })
 }
 
@@ -203,7 +209,7 @@ fn what_is_stopped_or_fails_leaves_nothing() {
     if !possible() {
         return;
     }
-    let _turn = turn();
+    let _serial = serial();
     let stopped = try_up(plan(Shape::FatTree { k: 4 }, name('g'), Routing::Static), &AtomicBool::new(true));
     assert!(matches!(stopped, Err(LabError::Interrupted)), "{stopped:?}");
     let mut bad = plan(Shape::Switch { hosts: 2 }, name('h'), Routing::Static);
@@ -212,6 +218,20 @@ fn what_is_stopped_or_fails_leaves_nothing() {
     assert!(matches!(&failed, LabError::Command { program: "tc", command, .. } if command.contains("p1")), "{failed:?}");
     assert!(names().iter().all(|n| *n != name('g') && *n != name('h')));
     assert!(matches!(down(&name('h')), Ok(false)));
+}
+
+/// The daemons of a lab inherit no files from the program that starts them: a pipe, say, would keep its reader waiting for the end.
+#[test]
+fn daemons_inherit_no_files() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    // As a file that the program has inherited itself.
+    fcntl(&writer, FcntlArg::F_SETFD(FdFlag::empty())).expect("a setting");
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a setting");
+    let shape = Shape::TwoLevel { edges: 2, cores: 1, hosts_per_edge: 1 };
+    let Some(lab) = up(shape, 'j', Routing::Frr) else { return };
+    assert!(status(&lab.plan().name).processes > 0, "daemons run");
+    drop(writer);
+    assert_eq!(reader.read(&mut [0]).expect("no daemon holds the other end"), 0);
 }
 
 #[test]

@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use socket2::Socket;
-use support::streams::{AtEnd, accept, outage};
+use support::streams::{AtEnd, accept, outage, wait_until};
 use support::tenants::{GO, ask, counter, kill_agent, settings, stand};
-use support::{PATIENCE, TestLab};
+use support::{TIMEOUT, TestLab};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_lab::plan::Plan;
-use weft_lab::plan::tenants::{CoreSwitch, Fib, Netlord, Placement, TenantLimit, TenantSpec, Vm, alike};
+use weft_lab::plan::netlord::{CoreSwitch, Fib, Netlord, NetlordSpec, Placement, TenantLimit, Vm, alike};
 use weft_lab::probe::{connectivity, ping};
-use weft_lab::{Stopwatch, frames, netlord, state};
+use weft_lab::{Stopwatch, agents, frames, netlord};
 
 /// The third tenant has two MAC spaces and a virtual router, and VIFs in the public space are of two tenants.
 const OTHERS: &str = r#"
@@ -64,16 +64,16 @@ fn plan(letter: char, limits: Vec<TenantLimit>, core: CoreSwitch) -> Plan {
     let file = alike(&[(17, "acme".to_owned(), 3), (18, "globex".to_owned(), 2)]) + OTHERS;
     let placements = vec![of("acme", &[0, 3, 1]), of("globex", &[0, 4]), of("initech", &[1, 5])];
     let fib = Fib { entries: 64, ageing_s: 300, learn_per_second: 0 };
-    let spec = TenantSpec { file, placements, spain: SpainConfig::default(), fib, limits, core, provider: None, chirp_us: None };
-    Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
+    let spec = NetlordSpec { file, placements, spain: SpainConfig::default(), fib, limits, core, provider: None, chirp_us: None };
+    Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_netlord(&fabric, &spec)).expect("a plan")
 }
 
 fn tenants(lab: &TestLab) -> &Netlord {
-    lab.plan().tenants.as_ref().expect("tenants")
+    lab.plan().overlay.netlord().expect("NetLord")
 }
 
 fn vm<'a>(lab: &'a TestLab, tenant: &str, vif: &str) -> &'a Vm {
-    netlord::vm(tenants(lab), tenant, vif).expect("a VM of the plan")
+    tenants(lab).vm(tenant, vif).expect("a VM of the plan")
 }
 
 fn host_of(lab: &TestLab, vm: &Vm) -> String {
@@ -132,7 +132,7 @@ fn largest_packets_cross(lab: &TestLab) {
     for length in [1566, 1567] {
         (&socket).write_all(&frame(mac(2), mac(1), 0x88b7, &vec![0; length])).expect("sent");
     }
-    std::thread::sleep(Duration::from_millis(200));
+    wait_until("the agent counts it", || counter(&ask(lab, &host), "too_long") > before);
     assert_eq!(counter(&ask(lab, &host), "too_long") - before, 1);
     lab.shell("acme-vm1", "ip link set eth0 mtu 1566");
 }
@@ -256,9 +256,9 @@ fn any_protocol_crosses(lab: &TestLab) {
         let socket = raw(lab, "acme-vm1", ethertype);
         (&socket).write_all(&frame(mac(2), mac(1), ethertype, &[0; 46])).expect("sent");
     }
-    std::thread::sleep(Duration::from_millis(200));
-    let after = ask(lab, &host_of(lab, vm(lab, "acme", "vm1")));
-    assert_eq!(counter(&after, "control") - counter(&before, "control"), 3, "NL-ARP and LLDP of a VM");
+    let dropped = || counter(&ask(lab, &host_of(lab, vm(lab, "acme", "vm1"))), "control") - counter(&before, "control");
+    wait_until("the agent counts them", || dropped() >= 3);
+    assert_eq!(dropped(), 3, "NL-ARP and LLDP of a VM");
 }
 
 fn a_broadcast_stays_in_its_tenant(lab: &TestLab) {
@@ -287,18 +287,15 @@ fn a_virtual_router_joins_and_denies(lab: &TestLab) {
     eprintln!("TCP over the virtual router: {:.1} Mbps, {} frames by the kernel", goodput / 1e6, counter(&status, "routed"));
     assert!(goodput > 20e6 && counter(&status, "routed") > 100, "{status}");
     // Another rule, while everything goes on.
-    let file = netlord::tenants_file(&state::path(&lab.plan().name));
+    let file = netlord::tenants_file(lab.plan());
     let write = |version: u32, port: u16| {
         let text = tenants(lab)
             .file
             .replace("version = 1", &format!("version = {version}"))
             .replace("port = 22", &format!("port = {port}"));
         std::fs::write(&file, text).expect("written");
-        let watch = Stopwatch::new();
-        while lab.plan().hosts().any(|host| ask(lab, &host.name)["tenants_version"] != version) {
-            assert!(watch.elapsed() < PATIENCE, "the agents read it");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let is_read = |name: &str| ask(lab, name)["tenants_version"] == version;
+        wait_until("the agents read it", || lab.plan().hosts().all(|host| is_read(&host.name)));
     };
     write(2, 80);
     assert!(!connect(80) && connect(22), "the new rule holds");
@@ -340,13 +337,13 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
     let goodput = stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
     eprintln!("without an agent: {:.1} Mbps", goodput / 1e6);
     assert!(goodput > 20e6, "{goodput}");
-    netlord::restart(lab.plan(), &node, &GO).expect("it starts again");
+    agents::restart(lab.plan(), &[&node], &GO).expect("it starts again");
     let status = ask(lab, &host);
     assert_eq!((&status["adopted"], status["vifs"].as_array().map(Vec::len)), (&true.into(), Some(2)), "{status}");
     assert!(status["tables"][0]["used"].as_u64() >= Some(1), "it knows what the kernel knew: {status}");
     let settled = Stopwatch::new();
     while ask(lab, &host)["verdict"] != "ok" {
-        assert!(settled.elapsed() < PATIENCE, "{}", ask(lab, &host));
+        assert!(settled.elapsed() < TIMEOUT, "{}", ask(lab, &host));
         std::thread::sleep(Duration::from_millis(50));
     }
     everybody_reaches_his_own(lab);
@@ -370,7 +367,7 @@ fn start_again(lab: &TestLab, moving: &Vm) {
             if good(&status) {
                 return;
             }
-            assert!(watch.elapsed() < PATIENCE, "{what}: {status}");
+            assert!(watch.elapsed() < TIMEOUT, "{what}: {status}");
             std::thread::sleep(Duration::from_millis(50));
         }
     };
@@ -423,18 +420,18 @@ fn a_lost_cable_keeps_no_broadcast_from_anybody(lab: &TestLab) {
     start_again(lab, &new);
     let watch = Stopwatch::new();
     while heres().iter().zip(&before).any(|(now, before)| now <= before) {
-        assert!(watch.elapsed() < PATIENCE, "{before:?} {:?}", heres());
+        assert!(watch.elapsed() < TIMEOUT, "{before:?} {:?}", heres());
         std::thread::sleep(Duration::from_millis(20));
     }
     lab.shell("edge0", &format!("ip link set {} up", cables[0]));
 }
 
-/// acme's vm2 goes to a host at another edge switch while a stream to it is under way, and back.
+/// acme's vm2 goes to a host at another edge switch during a stream to it, and back.
 fn a_vm_moves_during_a_stream(lab: &TestLab) {
     let moving = vm(lab, "acme", "vm2").clone();
     let to = lab.plan().nodes.iter().position(|n| n.name == "h5").expect("a host");
     let outage = outage(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), || {
-        let took = netlord::migrate(lab.plan(), &moving, to).expect("it moves");
+        let took = netlord::migrate_vm(lab.plan(), &moving, to).expect("it moves");
         eprintln!("a VM moved in {took:?}");
     });
     eprintln!("the stream had nothing for {outage:?}");
@@ -468,7 +465,7 @@ fn a_tenants_limit_holds_at_the_edge_switches() {
 #[test]
 fn tables_that_are_too_small_flood() {
     let mut plan = plan('f', vec![], CoreSwitch::Ebpf);
-    plan.tenants.as_mut().expect("tenants").fib.entries = 2;
+    plan.overlay.netlord_mut().expect("NetLord").fib.entries = 2;
     let Some(lab) = stand(plan) else { return };
     for _ in 0..3 {
         everybody_reaches_his_own(&lab);
@@ -487,7 +484,7 @@ fn tables_that_are_too_small_flood() {
 
 /// Switches that somebody else wrote, and that know only switches (section 3.3).
 #[test]
-fn open_vswitch_carries_it_and_learns_switches_alone() {
+fn timing_open_vswitch_carries_it_and_learns_switches_alone() {
     if !std::path::Path::new("/usr/sbin/ovs-vswitchd").exists() {
         let why = "no Open vSwitch: scripts/setup-lab.sh installs it";
         assert!(std::env::var_os("CI").is_none(), "{why}");

@@ -8,17 +8,19 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
+use support::streams::wait_until;
 use support::tenants::{GO, ask, counter, end, kill_agent, settings, stand};
-use support::{PATIENCE, TestLab};
+use support::{TIMEOUT, TestLab};
 use weft_fabric::BitsPerSec;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_lab::plan::overlay::Store;
-use weft_lab::plan::tenants::{CoreSwitch, Fib, Lease, Placement, Provider, ProviderSpec, TenantSpec, alike};
+use weft_lab::plan::Store;
+use weft_lab::plan::netlord::{CoreSwitch, Fib, Lease, NetlordSpec, Placement, Provider, ProviderSpec, alike};
 use weft_lab::plan::{Net, Plan};
 use weft_lab::probe::ping::{self, Addresses};
-use weft_lab::{Stopwatch, directory, netlord, state};
+use weft_lab::{Stopwatch, agents, directory, netlord};
 
 /// Two edge switches of two hosts; the tenants' VMs, on h0 and h3, have addresses of the provider's subnet.
 fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
@@ -29,7 +31,7 @@ fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
     // The lab with a directory has core switches that somebody else wrote, where there are any.
     let is_ovs = directory.is_some() && std::path::Path::new("/usr/sbin/ovs-vswitchd").exists();
     let core = if is_ovs { CoreSwitch::Ovs } else { CoreSwitch::Ebpf };
-    let spec = TenantSpec {
+    let spec = NetlordSpec {
         file: alike(&tenants.map(|(id, name)| (id, name.to_owned(), 2))),
         placements: tenants.map(|(_, name)| Placement { tenant: name.to_owned(), hosts: vec![0, 3] }).into(),
         spain: SpainConfig::default(),
@@ -39,11 +41,11 @@ fn plan(letter: char, directory: Option<(u16, Store)>) -> Plan {
         chirp_us: None,
         provider: Some(ProviderSpec { subnet: Net { address: Ipv4Addr::new(10, 0, 0, 0), len: 16 }, directory }),
     };
-    Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_tenants(&fabric, &spec)).expect("a plan")
+    Plan::new(&fabric, &settings(letter)).and_then(|plan| plan.with_netlord(&fabric, &spec)).expect("a plan")
 }
 
 fn provider(lab: &TestLab) -> &Provider {
-    lab.plan().tenants.as_ref().and_then(|it| it.provider.as_ref()).expect("a provider")
+    lab.plan().overlay.netlord().and_then(|it| it.provider.as_ref()).expect("a provider")
 }
 
 fn lease<'a>(lab: &'a TestLab, host: &str) -> &'a Lease {
@@ -58,7 +60,7 @@ fn agents_have_addresses_in_tenant_1() {
     hosts_reach_each_other_through_the_encapsulation(&lab);
     vms_do_not_reach_the_provider(&lab);
     an_agent_returns_with_its_address(&lab);
-    what_is_removed_is_made_anew(&lab);
+    a_removed_interface_is_created_again(&lab);
     switches_forget_hardware_addresses(&lab);
     without_a_server_there_is_no_address(&lab);
     an_address_is_written_or_there_is_none(&lab);
@@ -147,7 +149,7 @@ fn vms_do_not_reach_the_provider(lab: &TestLab) {
     for socket in &servers {
         assert!(socket.recv_from(&mut [0; 64]).is_err(), "nothing of a VM comes to tenant 1");
     }
-    // And the other way.
+    // And in the other direction.
     let client = lab.at("h1", || UdpSocket::bind(("0.0.0.0", 0)).expect("a port"));
     let own = lab.at("acme-vm2", || UdpSocket::bind(("0.0.0.0", 7001)).expect("a port"));
     own.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
@@ -163,7 +165,7 @@ fn settled(lab: &TestLab, host: &str, what: &str, good: impl Fn(&Value) -> bool)
         if status["verdict"] == "ok" && good(&status) {
             return status;
         }
-        assert!(watch.elapsed() < PATIENCE, "{what}: {status}");
+        assert!(watch.elapsed() < TIMEOUT, "{what}: {status}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -173,24 +175,18 @@ fn an_agent_returns_with_its_address(lab: &TestLab) {
     kill_agent(lab, "h0");
     let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");
     assert_eq!(answered.answered, 12, "what is known goes on: {answered:?}");
-    netlord::restart(lab.plan(), lab.node("h0"), &GO).expect("it starts again");
+    agents::restart(lab.plan(), &[lab.node("h0")], &GO).expect("it starts again");
     let status = settled(lab, "h0", "its address", |status| status["provider"][0]["state"] == "bound");
     assert_eq!(status["dhcp"]["discovers"], 0, "{status}");
     let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");
     assert_eq!(answered.answered, 12, "{answered:?}");
 }
 
-fn what_is_removed_is_made_anew(lab: &TestLab) {
+fn a_removed_interface_is_created_again(lab: &TestLab) {
     lab.shell("h1", "ip link del weft1");
     let address = format!("{}/16", lease(lab, "h1").address);
-    let watch = Stopwatch::new();
-    while lab
-        .at("h1", || std::process::Command::new("ip").args(["addr", "show", "dev", "weft1"]).output().expect("ip").stdout)
-        .is_empty()
-    {
-        assert!(watch.elapsed() < PATIENCE, "it is made anew");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let show = || std::process::Command::new("ip").args(["addr", "show", "dev", "weft1"]).output().expect("ip").stdout;
+    wait_until("it is created again", || !lab.at("h1", show).is_empty());
     settled(lab, "h1", "its address", |status| status["provider"][0]["address"] == address.as_str());
     let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");
     assert_eq!(answered.answered, 12, "{answered:?}");
@@ -198,33 +194,29 @@ fn what_is_removed_is_made_anew(lab: &TestLab) {
 
 /// The hardware addresses that requests bore have aged out: switches have heard of nobody but switches, and of the DHCP server while it speaks.
 fn switches_forget_hardware_addresses(lab: &TestLab) {
-    let watch = Stopwatch::new();
     let known = || {
         let status = lab.plan().switches().map(|switch| ask(lab, &switch.name)).collect::<Vec<_>>();
         status.iter().map(|it| it["fib"]["list"].to_string()).collect::<Vec<_>>().join(" ")
     };
     assert!(known().contains("02:4e:4c"), "the switches' own: {}", known());
-    while known().contains("02:4e:48") {
-        assert!(watch.elapsed() < PATIENCE, "{}", known());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("addresses of agents age out", || !known().contains("02:4e:48"));
 }
 
-/// An agent that is told to end takes its interface along; the next one, without a DHCP server, says what is missing, and has it when there is one.
+/// An agent that is ended removes its interface; the next one, without a DHCP server, reports what is missing, and gets its address once there is one.
 fn without_a_server_there_is_no_address(lab: &TestLab) {
-    let folder = netlord::folder(&state::path(&lab.plan().name));
+    let folder = agents::folder(lab.plan());
     let leases = folder.join("dhcp.leases").display().to_string();
-    end(&netlord::config(&state::path(&lab.plan().name), lab.node("h2")).display().to_string(), libc::SIGTERM);
+    end(&agents::config(lab.plan(), lab.node("h2")).display().to_string(), Signal::SIGTERM);
     lab.shell("h2", "! ip link show dev weft1 2>&1 | grep -q LOWER_UP");
     let command = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
         let command = std::fs::read(entry.path().join("cmdline")).ok()?;
         String::from_utf8_lossy(&command).contains(&leases).then_some(command)
     });
-    end(&leases, libc::SIGKILL);
-    netlord::restart(lab.plan(), lab.node("h2"), &GO).expect("it starts");
+    end(&leases, Signal::SIGKILL);
+    agents::restart(lab.plan(), &[lab.node("h2")], &GO).expect("it starts");
     let watch = Stopwatch::new();
     while ask(lab, "h2")["uplinks"][0]["port"].is_null() {
-        assert!(watch.elapsed() < PATIENCE, "LLDP");
+        assert!(watch.elapsed() < TIMEOUT, "LLDP");
         std::thread::sleep(Duration::from_millis(20));
     }
     let status = ask(lab, "h2");
@@ -243,13 +235,13 @@ fn without_a_server_there_is_no_address(lab: &TestLab) {
 
 /// By the agent's configuration, over the programs and interfaces that one before it has left.
 fn an_address_is_written_or_there_is_none(lab: &TestLab) {
-    let config = netlord::config(&state::path(&lab.plan().name), lab.node("h1"));
+    let config = agents::config(lab.plan(), lab.node("h1"));
     let text = std::fs::read_to_string(&config).expect("a configuration");
     let with = |from: &str, to: &str| {
         assert!(text.contains(from), "{text}");
         kill_agent(lab, "h1");
         std::fs::write(&config, text.replace(from, to)).expect("it is written");
-        netlord::restart(lab.plan(), lab.node("h1"), &GO).expect("it starts");
+        agents::restart(lab.plan(), &[lab.node("h1")], &GO).expect("it starts");
     };
     with("address = \"dhcp\"", "address = \"10.0.0.77/16\"");
     let status = settled(lab, "h1", "its place", |_| true);
@@ -278,7 +270,7 @@ fn tenants_are_looked_up_in_the_directory() {
     let Some(lab) = stand(plan('e', Some((2, Store::Etcd)))) else { return };
     vms_find_each_other_by_looking_up(&lab);
     a_vm_that_moves_is_found_again(&lab);
-    an_agent_returns_and_looks_up_anew(&lab);
+    an_agent_returns_and_looks_up_again(&lab);
     agents_take_the_file_that_is_published(&lab);
     assert!(directory::kill_store(lab.plan()), "etcd runs");
     eprintln!("without the store: acme {:?}, known; globex {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "globex"));
@@ -297,9 +289,9 @@ fn vms_find_each_other_by_looking_up(lab: &TestLab) {
     let after = ask(lab, "h0");
     let of = |status: &Value, part: &str, name: &str| status[part][name].as_u64().expect("a counter");
     let lookups = of(&after, "lookups", "misses") - of(&before, "lookups", "misses");
-    eprintln!("the first packet and its answer took {first:?}, {lookups} look-ups of h0");
+    eprintln!("the first packet and its answer took {first:?}, {lookups} lookups of h0");
     assert!((1..=4).contains(&lookups), "{after}");
-    // Nothing of a tenant's is told to all: what is known of others by NL-ARP is in tenant 1.
+    // Nothing of a tenant is broadcast: everything known by NL-ARP is in tenant 1.
     assert_eq!(after["tables"][0]["used"], 3, "{after}");
     let again = reach(lab, "acme");
     assert_eq!(of(&ask(lab, "h0"), "lookups", "misses"), of(&after, "lookups", "misses"), "known: {again:?}");
@@ -312,10 +304,10 @@ fn vms_find_each_other_by_looking_up(lab: &TestLab) {
 }
 
 fn a_vm_that_moves_is_found_again(lab: &TestLab) {
-    let netlord = lab.plan().tenants.as_ref().expect("tenants");
-    let moving = netlord::vm(netlord, "acme", "vm2").expect("a VM").clone();
+    let netlord = lab.plan().overlay.netlord().expect("NetLord");
+    let moving = netlord.vm("acme", "vm2").expect("a VM").clone();
     let to = lab.plan().nodes.iter().position(|node| node.name == "h1").expect("a host");
-    netlord::migrate(lab.plan(), &moving, to).expect("it moves");
+    netlord::migrate_vm(lab.plan(), &moving, to).expect("it moves");
     let outage = reach(lab, "acme");
     eprintln!("a VM that has moved, and was known elsewhere, is reached after {outage:?}");
     assert_eq!(ask(lab, "h1")["vifs"].as_array().map_or(0, |all| all.iter().filter(|it| it["tenant"] == "acme").count()), 1);
@@ -323,12 +315,12 @@ fn a_vm_that_moves_is_found_again(lab: &TestLab) {
 
 /// Each agent has a file of its own; one that was away takes what it has missed, and one whose file is gone has it again.
 fn agents_take_the_file_that_is_published(lab: &TestLab) {
-    let folder = netlord::folder(&state::path(&lab.plan().name));
+    let folder = agents::folder(lab.plan());
     let text = std::fs::read_to_string(folder.join("tenants.toml")).expect("the file");
-    let own = |host: &str| ask(lab, host)["repository"]["texts"].clone();
+    let own = |host: &str| ask(lab, host)["repository"]["documents"].clone();
     let watch = Stopwatch::new();
     while own("h0") != serde_json::json!({ "spain": 1, "tenants": 1 }) {
-        assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, "h0"));
+        assert!(watch.elapsed() < TIMEOUT, "{}", ask(lab, "h0"));
         std::thread::sleep(Duration::from_millis(50));
     }
     netlord::publish(lab.plan()).expect("the same again is no change");
@@ -336,11 +328,11 @@ fn agents_take_the_file_that_is_published(lab: &TestLab) {
     std::fs::remove_file(folder.join("h2.tenants.toml")).expect("it has one");
     std::fs::write(folder.join("tenants.toml"), text.replace("version = 1", "version = 2")).expect("written");
     netlord::publish(lab.plan()).expect("a newer one");
-    netlord::restart(lab.plan(), lab.node("h3"), &GO).expect("it starts again");
+    agents::restart(lab.plan(), &[lab.node("h3")], &GO).expect("it starts again");
     for host in ["h0", "h1", "h2", "h3"] {
         let watch = Stopwatch::new();
         while ask(lab, host)["tenants_version"] != 2 {
-            assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, host));
+            assert!(watch.elapsed() < TIMEOUT, "{}", ask(lab, host));
             std::thread::sleep(Duration::from_millis(50));
         }
         assert_eq!(ask(lab, host)["repository"]["error"], Value::Null);
@@ -356,7 +348,7 @@ fn agents_take_the_file_that_is_published(lab: &TestLab) {
     netlord::publish(lab.plan()).expect("newer ones");
     let watch = Stopwatch::new();
     while [vlans("h0"), vlans("h3")] != [Some(1), Some(2)] {
-        assert!(watch.elapsed() < PATIENCE, "{}", ask(lab, "h0"));
+        assert!(watch.elapsed() < TIMEOUT, "{}", ask(lab, "h0"));
         std::thread::sleep(Duration::from_millis(50));
     }
     reach(lab, "acme");
@@ -377,17 +369,16 @@ fn agents_take_the_file_that_is_published(lab: &TestLab) {
 }
 
 fn directory_server(lab: &TestLab) -> String {
-    let config =
-        std::fs::read_to_string(netlord::config(&state::path(&lab.plan().name), lab.node("h1"))).expect("a configuration");
+    let config = std::fs::read_to_string(agents::config(lab.plan(), lab.node("h1"))).expect("a configuration");
     let servers = config.lines().find_map(|line| line.strip_prefix("servers = [\"")).expect("servers");
     servers.split('"').next().expect("one").to_owned()
 }
 
 /// Of what the kernel has the next agent knows no lease: it asks again.
-fn an_agent_returns_and_looks_up_anew(lab: &TestLab) {
+fn an_agent_returns_and_looks_up_again(lab: &TestLab) {
     kill_agent(lab, "h0");
     eprintln!("without its agent acme is reached in {:?}", reach(lab, "acme"));
-    netlord::restart(lab.plan(), lab.node("h0"), &GO).expect("it starts again");
+    agents::restart(lab.plan(), &[lab.node("h0")], &GO).expect("it starts again");
     settled(lab, "h0", "its address", |status| status["provider"][0]["state"] == "bound");
     reach(lab, "acme");
     let status = ask(lab, "h0");

@@ -6,16 +6,17 @@ mod support;
 
 use std::sync::atomic::AtomicBool;
 
-use support::{name, programs, turn};
+use support::{name, programs, serial};
 use weft_fabric::record::{FaultRecord, Outcome};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
-use weft_lab::carry::{Job, Load, carry};
-use weft_lab::events::{self, Change, EventError, Program, Verb, Wanted};
+use weft_lab::events::{self, Change, EventError, EventSpec, Program, Verb};
 use weft_lab::names;
-use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec, Store};
+use weft_lab::plan::Store;
+use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
 use weft_lab::plan::{LabName, Plan, Routing, Settings, Timers};
+use weft_lab::run::{Job, Load, execute};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -40,12 +41,12 @@ fn bare(fabric: &Fabric, name: LabName, routing: Routing) -> Plan {
 }
 
 fn laid(fabric: &Fabric, name: LabName, services: Vec<ServiceSpec>) -> Plan {
-    let overlay = Overlay { locator: LocatorKind::Tor, ecmp_width: 2, services, external: Vec::new() };
-    bare(fabric, name, Routing::Frr).with_overlay(fabric, &overlay).expect("a plan")
+    let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 2, services, external: Vec::new() };
+    bare(fabric, name, Routing::Frr).with_vl2(fabric, &overlay).expect("a plan")
 }
 
-fn at(ms: u64, verb: Verb, object: &str) -> Wanted<'_> {
-    Wanted { at: Instant::ZERO + Duration::from_ms(ms), verb, object }
+fn at(ms: u64, verb: Verb, object: &str) -> EventSpec<'_> {
+    EventSpec { at: Instant::ZERO + Duration::from_ms(ms), verb, object }
 }
 
 fn flow(src: u32, dst: u32, start_ms: u64, size: Size) -> FlowSpec {
@@ -55,20 +56,20 @@ fn flow(src: u32, dst: u32, start_ms: u64, size: Size) -> FlowSpec {
 const OVERLAY: [&str; 2] = ["weft-agent", "weft-directory"];
 
 /// Carries flows while things happen, and leaves nothing.
-fn run(fabric: &Fabric, plan: Plan, flows: Vec<FlowSpec>, wanted: &[Wanted<'_>], seconds: u64) -> Outcome {
-    let (plan, events) = events::arrange(plan, fabric, wanted).expect("events of this lab");
+fn run(fabric: &Fabric, plan: Plan, flows: Vec<FlowSpec>, wanted: &[EventSpec<'_>], seconds: u64) -> Outcome {
+    let (plan, events) = events::resolve(plan, fabric, wanted).expect("events of this lab");
     let name = plan.name.clone();
     let job = Job {
         plan,
         scenario: "test.toml".into(),
-        valiant: false,
+        vlb: false,
         load: Load::Flows(Box::new(StaticWorkload::new(flows))),
         events,
         duration: Some(Duration::from_secs(seconds)),
         windows: Vec::new(),
         window_every: Duration::from_ms(10),
     };
-    let outcome = carry(fabric, job, &GO, &mut |_| {}).expect("it runs");
+    let outcome = execute(fabric, job, &GO, &mut |_| {}).expect("it runs");
     assert!(!names().contains(&name), "nothing is left");
     for fault in faults(&outcome) {
         eprintln!("{} {} at {}: {} flows, silent for {:?}", fault.verb, fault.object, fault.at, fault.flows, fault.silent);
@@ -98,7 +99,7 @@ fn programs_end_and_return_while_flows_go_on() {
     if !programs(&OVERLAY) {
         return;
     }
-    let _turn = turn();
+    let _serial = serial();
     let fabric = fabric();
     let plan = laid(&fabric, name('a'), Vec::new());
     let wanted = [
@@ -116,7 +117,7 @@ fn programs_end_and_return_while_flows_go_on() {
     assert_eq!((lab.broken, lab.faults.len(), lab.isolation_drops), (0, wanted.len(), Some(0)));
     assert_eq!(lab.faults[0].flows, 2, "flows from and to h0");
     assert_eq!(lab.faults[1].flows, 4, "flows of both hosts of tor1");
-    // Far more than nothing, so that a machine at work fails no test; a flow whose way is gone is silent to the end.
+    // Generous, so that a busy machine fails no test; a flow without a path has an outage until the end.
     for event in
         ["kill agent h0", "restart agent h0", "kill agent tor1", "restart agent tor1", "restart server 0", "restart agent int0"]
     {
@@ -136,7 +137,7 @@ fn a_server_moves_while_its_streams_go_on() {
     if !programs(&OVERLAY) {
         return;
     }
-    let _turn = turn();
+    let _serial = serial();
     let fabric = fabric();
     let plan = laid(&fabric, name('b'), Vec::new());
     let wanted = [at(3000, Verb::Move, "host h1 to tor2"), at(10_000, Verb::Move, "host h1 to tor0")];
@@ -161,15 +162,15 @@ fn directory_servers_on_etcd_end_one_after_another() {
     if !programs(&OVERLAY) {
         return;
     }
-    let _turn = turn();
+    let _serial = serial();
     let fabric = fabric();
     let plan = laid(&fabric, name('c'), Vec::new()).with_directory(3, Store::Etcd).expect("a plan");
-    let vl2 = plan.overlay.as_ref().expect("an overlay");
-    let racks: Vec<usize> = vl2.directory.iter().map(|&node| vl2.host(node).expect("a host").tor).collect();
+    let vl2 = plan.overlay.vl2().expect("VL2");
+    let racks: Vec<usize> = vl2.directory.hosts.iter().map(|&node| vl2.host(node).expect("a host").tor).collect();
     assert!(racks.iter().enumerate().all(|(i, tor)| !racks[..i].contains(tor)), "each in a rack of its own: {racks:?}");
     let wanted = [at(2000, Verb::Kill, "server 0"), at(5000, Verb::Kill, "server 2"), at(8000, Verb::Restart, "store")];
     let known = [(0, 2), (1, 4)].map(|(s, d)| flow(s, d, 0, Size::Infinite));
-    // Between hosts that do not know each other: each of these wants two look-ups of servers that are left.
+    // Between hosts that do not know each other: each of these needs two lookups at the remaining servers.
     let new = [(0, 3, 2500), (2, 5, 3000), (4, 7, 3500), (6, 1, 5500), (3, 6, 6000), (5, 0, 6500), (7, 2, 9000)];
     let new = new.map(|(s, d, start)| flow(s, d, start, Size::Finite(Bytes(50_000))));
     let outcome = run(&fabric, plan, [&known[..], &new[..]].concat(), &wanted, 13);
@@ -180,19 +181,19 @@ fn directory_servers_on_etcd_end_one_after_another() {
     silent_for_less(&outcome, "kill server 2", 3.0);
 }
 
-fn refused(plan: Plan, wanted: &[Wanted<'_>]) -> (usize, EventError) {
-    events::arrange(plan, &fabric(), wanted).expect_err("it cannot be")
+fn refused(plan: Plan, wanted: &[EventSpec<'_>]) -> (usize, EventError) {
+    events::resolve(plan, &fabric(), wanted).expect_err("it cannot be")
 }
 
 #[test]
-fn what_cannot_happen_is_told_beforehand() {
+fn unsupported_events_are_errors() {
     let fabric = fabric();
     let name = || -> LabName { "t".parse().expect("a name") };
     let plan = || laid(&fabric, name(), Vec::new());
     let of = |verb, object: &str, message: &str, help: &str| {
         let (index, error) = refused(plan(), &[at(0, Verb::Fail, "link agg0-int0"), at(1, verb, object)]);
         assert_eq!(index, 1, "{object}");
-        assert!(error.message.contains(message) && error.help.contains(help), "{object}: {error:?}");
+        assert!(error.to_string().contains(message) && error.help().contains(help), "{object}: {error:?}");
     };
     of(Verb::Kill, "agent x0", "no node called `x0`", "weft topo");
     of(Verb::Kill, "agent tor9", "did you mean `tor0`?", "weft topo");
@@ -209,17 +210,17 @@ fn what_cannot_happen_is_told_beforehand() {
     let moves = at(5, Verb::Move, "host h1 to tor2");
     for other in ["link h1-tor0", "host h1", "switch tor0", "switch tor2"] {
         let (index, error) = refused(plan(), &[moves, at(9, Verb::Fail, other)]);
-        assert!(index == 1 && error.message.contains("h1 moves in this run"), "{other}: {error:?}");
+        assert!(index == 1 && error.to_string().contains("h1 moves in this run"), "{other}: {error:?}");
     }
-    assert!(events::arrange(plan(), &fabric, &[moves, at(9, Verb::Fail, "switch agg1")]).is_ok());
+    assert!(events::resolve(plan(), &fabric, &[moves, at(9, Verb::Fail, "switch agg1")]).is_ok());
     let static_routes = || bare(&fabric, name(), Routing::Static);
     let (_, error) = refused(static_routes(), &[at(0, Verb::Kill, "frr agg0")]);
-    assert!(error.message.contains("static") && error.help.contains("routing = \"frr\""), "{error:?}");
+    assert!(error.to_string().contains("static") && error.help().contains("routing = \"frr\""), "{error:?}");
     for (verb, object) in
         [(Verb::Kill, "agent h0"), (Verb::Kill, "server 0"), (Verb::Kill, "store"), (Verb::Move, "host h1 to tor2")]
     {
         let (_, error) = refused(static_routes(), &[at(0, verb, object)]);
-        assert!(error.help.contains("[overlay]"), "{object}: {error:?}");
+        assert!(error.help().contains("[overlay]"), "{object}: {error:?}");
     }
 }
 
@@ -230,10 +231,10 @@ fn a_place_is_planned_for_each_move() {
     let before = plan.clone();
     let wanted =
         [at(1, Verb::Move, "host h1 to tor2"), at(2, Verb::Move, "host h3 to tor2"), at(3, Verb::Move, "host h1 to tor1")];
-    let (plan, events) = events::arrange(plan, &fabric, &wanted).expect("moves of this lab");
+    let (plan, events) = events::resolve(plan, &fabric, &wanted).expect("moves of this lab");
     assert_eq!(events.iter().map(|e| e.change).collect::<Vec<_>>(), [0, 1, 2].map(Change::Move));
     assert_eq!(events[2].change.text(&plan, &fabric), ("move", "host h1 to tor1".to_owned()));
-    let moves = &plan.overlay.as_ref().expect("an overlay").moves;
+    let moves = &plan.overlay.vl2().expect("VL2").moves;
     let tor = |name: &str| plan.node(name).expect("a ToR");
     for (i, m) in moves.iter().enumerate() {
         let there = &plan.nodes[m.tor];
@@ -244,7 +245,7 @@ fn a_place_is_planned_for_each_move() {
         assert!(
             moves[..i].iter().all(|o| o.locator != m.locator && o.entropy != m.entropy && (o.tor, &o.port) != (m.tor, &m.port))
         );
-        // All others know the way to its outer sources.
+        // All others have a route to its outer sources.
         let known = |n: &&weft_lab::plan::Node| n.fabric.iter().any(|r| r.to.len == 23 && r.to.contains(m.entropy.address));
         assert_eq!(plan.switches().filter(known).count(), plan.switches().count() - 1);
     }

@@ -14,24 +14,25 @@ use serde_json::Value;
 use support::TestLab;
 use support::overlay::{GO, ask, counter, groups_held, host, overlay, plan_of, stand};
 use weft_fabric::topology::shapes::Shape;
-use weft_lab::plan::overlay::{LocatorKind, Overlay, Store};
+use weft_lab::plan::Store;
+use weft_lab::plan::vl2::{LocatorKind, Vl2Spec};
 use weft_lab::plan::{Plan, Routing};
 use weft_lab::probe::ping;
-use weft_lab::{Stopwatch, state, vl2};
+use weft_lab::{Stopwatch, agents};
 
 fn plan(letter: char, shape: Shape, ecmp_width: u16) -> Plan {
-    plan_of(shape, letter, Overlay { locator: LocatorKind::Tor, ecmp_width, services: Vec::new(), external: Vec::new() })
+    plan_of(shape, letter, Vl2Spec { locator: LocatorKind::Tor, ecmp_width, services: Vec::new(), external: Vec::new() })
 }
 
 fn name_of(lab: &TestLab, index: usize) -> String {
     lab.plan().nodes[host(lab, index).node].name.clone()
 }
 
-/// Waits until something is so; what it is, for whoever reads that it never was.
+/// Waits until a condition holds, which `what` names in messages.
 #[track_caller]
-fn wait(what: &str, seconds: u64, mut is_so: impl FnMut() -> bool) {
+fn wait(what: &str, seconds: u64, mut is_met: impl FnMut() -> bool) {
     let watch = Stopwatch::new();
-    while !is_so() {
+    while !is_met() {
         assert!(watch.elapsed() < Duration::from_secs(seconds), "{what}: not after {seconds} s");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -95,7 +96,7 @@ fn with_streams(lab: &TestLab, from: usize, to: usize, count: usize, work: impl 
 /// An intermediate switch loses what a host sends, silently, and nobody mends the routes: flows over it lose whole windows, so the host's agent gives them other paths (VL2
 /// section 4.2.2). Before that IPv6, in the same lab.
 #[test]
-fn flows_leave_a_silent_switch_by_themselves() {
+fn timing_flows_leave_a_silent_switch() {
     let shape = Shape::ClosExplicit { intermediates: 4, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
     let mut plan = plan('d', shape, 16);
     plan.routing = Routing::Static;
@@ -103,11 +104,11 @@ fn flows_leave_a_silent_switch_by_themselves() {
     six(&lab);
     let before = counter(&ask(&lab, &name_of(&lab, 0)), "congestion_events");
     with_streams(&lab, 0, 3, 24, |streams| {
-        std::thread::sleep(Duration::from_secs(1));
+        wait("all streams flow", 25, || streams.counts().iter().all(|&bytes| bytes > 40_000));
         let silenced = &lab.plan().nodes[overlay(&lab).intermediates[0]].name;
         lab.shell(silenced, &format!("ip rule add from {} blackhole pref 1", host(&lab, 0).entropy));
         std::thread::sleep(Duration::from_millis(100));
-        // What was under way has come; the first timeouts are still to come, or have been without success.
+        // Packets in flight have arrived; the first retransmission timeouts have not expired, or were without success.
         let at_first = streams.counts();
         std::thread::sleep(Duration::from_millis(90));
         let went_on = streams.moved_since(&at_first);
@@ -158,7 +159,7 @@ fn six(lab: &TestLab) {
     assert!(!status.success(), "nobody has {unknown}");
 }
 
-/// Three equal ways up and switches that spread over two: no route has more next hops, there are two groups, and each has a member after FRR has died on the only
+/// Three equal uplinks and switches that spread over two: no route has more next hops, there are two groups, and each has a member after FRR has died on the only
 /// one of the second.
 #[test]
 fn switches_spread_no_wider_than_they_can() {
@@ -171,8 +172,8 @@ fn switches_spread_no_wider_than_they_can() {
     let vl2 = overlay(&lab);
     assert_eq!(vl2.groups.len(), 2);
     wait("both groups have members", 20, || groups_held(&lab, None).len() == 2);
-    // What a switch may borrow it borrows only once it has looked around for a while.
-    std::thread::sleep(Duration::from_secs(6));
+    // A switch takes over a group only some time after its start.
+    lab.wait_until_age(Duration::from_secs(6));
     let only =
         vl2.intermediates.iter().map(|&at| &lab.plan().nodes[at]).find(|n| n.anycast.contains(&vl2.groups[1])).expect("a member");
     end(&lab, &only.name, &["zebra", "ospfd", "bfdd", "pimd"]);
@@ -210,12 +211,12 @@ fn agents_follow_a_directory_server_that_moves() {
     let plan = plan('f', shape, 16).with_directory(2, Store::Etcd).expect("a plan");
     let Some(lab) = stand(plan) else { return };
     let (plan, vl2) = (lab.plan(), overlay(&lab));
-    let folder = vl2::folder(&state::path(&plan.name)).display().to_string();
+    let folder = agents::folder(plan).display().to_string();
     let locator = |node: usize| plan.nodes[node].locator;
-    let new_home = vl2.hosts.iter().find(|h| !vl2.directory.contains(&h.node)).expect("a host without a server");
+    let new_home = vl2.hosts.iter().find(|h| !vl2.directory.hosts.contains(&h.node)).expect("a host without a server");
     let listen = format!("{}:5303", locator(new_home.node));
     let program = weft_lab::programs::find("weft-directory").expect("it is built");
-    let store = format!("etcd:http://{}:2379", locator(vl2.directory[0]));
+    let store = format!("etcd:http://{}:2379", locator(vl2.directory.hosts[0]));
     let serve = [
         "serve",
         "--dir",
@@ -241,11 +242,13 @@ fn agents_follow_a_directory_server_that_moves() {
             .expect("it runs")
     });
     let _server = Server(started);
-    let old = format!("{}:5303", locator(vl2.directory[0]));
+    let old = format!("{}:5303", locator(vl2.directory.hosts[0]));
     let new = locator(new_home.node).to_string();
     let ask_it = |arguments: &[&str]| {
         let of = ["--dir", &folder, "--servers", &old, "--principal", "2", "--auth", "mac"];
-        lab.at(&plan.nodes[vl2.directory[0]].name, || Command::new(&program).args(arguments).args(of).output().expect("it runs"))
+        lab.at(&plan.nodes[vl2.directory.hosts[0]].name, || {
+            Command::new(&program).args(arguments).args(of).output().expect("it runs")
+        })
     };
     let put = ask_it(&["put", "group:65535", &new]);
     assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
@@ -256,7 +259,7 @@ fn agents_follow_a_directory_server_that_moves() {
     let follows = |h: usize| knows(&name_of(&lab, h));
     wait("every host's agent knows the server's new place", 20, || (0..vl2.hosts.len()).all(follows));
     wait("every ToR's agent knows it", 45, || ["tor0", "tor1", "tor2"].iter().all(|tor| knows(tor)));
-    for &at in &vl2.directory {
+    for &at in &vl2.directory.hosts {
         end(&lab, &plan.nodes[at].name, &["weft-directory"]);
     }
     // Nobody has asked for these before.

@@ -10,15 +10,15 @@ pyo3::import_exception!(weft._errors, WeftError);
 pub fn from_experiment(error: &Error) -> PyErr {
     let help = error.help().map(|h| h.to_string());
     let message = match error {
-        Error::Scenario { place, message, source_code, span, .. } => {
-            format!("{}: {message}", place_for_python(place, source_code.as_ref(), *span))
+        Error::Scenario { place, problem, source_code, span, .. } => {
+            format!("{}: {problem}", place_for_python(place, source_code.as_ref(), *span))
         }
         other => other.to_string(),
     };
     WeftError::new_err((message, help))
 }
 
-/// An error whose text says all.
+/// An error without a remedy.
 pub fn from_text(error: &impl std::error::Error) -> PyErr {
     WeftError::new_err((error.to_string(), None::<String>))
 }

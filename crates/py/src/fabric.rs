@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use toml::{Table, Value};
 use weft_experiment::scenario::fabric::FabricSpec;
-use weft_experiment::scenario::keys::one_of;
 use weft_experiment::scenario::read_fabric;
 use weft_experiment::scenario::source::{Overrides, Source};
 use weft_experiment::{Error, Result};
@@ -86,7 +85,7 @@ impl FabricHandle {
     fn export(&self, py: Python<'_>, format: &str) -> PyResult<String> {
         let Some(&(_, export)) = EXPORTS.iter().find(|(name, _)| *name == format) else {
             let names: Vec<&str> = EXPORTS.iter().map(|(name, _)| *name).collect();
-            let error = Error::usage(format!("there is no format `{format}`"), one_of(&names, format));
+            let error = Error::no_such("format", format, &names);
             return Err(from_experiment(&error));
         };
         py.detach(|| topology::write(&self.0, export)).map_err(|e| from_experiment(&Error::usage(e.to_string(), e.help)))

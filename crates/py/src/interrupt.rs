@@ -1,4 +1,4 @@
-//! Ctrl-C while a simulation runs: the work goes on in a thread of its own, and Python's thread looks for signals meanwhile.
+//! Ctrl-C while a simulation runs: the work goes on in a thread of its own, and Python's thread looks for signals.
 //!
 //! ```text
 //!   Python's thread:  wait 50 ms, look for signals, wait ...  --stop--> Stop
@@ -16,7 +16,7 @@ use pyo3::{PyResult, Python};
 #[derive(Debug, Default)]
 pub struct Stop(AtomicBool);
 
-/// What the worker unwinds with; it is no bug and says nothing on stderr.
+/// What the worker unwinds with; it is no bug, and nothing is printed on stderr.
 struct Interrupted;
 
 impl Stop {

@@ -1,13 +1,13 @@
-//! `weft.run` and `weft.check`: a scenario from a file or a dict, carried by the ordinary engine.
+//! `weft.run` and `weft.check`: a scenario from a file or a dict, run by the ordinary engine.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use toml::Value;
-use weft_experiment::run::Summary;
-use weft_experiment::scenario::Study;
 use weft_experiment::scenario::source::{Form, Overrides, Source};
 use weft_experiment::spain::{Survey, survey_of};
+use weft_experiment::study::Study;
+use weft_experiment::summary::Summary;
 use weft_experiment::{Error, Result};
 
 use crate::error::from_experiment;
@@ -80,7 +80,7 @@ pub fn overrides(settings: &str, form: &str) -> Result<Overrides> {
 /// Reads JSON that `python/weft` wrote as TOML's types.
 pub fn parse<T: for<'de> serde::Deserialize<'de>>(text: &str, what: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|e| {
-        Error::usage(format!("{what} holds what TOML cannot: {e}"), "use numbers below 2^63, texts, booleans, lists and dicts")
+        Error::usage(format!("{what} holds what TOML cannot: {e}"), "use numbers below 2^63, strings, booleans, lists and dicts")
     })
 }
 

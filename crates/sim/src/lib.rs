@@ -5,7 +5,7 @@
 //! | [`flow`] | flows with rates: max-min fair, or the AIMD ticks of Hedera section 5.5 |
 //! | [`packet`] | packets in queues |
 //! | [`directory`] | the directory: agents, servers and a store, with faults |
-//! | [`netlord`] | who is where for NetLord: agents that tell each other, or that ask a directory |
+//! | [`netlord`] | VIF locations for NetLord: agents that notify each other, or that ask a directory |
 
 pub mod directory;
 pub mod flow;

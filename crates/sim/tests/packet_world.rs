@@ -365,7 +365,7 @@ fn requests_are_answered_or_lost() {
     let sent = u64::from(10u32) * 2_010;
     let open = sent.abs_diff(delivered + totals.drops);
     assert!(open <= 10 + 10 + 20, "{sent} {delivered} {}", totals.drops);
-    // Whoever gets through waits for the whole queue: ten packets.
+    // A request that gets through waits for the whole queue: ten packets.
     assert!(requests.p50_s > 100e-6 && requests.p99_s < 170e-6, "{requests:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Whoever waits for a run can end it: progress is told often, within long steps too, and may unwind.
+//! The caller can end a run: progress is reported often, within long steps too, and the callback may unwind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -26,20 +26,20 @@ fn endless() -> Box<StaticWorkload> {
     Box::new(StaticWorkload::new((0..16).map(flow).collect()))
 }
 
-/// Ends a run when it has told of its progress four times, by unwinding; returns how far apart it told, in events.
-fn told_until_ended<T>(run: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> Vec<u64> {
-    let mut told = vec![0];
+/// Ends a run after four progress reports, by unwinding; returns the gaps between the reports, in events.
+fn reports_until_ended<T>(run: impl FnOnce(&mut dyn FnMut(Progress)) -> T) -> Vec<u64> {
+    let mut reported = vec![0];
     let run = AssertUnwindSafe(|| {
         run(&mut |p| {
-            told.push(p.events);
-            if told.len() > 4 {
+            reported.push(p.events);
+            if reported.len() > 4 {
                 resume_unwind(Box::new("enough"));
             }
         });
     });
     let ended = catch_unwind(run).expect_err("it would go on for a long time");
     assert_eq!(ended.downcast_ref(), Some(&"enough"));
-    told.windows(2).map(|w| w[1] - w[0]).collect()
+    reported.windows(2).map(|w| w[1] - w[0]).collect()
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_run_of_packets_can_be_ended_within_its_steps() {
         };
         let (router, controller, events) = (router(&fabric), None, Vec::new());
         let world = PacketWorld { fabric, router, controller, workload: endless(), events, config };
-        let gaps = told_until_ended(|progress| world.run(progress));
+        let gaps = reports_until_ended(|progress| world.run(progress));
         assert!(gaps.iter().all(|&events| events < 1 << 20), "{kind:?}, {threads} threads: {gaps:?}");
     }
 }
@@ -72,6 +72,6 @@ fn a_run_of_ticks_can_be_ended_within_its_steps() {
     };
     let (router, controller, events) = (router(&fabric), None, Vec::new());
     let world = FlowWorld { fabric, router, controller, workload: endless(), events, config };
-    let gaps = told_until_ended(|progress| world.run(progress));
+    let gaps = reports_until_ended(|progress| world.run(progress));
     assert!(gaps.iter().all(|&updates| updates < 1 << 21), "{gaps:?}");
 }

@@ -15,7 +15,7 @@ use siphasher::sip::SipHasher24;
 use super::key::PrincipalId;
 use crate::wire::directory::{MAGIC, TAG, VERSION};
 
-/// The secret of a cluster: whoever has it has the key of every principal. While a new one takes the place of an old one, both.
+/// The secret of a cluster: its owner has the key of every principal. While a new one takes the place of an old one, both.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     now: [u8; 32],
@@ -133,7 +133,7 @@ impl PrincipalKey {
         Tagger { begun, key: self.clone() }
     }
 
-    /// A key made from this one for another purpose; this one cannot be told from it.
+    /// A key made from this one for another purpose; this one cannot be derived from it.
     #[must_use]
     pub fn derive(&self, purpose: &[u8]) -> Self {
         let mut key = [0; 32];

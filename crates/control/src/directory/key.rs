@@ -8,7 +8,7 @@
 //!   anycast group                    ->   the anycast addresses of its intermediate switches      VL2, section 4.2.2
 //! ```
 //! A [`Generation`] orders all that was ever said of a key. It is the store's revision of the commit, so it never goes back, not even
-//! when a key is deleted and made anew, and two updates of one key never share one.
+//! when a key is deleted and recreated, and two updates of one key never share one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ pub struct GroupId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
-/// What a look-up names.
+/// What a lookup names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An application address, unique in the data centre.
@@ -100,12 +100,12 @@ pub enum Value {
 /// The anycast addresses of a group, in the order given.
 pub type GroupAddresses = SmallVec<[IpAddr; 1]>;
 
-/// Addresses that a group has at the most.
+/// Addresses that a group has at most.
 pub const MAX_GROUP_ADDRESSES: usize = 16;
 
 /// What a store keeps of a key. A deleted key stays as a tombstone for a while, so that a late copy of an update cannot bring it back.
 ///
-/// `writes` and `floor` tell a repeated update from a new one. A client that hears no answer sends the same update to another server; the
+/// `writes` and `floor` distinguish a repeated update from a new one. A client that hears no answer sends the same update to another server; the
 /// first copy may still be on its way. Each record names the updates that led to it, newest first, back to `floor`: an update known since
 /// revision R >= `floor` that is not named has not been applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub struct Write {
     pub before: Generation,
 }
 
-/// Writes that a record names at the most.
+/// Writes that a record names at most.
 pub const MAX_WRITES: usize = 4;
 
 impl Record {

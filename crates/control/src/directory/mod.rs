@@ -1,14 +1,15 @@
 //! The directory: who is where (VL2, section 4.3; NetLord's location service).
 //!
 //! ```text
-//!   agent: Resolver  --look-up to k random servers-->  Server  --commit-->  store (embedded, or etcd)
+//!   agent: Resolver  --lookup to k random servers-->  Server  --commit-->  store (embedded, or etcd)
 //!                    <--fastest answer, corrections--          <--watch---
 //!   provisioning: Updater --update to one server---->          --disseminate--> other servers
 //! ```
 //! Formats: [`wire::directory`](crate::wire::directory), specified in `docs/protocol-directory.md`.
 
+pub mod attempts;
 pub mod auth;
-pub mod copies;
+pub mod documents;
 pub mod front;
 pub mod key;
 pub mod policy;

@@ -6,7 +6,7 @@ use super::key::{Generation, Key, PrincipalId};
 use super::policy::Policy;
 use crate::wire::directory::{Commits, Digest, Kind, Message, Misdelivered, Sync, Update, WireError};
 
-/// Names a stream; whoever runs the streams gives the numbers.
+/// Names a stream; the caller gives the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
@@ -45,8 +45,8 @@ pub struct Request {
 /// What is asked: the messages that a server gets, owned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
-    /// The body of a look-up that parses.
-    LookUp(Vec<u8>),
+    /// The body of a lookup that parses.
+    Lookup(Vec<u8>),
     /// Change these keys.
     Update(Update),
     /// What was withdrawn?
@@ -67,7 +67,7 @@ pub enum Ask {
     List {
         /// The key before the first.
         after: Option<Key>,
-        /// Entries at the most.
+        /// Entries at most.
         limit: u16,
     },
     /// Stream only: what changes after this revision.
@@ -83,7 +83,7 @@ impl Ask {
     /// [`WireError`] if it is not one, or none that a server gets.
     pub fn parse(kind: Kind, body: &[u8]) -> Result<Self, WireError> {
         Ok(match Message::parse(kind, body)? {
-            Message::LookUp(_) => Self::LookUp(body.to_vec()),
+            Message::Lookup(_) => Self::Lookup(body.to_vec()),
             Message::Update(it) => Self::Update(it),
             Message::Sync(it) => Self::Sync(it),
             Message::Health => Self::Health,
@@ -99,10 +99,10 @@ impl Ask {
         })
     }
 
-    /// Whether a principal may send this at all. What an update changes and whom a look-up may see is looked at later, key by key.
+    /// Whether a principal may send this at all. What an update changes and whom a lookup may see is looked at later, key by key.
     pub fn permitted(&self, policy: &Policy, principal: PrincipalId) -> bool {
         match self {
-            Self::LookUp(_) | Self::Update(_) | Self::Sync(_) | Self::Health => true,
+            Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Health => true,
             Self::Misdelivered(_) => policy.may_report(principal),
             Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge => policy.is_server(principal),
             Self::List { .. } | Self::Watch(_) | Self::Status => policy.may_list(principal),

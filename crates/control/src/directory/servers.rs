@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 
 use rand::RngExt;
 use smallvec::SmallVec;
-use weft_fabric::Duration;
 use weft_fabric::rng::Pcg64;
 
 use super::auth::{PrincipalKey, Tagger};
 use super::key::PrincipalId;
+use crate::time::Duration;
 use crate::wire::directory::{Frame, Header, Kind};
 
 /// Addresses of servers that one request goes to.
@@ -38,6 +38,11 @@ struct Server {
     round_trip: Option<(Duration, Duration)>,
     /// Requests in a row that it did not answer.
     missed: u32,
+}
+
+/// The cookie in the header of a sealed request.
+pub(crate) fn cookie_of(request: &[u8]) -> u64 {
+    request[8..16].try_into().map_or(0, u64::from_be_bytes)
 }
 
 /// Why a datagram was not looked at.

@@ -1,4 +1,4 @@
-//! What the machine writes and every thread that answers look-ups reads.
+//! What the machine writes and every thread that answers lookups reads.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::policy::Policy;
 use super::table::Table;
 use crate::wire::directory::{State, Vitals, Withdrawal};
 
-/// What the machine writes and every thread that answers look-ups reads. A program with several threads keeps its
+/// What the machine writes and every thread that answers lookups reads. A program with several threads keeps its
 /// [`Server`](super::server::Server) behind a read-write lock, and reads this.
 #[derive(Clone, Debug)]
 pub struct Shared {
@@ -74,7 +74,7 @@ impl Withdrawals {
     }
 }
 
-/// Withdrawals remembered at the most.
+/// Withdrawals remembered at most.
 pub const MAX_WITHDRAWALS: usize = 1 << 15;
 
 #[cfg(test)]

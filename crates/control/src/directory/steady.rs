@@ -1,6 +1,6 @@
 //! A clock that never goes back, made of one that may: machines keep their deadlines by it.
 
-use weft_fabric::{Duration, Instant};
+use crate::time::{Duration, Instant};
 
 /// Turns what a host's clock says into a time that never goes back. A step back stands still, and counts on from there; a step forward is
 /// believed: leases end early, which is safe.
@@ -25,7 +25,7 @@ impl Steady {
 
     /// What the host's clock will say at a steady time.
     pub fn to_host(self, steady: Instant) -> Instant {
-        if steady == Instant::MAX { steady } else { Instant::from_ps(steady.as_ps().saturating_sub(self.behind.as_ps())) }
+        if steady == Instant::MAX { steady } else { Instant::from_ns(steady.as_ns().saturating_sub(self.behind.as_ns())) }
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! - A commit is atomic: if every operation's key has the expected generation then all are applied, at one new revision, and are durable.
 //! - Revisions only grow, and a key's generation is the revision of the commit that wrote it last.
-//! - A watch gives all commits after a revision, in order, or says that it cannot (a gap, a compaction): then the server loads anew.
+//! - A watch gives all commits after a revision, in order, or says that it cannot (a gap, a compaction): then the server reloads.
 
 use super::key::{Generation, Key, Record};
 
-/// Operations of one commit at the most: etcd's default limit for a transaction is 128, and one of them looks at what was purged.
+/// Operations of one commit at most: etcd's default limit for a transaction is 128, and one of them looks at what was purged.
 pub const MAX_COMMIT_OPS: usize = 127;
 
 /// One key's change in a commit.

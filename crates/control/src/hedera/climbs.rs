@@ -99,7 +99,7 @@ pub struct Climbs {
     down: Vec<Level>,
     /// Where each link leads: the switch at the top of a step.
     to: Vec<u32>,
-    /// By rack, for climbs of no step: whether two racks share an edge switch is told by its number.
+    /// By rack, for climbs of no step: its number shows whether two racks share an edge switch.
     edges: Vec<SmallVec<[u32; 2]>>,
     nested: bool,
 }
@@ -117,7 +117,12 @@ impl Climbs {
             (0..paths.height()).map(|i| Level::new(racks, labels, |r, l| step(paths.down(r, l), i))).collect()
         };
         let to = fabric.links().iter().map(|l| l.to.0).collect();
-        let edge = |r: &weft_fabric::topology::Rack| r.switches.iter().map(|&s| fabric.switch_node(s).0).collect();
+        let edge = |r: &weft_fabric::topology::Rack| -> SmallVec<[u32; 2]> {
+            let mut edges: SmallVec<[u32; 2]> = r.switches.iter().map(|&s| fabric.switch_node(s).0).collect();
+            edges.sort_unstable();
+            edges.dedup();
+            edges
+        };
         let edges: Vec<SmallVec<[u32; 2]>> = fabric.racks().iter().map(edge).collect();
         let nested = one_way && edges.iter().all(|e| e.len() == 1) && is_nested(fabric, &up);
         Self { labels, up, down, to, edges, nested }
@@ -147,6 +152,12 @@ impl Climbs {
     /// turn at the same level under all labels, and [`Climbs::turn_of_groups`] knows it. So it is in a fat-tree and a leaf-spine.
     pub fn nested(&self) -> bool {
         self.nested
+    }
+
+    /// The fastest of the links that leave the edge switches, in bits per second; infinite if none does.
+    pub fn fastest_first(&self, fabric: &Fabric) -> f64 {
+        let links = self.up.first().into_iter().flat_map(|level| &level.links).filter(|&&l| l != NO_LINK);
+        links.map(|&l| fabric.link(l).capacity.as_f64()).reduce(f64::max).unwrap_or(f64::INFINITY)
     }
 
     /// In a nested fabric, how many links a path between two racks climbs, and descends.

@@ -16,6 +16,10 @@
 //!   take the NIC with the smallest  (capacity left) / (flows not fixed);  fix these flows at that rate;
 //!   subtract it at their other ends, whose shares can only grow;  repeat
 //! ```
+//! Hosts with several NICs, or faster than the links above them, have flows that no single path can carry at their share. Such a flow is
+//! fixed at its *cap* as soon as no share is below it; the others share what it leaves.
+//! DEVIATION: figure 7 knows hosts of one NIC each, as fast as every link.
+//!
 //! DEVIATION: figure 7 repeats "while some demand changed", which in exact arithmetic need not end (shares and levels may feed back
 //! into each other around a cycle of hosts and approach the limit geometrically). Progressive filling fixes one NIC a step:
 //! it ends after at most two steps a host, at the limit itself.
@@ -23,8 +27,7 @@
 //! Cost: O(F + H) plus a bucket queue of the NICs, keyed by share; the queue's order is total (share, then NIC), so the same input
 //! gives the same bytes. Scratch, kept between calls: 16 bytes a flow and at most 128 a host (7.5 MB for 250,000 flows of 27,648 hosts).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::hedera::shares::{ShareQueue, Shared};
 
 /// Why demands cannot be estimated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,8 +69,10 @@ pub struct DemandEstimator {
     start: Vec<u32>,
     /// By NIC: its flows and the NIC at their other end.
     ends: Vec<End>,
-    nics: Vec<Nic>,
+    nics: Vec<Shared>,
     queue: ShareQueue,
+    /// Flows by ascending cap.
+    by_cap: Vec<u32>,
 }
 
 /// One flow, as one of its two NICs sees it.
@@ -75,20 +80,6 @@ pub struct DemandEstimator {
 struct End {
     flow: u32,
     other: u32,
-}
-
-/// Flows that are not fixed yet, and what they may share.
-#[derive(Clone, Copy, Debug)]
-struct Nic {
-    left: f64,
-    flows: u32,
-}
-
-impl Nic {
-    fn share(&self) -> f64 {
-        // Rounding may leave a hair below nothing.
-        (self.left / f64::from(self.flows)).max(0.0)
-    }
 }
 
 impl DemandEstimator {
@@ -102,7 +93,30 @@ impl DemandEstimator {
     /// If a capacity is not positive and finite.
     pub fn estimate(&mut self, src: &[u32], dst: &[u32], nic: &[f64], demands: &mut Vec<f64>) -> Result<(), DemandError> {
         assert!(nic.iter().all(|&c| c > 0.0 && c.is_finite()), "capacities are positive");
+        self.estimate_capped(src, dst, nic, &[], demands)
+    }
+
+    /// As [`DemandEstimator::estimate`]; the demand of flow `i` is at most `caps[i]`, what one path carries. Without caps, `caps` is empty.
+    ///
+    /// # Errors
+    /// [`DemandError`], naming the first flow that is wrong.
+    ///
+    /// # Panics
+    /// If there are caps, but not one for each flow.
+    pub fn estimate_capped(
+        &mut self,
+        src: &[u32],
+        dst: &[u32],
+        nic: &[f64],
+        caps: &[f64],
+        demands: &mut Vec<f64>,
+    ) -> Result<(), DemandError> {
+        assert!(caps.is_empty() || caps.len() == src.len(), "every flow has a cap, or none has");
         self.index(src, dst, nic)?;
+        self.by_cap.clear();
+        self.by_cap.extend(0..caps.len() as u32);
+        self.by_cap.sort_by(|&a, &b| caps[a as usize].total_cmp(&caps[b as usize]));
+        let mut capped = 0;
         demands.clear();
         demands.resize(src.len(), UNFIXED);
         self.queue.fill(&self.nics);
@@ -116,9 +130,32 @@ impl DemandEstimator {
                 self.queue.push(nic.share(), n);
                 continue;
             }
+            // The smallest share of all: flows whose cap is below it get their cap, and leave the others more.
+            let before = capped;
+            while let Some(&flow) = self.by_cap.get(capped)
+                && caps[flow as usize] < nic.share()
+            {
+                self.fix_capped(src, dst, flow as usize, caps[flow as usize], demands);
+                capped += 1;
+            }
+            if capped > before {
+                if self.nics[n as usize].flows > 0 {
+                    self.queue.push(self.nics[n as usize].share().max(key), n);
+                }
+                continue;
+            }
             self.fix(n as usize, demands);
         }
         Ok(())
+    }
+
+    fn fix_capped(&mut self, src: &[u32], dst: &[u32], flow: usize, cap: f64, demands: &mut [f64]) {
+        if demands[flow] == UNFIXED {
+            demands[flow] = cap;
+            let hosts = self.nics.len() / 2;
+            self.nics[src[flow] as usize].fix(cap);
+            self.nics[hosts + dst[flow] as usize].fix(cap);
+        }
     }
 
     /// Checks the flows and lists them by NIC, by counting sort.
@@ -140,7 +177,7 @@ impl DemandEstimator {
             self.start[hosts + d as usize] += 1;
         }
         self.nics.clear();
-        self.nics.extend((0..2 * hosts).map(|n| Nic { left: nic[n % hosts], flows: self.start[n] }));
+        self.nics.extend((0..2 * hosts).map(|n| Shared { left: nic[n % hosts], flows: self.start[n] }));
         // Counts become ends; filling from the back turns ends into starts and keeps the order of the flows.
         let mut sum = 0;
         for slot in &mut self.start {
@@ -166,9 +203,7 @@ impl DemandEstimator {
             let demand = &mut demands[end.flow as usize];
             if *demand == UNFIXED {
                 *demand = share;
-                let other = &mut self.nics[end.other as usize];
-                other.left -= share;
-                other.flows -= 1;
+                self.nics[end.other as usize].fix(share);
             }
         }
         self.nics[n].flows = 0;
@@ -177,95 +212,6 @@ impl DemandEstimator {
 
 /// No demand is negative.
 const UNFIXED: f64 = -1.0;
-
-/// A monotone priority queue: keys that are pushed are never below the last one popped.
-///
-/// A bucket holds the keys of one 256th of an octave (the leading bits of the float); only the bucket at the front is sorted.
-#[derive(Clone, Debug, Default)]
-struct ShareQueue {
-    /// Number of the bucket that is the first in `heads`.
-    base: u64,
-    /// Index in `heads` of the bucket in front.
-    front: usize,
-    /// By bucket: its first NIC, [`NONE`] if it is empty. A NIC is in one bucket at most.
-    heads: Vec<u32>,
-    next: Vec<u32>,
-    keys: Vec<f64>,
-    /// The bucket in front, descending, and what was pushed into it since it was sorted.
-    sorted: Vec<(u64, u32)>,
-    late: BinaryHeap<Reverse<(u64, u32)>>,
-}
-
-const NONE: u32 = u32::MAX;
-const BUCKET_BITS: u32 = 44;
-
-impl ShareQueue {
-    fn fill(&mut self, nics: &[Nic]) {
-        let shares = || nics.iter().filter(|n| n.flows > 0).map(Nic::share);
-        let low = shares().fold(f64::INFINITY, f64::min);
-        let high = nics.iter().map(|n| n.left).fold(0.0, f64::max);
-        // A share never exceeds the whole NIC, but for rounding: one bucket to spare.
-        self.base = bucket(low);
-        let buckets = if low.is_finite() { (bucket(high) - self.base) as usize + 2 } else { 0 };
-        self.front = 0;
-        self.heads.clear();
-        self.heads.resize(buckets, NONE);
-        self.next.clear();
-        self.next.resize(nics.len(), NONE);
-        self.keys.clear();
-        self.keys.resize(nics.len(), 0.0);
-        for (n, nic) in nics.iter().enumerate().filter(|(_, nic)| nic.flows > 0) {
-            self.insert((bucket(nic.share()) - self.base) as usize, nic.share(), n as u32);
-        }
-        self.sort_front();
-    }
-
-    fn push(&mut self, key: f64, n: u32) {
-        // Non-negative floats compare as their bits do.
-        match (bucket(key) - self.base) as usize {
-            b if b <= self.front => self.late.push(Reverse((key.to_bits(), n))),
-            b => self.insert(b, key, n),
-        }
-    }
-
-    fn pop(&mut self) -> Option<(f64, u32)> {
-        loop {
-            let late = self.late.peek().map(|&Reverse(entry)| entry);
-            let (bits, n) = match (self.sorted.last().copied(), late) {
-                (Some(a), Some(b)) if b < a => self.late.pop().map(|Reverse(entry)| entry).unwrap_or(b),
-                (Some(_), _) => self.sorted.pop()?,
-                (None, Some(_)) => self.late.pop()?.0,
-                (None, None) if self.front + 1 >= self.heads.len() => return None,
-                (None, None) => {
-                    self.front += 1;
-                    self.sort_front();
-                    continue;
-                }
-            };
-            return Some((f64::from_bits(bits), n));
-        }
-    }
-
-    fn insert(&mut self, bucket: usize, key: f64, n: u32) {
-        self.keys[n as usize] = key;
-        self.next[n as usize] = std::mem::replace(&mut self.heads[bucket], n);
-    }
-
-    fn sort_front(&mut self) {
-        self.sorted.clear();
-        let mut n = self.heads.get(self.front).copied().unwrap_or(NONE);
-        while n != NONE {
-            self.sorted.push((self.keys[n as usize].to_bits(), n));
-            n = self.next[n as usize];
-        }
-        self.sorted.sort_unstable_by(|a, b| b.cmp(a));
-    }
-}
-
-/// The number of a key's bucket: exponent and eight bits of the mantissa.
-fn bucket(key: f64) -> u64 {
-    key.to_bits() >> BUCKET_BITS
-}
 
 #[cfg(test)]
 mod tests {
@@ -371,6 +317,18 @@ mod tests {
         assert_eq!(demands, [1.0, 1.0, 8.0]);
     }
 
+    #[test]
+    fn a_cap_leaves_more_to_the_others() {
+        let mut demands = Vec::new();
+        // Two flows leave a host of two NICs, each as fast as a path; the third comes to one of their destinations from a host of one.
+        DemandEstimator::default()
+            .estimate_capped(&[0, 0, 1], &[2, 3, 2], &[2.0, 1.0, 1.5, 2.0], &[1.0; 3], &mut demands)
+            .unwrap();
+        assert_eq!(demands, [0.75, 1.0, 0.75]);
+        DemandEstimator::default().estimate_capped(&[0, 0], &[1, 2], &[2.0, 2.0, 2.0], &[0.5, 9.0], &mut demands).unwrap();
+        assert_eq!(demands, [0.5, 1.5]);
+    }
+
     fn flows(hosts: u32, most: usize) -> impl Strategy<Value = Vec<(u32, u32)>> {
         let pair = (0..hosts, 1..hosts).prop_map(move |(s, offset)| (s, (s + offset) % hosts));
         prop::collection::vec(pair, 0..most)
@@ -383,6 +341,25 @@ mod tests {
             let expected = figure_7(&src, &dst, hosts as usize);
             for (got, want) in estimate(&src, &dst, hosts as usize).unwrap().iter().zip(expected) {
                 prop_assert!((got - want).abs() < 1e-9, "{got} instead of {want}");
+            }
+        }
+
+        /// A cap is a NIC that only this flow crosses: a flow has its cap, or a full NIC where none is faster.
+        #[test]
+        fn caps_are_limits_of_their_flows_alone(flows in flows(12, 60), seed: u64) {
+            use rand::RngExt;
+            let mut rng = crate::hedera::testing::rng(seed);
+            let (src, dst): (Vec<u32>, Vec<u32>) = flows.into_iter().unzip();
+            let caps: Vec<f64> = src.iter().map(|_| rng.random::<f64>() + 0.01).collect();
+            let mut demands = Vec::new();
+            DemandEstimator::default().estimate_capped(&src, &dst, &[1.0; 12], &caps, &mut demands).unwrap();
+            let sum = |host: u32, ends: &[u32]| ends.iter().zip(&demands).filter(|(h, _)| **h == host).map(|(_, d)| d).sum::<f64>();
+            let top = |host: u32, ends: &[u32]| ends.iter().zip(&demands).filter(|(h, _)| **h == host).fold(0.0, |m: f64, (_, d)| m.max(*d));
+            for i in 0..src.len() {
+                prop_assert!(demands[i] >= 0.0 && demands[i] <= caps[i]);
+                let full = |host: u32, ends: &[u32]| sum(host, ends) > 1.0 - 1e-9 && demands[i] >= top(host, ends) - 1e-9;
+                prop_assert!(demands[i] == caps[i] || full(src[i], &src) || full(dst[i], &dst));
+                prop_assert!(sum(src[i], &src) < 1.0 + 1e-9 && sum(dst[i], &dst) < 1.0 + 1e-9);
             }
         }
 

@@ -8,10 +8,11 @@
 //! a scheduled flow says nothing against its demand: a collision that the next round would resolve may hold it below the threshold.
 
 use weft_fabric::routing::FlowKey;
-use weft_fabric::time::PS_PER_S;
-use weft_fabric::{Bytes, Fabric, Instant};
+
+use weft_fabric::{Bytes, Fabric};
 
 use crate::controller::FlowCounter;
+use crate::time::{Instant, NS_PER_S};
 
 /// The last counter of every flow, and which flows are large.
 #[derive(Clone, Debug)]
@@ -56,9 +57,9 @@ impl Detector {
             let last = known.next_if(|s| s.key == counter.flow).filter(|s| s.bytes <= counter.bytes);
             let (bytes, since, was_large) = last.map_or((Bytes(0), self.asked, false), |s| (s.bytes, s.read_at, s.large));
             let moved = Bytes(counter.bytes.0 - bytes.0);
-            let span = counter.read_at.saturating_since(since).as_ps();
+            let span = counter.read_at.saturating_since(since).as_ns();
             let limit = self.limit[counter.flow.src.index()];
-            let reaches = span > 0 && moved.bits() as f64 * PS_PER_S as f64 >= limit * span as f64;
+            let reaches = span > 0 && moved.bits() as f64 * NS_PER_S as f64 >= limit * span as f64;
             self.scratch.push(Seen {
                 key: counter.flow,
                 bytes: counter.bytes,
@@ -102,7 +103,7 @@ mod tests {
     }
 
     fn at(ms: u64) -> Instant {
-        Instant::from_ps(ms * 1_000_000_000)
+        Instant::from_ns(ms * 1_000_000)
     }
 
     fn large(detector: &Detector) -> Vec<FlowKey> {

@@ -10,8 +10,8 @@
 //! ```
 //! A search costs at worst one look a run and one a label of the runs with room: (k/2)^2 in a fat-tree, as in table 1.
 
+use weft_fabric::LinkId;
 use weft_fabric::routing::RootLabel;
-use weft_fabric::{LinkId, RackId};
 
 use crate::hedera::network::{Candidate, Network, Occasion, Place, Units};
 
@@ -59,9 +59,7 @@ impl FirstFit {
     // DEVIATION: figure 5 asks for used + rate < capacity, which never places a flow that wants its whole NIC. We take `<=`; the
     // tolerance is that demands are rounded down to whole units.
     fn reserve(&mut self, network: &Network, flow: &mut Candidate) {
-        let fabric = network.fabric();
-        let (from, to) = (fabric.rack_of(flow.src), fabric.rack_of(flow.dst));
-        flow.label = self.search(network, from, to, flow.demand);
+        flow.label = self.search(network, flow);
         if let Some(label) = flow.label {
             flow.reserved = flow.demand;
             network.for_each_link(flow.src, flow.dst, label, |l| self.room[l.index()] -= flow.demand);
@@ -69,21 +67,27 @@ impl FirstFit {
     }
 
     fn release(&mut self, network: &Network, flow: &Candidate) {
+        self.hold(network, flow, -1);
+    }
+
+    /// Adds (or takes away) what a flow has reserved.
+    fn hold(&mut self, network: &Network, flow: &Candidate, sign: Units) {
         if let Some(label) = flow.label {
-            network.for_each_link(flow.src, flow.dst, label, |l| self.room[l.index()] += flow.reserved);
+            network.for_each_link(flow.src, flow.dst, label, |l| self.room[l.index()] -= sign * flow.reserved);
         }
     }
 
-    fn search(&self, network: &Network, from: RackId, to: RackId, demand: Units) -> Option<RootLabel> {
-        let climbs = network.climbs();
-        let has_room = |link: LinkId| self.room[link.index()] >= demand;
+    fn search(&self, network: &Network, flow: &Candidate) -> Option<RootLabel> {
+        let (fabric, climbs) = (network.fabric(), network.climbs());
+        let has_room = |link: LinkId| self.room[link.index()] >= flow.demand;
         if !climbs.nested() {
             return (0..climbs.labels() as u32).map(RootLabel).find(|&label| {
                 let mut fits = true;
-                climbs.for_each_link(from, to, label, |l| fits &= has_room(l));
+                network.for_each_link(flow.src, flow.dst, label, |l| fits &= has_room(l));
                 fits
             });
         }
+        let (from, to) = (fabric.rack_of(flow.src), fabric.rack_of(flow.dst));
         let turn = climbs.turn_of_groups(from, to);
         let (up, down) = (&climbs.up()[..turn], &climbs.down()[..turn]);
         let fits = |level: usize, label: RootLabel| {
@@ -109,6 +113,13 @@ impl Place for FirstFit {
         }
         for flow in flows.iter_mut().filter(|f| f.label.is_none()) {
             self.reserve(network, flow);
+        }
+    }
+
+    fn rejected(&mut self, network: &Network, before: &[Candidate], placed: &[Candidate]) {
+        for (before, placed) in before.iter().zip(placed).filter(|(b, p)| b.label != p.label) {
+            self.release(network, placed);
+            self.hold(network, before, 1);
         }
     }
 

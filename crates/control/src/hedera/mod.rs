@@ -10,7 +10,9 @@
 //! ```
 //! A core is a [`RootLabel`](weft_fabric::routing::RootLabel): a way across the roots of any multi-rooted tree.
 
+pub mod access;
 pub mod annealing;
+pub mod caps;
 pub mod climbs;
 pub mod config;
 pub mod control_loop;
@@ -18,12 +20,17 @@ pub mod demand;
 pub mod detector;
 pub mod edge_coloring;
 pub mod first_fit;
+pub mod goodput;
+pub mod guard;
 pub mod network;
+pub mod planner;
 pub mod scheduler;
+mod shares;
 #[cfg(test)]
 mod testing;
 
 pub use config::{HederaConfig, HederaError, Placer};
 pub use control_loop::control_loop_length;
 pub use demand::{DemandError, DemandEstimator, estimate};
-pub use scheduler::{Assignment, Hedera, Placement, Planner, place_once};
+pub use planner::{Assignment, Placement, Planner, place_once};
+pub use scheduler::Hedera;

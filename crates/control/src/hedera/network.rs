@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use weft_fabric::routing::{Path, RootLabel, RootPaths};
 use weft_fabric::topology::Part;
-use weft_fabric::{Fabric, Health, HostId, LinkId};
+use weft_fabric::{Fabric, Health, HostId, LinkId, RackId};
 
+use crate::hedera::access::Access;
+use crate::hedera::caps::PathCaps;
 use crate::hedera::climbs::Climbs;
 
 /// A rate or a capacity: 2^-32 of the fastest NIC of the fabric.
@@ -23,12 +25,16 @@ pub struct Network {
     fabric: Arc<Fabric>,
     paths: RootPaths,
     climbs: Climbs,
+    /// NICs, if some host has several.
+    access: Option<Access>,
+    /// What one path carries, if that can be less than a host sends.
+    caps: Option<PathCaps>,
     health: Health,
     /// By host: its NIC as a fraction of the fastest.
     nic: Vec<f64>,
-    /// By link, when it works.
+    /// By link, when it works; that of a bundle of NICs at the first of them.
     nominal: Vec<Units>,
-    /// By link: 0 while it is down.
+    /// By link: 0 while it is down, as is a bundle of which no NIC works.
     capacity: Vec<Units>,
     links_down: usize,
 }
@@ -40,16 +46,32 @@ impl Network {
         let climbs = Climbs::new(&fabric, &paths);
         let fastest = fabric.hosts().map(|h| fabric.nic_capacity(h)).max().expect("a fabric has hosts").as_f64();
         let nominal: Vec<Units> = fabric.links().iter().map(|l| to_units(l.capacity.as_f64() / fastest)).collect();
-        Self {
+        let access = Access::new(&fabric, &paths);
+        let mut sums = Vec::new();
+        for bundle in access.iter().flat_map(Access::shared) {
+            for directed in [|l: LinkId| l, LinkId::reverse] {
+                let sum = bundle.iter().map(|&l| nominal[directed(l).index()]).sum();
+                sums.push((directed(bundle[0]), sum));
+            }
+        }
+        let caps = PathCaps::new(&fabric, &climbs, fastest);
+        let mut network = Self {
             nic: fabric.hosts().map(|h| fabric.nic_capacity(h).as_f64() / fastest).collect(),
             health: Health::new(&fabric),
             capacity: nominal.clone(),
             nominal,
             paths,
             climbs,
+            access,
+            caps,
             fabric,
             links_down: 0,
+        };
+        for (link, sum) in sums {
+            network.nominal[link.index()] = sum;
+            network.capacity[link.index()] = sum;
         }
+        network
     }
 
     /// The graph.
@@ -67,6 +89,27 @@ impl Network {
         &self.nic
     }
 
+    /// What one path carries, if that can be less than a host sends.
+    pub fn caps(&self) -> Option<&PathCaps> {
+        self.caps.as_ref()
+    }
+
+    /// What one flow between two hosts can get, as a fraction of the fastest host's NICs; infinite if there are no caps.
+    pub fn cap(&self, src: HostId, dst: HostId) -> f64 {
+        let of = |caps: &PathCaps| caps.of(&self.fabric, &self.climbs, src, dst, self.has_choice(src, dst));
+        self.caps.as_ref().map_or(f64::INFINITY, of)
+    }
+
+    /// The NICs, if some host has several.
+    pub fn access(&self) -> Option<&Access> {
+        self.access.as_ref()
+    }
+
+    /// What works.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
     /// By link: its capacity, 0 while it is down.
     pub fn capacity(&self) -> &[Units] {
         &self.capacity
@@ -77,9 +120,15 @@ impl Network {
         self.links_down > 0
     }
 
-    /// Whether a host's flows to another one have a choice at all: hosts of one rack have not.
+    /// Whether a host's flows to another one have a choice at all: hosts that share an edge switch have not.
     pub fn has_choice(&self, src: HostId, dst: HostId) -> bool {
-        self.fabric.rack_of(src) != self.fabric.rack_of(dst)
+        let (from, to) = (self.fabric.rack_of(src), self.fabric.rack_of(dst));
+        from != to && (self.access.is_none() || !self.share_a_switch(from, to))
+    }
+
+    fn share_a_switch(&self, a: RackId, b: RackId) -> bool {
+        let switches = |r: RackId| &self.fabric.racks()[r.index()].switches;
+        switches(a).iter().any(|s| switches(b).contains(s))
     }
 
     /// The path under a label, NIC to NIC.
@@ -87,7 +136,7 @@ impl Network {
         self.paths.path(src, dst, label)
     }
 
-    /// Whether all links between switches of the path under a label are up.
+    /// Whether all links of the path under a label are up (the only NIC of a host is up: no label could replace it).
     pub fn is_up(&self, src: HostId, dst: HostId, label: RootLabel) -> bool {
         let mut up = true;
         if self.degraded() {
@@ -96,29 +145,52 @@ impl Network {
         up
     }
 
-    /// Calls `each` with the links between switches of the path under a label.
+    /// Calls `each` with the links that a label chooses: those between switches, and of hosts with several NICs the two at the ends (the
+    /// first of the bundle).
     #[inline]
-    pub fn for_each_link(&self, src: HostId, dst: HostId, label: RootLabel, each: impl FnMut(LinkId)) {
-        self.climbs.for_each_link(self.fabric.rack_of(src), self.fabric.rack_of(dst), label, each);
+    pub fn for_each_link(&self, src: HostId, dst: HostId, label: RootLabel, mut each: impl FnMut(LinkId)) {
+        let (from, to) = (self.fabric.rack_of(src), self.fabric.rack_of(dst));
+        if let Some(access) = &self.access {
+            access.ends((src, from), (dst, to), label).into_iter().for_each(&mut each);
+        }
+        self.climbs.for_each_link(from, to, label, each);
     }
 
     /// A part fails. Returns the links that went down by it.
     pub fn fail(&mut self, part: Part) -> Vec<LinkId> {
-        let links = self.health.fail(&self.fabric, part);
+        let mut links = self.health.fail(&self.fabric, part);
         self.links_down += links.len();
-        links.iter().for_each(|l| self.capacity[l.index()] = 0);
+        self.set_capacities(&mut links);
         links
     }
 
     /// A part works again. Returns the links that came up by it.
     pub fn restore(&mut self, part: Part) -> Vec<LinkId> {
-        let links = self.health.restore(&self.fabric, part);
+        let mut links = self.health.restore(&self.fabric, part);
         self.links_down -= links.len();
-        links.iter().for_each(|l| self.capacity[l.index()] = self.nominal[l.index()]);
+        self.set_capacities(&mut links);
         links
     }
 
-    /// The load of each link between switches if the flows take the paths of their labels; flows without one are left out.
+    /// Sets the capacities of links that went down or came up; adds the first links of the bundles that they belong to.
+    fn set_capacities(&mut self, links: &mut Vec<LinkId>) {
+        for i in 0..links.len() {
+            let link = links[i];
+            self.capacity[link.index()] = if self.health.is_up(link) { self.nominal[link.index()] } else { 0 };
+            let Some(bundle) = self.access.as_ref().and_then(|a| a.bundle_of(&self.fabric, link)) else { continue };
+            let outward = self.fabric.as_host(self.fabric.link(link).from).is_some();
+            let directed = |l: &LinkId| if outward { *l } else { l.reverse() };
+            let up = bundle.iter().map(directed).filter(|&l| self.health.is_up(l)).count() as Units;
+            let first = directed(&bundle[0]);
+            // NICs of one bundle are taken for alike.
+            self.capacity[first.index()] = self.nominal[first.index()] / bundle.len() as Units * up;
+            if !links.contains(&first) {
+                links.push(first);
+            }
+        }
+    }
+
+    /// The load of each link that labels choose if the flows take the paths of their labels; flows without one are left out.
     pub fn loads(&self, flows: &[Candidate]) -> Vec<Units> {
         let mut loads = vec![0; self.capacity.len()];
         for flow in flows {
@@ -129,9 +201,9 @@ impl Network {
         loads
     }
 
-    /// Hedera's energy (section 4.4): what the loads exceed the capacities by, summed over all links between switches.
+    /// Hedera's energy (section 4.4): what the loads exceed the capacities by, summed over all links that labels choose.
     ///
-    /// The links of the hosts are left out: no choice of labels changes their load, and estimated demands never exceed them.
+    /// The links of hosts with one NIC are left out: no choice of labels changes their load, and estimated demands never exceed them.
     pub fn energy(&self, flows: &[Candidate]) -> Units {
         self.loads(flows).iter().zip(&self.capacity).map(|(load, capacity)| (load - capacity).max(0)).sum()
     }
@@ -165,6 +237,11 @@ pub enum Occasion {
 pub trait Place: Send {
     /// Sets the labels of all flows, which are large and under way. They hold what the last call left, or `None` if they are new.
     fn place(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion);
+
+    /// The labels of the last call of [`Place::place`] were not taken: the flows keep those that they had before it.
+    fn rejected(&mut self, network: &Network, before: &[Candidate], placed: &[Candidate]) {
+        let _ = (network, before, placed);
+    }
 
     /// A flow has ended.
     fn ended(&mut self, network: &Network, flow: &Candidate) {

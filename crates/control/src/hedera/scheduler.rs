@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Timer ------------> ReadFlowCounters
-//!   FlowCounters -----> detect -> estimate demands -> place -> SetPath / ClearPath of the flows whose path changed
+//!   FlowCounters -----> detect -> estimate demands -> place -> compare with what is there -> SetPath / ClearPath of the flows
+//!                                                              whose path changed, unless goodput would fall
 //!   Failed -----------> place the flows that crossed the part at once; Restored: the next round may use it again
 //!   FlowRemoved ------> its state and reservation end
 //! ```
@@ -10,16 +11,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weft_fabric::Fabric;
 use weft_fabric::record::ControlRecord;
-use weft_fabric::routing::{FlowKey, Path, RootLabel};
+use weft_fabric::routing::{FlowKey, RootLabel};
 use weft_fabric::topology::Part;
-use weft_fabric::{Fabric, HostId, Instant};
 
 use crate::controller::{Controller, FlowCounter, Input, Output};
 use crate::hedera::config::{HederaConfig, HederaError};
-use crate::hedera::demand::{DemandError, DemandEstimator};
+use crate::hedera::demand::DemandEstimator;
 use crate::hedera::detector::Detector;
-use crate::hedera::network::{Candidate, Network, Occasion, Place, from_units, to_units};
+use crate::hedera::guard::{Change, Guard};
+use crate::hedera::network::{Candidate, Network, Occasion, Place, to_units};
+use crate::hedera::planner::{candidate, demands_of};
+use crate::time::Instant;
 
 /// Hedera's scheduler.
 pub struct Hedera {
@@ -36,7 +40,12 @@ pub struct Hedera {
     /// When the last reading was asked for.
     asked: Instant,
     record: ControlRecord,
+    guard: Guard,
+    /// Large flows that have a choice, before and after placement.
+    before: Vec<Candidate>,
     candidates: Vec<Candidate>,
+    /// Their numbers in `large`.
+    free: Vec<u32>,
 }
 
 /// A large flow under way.
@@ -44,8 +53,8 @@ pub struct Hedera {
 struct Large {
     key: FlowKey,
     flow: Candidate,
-    /// The label whose path the world was told; `None` if it is to hash.
-    told: Option<RootLabel>,
+    /// The label whose path was sent to the world; `None` if the flow is hashed.
+    sent: Option<RootLabel>,
     ended: bool,
 }
 
@@ -66,7 +75,10 @@ impl Hedera {
             deadline: Instant::ZERO + config.period,
             asked: Instant::ZERO,
             record: ControlRecord::default(),
+            guard: Guard::default(),
+            before: Vec::new(),
             candidates: Vec::new(),
+            free: Vec::new(),
             network,
             config,
         })
@@ -94,7 +106,7 @@ impl Hedera {
         for (large, demand) in self.large.iter_mut().zip(demands) {
             large.flow.demand = to_units(demand);
         }
-        self.place(Occasion::Round);
+        self.place(Occasion::Round, counters);
     }
 
     /// Takes over the detector's large flows; those that are gone have ended.
@@ -116,22 +128,39 @@ impl Hedera {
         self.large = large;
     }
 
-    /// Lets the algorithm place all large flows that have a choice, and tells the world what changed.
-    fn place(&mut self, occasion: Occasion) {
+    /// Lets the algorithm place all large flows that have a choice, and sends the changes to the world; in a round only if they do not
+    /// lower the goodput.
+    fn place(&mut self, occasion: Occasion, counters: &[FlowCounter<'_>]) {
         let network = &self.network;
-        let mut free: Vec<&mut Large> =
-            self.large.iter_mut().filter(|l| !l.ended && network.has_choice(l.key.src, l.key.dst)).collect();
-        self.candidates.clear();
-        self.candidates.extend(free.iter().map(|l| l.flow));
+        let is_free = |l: &Large| !l.ended && network.has_choice(l.key.src, l.key.dst);
+        self.free.clear();
+        self.free.extend((0..self.large.len() as u32).filter(|&i| is_free(&self.large[i as usize])));
+        self.before.clear();
+        self.before.extend(self.free.iter().map(|&i| self.large[i as usize].flow));
+        self.candidates.clone_from(&self.before);
         self.placer.place(network, &mut self.candidates, occasion);
-        for (large, &flow) in free.iter_mut().zip(&self.candidates) {
-            large.flow = flow;
-            if let Some(output) = large.change(network) {
-                self.record.moves += 1;
-                self.outputs.push_back(output);
+        let placed = self.free.iter().zip(&self.candidates);
+        let mut changes: Vec<Change> = placed.filter_map(|(&i, flow)| self.large[i as usize].change(network, flow)).collect();
+        let large = || self.large.iter().map(|l| (l.key, l.flow.demand));
+        self.guard.spread(network, counters, large(), &mut changes);
+        if occasion == Occasion::Round && !changes.is_empty() {
+            let all_are_large = self.large.len() == counters.len();
+            let is_best = all_are_large && self.guard.is_best(network, large(), &self.candidates);
+            if !is_best && self.guard.lowers(network, counters, &changes) {
+                self.placer.rejected(network, &self.before, &self.candidates);
+                return;
             }
-            large.told = flow.label;
         }
+        for (&i, flow) in self.free.iter().zip(&self.candidates) {
+            let large = &mut self.large[i as usize];
+            large.flow = *flow;
+            large.sent = flow.label;
+        }
+        self.record.moves += changes.len() as u64;
+        self.outputs.extend(changes.into_iter().map(|Change { key: flow, path, .. }| match path {
+            Some(path) => Output::SetPath { flow, path },
+            None => Output::ClearPath { flow },
+        }));
     }
 
     fn removed(&mut self, key: &FlowKey) {
@@ -148,7 +177,7 @@ impl Hedera {
         self.placer.links_changed(&self.network, &links);
         let hit = |l: &Large| l.flow.label.is_some_and(|label| !self.network.is_up(l.key.src, l.key.dst, label));
         if self.large.iter().any(|l| !l.ended && hit(l)) {
-            self.place(Occasion::Failure);
+            self.place(Occasion::Failure, &[]);
         }
     }
 
@@ -163,7 +192,7 @@ impl Controller for Hedera {
         match input {
             Input::Timer => self.timer(now),
             Input::FlowCounters(counters) => self.round(counters),
-            // Flows' counters tell it all.
+            // The flows' counters suffice.
             Input::LinkCounters(_) => {}
             Input::FlowRemoved(counter) => self.removed(&counter.flow),
             Input::Failed(part) => self.failed(part),
@@ -186,127 +215,18 @@ impl Controller for Hedera {
 
 impl Large {
     fn new(key: FlowKey) -> Self {
-        Self { key, flow: candidate(&key, 0), told: None, ended: false }
+        Self { key, flow: candidate(&key, 0), sent: None, ended: false }
     }
 
-    /// What to tell the world: nothing if the path of the new label is the one it knows.
-    fn change(&self, network: &Network) -> Option<Output> {
-        let Self { key: flow, told, .. } = *self;
-        let path_of = |label| network.path(flow.src, flow.dst, label);
-        match (told, self.flow.label) {
-            (old, new) if old == new => None,
-            (_, None) => Some(Output::ClearPath { flow }),
-            (old, Some(new)) => {
-                let path = path_of(new);
-                (old.map(path_of).as_ref() != Some(&path)).then_some(Output::SetPath { flow, path })
-            }
-        }
+    /// What a placement changes: nothing if the world has the path of the new label already.
+    fn change(&self, network: &Network, placed: &Candidate) -> Option<Change> {
+        let Self { key, sent, .. } = *self;
+        let path_of = |label| network.path(key.src, key.dst, label);
+        let path = match (sent, placed.label) {
+            (old, new) if old == new => return None,
+            (_, None) => None,
+            (old, Some(new)) => Some(path_of(new)).filter(|path| old.map(path_of).as_ref() != Some(path)),
+        };
+        (placed.label.is_none() || path.is_some()).then_some(Change { key, demand: placed.demand, path })
     }
-}
-
-/// What a placer chose for a set of flows, once.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Placement {
-    /// By flow: its path from NIC to NIC; `None` if it is left to the hash (hosts of one rack, or no path fits).
-    pub paths: Vec<Option<Path>>,
-    /// By flow: the label of that path.
-    pub labels: Vec<Option<RootLabel>>,
-    /// By destination host: the label of all flows to it, if the algorithm gives labels to destinations; `None` for hosts without
-    /// flows.
-    pub cores: Option<Vec<Option<RootLabel>>>,
-    /// What the placed flows' demands exceed the capacities by, summed over the links between switches, in fractions of the
-    /// fastest NIC.
-    pub energy: f64,
-    /// By flow: its natural demand as a fraction of its source's NIC.
-    pub demands: Vec<f64>,
-}
-
-/// Runs one round on these flows, all taken for large, with an empty memory.
-///
-/// # Errors
-/// [`HederaError`] if a setting means nothing or a flow is wrong.
-pub fn place_once(fabric: Arc<Fabric>, flows: &[FlowKey], config: &HederaConfig) -> Result<Placement, HederaError> {
-    let mut planner = Planner::new(fabric, config)?;
-    let demands = planner.demands(flows)?;
-    let assignment = planner.assign(flows, &demands);
-    Ok(planner.placement(flows, &demands, &assignment))
-}
-
-/// A placer without the machine around it: for [`place_once`], and for measuring each of its parts alone.
-pub struct Planner {
-    network: Network,
-    placer: Box<dyn Place>,
-    estimator: DemandEstimator,
-}
-
-impl Planner {
-    /// A placer with an empty memory.
-    ///
-    /// # Errors
-    /// [`HederaError`] if a setting means nothing.
-    pub fn new(fabric: Arc<Fabric>, config: &HederaConfig) -> Result<Self, HederaError> {
-        config.check()?;
-        let network = Network::new(fabric);
-        let placer = config.placer(&network);
-        Ok(Self { network, placer, estimator: DemandEstimator::default() })
-    }
-
-    /// Natural demands, by flow, as fractions of the fastest NIC.
-    ///
-    /// # Errors
-    /// [`HederaError`] if a flow is wrong.
-    pub fn demands(&mut self, flows: &[FlowKey]) -> Result<Vec<f64>, HederaError> {
-        Ok(demands_of(&mut self.estimator, &self.network, flows.iter().map(|f| (f.src, f.dst)))?)
-    }
-
-    /// Gives labels to flows of these demands, in one round: the placement algorithm and nothing else.
-    pub fn assign(&mut self, flows: &[FlowKey], demands: &[f64]) -> Assignment {
-        let (numbers, mut candidates): (Vec<usize>, Vec<Candidate>) = flows
-            .iter()
-            .enumerate()
-            .filter(|(_, f)| self.network.has_choice(f.src, f.dst))
-            .map(|(i, f)| (i, candidate(f, to_units(demands[i]))))
-            .unzip();
-        self.placer.place(&self.network, &mut candidates, Occasion::Round);
-        Assignment { numbers, candidates }
-    }
-
-    /// What an assignment means for each flow.
-    pub fn placement(&self, flows: &[FlowKey], demands: &[f64], assignment: &Assignment) -> Placement {
-        let network = &self.network;
-        let mut labels = vec![None; flows.len()];
-        for (&i, flow) in assignment.numbers.iter().zip(&assignment.candidates) {
-            labels[i] = flow.label;
-        }
-        let path = |(flow, label): (&FlowKey, &Option<RootLabel>)| label.map(|label| network.path(flow.src, flow.dst, label));
-        Placement {
-            paths: flows.iter().zip(&labels).map(path).collect(),
-            labels,
-            cores: self.placer.labels_of_destinations().map(<[_]>::to_vec),
-            energy: from_units(network.energy(&assignment.candidates)),
-            demands: flows.iter().zip(demands).map(|(f, d)| d / network.nic()[f.src.index()]).collect(),
-        }
-    }
-}
-
-/// Labels of the flows that have a choice of path.
-pub struct Assignment {
-    numbers: Vec<usize>,
-    candidates: Vec<Candidate>,
-}
-
-fn candidate(key: &FlowKey, demand: i64) -> Candidate {
-    Candidate { src: key.src, dst: key.dst, demand, label: None, reserved: 0 }
-}
-
-/// Natural demands as fractions of the fastest NIC.
-fn demands_of(
-    estimator: &mut DemandEstimator,
-    network: &Network,
-    flows: impl Iterator<Item = (HostId, HostId)>,
-) -> Result<Vec<f64>, DemandError> {
-    let (src, dst): (Vec<u32>, Vec<u32>) = flows.map(|(s, d)| (s.0, d.0)).unzip();
-    let mut demands = Vec::new();
-    estimator.estimate(&src, &dst, network.nic(), &mut demands)?;
-    Ok(demands)
 }

@@ -1,10 +1,11 @@
-//! Where VIFs are: what an agent asks of whatever tells it, NL-ARP ([`nl_arp`](super::nl_arp), push) or the directory ([`pull`](super::pull)).
+//! Where VIFs are: the interface between an agent and its source, NL-ARP ([`nl_arp`](super::nl_arp), push) or the directory ([`pull`](super::pull)).
 
 use std::net::{IpAddr, SocketAddr};
 
-use weft_fabric::{Instant, MacAddr, TenantId};
+use weft_fabric::{MacAddr, TenantId};
 
 use super::{Location, MacSpace, Vif};
+use crate::time::Instant;
 use crate::wire::netlord::{NlArp, Question, Unicast};
 
 /// What is looked for.
@@ -65,7 +66,7 @@ pub enum LocationInput<'a> {
         /// Whom.
         query: Query,
     },
-    /// What is known may be stale: ask, and go on using it meanwhile.
+    /// What is known may be stale: ask, and use it until the answer comes.
     Confirm(Query),
     /// A frame came for a VIF that is not here.
     Misdelivered {
@@ -85,6 +86,8 @@ pub enum LocationInput<'a> {
     },
     /// A message to this agent came.
     Unicast(Unicast),
+    /// The directory servers, from now on.
+    Servers(&'a [SocketAddr]),
     /// A datagram of a directory server came.
     Datagram {
         /// Of which.
@@ -99,9 +102,9 @@ pub enum LocationInput<'a> {
 /// What a location service wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocationOutput {
-    /// Tell all agents.
+    /// Broadcast to all agents.
     Broadcast(NlArp),
-    /// Tell one.
+    /// Send to one.
     Unicast {
         /// Where it is.
         to: Location,

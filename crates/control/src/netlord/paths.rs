@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!   choose(uplink, place, flow) -> VLAN      heard, chirped <-- frames that came      poll -> Chirp --> 64 bytes over that VLAN to that place
+//!   set_table <-- SPAIN's tables             sent <-- a data plane that chooses by itself; poll_usable --> the VLANs that it may choose
 //! ```
 //! A place is an edge switch and a port; paths lead from an interface of the server to switches, and the port says which agent there can answer a chirp.
 //! Interfaces lead to different edge switches, so that neither the VLANs to a place nor what has become of them are the same for two.
 
-use weft_fabric::Instant;
+use weft_fabric::MacAddr;
 
 use super::{Location, UplinkId};
+use crate::time::Instant;
 use crate::wire::packet::ethernet::VlanId;
+
+/// An edge switch, as an interface of this server reaches it.
+pub type Reached = (UplinkId, MacAddr);
 
 /// Chooses a VLAN for each flow to an edge switch, and hears which ones work.
 pub trait ChooseVlan {
@@ -27,6 +32,17 @@ pub trait ChooseVlan {
 
     /// An interface has no place any more, or another: what has become of its VLANs says nothing of those that it will have.
     fn lost(&mut self, _now: Instant, _uplink: UplinkId) {}
+
+    /// The VLANs from an interface to an edge switch from now on, that of the shortest path first; none: there is no path.
+    fn set_table(&mut self, _now: Instant, _to: Reached, _vlans: &[VlanId]) {}
+
+    /// A data plane that chooses by itself has sent a frame from an interface to a place by this VLAN.
+    fn sent(&mut self, _now: Instant, _by: UplinkId, _to: Location, _vlan: VlanId) {}
+
+    /// The next edge switch whose usable VLANs have changed, and all that are usable: those that work, or if none does, all.
+    fn poll_usable(&mut self) -> Option<(Reached, Vec<VlanId>)> {
+        None
+    }
 
     /// The next chirp, or answer to one, to be sent.
     fn poll(&mut self) -> Option<Chirp> {

@@ -1,4 +1,4 @@
-//! Where VIFs are, as an agent is told to find out: from NL-ARP all of them; or from the directory the tenants', and from NL-ARP those of the provider, by which
+//! Where VIFs are, from the configured source: from NL-ARP all of them; or from the directory the tenants', and from NL-ARP those of the provider, by which
 //! directory servers are reached.
 //!
 //! ```text
@@ -7,14 +7,13 @@
 //!           '-- pull -----> Pull --> directory servers, in tenant 1
 //! ```
 
-use std::net::SocketAddr;
-
-use weft_fabric::{Instant, TenantId};
+use weft_fabric::TenantId;
 
 use super::locations::{Binding, LocationInput, LocationOutput, Locations, Query};
 use super::nl_arp::NlArp;
 use super::pull::Pull;
 use super::{PROVIDER, Vif};
+use crate::time::Instant;
 use crate::wire::netlord::{Here, NlArp as Message, NotHere, Unicast, Where};
 
 /// Both, or the first alone.
@@ -40,13 +39,6 @@ impl Sources {
         self.pull.as_ref()
     }
 
-    /// The directory servers, from now on.
-    pub fn set_servers(&mut self, now: Instant, servers: &[SocketAddr]) {
-        if let Some(pull) = &mut self.pull {
-            pull.set_servers(now, servers);
-        }
-    }
-
     fn is_pulled(&self, tenant: TenantId) -> bool {
         tenant != PROVIDER && self.pull.is_some()
     }
@@ -70,7 +62,7 @@ impl Locations for Sources {
             },
             LocationInput::Unicast(Unicast::Here { vif, .. } | Unicast::NotHere { vif, .. }) => vif.tenant,
             LocationInput::Unicast(Unicast::Chirp { .. }) => PROVIDER,
-            LocationInput::Datagram { .. } | LocationInput::Timer => {
+            LocationInput::Servers(_) | LocationInput::Datagram { .. } | LocationInput::Timer => {
                 self.pull.iter_mut().for_each(|pull| pull.handle(now, input));
                 return self.nl_arp.handle(now, input);
             }
@@ -112,7 +104,7 @@ mod tests {
         let rng = |n| rng::stream(n, Stream::Traffic);
         let resolver = Resolver::new(ResolverConfig::new(me), &Secret::new([7; 32]).key_of(me), rng(1));
         let mut sources = Sources::new(NlArp::new(NlArpConfig::default(), rng(2)), pulls.then(|| Pull::new(resolver)));
-        sources.set_servers(Instant::ZERO, &["10.1.0.2:5303".parse().unwrap()]);
+        sources.handle(Instant::ZERO, LocationInput::Servers(&["10.1.0.2:5303".parse().unwrap()]));
         sources
     }
 
@@ -141,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_is_pushed_and_tenants_are_as_they_are_told() {
+    fn the_provider_is_pushed_and_tenants_are_as_configured() {
         assert_eq!(asks(&mut sources(false), 7), (true, false));
         assert_eq!(asks(&mut sources(false), 1), (true, false));
         assert_eq!(asks(&mut sources(true), 7), (false, true), "no broadcast of a tenant's");

@@ -1,6 +1,6 @@
 //! Settings of the controller and their limits.
 
-use weft_fabric::Duration;
+use crate::time::Duration;
 
 /// Settings of [`Subways`](super::Subways). The defaults are the paper's where it gives a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct SubwaysConfig {
     pub aggressiveness: f64,
     /// No utilisation and no share counts as less than this, nor what remains of a capacity.
     pub utilisation_floor: f64,
-    /// Which connections a rebinding draws anew.
+    /// Which connections a rebinding redraws.
     pub rebind: Rebind,
     /// A connection moves once it has paused for so long; zero: at once.
     pub flowlet_gap: Duration,
@@ -23,7 +23,7 @@ pub struct SubwaysConfig {
     pub seed: u64,
 }
 
-/// Which connections a rebinding draws anew.
+/// Which connections a rebinding redraws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Rebind {
     /// As few as bring a host's connections to the wanted split: each of a crowded ToR is drawn with the probability that leaves there
@@ -39,13 +39,13 @@ pub enum Rebind {
 pub struct DetourConfig {
     /// T_detect: a ToR is judged by its mean utilisation over so long (10 ms).
     pub detect: Duration,
-    /// T_duration: how long a ToR counts as hot at the least (100 ms).
+    /// T_duration: the shortest time for which a ToR counts as hot (100 ms).
     pub hot_duration: Duration,
     /// Fraction of its uplinks' capacity above which a ToR is hot (0.6).
     pub hot_threshold: f64,
     /// Fraction of what remains of a remote ToR's uplinks that detours may use (0.6).
     pub usable: f64,
-    /// A detour passes so many servers at the most (2).
+    /// A detour passes at most so many servers (2).
     pub max_servers: usize,
     /// Whether the racks at the edges of a hot group leave the ToRs that its other members depend on (true).
     pub edge_rule: bool,

@@ -1,6 +1,6 @@
-//! Every host's ways in both directions: its NICs, and the detours that were given to it.
+//! Every host's paths in both directions: its NICs, and the detours that were given to it.
 
-use weft_fabric::routing::{Direction, Path, Way};
+use weft_fabric::routing::{AccessPath, Direction, Path};
 use weft_fabric::topology::Health;
 use weft_fabric::{Fabric, HostId, LinkId, NodeId};
 
@@ -20,11 +20,11 @@ pub struct End {
     pub nics: Vec<HostLane>,
     /// What it may use now.
     pub lanes: Vec<HostLane>,
-    /// What the world was told last.
-    pub told: Option<Vec<Way>>,
+    /// The paths that were sent to the world last.
+    pub sent: Option<Vec<AccessPath>>,
 }
 
-/// One of a host's ways.
+/// One of a host's paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLane {
     pub links: Path,
@@ -65,7 +65,7 @@ impl Ends {
                     place[host.index()] = Some(ends[0].len() as u32);
                     for direction in DIRECTIONS {
                         let nics = nics(fabric, ring, host, direction);
-                        ends[direction as usize].push(End { host, ring: number, lanes: nics.clone(), nics, told: None });
+                        ends[direction as usize].push(End { host, ring: number, lanes: nics.clone(), nics, sent: None });
                     }
                 }
             }
@@ -86,7 +86,7 @@ impl Ends {
         &mut self.ends[direction as usize]
     }
 
-    /// Gives the hosts of a loop their NICs that work, but those left to others, and the detours of a plan. Bytes stay with ways that stay.
+    /// Gives the hosts of a loop their NICs that work, but those left to others, and the detours of a plan. Bytes stay with paths that stay.
     pub fn deliver(&mut self, fabric: &Fabric, health: &Health, ring: &Ring, direction: Direction, plan: &Plan) {
         for (r, rack) in ring.racks.iter().enumerate() {
             for (turn, &host) in rack.hosts.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Which ToRs are hot, and which racks with them (Subways section 6, "When to detour").
 //!
-//! A ToR that uses more than 60 % of its uplinks over a whole T_detect is hot for T_duration at the least. What counts is the utilisation
+//! A ToR that uses more than 60 % of its uplinks over a whole T_detect is hot for at least T_duration. What counts is the utilisation
 //! before detours: traffic that detours to a ToR is left out there, and counted at the ToR over which it left its own rack, so that
 //! detours neither spread heat nor hide its cause.
 
-use weft_fabric::{Duration, Instant};
+use crate::time::{Duration, Instant};
 
 /// Until when each ToR of a loop is hot, in one direction.
 #[derive(Clone, Debug)]

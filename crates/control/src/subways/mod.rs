@@ -1,13 +1,13 @@
 //! Subways (CoNEXT 2015): controllers that balance the ToRs of servers with several links, and send traffic over detours.
 //!
 //! ```text
-//!   ports' counters --> weights (U, D) ---------> SetWays: where new flows leave and arrive
+//!   ports' counters --> weights (U, D) ---------> SetAccessPaths: where new flows leave and arrive
 //!          |               |
 //!          |               v
 //!   flows' counters --> rebinding (P) ----------> Rebind: which flows under way move
 //!          |               ^
 //!          v               |
-//!        hot ToRs --> detour plan --> ways through servers, as further ways of their hosts
+//!        hot ToRs --> detour plan --> paths through servers, as further paths of their hosts
 //! ```
 //! There is a controller for each [loop](Ring) of servers and ToRs, and none needs to know of another; [`Subways`] holds them all.
 //! `docs/subways.md` says what is modelled.

@@ -1,6 +1,6 @@
-//! Rebinding: how a host's connections should be split over its ways, and which of them move (Subways section 5.2).
+//! Rebinding: how a host's connections should be split over its paths, and which of them move (Subways section 5.2).
 //!
-//! For way i of a host, with the ToR's capacity B_i and utilisation U_i, the part u_i of the host's traffic that takes it now, and the
+//! For path i of a host, with the ToR's capacity B_i and utilisation U_i, the part u_i of the host's traffic that takes it now, and the
 //! rate b_i of the host's own link to the ToR:
 //!
 //! ```text
@@ -17,16 +17,16 @@ use weft_fabric::rng::Pcg64;
 
 use crate::subways::config::Rebind;
 
-/// A way of a host as rebinding sees it. Rates are in bits per second.
+/// A path of a host as rebinding sees it. Rates are in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lane {
-    /// B: what the ToR's uplinks can carry, or what a detour may use of them; 0 if the way is out of use.
+    /// B: what the ToR's uplinks can carry, or what a detour may use of them; 0 if the path is out of use.
     pub capacity: f64,
     /// U: the part of it that is used.
     pub utilisation: f64,
-    /// The rate of the host's traffic that takes the way: u_i T.
+    /// The rate of the host's traffic that takes the path: u_i T.
     pub rate: f64,
-    /// b: the most that the host can or may send this way.
+    /// b: the most that the host can or may send on this path.
     pub limit: f64,
 }
 
@@ -53,7 +53,7 @@ pub fn split(lanes: &[Lane], c: f64, floor: f64) -> Vec<f64> {
     parts
 }
 
-/// Holds every way at its limit and spreads what is over evenly over the ways that are not at theirs.
+/// Holds every path at its limit and spreads what is over evenly over the paths that are not at theirs.
 fn cap(lanes: &[Lane], traffic: f64, parts: &mut [f64]) {
     let mut full = vec![false; lanes.len()];
     loop {
@@ -72,7 +72,7 @@ fn cap(lanes: &[Lane], traffic: f64, parts: &mut [f64]) {
             return;
         }
         if others.is_empty() {
-            // More than all ways together: each gets its part of that.
+            // More than all paths together: each gets its part of that.
             let sum: f64 = parts.iter().sum::<f64>();
             match sum > 0.0 {
                 true => parts.iter_mut().for_each(|p| *p /= sum),
@@ -89,20 +89,20 @@ fn cap(lanes: &[Lane], traffic: f64, parts: &mut [f64]) {
 pub struct Plan {
     /// P.
     parts: Vec<f64>,
-    /// By way: the part of the connections that is there now.
+    /// By path: the part of the connections that is there now.
     present: Vec<f64>,
     rebind: Rebind,
 }
 
 impl Plan {
-    /// `count` connections on each way, and `elsewhere` on ways that are no longer the host's.
+    /// `count` connections on each path, and `elsewhere` on paths that are no longer the host's.
     pub fn new(parts: Vec<f64>, count: &[u32], elsewhere: u32, rebind: Rebind) -> Self {
         let total = f64::from((count.iter().sum::<u32>() + elsewhere).max(1));
         let present = count.iter().map(|&n| f64::from(n) / total).collect();
         Self { parts, present, rebind }
     }
 
-    /// The way of a connection that is on the way `now`, or on none of the host's. Over all of a host's connections the ways come out in
+    /// The path of a connection that is on the path `now`, or on none of the host's. Over all of a host's connections the paths come out in
     /// the wanted parts, whichever of them move.
     pub fn draw(&self, now: Option<usize>, rng: &mut Pcg64) -> usize {
         if self.rebind == Rebind::All {
@@ -166,7 +166,7 @@ mod tests {
         // c = 0 stays, and c = 1 goes all the way.
         close(&split(&[lane(0.8, 3e9), lane(0.4, 1e9)], 0.0, FLOOR), &[0.75, 0.25]);
         close(&split(&[lane(0.8, 1e9), lane(0.4, 1e9)], 1.0, FLOOR), &[1.0 / 3.0, 2.0 / 3.0]);
-        // An idle way starts from the floor: target 0.505, t = (0.5 * 0.505 + 0.5, 0.005 * 50.5 + 0.005).
+        // An idle path starts from the floor: target 0.505, t = (0.5 * 0.505 + 0.5, 0.005 * 50.5 + 0.005).
         close(&split(&[lane(1.0, 1e9), lane(0.0, 0.0)], C, FLOOR), &[0.7525 / 1.01, 0.2575 / 1.01]);
     }
 

@@ -3,9 +3,9 @@
 //! ```text
 //!   Timer ---------> ReadLinkCounters, ReadFlowCounters
 //!   LinkCounters --> kept for the flows' counters, which come next
-//!   FlowCounters --> every T_rebind: U and D; every T_detect: hot ToRs, detours; then SetWays, and Rebind of the flows that move
+//!   FlowCounters --> every T_rebind: U and D; every T_detect: hot ToRs, detours; then SetAccessPaths, and Rebind of the flows that move
 //!   FlowRemoved ---> its last bytes are booked
-//!   Failed, Restored -> ways and capacities that work; the next reading acts on them
+//!   Failed, Restored -> paths and capacities that work; the next reading acts on them
 //! ```
 
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use rand::RngExt;
 use rustc_hash::FxHashMap;
 use weft_fabric::record::ControlRecord;
 use weft_fabric::rng::{Pcg64, Stream, stream};
-use weft_fabric::routing::ways::{crosses_itself, cut, nic_ways};
-use weft_fabric::routing::{Direction, FlowKey, NextHops, Path, Way};
+use weft_fabric::routing::access_paths::{crosses_itself, cut, nic_paths};
+use weft_fabric::routing::{AccessPath, Direction, FlowKey, NextHops, Path};
 use weft_fabric::topology::{Health, Part};
-use weft_fabric::{Bytes, Duration, Fabric, Instant, LinkId, RackId};
+use weft_fabric::{Bytes, Fabric, LinkId, RackId};
 
 use crate::controller::{Controller, FlowCounter, Input, Output};
 use crate::subways::config::{SubwaysConfig, SubwaysError};
@@ -29,6 +29,7 @@ use crate::subways::rebinding::{self, Lane, pick, split};
 use crate::subways::ring::Ring;
 use crate::subways::traffic::{DETECT, REBIND, Traffic};
 use crate::subways::weights::{Port, remaining};
+use crate::time::{Duration, Instant};
 
 /// The controllers of all loops of a fabric.
 pub struct Subways {
@@ -194,7 +195,7 @@ impl Subways {
         }
     }
 
-    /// Tells the world the ways of new flows, where they changed.
+    /// Sends the access paths of new flows to the world, where they changed.
     fn weigh(&mut self) {
         for direction in DIRECTIONS {
             for end in self.ends.of_mut(direction) {
@@ -204,17 +205,17 @@ impl Subways {
                     let Lane { capacity, utilisation, .. } = load.lane(lane, direction, 1.0);
                     remaining(capacity, utilisation, floor) as u64
                 };
-                let ways: Vec<Way> =
-                    end.lanes.iter().map(|lane| Way { links: lane.links.clone(), weight: weight(lane) }).collect();
-                if end.told.as_ref() != Some(&ways) {
-                    self.outputs.push_back(Output::SetWays { host: end.host, direction, ways: Some(ways.clone()) });
-                    end.told = Some(ways);
+                let paths: Vec<AccessPath> =
+                    end.lanes.iter().map(|lane| AccessPath { links: lane.links.clone(), weight: weight(lane) }).collect();
+                if end.sent.as_ref() != Some(&paths) {
+                    self.outputs.push_back(Output::SetAccessPaths { host: end.host, direction, paths: Some(paths.clone()) });
+                    end.sent = Some(paths);
                 }
             }
         }
     }
 
-    /// Draws the flows under way anew.
+    /// Redraws the flows under way.
     fn rebind(&mut self, counters: &[FlowCounter<'_>], now: Instant) {
         let seconds = (now - self.readings[REBIND].since).as_secs_f64();
         let bound: Vec<Bound<'_>> = counters.iter().filter_map(|c| Bound::of(&self.fabric, &self.ends, c)).collect();
@@ -263,7 +264,7 @@ impl Subways {
         ends.iter().zip(&count).map(plan).collect()
     }
 
-    /// The ways that were drawn, if they go together; else one end keeps its draw and the other takes what goes with it. `None` if the
+    /// The paths that were drawn, if they go together; else one end keeps its draw and the other takes what goes with it. `None` if the
     /// flow had better stay.
     fn fitting(
         &mut self,
@@ -357,7 +358,7 @@ impl Load {
         }
     }
 
-    /// A host's way as the formulas see it. A detour counts with what it may use of its egress, and with how much of that is used; its
+    /// A host's path as the formulas see it. A detour counts with what it may use of its egress, and with how much of that is used; its
     /// limit is the host's equal share.
     fn lane(&self, lane: &HostLane, direction: Direction, seconds: f64) -> Lane {
         let d = direction as usize;
@@ -397,7 +398,7 @@ fn room(ring: &Ring, ends: &Ends, direction: Direction, seconds: f64) -> Vec<Vec
 /// A flow under way that does not go through a shared ToR.
 struct Bound<'a> {
     key: FlowKey,
-    /// By direction: its way there, where its host stands (if that has a choice), and the number of the way (if it still is one).
+    /// By direction: its path there, where its host stands (if that has a choice), and the number of the path (if it still is one).
     links: [&'a [LinkId]; 2],
     place: [Option<usize>; 2],
     lane: [Option<usize>; 2],
@@ -419,7 +420,7 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Which leaving and arriving ways go together, as [`Router`](weft_fabric::routing::Router) sees it.
+/// Which leaving and arriving paths go together, as [`Router`](weft_fabric::routing::Router) sees it.
 struct Pairs {
     next_hops: NextHops,
     /// By racks of source and destination: links between the nearest of their ToRs.
@@ -436,8 +437,8 @@ impl Pairs {
         let mut distance = |from, to| next_hops.distance(health, from, fabric.as_switch(to)?);
         let nearest = *self.nearest.entry(racks).or_insert_with(|| {
             let mut nearest = None;
-            for l in nic_ways(fabric, health, key.src, Direction::Out) {
-                for a in nic_ways(fabric, health, key.dst, Direction::In) {
+            for l in nic_paths(fabric, health, key.src, Direction::Out) {
+                for a in nic_paths(fabric, health, key.dst, Direction::In) {
                     let apart = distance(l.tor(fabric, Direction::Out), a.tor(fabric, Direction::In));
                     nearest = [nearest, apart].into_iter().flatten().min();
                 }

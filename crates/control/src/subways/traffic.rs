@@ -1,6 +1,6 @@
-//! Who sent how much over which way since the last reading.
+//! Who sent how much over which path since the last reading.
 
-use weft_fabric::routing::ways::cut;
+use weft_fabric::routing::access_paths::cut;
 use weft_fabric::routing::{Direction, FlowKey};
 use weft_fabric::{Bytes, Fabric, LinkId, SwitchId};
 
@@ -96,6 +96,6 @@ fn tors(fabric: &Fabric, links: &[LinkId], direction: Direction) -> (SwitchId, S
         Direction::Out => (first.to, last.to),
         Direction::In => (last.from, first.from),
     };
-    let switch = |node| fabric.as_switch(node).expect("ways begin and end at ToRs");
+    let switch = |node| fabric.as_switch(node).expect("paths begin and end at ToRs");
     (switch(origin), switch(egress))
 }

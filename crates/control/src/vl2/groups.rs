@@ -2,7 +2,7 @@
 //!
 //! ECMP spreads over so many next hops and no more. With more intermediates than that there are several anycast addresses, a group of
 //! intermediates behind each. Every intermediate computes the same assignment from the list of all and from those that it sees alive, so
-//! nobody has to be told, and agents least of all.
+//! nobody has to be notified, agents least of all.
 //!
 //! ```text
 //!   width 2, intermediates 0..5         0 and 3 fail                    only 0 fails
@@ -12,7 +12,7 @@
 //! ```
 //! - **Home.** Intermediate `i` belongs to group `i mod groups`, and serves it whenever it lives.
 //! - **Borrowed.** A group none of whose own lives is served by others: by as many as ECMP is wide, those of the highest rank, which is a
-//!   hash of group and intermediate. A group that has lost some of its own borrows nobody: whoever came would have two groups to carry, and be
+//!   hash of group and intermediate. A group that has lost some of its own borrows nobody: a switch that came would have two groups to carry, and be
 //!   more loaded than those whom he relieves.
 //!
 //! What holds, each a test below: a group has a member as long as any intermediate lives; it has no more than the width; all members live; a
@@ -235,7 +235,7 @@ mod tests {
 
         #[test]
         fn the_same_for_everybody((groups, alive) in any_case()) {
-            // Whoever lists the same switches computes the same, also with groups given by number.
+            // Any node that lists the same switches computes the same, also with groups given by number.
             let again = Groups::new(groups.intermediates.clone(), NonZeroUsize::new(groups.width).unwrap(), Some(groups.groups)).unwrap();
             prop_assert_eq!(assignment(&again, &alive), assignment(&groups, &alive));
         }

@@ -1,8 +1,8 @@
 //! VL2: application addresses over a network of locator addresses (VL2, section 4).
 //!
 //! ```text
-//!   agent    a host's: turns ARP into look-ups, tells the data plane how to reach whom, and who may reach this host    (section 4.2.1)
-//!   switch   a ToR's: which addresses are behind it, and what it tells the directory; an intermediate's: its duties    (4.2.2, 4.3.2)
+//!   agent    a host's: turns ARP into lookups, programs the data plane with routes to peers, and who may reach this host    (section 4.2.1)
+//!   switch   a ToR's: which addresses are behind it, and what it publishes; an intermediate's: anycast failover       (4.2.2, 4.3.2)
 //!   groups   which intermediate switches have which anycast address                                                    (4.2.2)
 //! ```
 

@@ -1,4 +1,4 @@
-//! `weft bench`: the cases of `scenarios/bench/`, carried by the ordinary engine.
+//! `weft bench`: the cases of `scenarios/bench/`, run by the ordinary engine.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use weft_fabric::routing::{FlowKey, Router};
-use weft_fabric::traffic::Size;
+use weft_fabric::traffic::{Size, flows_known_at_start};
 use weft_sim::packet::bare_loop;
 
+use crate::bundle;
 use crate::cli::{external, print_json, print_text, table};
 use crate::error::{Error, Result};
 use crate::run;
-use crate::scenario::Study;
 use crate::scenario::source::Overrides;
+use crate::study::Study;
 use crate::wall::Stopwatch;
-use crate::world;
 
 /// Arguments of `weft bench`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum, value_name = "OVERLAY")]
     overlay: Option<Overlay>,
     /// Where the cases are
-    #[arg(long, default_value = "scenarios/bench", value_name = "DIR")]
+    #[arg(long, default_value = "@bench", value_name = "DIR")]
     scenarios: PathBuf,
     /// Print one JSON document and nothing else
     #[arg(long)]
@@ -147,15 +147,11 @@ fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
         Set::Agent => unreachable!("it has a program of its own"),
     };
     let folder = &args.scenarios;
-    let entries = std::fs::read_dir(folder).map_err(|e| Error::io("read", folder, e))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    files.retain(|f| {
-        let name = name_of(f);
-        f.extension().is_some_and(|e| e == "toml")
-            && name.starts_with(prefix)
-            && args.case.as_ref().is_none_or(|c| name.contains(c.as_str()))
+    let mut files = bundle::scenarios_below(folder).map_err(|e| Error::io("read", folder, e))?;
+    files.retain(|file| {
+        let name = name_of(file);
+        name.starts_with(prefix) && args.case.as_ref().is_none_or(|case| name.contains(case.as_str()))
     });
-    files.sort();
     if files.is_empty() {
         return Err(Error::usage(format!("no case {prefix}*.toml in {}", folder.display()), "check `--case` and `--scenarios`"));
     }
@@ -163,7 +159,7 @@ fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
 }
 
 fn name_of(file: &Path) -> String {
-    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    bundle::stem(file).unwrap_or_default().to_owned()
 }
 
 /// A process of its own for each run: its peak memory is that of the case alone.
@@ -180,7 +176,6 @@ fn in_own_process(file: &Path) -> Result<Case> {
 
 fn measure(file: &Path) -> Result<Case> {
     let study = Study::read(file, &Overrides::default())?;
-    let hosts = study.runs[0].scenario.fabric.build().map_err(|e| study.source.at(e))?.host_count();
     let summary = run::run(&study, None, &|_, _| {})?;
     let metrics = &summary.runs[0].metrics;
     let get = |name| metrics.get(name);
@@ -189,7 +184,7 @@ fn measure(file: &Path) -> Result<Case> {
     let (events, wall_s) = (get("events").unwrap_or(0.0), get("wall_s").unwrap_or(0.0));
     Ok(Case {
         name: name_of(file),
-        hosts,
+        hosts: study.prepare(0)?.fabric.host_count(),
         flows: get("flows").unwrap_or(0.0) as u64,
         wall_s,
         rss_bytes: get("rss_bytes").unwrap_or(0.0) as u64,
@@ -206,9 +201,10 @@ fn measure(file: &Path) -> Result<Case> {
 /// Hops a second of the bare loop over the paths of a case's first flows, about as many packets, the best of five.
 fn bare(study: &Study) -> Result<f64> {
     let run = &study.runs[0];
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
-    let mut router = Router::new(Arc::clone(&fabric), run.scenario.control.routing, run.scenario.world.seed);
-    let flows = world::known_flows(&fabric, run)?;
+    let prepared = study.prepare(0)?;
+    let fabric = &prepared.fabric;
+    let mut router = Router::new(Arc::clone(fabric), run.scenario.control.routing, run.scenario.world.seed);
+    let flows = prepared.flows().map(|flows| flows_known_at_start(&mut *flows.begin(), MAX_FLOWS)).unwrap_or_default();
     let mut segments = 1;
     let mut paths = Vec::with_capacity(flows.len());
     for (i, flow) in flows.iter().enumerate() {
@@ -222,13 +218,15 @@ fn bare(study: &Study) -> Result<f64> {
     let mut best = 0.0f64;
     for _ in 0..BARE_RUNS {
         let clock = Stopwatch::start();
-        let hops = bare_loop(&fabric, &paths, segments);
+        let hops = bare_loop(fabric, &paths, segments);
         best = best.max(hops as f64 / clock.seconds());
     }
     Ok(best)
 }
 
 const BARE_RUNS: usize = 5;
+/// Flows of the bare loop.
+const MAX_FLOWS: usize = 1_000_000;
 
 fn faster(a: Case, b: Case) -> Case {
     let most = |x: Option<f64>, y: Option<f64>| x.zip(y).map(|(x, y)| x.max(y));

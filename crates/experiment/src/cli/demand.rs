@@ -1,5 +1,6 @@
 //! `weft demand`.
 
+use std::borrow::Cow;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use serde_json::json;
 use weft_control::hedera::demand::estimate;
 use weft_fabric::formats::flows::demand;
 
+use crate::bundle;
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 
@@ -54,5 +56,5 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         std::io::stdin().read_to_end(&mut bytes).map_err(|e| Error::io("read", path, e))?;
         return Ok(bytes);
     }
-    std::fs::read(path).map_err(|e| Error::io("read", path, e))
+    bundle::read(path).map(Cow::into_owned).map_err(|e| Error::named_file(path, e))
 }

@@ -3,6 +3,8 @@
 mod bench;
 mod check;
 mod demand;
+mod estimate;
+mod examples;
 #[cfg(all(feature = "lab", target_os = "linux"))]
 mod lab;
 #[cfg(not(all(feature = "lab", target_os = "linux")))]
@@ -21,7 +23,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use toml::Value;
 
 use crate::error::{Error, Result};
@@ -30,52 +32,102 @@ use crate::scenario::source::{Form, Overrides, parse_value};
 
 /// Designs, simulates, emulates and runs data-centre networks.
 #[derive(Debug, Parser)]
-#[command(name = "weft", version, arg_required_else_help = true)]
+#[command(name = "weft", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(help_template = "{about}\n\n{usage-heading} {usage}\n{before-help}Options:\n{options}{after-help}")]
 struct Weft {
     #[command(subcommand)]
     command: Command,
-    /// More diagnostics on stderr; twice for still more
+    /// Increase log verbosity (-vv for debug)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
 }
 
+/// Examples at the end of `weft --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft run @first                           compare four schedulers, write a report
+  weft new mine.toml && weft run mine.toml  start from a commented scenario
+  weft check @hedera                        reproduce published results
+  weft topo fat-tree k=8                    describe a topology
+`weft COMMAND --help` lists the options of a command. Manual: docs/";
+
+/// The commands by task, as `weft --help` lists them.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Experiments", &["run", "check", "new", "examples"]),
+    ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
+    ("Labs on this machine (Linux, root)", &["lab", "test"]),
+    ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
+    ("Tools", &["bench", "completions"]),
+];
+
+/// The command line's definition, with its commands listed in [`GROUPS`].
+fn command() -> clap::Command {
+    let command = Weft::command();
+    let listed = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let line = |sub: &clap::Command| {
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("  {:<12} {about}\n", sub.get_name())
+    };
+    let mut text = String::new();
+    for (title, names) in GROUPS {
+        let lines = names.iter().filter_map(|name| command.find_subcommand(name)).map(line);
+        text += &format!("\n{title}:\n{}", lines.collect::<String>());
+    }
+    let others: String =
+        command.get_subcommands().filter(|sub| !sub.is_hide_set() && !listed(sub.get_name())).map(line).collect();
+    if !others.is_empty() {
+        text += &format!("\nOther:\n{others}");
+    }
+    command.before_help(text)
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a scenario, print a table and write a results folder
+    /// Run a scenario: print a table, write results and a report
+    #[command(after_help = run::EXAMPLES)]
     Run(run::RunArgs),
-    /// Run scenarios and compare them with what the papers say
+    /// Run scenarios and compare them with published results
+    #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
-    /// Build a fabric and tell what it is, or export it
+    /// Describe a topology, or export it
     Topo(topo::TopoArgs),
-    /// Estimate the natural demands of a list of flows (Hedera section 4.2)
+    /// Estimate the demands of a list of flows (Hedera section 4.2)
     Demand(demand::DemandArgs),
-    /// Run a scenario's scheduler once and show the paths that it chose
+    /// Run a scenario's scheduler once and print the paths it chooses
     Place(place::PlaceArgs),
-    /// SPAIN's VLANs for a fabric: how many, how many paths pairs have, and what the switches are told (NetLord section 3.4)
+    /// Compute SPAIN's VLANs, and the switches' configuration
     Spain(spain::SpainArgs),
     /// Measure the speed and memory of the engines
     Bench(bench::BenchArgs),
+    /// List the scenarios that come with the program
+    Examples(examples::ExamplesArgs),
     /// Write a commented scenario to start from
     New(new::NewArgs),
-    /// Build the network of real packets: namespaces, links and routing daemons
+    /// Build a scenario's network from namespaces, links and daemons
     Lab(lab::LabArgs),
-    /// Test a lab that stands
+    /// Test a running lab
     Test(lab::TestArgs),
     /// Print a shell's completion script
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// The directory system: runs `weft-directory`
+    /// Write the manual pages into a folder, for packages
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
+    /// Run the directory service, or query it (`weft-directory`)
     #[command(disable_help_flag = true)]
     Directory(External),
-    /// Tenants of a NetLord network: runs `weft-directory tenant`
+    /// Manage tenants of a NetLord network (`weft-directory tenant`)
     #[command(disable_help_flag = true)]
     Tenant(External),
-    /// The agent of a host: runs `weft-agent`
+    /// Run the agent of a host (`weft-agent`)
     #[command(disable_help_flag = true)]
     Agent(External),
-    /// The scheduler of a real network: runs `weft-scheduler`
+    /// Run the OpenFlow scheduler (`weft-scheduler`)
     #[command(disable_help_flag = true)]
     Scheduler(External),
 }
@@ -90,10 +142,10 @@ struct External {
 #[derive(Debug, Args)]
 struct ScenarioArgs {
     /// Override a key of the scenario: control.scheduler=annealing
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set, help_heading = "Scenario")]
     set: Vec<(String, Value)>,
     /// Override world.seed
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Scenario")]
     seed: Option<u64>,
 }
 
@@ -118,7 +170,7 @@ fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
 
 /// Parses the command line and runs it.
 pub fn main() -> ExitCode {
-    let weft = Weft::parse();
+    let weft = Weft::from_arg_matches(&command().get_matches()).unwrap_or_else(|e| e.exit());
     let behind_keys = if let Command::Topo(args) = &weft.command { args.verbosity() } else { 0 };
     start_logging(weft.verbose.saturating_add(behind_keys));
     // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
@@ -140,14 +192,18 @@ pub fn main() -> ExitCode {
         Command::Place(args) => place::run(&args),
         Command::Spain(args) => spain::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Examples(args) => examples::run(&args),
         Command::New(args) => new::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Test(args) => lab::test(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Weft::command(), "weft", &mut script);
+            clap_complete::generate(shell, &mut command(), "weft", &mut script);
             print_text(&String::from_utf8_lossy(&script)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Manual { folder } => clap_mangen::generate_to(command(), &folder)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|e| Error::io("write to", &folder, e)),
         Command::Directory(rest) => external("weft-directory", &rest.arguments),
         Command::Tenant(mut rest) => {
             rest.arguments.insert(0, "tenant".into());
@@ -178,12 +234,12 @@ fn start_logging(verbose: u8) {
         .init();
 }
 
-/// Runs a program that stands beside this one, or else on the PATH, as git and cargo do.
+/// Replaces this process by a program in the same folder, or else on the PATH, as git and cargo do.
 fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(name)));
     let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name));
-    match std::process::Command::new(&program).args(arguments).status() {
-        Ok(status) => Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(2))),
+    match replace_by(std::process::Command::new(&program).args(arguments)) {
+        Ok(code) => Ok(code),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
             format!("`{name}` is not installed"),
             "put it beside `weft` or on the PATH; `make build` builds weft-directory and weft-agent",
@@ -192,23 +248,23 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
     }
 }
 
+/// Replaces this process, so that a signal to it reaches the program. Returns only if that fails.
+#[cfg(unix)]
+fn replace_by(command: &mut std::process::Command) -> std::io::Result<ExitCode> {
+    use std::os::unix::process::CommandExt as _;
+    Err(command.exec())
+}
+
+/// Runs the program and waits for it, where a process cannot be replaced.
+#[cfg(not(unix))]
+fn replace_by(command: &mut std::process::Command) -> std::io::Result<ExitCode> {
+    let status = command.status()?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2)))
+}
+
 /// Prints a JSON document to stdout. A closed pipe is not an error.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"))
-}
-
-/// Writes a file that is there whole or as it was before. What is no file, such as a pipe, is written to.
-pub(crate) fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    if path.metadata().is_ok_and(|it| !it.is_file()) {
-        return std::fs::write(path, text);
-    }
-    // A link stays: what it leads to is replaced.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut beside = path.clone().into_os_string();
-    beside.push(".part");
-    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &path)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&beside);
-    })
 }
 
 fn print_text(text: &str) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `weft new`.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,20 +8,20 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
+use crate::bundle;
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::keys::one_of;
 
 /// Arguments of `weft new`.
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// Where to write it; `-` is standard output
+    /// File to write; `-` is standard output
     #[arg(default_value = "scenario.toml")]
     file: PathBuf,
-    /// What to start from
+    /// Template to start from (`--list`), or a bundled scenario such as @hedera/figure9 (`weft examples`)
     #[arg(long, default_value = "basic", value_name = "NAME")]
     template: String,
-    /// Show the templates and write nothing
+    /// List the templates and write nothing
     #[arg(long)]
     list: bool,
     /// Print one JSON document and nothing else
@@ -48,17 +49,14 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let Some((name, _, text)) = TEMPLATES.iter().find(|(name, ..)| *name == args.template) else {
-        let names: Vec<&str> = TEMPLATES.iter().map(|(name, ..)| *name).collect();
-        return Err(Error::usage(format!("there is no template `{}`", args.template), one_of(&names, &args.template)));
-    };
+    let text = text_of(&args.template)?;
     if args.file == Path::new("-") {
-        print_text(text)?;
+        print_text(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut file = std::fs::File::create_new(&args.file).map_err(|e| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Error::usage(format!("{} is there already", args.file.display()), "name another file: `weft new FILE`")
+            Error::usage(format!("{} already exists", args.file.display()), "name another file: `weft new FILE`")
         }
         _ => Error::io("write", &args.file, e),
     })?;
@@ -67,9 +65,21 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
         Error::io("write", &args.file, e)
     })?;
     if args.json {
-        print_json(&json!({ "file": args.file, "template": name }))?;
+        print_json(&json!({ "file": args.file, "template": args.template }))?;
     } else {
         print_text(&format!("{0}: written; run it with `weft run {0}`\n", args.file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn text_of(template: &str) -> Result<Cow<'static, str>> {
+    let path = Path::new(template);
+    if template.starts_with('@') {
+        return bundle::detached_text(path).map(Cow::Owned).map_err(|e| Error::io("read", path, e));
+    }
+    let found = TEMPLATES.iter().find(|(name, ..)| *name == template);
+    found.map(|(.., text)| Cow::Borrowed(*text)).ok_or_else(|| {
+        let names: Vec<&str> = TEMPLATES.iter().map(|(name, ..)| *name).collect();
+        Error::no_such("template", template, &names)
+    })
 }

@@ -1,4 +1,4 @@
-//! `weft lab` where there is none: it says so.
+//! `weft lab` where there is none: an error.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub fn test(args: &TestArgs) -> Result<ExitCode> {
 
 /// Refuses.
 pub fn run(_: &LabArgs) -> Result<ExitCode> {
-    Err(Error::usage("this `weft` has no lab", "a lab is made of Linux namespaces: build weft on Linux, with its feature `lab`"))
+    Err(Error::NoLab)
 }
 
 /// No lab is ever in the making.

@@ -10,9 +10,9 @@ use weft_fabric::routing::RootPaths;
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::Study;
 use crate::scenario::source::Form;
-use crate::world::{self, FirstFlows};
+use crate::study::Study;
+use crate::world::control::{FirstFlows, place};
 
 /// Arguments of `weft place`.
 #[derive(Debug, Args)]
@@ -70,15 +70,16 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
             "narrow the sweep with `--set KEY=VALUE`",
         ));
     };
-    if let Some(search) = &run.search {
+    if let Some(search) = study.searches.get(&0) {
         let message = format!("{} searches for `{}`; `place` looks at one setting", args.scenario.display(), search.key);
         return Err(Error::usage(message, format!("choose it with `--set {}=VALUE`", search.key)));
     }
     let locate = |e: Error| study.source.at(e);
-    let fabric = Arc::new(run.scenario.fabric.build().map_err(|e| study.source.at(e))?);
-    let first = FirstFlows::of(&fabric, run).map_err(locate)?;
-    let placement = world::place(&fabric, run, &first).map_err(locate)?;
-    let roots = RootPaths::new(Arc::clone(&fabric));
+    let prepared = study.prepare(0)?;
+    let fabric = &prepared.fabric;
+    let first = prepared.flows().map(|flows| FirstFlows::of(fabric, &run.scenario, flows)).unwrap_or_default();
+    let placement = place(fabric, &run.scenario, &first).map_err(locate)?;
+    let roots = RootPaths::new(Arc::clone(fabric));
     let name = |label| fabric.node(fabric.switch_node(roots.root_of(label))).name.to_string();
     let placed = Placed {
         flows: (0..first.keys.len())
@@ -104,7 +105,7 @@ pub fn run(args: &PlaceArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&placed)?;
     } else {
-        print_text(&text(&placed, &fabric))?;
+        print_text(&text(&placed, fabric))?;
     }
     Ok(ExitCode::SUCCESS)
 }

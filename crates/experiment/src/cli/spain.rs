@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::{ScenarioArgs, print_json, print_text, write_whole};
+use crate::atomic_file;
+use crate::cli::{ScenarioArgs, print_json, print_text};
 use crate::error::{Error, Result};
 use crate::scenario::source::Form;
 use crate::spain::{self, Survey};
@@ -20,7 +21,7 @@ pub struct SpainArgs {
     /// Also print the VLANs of every port of every switch
     #[arg(long)]
     switches: bool,
-    /// Also write what agents are told to a file, for `weft directory publish spain FILE`
+    /// Also write the agents' tables to a file, for `weft directory publish spain FILE`
     #[arg(long, value_name = "FILE")]
     agents: Option<PathBuf>,
     /// The version of that file, greater than the store's
@@ -37,7 +38,7 @@ pub fn run(args: &SpainArgs) -> Result<ExitCode> {
     let survey = spain::of_plan(&fabric, &plan);
     if let Some(file) = &args.agents {
         let text = spain::tables(&plan, args.agents_version).emit();
-        write_whole(file, &text).map_err(|e| Error::io("write", file, e))?;
+        atomic_file::write(file, &text).map_err(|e| Error::io("write", file, e))?;
     }
     if args.json {
         print_json(&survey)?;
@@ -65,7 +66,7 @@ fn text(survey: &Survey, switches: bool) -> String {
         "{}\n{} VLANs; no packing has fewer than {} (the most paths of a pair)\n{} edge switches, {} pairs\n\
          paths of a pair      {}\n  edge-disjoint ones {}\nlongest path         {} hops\ncables in VLANs      {} of {} between switches\n\
          trees for all        {}\n\
-         entries of an edge   {} at the most with NetLord: other edge switches, once for each VLAN, and its servers\n",
+         entries of an edge   at most {} with NetLord: other edge switches, once for each VLAN, and its servers\n",
         survey.fabric,
         survey.vlans,
         survey.bound,

@@ -1,4 +1,4 @@
-//! What an overlay asks of switches, of hosts and of whoever knows where everybody is: the terms in which VL2 and NetLord compare.
+//! What an overlay costs switches, hosts and the directory: the terms in which VL2 and NetLord compare.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ const VL2_HEADER: f64 = 40.0;
 /// Those of NetLord: an Ethernet header with a VLAN tag and an IPv4 header; the inner Ethernet header is the tenant's (NetLord section 3.5).
 const NETLORD_HEADER: f64 = 38.0;
 
-/// VL2: switches know a prefix a ToR and an address a group of intermediates, ToRs their hosts; a host looks up everybody that it talks to, whoever began, and
-/// remembers him.
+/// VL2: switches have one prefix per ToR and one address per group of intermediates, ToRs their hosts; a host looks up every peer, whichever side starts, and
+/// caches it.
 pub fn measure_vl2(fabric: &Fabric, outcome: &Outcome, ecmp_width: u16, metrics: &mut Metrics) {
     let hosts_at = |node: NodeId| fabric.out(node).iter().filter(|&&l| fabric.as_host(fabric.link(l).to).is_some()).count();
     let attached: Vec<usize> = fabric.switches().map(|s| hosts_at(fabric.switch_node(s))).collect();
@@ -31,7 +31,7 @@ pub fn measure_vl2(fabric: &Fabric, outcome: &Outcome, ecmp_width: u16, metrics:
     metrics.put("lookups", pairs.len() as f64);
 }
 
-/// NetLord: switches have learnt what they have seen, one entry a switch and VLAN; every host hears of every VM by NL-ARP, and asks nobody.
+/// NetLord: switches have learnt what they have seen, one entry per switch and VLAN; every host learns of every VM by NL-ARP, without lookups.
 pub fn measure_netlord(fib_most: u64, vms: u64, metrics: &mut Metrics) {
     metrics.put("header_bytes", NETLORD_HEADER);
     metrics.put("switch_entries_max", fib_most as f64);

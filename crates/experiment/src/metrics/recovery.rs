@@ -41,8 +41,8 @@ fn back_after(samples: &[Sample], from: Instant, until: Instant) -> Option<f64> 
     looks.find(|&at| rate(at, at + LOOK) >= wanted).map(|at| (at - from).as_secs_f64())
 }
 
-/// The longest time from a repair until the part carries traffic again, in seconds, to a span of the link series; `None` if nothing is
-/// repaired, or it carries nothing again before the run or its next failure.
+/// The longest time from a repair until the part is used again, in seconds, to a span of the link series; `None` if nothing is
+/// repaired, or it is not used again before the run or its next failure.
 pub fn restore_s(fabric: &Fabric, outcome: &Outcome, events: &[TimedEvent]) -> Option<f64> {
     let span = span_of(&outcome.link_series)?;
     let mut longest = None;
@@ -78,7 +78,7 @@ fn links_of(fabric: &Fabric, part: Part) -> Vec<LinkId> {
 const LOOK: Duration = Duration::from_ms(100);
 /// What the routing protocols of a lab send uses less of a link.
 const HELLOS: f64 = 0.005;
-/// The part of the level at which goodput settles.
+/// Fraction of the level at which goodput settles.
 const BACK: f64 = 0.95;
 
 #[cfg(test)]

@@ -243,7 +243,7 @@ mod tests {
         fat_tree(k, Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO }).expect("k is even")
     }
 
-    /// A run of 8 s, in which a link of 1 Gbps carries a gigabyte at the most.
+    /// A run of 8 s, in which a link of 1 Gbps carries at most a gigabyte.
     fn outcome(fabric: &Fabric, bytes: impl Fn(usize) -> u64) -> Outcome {
         let links =
             (0..fabric.links().len()).map(|i| LinkRecord { id: LinkId::from(i), bytes: Bytes(bytes(i)), drops: 0 }).collect();

@@ -21,6 +21,8 @@ use serde_json::{Map, Value};
 use weft_fabric::Fabric;
 use weft_fabric::record::{FaultRecord, Outcome, Sample};
 
+use crate::scenario::expect::Kind;
+use crate::scenario::world::{Event, EventKind};
 use distribution::Distribution;
 use links::LinkUse;
 use packets::Packets;
@@ -42,25 +44,56 @@ pub struct RunInput<'a> {
     pub metrics: &'a [(String, f64)],
     /// What the scenario expects of this run.
     pub expect: &'a [Expectation],
-    /// The fabric that carried it.
+    /// The fabric.
     pub fabric: &'a Fabric,
-    /// What came of it.
+    /// Its records.
     pub outcome: &'a Outcome,
-    /// What came of the same flows on a non-blocking switch.
+    /// The records of the same flows on a non-blocking switch.
     pub ideal: Option<&'a Outcome>,
     /// Goodput of the splittable optimum, in bits per second.
     pub optimum_bps: Option<f64>,
+    /// False for a lab run on a machine whose CPU was saturated.
+    pub trusted: bool,
+    /// Overrides that the expectations take for granted as they were: `traffic.stride=2`. With any, the run is not comparable.
+    pub overrides: Vec<String>,
+    /// What the scenario schedules to fail, return or move.
+    pub events: Vec<EventMark>,
 }
 
-/// A value of the paper beside ours.
+/// A scheduled event of a run, as the page marks it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventMark {
+    /// When, in seconds from the start of the run.
+    pub at_s: f64,
+    /// What: `fail link agg0-core1`.
+    pub event: String,
+}
+
+impl From<&Event> for EventMark {
+    fn from(event: &Event) -> Self {
+        let verb = if event.kind == EventKind::FailSilent { "fail silently" } else { event.kind.key() };
+        Self { at_s: significant(event.at.as_secs_f64(), 9), event: format!("{verb} {}", event.part) }
+    }
+}
+
+/// A measured value and what it is compared with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expectation {
-    /// Where the paper says it: `Hedera, figure 10`.
+    /// Where it was published: `Hedera, figure 10`.
     pub source: String,
     /// Name of the metric.
     pub metric: String,
-    /// The paper's value, in the metric's unit, or a ratio to a sibling run.
-    pub paper: f64,
+    /// What the expectation stands on.
+    pub kind: Kind,
+    /// The published value, in the metric's unit, or a ratio to a sibling run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<f64>,
+    /// The lower bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// The upper bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
     /// Our value; `None` if the run has no such metric.
     pub measured: Option<f64>,
     /// The tolerance as it is shown: `5%`, `at least`.
@@ -122,19 +155,30 @@ pub struct RunBody {
     pub set: Map<String, Value>,
     /// Seed of the run.
     pub seed: u64,
+    /// False for a lab run on a machine whose CPU was saturated: its figures describe the machine, its verdicts are UNTRUSTED, and it is
+    /// never the best run of a sweep.
+    pub trusted: bool,
+    /// False if settings were overridden beyond those of the sweep, `[quick]`, `[full]` and the seed: its verdicts are neither met nor missed.
+    pub comparable: bool,
+    /// Those settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<String>,
     /// Metrics in order; those that are not finite numbers are left out.
     pub metrics: Vec<(String, f64)>,
-    /// The paper's values beside ours.
+    /// Published values and the measured ones.
     pub expect: Vec<Expectation>,
-    /// Goodput beside the best possible.
+    /// Goodput and its bounds.
     pub bounds: Bounds,
     /// Length of the run in seconds.
     pub ended_s: f64,
+    /// What was scheduled to fail, return or move.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventMark>,
     /// Throughput and completion times.
     pub curves: Curves,
     /// What the links carried.
     pub links: LinkUse,
-    /// Drops and traces, in a world of packets.
+    /// Drops and traces, in the packet world.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<Packets>,
     /// What failed, ended and moved in a lab, and what flows noticed of it.
@@ -168,7 +212,7 @@ pub struct Bounds {
 
 /// Reduces a run to what the page shows of it.
 pub fn collect(input: RunInput<'_>) -> RunReport {
-    let RunInput { name, set, seed, metrics, expect, fabric, outcome, ideal, optimum_bps } = input;
+    let RunInput { name, set, seed, metrics, expect, fabric, outcome, ideal, optimum_bps, trusted, overrides, events } = input;
     let sketch = Sketch::new(fabric);
     let links = LinkUse::new(fabric, &sketch, outcome);
     let mut report = RunReport {
@@ -177,10 +221,14 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             name,
             set,
             seed,
+            trusted,
+            comparable: overrides.is_empty(),
+            overrides,
             metrics: Vec::new(),
             expect: Vec::new(),
             bounds: Bounds::over_whole_run(outcome, ideal, optimum_bps),
             ended_s: significant(outcome.ended.as_secs_f64(), 9),
+            events,
             curves: Curves::new(outcome),
             links,
             packets: Packets::new(fabric, &sketch, outcome),

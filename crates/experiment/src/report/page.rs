@@ -11,7 +11,7 @@ use super::{Curves, RunBody, RunReport};
 
 /// The whole HTML file. It needs no server and no network.
 pub fn render(title: &str, runs: &[RunReport]) -> String {
-    let data = serde_json::to_string(&Page::new(title, runs)).expect("plain numbers and texts serialise");
+    let data = serde_json::to_string(&Page::new(title, runs)).expect("plain numbers and strings serialise");
     let scripts = SCRIPTS.concat();
     let mut html = String::with_capacity(TEMPLATE.len() + STYLE.len() + scripts.len() + data.len() + 64);
     let mut rest = TEMPLATE;
@@ -187,16 +187,22 @@ const COARSE: usize = 12;
 const MAX_FINE_IDEALS: usize = 16;
 
 const TEMPLATE: &str = include_str!("../../../../web/report.html");
+const METRICS: &str = include_str!("../../../../web/metrics.json");
 const STYLE: &str = include_str!("../../../../web/report.css");
 /// In this order they make one script: each uses what stands before it.
-const SCRIPTS: [&str; 12] = [
+const SCRIPTS: [&str; 17] = [
+    "const METRICS = ",
+    METRICS,
+    ";\n",
     include_str!("../../../../web/js/format.js"),
     include_str!("../../../../web/js/dom.js"),
     include_str!("../../../../web/js/model.js"),
     include_str!("../../../../web/js/chart.js"),
+    include_str!("../../../../web/js/trust.js"),
     include_str!("../../../../web/js/overview.js"),
     include_str!("../../../../web/js/tables.js"),
     include_str!("../../../../web/js/bounds.js"),
+    include_str!("../../../../web/js/events.js"),
     include_str!("../../../../web/js/curves.js"),
     include_str!("../../../../web/js/drawing.js"),
     include_str!("../../../../web/js/links.js"),

@@ -1,4 +1,4 @@
-//! The results folder: written beside its final place and moved there as a whole, so that it is never half there.
+//! The results folder: written next to its final place and moved there as a whole, so that it is never incomplete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,23 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
-/// A results folder in the making. Dropped before [`Folder::publish`], it leaves nothing behind.
+/// An unfinished results folder. Dropped before [`Folder::publish`], it leaves nothing behind.
 #[derive(Debug)]
 pub struct Folder {
     target: PathBuf,
     partial: TempDir,
+    /// Runs of the study: several have a folder each.
+    runs: usize,
     /// Parents of the target that were made for it, the innermost first.
     made: Vec<PathBuf>,
-    /// As long as it is held, the writer lives.
+    /// Held as long as the writer is running.
     _lock: Lock,
 }
 
-/// Folders in the making, for [`remove_unfinished`].
+/// Unfinished folders, for [`remove_unfinished`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes every folder in the making: for a signal handler that ends the process.
+/// Removes every unfinished folder: for a signal handler that ends the process.
 pub fn remove_unfinished() {
     for path in UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
         let _ = fs::remove_dir_all(path);
@@ -30,13 +32,16 @@ pub fn remove_unfinished() {
 }
 
 impl Folder {
-    /// Prepares to write `target`, which may exist only as an earlier results folder or an empty one.
-    pub fn prepare(target: &Path) -> Result<Self> {
+    /// Prepares to write the results of so many runs to `target`, which may exist only as an earlier results folder or an empty one.
+    ///
+    /// # Errors
+    /// A folder that is not ours, or cannot be written.
+    pub fn prepare(target: &Path, runs: usize) -> Result<Self> {
         // Through a symbolic link, the folder that it leads to is replaced and the link stays.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         if target.symlink_metadata().is_ok() && !may_replace(&target)? {
             return Err(Error::usage(
-                format!("{} is there already, with things in it that are not results of weft", target.display()),
+                format!("{} already exists and holds files that are not results of weft", target.display()),
                 "choose another folder with `--out DIR`",
             ));
         }
@@ -55,16 +60,31 @@ impl Folder {
         let partial =
             tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(|e| Error::io("write in", parent, e))?;
         let lock = Lock::take(partial.path()).map_err(|e| Error::io("write in", partial.path(), e))?;
-        // A temporary folder is for its owner alone; results are for whom the user's umask says.
+        // A temporary folder is for its owner alone; results follow the user's umask.
         let inner = partial.path().join("results");
         fs::create_dir(&inner).map_err(|e| Error::io("write in", parent, e))?;
         UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(partial.path().to_owned());
-        Ok(Self { target, partial, made, _lock: lock })
+        Ok(Self { target, partial, runs, made, _lock: lock })
     }
 
-    /// Where files are written meanwhile.
+    /// Where files are written until then.
     pub fn path(&self) -> PathBuf {
         self.partial.path().join("results")
+    }
+
+    /// The name of a run's folder: `003`; empty if the study has one run.
+    pub fn name_of_run(&self, run: usize) -> String {
+        if self.runs == 1 { String::new() } else { format!("{run:03}") }
+    }
+
+    /// The folder of a run, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    pub fn of_run(&self, run: usize) -> Result<PathBuf> {
+        let place = self.path().join(self.name_of_run(run));
+        fs::create_dir_all(&place).map_err(|e| Error::io("write", &place, e))?;
+        Ok(place)
     }
 
     /// Writes one file.
@@ -104,7 +124,7 @@ impl Drop for Folder {
     }
 }
 
-/// Removes what writers of the same results left that were killed.
+/// Removes what killed writers of the same results left.
 fn remove_stale(parent: &Path, prefix: &str, target: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     let is_of_target = |name: &str| name.strip_prefix(prefix).is_some_and(|rest| !rest.contains('.'));
@@ -121,7 +141,7 @@ fn remove_stale(parent: &Path, prefix: &str, target: &Path) {
     }
 }
 
-/// The lock of a folder in the making. The system lets it go when the process ends, however it does.
+/// The lock of an unfinished folder. The system releases it when the process ends, for whatever reason.
 #[derive(Debug)]
 struct Lock {
     #[cfg(unix)]
@@ -158,11 +178,11 @@ impl Lock {
     }
 }
 
-/// In a folder in the making.
+/// The lock's name in an unfinished folder.
 #[cfg(unix)]
 const LOCK: &str = "lock";
 
-/// Whether what stands there is a folder with nothing in it, or nothing but results of ours.
+/// Whether the target is an empty folder, or holds nothing but results of weft.
 fn may_replace(target: &Path) -> Result<bool> {
     if !target.is_dir() {
         return Ok(false);
@@ -171,11 +191,16 @@ fn may_replace(target: &Path) -> Result<bool> {
         fs::read_dir(target).and_then(Iterator::collect::<std::io::Result<Vec<_>>>).map_err(|e| Error::io("read", target, e))?;
     let ours = |name: &str| {
         let run = name.len() >= 3 && name.bytes().all(|b| b.is_ascii_digit());
-        run || name.ends_with(".parquet") || name == "port.pcap" || name == "report.html" || name == "summary.json"
+        run || name.ends_with(".parquet") || OURS.contains(&name)
     };
     let all_ours = entries.iter().all(|e| ours(&e.file_name().to_string_lossy()));
     Ok(entries.is_empty() || all_ours && is_summary(&target.join("summary.json")))
 }
+
+/// The folder of the files that the scenario read.
+pub const INPUTS: &str = "inputs";
+/// Files of a results folder besides tables and the folders of runs.
+const OURS: &[&str] = &["port.pcap", "report.html", "summary.json", "scenario.toml", "run.json", INPUTS];
 
 fn is_summary(path: &Path) -> bool {
     let text = fs::read_to_string(path).unwrap_or_default();

@@ -1,7 +1,9 @@
-//! The files of a run.
+//! The results folder and its files.
 
 mod folder;
 mod parquet;
+mod provenance;
+mod write;
 
 pub use folder::{Folder, remove_unfinished};
-pub use parquet::write_tables;
+pub use write::{begin, finish, write_run};

@@ -1,19 +1,20 @@
-//! `[control]`: who picks the paths.
+//! `[control]`: routing and scheduling.
 
 use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_fabric::Duration;
 use weft_fabric::routing::spain::{MAX_TREES, SpainConfig};
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
+use weft_fabric::time::NsDuration;
 use weft_fabric::topology::shapes::subways::Balancing;
 use weft_sim::packet::bridged::Returns;
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
 
-/// Who picks the paths, and how quickly failures are noticed.
+/// Routing and scheduling, and how quickly failures are noticed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Control {
-    /// What switches do by themselves.
+    /// Routing of the switches.
     pub routing: Routing,
     /// Switches that learn addresses instead of routing.
     pub bridging: Option<Bridging>,
@@ -22,15 +23,15 @@ pub struct Control {
     /// Which VLAN answers take.
     pub spain_return: Returns,
     /// From one chirp of SPAIN's agents to the next.
-    pub chirp_period: Duration,
+    pub chirp_period: NsDuration,
     /// The central scheduler.
     pub scheduler: Scheduler,
     /// Time from one scheduling round to the next.
-    pub period: Duration,
+    pub period: NsDuration,
     /// From which rate a flow counts as large, as a fraction of its source's NIC.
     pub threshold: f64,
-    /// Iterations of simulated annealing a round.
-    pub iterations: u32,
+    /// Iterations of simulated annealing per round; `None`: by the number of flows.
+    pub iterations: Option<u32>,
     /// Annealing's `c` in units of the initial temperature; `None` takes the paper's (0.5 for 16 hosts, else 1000).
     pub annealing_c: Option<f64>,
     /// Settings of Subways' controllers; the seed is the run's.
@@ -43,7 +44,7 @@ pub struct Control {
     pub restore_delay: Duration,
 }
 
-/// The ways of frames over switches that learn addresses.
+/// Paths of frames over switches that learn addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bridging {
     /// One tree for all.
@@ -55,13 +56,13 @@ pub enum Bridging {
 /// The central schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheduler {
-    /// Nobody: the switches alone.
+    /// None: the switches alone choose paths.
     None,
     /// Hedera section 4.3.
     FirstFit,
-    /// Hedera section 4.4: a core a destination host.
+    /// Hedera section 4.4: one core per destination host.
     Annealing,
-    /// The baseline of section 4.4: a core a flow.
+    /// The baseline of section 4.4: one core per flow.
     AnnealingPerFlow,
     /// Koenig colouring of the Clos of Closes.
     EdgeColoring,
@@ -107,7 +108,7 @@ impl Control {
         let scheduler = keys.word("scheduler", SCHEDULERS, usual)?;
         let usual_period = match scheduler {
             Scheduler::Adaptive | Scheduler::Detour => SubwaysConfig::default().period,
-            _ => Duration::from_secs(5),
+            _ => NsDuration::from_secs(5),
         };
         let period = keys.or("period", usual_period)?;
         let (kind, bridging) = keys.word("routing", ROUTINGS, (RoutingKind::Ecmp, None))?;
@@ -127,7 +128,7 @@ impl Control {
             scheduler,
             period,
             threshold: keys.or("threshold", 0.1)?,
-            iterations: keys.or("iterations", 1000)?,
+            iterations: keys.opt("iterations")?,
             annealing_c: keys.opt("annealing_c")?,
             subways: subways(keys, scheduler, period)?,
             measure: keys.or("measure", false)?,
@@ -135,9 +136,7 @@ impl Control {
             restore_delay: keys.or("restore_delay", Duration::ZERO)?,
         };
         keys.done()?;
-        if control.period == Duration::ZERO {
-            return Err(keys.error("period", "the scheduler cannot run all the time", "write a period such as \"5s\""));
-        }
+        keys.check_not_zero("period", period, "the scheduler cannot run all the time", "write a period such as \"5s\"")?;
         if !(control.threshold > 0.0 && control.threshold <= 1.0) {
             return Err(keys.error(
                 "threshold",
@@ -149,13 +148,9 @@ impl Control {
             let help = "choose a scheduler that estimates demands, such as `annealing`";
             return Err(keys.error("measure", "there is no scheduler to measure", help));
         }
-        if control.iterations == 0 {
-            return Err(keys.error(
-                "iterations",
-                "annealing that tries nothing leaves every flow where it was",
-                "write 1 or more; 1000 is the paper's number",
-            ));
-        }
+        let why = "annealing that tries nothing leaves every flow where it was";
+        let help = "write 1 or more; 1000 is the paper's number, without the key it grows with the flows";
+        keys.check_not_zero("iterations", control.iterations.unwrap_or(1), why, help)?;
         if control.annealing_c.is_some_and(|c| c <= 0.0) {
             return Err(keys.error("annealing_c", "annealing's c must be positive", "leave it out for the paper's value"));
         }
@@ -164,14 +159,14 @@ impl Control {
 }
 
 /// Which VLAN answers take.
-fn read_return(keys: &Keys<'_>, chirp: Duration) -> Result<Returns, KeyError> {
+fn read_return(keys: &Keys<'_>, chirp: NsDuration) -> Result<Returns, KeyError> {
     let own = keys.word("spain_return", &[("same", false), ("own", true)], false)?;
-    Ok(if own { Returns::Own { chirp } } else { Returns::Same })
+    Ok(if own { Returns::Own { chirp: chirp.to_ps() } } else { Returns::Same })
 }
 
-fn read_chirps(keys: &Keys<'_>) -> Result<Duration, KeyError> {
+fn read_chirps(keys: &Keys<'_>) -> Result<NsDuration, KeyError> {
     let period = keys.or("chirp_period", weft_control::netlord::spain::SpainConfig::default().period)?;
-    if period.as_ps() < 2 {
+    if period.as_ns() < 2 {
         return Err(keys.error("chirp_period", "agents cannot chirp all the time", "write a time such as \"100ms\""));
     }
     Ok(period)
@@ -190,16 +185,11 @@ pub fn read_spain(keys: &Keys<'_>) -> Result<SpainConfig, KeyError> {
         trees: keys.or("special_trees", usual.trees)?,
     };
     for (key, value) in [("spain_paths", spain.paths), ("spain_orders", spain.orders), ("special_trees", spain.trees)] {
-        if value == 0 {
-            return Err(keys.error(key, format!("`{key}` is 1 or more"), "leave it out for the usual value"));
-        }
+        keys.check_not_zero(key, value, "SPAIN would have no paths", "leave it out for the usual value")?;
     }
     if spain.trees > MAX_TREES {
-        return Err(keys.error(
-            "special_trees",
-            format!("{} trees: {MAX_TREES} are the most", spain.trees),
-            "write 2, as is usual",
-        ));
+        let message = format!("{} trees: {MAX_TREES} are the most", spain.trees);
+        return Err(keys.error("special_trees", message, "write 2, as is usual"));
     }
     Ok(spain)
 }
@@ -217,7 +207,7 @@ impl Scheduler {
 }
 
 /// The settings of Subways' controllers, and their limits where one of them is chosen.
-fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: Duration) -> Result<SubwaysConfig, KeyError> {
+fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: NsDuration) -> Result<SubwaysConfig, KeyError> {
     let (usual, usual_detour) = (SubwaysConfig::default(), DetourConfig::default());
     let detour = DetourConfig {
         detect: keys.or("detect", usual_detour.detect)?,
@@ -238,9 +228,7 @@ fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: Duration) -> Result<Su
         seed: usual.seed,
     };
     match config.check() {
-        Err(error) if scheduler.is_subways() => {
-            Err(keys.error(error.setting(), error.to_string(), "see docs/scenario.md, [control]"))
-        }
+        Err(error) if scheduler.is_subways() => Err(error.into()),
         _ => Ok(config),
     }
 }

@@ -1,14 +1,15 @@
-//! `[directory]` and `[traffic] pattern = "directory"`: directory servers, the store behind them, and the look-ups and updates that they get.
+//! `[directory]` and `[traffic] pattern = "directory"`: directory servers, their store, and the lookups and updates that they serve.
 
 use weft_control::directory::resolver::Retry;
 use weft_fabric::Duration;
+use weft_fabric::time::NsDuration;
 use weft_sim::directory::load::Fault;
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
 use crate::scenario::world::{Event, EventKind};
 
-/// Servers of a lab at the most, each on a host of its own.
+/// Limit of servers of a lab, each on a host of its own.
 const SERVING_MAX: u16 = 100;
 /// The pattern's name.
 pub const DIRECTORY: &str = "directory";
@@ -20,24 +21,24 @@ pub struct DirectorySpec {
     pub servers: u16,
     /// Machines of the store; 1: it is embedded in the only server.
     pub store_members: u16,
-    /// Servers that a look-up is sent to.
+    /// Servers that a lookup is sent to.
     pub k: usize,
-    /// When agents ask again.
+    /// When agents retry.
     pub retry: Retry,
-    /// Part of the datagrams between clients and servers that is lost.
+    /// Fraction of the datagrams between clients and servers that is lost.
     pub loss: f64,
     /// The least one-way latency, and the most that is added to it.
     pub latency: Duration,
     /// The most that is added to the latency.
     pub jitter: Duration,
-    /// What a look-up costs a server.
+    /// Time that a lookup takes a server.
     pub lookup_time: Duration,
-    /// What an update costs a server.
+    /// Time that an update takes a server.
     pub update_time: Duration,
-    /// Datagrams that wait at a server's socket at the most.
+    /// Limit of datagrams that wait at a server's socket.
     pub queue: usize,
     /// A batch of updates is committed when its oldest has waited this long,
-    pub batch: Duration,
+    pub batch: NsDuration,
     /// or when it has this many operations.
     pub batch_ops: usize,
     /// Commits of a server that are under way at a time.
@@ -89,10 +90,7 @@ impl Serving {
         let store = keys.word("store", &stores, ServingStore::Embedded)?;
         let servers = keys.or("servers", if store == ServingStore::Etcd { 3 } else { 1 })?;
         keys.done()?;
-        if !(1..=SERVING_MAX).contains(&servers) {
-            let message = format!("there are from 1 to {SERVING_MAX} directory servers");
-            return Err(keys.error("servers", message, "write a number of them, such as 3"));
-        }
+        keys.check_range("servers", servers, 1..=SERVING_MAX, "write a number of directory servers, such as 3")?;
         if servers > 1 && store == ServingStore::Embedded {
             let help = "write store = \"etcd\", which several servers share, or servers = 1";
             return Err(keys.error("servers", "an embedded store has one server", help));
@@ -104,9 +102,9 @@ impl Serving {
 /// The traffic of the pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectoryLoad {
-    /// Look-ups a second.
+    /// Lookups per second.
     pub lookups_per_s: f64,
-    /// Updates a second.
+    /// Updates per second.
     pub updates_per_s: f64,
     /// Mappings.
     pub keys: u32,
@@ -118,7 +116,7 @@ pub struct DirectoryLoad {
     pub agents: Option<u16>,
     /// Provisioning systems.
     pub writers: u16,
-    /// Updates a second whose convergence is measured.
+    /// Updates per second whose convergence is measured.
     pub probes_per_s: f64,
 }
 
@@ -148,7 +146,7 @@ impl DirectorySpec {
             lookup_time: keys.or("lookup_time", Duration::from_us(2))?,
             update_time: keys.or("update_time", Duration::from_us(20))?,
             queue: keys.or("queue", 256)?,
-            batch: keys.or("batch", Duration::from_ms(10))?,
+            batch: keys.or("batch", NsDuration::from_ms(10))?,
             batch_ops: keys.or("batch_ops", 128)?,
             in_flight: keys.or("in_flight", 4)?,
             commit_time: keys.or("commit_time", Duration::from_ms(2))?,
@@ -161,28 +159,19 @@ impl DirectorySpec {
     }
 
     fn check(&self, keys: &Keys<'_>, embedded: bool) -> Result<(), KeyError> {
-        if !(1..=100).contains(&self.servers) {
-            return Err(keys.error("servers", "there are from 1 to 100 directory servers", "write a number of them"));
-        }
+        keys.check_range("servers", self.servers, 1..=100, "write a number of directory servers, such as 3")?;
         if embedded && self.servers != 1 {
             let help = "write servers = 1, or store = \"replicated\"";
             return Err(keys.error("servers", "an embedded store has one server", help));
         }
-        if !(1..=99).contains(&self.store_members) || !embedded && self.store_members < 2 {
-            let help = "write 3 or 5, or store = \"embedded\" for one";
-            return Err(keys.error("store_members", "a replicated store has from 2 to 99 members", help));
-        }
-        if !(1..=16).contains(&self.k) {
-            return Err(keys.error("k", "a look-up goes to 1 to 16 servers", "write k = 2, as VL2"));
-        }
-        if !(0.0..=1.0).contains(&self.loss) {
-            return Err(keys.error("loss", "a loss lies from 0 to 1", "write 0.1 for 10 %"));
-        }
+        let least = if embedded { 1 } else { 2 };
+        let help = "write 3 or 5, or store = \"embedded\" for one";
+        keys.check_range("store_members", self.store_members, least..=99, help)?;
+        keys.check_range("k", self.k, 1..=16, "write k = 2, as VL2")?;
+        keys.check_range("loss", self.loss, 0.0..=1.0, "write 0.1 for 10 %")?;
         let counts = [("queue", self.queue, 1 << 20), ("batch_ops", self.batch_ops, 128), ("in_flight", self.in_flight, 1 << 10)];
         for (key, value, most) in counts {
-            if !(1..=most).contains(&value) {
-                return Err(keys.error(key, format!("`{key}` is from 1 to {most}"), "leave it out for the usual value"));
-            }
+            keys.check_range(key, value, 1..=most, "leave it out for the usual value")?;
         }
         Ok(())
     }
@@ -208,27 +197,19 @@ impl DirectoryLoad {
         for (key, rate) in
             [("lookups_per_s", load.lookups_per_s), ("updates_per_s", load.updates_per_s), ("probes_per_s", load.probes_per_s)]
         {
-            if !(0.0..=1e7).contains(&rate) {
-                return Err(keys.error(key, "a rate is from 0 to 10 million a second", "write a number such as 32_000"));
-            }
+            keys.check_range(key, rate, 0.0..=1e7, "write a number such as 32_000")?;
         }
         if load.lookups_per_s + load.updates_per_s <= 0.0 {
-            return Err(keys.error("lookups_per_s", "nothing is asked for", "add `lookups_per_s` or `updates_per_s`"));
-        }
-        if !(1.0..=1e6).contains(&load.burst) {
             return Err(keys.error(
-                "burst",
-                "a burst has 1 to a million requests in the mean",
-                "write burst = 1 for a Poisson process",
+                "lookups_per_s",
+                "there are neither lookups nor updates",
+                "add `lookups_per_s` or `updates_per_s`",
             ));
         }
-        if !(1..=10_000_000).contains(&load.keys) {
-            return Err(keys.error("keys", "there are from 1 to 10 million mappings", "write keys = 100_000, as VL2"));
-        }
-        if load.writers == 0 || load.agents == Some(0) {
-            let key = if load.writers == 0 { "writers" } else { "agents" };
-            return Err(keys.error(key, "somebody has to ask", "leave it out"));
-        }
+        keys.check_range("burst", load.burst, 1.0..=1e6, "write burst = 1 for a Poisson process")?;
+        keys.check_range("keys", load.keys, 1..=10_000_000, "write keys = 100_000, as VL2")?;
+        keys.check_not_zero("writers", load.writers, "nobody would write", "leave it out")?;
+        keys.check_not_zero("agents", load.agents.unwrap_or(1), "nobody would ask", "leave it out")?;
         Ok(load)
     }
 }

@@ -1,10 +1,11 @@
-//! `[[expect]]`: what the paper says.
+//! `[[expect]]`: what a measurement is compared with: a published figure, a bound that the paper states, or a guard of our own.
 
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::error::KeyError;
+use crate::error::{KeyError, Problem};
 use crate::metrics;
-use crate::scenario::keys::{Keys, one_of};
+use crate::scenario::keys::Keys;
 use crate::scenario::source::flatten;
 
 /// One expectation.
@@ -12,16 +13,39 @@ use crate::scenario::source::flatten;
 pub struct Expect {
     /// Where the figure stands: `Hedera, table 3`.
     pub source: String,
-    /// The runs that it speaks of: settings that must have these values.
+    /// The runs that it applies to: settings that must have these values.
     pub conditions: Vec<(String, Value)>,
     /// The metric.
     pub metric: String,
-    /// The paper's value and how near ours must be.
+    /// Who says so.
+    pub kind: Kind,
+    /// What is required of the measured value.
     pub bound: Bound,
     /// The sibling run that the metric is divided by.
     pub over: Option<Vec<(String, Value)>>,
-    /// Why ours differs, if we know.
-    pub known_miss: Option<String>,
+    /// A difference whose cause is known.
+    pub known_miss: Option<KnownMiss>,
+}
+
+/// What an expectation stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A value that the source states.
+    Published,
+    /// A bound that the source states.
+    Bound,
+    /// Weft's own guard: the source states neither.
+    Own,
+}
+
+/// A miss that is explained while the measured value lies in an interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownMiss {
+    /// The interval, both ends included.
+    pub between: [f64; 2],
+    /// Why the value is there.
+    pub cause: String,
 }
 
 /// How a measured value is compared.
@@ -36,10 +60,35 @@ pub enum Bound {
         /// The tolerance as it was written.
         text: String,
     },
-    /// No less than this.
-    AtLeast(f64),
-    /// No more than this.
-    AtMost(f64),
+    /// No less than the one and no more than the other.
+    Range {
+        /// The lower bound.
+        at_least: Option<f64>,
+        /// The upper bound.
+        at_most: Option<f64>,
+    },
+}
+
+impl Bound {
+    /// Whether a measured value is as required.
+    pub fn admits(&self, measured: f64) -> bool {
+        match *self {
+            Self::Near { value, fraction, .. } => (measured - value).abs() <= fraction * value.abs() + 1e-12,
+            Self::Range { at_least, at_most } => {
+                at_least.is_none_or(|bound| measured >= bound) && at_most.is_none_or(|bound| measured <= bound)
+            }
+        }
+    }
+
+    /// The tolerance in words: `5%`, `at least`, `at most`, `between`.
+    pub fn within(&self) -> &str {
+        match self {
+            Self::Near { text, .. } => text,
+            Self::Range { at_least: Some(_), at_most: Some(_) } => "between",
+            Self::Range { at_least: Some(_), .. } => "at least",
+            Self::Range { .. } => "at most",
+        }
+    }
 }
 
 impl Expect {
@@ -47,15 +96,22 @@ impl Expect {
     pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let metric: String = keys.need("metric")?;
         if !metrics::is_name(&metric) {
-            return Err(keys.error("metric", format!("there is no metric `{metric}`"), one_of(metrics::NAMES, &metric)));
+            return Err(keys.problem("metric", Problem::no_such("metric", metric, metrics::NAMES)));
         }
+        let bound = read_bound(keys)?;
+        let kind = match (keys.or("own", false)?, &bound) {
+            (true, _) => Kind::Own,
+            (false, Bound::Near { .. }) => Kind::Published,
+            (false, Bound::Range { .. }) => Kind::Bound,
+        };
         let expect = Self {
             source: keys.need("source")?,
             conditions: keys.opt::<Table>("where")?.map(flatten).unwrap_or_default(),
             metric,
-            bound: read_bound(keys)?,
+            kind,
+            known_miss: read_known_miss(keys, &bound)?,
+            bound,
             over: keys.opt::<Table>("over")?.map(flatten),
-            known_miss: keys.opt("known_miss")?,
         };
         keys.done()?;
         Ok(expect)
@@ -77,8 +133,40 @@ fn read_bound(keys: &Keys<'_>) -> Result<Bound, KeyError> {
             };
             Ok(Bound::Near { value, fraction: percent / 100.0, text })
         }
-        (None, Some(bound), None) if within.is_none() => Ok(Bound::AtLeast(bound)),
-        (None, None, Some(bound)) if within.is_none() => Ok(Bound::AtMost(bound)),
-        _ => Err(keys.error("value", "an expectation has one bound", "write `value` (and `within`), `at_least` or `at_most`")),
+        (None, Some(lower), Some(upper)) if lower > upper => Err(keys.error(
+            "at_most",
+            format!("`at_least = {lower}` and `at_most = {upper}` exclude every value"),
+            "exchange the two",
+        )),
+        (None, Some(_), _) | (None, None, Some(_)) if within.is_none() => Ok(Bound::Range { at_least, at_most }),
+        _ => Err(keys.error(
+            "value",
+            "an expectation is either a value or a bound",
+            "write `value` (and `within`), or `at_least`, `at_most` or both",
+        )),
     }
+}
+
+/// `known_miss = { between = [lo, hi], cause = "..." }`.
+fn read_known_miss(keys: &Keys<'_>, bound: &Bound) -> Result<Option<KnownMiss>, KeyError> {
+    const FORM: &str =
+        "write known_miss = { between = [LOW, HIGH], cause = \"WHY\" }: outside of the interval it is an ordinary miss";
+    if !keys.has("known_miss") {
+        return Ok(None);
+    }
+    if keys.raw().get("known_miss").is_some_and(Value::is_str) {
+        return Err(keys.error("known_miss", "the interval of the known miss is missing", FORM));
+    }
+    let table = keys.table("known_miss")?;
+    let between = match table.need::<Vec<f64>>("between")?[..] {
+        [low, high] if low <= high => [low, high],
+        _ => return Err(table.error("between", "an interval is two numbers, the lower one first", FORM)),
+    };
+    if between.iter().all(|&end| bound.admits(end)) {
+        let message = format!("all of {} to {} is as expected: nothing is missed there", between[0], between[1]);
+        return Err(table.error("between", message, "remove `known_miss`, or name the interval in which the measurement lies"));
+    }
+    let cause: String = table.need("cause")?;
+    table.done()?;
+    Ok(Some(KnownMiss { between, cause }))
 }

@@ -1,14 +1,18 @@
-//! Reads a TOML table key by key: every key has a type, and a key that nobody asked for is an error.
+//! Reads a TOML table key by key: every key has a type, and a key that nothing reads is an error.
 
 use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use toml::{Table, Value};
+use weft_fabric::time::NsDuration;
+use weft_fabric::topology::edit_distance;
 use weft_fabric::{BitsPerSec, Bytes, Duration};
 
-use crate::error::KeyError;
+use super::error::{KeyError, Problem, owned};
 
-/// A table under its dotted path, and the keys that have been asked for.
+/// A table under its dotted path, and the keys that have been read.
 pub struct Keys<'a> {
     path: String,
     table: &'a Table,
@@ -19,8 +23,13 @@ pub struct Keys<'a> {
 pub trait FromToml: Sized {
     /// What to write, with its article: `a number`.
     const WHAT: &'static str;
-    /// Reads the value; `Err` holds a message and a remedy where the type alone does not say enough.
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>>;
+    /// Reads the value.
+    fn from_toml(value: &Value) -> Result<Self, Problem>;
+
+    /// The problem of a value of another type, or out of range.
+    fn refused(value: &Value) -> Problem {
+        is_not(value, Self::WHAT)
+    }
 }
 
 impl<'a> Keys<'a> {
@@ -44,10 +53,7 @@ impl<'a> Keys<'a> {
     pub fn opt<T: FromToml>(&self, key: &'static str) -> Result<Option<T>, KeyError> {
         self.asked.borrow_mut().push(key);
         let Some(value) = self.table.get(key) else { return Ok(None) };
-        T::from_toml(value).map(Some).map_err(|detail| {
-            let (message, help) = detail.unwrap_or_else(|| is_not(value, T::WHAT));
-            KeyError::new(self.path_of(key), message, help)
-        })
+        T::from_toml(value).map(Some).map_err(|problem| self.problem(key, problem))
     }
 
     /// The value of a key, or a default.
@@ -58,12 +64,20 @@ impl<'a> Keys<'a> {
     /// The value of a key that must be there.
     pub fn need<T: FromToml>(&self, key: &'static str) -> Result<T, KeyError> {
         self.opt(key)?.ok_or_else(|| {
-            KeyError::new(
-                if self.path.is_empty() { key.to_owned() } else { self.path.clone() },
-                format!("`{}` is missing", self.path_of(key)),
-                format!("add `{key} = ...`: {}", T::WHAT),
-            )
+            if let Some(slip) = self.slip_for(key) {
+                return self.problem(slip, Problem::Misspelt { key: slip.to_owned(), meant: key });
+            }
+            let place = if self.path.is_empty() { key } else { &self.path };
+            KeyError::at(place, Problem::Missing { path: self.path_of(key), key, what: T::WHAT })
         })
+    }
+
+    /// A key that nothing has read, and that differs little from one that is missing.
+    fn slip_for(&self, missing: &str) -> Option<&str> {
+        let asked = self.asked.borrow();
+        let most = if missing.len() < 6 { 1 } else { 2 };
+        let is_slip = |key: &&str| !asked.contains(key) && edit_distance(key, missing) <= most;
+        self.table.keys().map(String::as_str).find(is_slip)
     }
 
     /// One of a few words.
@@ -71,7 +85,7 @@ impl<'a> Keys<'a> {
         let Some(word) = self.opt::<String>(key)? else { return Ok(default) };
         words.iter().find(|(name, _)| *name == word).map(|&(_, value)| value).ok_or_else(|| {
             let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
-            KeyError::new(self.path_of(key), format!("there is no {key} `{word}`"), one_of(&names, &word))
+            self.problem(key, Problem::no_such(key, word, &names))
         })
     }
 
@@ -82,48 +96,35 @@ impl<'a> Keys<'a> {
         match self.table.get(key) {
             None => Ok(Keys::new(self.path_of(key), &EMPTY)),
             Some(Value::Table(table)) => Ok(Keys::new(self.path_of(key), table)),
-            Some(other) => Err(KeyError::new(
-                self.path_of(key),
-                format!("{} is not a table", show(other)),
-                format!("write a `[{}]` table", self.path_of(key)),
-            )),
+            Some(other) => Err(self.problem(key, Problem::NotATable { value: other.to_string(), table: self.path_of(key) })),
         }
     }
 
     /// The entries of an array of tables.
     pub fn tables(&self, key: &'static str) -> Result<Vec<Keys<'a>>, KeyError> {
         self.asked.borrow_mut().push(key);
+        let refused = |place: String| KeyError::at(place, Problem::NotTables { key: key.to_owned() });
         let entries = match self.table.get(key) {
             None => &[][..],
             Some(Value::Array(entries)) => entries,
-            Some(_) => {
-                return Err(KeyError::new(
-                    self.path_of(key),
-                    format!("`{key}` is not a list of tables"),
-                    format!("write `[[{key}]]`"),
-                ));
-            }
+            Some(_) => return Err(refused(self.path_of(key))),
         };
         entries
             .iter()
             .enumerate()
             .map(|(i, entry)| match entry {
                 Value::Table(table) => Ok(Keys::new(format!("{}[{i}]", self.path_of(key)), table)),
-                _ => Err(KeyError::new(
-                    format!("{}[{i}]", self.path_of(key)),
-                    "not a table".to_owned(),
-                    format!("write `[[{key}]]`"),
-                )),
+                _ => Err(refused(format!("{}[{i}]", self.path_of(key)))),
             })
             .collect()
     }
 
-    /// The raw table, for parts that are only handed on.
+    /// The raw table.
     pub fn raw(&self) -> &'a Table {
         self.table
     }
 
-    /// Every key must have been asked for.
+    /// Checks that every key has been read.
     pub fn done(&self) -> Result<(), KeyError> {
         let asked = self.asked.borrow();
         match self.table.keys().find(|k| !asked.contains(&k.as_str())) {
@@ -132,42 +133,52 @@ impl<'a> Keys<'a> {
                 let mut names: Vec<&str> = asked.clone();
                 names.sort_unstable();
                 names.dedup();
-                Err(KeyError::new(self.path_of(unknown), format!("unknown key `{unknown}`"), one_of(&names, unknown)))
+                Err(self.problem(unknown, Problem::UnknownKey { key: unknown.clone(), valid: owned(&names) }))
             }
         }
     }
 
-    /// An error at one of this table's keys.
+    /// Checks a number against its limits.
+    pub fn check_range<T>(&self, key: &str, value: T, range: RangeInclusive<T>, help: &'static str) -> Result<(), KeyError>
+    where
+        T: PartialOrd + Display,
+    {
+        if range.contains(&value) {
+            return Ok(());
+        }
+        let (low, high) = (range.start().to_string(), range.end().to_string());
+        Err(self.problem(key, Problem::OutOfRange { key: key.to_owned(), low, high, help }))
+    }
+
+    /// Refuses 0, and says why.
+    pub fn check_not_zero<T>(&self, key: &str, value: T, why: &'static str, help: &'static str) -> Result<(), KeyError>
+    where
+        T: PartialEq + Default,
+    {
+        if value == T::default() { Err(self.problem(key, Problem::Zero { key: key.to_owned(), why, help })) } else { Ok(()) }
+    }
+
+    /// A problem at one of this table's keys.
+    pub fn problem(&self, key: &str, problem: Problem) -> KeyError {
+        KeyError::at(self.path_of(key), problem)
+    }
+
+    /// A violated rule of one of this table's keys.
     pub fn error(&self, key: &str, message: impl Into<String>, help: impl Into<String>) -> KeyError {
         KeyError::new(self.path_of(key), message, help)
     }
 }
 
-/// `did you mean X? known are: A, B, C`.
-pub fn one_of(names: &[&str], given: &str) -> String {
-    let near = names.iter().map(|n| (weft_fabric::topology::edit_distance(n, given), n)).min();
-    let guess = match near {
-        Some((distance, name)) if distance <= 2 || distance * 3 <= given.len() => format!("did you mean `{name}`? "),
-        _ => String::new(),
-    };
-    format!("{guess}known are: {}", names.join(", "))
-}
-
-/// What to say of a value of another type, or out of its range, and the remedy.
-fn is_not(value: &Value, what: &str) -> (String, String) {
-    (format!("{} is not {what}", show(value)), format!("write {what} here"))
-}
-
-fn show(value: &Value) -> String {
-    format!("`{value}`")
+fn is_not(value: &Value, what: &'static str) -> Problem {
+    Problem::NotA { value: value.to_string(), what }
 }
 
 macro_rules! integers {
     ($($type:ty, $what:literal);*) => {$(
         impl FromToml for $type {
             const WHAT: &'static str = $what;
-            fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-                value.as_integer().and_then(|i| <$type>::try_from(i).ok()).ok_or(None)
+            fn from_toml(value: &Value) -> Result<Self, Problem> {
+                value.as_integer().and_then(|i| <$type>::try_from(i).ok()).ok_or_else(|| Self::refused(value))
             }
         }
     )*};
@@ -182,23 +193,23 @@ integers!(
 
 impl FromToml for f64 {
     const WHAT: &'static str = "a number";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        let number = value.as_float().or_else(|| value.as_integer().map(|i| i as f64)).ok_or(None)?;
-        if number.is_finite() { Ok(number) } else { Err(None) }
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
+        let number = value.as_float().or_else(|| value.as_integer().map(|i| i as f64));
+        number.filter(|number| number.is_finite()).ok_or_else(|| Self::refused(value))
     }
 }
 
 impl FromToml for bool {
     const WHAT: &'static str = "`true` or `false`";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        value.as_bool().ok_or(None)
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
+        value.as_bool().ok_or_else(|| Self::refused(value))
     }
 }
 
 impl FromToml for String {
-    const WHAT: &'static str = "a text in quotes";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        value.as_str().map(str::to_owned).ok_or(None)
+    const WHAT: &'static str = "a string in quotes";
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
+        value.as_str().map(str::to_owned).ok_or_else(|| Self::refused(value))
     }
 }
 
@@ -206,22 +217,20 @@ macro_rules! quantities {
     ($($type:ty, $what:literal);*) => {$(
         impl FromToml for $type {
             const WHAT: &'static str = $what;
-            fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-                let text = value.as_str().ok_or_else(|| {
-                    Some((format!("`{value}` has no unit"), format!("write {} in quotes", $what)))
-                })?;
-                <$type>::from_str(text).map_err(|e| Some((format!("`{text}` is not {}", e.what), format!("write it as {}", e.example))))
+            fn from_toml(value: &Value) -> Result<Self, Problem> {
+                let text = value.as_str().ok_or_else(|| Problem::NoUnit { value: value.to_string(), what: $what })?;
+                <$type>::from_str(text)
+                    .map_err(|e| Problem::NoQuantity { text: text.to_owned(), what: e.what, example: e.example })
             }
         }
     )*};
 }
-quantities!(Duration, "a time such as \"60s\" or \"100us\""; BitsPerSec, "a rate such as \"10Gbps\""; Bytes, "a size such as \"15MB\"");
+quantities!(Duration, "a time such as \"60s\" or \"100us\""; NsDuration, "a time such as \"60s\" or \"100us\""; BitsPerSec, "a rate such as \"10Gbps\""; Bytes, "a size such as \"15MB\"");
 
 impl<T: FromToml> FromToml for Vec<T> {
     const WHAT: &'static str = "a list";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        let entry = |entry| T::from_toml(entry).map_err(|detail| detail.or_else(|| Some(is_not(entry, T::WHAT))));
-        value.as_array().ok_or(None)?.iter().map(entry).collect()
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
+        value.as_array().ok_or_else(|| Self::refused(value))?.iter().map(T::from_toml).collect()
     }
 }
 
@@ -231,15 +240,15 @@ pub struct Numbers(pub Vec<u32>);
 
 impl FromToml for Numbers {
     const WHAT: &'static str = "a list of numbers such as [0, 1, 2] or \"0-2\"";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
         let entries = match value {
             Value::Array(entries) => entries.as_slice(),
             one => std::slice::from_ref(one),
         };
         let mut numbers = Vec::new();
         for entry in entries {
-            let is_list = value.is_array();
-            numbers.extend(numbers_of(entry).ok_or_else(|| is_list.then(|| is_not(entry, NUMBER_OR_RANGE)))?);
+            let refused = || if value.is_array() { is_not(entry, NUMBER_OR_RANGE) } else { Self::refused(value) };
+            numbers.extend(numbers_of(entry).ok_or_else(refused)?);
         }
         Ok(Self(numbers))
     }
@@ -262,7 +271,7 @@ fn numbers_of(entry: &Value) -> Option<std::ops::RangeInclusive<u32>> {
 
 impl FromToml for Table {
     const WHAT: &'static str = "a table";
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
-        value.as_table().cloned().ok_or(None)
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
+        value.as_table().cloned().ok_or_else(|| Self::refused(value))
     }
 }

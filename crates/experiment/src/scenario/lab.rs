@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use weft_fabric::{Bytes, Duration, Fabric};
-use weft_lab::plan::tenants::TenantSpec;
+use weft_lab::plan::netlord::NetlordSpec;
 
 use crate::error::{KeyError, Result};
 use crate::scenario::fabric::FabricSpec;
@@ -24,16 +24,16 @@ pub struct LabSpec {
     /// What is laid over it: VL2,
     pub overlay: OverlaySpec,
     /// or NetLord.
-    pub tenants: Option<TenantSpec>,
+    pub tenants: Option<NetlordSpec>,
     /// Rates, and who finds the routes.
     pub settings: LabSettings,
     /// Seed of the hash seeds.
     pub seed: u64,
-    /// Bytes that wait at a switch's port at the most.
+    /// Limit of the queue at a switch's port, in bytes.
     pub switch_queue: Bytes,
     /// The same at a NIC.
     pub nic_queue: Bytes,
-    /// The longest delay that a link asks for and does not get; `None` if none is longer than what forwarding takes anyhow.
+    /// The longest link delay that the lab leaves out; `None` if none is longer than forwarding takes.
     pub delay_left_out: Option<Duration>,
 }
 

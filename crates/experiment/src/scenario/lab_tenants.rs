@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use weft_fabric::{BitsPerSec, Duration, Fabric};
-use weft_lab::plan::Net;
-use weft_lab::plan::overlay::Store;
-use weft_lab::plan::tenants::{ALIKE_MOST, CoreSwitch, Fib, Placement, ProviderSpec, TenantLimit, TenantSpec, alike};
+use weft_lab::plan::netlord::{ALIKE_MAX, CoreSwitch, Fib, NetlordSpec, Placement, ProviderSpec, TenantLimit, alike};
+use weft_lab::plan::{Net, Store};
 
-use crate::error::KeyError;
+use crate::bundle;
+use crate::error::{KeyError, Problem};
 use crate::scenario::control;
 use crate::scenario::directory::{Serving, ServingStore};
 use crate::scenario::keys::{Keys, Numbers};
@@ -28,7 +28,7 @@ struct Table {
 ///
 /// # Errors
 /// What is wrong with them.
-pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<TenantSpec>, KeyError> {
+pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<NetlordSpec>, KeyError> {
     let overlay = root.table("overlay")?;
     if overlay.raw().get("kind").and_then(toml::Value::as_str) != Some(NETLORD) {
         return Ok(None);
@@ -47,7 +47,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     }
     let tables = keys.iter().map(|k| Table::read(k, fabric, file.is_some())).collect::<Result<Vec<_>, _>>()?;
     let (file, placements, limits) = match file {
-        Some(path) => named(&overlay, &tables, &folder.join(path))?,
+        Some(path) => named(&overlay, &tables, &bundle::resolve(folder, &path))?,
         None => generated(root, &tables)?,
     };
     let control = root.table("control")?;
@@ -75,7 +75,7 @@ pub fn read(root: &Keys<'_>, folder: &Path, fabric: &Fabric) -> Result<Option<Te
     let spain = weft_fabric::routing::spain::SpainConfig { seed, ..spain };
     let core = [("ebpf", CoreSwitch::Ebpf), ("ovs", CoreSwitch::Ovs)];
     let core = root.table("switches")?.word("core", &core, CoreSwitch::Ebpf)?;
-    Ok(Some(TenantSpec { file, placements, spain, fib, limits, core, provider, chirp_us }))
+    Ok(Some(NetlordSpec { file, placements, spain, fib, limits, core, provider, chirp_us }))
 }
 
 /// The agents' addresses in tenant 1.
@@ -83,7 +83,7 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Opti
     let is_pull = overlay.word("locations", &[("nl-arp", false), ("directory", true)], false)?;
     if !is_pull && root.has("directory") {
         let help = "write locations = \"directory\" in [overlay], or leave it out";
-        return Err(root.error("directory", "nobody would ask a directory: agents tell each other where VMs are", help));
+        return Err(root.error("directory", "the directory would be unused: agents announce VMs to each other by NL-ARP", help));
     }
     let serving = if is_pull { Some(Serving::read(&root.table("directory")?)?) } else { None };
     let directory = serving.map(|it| (it.servers, store(it.store)));
@@ -95,7 +95,7 @@ fn provider(root: &Keys<'_>, overlay: &Keys<'_>, fabric: &Fabric) -> Result<Opti
     }
     let spec = ProviderSpec { subnet, directory };
     spec.check(fabric.host_count())
-        .map_err(|why| overlay.error("provider", why, "each host has an address, and the DHCP server"))?;
+        .map_err(|why| overlay.error("provider", why.to_string(), "each host has an address, and the DHCP server"))?;
     Ok(Some(spec))
 }
 
@@ -130,8 +130,8 @@ impl Table {
             limit: keys.opt::<String>("limit")?.map(|text| limit(keys, text)).transpose()?,
         };
         keys.done()?;
-        if let Some(host) = table.hosts.iter().find(|&&h| h > last) {
-            return Err(keys.error("hosts", format!("the fabric has no host {host}"), format!("its hosts are 0 to {last}")));
+        if let Some(&host) = table.hosts.iter().find(|&&h| h > last) {
+            return Err(keys.problem("hosts", Problem::NoHost { host, hosts: fabric.host_count() }));
         }
         if table.count == 0 || table.vms_per_host == 0 || table.hosts.is_empty() {
             return Err(keys.error("count", "nobody is there", "write 1 or more, of hosts and VMs too"));
@@ -141,16 +141,16 @@ impl Table {
             return Err(keys.error("name", "with a tenants' file each `[[tenant]]` names one of its tenants", help));
         }
         if let Some(key) = ["id", "count", "vms_per_host"].into_iter().find(|key| has_file && keys.has(key)) {
-            let message = "the tenants' file says who they are and how many VMs there are";
+            let message = "the tenants' file has their ids and VMs";
             return Err(keys.error(key, message, "leave it out, or leave `tenants` of [overlay] out"));
         }
         let vms = u64::from(table.count) * table.hosts.len() as u64 * u64::from(table.vms_per_host);
         if vms > VMS_MOST {
-            let message = format!("{vms} VMs: a lab has {VMS_MOST} at the most, each a namespace");
+            let message = format!("{vms} VMs: a lab has at most {VMS_MOST}, each a namespace");
             return Err(keys.error("count", message, "write fewer tenants, hosts or VMs"));
         }
-        if table.hosts.len() * table.vms_per_host as usize > ALIKE_MOST {
-            return Err(keys.error("vms_per_host", format!("a subnet has {ALIKE_MOST} VMs at the most"), "write fewer"));
+        if table.hosts.len() * table.vms_per_host as usize > ALIKE_MAX {
+            return Err(keys.error("vms_per_host", format!("a subnet has {ALIKE_MAX} VMs or fewer"), "write fewer"));
         }
         if table.id.is_some_and(|id| !(3..=0xff_ffff - table.count).contains(&id)) {
             return Err(keys.error("id", "tenants are numbered from 3 to 16777215", "1 is the provider, 2 the public space"));
@@ -176,7 +176,7 @@ type Laid = (String, Vec<Placement>, Vec<TenantLimit>);
 
 /// Tenants of a file; who they are is its to say.
 fn named(overlay: &Keys<'_>, tables: &[Table], path: &Path) -> Result<Laid, KeyError> {
-    let text = std::fs::read_to_string(path).map_err(|e| {
+    let text = bundle::read_to_string(path).map_err(|e| {
         overlay.error("tenants", format!("cannot read {}: {e}", path.display()), "`weft tenant create --file FILE` makes one")
     })?;
     let tenants = weft_control::netlord::tenants::Tenants::parse(&text)
@@ -227,7 +227,7 @@ fn generated(root: &Keys<'_>, tables: &[Table]) -> Result<Laid, KeyError> {
 const VMS_MOST: u64 = 2000;
 /// Entries of a lab's switch.
 const FIB_MOST: u32 = 65_536;
-/// Of a lab whose agents need addresses, and that says nothing of them.
+/// Of a lab whose agents need addresses, and that does not set any.
 const PROVIDER: &str = "10.1.0.0/16";
 /// An agent looks at its clock no more often.
 const CHIRP_LEAST_US: u64 = 10_000;

@@ -1,12 +1,13 @@
-//! A scenario: text, then overrides, then one table a run, then built objects. After this module nothing looks at text again.
+//! A scenario: text, then overrides, then one table per run, then built objects. Nothing after this module reads text.
 //!
 //! ```text
-//!   file --read--> Source --variants--> Variant (a table a run) --Scenario::read--> Run --> crate::run
+//!   file --read--> Source --variants--> Variant (one table per run) --Run::read--> Run --> crate::study
 //! ```
 //! [`keys`] reads tables, each section has a file of its own, and `docs/scenario.md` lists every key.
 
 pub mod control;
 pub mod directory;
+pub mod error;
 pub mod expect;
 pub mod fabric;
 pub mod keys;
@@ -14,6 +15,7 @@ pub mod keys;
 pub mod lab;
 #[cfg(all(feature = "lab", target_os = "linux"))]
 pub mod lab_tenants;
+mod locate;
 pub mod nl_arp;
 pub mod overlay;
 pub mod search;
@@ -24,225 +26,65 @@ pub mod traffic;
 pub mod transport;
 pub mod world;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use toml::Table;
+use weft_fabric::Duration;
 use weft_fabric::routing::RoutingKind;
-use weft_fabric::{Duration, Fabric, Instant};
 
-use crate::error::{KeyError, Result};
+use crate::error::{KeyError, Problem, Result};
 use control::{Control, Scheduler};
 use directory::DirectorySpec;
 use expect::Expect;
 use fabric::FabricSpec;
 use keys::Keys;
 use overlay::OverlaySpec;
-use search::Search;
-use source::{Overrides, Source, Variant};
+use source::{Source, Variant};
 use tenants::TenantSpec;
 use trace::TraceSpec;
 use traffic::Traffic;
 use transport::TransportSpec;
 use world::{Event, World};
 
-/// All runs of a scenario file.
-#[derive(Debug)]
-pub struct Study {
-    /// Where its keys stand.
-    pub source: Source,
-    /// In the order of the sweep; at least one.
-    pub runs: Vec<Run>,
-    /// Cores that one run may use, if it can.
-    pub cores: usize,
-    /// Why runs in the lab are passed over; `None`: they are not.
-    pub without_lab: Option<String>,
-}
-
 /// One run: its settings and what they mean.
 #[derive(Debug)]
 pub struct Run {
     /// The settings.
     pub variant: Variant,
-    /// What they mean; of a search, with its first setting.
+    /// What they mean.
     pub scenario: Scenario,
-    /// The setting that is looked for.
-    pub search: Option<Search>,
 }
 
-/// One scenario, ready to be carried.
+/// One scenario, ready to be prepared.
 #[derive(Debug)]
 pub struct Scenario {
-    /// What it is, in a line.
+    /// Its title.
     pub title: String,
-    /// What the network is.
+    /// The topology.
     pub fabric: FabricSpec,
-    /// What wants to move.
+    /// The workload.
     pub traffic: Traffic,
-    /// Who picks the paths.
+    /// Routing and scheduling.
     pub control: Control,
-    /// Who carries the bytes.
+    /// The world that runs it, and for how long.
     pub world: World,
-    /// How hosts send, in a world of packets.
+    /// The transport protocol, in the packet world.
     pub transport: TransportSpec,
-    /// The directory, if the traffic is its load.
+    /// The directory, if the workload is its load.
     pub directory: Option<DirectorySpec>,
-    /// What is laid over the fabric.
+    /// The overlay.
     pub overlay: OverlaySpec,
-    /// The tenants and the switches between them, if the traffic is theirs.
+    /// The tenants and the switches between them, if the workload is theirs.
     pub tenants: Option<TenantSpec>,
     /// The same in a lab.
     #[cfg(all(feature = "lab", target_os = "linux"))]
-    pub lab_tenants: Option<weft_lab::plan::tenants::TenantSpec>,
-    /// What a world of packets is to record.
+    pub lab_tenants: Option<weft_lab::plan::netlord::NetlordSpec>,
+    /// What the packet world records.
     pub trace: TraceSpec,
-    /// What breaks meanwhile.
+    /// Failures and repairs.
     pub events: Vec<Event>,
-    /// What the paper says.
+    /// Published figures to compare with.
     pub expect: Vec<Expect>,
-}
-
-impl Study {
-    /// Reads a scenario file and everything that it names.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it, with its line.
-    pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
-        Self::new(Source::read(path, overrides)?)
-    }
-
-    /// The same for a text, which `name` stands for in errors; relative paths start at `folder`.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it, with its line.
-    pub fn from_text(name: &str, text: String, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
-        Self::new(Source::from_text(name, text, folder, overrides)?)
-    }
-
-    /// The same for a table, as from Python; relative paths start at `folder`.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it, with its key.
-    pub fn from_table(table: Table, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
-        Self::new(Source::from_table(table, folder, overrides)?)
-    }
-
-    fn new(source: Source) -> Result<Self> {
-        let runs = source.variants()?.into_iter().map(|variant| Run::read(variant, &source)).collect::<Result<Vec<_>>>()?;
-        let study = Self { source, runs, cores: 1, without_lab: None };
-        study.check()?;
-        Ok(study)
-    }
-
-    /// Whatever can be told before the first run is told then, so that no sweep is carried half-way for a mistake in its last run.
-    fn check(&self) -> Result<()> {
-        let mut built: Option<(&FabricSpec, Arc<Fabric>)> = None;
-        let mut loads = Vec::new();
-        for run in &self.runs {
-            let spec = &run.scenario.fabric;
-            if built.as_ref().is_none_or(|(known, _)| *known != spec) {
-                built = Some((spec, Arc::new(spec.build().map_err(|e| self.source.at(e))?)));
-            }
-            let (_, fabric) = built.as_ref().expect("built above");
-            let slow;
-            let fabric = match run.scenario.world.kind {
-                world::Kind::Lab => {
-                    slow = Arc::new(Fabric::clone(fabric).scaled(run.scenario.world.lab.scale));
-                    &slow
-                }
-                world::Kind::Flow | world::Kind::Packet => fabric,
-            };
-            crate::world::check(fabric, run).map_err(|e| self.source.at(e))?;
-            let seed = run.scenario.world.seed;
-            loads.extend(run.scenario.traffic.offered_load(fabric, seed).map_err(|e| self.source.at(e))?);
-            if let Some(search) = &run.search {
-                let last = run.at(&self.source, search, search.to)?;
-                let fabric = Arc::new(last.scenario.network().map_err(|e| self.source.at(e))?);
-                crate::world::check(&fabric, &last).map_err(|e| self.source.at(e))?;
-            }
-        }
-        self.tell_overload(&loads);
-        self.tell_idle_expectations();
-        self.tell_late_events(|run, _| self.end_at_most(run));
-        Ok(())
-    }
-
-    /// Queues that can only grow are rarely what was meant.
-    fn tell_overload(&self, loads: &[f64]) {
-        let beyond: Vec<f64> = loads.iter().copied().filter(|&load| load > 1.0 + 1e-9).collect();
-        if let Some(worst) = beyond.iter().copied().reduce(f64::max) {
-            let runs =
-                if self.runs.len() > 1 { format!(" in {} of {} runs", beyond.len(), self.runs.len()) } else { String::new() };
-            tracing::warn!(
-                "the arrivals ask a NIC for {:.0} % of what it can carry{runs}: flows pile up as long as they arrive; lower `load` or `rate`",
-                worst * 100.0
-            );
-        }
-    }
-
-    /// An expectation that nothing is compared with is a slip of its `where` or its `over`.
-    fn tell_idle_expectations(&self) {
-        let any =
-            |settings: &[(String, toml::Value)]| self.runs.iter().any(|run| crate::expect::matches(&run.variant.table, settings));
-        for (i, expect) in self.runs[0].scenario.expect.iter().enumerate() {
-            let (number, source) = (i + 1, &expect.source);
-            let speaks = any(&expect.conditions);
-            if self.source.is_plain() && !speaks {
-                tracing::warn!("[[expect]] number {number} ({source}) speaks of no run: check its `where`");
-            }
-            if speaks && expect.over.as_ref().is_some_and(|over| !any(over)) {
-                tracing::warn!(
-                    "[[expect]] number {number} ({source}): no run has the settings of its `over`, so there is nothing to divide by"
-                );
-            }
-        }
-    }
-
-    /// When a run ends at the latest, if its length is given.
-    pub fn end_at_most(&self, run: usize) -> Option<Instant> {
-        self.runs[run].scenario.world.duration.map(|duration| Instant::ZERO + duration)
-    }
-
-    /// An event does not happen in a run that has ended before: a slip of its time. `end_of` says when a run ends, if that is known and concerns the event.
-    pub fn tell_late_events(&self, end_of: impl Fn(usize, &Event) -> Option<Instant>) {
-        let mut late: BTreeMap<(Instant, &str, String), Vec<Instant>> = BTreeMap::new();
-        for (i, run) in self.runs.iter().enumerate() {
-            for event in &run.scenario.events {
-                if let Some(end) = end_of(i, event).filter(|&end| end <= event.at) {
-                    let what = format!("`{} = \"{}\"`", event.kind.key(), event.part);
-                    late.entry((event.at, &event.key, what)).or_default().push(end);
-                }
-            }
-        }
-        // Ends of last flows have picoseconds that tell nobody anything.
-        let span = |at: Instant| match at.saturating_since(Instant::ZERO) {
-            long if long >= Duration::from_secs(1) => Duration::from_ms(long.as_ps() / PS_PER_MS),
-            short => short,
-        };
-        for ((at, key, what), ends) in late {
-            let (place, at, last) = (
-                self.source.place_of(key).0,
-                span(at),
-                ends.iter().copied().max().map_or_else(String::new, |it| span(it).to_string()),
-            );
-            let when = match self.runs.len() {
-                1 => format!("does not happen: the run ends at {last}"),
-                all => format!("does not happen in {} of {all} runs, which end at {last} at the latest", ends.len()),
-            };
-            tracing::warn!("{place}: {what} at {at} {when}; let it be earlier, or the run longer");
-        }
-    }
-
-    /// Cores for each run, if as many as there are threads run beside each other.
-    pub fn cores_a_run(&self) -> usize {
-        (self.cores / self.runs.len()).max(1)
-    }
-
-    /// The scenario's title.
-    pub fn title(&self) -> &str {
-        &self.runs[0].scenario.title
-    }
 }
 
 /// The `[fabric]` table of a scenario, whatever else it holds.
@@ -269,7 +111,7 @@ impl Scenario {
         let lab_tenants = if is_lab_of_tenants { lab_tenants::read(&root, folder, &fabric.build()?)? } else { None };
         let scenario = Self {
             title: root.or("title", "untitled".to_owned())?,
-            traffic: Traffic::read_all(&root, folder)?,
+            traffic: Traffic::read(&root, folder)?,
             control: Control::read(&root.table("control")?, fabric.balancing())?,
             fabric,
             world,
@@ -287,31 +129,20 @@ impl Scenario {
             read_elsewhere(&root)?;
         }
         root.has("search");
+        root.opt::<bool>(source::COMPARABLE)?;
+        root.opt::<Vec<String>>(source::OVERRIDDEN)?;
         root.done()?;
         scenario.check_together()?;
         Ok(scenario)
     }
 
-    /// The network that carries the bytes: in a lab with its scaled rates.
-    ///
-    /// # Errors
-    /// A fabric that cannot be.
-    pub fn network(&self) -> Result<Fabric> {
-        let fabric = self.fabric.build()?;
-        Ok(if self.world.kind == world::Kind::Lab { fabric.scaled(self.world.lab.scale) } else { fabric })
-    }
-
-    /// What no section can see alone.
+    /// Checks across sections.
     fn check_together(&self) -> Result<(), KeyError> {
         if self.world.duration.is_none() && self.traffic.is_endless() {
-            return Err(KeyError::new(
-                "world",
-                "these flows never end, and neither would the run",
-                "add `duration = \"60s\"` to [world]",
-            ));
+            return Err(KeyError::at("world", Problem::Endless { what: "these flows never end" }));
         }
         if self.world.kind == world::Kind::Flow && self.traffic.is_requests() {
-            let message = "the flow world carries flows, and no requests and responses";
+            let message = "the flow world runs flows, and no requests and responses";
             let help = "write kind = \"packet\" in [world], or describe them as flows";
             return Err(KeyError::new("traffic.pattern", message, help));
         }
@@ -321,7 +152,7 @@ impl Scenario {
         self.check_directory()?;
         self.check_tenants()?;
         if self.world.is_slots() && self.control.scheduler != Scheduler::None {
-            return Err(KeyError::new("control.scheduler", "the slots model moves no flows", "write scheduler = \"none\""));
+            return Err(KeyError::no_scheduler("the slots model moves no flows"));
         }
         if self.world.is_slots() && !self.events.is_empty() {
             return Err(KeyError::new("event[0]", "the slots model looks at one instant", "leave the events out"));
@@ -329,7 +160,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// VL2's hosts bounce every flow off an intermediate: in a simulated world that is a way of routing.
+    /// VL2's hosts bounce every flow off an intermediate: simulated worlds do that by routing.
     fn check_overlay(&self) -> Result<(), KeyError> {
         let is_simulated = matches!(self.world.kind, world::Kind::Flow | world::Kind::Packet);
         let is_direct = self.control.routing.kind != RoutingKind::Vlb;
@@ -357,10 +188,10 @@ impl Scenario {
         }
     }
 
-    /// A slip of a unit must not cost days.
+    /// Limits the number of steps: a wrong unit must not cost days.
     fn check_steps(&self) -> Result<(), KeyError> {
         let Some(duration) = self.world.duration else { return Ok(()) };
-        let steps = |step: weft_fabric::Duration| duration.as_ps() / step.as_ps();
+        let steps = |step: Duration| duration.as_ps() / step.as_ps();
         if let world::Rates::Aimd { tick, .. } = self.world.rates
             && self.world.kind == world::Kind::Flow
             && steps(tick) > MAX_TICKS
@@ -368,8 +199,8 @@ impl Scenario {
             let message = format!("{duration} are {} ticks of {tick}", steps(tick));
             return Err(KeyError::new("world.tick", message, format!("lengthen the tick: {MAX_TICKS} are the most")));
         }
-        if self.control.scheduler != Scheduler::None && steps(self.control.period) > MAX_ROUNDS {
-            let message = format!("{duration} are {} rounds of {}", steps(self.control.period), self.control.period);
+        if self.control.scheduler != Scheduler::None && steps(self.control.period.to_ps()) > MAX_ROUNDS {
+            let message = format!("{duration} are {} rounds of {}", steps(self.control.period.to_ps()), self.control.period);
             return Err(KeyError::new(
                 "control.period",
                 message,
@@ -388,19 +219,19 @@ impl Scenario {
                 "write pattern = \"directory\" in [traffic], or leave the table out",
             )),
             _ if self.traffic.has_no_flows() && self.control.scheduler != Scheduler::None => {
-                Err(KeyError::new("control.scheduler", "this pattern has no flows to move", "write scheduler = \"none\""))
+                Err(KeyError::no_scheduler("this pattern has no flows to move"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Bridges carry tenants' traffic alone, and nothing else carries it.
+    /// Bridges forward tenants' traffic alone, and nothing else forwards it.
     fn check_tenants(&self) -> Result<(), KeyError> {
         let wrong = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help));
         match (&self.tenants, self.control.bridging) {
             (None, Some(_)) => wrong(
                 "control.routing",
-                "switches that learn addresses carry the traffic of tenants",
+                "switches that learn addresses forward the traffic of tenants alone",
                 "write pattern = \"tenants\" in [traffic], or routing = \"ecmp\"",
             ),
             (Some(_), None) => wrong(
@@ -414,10 +245,10 @@ impl Scenario {
             (Some(_), _)
                 if !self.events.is_empty() && self.world.kind == world::Kind::Packet && self.world.duration.is_none() =>
             {
-                wrong("world", "what is cut off may never end, and neither would the run", "add `duration = \"60s\"` to [world]")
+                Err(KeyError::at("world", Problem::Endless { what: "what is cut off may never end" }))
             }
             (Some(_), _) if self.control.scheduler != Scheduler::None => {
-                wrong("control.scheduler", "no scheduler moves what switches have learnt", "write scheduler = \"none\"")
+                Err(KeyError::no_scheduler("no scheduler moves what switches have learnt"))
             }
             (Some(_), _) if matches!(self.transport.transport.kind, weft_sim::packet::TransportKind::Mptcp { .. }) => {
                 wrong("transport.kind", "tenants' VMs have one connection each", "write kind = \"newreno\" or \"dctcp\"")
@@ -432,42 +263,24 @@ impl Scenario {
     }
 }
 
-const PS_PER_MS: u64 = 1_000_000_000;
 /// Ticks of the AIMD model: a day of round trips of 100 us is 864 million.
 const MAX_TICKS: u64 = 10_000_000_000;
 /// Rounds of a scheduler.
 const MAX_ROUNDS: u64 = 100_000_000;
 
 impl Run {
-    fn read(mut variant: Variant, source: &Source) -> Result<Self> {
-        let search = Search::of(&variant.table).map_err(|e| source.at(e))?;
-        if let Some(search) = &search {
-            if variant.set.contains_key(&search.key) {
-                let message = format!("`{}` is swept and searched for", search.key);
-                return Err(source.at(KeyError::new("search.key", message, "leave it out of the sweep or of the search")));
-            }
-            search.set(&mut variant.table, search.from).map_err(|e| source.at(e))?;
-        }
-        let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
-        Ok(Self { variant, scenario, search })
-    }
-
-    /// The same run with another setting of what is searched for.
+    /// Reads the table of a run.
     ///
     /// # Errors
-    /// A setting that the scenario cannot have.
-    pub fn at(&self, source: &Source, search: &Search, number: f64) -> Result<Self> {
-        let mut variant = self.variant.clone();
-        search.set(&mut variant.table, number).map_err(|e| source.at(e))?;
-        let shown = serde_json::to_value(search.value(number)).unwrap_or(serde_json::Value::Null);
-        variant.set.insert(search.key.clone(), shown);
+    /// The first thing that is wrong with it, with its line.
+    pub fn read(variant: Variant, source: &Source) -> Result<Self> {
         let scenario = Scenario::read(&variant.table, &source.folder).map_err(|e| source.at(e))?;
-        Ok(Self { variant, scenario, search: None })
+        Ok(Self { variant, scenario })
     }
 
     /// The settings in a line: `scheduler=annealing k=16`.
     pub fn name(&self) -> String {
-        let texts: Vec<String> = self
+        let settings: Vec<String> = self
             .variant
             .set
             .iter()
@@ -475,21 +288,16 @@ impl Run {
                 format!("{}={}", k.rsplit('.').next().unwrap_or(k), v.as_str().map_or_else(|| v.to_string(), str::to_owned))
             })
             .collect();
-        texts.join(" ")
+        settings.join(" ")
     }
 
-    /// Runs with the same key have the same ideal run: it does not depend on control or on what breaks.
+    /// Runs with the same key have the same ideal run: it does not depend on control or on failures.
     pub fn ideal_key(&self) -> String {
         let mut table = self.variant.table.clone();
         for section in ["title", "control", "event", "expect", "search"] {
             table.remove(section);
         }
         table.to_string()
-    }
-
-    /// Whether the paper says anything of this run.
-    pub fn is_expected(&self) -> bool {
-        self.scenario.expect.iter().any(|e| crate::expect::matches(&self.variant.table, &e.conditions))
     }
 }
 

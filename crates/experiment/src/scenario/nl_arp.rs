@@ -1,4 +1,4 @@
-//! `[traffic] pattern = "nl-arp"`: servers that tell each other where their VMs are, or ask a directory (NetLord, sections 3.9 and 4.2).
+//! `[traffic] pattern = "nl-arp"`: servers that announce their VMs to each other, or look them up in a directory (NetLord, sections 3.9 and 4.2).
 
 use weft_fabric::Duration;
 use weft_sim::netlord::Means;
@@ -18,13 +18,13 @@ pub struct NlArpLoad {
     pub vms: u32,
     /// VMs of a tenant.
     pub vms_per_tenant: u32,
-    /// VMs that boot a second until all have, before the measurement.
+    /// VMs that boot per second until all have, before the measurement.
     pub boots_per_s: f64,
-    /// VMs that move, or boot anew elsewhere, a second.
+    /// VMs that move, or reboot elsewhere, per second.
     pub moves_per_s: f64,
-    /// First packets from a VM to another of its tenant a second.
+    /// First packets from a VM to another of its tenant, per second.
     pub sends_per_s: f64,
-    /// Part of the broadcasts that is lost, for each server by itself.
+    /// Fraction of the broadcasts that is lost, independently at each server.
     pub loss: f64,
     /// One way, from server to server.
     pub latency: Duration,
@@ -52,28 +52,18 @@ impl NlArpLoad {
     }
 
     fn check(&self, keys: &Keys<'_>) -> Result<(), KeyError> {
-        if !(2..=4_000_000).contains(&self.vms) {
-            return Err(keys.error("vms", "there are from 2 to 4 million VMs", "write vms = 1_000_000"));
-        }
-        if !(2..=self.vms).contains(&self.vms_per_tenant) {
-            return Err(keys.error("vms_per_tenant", "a tenant has from 2 VMs to all of them", "leave it out for 74"));
-        }
+        keys.check_range("vms", self.vms, 2..=4_000_000, "write vms = 1_000_000")?;
+        keys.check_range("vms_per_tenant", self.vms_per_tenant, 2..=self.vms, "leave it out for 74")?;
         for (key, rate, least) in [
             ("boots_per_s", self.boots_per_s, 1.0),
             ("moves_per_s", self.moves_per_s, 0.0),
             ("sends_per_s", self.sends_per_s, 0.0),
         ] {
-            if !(least..=1e7).contains(&rate) {
-                let message = format!("`{key}` is from {least} to 10 million a second");
-                return Err(keys.error(key, message, "write a number such as 164_000"));
-            }
+            keys.check_range(key, rate, least..=1e7, "write a number such as 164_000")?;
         }
         if self.moves_per_s + self.sends_per_s <= 0.0 {
             return Err(keys.error("moves_per_s", "nothing happens", "add `moves_per_s` or `sends_per_s`"));
         }
-        if !(0.0..=1.0).contains(&self.loss) {
-            return Err(keys.error("loss", "a loss lies from 0 to 1", "write 0.1 for 10 %"));
-        }
-        Ok(())
+        keys.check_range("loss", self.loss, 0.0..=1.0, "write 0.1 for 10 %")
     }
 }

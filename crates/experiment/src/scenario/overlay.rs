@@ -1,12 +1,12 @@
-//! `[overlay]` and `[[service]]`: what is laid over the fabric, and who may talk to whom in it.
+//! `[overlay]` and `[[service]]`: the overlay, and which services may communicate.
 
 use std::collections::BTreeMap;
 
 use weft_fabric::{Bytes, Fabric};
 
-use crate::error::KeyError;
+use crate::error::{KeyError, Problem};
 use crate::scenario::directory::{self, Serving};
-use crate::scenario::keys::{Keys, Numbers, one_of};
+use crate::scenario::keys::{Keys, Numbers};
 
 /// `[overlay]`, with the services.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,19 +24,19 @@ pub struct OverlaySpec {
 /// The overlays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Hosts talk by the addresses of their places.
+    /// No overlay: hosts use the addresses of their locations.
     #[default]
     None,
     /// VL2 section 4.
     Vl2 {
-        /// Whom packets for a host are sent to.
+        /// Where packets for a host are sent.
         locator: Locator,
         /// Next hops that switches can spread over: with more intermediates there are groups of them (VL2 section 4.2.2).
         ecmp_width: u16,
     },
 }
 
-/// Who strips the last header.
+/// Which device removes the last header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Locator {
     /// The destination's ToR, as in the paper.
@@ -68,7 +68,7 @@ impl OverlaySpec {
         let keys = root.table("overlay")?;
         let name = keys.or("kind", "none".to_owned())?;
         if !KINDS.contains(&name.as_str()) {
-            return Err(keys.error("kind", format!("there is no overlay `{name}` here"), one_of(&KINDS, &name)));
+            return Err(keys.problem("kind", Problem::no_such("overlay", name, &KINDS)));
         }
         let locator = keys.word("locator", &[("tor", Locator::Tor), ("host", Locator::Host)], Locator::Tor)?;
         let ecmp_width: Option<u16> = keys.opt("ecmp_width")?;
@@ -79,23 +79,17 @@ impl OverlaySpec {
             "vl2" => Kind::Vl2 { locator, ecmp_width: ecmp_width.unwrap_or(ECMP_WIDTH) },
             _ => {
                 let help = "write pattern = \"tenants\" in [traffic]; or `weft lab up` brings up a lab of it, without traffic";
-                return Err(keys.error("kind", "NetLord's overlay carries tenants", help));
+                return Err(keys.error("kind", "NetLord's overlay needs tenants", help));
             }
         };
-        if ecmp_width == Some(0) {
-            return Err(keys.error(
-                "ecmp_width",
-                "switches that spread over no next hop",
-                "write 1 or more, as `ecmp_width = 16`",
-            ));
+        if let Some(width) = ecmp_width {
+            let why = "switches would spread over no next hop";
+            keys.check_not_zero("ecmp_width", width, why, "write 1 or more, as `ecmp_width = 16`")?;
         }
         for key in ["locator", "ecmp_width", "external"] {
             if kind == Kind::None && keys.has(key) {
-                return Err(keys.error(
-                    key,
-                    format!("`{key}` belongs to the VL2 overlay"),
-                    "write kind = \"vl2\", or leave it out",
-                ));
+                let (owner, write) = ("the VL2 overlay", "write kind = \"vl2\"");
+                return Err(keys.problem(key, Problem::BelongsTo { key: key.to_owned(), owner, write }));
             }
         }
         let services = root.tables("service")?.iter().map(Service::read).collect::<Result<Vec<_>, _>>()?;
@@ -123,22 +117,21 @@ impl OverlaySpec {
     /// # Errors
     /// A host that it does not have, or that is in two services.
     pub fn check(&self, fabric: &Fabric) -> Result<(), KeyError> {
-        if let Some(host) = self.external.iter().find(|&&h| h as usize >= fabric.host_count()) {
-            let help = format!("its hosts are 0 to {}", fabric.host_count() - 1);
-            return Err(KeyError::new("overlay.external", format!("the fabric has no host {host}"), help));
+        let hosts = fabric.host_count();
+        if let Some(&host) = self.external.iter().find(|&&h| h as usize >= hosts) {
+            return Err(KeyError::at("overlay.external", Problem::NoHost { host, hosts }));
         }
         let servers = usize::from(self.directory.servers);
-        if self.kind != Kind::None && servers > fabric.host_count() {
-            let message = format!("{servers} directory servers are more than there are hosts, {}", fabric.host_count());
+        if self.kind != Kind::None && servers > hosts {
+            let message = format!("{servers} directory servers are more than there are hosts, {hosts}");
             return Err(KeyError::new("directory.servers", message, "each has a host of its own: write fewer"));
         }
         let mut taken: BTreeMap<u32, &str> = BTreeMap::new();
         for service in &self.services {
             let key = format!("{}.hosts", service.key);
             for &host in &service.hosts {
-                if host as usize >= fabric.host_count() {
-                    let message = format!("the fabric has no host {host}");
-                    return Err(KeyError::new(key, message, format!("its hosts are 0 to {}", fabric.host_count() - 1)));
+                if host as usize >= hosts {
+                    return Err(KeyError::at(key, Problem::NoHost { host, hosts }));
                 }
                 if let Some(other) = taken.insert(host, &service.name) {
                     let message = format!("host {host} is in `{other}` and in `{}`", service.name);
@@ -158,12 +151,7 @@ impl OverlaySpec {
             let known = |name: &String| name == "*" || self.services.iter().any(|other| other.name == *name);
             if let Some(unknown) = service.allow.iter().find(|name| !known(name)) {
                 let names: Vec<&str> = self.services.iter().map(|s| s.name.as_str()).collect();
-                let message = format!("there is no service `{unknown}`");
-                return Err(KeyError::new(
-                    format!("{}.allow", service.key),
-                    message,
-                    crate::scenario::keys::one_of(&names, unknown),
-                ));
+                return Err(KeyError::at(format!("{}.allow", service.key), Problem::no_such("service", unknown, &names)));
             }
         }
         Ok(())

@@ -1,13 +1,13 @@
-//! `[search]`: the largest value of a key with which a metric still meets a bound. `crate::search` looks for it.
+//! `[search]`: the largest value of a key with which a metric still meets a bound. `crate::search` finds it.
 
 use toml::{Table, Value};
 
-use crate::error::KeyError;
+use crate::error::{KeyError, Problem};
 use crate::metrics;
-use crate::scenario::keys::{Keys, one_of};
+use crate::scenario::keys::Keys;
 use crate::scenario::source::{self, SECTIONS};
 
-/// What is looked for.
+/// The setting to find.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// Dotted path of the key that is tried.
@@ -26,7 +26,7 @@ pub struct Search {
     pub unit: Option<String>,
     /// How near the values on both sides of the bound must come, as a fraction of the smaller.
     pub precision: f64,
-    /// Trials at the most.
+    /// Limit of trials.
     pub trials: u32,
 }
 
@@ -84,8 +84,7 @@ impl Search {
             return Err(keys.error("key", message, "write a dotted key such as \"traffic.load\""));
         }
         if !metrics::is_name(&self.metric) {
-            let message = format!("there is no metric `{}`", self.metric);
-            return Err(keys.error("metric", message, one_of(metrics::NAMES, &self.metric)));
+            return Err(keys.problem("metric", Problem::no_such("metric", &self.metric, metrics::NAMES)));
         }
         if metrics::WALL_CLOCK.contains(&self.metric.as_str()) {
             let message = format!("`{}` differs from one run to the next", self.metric);
@@ -97,14 +96,8 @@ impl Search {
         if self.to <= self.from {
             return Err(keys.error("to", "a search ends above its `from`", "write a number that surely misses the bound"));
         }
-        if !(MIN_PRECISION..=1.0).contains(&self.precision) {
-            let message = format!("a precision lies from {MIN_PRECISION} to 1");
-            return Err(keys.error("precision", message, "write 0.01 for one part in a hundred"));
-        }
-        if !(3..=MAX_TRIALS).contains(&self.trials) {
-            return Err(keys.error("trials", format!("a search takes from 3 to {MAX_TRIALS} trials"), "leave it out for 40"));
-        }
-        Ok(())
+        keys.check_range("precision", self.precision, MIN_PRECISION..=1.0, "write 0.01 for one part in a hundred")?;
+        keys.check_range("trials", self.trials, 3..=MAX_TRIALS, "leave it out for 40")
     }
 
     /// A value as the scenario writes it.

@@ -1,15 +1,19 @@
-//! The scenario as text: where each key stands, what overrides it, and which runs its sweep asks for.
+//! The scenario as text: where each key stands, what overrides it, and the runs of its sweep.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use miette::NamedSource;
 use serde_json::Value as Json;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 use toml::{Table, Value};
 
-use crate::error::{Error, KeyError, Result};
+use super::locate::{find, find_quoted, find_swept, line_of, split_index};
+use crate::bundle;
+use crate::error::{Error, Result};
+use crate::scenario::error::{KeyError, Problem, owned};
+use crate::suggest::nearest;
 
 /// Tables that a scenario can have: the first part of a dotted key.
 pub const SECTIONS: &[&str] = &[
@@ -60,11 +64,16 @@ pub struct Source {
     pub folder: PathBuf,
     table: Table,
     set_by_user: Vec<(String, Value)>,
+    /// Those of `set_by_user` that changed something.
+    changed: Vec<String>,
     set_by_form: Vec<String>,
+    /// Keys that the scenario itself varies: those of `[sweep]`, `[quick]` and `[full]`.
+    varied: BTreeSet<String>,
     /// The table whose keys override: `quick` or `full`.
     form: Option<&'static str>,
-    /// What the chosen form says of its length: `takes = "40min"`.
+    /// How long the chosen form takes, as it states: `takes = "40min"`.
     pub takes: Option<String>,
+    has_quick_form: bool,
     axes: Vec<(String, Vec<Value>)>,
 }
 
@@ -82,9 +91,8 @@ pub struct Variant {
 impl Source {
     /// Reads a scenario file.
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        Self::from_text(&path.display().to_string(), text, folder, overrides)
+        let text = bundle::read_to_string(path).map_err(|e| Error::scenario_file(path, e))?;
+        Self::from_text(&path.display().to_string(), text, bundle::folder_of(path), overrides)
     }
 
     /// Takes a scenario's text; `name` stands in its errors, and relative paths start at `folder`.
@@ -95,11 +103,12 @@ impl Source {
 
     /// Takes a scenario that is a table already (from Python). Relative paths start at `folder`.
     pub fn from_table(table: Table, folder: PathBuf, overrides: &Overrides) -> Result<Self> {
-        let text = toml::to_string(&table).map_err(|e| Error::usage(e.to_string(), "use only TOML's types"))?;
+        let text = toml::to_string(&table)?;
         Self::new("<dict>".to_owned(), text, folder, table, overrides)
     }
 
     fn new(name: String, text: String, folder: PathBuf, mut table: Table, overrides: &Overrides) -> Result<Self> {
+        let varied = varied_keys(&table);
         let mut forms = BTreeMap::new();
         for form in ["quick", "full"] {
             if let Some(value) = table.remove(form) {
@@ -112,14 +121,18 @@ impl Source {
             folder,
             table,
             set_by_user: Vec::new(),
+            changed: Vec::new(),
             set_by_form: Vec::new(),
+            varied,
             form: None,
             takes: None,
+            has_quick_form: forms.contains_key("quick") && overrides.form != Form::Quick,
             axes: Vec::new(),
         };
+        source.check_sections().map_err(|e| source.at(e))?;
         for (form, value) in &forms {
             if !value.is_table() {
-                return Err(source.at(KeyError::new(*form, format!("`{form}` is not a table"), format!("write `[{form}]`"))));
+                return Err(source.at(not_a_table(form)));
             }
         }
         let chosen = match overrides.form {
@@ -133,6 +146,10 @@ impl Source {
         }
         source.take_sweep().map_err(|e| source.at(e))?;
         for (key, value) in &overrides.set {
+            let is_swept = source.axes.iter().any(|(axis, _)| axis == key);
+            if is_swept || get(&source.table, key) != Some(value) {
+                source.changed.push(key.clone());
+            }
             source.axes.retain(|(axis, _)| axis != key);
             set(&mut source.table, key, value.clone()).map_err(|e| source.at(e))?;
             source.set_by_user.push((key.clone(), value.clone()));
@@ -149,11 +166,11 @@ impl Source {
         self.takes = match keys.remove("takes") {
             None => None,
             Some(Value::String(text)) => Some(text),
-            Some(_) => return Err(KeyError::new("takes", "`takes` is not a text", "write `takes = \"40min\"`")),
+            Some(_) => return Err(KeyError::new("takes", "`takes` is not a string", "write `takes = \"40min\"`")),
         };
         if let Some(Value::Table(sweep)) = keys.remove("sweep") {
             let Value::Table(base) = self.table.entry("sweep").or_insert(Value::Table(Table::new())) else {
-                return Err(KeyError::new("sweep", "`sweep` is not a table", "write `[sweep]`"));
+                return Err(not_a_table("sweep"));
             };
             base.extend(sweep);
         }
@@ -167,11 +184,7 @@ impl Source {
     fn take_sweep(&mut self) -> Result<(), KeyError> {
         let Some(sweep) = self.table.remove("sweep") else { return Ok(()) };
         let Value::Table(sweep) = sweep else {
-            return Err(KeyError::new(
-                "sweep",
-                "`sweep` is not a table",
-                "write `[sweep]` with `\"control.scheduler\" = [..]` below it",
-            ));
+            return Err(not_a_table("sweep"));
         };
         for (key, values) in sweep {
             let Value::Array(values) = values else {
@@ -188,9 +201,82 @@ impl Source {
         Ok(())
     }
 
+    /// Whether there is a `[quick]` table that was not chosen.
+    pub fn has_quick_form(&self) -> bool {
+        self.has_quick_form
+    }
+
+    /// A mistyped table is an error of its own, before anything is missing that stands in it.
+    fn check_sections(&self) -> Result<(), KeyError> {
+        let valid: Vec<&str> = SECTIONS.iter().copied().chain(["sweep", "quick", "full"]).collect();
+        let is_slip = |key: &str| !valid.contains(&key) && nearest(&valid, key).is_some();
+        match self.table.iter().find(|(key, _)| is_slip(key)) {
+            None => Ok(()),
+            Some((key, value)) => {
+                let (name, valid) = (key.clone(), owned(&valid));
+                Err(KeyError::at(
+                    key,
+                    if value.is_table() {
+                        Problem::UnknownTable { table: name, valid }
+                    } else {
+                        Problem::UnknownKey { key: name, valid }
+                    },
+                ))
+            }
+        }
+    }
+
     /// Whether the scenario is taken as it is written, without `[quick]`, `[full]` or anything set.
     pub fn is_plain(&self) -> bool {
         self.form.is_none() && self.set_by_user.is_empty()
+    }
+
+    /// The keys and values that the user set, in order.
+    pub fn overrides(&self) -> &[(String, Value)] {
+        &self.set_by_user
+    }
+
+    /// Overrides that changed a setting which the scenario does not vary itself; the seed is none of them.
+    pub fn deviations(&self) -> impl Iterator<Item = &(String, Value)> {
+        let is_free = |key: &String| self.varied.contains(key) || SEEDS.contains(&key.as_str());
+        self.set_by_user.iter().filter(move |(key, _)| self.changed.contains(key) && !is_free(key))
+    }
+
+    /// Whether the scenario's expectations still apply.
+    pub fn is_comparable(&self) -> bool {
+        self.incomparable_settings().is_empty()
+    }
+
+    /// The overrides for which its expectations do not apply, as on the command line: `traffic.stride=2`. Those of a resolved scenario first.
+    pub fn incomparable_settings(&self) -> Vec<String> {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let stated = self.table.get(OVERRIDDEN).and_then(Value::as_array).into_iter().flatten().map(text);
+        let mut settings: Vec<String> =
+            stated.chain(self.deviations().map(|(key, value)| format!("{key}={}", text(value)))).collect();
+        if settings.is_empty() && self.table.get(COMPARABLE) == Some(&Value::Boolean(false)) {
+            settings.push(format!("{COMPARABLE}=false"));
+        }
+        settings
+    }
+
+    /// The form that was chosen: `quick` or `full`.
+    pub const fn form(&self) -> Option<&'static str> {
+        self.form
+    }
+
+    /// What the scenario is called in errors: the path of its file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The scenario as it is run: the chosen form and all overrides are applied, and what is left of the sweep is a `[sweep]`.
+    pub fn resolved(&self) -> Table {
+        let mut table = self.table.clone();
+        if !self.axes.is_empty() {
+            let axes = self.axes.iter().map(|(key, values)| (key.clone(), Value::Array(values.clone())));
+            table.insert("sweep".to_owned(), Value::Table(axes.collect()));
+        }
+        table
     }
 
     /// Every combination of the sweep's values; the first key changes slowest. One run if there is no sweep.
@@ -244,8 +330,8 @@ impl Source {
         let (place, span) = self.place_of(&error.key);
         Error::Scenario {
             place,
-            message: error.message,
-            help: error.help,
+            help: error.problem.help(),
+            problem: error.problem,
             source_code: span.is_some().then(|| NamedSource::new(&self.name, self.text.clone())),
             span: span.map(Into::into),
         }
@@ -281,8 +367,38 @@ impl Source {
     }
 }
 
+/// Top-level key of a resolved scenario: false if settings were overridden that its expectations take for granted.
+pub const COMPARABLE: &str = "comparable";
+/// Top-level key of a resolved scenario: those settings, `["traffic.stride=2"]`.
+pub const OVERRIDDEN: &str = "overridden";
+/// Overrides of these keys leave a run comparable.
+const SEEDS: [&str; 2] = ["world.seed", "world.seeds"];
+
+/// Keys that `[sweep]`, `[quick]` and `[full]` set.
+fn varied_keys(table: &Table) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    let mut add_sweep = |sweep: Option<&Value>| {
+        for (key, values) in sweep.and_then(Value::as_table).into_iter().flatten() {
+            keys.insert(key.clone());
+            for value in values.as_array().into_iter().flatten() {
+                keys.extend(settings(key, value).into_iter().map(|(key, _)| key));
+            }
+        }
+    };
+    add_sweep(table.get("sweep"));
+    let forms = || ["quick", "full"].into_iter().filter_map(|form| table.get(form)?.as_table());
+    forms().for_each(|form| add_sweep(form.get("sweep")));
+    keys.extend(forms().flat_map(|form| flatten(form.clone())).map(|(key, _)| key));
+    keys
+}
+
 /// Runs of one study.
 const MAX_RUNS: usize = 10_000;
+
+/// A table that is something else.
+fn not_a_table(key: &str) -> KeyError {
+    KeyError::at(key, Problem::NotATable { value: key.to_owned(), table: key.to_owned() })
+}
 
 /// Reads TOML.
 pub fn parse(name: &str, text: &str) -> Result<Table> {
@@ -295,10 +411,11 @@ pub fn parse(name: &str, text: &str) -> Result<Table> {
             Some(number) => (format!("`{number}` is larger than any number of TOML"), "they are from -2^63 to 2^63 - 1"),
             None => (e.message().to_owned(), "a scenario is a TOML file: `weft new` writes one to start from"),
         };
+        let problem = Problem::Rule { message, help: Some(help.to_owned()) };
         Error::Scenario {
             place: format!("{name}:{line}"),
-            message,
-            help: Some(help.to_owned()),
+            help: problem.help(),
+            problem,
             source_code: is_shown.then(|| NamedSource::new(name, text.to_owned())),
             span: e.span().filter(|_| is_shown).map(Into::into),
         }
@@ -384,54 +501,9 @@ pub fn flatten(table: Table) -> Vec<(String, Value)> {
     flat
 }
 
-/// A table that sets `fabric.kind` starts a fabric anew: only the keys that every kind has stay.
+/// A table that sets `fabric.kind` replaces the fabric: only the keys that every kind has remain.
 fn forget_shape(table: &mut Table) {
     if let Some(Value::Table(fabric)) = table.get_mut("fabric") {
         fabric.retain(|k, _| ["link", "delay", "host_link", "fabric_link"].contains(&k));
     }
-}
-
-fn split_index(part: &str) -> (&str, Option<usize>) {
-    match part.strip_suffix(']').and_then(|p| p.split_once('[')) {
-        Some((name, index)) => (name, index.parse().ok()),
-        None => (part, None),
-    }
-}
-
-fn find(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
-    let (head, rest) = key.split_once('.').map_or((key, None), |(h, r)| (h, Some(r)));
-    let (name, index) = split_index(head);
-    let (spanned_key, mut value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == name)?;
-    if let Some(i) = index {
-        value = value.get_ref().get(i)?;
-    }
-    match (rest, value.get_ref()) {
-        (None, DeValue::Table(_)) => Some(if index.is_some() { value.span() } else { spanned_key.span() }),
-        (None, _) => Some(value.span()),
-        (Some(rest), DeValue::Table(inner)) => find(inner, rest),
-        (Some(_), _) => None,
-    }
-}
-
-/// A dotted key that is written in quotes below a table: `[sweep] "control.scheduler" = ...`.
-fn find_quoted(table: &DeTable<'_>, section: &str, key: &str) -> Option<Range<usize>> {
-    let (_, section) = table.iter().find(|(k, _)| k.get_ref().as_ref() == section)?;
-    let DeValue::Table(section) = section.get_ref() else { return None };
-    section.iter().find(|(k, _)| k.get_ref().as_ref() == key).map(|(_, v)| v.span())
-}
-
-/// A key that tables of the sweep set, as in `fault = [{ event = [{ at = "1s", fail = "switch core0" }] }]`; if several do, their list.
-fn find_swept(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
-    let (_, sweep) = root.iter().find(|(k, _)| k.get_ref().as_ref() == "sweep")?;
-    let DeValue::Table(axes) = sweep.get_ref() else { return None };
-    axes.iter().find_map(|(name, values)| {
-        let tables = values.get_ref().as_array()?.iter().filter_map(|value| value.get_ref().as_table());
-        let mut found = tables.filter_map(|table| find(table, key));
-        let first = found.next()?;
-        Some(if found.next().is_some() { name.span() } else { first })
-    })
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1
 }

@@ -6,7 +6,7 @@ use weft_fabric::traffic::tenants::ShuffleLoad;
 use weft_fabric::{Bytes, Duration, Fabric, HostId};
 use weft_sim::packet::bridged::{Addresses, FibConfig, Load, Tenants};
 
-use crate::error::KeyError;
+use crate::error::{KeyError, Problem};
 use crate::scenario::keys::{Keys, Numbers};
 
 /// The pattern's name.
@@ -25,9 +25,9 @@ pub struct TenantLoad {
     pub pause: Duration,
     /// Over how long a time the VMs begin.
     pub start_spread: Duration,
-    /// How often all is done; 0: nothing is sent, and only what can be told without is.
+    /// How often the shuffle is repeated; 0: nothing is sent, and only metrics of the plan are computed.
     pub trials: u32,
-    /// Silence between two trials.
+    /// Pause between two trials.
     pub gap: Duration,
 }
 
@@ -38,7 +38,7 @@ pub struct TenantSpec {
     pub tenants: Vec<TenantTable>,
     /// `[switches]`.
     pub fib: FibConfig,
-    /// Whose addresses switches see: what `[overlay]` says.
+    /// Whose addresses switches see: as `[overlay]` sets.
     pub addresses: Addresses,
 }
 
@@ -71,19 +71,13 @@ impl TenantLoad {
         };
         keys.has("pattern");
         keys.done()?;
-        if load.size.0 == 0 {
-            return Err(keys.error("size", "a transfer of 0 bytes", "write a size such as \"10MB\""));
-        }
-        if load.incoming == 0 {
-            return Err(keys.error("incoming", "every VM would refuse everything", "write 3, as NetLord"));
-        }
-        if load.trials > MOST_TRIALS {
-            return Err(keys.error("trials", format!("there are {MOST_TRIALS} trials at the most"), "write 3, as NetLord"));
-        }
+        keys.check_not_zero("size", load.size, "a transfer of 0 bytes", "write a size such as \"10MB\"")?;
+        keys.check_not_zero("incoming", load.incoming, "every VM would refuse everything", "write 3, as NetLord")?;
+        keys.check_range("trials", load.trials, 0..=MOST_TRIALS, "write 3, as NetLord")?;
         Ok(load)
     }
 
-    /// The load, on trials of so long at the most.
+    /// The load; `duration` is the limit of a trial.
     pub fn load(&self, duration: Duration, warmup: Duration) -> Load {
         let Self { size, incoming, pause, start_spread, trials, gap } = *self;
         Load { bytes: size, incoming, pause, start_spread, trials, duration, gap, warmup }
@@ -137,9 +131,7 @@ impl TenantTable {
         }
         keys.done()?;
         for (key, value) in [("count", table.count), ("vms_per_host", table.vms_per_host)] {
-            if value == 0 {
-                return Err(keys.error(key, "nobody is there", "write 1 or more"));
-            }
+            keys.check_not_zero(key, value, "nobody is there", "write 1 or more")?;
         }
         Ok(table)
     }
@@ -151,7 +143,7 @@ impl TenantTable {
         hosts.dedup();
         if let Some(&host) = hosts.iter().find(|&&h| h > last) {
             let key = format!("{}.hosts", self.key);
-            return Err(KeyError::new(key, format!("the fabric has no host {host}"), format!("its hosts are 0 to {last}")));
+            return Err(KeyError::at(key, Problem::NoHost { host, hosts: fabric.host_count() }));
         }
         Ok(Tenants { count: self.count, hosts: hosts.into_iter().map(HostId).collect(), vms_per_host: self.vms_per_host })
     }
@@ -168,12 +160,9 @@ pub(super) fn read_switches(keys: &Keys<'_>) -> Result<FibConfig, KeyError> {
     // Of the lab alone.
     keys.has("core");
     keys.done()?;
-    if fib.ageing == Duration::ZERO {
-        return Err(keys.error("fib_ageing", "switches that forget at once", "write a time such as \"300s\""));
-    }
-    if fib.learn_rate == Some(0) {
-        return Err(keys.error("learn_rate", "switches that never learn", "leave it out for switches that learn at once"));
-    }
+    keys.check_not_zero("fib_ageing", fib.ageing, "switches would forget at once", "write a time such as \"300s\"")?;
+    let help = "leave it out for switches that learn at once";
+    keys.check_not_zero("learn_rate", fib.learn_rate.unwrap_or(1), "switches would never learn", help)?;
     Ok(fib)
 }
 

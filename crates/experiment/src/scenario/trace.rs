@@ -1,4 +1,4 @@
-//! `[trace]`: what a world of packets is to record besides its results.
+//! `[trace]`: what the packet world is to record besides its results.
 
 use weft_fabric::topology::Part;
 use weft_fabric::{Duration, Fabric, FlowId, LinkId};
@@ -28,9 +28,7 @@ impl TraceSpec {
             packets: keys.or("pcap_packets", PCAP_PACKETS)?,
         };
         keys.done()?;
-        if trace.every == Duration::ZERO {
-            return Err(keys.error("every", "a trace cannot look all the time", "write a span such as \"1ms\""));
-        }
+        keys.check_not_zero("every", trace.every, "a trace cannot look all the time", "write a span such as \"1ms\"")?;
         Ok(trace)
     }
 

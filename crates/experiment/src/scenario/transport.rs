@@ -1,4 +1,4 @@
-//! `[transport]`: how hosts send, in a world of packets. The flow world reads it and carries the flows without.
+//! `[transport]`: the transport protocol of the packet world. The flow world reads and ignores it.
 
 use weft_fabric::{Bytes, Duration};
 use weft_sim::packet::{Transport, TransportKind};

@@ -1,16 +1,16 @@
-//! `[world]` and `[[event]]`: who carries the bytes, for how long, and what breaks meanwhile.
+//! `[world]` and `[[event]]`: which world runs a scenario, for how long, and what fails during it.
 
 use weft_fabric::{Bytes, Duration, Instant};
 
-use crate::error::KeyError;
+use crate::error::{KeyError, Problem};
 use crate::scenario::keys::Keys;
 
-/// Who carries the bytes.
+/// The world of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
     /// Which world.
     pub kind: Kind,
-    /// How rates come about in the flow world.
+    /// The rate model of the flow world.
     pub rates: Rates,
     /// Queues and delays of the packet world.
     pub queues: Queues,
@@ -24,22 +24,22 @@ pub struct World {
     pub seed: u64,
     /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
     pub ideal: bool,
-    /// What only the lab has. Simulated worlds read it, so that one file serves all, and pass over it.
+    /// Settings of the lab. Simulated worlds read and ignore them, so that one file serves all.
     pub lab: LabSettings,
 }
 
 /// Settings of the lab.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LabSettings {
-    /// What the rates of links are multiplied with; simulated worlds have them as they are.
+    /// Factor of the links' rates; simulated worlds ignore it.
     pub scale: f64,
-    /// Who finds the routes.
+    /// What computes the routes.
     pub routing: LabRouting,
-    /// How soon OSPF notices.
+    /// OSPF's timers: how soon it detects failures.
     pub ospf: Ospf,
 }
 
-/// Who finds the routes of a lab.
+/// What computes the routes of a lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabRouting {
     /// OSPF, by FRR in every switch.
@@ -59,7 +59,7 @@ pub enum Ospf {
     Timers {
         /// From one hello to the next, in seconds.
         hello_s: u16,
-        /// Silence after which a neighbour is dead, in seconds.
+        /// Time without hellos after which a neighbour is dead, in seconds.
         dead_s: u16,
         /// Whether BFD watches too.
         bfd: bool,
@@ -79,22 +79,22 @@ pub enum Kind {
     Lab,
 }
 
-/// What only the packet world has. The flow world reads it, so that one file serves both, and carries the flows without.
+/// Settings of the packet world. The flow world reads and ignores them, so that one file serves both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queues {
-    /// Bytes that wait at a port of a switch at the most; `None`: rate times round trip of the longest path.
+    /// Limit of the queue at a switch's port, in bytes; `None`: rate times round trip of the longest path.
     pub switch: Option<Bytes>,
     /// The same at a NIC; `None`: 1,000 packets.
     pub nic: Option<Bytes>,
-    /// Beyond so many waiting bytes packets are marked.
+    /// Queue length, in bytes, beyond which packets are marked.
     pub ecn_threshold: Option<Bytes>,
-    /// What a switch takes to forward a packet.
+    /// Time that a switch takes to forward a packet.
     pub hop_delay: Duration,
-    /// What a NIC reaches of its rate in each direction.
+    /// Fraction of its rate that a NIC reaches in each direction at once.
     pub nic_duplex: f64,
-    /// The longest that a host takes to hand a packet to its NIC; `None`: as long as the NIC takes to send a full one.
+    /// The longest time that a host takes to pass a packet to its NIC; `None`: as long as the NIC takes to send a full one.
     pub host_jitter: Option<Duration>,
-    /// What a detoured packet carries in addition for each server that forwards it.
+    /// Bytes added to a detoured packet for each server that forwards it.
     pub detour_header: Bytes,
 }
 
@@ -107,10 +107,10 @@ pub enum Rates {
     Aimd {
         /// One RTT.
         tick: Duration,
-        /// What a flow gains a tick, in bytes a second.
+        /// Increase of a flow's rate per tick, in bytes per second.
         increase: Bytes,
     },
-    /// Hedera figure 3: a link carries so many flows, what exceeds them is lost.
+    /// Hedera figure 3: a link has slots for so many flows, what exceeds them is lost.
     Slots,
 }
 
@@ -132,18 +132,29 @@ pub struct Event {
 pub enum EventKind {
     /// It fails and its neighbours notice.
     Fail,
-    /// It fails and nobody notices.
+    /// It fails, and its neighbours do not notice.
     FailSilent,
-    /// It works again.
+    /// It is repaired.
     Restore,
-    /// A program is ended; a lab has some.
+    /// A program of a lab is killed.
     Kill,
-    /// It is started again.
+    /// The program is restarted.
     Restart,
     /// A server moves to another ToR, or a VM to another host; in a lab.
     Move,
     /// A VM sends frames that it should not; in a lab.
     Forge,
+}
+
+impl Kind {
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Flow => "flow",
+            Self::Packet => "packet",
+            Self::Lab => "lab",
+        }
+    }
 }
 
 impl EventKind {
@@ -160,7 +171,7 @@ impl EventKind {
         }
     }
 
-    /// Whether a simulated world knows it: what is killed, started again and moved are programs and servers of a lab.
+    /// Whether simulated worlds have it; killed, restarted and moved are programs and servers of a lab.
     pub const fn is_simulated(self) -> bool {
         matches!(self, Self::Fail | Self::FailSilent | Self::Restore)
     }
@@ -175,11 +186,9 @@ impl World {
     /// Reads `[world]`.
     pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let kind: String = keys.or("kind", "flow".to_owned())?;
-        let kind = match kind.as_str() {
-            "flow" => Kind::Flow,
-            "packet" => Kind::Packet,
-            "lab" => Kind::Lab,
-            _ => return Err(keys.error("kind", format!("there is no world `{kind}`"), "known are: flow, packet, lab")),
+        let kinds = [Kind::Flow, Kind::Packet, Kind::Lab];
+        let Some(kind) = kinds.into_iter().find(|known| known.name() == kind) else {
+            return Err(keys.problem("kind", Problem::no_such("world", kind, &kinds.map(Kind::name))));
         };
         let world = Self {
             kind,
@@ -201,8 +210,10 @@ impl World {
             lab: LabSettings::read(keys)?,
         };
         keys.done()?;
+        if let Some(duration) = world.duration {
+            keys.check_not_zero("duration", duration, "a run of no length", "write a duration such as \"60s\"")?;
+        }
         match world.duration {
-            Some(Duration::ZERO) => Err(keys.error("duration", "a run of no length", "write a duration such as \"60s\"")),
             Some(d) if world.warmup.as_ps().saturating_add(world.cooldown.as_ps()) >= d.as_ps() => Err(keys.error(
                 "warmup",
                 "warm-up and cool-down leave nothing of the run",
@@ -274,11 +285,8 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
     if kind != Kind::Aimd {
         for (key, given) in [("tick", tick.is_some()), ("increase", increase.is_some())] {
             if given {
-                return Err(keys.error(
-                    key,
-                    format!("`{key}` belongs to the AIMD model"),
-                    "write rates = \"aimd\", or leave it out",
-                ));
+                let (owner, write) = ("the AIMD model", "write rates = \"aimd\"");
+                return Err(keys.problem(key, Problem::BelongsTo { key: key.to_owned(), owner, write }));
             }
         }
     }
@@ -287,9 +295,7 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
         Kind::Slots => Ok(Rates::Slots),
         Kind::Aimd => {
             let tick = tick.unwrap_or(Duration::from_us(100));
-            if tick == Duration::ZERO {
-                return Err(keys.error("tick", "a tick of no length", "write a tick such as \"100us\""));
-            }
+            keys.check_not_zero("tick", tick, "a tick of no length", "write a tick such as \"100us\"")?;
             Ok(Rates::Aimd { tick, increase: increase.unwrap_or(Bytes(15_000_000)) })
         }
     }

@@ -7,6 +7,7 @@ use weft_fabric::BitsPerSec;
 use weft_fabric::cabling::{CablePrice, Medium, PortPrice, PriceList, SwitchPrice};
 use weft_fabric::formats::FormatError;
 
+use crate::bundle;
 use crate::error::{Error, Result};
 
 /// Reads the list of a file; without one, the illustrative prices.
@@ -14,7 +15,7 @@ pub fn read(path: Option<&Path>) -> Result<PriceList> {
     let Some(path) = path else {
         return Ok(parse(ILLUSTRATIVE).expect("the list that is built in is read by the tests"));
     };
-    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
+    let text = bundle::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
     parse(&text).map_err(|e| Error::format(path, e))
 }
 

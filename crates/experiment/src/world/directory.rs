@@ -1,45 +1,31 @@
-//! The directory's load: from a scenario to the simulated cluster, and from what became of the load to metrics.
+//! The load of a directory: from a scenario to the simulated cluster, and from its records to metrics.
 
 use weft_control::directory::PrincipalId;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::directory::server::ServerConfig;
 use weft_fabric::record::Outcome;
+use weft_fabric::time::NsDuration;
 use weft_fabric::{Duration, Fabric, Instant};
 use weft_sim::directory::ClusterConfig;
 use weft_sim::directory::load::{self, IN_TIME, LoadConfig, LoadTotals};
-use weft_sim::directory::network::Weather;
+use weft_sim::directory::network::Impairments;
 use weft_sim::directory::service::ServiceTimes;
 use weft_sim::directory::store::StoreConfig;
 
 use crate::error::{KeyError, Result};
 use crate::metrics::Metrics;
-use crate::scenario::Run;
+use crate::scenario::Scenario;
 use crate::scenario::directory::{DirectoryLoad, DirectorySpec, fault};
-use crate::scenario::traffic::Traffic;
 
-/// Carries the load of a run whose traffic is of the pattern `directory`; `None` if it is another. `on_progress` hears how much is done, from 0 to 1.
+/// Checks a load and its cluster on a fabric.
 ///
 /// # Errors
 /// Machines for which the fabric has no hosts, and events that name parts which the directory does not have.
-pub fn carry(fabric: &Fabric, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Option<(Outcome, Metrics)>> {
-    let Some(config) = config(fabric, run)? else { return Ok(None) };
-    let (from, to) = (config.from, config.to);
-    let totals = load::carry(config, &mut |now| on_progress((now.as_secs_f64() / to.as_secs_f64()).min(1.0)));
-    let outcome = Outcome { ended: to, events: totals.events, ..Outcome::default() };
-    Ok(Some((outcome, measure(&totals, (to - from).as_secs_f64()))))
-}
-
-/// The load; `None` if the traffic is of another pattern.
-///
-/// # Errors
-/// As of [`carry`].
-pub fn config(fabric: &Fabric, run: &Run) -> Result<Option<LoadConfig>> {
-    let scenario = &run.scenario;
-    let (Traffic::Directory(load), Some(spec)) = (&scenario.traffic, &scenario.directory) else { return Ok(None) };
-    let world = &scenario.world;
+pub fn prepare(fabric: &Fabric, scenario: &Scenario, load: &DirectoryLoad) -> Result<LoadConfig> {
+    let (world, spec) = (&scenario.world, scenario.directory.as_ref().expect("read with its pattern"));
     let faults = scenario.events.iter().map(|e| Ok((e.at, fault(e, spec)?))).collect::<Result<Vec<_>, KeyError>>()?;
     let duration = world.duration.expect("a load without end has a duration");
-    Ok(Some(LoadConfig {
+    Ok(LoadConfig {
         cluster: cluster(spec, load, agents(fabric, spec, load)?, world.seed),
         keys: load.keys,
         lookups_per_s: load.lookups_per_s,
@@ -51,7 +37,15 @@ pub fn config(fabric: &Fabric, run: &Run) -> Result<Option<LoadConfig>> {
         from: Instant::ZERO + world.warmup.max(SETTLE),
         to: Instant::ZERO + Duration::from_ps(duration.as_ps() - world.cooldown.as_ps()),
         faults,
-    }))
+    })
+}
+
+/// Runs a load. `on_progress` receives the fraction that is done.
+pub fn execute(config: LoadConfig, on_progress: &mut dyn FnMut(f64)) -> (Outcome, Metrics) {
+    let (from, to) = (config.from, config.to);
+    let totals = load::simulate(config, &mut |now| on_progress((now.as_secs_f64() / to.as_secs_f64()).min(1.0)));
+    let outcome = Outcome { ended: to, events: totals.events, ..Outcome::default() };
+    (outcome, measure(&totals, (to - from).as_secs_f64()))
 }
 
 fn agents(fabric: &Fabric, spec: &DirectorySpec, load: &DirectoryLoad) -> Result<u16, KeyError> {
@@ -72,7 +66,7 @@ fn cluster(spec: &DirectorySpec, load: &DirectoryLoad, agents: u16, seed: u64) -
         servers: spec.servers,
         agents,
         writers: load.writers,
-        // Agents hold nothing, so that every look-up is sent.
+        // Agents hold nothing, so that every lookup is sent.
         resolver: ResolverConfig { k: spec.k, retry: spec.retry, capacity: 0, give_up: GIVE_UP, ..ResolverConfig::new(nobody) },
         server: ServerConfig {
             batch_delay: spec.batch,
@@ -88,7 +82,7 @@ fn cluster(spec: &DirectorySpec, load: &DirectoryLoad, agents: u16, seed: u64) -
             election: spec.election,
             history: 100_000,
         },
-        weather: Weather { latency: spec.latency, jitter: spec.jitter, loss: spec.loss, ..Weather::FAIR },
+        impairments: Impairments { latency: spec.latency, jitter: spec.jitter, loss: spec.loss, ..Impairments::NONE },
         store_timeout: Duration::from_secs(1),
         contents: Vec::new(),
         watch_answers: false,
@@ -101,8 +95,8 @@ fn measure(totals: &LoadTotals, seconds: f64) -> Metrics {
     let s = |ps: u64| ps as f64 / 1e12;
     let at_most = |times: &[u64], bound: Duration| times.partition_point(|&t| t <= bound.as_ps()) as f64;
     // Those that were never answered are the slowest.
-    let quantile = |times: &[u64], of: u64, part: f64| {
-        let rank = (libm::ceil(part * of as f64) as usize).max(1);
+    let quantile = |times: &[u64], of: u64, fraction: f64| {
+        let rank = (libm::ceil(fraction * of as f64) as usize).max(1);
         times.get(rank - 1).map(|&t| s(t))
     };
     if totals.lookups > 0 {
@@ -136,4 +130,4 @@ const SETTLE: Duration = Duration::from_ms(500);
 const UPDATE_IN_TIME: Duration = Duration::from_secs(1);
 const PROBE_EVERY: Duration = Duration::from_ms(5);
 /// Long enough for the spikes of the paper's retries to show.
-const GIVE_UP: Duration = Duration::from_secs(9);
+const GIVE_UP: NsDuration = NsDuration::from_secs(9);

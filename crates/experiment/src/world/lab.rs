@@ -1,4 +1,4 @@
-//! A run's settings as those of a lab: real packets on this machine.
+//! The settings of a run as a lab takes them: real packets on this machine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use weft_fabric::routing::{HashFields, RoutingKind};
 use weft_fabric::traffic::Workload;
 use weft_fabric::traffic::tenants::TenantWorkload;
 use weft_fabric::{Duration, Fabric, Instant};
-use weft_lab::carry::{self, Job, Load};
-use weft_lab::events::{self, Event, Verb, Wanted};
-use weft_lab::plan::overlay::{LocatorKind, Overlay, ServiceSpec};
-use weft_lab::plan::tenants::{MTU_VM, Reach, Sent};
+use weft_lab::events::{Event, EventSpec, Verb};
+use weft_lab::need_root;
+use weft_lab::plan::netlord::{Exchange, MTU_VM, Reach};
+use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
+use weft_lab::run::{Job, Load, execute, name_of_run};
 use weft_lab::traffic::{PORT, PORT_FIRST, Requests};
-use weft_lab::{LabError, need_root};
-use weft_sim::packet::TransportKind;
+use weft_sim::packet::{Trace, TransportKind};
 use weft_sim::world::Progress;
 
-use crate::error::{Error, KeyError, Result};
-use crate::scenario::Run;
+use crate::error::{KeyError, Problem, Result};
+use crate::scenario::Scenario;
 use crate::scenario::control::{Bridging, Scheduler};
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
 use crate::scenario::lab_tenants::store;
@@ -39,7 +39,7 @@ pub fn unavailable() -> Option<String> {
 /// # Errors
 /// The reason, and the next step.
 pub fn need() -> Result<()> {
-    need_root().map_err(of_lab)
+    Ok(need_root()?)
 }
 
 /// Asks a run in a lab to end; `false` if there is none.
@@ -48,29 +48,88 @@ pub fn stop() -> bool {
     RUNNING.load(Ordering::Relaxed)
 }
 
-/// Checks what can be told before a run.
+/// A run that is ready to start in the lab.
+pub struct LabRun {
+    plan: Plan,
+    events: Vec<Event>,
+    /// The load, if it is other than the flows of the scenario.
+    load: Option<Load>,
+    trace: Trace,
+    /// Delay of the links, which the lab cannot have.
+    delay: Option<Duration>,
+}
+
+/// Builds and checks a run: `network` has the rates of the lab, `fabric` those of the scenario.
 ///
 /// # Errors
 /// Settings that a lab cannot have.
-pub(super) fn check(fabric: &Fabric, run: &Run) -> Result<()> {
-    let scenario = &run.scenario;
+pub(super) fn prepare(network: &Fabric, fabric: &Fabric, scenario: &Scenario) -> Result<LabRun> {
+    check(scenario)?;
+    let trace = scenario.trace.on(network)?;
+    let (plan, events) = plan(fabric, scenario)?;
+    let load = match (requests(network, scenario)?, &scenario.traffic) {
+        (Some(requests), _) => Some(Load::Requests(requests)),
+        (None, Traffic::Tenants(load)) => Some(Load::Flows(shuffles(&plan, load, scenario.world.seed))),
+        (None, _) => None,
+    };
+    Ok(LabRun { plan, events, load, trace, delay: delay_left_out(network) })
+}
+
+impl LabRun {
+    /// Runs the flows. Labs come up one after another.
+    pub(super) fn execute(
+        self,
+        network: &Arc<Fabric>,
+        scenario: &Scenario,
+        flows: Box<dyn Workload>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome> {
+        need()?;
+        let Self { plan, events, load, trace, delay } = self;
+        if let Some(delay) = delay {
+            tracing::warn!("the lab cannot delay packets: the links' delay of {delay} is left out");
+        }
+        if trace.port.is_some() || !trace.queues.is_empty() {
+            tracing::warn!("the lab traces windows alone: `queues` and `pcap` of [trace] are ignored");
+        }
+        let duration = scenario.world.duration;
+        let job = Job {
+            plan,
+            scenario: PathBuf::from(&scenario.title),
+            // An overlay bounces packets by itself.
+            vlb: scenario.control.routing.kind == RoutingKind::Vlb && scenario.overlay.kind == Kind::None,
+            load: load.unwrap_or(Load::Flows(flows)),
+            events,
+            duration,
+            windows: trace.windows,
+            window_every: trace.every,
+        };
+        let end = duration.map_or(Instant::MAX, |d| Instant::ZERO + d);
+        let mut on_progress = |p: weft_lab::run::Progress| {
+            progress(Progress { now: p.now, end, active: p.active, ended: p.ended, events: 0 });
+        };
+        let _running = Running::begin();
+        Ok(execute(network, job, &STOP, &mut on_progress)?)
+    }
+}
+
+fn check(scenario: &Scenario) -> Result<()> {
     let control = &scenario.control;
     let refuse = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help).into());
     if scenario.traffic.is_directory() {
-        return refuse(
-            "traffic.pattern",
-            "the lab carries no load of a directory",
-            "`weft bench directory` measures the real one",
-        );
+        return refuse("traffic.pattern", "the lab runs no load of a directory", "`weft bench directory` measures the real one");
+    }
+    if matches!(scenario.traffic, Traffic::NlArp(_)) {
+        return refuse("traffic.pattern", "the lab runs no load of NL-ARP", "write kind = \"flow\" in [world]");
     }
     if scenario.traffic.is_requests() && scenario.world.duration.is_none() {
-        return refuse("world", "these requests never end, and neither would the run", "add `duration = \"60s\"` to [world]");
+        return Err(KeyError::at("world", Problem::Endless { what: "these requests never end" }).into());
     }
     if control.scheduler != Scheduler::None {
-        return refuse("control.scheduler", "in the lab switches alone choose paths", "write scheduler = \"none\"");
+        return Err(KeyError::no_scheduler("in the lab switches alone choose paths").into());
     }
     if let Traffic::Tenants(load) = &scenario.traffic {
-        check_tenants(run, load)?;
+        check_tenants(scenario, load)?;
     } else if control.routing.kind == RoutingKind::SinglePath {
         return refuse("control.routing", "the lab spreads flows over all shortest paths", "write routing = \"ecmp\" or \"vlb\"");
     }
@@ -81,15 +140,13 @@ pub(super) fn check(fabric: &Fabric, run: &Run) -> Result<()> {
         return refuse("control.polarised", "the lab's switches have seeds of their own", "leave it out");
     }
     if scenario.transport.transport.kind != TransportKind::NewReno {
-        return refuse("transport.kind", "the lab's hosts speak the kernel's TCP, which is cubic", "leave `kind` out");
+        return refuse("transport.kind", "the lab's hosts use the kernel's TCP, which is CUBIC", "leave `kind` out");
     }
-    scenario.trace.on(fabric)?;
-    plan(run).map(drop)
+    Ok(())
 }
 
-/// What the lab carries of tenants: one trial of NetLord's.
-fn check_tenants(run: &Run, load: &TenantLoad) -> Result<(), KeyError> {
-    let scenario = &run.scenario;
+/// Tenants of a lab are those of NetLord, in one trial.
+fn check_tenants(scenario: &Scenario, load: &TenantLoad) -> Result<(), KeyError> {
     if scenario.lab_tenants.is_none() {
         let help = "write kind = \"netlord\" in [overlay], or kind = \"packet\" in [world]";
         return Err(KeyError::new("overlay.kind", "tenants of a lab are NetLord's", help));
@@ -105,68 +162,27 @@ fn check_tenants(run: &Run, load: &TenantLoad) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// Carries a run on a fabric with the lab's rates. Labs come up one after another.
-pub(super) fn carry(
-    fabric: &Arc<Fabric>,
-    run: &Run,
-    workload: Box<dyn Workload>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome> {
-    need()?;
-    if let Some(delay) = delay_left_out(fabric) {
-        tracing::warn!("the lab cannot delay packets: the links' delay of {delay} is left out");
-    }
-    let trace = run.scenario.trace.on(fabric)?;
-    if trace.port.is_some() || !trace.queues.is_empty() {
-        tracing::warn!("the lab traces windows alone: `queues` and `pcap` of [trace] are passed over");
-    }
-    let duration = run.scenario.world.duration;
-    let (plan, events) = plan(run)?;
-    let load = match (requests(fabric, run)?, &run.scenario.traffic) {
-        (Some(requests), _) => Load::Requests(requests),
-        (None, Traffic::Tenants(load)) => Load::Flows(shuffles(&plan, load, run.scenario.world.seed)),
-        (None, _) => Load::Flows(workload),
-    };
-    let job = Job {
-        plan,
-        scenario: PathBuf::from(&run.scenario.title),
-        // An overlay bounces packets by itself.
-        valiant: run.scenario.control.routing.kind == RoutingKind::Vlb && run.scenario.overlay.kind == Kind::None,
-        load,
-        events,
-        duration,
-        windows: trace.windows,
-        window_every: trace.every,
-    };
-    let end = duration.map_or(Instant::MAX, |d| Instant::ZERO + d);
-    let mut on_progress = |p: carry::Progress| {
-        progress(Progress { now: p.now, end, active: p.active, ended: p.ended, events: 0 });
-    };
-    let _running = Running::begin();
-    carry::carry(fabric, job, &STOP, &mut on_progress).map_err(of_lab)
-}
-
 /// The shuffles of a plan's tenants, among VMs that reach each other.
 fn shuffles(plan: &Plan, load: &TenantLoad, seed: u64) -> Box<dyn Workload> {
-    let Some(netlord) = &plan.tenants else { unreachable!("it was checked that they are NetLord's") };
+    let Some(netlord) = plan.overlay.netlord() else { unreachable!("it was checked that they are NetLord's") };
     let (reach, vms) = (Reach::of(netlord), netlord.vms.clone());
     let reaches = move |a: u32, b: u32| reach.has(&vms[a as usize], &vms[b as usize], FLOWS);
     Box::new(TenantWorkload::new(&netlord.tenant_sizes(), load.shuffle(), Box::new(reaches), seed))
 }
 
 /// The requests of a run, if those are its load; the ones within its window count.
-fn requests(fabric: &Fabric, run: &Run) -> Result<Option<Requests>> {
-    let world = &run.scenario.world;
-    let Some(load) = run.scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
+fn requests(fabric: &Fabric, scenario: &Scenario) -> Result<Option<Requests>> {
+    let world = &scenario.world;
+    let Some(load) = scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
     let end = world.duration.unwrap_or(Duration::MAX).as_ps() - world.cooldown.as_ps();
     Ok(Some(Requests { load, from: Instant::ZERO + world.warmup, to: Instant::from_ps(end) }))
 }
 
-/// The lab of a run, and what happens to it.
-fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
-    let world = &run.scenario.world;
+/// The lab of a run, and its events.
+fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<(Plan, Vec<Event>)> {
+    let world = &scenario.world;
     let settings = Settings {
-        name: carry::name_of_run(),
+        name: name_of_run(),
         routing: routing(world.lab),
         timers: timers(world.lab),
         scale: world.lab.scale,
@@ -174,16 +190,15 @@ fn plan(run: &Run) -> Result<(Plan, Vec<Event>)> {
         switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),
         nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
     };
-    let fabric = run.scenario.fabric.build()?;
-    let plan = Plan::new(&fabric, &settings).and_then(|plan| match &run.scenario.lab_tenants {
-        Some(tenants) => plan.with_tenants(&fabric, tenants),
-        None => laid_over(plan, &fabric, &run.scenario.overlay),
+    let plan = Plan::new(fabric, &settings).and_then(|plan| match &scenario.lab_tenants {
+        Some(tenants) => plan.with_netlord(fabric, tenants),
+        None => laid_over(plan, fabric, &scenario.overlay),
     });
-    let plan = plan.map_err(|e| of_plan(&e))?;
-    let events = &run.scenario.events;
-    let wanted: Vec<Wanted<'_>> = events.iter().map(|e| Wanted { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
-    let arranged = events::arrange(plan, &fabric, &wanted);
-    arranged.map_err(|(index, error)| KeyError::new(events[index].key.clone(), error.message, error.help).into())
+    let plan = plan.map_err(KeyError::from)?;
+    let events = &scenario.events;
+    let specs: Vec<EventSpec<'_>> = events.iter().map(|e| EventSpec { at: e.at, verb: verb(e.kind), object: &e.part }).collect();
+    let resolved = weft_lab::events::resolve(plan, fabric, &specs);
+    resolved.map_err(|(index, error)| KeyError::new(events[index].key.clone(), error.to_string(), error.help()).into())
 }
 
 const fn verb(kind: EventKind) -> Verb {
@@ -210,8 +225,8 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
         Locator::Host => LocatorKind::Host,
     };
     let services = spec.services.iter().map(service).collect();
-    let overlay = Overlay { locator, ecmp_width, services, external: spec.external.clone() };
-    plan.with_overlay(fabric, &overlay)?.with_directory(spec.directory.servers, store(spec.directory.store))
+    let vl2 = Vl2Spec { locator, ecmp_width, services, external: spec.external.clone() };
+    plan.with_vl2(fabric, &vl2)?.with_directory(spec.directory.servers, store(spec.directory.store))
 }
 
 /// Who finds the routes.
@@ -231,23 +246,11 @@ pub fn timers(lab: LabSettings) -> Timers {
     }
 }
 
-/// What a lab cannot have, at its key.
-pub fn of_plan(error: &PlanError) -> KeyError {
-    KeyError { key: error.key().to_owned(), message: error.to_string(), help: None }
-}
-
-fn of_lab(error: LabError) -> Error {
-    match error {
-        LabError::Interrupted => Error::Interrupted,
-        error => Error::Usage { message: error.to_string(), help: error.help() },
-    }
-}
-
-/// Payload's part of what a busy link carries: segments of 1448 bytes in frames of 1514, and for every second one a frame of 66. Below an overlay
+/// Fraction of payload on a busy link: segments of 1448 bytes in frames of 1514, and for every second one a frame of 66. Below an overlay
 /// segments are as large as two more headers of 20 bytes allow in packets of 1600; below NetLord, as 34 do, and each frame has a tag.
-pub fn payload_part(run: &Run) -> f64 {
-    let (packet, headers) = match run.scenario.overlay.kind {
-        Kind::None if run.scenario.lab_tenants.is_some() => (f64::from(MTU_FABRIC) + TAG, f64::from(MTU_FABRIC - MTU_VM) + TAG),
+pub fn payload_fraction(scenario: &Scenario) -> f64 {
+    let (packet, headers) = match scenario.overlay.kind {
+        Kind::None if scenario.lab_tenants.is_some() => (f64::from(MTU_FABRIC) + TAG, f64::from(MTU_FABRIC - MTU_VM) + TAG),
         Kind::None => (f64::from(MTU_HOST), 0.0),
         Kind::Vl2 { .. } => (f64::from(MTU_FABRIC), 40.0),
     };
@@ -258,7 +261,7 @@ pub fn payload_part(run: &Run) -> f64 {
 /// A VLAN tag.
 const TAG: f64 = 4.0;
 /// What flows are, to virtual routers' rules.
-const FLOWS: Sent = Sent::Tcp(PORT_FIRST, PORT);
+const FLOWS: Exchange = Exchange::Tcp(PORT_FIRST, PORT);
 
 /// While it lives, a lab of this process is there.
 struct Running;

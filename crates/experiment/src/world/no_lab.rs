@@ -1,4 +1,4 @@
-//! The lab where there is none: it says so.
+//! The lab in a `weft` that is built without it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use weft_fabric::traffic::Workload;
 use weft_sim::world::Progress;
 
 use crate::error::{Error, Result};
-use crate::scenario::Run;
+use crate::scenario::Scenario;
 
 /// Why no lab can come up here.
 pub fn unavailable() -> Option<String> {
@@ -20,7 +20,7 @@ pub fn unavailable() -> Option<String> {
 /// # Errors
 /// Always.
 pub fn need() -> Result<()> {
-    Err(Error::usage("this `weft` has no lab", "a lab is made of Linux namespaces: build weft on Linux, with its feature `lab`"))
+    Err(Error::NoLab)
 }
 
 /// There is no run to end.
@@ -28,17 +28,28 @@ pub fn stop() -> bool {
     false
 }
 
-/// Nothing is to be told beforehand.
-pub(super) fn check(_: &Fabric, _: &Run) -> Result<()> {
-    Ok(())
+/// A run that cannot be executed here.
+pub struct LabRun;
+
+/// Nothing can be checked here.
+pub(super) fn prepare(_: &Fabric, _: &Fabric, _: &Scenario) -> Result<LabRun> {
+    Ok(LabRun)
 }
 
-/// Fails.
-pub(super) fn carry(_: &Arc<Fabric>, _: &Run, _: Box<dyn Workload>, _: &mut dyn FnMut(Progress)) -> Result<Outcome> {
-    need().map(|()| unreachable!("there is no lab"))
+impl LabRun {
+    /// Fails.
+    pub(super) fn execute(
+        self,
+        _: &Arc<Fabric>,
+        _: &Scenario,
+        _: Box<dyn Workload>,
+        _: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome> {
+        need().map(|()| unreachable!("there is no lab"))
+    }
 }
 
 /// Of no lab.
-pub fn payload_part(_: &Run) -> f64 {
+pub fn payload_fraction(_: &Scenario) -> f64 {
     1.0
 }

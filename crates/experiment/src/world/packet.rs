@@ -1,14 +1,12 @@
-//! A run's settings as those of the packet world.
-
-use std::sync::Arc;
+//! The settings of a run as the packet world takes them.
 
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{Router, Routing};
 use weft_fabric::{Duration, Fabric, Instant};
-use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Requests, Trace, Transport, TransportKind};
+use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Requests, Transport, TransportKind};
+use weft_sim::world::Progress;
 
 use crate::error::{KeyError, Result};
-use crate::scenario::Run;
+use crate::scenario::Scenario;
 use crate::scenario::control::Scheduler;
 use crate::scenario::world::Queues;
 
@@ -16,11 +14,11 @@ use crate::scenario::world::Queues;
 ///
 /// # Errors
 /// Settings that mean nothing there.
-pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
-    let (world, control) = (&run.scenario.world, &run.scenario.control);
+pub(super) fn config(fabric: &Fabric, scenario: &Scenario) -> Result<PacketConfig> {
+    let (world, control) = (&scenario.world, &scenario.control);
     let queues = &world.queues;
     let config = PacketConfig {
-        transport: transport(fabric, run),
+        transport: transport(fabric, scenario),
         switch_queue: queues.switch,
         nic_queue: queues.nic,
         ecn_threshold: queues.ecn_threshold,
@@ -28,8 +26,8 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
         host_jitter: queues.host_jitter,
         hop_delay: queues.hop_delay,
         detour_header: queues.detour_header,
-        requests: requests(fabric, run)?,
-        trace: run.scenario.trace.on(fabric)?,
+        requests: requests(fabric, scenario)?,
+        trace: scenario.trace.on(fabric)?,
         duration: world.duration.unwrap_or(Duration::MAX),
         reconverge: control.reconverge,
         restore_delay: control.restore_delay,
@@ -44,16 +42,16 @@ pub(super) fn config(fabric: &Fabric, run: &Run) -> Result<PacketConfig> {
 }
 
 /// The requests of a run, if those are its load; the ones within its window count.
-fn requests(fabric: &Fabric, run: &Run) -> Result<Option<Requests>> {
-    let world = &run.scenario.world;
-    let Some(load) = run.scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
+fn requests(fabric: &Fabric, scenario: &Scenario) -> Result<Option<Requests>> {
+    let world = &scenario.world;
+    let Some(load) = scenario.traffic.requests(fabric, world.seed)? else { return Ok(None) };
     let end = world.duration.unwrap_or(Duration::MAX).as_ps() - world.cooldown.as_ps();
     Ok(Some(Requests { load, from: Instant::ZERO + world.warmup, to: Instant::from_ps(end) }))
 }
 
 /// MPTCP takes each combination of the two hosts' NICs (Subways section 5.1), unless the scenario says how many.
-fn transport(fabric: &Fabric, run: &Run) -> Transport {
-    let spec = &run.scenario.transport;
+fn transport(fabric: &Fabric, scenario: &Scenario) -> Transport {
+    let spec = &scenario.transport;
     let mut transport = spec.transport.clone();
     if let TransportKind::Mptcp { subflows } = &mut transport.kind
         && spec.subflows.is_none()
@@ -66,56 +64,25 @@ fn transport(fabric: &Fabric, run: &Run) -> Transport {
     transport
 }
 
-/// A queue's error, at the one of the two that is too small.
+/// An error of the queues, at the key of the one that is too small.
 fn at_queue(error: PacketError, queues: &Queues) -> KeyError {
     let nic = matches!(error, PacketError::QueueTooSmall { queue, .. } if queues.switch != Some(queue));
-    let error = located(error);
+    let error = KeyError::from(error);
     if nic { KeyError { key: "world.nic_queue".to_owned(), ..error } } else { error }
 }
 
-fn located(error: PacketError) -> KeyError {
-    let (key, help) = match error {
-        PacketError::PacketTooLarge { .. } | PacketError::NoPayload => ("transport.mss", "write a size such as \"1460B\""),
-        PacketError::NoHeader => ("transport.header", "write a size such as \"40B\""),
-        PacketError::QueueTooSmall { .. } => ("world.switch_queue", "enlarge `switch_queue` or `nic_queue`, or leave it out"),
-        PacketError::WindowTooSmall { .. } => ("transport.max_window", "enlarge it, or leave it out"),
-        PacketError::NoWindow => ("transport.initial_window", "write 1 or more"),
-        PacketError::Subflows(_) => ("transport.subflows", "choose a number from 2 to 16"),
-        PacketError::NoTimeout => ("transport.rto_min", "write a time such as \"200ms\""),
-        PacketError::Duplex(_) => ("world.nic_duplex", "write a number above 0 and at most 1, such as 0.9"),
-    };
-    KeyError::new(key, error.to_string(), help)
-}
-
-/// Carries the flows of a run, drawn on its own fabric, on a non-blocking switch that nobody schedules and where nothing breaks.
-///
-/// # Errors
-/// Traffic that the fabric cannot have.
-pub(super) fn carry_ideal(fabric: &Arc<Fabric>, ideal: &Arc<Fabric>, run: &Run, look: &mut dyn FnMut()) -> Result<Outcome> {
-    let seed = run.scenario.world.seed;
-    let world = PacketWorld {
-        fabric: Arc::clone(ideal),
-        router: Router::new(Arc::clone(ideal), Routing::default(), seed),
-        controller: None,
-        workload: run.scenario.traffic.prepare(fabric, seed)?.workload,
-        events: Vec::new(),
-        config: PacketConfig { link_samples: 0, trace: Trace::default(), ..config(fabric, run)? },
-    };
-    Ok(world.run(&mut |_| look()).map_err(located)?)
-}
-
-/// Carries a world.
+/// Runs a world.
 ///
 /// # Errors
 /// Settings that mean nothing.
-pub(super) fn carry(world: PacketWorld, progress: &mut dyn FnMut(weft_sim::world::Progress)) -> Result<Outcome> {
-    Ok(world.run(progress).map_err(located)?)
+pub(super) fn execute(world: PacketWorld, progress: &mut dyn FnMut(Progress)) -> Result<Outcome> {
+    Ok(world.run(progress).map_err(KeyError::from)?)
 }
 
-/// The part of the bits on a saturated link in both directions that is payload: a segment's payload over the segment and the
+/// The fraction of the bits on a saturated link in both directions that is payload: a segment's payload over the segment and the
 /// acknowledgements of the other direction that share its link (VL2 section 5.1).
-pub fn payload_part(transport: &Transport) -> f64 {
+pub fn payload_fraction(transport: &Transport) -> f64 {
     let [mss, header] = [transport.mss, transport.header].map(|b| b.0 as f64);
-    let acks_a_segment = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
-    mss / (mss + header + acks_a_segment * header)
+    let acks_per_segment = if transport.delayed_ack.is_some() { 0.5 } else { 1.0 };
+    mss / (mss + header + acks_per_segment * header)
 }

@@ -1,4 +1,4 @@
-//! Tenants on bridges: from a scenario to the bridged mode of the packet world, and from what became of it to metrics.
+//! Tenants on bridges: from a scenario to the bridged mode of the packet world, and from its records to metrics.
 
 use std::sync::Arc;
 
@@ -6,96 +6,74 @@ use weft_control::netlord::spain::SpainConfig as AgentConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::{Duration, Fabric};
-use weft_sim::packet::bridged::{Addresses, BridgedError, BridgedOutcome, BridgedWorld, FaultConfig, Trial, Ways};
+use weft_sim::packet::bridged::{Addresses, BridgedOutcome, BridgedWorld, FaultConfig, Multipath, Trial};
 
 use crate::error::{KeyError, Result};
 use crate::metrics::{self, Metrics};
-use crate::scenario::Run;
+use crate::scenario::Scenario;
 use crate::scenario::control::Bridging;
-use crate::scenario::tenants::TenantSpec;
-use crate::scenario::traffic::Traffic;
-use crate::scenario::world::Kind;
+use crate::scenario::tenants::{TenantLoad, TenantSpec};
 
-/// Carries the tenants of a run; `None` if its traffic is of another pattern, or its world the lab. `on_progress` hears how much is done, from 0 to 1.
+/// Tenants on bridges, and the limit of addresses that their metrics report.
+pub struct TenantRun {
+    world: BridgedWorld,
+    mac_limit: Option<f64>,
+}
+
+/// Builds and checks a run on a fabric.
 ///
 /// # Errors
 /// Settings that mean nothing on this fabric.
-pub fn carry(fabric: &Arc<Fabric>, run: &Run, on_progress: &mut dyn FnMut(f64)) -> Result<Option<(Outcome, Metrics)>> {
-    let (Some(world), Some(spec)) = (world(fabric, run)?, &run.scenario.tenants) else { return Ok(None) };
-    let limit = mac_limit(fabric, &world, spec);
-    let mut bridged = world.run(on_progress).map_err(located)?;
-    let outcome =
-        Outcome { links: std::mem::take(&mut bridged.links), ended: bridged.ended, events: bridged.events, ..Outcome::default() };
-    let mut metrics = measure(&bridged);
-    if spec.addresses == Addresses::Edge && !bridged.trials.is_empty() {
-        metrics::overlay::measure_netlord(bridged.fib_most, bridged.vms, &mut metrics);
-    }
-    metrics.put_some("mac_limit", limit);
-    Ok(Some((outcome, metrics)))
-}
-
-/// Checks what can be told before a run; false if its traffic is of another pattern, or its world the lab.
-///
-/// # Errors
-/// Settings that mean nothing on this fabric.
-pub fn check(fabric: &Arc<Fabric>, run: &Run) -> Result<bool> {
-    let Some(world) = world(fabric, run)? else { return Ok(false) };
-    world.check().map_err(located)?;
-    Ok(true)
-}
-
-/// The world of a run.
-fn world(fabric: &Arc<Fabric>, run: &Run) -> Result<Option<BridgedWorld>> {
-    let scenario = &run.scenario;
-    let (Traffic::Tenants(load), Some(spec)) = (&scenario.traffic, &scenario.tenants) else { return Ok(None) };
-    let world = &scenario.world;
-    if world.kind != Kind::Packet {
-        return Ok(None);
-    }
-    Ok(Some(BridgedWorld {
+pub fn prepare(fabric: &Arc<Fabric>, scenario: &Scenario, load: &TenantLoad) -> Result<TenantRun> {
+    let (settings, spec) = (&scenario.world, scenario.tenants.as_ref().expect("read with their pattern"));
+    let world = BridgedWorld {
         fabric: Arc::clone(fabric),
         tenants: spec.on(fabric)?,
-        load: load.load(world.duration.unwrap_or(Duration::MAX), world.warmup),
-        ways: match scenario.control.bridging {
-            Some(Bridging::Spain) => Ways::Spain(SpainConfig { seed: world.seed, ..scenario.control.spain }),
-            _ => Ways::SpanningTree,
+        load: load.load(settings.duration.unwrap_or(Duration::MAX), settings.warmup),
+        multipath: match scenario.control.bridging {
+            Some(Bridging::Spain) => Multipath::Spain(SpainConfig { seed: settings.seed, ..scenario.control.spain }),
+            _ => Multipath::SpanningTree,
         },
         returns: scenario.control.spain_return,
         addresses: spec.addresses,
         fib: spec.fib,
-        faults: faults(fabric, run)?,
-        packet: super::packet::config(fabric, run)?,
-        seed: world.seed,
-    }))
+        faults: faults(fabric, scenario)?,
+        packet: super::packet::config(fabric, scenario)?,
+        seed: settings.seed,
+    };
+    world.check().map_err(KeyError::from)?;
+    Ok(TenantRun { mac_limit: mac_limit(fabric, &world, spec), world })
 }
 
-/// What fails in a run, and how soon that is found out.
-fn faults(fabric: &Fabric, run: &Run) -> Result<FaultConfig> {
-    let control = &run.scenario.control;
+impl TenantRun {
+    /// Runs the tenants' transfers. `on_progress` receives the fraction that is done.
+    ///
+    /// # Errors
+    /// Settings that mean nothing on this fabric.
+    pub fn execute(self, on_progress: &mut dyn FnMut(f64)) -> Result<(Outcome, Metrics)> {
+        let is_netlord = self.world.addresses == Addresses::Edge;
+        let mut bridged = self.world.run(on_progress).map_err(KeyError::from)?;
+        let links = std::mem::take(&mut bridged.links);
+        let outcome = Outcome { links, ended: bridged.ended, events: bridged.events, ..Outcome::default() };
+        let mut metrics = measure(&bridged);
+        if is_netlord && !bridged.trials.is_empty() {
+            metrics::overlay::measure_netlord(bridged.fib_most, bridged.vms, &mut metrics);
+        }
+        metrics.put_some("mac_limit", self.mac_limit);
+        Ok((outcome, metrics))
+    }
+}
+
+/// Failures in a run, and how soon they are detected.
+fn faults(fabric: &Fabric, scenario: &Scenario) -> Result<FaultConfig> {
+    let control = &scenario.control;
     let period = control.chirp_period;
     Ok(FaultConfig {
-        events: super::timed_events(fabric, run)?,
+        events: super::events::timed_events(fabric, &scenario.events)?,
         reconverge: control.reconverge,
         restore_delay: control.restore_delay,
-        agent: AgentConfig { period, answer: Duration::from_ps(period.as_ps() / 2), ..AgentConfig::default() },
+        agent: AgentConfig { period, answer: period / 2, ..AgentConfig::default() },
     })
-}
-
-fn located(error: BridgedError) -> KeyError {
-    let (key, help) = match &error {
-        BridgedError::Packet(_) | BridgedError::NoRoom { .. } | BridgedError::TooLarge { .. } => {
-            ("transport.mss", "write a size such as \"1460B\"")
-        }
-        BridgedError::Spain(_) => ("control.spain_paths", "write fewer paths, such as spain_paths = 4"),
-        BridgedError::Agent(_) => ("control.chirp_period", "write a time such as \"100ms\""),
-        BridgedError::TooManyVms { .. } | BridgedError::TooManyVmsTogether { .. } => {
-            ("tenant", "lower `count`, `hosts` or `vms_per_host`")
-        }
-        BridgedError::Ways { .. } => ("switches.fib_ways", "write a number that divides `fib_entries`, such as 4"),
-        BridgedError::NoBytes => ("traffic.size", "write a size such as \"10MB\""),
-        BridgedError::NoIncoming => ("traffic.incoming", "write 3, as NetLord"),
-    };
-    KeyError::new(key, error.to_string(), help)
 }
 
 fn measure(outcome: &BridgedOutcome) -> Metrics {
@@ -140,7 +118,7 @@ fn measure(outcome: &BridgedOutcome) -> Metrics {
     metrics
 }
 
-/// How many addresses NetLord can carry at the worst (section 4.1): V R sqrt(F / 2), for V VMs a server, switches of R ports, tables of F entries.
+/// How many addresses NetLord supports in the worst case (section 4.1): V R sqrt(F / 2), for V VMs per server, switches of R ports, tables of F entries.
 /// R is the number of ports that the largest switch uses.
 fn mac_limit(fabric: &Fabric, world: &BridgedWorld, spec: &TenantSpec) -> Option<f64> {
     if world.addresses != Addresses::Edge {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use weft_experiment::report::{Expectation, RunInput, RunReport, collect};
+use weft_experiment::scenario::expect::Kind;
 use weft_fabric::record::{FlowRecord, LinkRecord, LinkSample, Outcome, Sample};
 use weft_fabric::rng::{mix, reduce};
 use weft_fabric::routing::{FlowKey, Path, RootLabel, RootPaths, Router, Routing};
@@ -87,7 +88,20 @@ pub fn report(
     let set: Map<String, Value> = set.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
     let optimum_bps = Some(goodput(ideal));
     let (ideal, outcome) = (Some(ideal), run);
-    collect(RunInput { name: name.to_owned(), set, seed: 1, metrics: &metrics, expect, fabric, outcome, ideal, optimum_bps })
+    collect(RunInput {
+        name: name.to_owned(),
+        set,
+        seed: 1,
+        metrics: &metrics,
+        expect,
+        fabric,
+        outcome,
+        ideal,
+        optimum_bps,
+        trusted: true,
+        overrides: Vec::new(),
+        events: Vec::new(),
+    })
 }
 
 /// The same flows on a non-blocking switch.
@@ -100,7 +114,10 @@ pub fn expectation(source: &str, metric: &str, paper: f64, measured: f64, tolera
     Expectation {
         source: source.to_owned(),
         metric: metric.to_owned(),
-        paper,
+        kind: Kind::Published,
+        paper: Some(paper),
+        at_least: None,
+        at_most: None,
         measured: Some(measured),
         within: format!("{}%", tolerance * 100.0),
         ok: (measured / paper - 1.0).abs() <= tolerance,

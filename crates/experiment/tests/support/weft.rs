@@ -48,7 +48,7 @@ fn can(it_can: bool, why_not: &str) -> bool {
     it_can
 }
 
-/// A folder with a small scenario in it, changed by replacing texts.
+/// A folder with a small scenario in it, with replacements made in its text.
 pub fn folder_with(changes: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut text = SMALL.to_owned();

@@ -124,7 +124,7 @@ fn edge_switch(fabric: &Fabric, link: LinkId) -> SwitchId {
     fabric.as_switch(fabric.link(link).to).expect("hosts touch only switches")
 }
 
-/// The place of each edge switch, and how many interconnects, pods of one, and edge switches of a pod there are at the most.
+/// The place of each edge switch, and the largest numbers of interconnects, of pods per interconnect, and of edge switches per pod.
 fn places(fabric: &Fabric) -> (Vec<Option<Place>>, [usize; 3]) {
     let mut is_edge = vec![false; fabric.switch_count()];
     for host in fabric.hosts() {

@@ -310,7 +310,7 @@ impl Spots {
                 return Err(FloorError {
                     key,
                     value: mm as f64 / 1_000.0,
-                    rule: "the hall is 100 km at the most: place fewer clusters, or narrower racks and aisles",
+                    rule: "the hall is at most 100 km: place fewer clusters, or narrower racks and aisles",
                 });
             }
         }

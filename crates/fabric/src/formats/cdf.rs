@@ -6,7 +6,7 @@
 //!   10000 15                 10000  0.15                     6    1  0.15      the middle one is not used
 //!   30000000 100             30000000  1                     20000  1  1       sizes are packets: say how long
 //! ```
-//! The dialects are told apart by the last line, 100 or 1, unless stated. A table that ends at 1 and has nothing between 0 and
+//! The last line distinguishes the dialects, 100 or 1, unless one is given. A table that ends at 1 and has nothing between 0 and
 //! 1 may as well be a percent file that was cut short: it must be stated.
 //!
 //! Sizes must not fall and probabilities must rise. Percent tables begin at 0 (HPCC's generator refuses others); a fraction
@@ -31,7 +31,7 @@ pub enum CdfUnits {
 /// What the file itself does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CdfOptions {
-    /// How probabilities are written; `None`: told by the last line.
+    /// How probabilities are written; `None`: detected from the last line.
     pub units: Option<CdfUnits>,
     /// What the sizes count; `None`: bytes, in files of two columns.
     pub scale: Option<Bytes>,
@@ -40,7 +40,7 @@ pub struct CdfOptions {
 /// Reads a distribution.
 ///
 /// # Errors
-/// The first line at fault, and a dialect that cannot be told.
+/// The first line at fault, and a dialect that cannot be detected.
 pub fn parse(bytes: &[u8], options: CdfOptions) -> Result<EmpiricalCdf, FormatError> {
     let rows = rows(text(bytes)?, options.scale)?;
     let Some(last) = rows.last() else {

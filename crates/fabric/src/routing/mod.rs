@@ -1,26 +1,27 @@
 //! Which path a flow takes through a fabric.
 //!
-//! [`next_hops::NextHops`] knows the shortest ways; [`router::Router`] picks one for a flow as the switches would (single
-//! path, ECMP, VLB), and [`ways`] says how hosts with several NICs choose among them; [`roots::RootPaths`] names the ways by the root they cross, as a central scheduler does;
-//! [`spain`] lays several paths into VLANs, [`trees`] finds those that reach all switches; [`optimal::splittable_fraction`] bounds what any of them can reach.
+//! [`next_hops::NextHops`] holds the shortest paths; [`router::Router`] picks one for a flow as the switches would (single path, ECMP, VLB);
+//! [`access_paths`] describes how hosts with several NICs choose among theirs; [`roots::RootPaths`] names paths by the root that they cross, as a
+//! central scheduler does; [`spain`] packs several paths into VLANs; [`trees`] finds trees that reach all switches;
+//! [`optimal::splittable_fraction`] is the upper bound of all of them.
 
+pub mod access_paths;
 pub mod next_hops;
 pub mod optimal;
 pub mod roots;
 pub mod router;
 pub mod spain;
 pub mod trees;
-pub mod ways;
 
 use smallvec::SmallVec;
 
 use crate::ids::{HostId, LinkId};
 use crate::rng::mix;
 
+pub use access_paths::{AccessPath, Direction};
 pub use next_hops::NextHops;
 pub use roots::{RootLabel, RootPaths};
 pub use router::{Router, Routing, RoutingKind};
-pub use ways::{Direction, Way};
 
 /// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six, and two more for each
 /// server that forwards on a detour.

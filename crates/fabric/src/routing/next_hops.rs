@@ -1,8 +1,8 @@
-//! Shortest ways: for each target, the set of links that lead a switch one hop nearer.
+//! Shortest paths: for each target, the set of links that lead a switch one hop nearer.
 //!
 //! A row is computed by breadth-first search when a target is first asked for, in O(links), and kept until the fabric's health
 //! changes. Sets are interned: in a regular fabric a switch has one set for "up" and one for each way down, so that a row is one
-//! 32-bit number a switch, and a look-up is two loads. A host with one NIC has no place in a row: it has no choice.
+//! 32-bit number a switch, and a lookup is two loads. A host with one NIC has no place in a row: it has no choice.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl NextHops {
     }
 
     /// The links over which `node` comes one hop nearer to `target`, in the order of its cables;
-    /// empty at the target itself, and where there is no way.
+    /// empty at the target itself, and where there is no path.
     pub fn toward(&mut self, health: &Health, target: Target, node: NodeId) -> &[LinkId] {
         let index = self.row_index(target);
         if self.rows[index].is_none() {
@@ -97,7 +97,7 @@ impl NextHops {
         self.sets.members(row[column])
     }
 
-    /// How many links a switch is from another; `None` if there is no way.
+    /// How many links a switch is from another; `None` if there is no path.
     pub fn distance(&mut self, health: &Health, from: NodeId, to: SwitchId) -> Option<usize> {
         let mut node = from;
         for links in 0.. {
@@ -156,16 +156,16 @@ impl NextHops {
             });
         }
         for host in multi_homed.iter() {
-            let ways = || {
+            let paths = || {
                 let up = fabric.out(host.node()).iter().filter(|&&l| health.is_up(l));
                 up.map(|&l| (distance[fabric.link(l).to.index() - fabric.host_count()], l))
             };
-            let nearest = ways().map(|w| w.0).min().unwrap_or(UNREACHED);
+            let nearest = paths().map(|w| w.0).min().unwrap_or(UNREACHED);
             row.push(if nearest == UNREACHED {
                 NO_WAY
             } else {
                 set.clear();
-                set.extend(ways().filter(|w| w.0 == nearest).map(|w| w.1));
+                set.extend(paths().filter(|w| w.0 == nearest).map(|w| w.1));
                 sets.intern(set)
             });
         }

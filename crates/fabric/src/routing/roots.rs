@@ -1,10 +1,10 @@
 //! Paths named by the root that they cross: what Hedera calls a core (sections 3.1 and 4.4), on any multi-rooted tree.
 //!
 //! A path climbs from the source's edge switch to a root and descends to the destination's. In a fat-tree a core fixes both
-//! halves. Where a root can be reached in several ways (a VL2 ToR has two aggregation switches), a label also fixes which:
+//! halves. Where a root can be reached in several paths (a VL2 ToR has two aggregation switches), a label also fixes which:
 //!
 //! ```text
-//!   label = (root, way up, way down)        links(src -> dst) = climb(src rack, root, up) + reverse(climb(dst rack, root, down)),
+//!   label = (root, path up, path down)        links(src -> dst) = climb(src rack, root, up) + reverse(climb(dst rack, root, down)),
 //!                                           cut where the two halves first share a switch
 //! ```
 //! Labels are the same for all pairs of hosts, so that a scheduler can give one to a destination. The wiring is that of the healthy
@@ -12,12 +12,14 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::ids::{HostId, LinkId, RackId, SwitchId};
 use crate::routing::Path;
 use crate::routing::next_hops::{NextHops, Target};
 use crate::topology::{Fabric, Health};
 
-/// A way across the roots: an index into [`RootPaths`].
+/// A path across the roots: an index into [`RootPaths`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RootLabel(pub u32);
 
@@ -26,11 +28,11 @@ pub struct RootLabel(pub u32);
 pub struct RootPaths {
     fabric: Arc<Fabric>,
     roots: Vec<SwitchId>,
-    /// Ways in which a rack reaches a root: the largest number over all pairs.
-    ways: usize,
+    /// The number of paths from a rack to a root: the largest number over all pairs.
+    paths: usize,
     /// Longest climb, in links.
     height: usize,
-    /// `[rack][root][way][height]`, padded with [`NO_LINK`].
+    /// `[rack][root][path][height]`, padded with [`NO_LINK`].
     climbs: Vec<LinkId>,
 }
 
@@ -38,7 +40,7 @@ pub struct RootPaths {
 pub const NO_LINK: LinkId = LinkId(u32::MAX);
 
 impl RootPaths {
-    /// Lists the roots (the switches of the highest tier) and every rack's ways up to them.
+    /// Lists the roots (the switches of the highest tier) and every rack's paths up to them.
     pub fn new(fabric: Arc<Fabric>) -> Self {
         let health = Health::new(&fabric);
         let mut next_hops = NextHops::new(Arc::clone(&fabric));
@@ -49,18 +51,18 @@ impl RootPaths {
                 all.push(climbs_to(&fabric, &health, &mut next_hops, RackId::from(r), root));
             }
         }
-        let ways = all.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        let paths = all.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let height = all.iter().flatten().map(|c| c.len()).max().unwrap_or(0);
-        let mut climbs = Vec::with_capacity(all.len() * ways * height);
+        let mut climbs = Vec::with_capacity(all.len() * paths * height);
         for of_pair in &all {
-            for way in 0..ways {
-                // A rack with fewer ways repeats them, so that every label leads somewhere.
-                let climb = of_pair.get(way % of_pair.len().max(1)).map_or(&[][..], |c| &c[..]);
+            for path in 0..paths {
+                // A rack with fewer paths repeats them, so that every label leads somewhere.
+                let climb = of_pair.get(path % of_pair.len().max(1)).map_or(&[][..], |c| &c[..]);
                 climbs.extend_from_slice(climb);
                 climbs.extend(std::iter::repeat_n(NO_LINK, height - climb.len()));
             }
         }
-        Self { fabric, roots, ways, height, climbs }
+        Self { fabric, roots, paths, height, climbs }
     }
 
     /// The roots, ascending.
@@ -68,14 +70,14 @@ impl RootPaths {
         &self.roots
     }
 
-    /// The number of labels: roots x ways up x ways down. In a fat-tree, the number of cores.
+    /// The number of labels: roots x paths up x paths down. In a fat-tree, the number of cores.
     pub fn label_count(&self) -> usize {
-        self.roots.len() * self.ways * self.ways
+        self.roots.len() * self.paths * self.paths
     }
 
     /// The root of a label.
     pub fn root_of(&self, label: RootLabel) -> SwitchId {
-        self.roots[label.0 as usize / (self.ways * self.ways)]
+        self.roots[label.0 as usize / (self.paths * self.paths)]
     }
 
     /// Longest climb in links: 2 in a fat-tree.
@@ -123,12 +125,12 @@ impl RootPaths {
     #[inline]
     fn split(&self, label: RootLabel) -> (usize, usize, usize) {
         let l = label.0 as usize;
-        (l / (self.ways * self.ways), l / self.ways % self.ways, l % self.ways)
+        (l / (self.paths * self.paths), l / self.paths % self.paths, l % self.paths)
     }
 
     #[inline]
-    fn climb(&self, rack: RackId, root: usize, way: usize) -> &[LinkId] {
-        let start = ((rack.index() * self.roots.len() + root) * self.ways + way) * self.height;
+    fn climb(&self, rack: RackId, root: usize, path: usize) -> &[LinkId] {
+        let start = ((rack.index() * self.roots.len() + root) * self.paths + path) * self.height;
         let climb = &self.climbs[start..start + self.height];
         let len = climb.iter().position(|&l| l == NO_LINK).unwrap_or(self.height);
         &climb[..len]
@@ -158,7 +160,13 @@ fn meet(fabric: &Fabric, up_edge: crate::NodeId, up: &[LinkId], down_edge: crate
 /// All shortest climbs from a rack's edge switches to a root.
 fn climbs_to(fabric: &Fabric, health: &Health, next: &mut NextHops, rack: RackId, root: SwitchId) -> Vec<Path> {
     let mut done = Vec::new();
-    let edges = &fabric.racks()[rack.index()].switches;
+    // Several NICs on one switch are one start.
+    let mut edges: SmallVec<[SwitchId; 4]> = SmallVec::new();
+    for &switch in &fabric.racks()[rack.index()].switches {
+        if !edges.contains(&switch) {
+            edges.push(switch);
+        }
+    }
     let mut open: Vec<(crate::NodeId, Path)> = edges.iter().rev().map(|&s| (fabric.switch_node(s), Path::new())).collect();
     while let Some((node, path)) = open.pop() {
         let choices = next.toward(health, Target::Switch(root), node);

@@ -1,10 +1,10 @@
 //! What switches do with a flow that nobody schedules: single path, ECMP, or VLB.
 //!
 //! ECMP: every switch hashes the flow with a seed of its own and takes that one of its equal-cost next hops. One seed for all
-//! switches polarises: the next switch picks the same way again, and half of the paths stay empty. VLB (VL2 section 4.2.2): a
+//! switches polarises: the next switch picks the same path again, and half of the paths stay empty. VLB (VL2 section 4.2.2): a
 //! random intermediate switch for each flow, ECMP to it and from it.
 //!
-//! Hosts with several NICs first choose a leaving and an arriving [`Way`] (Subways sections 4.2 and 4.3): a shared ToR if there is one,
+//! Hosts with several NICs first choose a leaving and an arriving [`AccessPath`] (Subways sections 4.2 and 4.3): a shared ToR if there is one,
 //! else by weight among the pairs whose ToRs are nearest to each other; switches then hash from the one ToR to the other. Between such
 //! hosts a shared ToR forwards at once, with VLB too.
 
@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 
 use crate::ids::{HostId, LinkId, NodeId, SwitchId};
 use crate::rng::{Stream, mix, reduce, stream};
+use crate::routing::access_paths::{AccessPath, Direction, Pairing, crosses_itself, nic_paths};
 use crate::routing::next_hops::{NextHops, Target};
-use crate::routing::ways::{Direction, Pairing, Way, crosses_itself, nic_ways};
 use crate::routing::{FlowKey, HashFields, Path};
 use crate::topology::{Fabric, Health};
 
@@ -62,10 +62,10 @@ pub struct Router {
     vlb_seed: u64,
     intermediates: Vec<SwitchId>,
     next_hops: NextHops,
-    /// Whether some host has several NICs or ways of its own.
+    /// Whether some host has several NICs or paths of its own.
     has_choice: bool,
-    /// Leaving and arriving ways by host, where a controller has set them; empty before it first does.
-    ways: [Vec<Option<Box<[Way]>>>; 2],
+    /// Leaving and arriving paths by host, where a controller has set them; empty before it first does.
+    paths: [Vec<Option<Box<[AccessPath]>>>; 2],
     /// What routing believes; lags the truth until it re-converges.
     believed: Health,
 }
@@ -84,29 +84,29 @@ impl Router {
             next_hops: NextHops::new(Arc::clone(&fabric)),
             believed: Health::new(&fabric),
             has_choice: fabric.hosts().any(|h| fabric.out(h.node()).len() > 1),
-            ways: [Vec::new(), Vec::new()],
+            paths: [Vec::new(), Vec::new()],
             fabric,
             routing,
         }
     }
 
-    /// From now on flows leave (or reach) the host by these ways, instead of its NICs; `None` takes that back. Ways that cross a
-    /// failed part are passed over; if none is left, flows use the NICs. Flows between hosts that share a ToR always take it.
+    /// From now on flows leave (or reach) the host by these paths, instead of its NICs; `None` restores the NICs. Paths that cross a
+    /// failed part are ignored; if none is left, flows use the NICs. Flows between hosts that share a ToR always take it.
     ///
     /// # Panics
-    /// If a way has no links.
-    pub fn set_ways(&mut self, host: HostId, direction: Direction, ways: Option<Vec<Way>>) {
-        assert!(ways.iter().flatten().all(|w| !w.links.is_empty()), "a way has links");
-        let of = &mut self.ways[direction as usize];
+    /// If a path has no links.
+    pub fn set_access_paths(&mut self, host: HostId, direction: Direction, paths: Option<Vec<AccessPath>>) {
+        assert!(paths.iter().flatten().all(|w| !w.links.is_empty()), "a path has links");
+        let of = &mut self.paths[direction as usize];
         if of.is_empty() {
             of.resize(self.fabric.host_count(), None);
         }
-        of[host.index()] = ways.filter(|w| !w.is_empty()).map(Vec::into_boxed_slice);
+        of[host.index()] = paths.filter(|w| !w.is_empty()).map(Vec::into_boxed_slice);
         self.has_choice = true;
     }
 
     /// The path of a flow that leaves and arrives by these links and hashes in between; `None` if a part of them has failed or there
-    /// is no way from the one ToR to the other.
+    /// is no path from the one ToR to the other.
     ///
     /// # Panics
     /// If either is empty.
@@ -161,24 +161,25 @@ impl Router {
     fn chooses(&self, key: &FlowKey) -> bool {
         [(key.src, Direction::Out), (key.dst, Direction::In)]
             .iter()
-            .any(|&(host, direction)| self.fabric.out(host.node()).len() > 1 || self.ways_of(host, direction).is_some())
+            .any(|&(host, direction)| self.fabric.out(host.node()).len() > 1 || self.access_paths_of(host, direction).is_some())
     }
 
-    fn ways_of(&self, host: HostId, direction: Direction) -> Option<&[Way]> {
-        self.ways[direction as usize].get(host.index())?.as_deref()
+    fn access_paths_of(&self, host: HostId, direction: Direction) -> Option<&[AccessPath]> {
+        self.paths[direction as usize].get(host.index())?.as_deref()
     }
 
-    /// A leaving and an arriving way: through a shared ToR by the NICs alone, else by the controller's ways where there are such.
-    fn choose_ways(&mut self, key: &FlowKey) -> Option<(Way, Way)> {
+    /// A leaving and an arriving path: through a shared ToR by the NICs alone, else by the controller's paths where there are such.
+    fn choose_ways(&mut self, key: &FlowKey) -> Option<(AccessPath, AccessPath)> {
         let ends = [(key.src, Direction::Out), (key.dst, Direction::In)];
-        let nics: [Ways; 2] = ends.map(|(host, direction)| nic_ways(&self.fabric, &self.believed, host, direction).collect());
+        let nics: [AccessPaths; 2] =
+            ends.map(|(host, direction)| nic_paths(&self.fabric, &self.believed, host, direction).collect());
         let pairs = nics[0].iter().flat_map(|l| nics[1].iter().map(move |a| (l, a)));
         let shortest = pairs.filter_map(|(l, a)| self.distance(l, a)).min()?;
-        if shortest > 0 && ends.iter().any(|&(host, direction)| self.ways_of(host, direction).is_some()) {
-            let set: [Ways; 2] = std::array::from_fn(|end| {
+        if shortest > 0 && ends.iter().any(|&(host, direction)| self.access_paths_of(host, direction).is_some()) {
+            let set: [AccessPaths; 2] = std::array::from_fn(|end| {
                 let (host, direction) = ends[end];
-                let ways = self.ways_of(host, direction).into_iter().flatten().cloned();
-                let up: Ways = ways.filter(|w| self.believed.path_is_up(&w.links)).collect();
+                let paths = self.access_paths_of(host, direction).into_iter().flatten().cloned();
+                let up: AccessPaths = paths.filter(|w| self.believed.path_is_up(&w.links)).collect();
                 if up.is_empty() { nics[end].clone() } else { up }
             });
             if let Some(chosen) = self.choose(key, &set, shortest) {
@@ -188,8 +189,13 @@ impl Router {
         self.choose(key, &nics, shortest)
     }
 
-    /// One of the pairs of ways whose ToRs are at most `farthest` links apart.
-    fn choose(&mut self, key: &FlowKey, [leaving, arriving]: &[Ways; 2], farthest: usize) -> Option<(Way, Way)> {
+    /// One of the pairs of paths whose ToRs are at most `farthest` links apart.
+    fn choose(
+        &mut self,
+        key: &FlowKey,
+        [leaving, arriving]: &[AccessPaths; 2],
+        farthest: usize,
+    ) -> Option<(AccessPath, AccessPath)> {
         let pairing = Pairing::new(leaving, arriving, |l, a| {
             self.distance(l, a).is_some_and(|d| d <= farthest) && !crosses_itself(&self.fabric, &l.links, &a.links)
         });
@@ -200,8 +206,8 @@ impl Router {
         Some((leaving[l].clone(), arriving[a].clone()))
     }
 
-    /// Links between the ToRs of two ways.
-    fn distance(&mut self, leaving: &Way, arriving: &Way) -> Option<usize> {
+    /// Links between the ToRs of two paths.
+    fn distance(&mut self, leaving: &AccessPath, arriving: &AccessPath) -> Option<usize> {
         let to = self.fabric.as_switch(arriving.tor(&self.fabric, Direction::In))?;
         self.next_hops.distance(&self.believed, leaving.tor(&self.fabric, Direction::Out), to)
     }
@@ -253,8 +259,8 @@ impl Router {
     }
 }
 
-/// Few hosts have more ways.
-type Ways = SmallVec<[Way; 4]>;
+/// Few hosts have more paths.
+type AccessPaths = SmallVec<[AccessPath; 4]>;
 
 /// Before all intermediates are tried in turn: with half of them dead, one flow in 2^32 gets there.
 const REHASHES: u64 = 32;

@@ -82,9 +82,9 @@ pub enum FabricError {
     SelfLink(String),
     #[error("the link `{0}-{1}` has no capacity")]
     NoCapacity(String, String),
-    #[error("the link `{0}-{1}` has {2}: a link has {max} at the most, choose a lower rate", max = BitsPerSec::MAX_READ)]
+    #[error("the link `{0}-{1}` has {2}: a link has at most {max}, choose a lower rate", max = BitsPerSec::MAX_READ)]
     TooFast(String, String, BitsPerSec),
-    #[error("the cables carry {bps} bps together: a fabric has {MAX_TOTAL_BPS} at the most, choose lower rates or fewer cables")]
+    #[error("the cables carry {bps} bps together: a fabric has at most {MAX_TOTAL_BPS}, choose lower rates or fewer cables")]
     TooFastTogether { bps: u128 },
     #[error("the fabric is disconnected: `{from}` cannot reach `{to}`")]
     Disconnected { from: String, to: String },

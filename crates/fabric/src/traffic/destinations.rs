@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use crate::ids::HostId;
 use crate::topology::Fabric;
+use crate::traffic::error::{TrafficError, parameter};
+use crate::traffic::pattern::Pattern;
 use crate::traffic::random::{Draw, below, generator, shuffle, unit};
-use crate::traffic::spec::{Pattern, TrafficError, parameter};
 
 /// The destinations of a pattern on a fabric.
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ impl Destinations {
     pub(super) fn new(pattern: &Pattern, fabric: &Fabric, members: Vec<HostId>, seed: u64) -> Result<Self, TrafficError> {
         let count = members.len();
         if count < 2 && !matches!(pattern, Pattern::Incast { .. }) {
-            return Err(parameter("hosts", count, "a pattern needs two hosts at the least"));
+            return Err(parameter("hosts", count, "a pattern needs at least two hosts"));
         }
         let mut position = vec![0; fabric.host_count()];
         for (i, host) in members.iter().enumerate() {

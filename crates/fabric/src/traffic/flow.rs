@@ -1,4 +1,4 @@
-//! The one contract between what wants to move and the world that carries it.
+//! The one contract between a workload and the world that carries it.
 
 use crate::ids::{FlowId, HostId};
 use crate::time::Instant;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_tell_the_line_of_each_flow_taken() {
+    fn places_are_the_lines_of_the_flows_taken() {
         let flow = |dst, ps| FlowSpec { src: HostId(0), dst: HostId(dst), start: Instant::from_ps(ps), size: Size::Infinite };
         let flows = vec![flow(1, 30), flow(2, 10), flow(3, 30), flow(4, 10)];
         let places = StaticWorkload::places(&flows);

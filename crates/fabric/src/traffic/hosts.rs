@@ -11,7 +11,7 @@
 
 use crate::ids::HostId;
 use crate::topology::Fabric;
-use crate::traffic::spec::{TrafficError, parameter};
+use crate::traffic::error::{TrafficError, parameter};
 
 /// The hosts that take part in a pattern; all by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub enum HostList {
 }
 
 impl Participants {
-    /// The hosts on a fabric, ascending; one at the least.
+    /// The hosts on a fabric, ascending; at least one.
     ///
     /// # Errors
     /// [`TrafficError::Parameter`] with the key `hosts`, `racks` or `first_rack`.
@@ -162,7 +162,7 @@ fn check_racks(fabric: &Fabric, racks: &[u32], key: &'static str) -> Result<(), 
 
 fn check_list(list: &[u32], known: usize, key: &'static str, rule: &str) -> Result<(), TrafficError> {
     if list.is_empty() {
-        return Err(parameter(key, "[]", format!("name one at the least: {rule}")));
+        return Err(parameter(key, "[]", format!("name at least one: {rule}")));
     }
     if let Some(unknown) = list.iter().find(|&&n| n as usize >= known) {
         return Err(parameter(key, unknown, rule));

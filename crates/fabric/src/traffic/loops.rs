@@ -13,10 +13,11 @@ use std::collections::VecDeque;
 use crate::ids::{FlowId, HostId};
 use crate::time::{Duration, Instant};
 use crate::traffic::destinations::Destinations;
+use crate::traffic::error::{TrafficError, parameter};
 use crate::traffic::flow::{FlowSpec, Workload};
 use crate::traffic::random::{Draw, KeyedPermutation, generator, key};
 use crate::traffic::sizes::{Concurrency, Sizes};
-use crate::traffic::spec::{MAX_SPREAD_FLOWS, TrafficError, parameter, spread_start};
+use crate::traffic::starts::{MAX_SPREAD_FLOWS, spread_start};
 
 /// What each source does, apart from time.
 pub(super) trait Plan: Send {
@@ -38,7 +39,7 @@ pub(super) struct ShufflePlan {
 }
 
 impl ShufflePlan {
-    /// Two hosts and a concurrency of one at the least.
+    /// At least two hosts and a concurrency of at least one.
     pub(super) fn new(hosts: Vec<HostId>, concurrency: u32, seed: u64) -> Self {
         let width = u64::from(concurrency).min(hosts.len() as u64 - 1);
         Self { hosts, width, seed }

@@ -11,21 +11,26 @@
 
 mod arrivals;
 mod destinations;
+mod error;
 pub mod flow;
 pub mod hosts;
 mod loops;
 mod many_to_many;
+mod pattern;
 mod random;
 pub mod requests;
 pub mod several;
 mod shuffle;
 pub mod sizes;
 pub mod spec;
+mod starts;
 pub mod tenants;
 
+pub use error::TrafficError;
 pub use flow::{FlowSpec, Size, StaticWorkload, Workload, flows_known_at_start};
 pub use hosts::{HostList, Participants, Place};
+pub use pattern::{Pattern, ShuffleMode};
 pub use requests::{RequestLoad, RequestSpec};
 pub use several::SeveralWorkloads;
 pub use sizes::{Concurrency, EmpiricalCdf, SizeError, SizeSpec};
-pub use spec::{ArrivalRate, Arrivals, Pattern, ShuffleMode, TrafficError, TrafficSpec};
+pub use spec::{ArrivalRate, Arrivals, TrafficSpec};

@@ -9,10 +9,10 @@
 use crate::ids::HostId;
 use crate::time::{Duration, Instant, PS_PER_S};
 use crate::topology::Fabric;
+use crate::traffic::error::{TrafficError, parameter};
 use crate::traffic::flow::{FlowSpec, Size};
 use crate::traffic::hosts::HostList;
 use crate::traffic::random::{Draw, below, generator, key};
-use crate::traffic::spec::{TrafficError, parameter};
 use crate::units::Bytes;
 
 /// A description of requests: who asks whom, how much and how often.

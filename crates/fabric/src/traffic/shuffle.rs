@@ -16,7 +16,7 @@ pub(super) struct AllPairs {
 }
 
 impl AllPairs {
-    /// Two hosts at the least.
+    /// At least two hosts.
     pub(super) fn new(hosts: Vec<HostId>, sizes: Sizes, start: Instant) -> Self {
         Self { hosts, sizes, start, source: 0, nth: 0 }
     }

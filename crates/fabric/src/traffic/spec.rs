@@ -13,12 +13,15 @@ use crate::time::{Duration, Instant};
 use crate::topology::Fabric;
 use crate::traffic::arrivals::{LimitedWorkload, OnceWorkload, PoissonWorkload};
 use crate::traffic::destinations::Destinations;
+use crate::traffic::error::{TrafficError, parameter};
 use crate::traffic::flow::{StaticWorkload, Workload};
-use crate::traffic::hosts::{HostList, Participants};
+use crate::traffic::hosts::{HostList, Participants, Place};
 use crate::traffic::loops::{DrawnPlan, LoopWorkload, Openings, ShufflePlan};
 use crate::traffic::many_to_many::ManyToMany;
+use crate::traffic::pattern::{Pattern, ShuffleMode};
 use crate::traffic::shuffle::AllPairs;
-use crate::traffic::sizes::{Concurrency, SizeError, SizeSpec, Sizes};
+use crate::traffic::sizes::{Concurrency, SizeSpec, Sizes};
+use crate::traffic::starts::{MAX_SPREAD_FLOWS, spread_start};
 
 /// Which flows want to move, when, and how much.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,73 +46,6 @@ pub struct TrafficSpec {
     pub start_spread: Duration,
     /// Each first flow begins so long after the one before it: `start_every`. Zero: see `start_spread`.
     pub start_every: Duration,
-}
-
-/// Who sends to whom.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Pattern {
-    /// Host x sends to host (x + stride) mod hosts, counted among those that take part (Hedera section 6.1).
-    Stride {
-        /// Not a multiple of the number of hosts.
-        stride: u64,
-    },
-    /// To another host of the same edge switch with probability `edge`, of the same pod but another edge switch with
-    /// probability `pod`, else of another pod (Hedera section 6.1).
-    ///
-    /// Where there is no such host (an edge switch with a lone host, a pod of one edge switch, a fabric of one pod)
-    /// the draw falls to the next wider group that has one, and where none is wider, to the next narrower.
-    Staggered {
-        /// EdgeP, from 0 to 1.
-        edge: f64,
-        /// PodP, from 0 to 1 - EdgeP.
-        pod: f64,
-    },
-    /// Any other host with equal probability, drawn anew for each flow; a destination may repeat (Hedera section 6.1).
-    Random,
-    /// A random permutation in which no host sends to itself, uniform among these. Each of several `flows_per_host`
-    /// has a permutation of its own; Poisson and closed-loop arrivals keep the first.
-    Bijection,
-    /// Each flow goes with probability `fraction` to one of a few random hosts, else to any other host.
-    Hotspot {
-        /// How many hosts are hot; `None`: one in 16, at least one.
-        hotspots: Option<u32>,
-        /// Part of the flows that go to them, from 0 to 1.
-        fraction: f64,
-    },
-    /// Each host sends one flow to each other one (VL2 section 5.1, Hedera section 6.3).
-    Shuffle {
-        /// All at once, or a few destinations at a time.
-        mode: ShuffleMode,
-    },
-    /// Several of the hosts that take part send to one host, which need not.
-    Incast {
-        /// How many senders, drawn at random; `None`: all other hosts.
-        fan_in: Option<u32>,
-        /// The receiver.
-        receiver: HostId,
-    },
-    /// Each of some hosts sends a number of flows to each of some others, all at once (Subways section 8.2).
-    ManyToMany {
-        /// `sender_racks` or `senders`.
-        senders: HostList,
-        /// `receiver_racks` or `receivers`; a host of both sides does not send to itself.
-        receivers: HostList,
-        /// How many flows.
-        flows_per_pair: u32,
-    },
-}
-
-/// How a shuffle goes through its destinations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShuffleMode {
-    /// All flows begin at once (VL2 section 5.1).
-    Parallel,
-    /// Each host goes through its destinations in a random order of its own; as a flow ends the next begins
-    /// (Hedera section 6.3).
-    Sequential {
-        /// How many destinations at a time; 1 in the paper.
-        concurrency: u32,
-    },
 }
 
 /// When flows begin.
@@ -142,24 +78,12 @@ pub enum ArrivalRate {
     Load(f64),
 }
 
-/// Why a description gives no traffic on this fabric.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)]
-pub enum TrafficError {
-    #[error("`{key}` = {value}: {rule}")]
-    Parameter { key: &'static str, value: String, rule: String },
-    #[error("this traffic needs at least 2 hosts, and the fabric has {hosts}")]
-    TooFewHosts { hosts: usize },
-    #[error(transparent)]
-    Size(#[from] SizeError),
-}
-
 impl TrafficSpec {
     /// Flows of this pattern and size that all begin at time 0, one a host (a shuffle: one a pair).
     pub const fn new(pattern: Pattern, size: SizeSpec) -> Self {
         Self {
             pattern,
-            among: Participants { hosts: None, listed: None, racks: None, place: crate::traffic::hosts::Place::Spread },
+            among: Participants { hosts: None, listed: None, racks: None, place: Place::Spread },
             size,
             arrivals: Arrivals::Once,
             flows_per_host: None,
@@ -228,7 +152,7 @@ impl TrafficSpec {
     ) -> Result<Box<dyn Workload>, TrafficError> {
         self.begins_its_flows_itself("a shuffle has one flow a pair: leave it out, or set `hosts`")?;
         if hosts.len() < 2 {
-            return Err(parameter("hosts", hosts.len(), "a shuffle takes two hosts at the least"));
+            return Err(parameter("hosts", hosts.len(), "a shuffle needs at least two hosts"));
         }
         let sizes = Sizes::new(&self.size, seed);
         match mode {
@@ -385,25 +309,8 @@ impl TrafficSpec {
     }
 }
 
-pub(super) fn parameter(key: &'static str, value: impl ToString, rule: impl Into<String>) -> TrafficError {
-    TrafficError::Parameter { key, value: value.to_string(), rule: rule.into() }
-}
-
-/// A start that is uniform in `[start, start + spread)`, of the `nth` flow.
-pub(super) fn spread_start(start: Instant, spread: Duration, seed: u64, source: HostId, nth: u64) -> Instant {
-    use crate::traffic::random::{Draw, key};
-    let hash = key(seed, Draw::Start, u64::from(source.0), nth);
-    let offset = (u128::from(hash) * u128::from(spread.as_ps())) >> 64;
-    start.saturating_add(Duration::from_ps(offset as u64))
-}
-
-/// The part of the flows that go to hotspots where a scenario does not say: half of them.
-pub const HOTSPOT_FRACTION: f64 = 0.5;
-
 /// Flows that begin together; a record of each is kept, but by the slots model.
 const MAX_FLOWS: u64 = 100_000_000;
-/// Starts that must be sorted are held in memory: 32 bytes each.
-pub(super) const MAX_SPREAD_FLOWS: u64 = 100_000_000;
 /// Flows per second of a host; at most one a nanosecond, so that time moves on.
 const MAX_RATE: f64 = 1e9;
 /// A host may be offered more than it can send, within reason.

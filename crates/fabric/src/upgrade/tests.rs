@@ -179,7 +179,7 @@ prop_compose! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 64 / 256))]
 
     /// Section 4.3: nothing is rewired, and nothing that carried goes out of service.
     #[test]

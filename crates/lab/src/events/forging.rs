@@ -1,14 +1,14 @@
-//! A VM whose tenant is an adversary (NetLord section 3.2): it sends whatever frames it likes from where it is.
+//! A VM of an adversary (NetLord section 3.2) sends forged frames.
 //!
-//! | it sends | it should happen |
+//! | frame | expected |
 //! | --- | --- |
 //! | another source address: a neighbour's, a switch's | refused |
 //! | NL-ARP that moves others' VIFs to itself, LLDP of another place, a spanning tree's root | refused |
 //! | ARP that claims its virtual router's address | refused |
-//! | encapsulations to others' edge switches, with their tenants' ids, with a VLAN and without | carried as payload, within its tenant |
-//! | frames to others' MAC addresses | the same: there they are somebody else's, or nobody's |
+//! | encapsulations to others' edge switches, with their tenants' ids, with a VLAN and without | delivered as payload, within its tenant |
+//! | frames to others' MAC addresses | the same: within its tenant these addresses are other VMs', or unused |
 //!
-//! All bear a mark. All other VMs listen for it meanwhile: those of its tenant get what is payload, others nothing. What is refused is to be counted by an agent.
+//! All contain a mark, for which all other VMs listen: those of its tenant receive the frames that are payload, others nothing. An agent must count each refused frame.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
@@ -25,10 +25,9 @@ use weft_fabric::{MacAddr, TenantId};
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::frames;
-use crate::netns;
-use crate::plan::tenants::{Netlord, Vm, v4_of};
+use crate::plan::netlord::{Netlord, Vm, v4_of};
 use crate::plan::{Node, Plan, Port};
-use crate::vl2::control;
+use crate::{netns, overlay};
 
 /// A frame, and whether an agent is to refuse it.
 struct Forgery {
@@ -36,23 +35,23 @@ struct Forgery {
     is_refused: bool,
 }
 
-/// Has a VM, by its number, send all of it, and says what came of that.
-pub(crate) fn make(plan: &Plan, which: usize) -> Result<Forged> {
-    let Some(netlord) = &plan.tenants else { return Ok(Forged::default()) };
+/// Has a VM, by its number, send all forged frames, and returns what became of them.
+pub(crate) fn forge(plan: &Plan, which: usize) -> Result<Forged> {
+    let Some(netlord) = plan.overlay.netlord() else { return Ok(Forged::default()) };
     let vm = &netlord.vms[which];
     let forgeries = forgeries(plan, netlord, vm);
     let mut listeners = Listeners::open(plan, netlord, vm)?;
-    let before = control::isolation_drops(plan);
+    let before = overlay::isolation_drops(plan);
     let node = &plan.nodes[vm.node];
     let mut socket = open(node)?;
     for forgery in std::iter::repeat_n(&forgeries, ROUNDS).flatten() {
         socket.write_all(&forgery.frame).map_err(|cause| failed("send a frame", node, cause))?;
-        listeners.hear(BETWEEN);
+        listeners.listen(BETWEEN);
     }
-    listeners.hear(queued(plan, vm) + SETTLE);
+    listeners.listen(queued(plan, vm) + SETTLE);
     let Listeners { heard, carried, .. } = listeners;
     let refused = (forgeries.iter().filter(|it| it.is_refused).count() * ROUNDS) as u64;
-    let counted = control::isolation_drops(plan).saturating_sub(before);
+    let counted = overlay::isolation_drops(plan).saturating_sub(before);
     Ok(Forged { sent: (forgeries.len() * ROUNDS) as u64, heard, carried, uncounted: refused.saturating_sub(counted) })
 }
 
@@ -67,7 +66,7 @@ fn failed(what: &'static str, node: &Node, cause: std::io::Error) -> LabError {
     LabError::Kernel { what, place: node.namespace.clone(), cause }
 }
 
-/// How long a frame may wait on its way: at the NIC of the VM's host, and at each switch of a way up and down.
+/// How long a frame may wait in queues: at the NIC of the VM's host, and at each switch of a path up and down.
 fn queued(plan: &Plan, vm: &Vm) -> Duration {
     let drain = |port: &Port| Duration::from_secs_f64(port.queue_bytes as f64 * 8.0 / port.rate_bps as f64);
     let nic = &plan.nodes[vm.host].ports[0];
@@ -79,9 +78,9 @@ fn queued(plan: &Plan, vm: &Vm) -> Duration {
 struct Listeners {
     /// Whether it is of another tenant, and its interface.
     sockets: Vec<(bool, Socket)>,
-    /// Frames with the mark that those of other tenants got,
+    /// Frames with the mark that VMs of other tenants received.
     heard: u64,
-    /// and the others.
+    /// Frames with the mark that VMs of its tenant received.
     carried: u64,
 }
 
@@ -92,9 +91,9 @@ impl Listeners {
         Ok(Self { sockets: sockets.collect::<Result<_>>()?, heard: 0, carried: 0 })
     }
 
-    /// What comes within a time; their streams come too, and nobody keeps them.
-    fn hear(&mut self, within: Duration) {
-        let deadline = Deadline::after(within);
+    /// Counts marked frames that arrive within a time; all others, such as those of streams, are dropped.
+    fn listen(&mut self, time: Duration) {
+        let deadline = Deadline::after(time);
         let mut buffer = [0; 2048];
         loop {
             for (is_apart, socket) in &mut self.sockets {
@@ -119,11 +118,11 @@ fn forgeries(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Vec<Forgery> {
     let own = mac_of(vm);
     let mut all = Vec::new();
     let mut add = |is_refused: bool, frame: Vec<u8>| all.push(Forgery { frame, is_refused });
-    let here = place_of(plan, netlord, vm);
+    let here = location_of(plan, netlord, vm);
     let special = netlord.special.first().copied();
-    let vlan = special.and_then(VlanId::new).expect("a lab of tenants has a VLAN that reaches all agents");
+    let vlan = special.and_then(VlanId::new).expect("a lab with NetLord has a VLAN that reaches all agents");
     for other in netlord.vms.iter().filter(|other| netlord.is_apart(vm, other)) {
-        let (vif, there) = (vif_of(other), place_of(plan, netlord, other));
+        let (vif, there) = (vif_of(other), location_of(plan, netlord, other));
         let inner = ethernet(vif.mac, own, EXPERIMENT, &MARK.repeat(3));
         for (dst, tag) in [(there.switch, None), (there.switch, VlanId::new(1)), (BROADCAST, None), (BROADCAST, Some(vlan))] {
             let overlay = Overlay { to: Recipient::Port(there.port), tenant: vif.tenant, space: vif.space, vlan: tag };
@@ -175,7 +174,7 @@ fn ethernet(dst: MacAddr, src: MacAddr, ethertype: EtherType, payload: &[u8]) ->
 }
 
 fn mac_of(vm: &Vm) -> MacAddr {
-    vm.mac.parse().expect("it was checked as the plan was made")
+    vm.mac.parse().expect("it was checked when the plan was made")
 }
 
 fn vif_of(vm: &Vm) -> Vif {
@@ -183,23 +182,23 @@ fn vif_of(vm: &Vm) -> Vif {
 }
 
 /// The edge switch of a VM's host, and its port to it.
-fn place_of(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Location {
+fn location_of(plan: &Plan, netlord: &Netlord, vm: &Vm) -> Location {
     let above = plan.nodes[vm.host].ports[0].peer;
-    let switch = netlord.switch(above.node).expect("hosts hang on switches");
+    let switch = netlord.switch(above.node).expect("hosts are attached to switches");
     let mac = switch.mac.as_ref().expect("it has hosts").parse().expect("a MAC address");
     let port = switch.ports[above.port].number.and_then(|n| EdgePort::new(n.into())).expect("its ports to hosts are numbered");
     Location { switch: mac, port }
 }
 
-/// In every forged frame; in those of a fixed format that has no place for it, nobody else could take what they say for his own.
+/// In every forged frame except those of fixed formats without room for it.
 const MARK: &[u8; 16] = b"not for you :-) ";
-/// Anybody's, for experiments.
+/// The EtherType for local experiments (IEEE 802, 9.2.3).
 const EXPERIMENT: EtherType = EtherType(0x88b7);
 const SPANNING_TREE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0]);
-/// Queues that others' streams have filled drop some of them.
+/// Each frame is sent that often, since full queues may drop some.
 const ROUNDS: usize = 3;
-/// No interface drops for haste.
+/// The interval between frames, so that no interface drops them.
 const BETWEEN: Duration = Duration::from_millis(1);
 const SETTLE: Duration = Duration::from_millis(200);
-/// Switches on a way, in fabrics of two levels.
+/// Switches of a path in a fabric of two levels.
 const HOPS: u32 = 3;

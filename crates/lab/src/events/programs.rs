@@ -1,6 +1,6 @@
-//! Programs of a lab that end and start again: which there are, and how that is done.
+//! Programs of a lab that are killed and started again.
 //!
-//! | | what is ended (SIGKILL) | what goes on |
+//! | | what is killed (SIGKILL) | what continues |
 //! | --- | --- | --- |
 //! | `agent NODE` | `weft-agent` of a host or a switch | its eBPF programs and their tables, a switch's anycast addresses |
 //! | `server N` | `weft-directory`, the Nth from 0 | its store |
@@ -13,21 +13,20 @@ use weft_fabric::Fabric;
 use weft_fabric::topology::edit_distance;
 
 use super::EventError;
+use crate::directory::{Directory, kill_server, kill_store};
 use crate::error::Result;
-use crate::plan::overlay::Store;
-use crate::plan::{Node, Plan, Role, Routing};
+use crate::plan::{DirectoryServers, Node, Overlay, Plan, Role, Routing, Store};
 use crate::programs::wait_for;
-use crate::vl2::control;
-use crate::{directory, frr, netns, state, valiant};
+use crate::{agents, frr, netns, programs, state, vlb};
 
-/// A program, or several that stand for one thing.
+/// A program, or several that work as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The agent of a node, an index into [`Plan::nodes`].
     Agent(usize),
     /// A directory server, by its number.
     Server(usize),
-    /// What the directory servers share.
+    /// The store that the directory servers share.
     Store,
     /// The routing daemons of a switch, an index into [`Plan::nodes`].
     Frr(usize),
@@ -41,28 +40,19 @@ impl Program {
     pub fn parse(plan: &Plan, text: &str) -> Result<Self, EventError> {
         let (kind, name) = text.trim().split_once(' ').map_or((text.trim(), ""), |(kind, name)| (kind, name.trim()));
         match kind {
-            "agent" | "server" | "frr" if name.is_empty() => Err(EventError::new(
-                format!("`{kind}` of which one?"),
-                "write such as \"agent h0\", \"agent tor0\", \"server 0\" or \"frr agg0\"",
-            )),
+            "agent" | "server" | "frr" if name.is_empty() => Err(EventError::ProgramUnnamed { kind: kind.to_owned() }),
             "agent" => agent(plan, name).map(Self::Agent),
             "server" => server(plan, name).map(Self::Server),
-            "store" if name.is_empty() => match directory(plan)?.1 {
+            "store" if name.is_empty() => match directory(plan)?.store {
                 Store::Etcd => Ok(Self::Store),
-                Store::Embedded => Err(EventError::new(
-                    "the directory's store is a part of its server",
-                    "write \"server 0\", or store = \"etcd\" in [directory]",
-                )),
+                Store::Embedded => Err(EventError::StoreEmbedded),
             },
             "frr" => routers(plan, name).map(Self::Frr),
-            _ => Err(EventError::new(
-                format!("`{text}` is no program of a lab"),
-                "write such as \"agent h0\", \"agent tor0\", \"server 0\", \"store\" or \"frr agg0\"",
-            )),
+            _ => Err(EventError::NoProgram { text: text.to_owned() }),
         }
     }
 
-    /// As [`Self::parse`] reads it.
+    /// Its name, as [`Self::parse`] reads it.
     pub fn name(self, plan: &Plan) -> String {
         match self {
             Self::Agent(node) => format!("agent {}", plan.nodes[node].name),
@@ -72,31 +62,29 @@ impl Program {
         }
     }
 
-    /// Ends it at once. Whether it ran.
+    /// Kills it. Whether it ran.
     pub(super) fn kill(self, plan: &Plan) -> bool {
         match self {
-            Self::Agent(node) => control::kill_agent(&plan.nodes[node]),
-            Self::Server(number) => directory::kill_server(plan, number),
-            Self::Store => directory::kill_store(plan),
-            Self::Frr(node) => control::kill_programs(&plan.nodes[node], &[&frr::ALL[..], &["staticd"]].concat()) > 0,
+            Self::Agent(node) => agents::kill(&plan.nodes[node]),
+            Self::Server(number) => kill_server(plan, number),
+            Self::Store => kill_store(plan),
+            Self::Frr(node) => programs::kill(&plan.nodes[node].namespace, &[&frr::ALL[..], &["staticd"]].concat()) > 0,
         }
     }
 
-    /// Starts it, by the files that it was started with before, and waits until it is ready.
-    pub(super) fn start(self, plan: &Plan, fabric: &Fabric, valiant: bool, stop: &AtomicBool) -> Result<()> {
+    /// Starts it with the files of its first start, and waits until it is ready.
+    pub(super) fn start(self, plan: &Plan, fabric: &Fabric, vlb: bool, stop: &AtomicBool) -> Result<()> {
         match self {
-            Self::Agent(node) => control::start_agents_of(plan, &[node], stop),
-            Self::Server(number) => directory::of_lab(plan, |directory| {
-                let started = directory.start_server(number)?;
-                wait_for(&[started], stop)
-            })
-            .unwrap_or(Ok(())),
-            Self::Store => directory::of_lab(plan, |directory| directory.start_store()).unwrap_or(Ok(())),
+            Self::Agent(node) => agents::restart(plan, &[&plan.nodes[node]], stop),
+            Self::Server(number) => {
+                Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(number)?], stop))
+            }
+            Self::Store => Directory::of_lab(plan).map_or(Ok(()), |directory| directory.start_store()),
             Self::Frr(index) => {
                 let node = &plan.nodes[index];
                 netns::within(&node.namespace, || {
                     frr::start_all(plan, node, &state::daemons(&state::path(&plan.name)))?;
-                    if valiant { valiant::follow_again(plan, fabric, index) } else { Ok(()) }
+                    if vlb { vlb::reconfigure(plan, fabric, index) } else { Ok(()) }
                 })
             }
         }
@@ -105,70 +93,46 @@ impl Program {
 
 /// A node with an agent.
 fn agent(plan: &Plan, name: &str) -> Result<usize, EventError> {
-    let Some(netlord) = &plan.tenants else { return overlay(plan).and_then(|()| node(plan, name)) };
+    if plan.overlay.is_none() {
+        return Err(EventError::NoOverlay);
+    }
     let found = node(plan, name)?;
-    if netlord.is_ovs(found) {
-        let help = "name a host or an edge switch, or write core = \"ebpf\" in [switches]";
-        return Err(EventError::new(format!("no agent runs on {name}: it is Open vSwitch"), help));
+    match plan.overlay.netlord() {
+        Some(netlord) if netlord.is_ovs(found) => Err(EventError::NoAgent { switch: name.to_owned() }),
+        _ => Ok(found),
     }
-    Ok(found)
 }
 
-fn overlay(plan: &Plan) -> Result<(), EventError> {
-    if plan.has_agents() {
-        return Ok(());
-    }
-    Err(EventError::new(
-        "neither agents nor a directory run here: there is no overlay",
-        "add `[overlay]` with kind = \"vl2\", or leave the event out",
-    ))
-}
-
-/// Where directory servers run, and where they keep mappings.
-fn directory(plan: &Plan) -> Result<(&[usize], Store), EventError> {
-    overlay(plan)?;
-    plan.directory().ok_or_else(|| {
-        let help = "write locations = \"directory\" in [overlay], or such as \"agent h0\" or \"agent edge0\" here";
-        EventError::new("no directory runs in this lab: agents tell each other where VMs are", help)
-    })
+fn directory(plan: &Plan) -> Result<&DirectoryServers, EventError> {
+    let missing = if plan.overlay.is_none() { EventError::NoOverlay } else { EventError::NoDirectory };
+    plan.overlay.directory().ok_or(missing)
 }
 
 /// A host or a switch by its name.
 pub(super) fn node(plan: &Plan, name: &str) -> Result<usize, EventError> {
     let inside = || plan.nodes.iter().enumerate().filter(|(_, n)| matches!(n.role, Role::Host | Role::Switch));
     inside().find(|(_, n)| n.name == name).map(|(i, _)| i).ok_or_else(|| {
-        let near = inside().map(|(_, n)| n.name.as_str()).min_by_key(|known| edit_distance(known, name));
-        let hint = near.map_or(String::new(), |near| format!(": did you mean `{near}`?"));
-        EventError::new(format!("there is no node called `{name}`{hint}"), "`weft topo SCENARIO --export dot` lists all names")
+        let guess = inside().map(|(_, n)| n.name.as_str()).min_by_key(|known| edit_distance(known, name)).map(str::to_owned);
+        EventError::NoNode { name: name.to_owned(), guess }
     })
 }
 
 fn server(plan: &Plan, name: &str) -> Result<usize, EventError> {
-    let count = directory(plan)?.0.len();
-    name.parse().ok().filter(|&n| n < count).ok_or_else(|| {
-        EventError::new(
-            format!("there is no directory server `{name}`: they are server 0 to server {}", count - 1),
-            "name one of them, or raise `servers` in [directory]",
-        )
-    })
+    let count = directory(plan)?.hosts.len();
+    let found = name.parse().ok().filter(|&n| n < count);
+    found.ok_or_else(|| EventError::NoServer { name: name.to_owned(), last: count - 1 })
 }
 
 fn routers(plan: &Plan, name: &str) -> Result<usize, EventError> {
-    if plan.tenants.is_some() {
-        return Err(EventError::new(
-            "no FRR runs in a lab of tenants: its switches are bridges",
-            "write such as \"agent edge0\"",
-        ));
+    if let Overlay::Netlord(_) = plan.overlay {
+        return Err(EventError::Bridges);
     }
     if plan.routing == Routing::Static {
-        let help = "write routing = \"frr\" in [world], or leave the event out";
-        return Err(EventError::new("no FRR runs here: the lab's routes are static", help));
+        return Err(EventError::StaticRoutes);
     }
     let is_host = |node: &Node| node.role == Role::Host;
     match node(plan, name)? {
-        host if is_host(&plan.nodes[host]) => {
-            Err(EventError::new(format!("no FRR runs on {name}: it is a host"), "name a switch, such as \"frr agg0\""))
-        }
+        host if is_host(&plan.nodes[host]) => Err(EventError::NotARouter { name: name.to_owned() }),
         switch => Ok(switch),
     }
 }

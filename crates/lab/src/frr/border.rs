@@ -31,7 +31,7 @@ pub(super) fn bgp(plan: &Plan, node: &Node) -> String {
     text
 }
 
-/// What OSPF is told besides: a border hands on its default route, a ToR announces the locators of the pool that its hosts have.
+/// Additional configuration of OSPF: a border announces its default route, a ToR the locators of the pool that its hosts have.
 pub(super) fn ospf(plan: &Plan, node: &Node) -> String {
     let Some(Outside { borders, hosts, .. }) = &plan.outside else { return String::new() };
     let is = |index: usize| std::ptr::eq(&plan.nodes[index], node);
@@ -47,7 +47,7 @@ pub(super) fn ospf(plan: &Plan, node: &Node) -> String {
     String::new()
 }
 
-/// Of private numbers (RFC 6996).
+/// AS numbers for private use (RFC 6996).
 const AS_INSIDE: u32 = 65000;
 const AS_OUTSIDE: u32 = 65001;
 const KEEPALIVE_S: u32 = 1;

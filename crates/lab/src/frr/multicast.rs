@@ -1,13 +1,13 @@
-//! PIM and IGMP: what a service broadcasts goes to the service's multicast group (VL2 section 4.2.3).
+//! PIM and IGMP: broadcasts of a service go to the service's multicast group (VL2 section 4.2.3).
 //!
 //! Hosts join by IGMP at their ToR. Trees are sparse (RFC 7761): a ToR joins towards the rendezvous point, and from the first packet on towards the
-//! sender, so that a packet crosses a link once at the most. The rendezvous point is the first intermediate switch; while it is away, senders
-//! that nobody has heard yet are not heard, and those that are go on.
+//! sender, so that a packet crosses a link at most once. The rendezvous point is the first intermediate switch; while it is down, new senders do not
+//! reach the group, and established trees continue.
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use crate::plan::overlay::MULTICAST;
+use crate::plan::vl2::MULTICAST;
 use crate::plan::{Node, Plan, Role};
 
 /// The configuration of pimd at a switch.
@@ -26,17 +26,17 @@ pub(super) fn pim(plan: &Plan, switch: &Node) -> String {
             Role::Outside | Role::Vm => {}
         }
     }
-    let vl2 = plan.overlay.iter().flat_map(|vl2| &vl2.moves);
-    for moved in vl2.filter(|m| std::ptr::eq(&plan.nodes[m.tor], switch)) {
+    let moves = plan.overlay.vl2().into_iter().flat_map(|vl2| &vl2.moves);
+    for moved in moves.filter(|m| std::ptr::eq(&plan.nodes[m.tor], switch)) {
         // The port of a server that will move here.
         line(format_args!("interface {}\n ip pim passive\n ip igmp\nexit", moved.port));
     }
     text
 }
 
-/// Where senders and receivers meet first.
+/// The rendezvous point.
 fn rendezvous(plan: &Plan) -> Option<Ipv4Addr> {
-    let vl2 = plan.overlay.as_ref()?;
+    let vl2 = plan.overlay.vl2()?;
     let first = vl2.intermediates.first().map(|&i| &plan.nodes[i]);
     first.or_else(|| plan.switches().next()).map(|n| n.locator)
 }

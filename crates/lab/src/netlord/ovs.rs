@@ -1,4 +1,4 @@
-//! Open vSwitch for a core switch: a bridge that somebody else wrote, which knows nothing of NetLord. Its user-space datapath, since kernels need not have its module.
+//! Open vSwitch for a core switch: an independent bridge without support for NetLord. Its user-space datapath is used, since many kernels lack its module.
 //!
 //! ```text
 //!   /run/weft/labs/NAME/netlord/NODE-ovs/     conf.db, db.sock, ovs.ctl, pid files, logs
@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 
 use socket2::{Domain, Socket, Type};
 
-use super::files::name_of;
+use crate::agents::{self, OverlayFiles, name_of};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::tenants::{Bridge, Fib};
+use crate::plan::netlord::{Bridge, Fib};
 use crate::plan::{Node, Plan};
+use crate::programs::without_inherited_files;
 
-/// Whether it is installed; before anything is made.
+/// Checks that it is installed, before anything is made.
 ///
 /// # Errors
 /// [`LabError::Missing`].
@@ -37,8 +38,8 @@ fn folder(above: &Path, node: &Node) -> PathBuf {
 }
 
 /// Starts it in the switch's namespace, and returns when it forwards.
-pub(super) fn start(above: &Path, node: &Node, bridge: &Bridge, fib: &Fib) -> Result<()> {
-    let folder = folder(above, node);
+pub(super) fn start(files: &OverlayFiles, node: &Node, bridge: &Bridge, fib: &Fib) -> Result<()> {
+    let folder = folder(files.folder(), node);
     fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
     let at = |name: &str| folder.join(name).display().to_string();
     let db = format!("unix:{}", at("db.sock"));
@@ -58,7 +59,7 @@ pub(super) fn start(above: &Path, node: &Node, bridge: &Bridge, fib: &Fib) -> Re
         run(SERVER, &[vec![at("conf.db"), format!("--remote=p{db}")], daemon("db")].concat())?;
         run("ovs-vsctl", &[vec![format!("--db={db}"), "--no-wait".to_owned()], configuration(node, bridge, fib)].concat())?;
         run(SWITCH, &[vec![db.clone()], daemon("ovs")].concat())?;
-        // Returns when what was written is done.
+        // Returns when the configuration has been applied.
         run(
             "ovs-vsctl",
             &[
@@ -96,7 +97,7 @@ fn configuration(node: &Node, bridge: &Bridge, fib: &Fib) -> Vec<String> {
 /// # Errors
 /// [`LabError`] if it does not answer.
 pub fn learned(plan: &Plan, node: &Node) -> Result<Vec<(String, u16)>> {
-    let folder = folder(&super::folder(&crate::state::path(&plan.name)), node);
+    let folder = folder(&agents::folder(plan), node);
     let control = folder.join("ovs.ctl").display().to_string();
     let output = Command::new("ovs-appctl").args(["-t", &control, "fdb/show", "br0"]).output();
     let output = output.map_err(|e| netns::not_run("ovs-appctl", "openvswitch-switch", e))?;
@@ -115,10 +116,11 @@ fn run(program: &str, arguments: &[String], folder: &Path, node: &Node) -> Resul
     for key in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
         command.env(key, folder);
     }
-    // The daemons go on with the descriptors that they got: errors come by a file.
+    // The daemons keep their standard error open, so it is a file and no pipe.
     let log = folder.join("start.log");
     let file = fs::File::create(&log).map_err(|e| LabError::io("write", &log, e))?;
-    let status = command.stderr(file).status().map_err(|e| netns::not_run(program, "openvswitch-switch", e))?;
+    let status =
+        without_inherited_files(command.stderr(file)).status().map_err(|e| netns::not_run(program, "openvswitch-switch", e))?;
     if status.success() {
         return Ok(());
     }
@@ -126,8 +128,8 @@ fn run(program: &str, arguments: &[String], folder: &Path, node: &Node) -> Resul
     Err(LabError::Program { program: program.to_owned(), place: node.name.clone(), message })
 }
 
-/// Has the kernel write the checksums of what a device sends: a switch in user space sees frames as they are, and no device after it writes them. In the namespace that
-/// the thread is in.
+/// Switches checksum offload of a device off, in the namespace of the thread: a switch in user space forwards frames as they are, and no device after it adds
+/// checksums.
 pub(super) fn write_checksums(device: &str, place: &str) -> Result<()> {
     let fail = |cause: std::io::Error| LabError::Kernel { what: "switch off checksum offload", place: place.to_owned(), cause };
     let name = CString::new(device).expect("a device's name");

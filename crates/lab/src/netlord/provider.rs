@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::files::Files;
+use crate::agents::OverlayFiles;
 use crate::error::{LabError, Result};
 use crate::plan::Plan;
-use crate::plan::tenants::Provider;
-use crate::programs::{self, Started};
+use crate::plan::netlord::Provider;
+use crate::programs::{self, StartedProgram};
 
-/// Whether the server is installed; before anything is made.
+/// Checks that the server is installed, before anything is made.
 ///
 /// # Errors
 /// [`LabError::Missing`].
@@ -22,8 +22,8 @@ fn find() -> Result<PathBuf> {
     if usual.is_file() { Ok(usual) } else { programs::find(DNSMASQ).map_err(|_| missing()) }
 }
 
-/// Starts the server. It answers a moment later; agents ask until it does.
-pub(super) fn start(plan: &Plan, provider: &Provider, files: &Files) -> Result<Started> {
+/// Starts the server. It answers shortly after; agents ask until it does.
+pub(super) fn start(plan: &Plan, provider: &Provider, files: &OverlayFiles) -> Result<StartedProgram> {
     let mask = u32::MAX << (32 - provider.subnet.len);
     let mut arguments: Vec<String> = ["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=eth0"]
         .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn start(plan: &Plan, provider: &Provider, files: &Files) -> Result<S
     arguments.push(format!("--dhcp-range={subnet},static,{mask},{LEASE}"));
     arguments.push(format!("--dhcp-leasefile={}", files.text("dhcp.leases")));
     arguments.extend(provider.leases.iter().map(|lease| format!("--dhcp-host={},{}", lease.mac, lease.address)));
-    programs::start(&find()?, &arguments, &plan.nodes[provider.server].namespace, &files.folder.join("dhcp.log"))
+    programs::start(&find()?, &arguments, &plan.nodes[provider.server].namespace, &files.path("dhcp.log"))
 }
 
 const DNSMASQ: &str = "dnsmasq";

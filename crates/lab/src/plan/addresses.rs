@@ -1,4 +1,4 @@
-//! Who has which address.
+//! Addresses of the underlay.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -106,7 +106,7 @@ impl Addresses {
         self.ports[link.index()]
     }
 
-    /// A locator a node.
+    /// One locator per node.
     fn of_nodes(fabric: &Fabric) -> Result<Self, PlanError> {
         let addressing = Addressing::new(fabric)?;
         let address = |l: LocAddr| Ipv4Addr::from(l.0);
@@ -122,7 +122,7 @@ impl Addresses {
         Ok(all)
     }
 
-    /// A locator a port of a host; those of switches apart.
+    /// One locator per port of a host; those of switches are in a range of their own.
     fn of_ports(fabric: &Fabric) -> Result<Self, PlanError> {
         let addressing = PortAddressing::new(fabric)?;
         let address = |l: LocAddr| Ipv4Addr::from(l.0);

@@ -7,26 +7,26 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use weft_fabric::Fabric;
 
-/// What the namespaces of all labs begin with.
+/// The prefix of the namespaces of all labs.
 pub const NAMESPACE_PREFIX: &str = "weft-";
 
-/// The name of a lab: letters, digits and underscores, 16 at the most. It has no hyphen, so that no lab's namespaces begin like another's.
+/// The name of a lab: letters, digits and underscores, at most 16. It has no hyphen, so that no lab's prefix of namespaces is a prefix of another's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LabName(String);
 
-/// A text that is no lab's name.
+/// A string that is not the name of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` cannot be a lab's name: use letters, digits and underscores, 1 to 16 of them")]
 pub struct NameError(pub String);
 
 impl LabName {
-    /// What the names of its namespaces begin with.
+    /// The prefix of its namespaces.
     pub fn namespace_prefix(&self) -> String {
         format!("{NAMESPACE_PREFIX}{}-", self.0)
     }
 
-    /// The lab that a namespace is of, by its name.
+    /// The lab of a namespace, by its name.
     pub fn of_namespace(namespace: &str) -> Option<Self> {
         let (lab, _) = namespace.strip_prefix(NAMESPACE_PREFIX)?.split_once('-')?;
         lab.parse().ok()
@@ -77,7 +77,7 @@ impl From<LabName> for String {
     }
 }
 
-/// A namespace's name for each node. Names from files may hold anything; those that no path may hold are spelt otherwise.
+/// The namespace of each node. Names from files may contain any characters; those that are not allowed in paths are replaced.
 pub(super) fn namespaces(fabric: &Fabric, lab: &LabName) -> Vec<String> {
     let prefix = lab.namespace_prefix();
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -101,7 +101,7 @@ pub(super) fn namespaces(fabric: &Fabric, lab: &LabName) -> Vec<String> {
     names
 }
 
-/// Paths of sockets, which hold these names, have 108 bytes.
+/// Paths of sockets, which contain these names, have at most 108 bytes.
 const LENGTH_MAX: usize = 40;
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     use weft_fabric::{BitsPerSec, Duration};
 
     #[test]
-    fn names_are_plain_and_lead_back() {
+    fn names_are_plain_and_parse_back() {
         assert!("vl2_a".parse::<LabName>().is_ok());
         for text in ["", "a-b", "a/b", "..", "seventeen_letters"] {
             assert!(text.parse::<LabName>().is_err(), "{text}");

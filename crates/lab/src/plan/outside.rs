@@ -1,4 +1,4 @@
-//! The world outside of the data centre (VL2 section 4.2.3): a router that every intermediate switch has a link to, and hosts that it reaches.
+//! The outside of the data centre (VL2 section 4.2.3): a router with a link to every intermediate switch, and the hosts that it reaches.
 //!
 //! ```text
 //!   outside  AS 65001   lo 198.51.100.1   announces a default route
@@ -10,30 +10,30 @@
 //!     |
 //!   h0     eth0 10.1.1.2, 20.0.0.1; lo 203.0.113.1
 //! ```
-//! No gateway rewrites a header: a host that is to be reached from outside has a locator of the pool besides its AA. What it answers leaves by any
-//! of the intermediate switches, by ECMP, and so comes what is sent to it.
+//! No gateway rewrites headers: a host that is reachable from outside has a locator of the pool besides its AA. Packets from and to it cross any of the
+//! intermediate switches, chosen by ECMP.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::overlay::add_routes;
-use super::{Hop, Net, Node, Plan, PlanError, Port, PortId, Role, Route, Way};
+use super::routes::add_routes;
+use super::{Hop, Net, Node, Plan, PlanError, Port, PortId, Role, Route, RouteTarget};
 
-/// What there is outside of a plan.
+/// The outside of a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
     /// The router, as an index into [`Plan::nodes`].
     pub router: usize,
     /// The intermediate switches that have a link to it, likewise.
     pub borders: Vec<usize>,
-    /// Hosts that it reaches, likewise, with the locators by which it does.
+    /// The hosts that it reaches, likewise, with the locators by which it reaches them.
     pub hosts: Vec<(usize, Ipv4Addr)>,
 }
 
 /// The router's name.
 pub const ROUTER: &str = "outside";
-/// The router's address, which stands for everybody outside.
+/// The router's address, which represents all addresses outside.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// What is announced to the outside.
 pub const POOL: Net = Net { address: Ipv4Addr::new(203, 0, 113, 0), len: 24 };
@@ -42,7 +42,7 @@ impl Plan {
     /// The plan with a router outside that reaches the hosts of these indices, by links of the rate that the intermediate switches' other ones have.
     ///
     /// # Errors
-    /// [`PlanError`] if there is nothing for it to be joined to, or the pool is too small.
+    /// [`PlanError`] if there are no intermediate switches, or the pool is too small.
     pub fn with_outside(mut self, intermediates: &[usize], hosts: &[u32]) -> Result<Self, PlanError> {
         if intermediates.is_empty() {
             return Err(PlanError::NoBorder);
@@ -93,22 +93,22 @@ impl Plan {
             let peer = plan.port(from).peer;
             plan.port(peer).address.map(|a| Hop { gateway: a.address, port: from.port })
         };
-        let ways: Vec<Hop> = (0..borders.len()).filter_map(|port| gateway(self, PortId { node: router, port })).collect();
-        self.nodes[router].fabric.push(Route { to: POOL, way: Way::Via(ways) });
+        let hops: Vec<Hop> = (0..borders.len()).filter_map(|port| gateway(self, PortId { node: router, port })).collect();
+        self.nodes[router].fabric.push(Route { to: POOL, target: RouteTarget::Via(hops) });
         for (index, &border) in borders.iter().enumerate() {
             let port = self.nodes[router].ports[index].peer;
             if let Some(hop) = gateway(self, port) {
-                self.nodes[border].fabric.push(Route { to: Net::DEFAULT, way: Way::Via(vec![hop]) });
+                self.nodes[border].fabric.push(Route { to: Net::DEFAULT, target: RouteTarget::Via(vec![hop]) });
             }
         }
-        add_routes(self, &borders, Net::DEFAULT);
+        add_routes(&mut self.nodes, &borders, Net::DEFAULT);
         for (host, address) in hosts {
             let PortId { node: tor, port } = self.nodes[host].ports[0].peer;
             self.nodes[host].anycast.push(address);
             let to = Net::host(address);
             let hop = Hop { gateway: self.nodes[host].locator, port };
-            self.nodes[tor].local.push(Route { to, way: Way::Behind(hop) });
-            add_routes(self, &[tor], to);
+            self.nodes[tor].local.push(Route { to, target: RouteTarget::Behind(hop) });
+            add_routes(&mut self.nodes, &[tor], to);
         }
     }
 }

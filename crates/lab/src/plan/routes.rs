@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use super::{Hop, Net, Node, Role, Route, Way};
+use super::{Hop, Net, Node, Role, Route, RouteTarget};
 
 /// Fills in `local` and `fabric` of all nodes, whose ports and addresses are there.
 pub(super) fn fill(nodes: &mut [Node]) {
@@ -19,9 +19,9 @@ pub(super) fn fill(nodes: &mut [Node]) {
         let distance = distances(nodes, &[destination]);
         for &i in switches.iter().filter(|&&i| i != destination) {
             let hops = nearer(nodes, i, &distance);
-            // Parts that only hosts join have no way to each other.
+            // Parts of the fabric that only hosts connect have no route to each other.
             if !hops.is_empty() {
-                let routes = destinations(&nodes[destination]).map(|to| Route { to, way: Way::Via(hops.clone()) });
+                let routes = destinations(&nodes[destination]).map(|to| Route { to, target: RouteTarget::Via(hops.clone()) });
                 let routes: Vec<Route> = routes.collect();
                 nodes[i].fabric.extend(routes);
             }
@@ -29,31 +29,45 @@ pub(super) fn fill(nodes: &mut [Node]) {
     }
 }
 
-/// What the others know of a switch: its prefix, and its locator if that is not of the prefix.
+/// What a switch announces: its prefix, and its locator if that is not of the prefix.
 fn destinations(switch: &Node) -> impl Iterator<Item = Net> + use<> {
     let own = Net::host(switch.locator);
     let apart = switch.prefix.is_none_or(|p| !p.contains(own.address));
     switch.prefix.into_iter().chain(apart.then_some(own))
 }
 
-/// A default route by each port: the first for whatever names no source address, each for what names the port's.
+/// A default route by each port: the first for packets without a source address yet, each for those from the port's address.
 fn of_host(nodes: &[Node], host: usize) -> Vec<Route> {
     let gateway = |port: usize| Hop { gateway: nodes[nodes[host].ports[port].peer.node].locator, port };
-    (0..nodes[host].ports.len()).map(|port| Route { to: Net::DEFAULT, way: Way::Gateway(gateway(port)) }).collect()
+    (0..nodes[host].ports.len()).map(|port| Route { to: Net::DEFAULT, target: RouteTarget::Gateway(gateway(port)) }).collect()
 }
 
 fn of_own_hosts(nodes: &[Node], switch: usize) -> Vec<Route> {
     let own = nodes[switch].ports.iter().enumerate().filter_map(|(i, port)| {
         let peer = &nodes[port.peer.node];
         let address = peer.ports[port.peer.port].address.filter(|_| peer.role == Role::Host)?.address;
-        Some(Route { to: Net::host(address), way: Way::Direct(i) })
+        Some(Route { to: Net::host(address), target: RouteTarget::Direct(i) })
     });
-    let rest = nodes[switch].prefix.map(|to| Route { to, way: Way::Unreachable });
+    let rest = nodes[switch].prefix.map(|to| Route { to, target: RouteTarget::Unreachable });
     own.chain(rest).collect()
 }
 
+/// Routes to a destination that several switches announce, at all others.
+pub(super) fn add_routes(nodes: &mut [Node], announced_by: &[usize], to: Net) {
+    let distance = distances(nodes, announced_by);
+    for i in 0..nodes.len() {
+        if nodes[i].role != Role::Switch || announced_by.contains(&i) {
+            continue;
+        }
+        let hops = nearer(nodes, i, &distance);
+        if !hops.is_empty() {
+            nodes[i].fabric.push(Route { to, target: RouteTarget::Via(hops) });
+        }
+    }
+}
+
 /// Links from each switch to the nearest of the destinations; `None` for hosts, which do not forward, and what cannot reach any.
-pub(super) fn distances(nodes: &[Node], destinations: &[usize]) -> Vec<Option<u32>> {
+fn distances(nodes: &[Node], destinations: &[usize]) -> Vec<Option<u32>> {
     let mut distance = vec![None; nodes.len()];
     destinations.iter().for_each(|&destination| distance[destination] = Some(0));
     let mut queue: VecDeque<usize> = destinations.iter().copied().collect();
@@ -70,7 +84,7 @@ pub(super) fn distances(nodes: &[Node], destinations: &[usize]) -> Vec<Option<u3
 }
 
 /// The neighbours that are a link nearer.
-pub(super) fn nearer(nodes: &[Node], at: usize, distance: &[Option<u32>]) -> Vec<Hop> {
+fn nearer(nodes: &[Node], at: usize, distance: &[Option<u32>]) -> Vec<Hop> {
     let Some(here) = distance[at] else { return Vec::new() };
     let leads_nearer = |peer: usize| distance[peer].is_some_and(|d| d + 1 == here);
     let ports = nodes[at].ports.iter().enumerate().filter(|(_, p)| leads_nearer(p.peer.node));

@@ -1,4 +1,4 @@
-//! Every host asks every other one for an echo.
+//! ICMP echoes between all pairs of hosts or VMs.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,54 +12,54 @@ use super::packets::{echo_request, read_echo_reply};
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::overlay::MTU_OVERLAY;
-use crate::plan::tenants::{MTU_VM, Reach, Sent, Vm, v4_of};
-use crate::plan::{MTU_HOST, Node, Plan, Role};
+use crate::plan::netlord::{Exchange, MTU_VM, Reach, Vm, v4_of};
+use crate::plan::vl2::{MTU_OVERLAY, Vl2Host};
+use crate::plan::{MTU_HOST, Node, Overlay, Plan, Port, Role};
 
-/// Who reached whom.
+/// The result of echoes between all pairs.
 #[derive(Clone, Debug, Serialize)]
 pub struct PingAll {
-    /// Hosts that asked.
+    /// Hosts that sent requests.
     pub hosts: usize,
     /// Pairs of a host and another one's address.
     pub pairs: usize,
     /// Those that were answered.
     pub answered: usize,
-    /// Which addresses they were.
+    /// The kind of addresses.
     pub addresses: Addresses,
-    /// Pairs that an overlay keeps apart, which were asked too; none may answer.
+    /// Pairs that an overlay keeps apart; none may answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<Isolated>,
     /// Bytes of a request, its IP header included.
     pub packet_bytes: usize,
     /// Round trips, in milliseconds.
     pub rtt_ms: Option<RoundTrips>,
-    /// Those that were not: at most 1,000.
+    /// Pairs without an answer: at most 1,000.
     pub lost: Vec<Lost>,
 }
 
-/// Which addresses of hosts are asked.
+/// The kind of addresses that are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addresses {
-    /// Those of their places.
+    /// Locators of hosts.
     Locators,
-    /// Those of an overlay.
+    /// Application addresses of VL2.
     Applications,
-    /// Those of tenants' VMs.
+    /// Addresses of tenants' VMs.
     Tenants,
 }
 
-/// Pairs of services that may not talk.
+/// Pairs of hosts or VMs that an overlay keeps apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Isolated {
-    /// Those that were asked.
+    /// Pairs that were probed.
     pub pairs: usize,
-    /// Those that were answered though they should not be.
+    /// Pairs that answered although they should not.
     pub answered: usize,
 }
 
-/// The least, the middle and the longest.
+/// Minimum, median and maximum.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[allow(missing_docs)]
 pub struct RoundTrips {
@@ -71,11 +71,11 @@ pub struct RoundTrips {
 /// A pair without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// Who asked.
+    /// The sender.
     pub from: String,
-    /// Whom.
+    /// The receiver.
     pub to: String,
-    /// At which of its addresses.
+    /// The receiver's address.
     pub address: Ipv4Addr,
 }
 
@@ -88,34 +88,35 @@ struct Target<'a> {
 }
 
 impl Addresses {
-    /// Those by which the hosts of a plan talk.
+    /// The addresses that programs of a plan use.
     pub const fn of(plan: &Plan) -> Self {
-        if plan.tenants.is_some() {
-            return Self::Tenants;
+        match plan.overlay {
+            Overlay::None => Self::Locators,
+            Overlay::Vl2(_) => Self::Applications,
+            Overlay::Netlord(_) => Self::Tenants,
         }
-        if plan.overlay.is_some() { Self::Applications } else { Self::Locators }
     }
 }
 
-/// Bytes of the largest packet that programs send to the addresses by which they talk.
+/// Bytes of the largest packet between the addresses that programs use.
 pub const fn largest(plan: &Plan) -> usize {
-    let bytes = match (&plan.overlay, &plan.tenants) {
-        (Some(_), _) => MTU_OVERLAY,
-        (_, Some(_)) => MTU_VM,
-        _ => MTU_HOST,
+    let bytes = match plan.overlay {
+        Overlay::None => MTU_HOST,
+        Overlay::Vl2(_) => MTU_OVERLAY,
+        Overlay::Netlord(_) => MTU_VM,
     };
     bytes as usize
 }
 
-/// Asks all at the addresses by which they talk, with packets of so many bytes that must not be fragmented.
+/// Probes all pairs at the addresses that programs use, with packets of that many bytes that must not be fragmented.
 ///
 /// # Errors
-/// [`LabError::Kernel`] if a socket cannot be had; a missing answer is none.
+/// [`LabError::Kernel`] if a socket cannot be opened; a missing answer is no error.
 pub fn all(plan: &Plan, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
     at(plan, Addresses::of(plan), packet_bytes, stop)
 }
 
-/// The same at addresses of a kind.
+/// Probes all pairs at addresses of a kind.
 ///
 /// # Errors
 /// As [`all`].
@@ -125,7 +126,7 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
         _ => plan.hosts().collect(),
     };
     let targets = targets(plan, addresses, &hosts);
-    let reach = plan.tenants.as_ref().map(Reach::of);
+    let reach = plan.overlay.netlord().map(Reach::of);
     let payload = packet_bytes.saturating_sub(HEADERS);
     let mut result = PingAll {
         hosts: hosts.len(),
@@ -146,11 +147,11 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
             let others = others.filter(|t| {
                 apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, reach.as_ref(), own, t.service))
             });
-            // Who is asked at an address that somebody of the asker's own has too is that one.
+            // An address that also belongs to an endpoint of the sender's own tenant would reach that endpoint.
             let own_has = |t: &Target<'_>| targets.iter().any(|o| !apart(plan, own, o.service) && o.address == t.address);
             let others: Vec<&Target<'_>> = others.filter(|t| !is_apart || !own_has(t)).collect();
             let attempts = if is_apart { 1 } else { ATTEMPTS };
-            let times = one(&others, payload, attempts).map_err(|cause| LabError::Kernel {
+            let times = echo_all(&others, payload, attempts).map_err(|cause| LabError::Kernel {
                 what: "send and receive ICMP echoes",
                 place: host.namespace.clone(),
                 cause,
@@ -175,7 +176,7 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
 }
 
 impl PingAll {
-    /// Whether all that should have answered did, and nobody else.
+    /// Whether exactly the pairs answered that should.
     pub fn is_good(&self) -> bool {
         self.answered == self.pairs && self.isolated.is_none_or(|isolated| isolated.answered == 0)
     }
@@ -193,48 +194,45 @@ impl PingAll {
 }
 
 fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<Target<'a>> {
-    if let Some(netlord) = plan.tenants.as_ref().filter(|_| addresses == Addresses::Tenants) {
+    if let (Addresses::Tenants, Overlay::Netlord(netlord)) = (addresses, &plan.overlay) {
         let of = |(i, vm): (usize, &'a Vm)| Some(Target { host: &plan.nodes[vm.node], address: v4_of(vm)?, service: i as u32 });
         return netlord.vms.iter().enumerate().filter_map(of).collect();
     }
-    if let (Addresses::Applications, Some(vl2)) = (addresses, &plan.overlay) {
-        let of = |host: &crate::plan::overlay::OverlayHost| Target {
-            host: &plan.nodes[host.node],
-            address: host.aa4,
-            service: host.service,
-        };
+    if let (Addresses::Applications, Overlay::Vl2(vl2)) = (addresses, &plan.overlay) {
+        let of = |host: &Vl2Host| Target { host: &plan.nodes[host.node], address: host.aa4, service: host.service };
         return vl2.hosts.iter().map(of).collect();
     }
-    if plan.tenants.is_some() {
-        // In tenant 1, whose addresses are no port's of the plan.
+    if plan.overlay.netlord().is_some() {
+        // Addresses in tenant 1, which belong to no port of the plan.
         return hosts.iter().map(|&host| Target { host, address: host.locator, service: 0 }).collect();
     }
     let of = |&host: &&'a Node| {
-        let address = move |p: &crate::plan::Port| p.address.map(|a| Target { host, address: a.address, service: 0 });
+        let address = move |p: &Port| p.address.map(|a| Target { host, address: a.address, service: 0 });
         host.ports.iter().filter_map(address).collect::<Vec<_>>()
     };
     hosts.iter().flat_map(of).collect()
 }
 
-/// Whether an overlay keeps hosts of two services apart, or VMs.
+/// Whether an overlay keeps hosts of two services, or two VMs, apart.
 fn apart(plan: &Plan, a: u32, b: u32) -> bool {
     if a == b {
         return false;
     }
-    if let Some(netlord) = &plan.tenants {
-        return netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]);
+    match &plan.overlay {
+        Overlay::None => false,
+        Overlay::Vl2(vl2) => !vl2.may_talk(a, b),
+        Overlay::Netlord(netlord) => netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]),
     }
-    plan.overlay.as_ref().is_some_and(|vl2| !vl2.may_talk(a, b))
 }
 
-/// Whether those that are not kept apart reach each other: VMs of one tenant need a virtual router between their MAC spaces, and rules that let echoes pass.
+/// Whether two endpoints that are not kept apart reach each other: VMs of one tenant need a virtual router between their MAC spaces, and rules that permit echoes.
 fn joined(plan: &Plan, reach: Option<&Reach>, a: u32, b: u32) -> bool {
-    let vms = plan.tenants.as_ref().map(|netlord| [a, b].map(|vm| &netlord.vms[vm as usize]));
-    a == b || vms.zip(reach).is_none_or(|([a, b], reach)| reach.has(a, b, Sent::Echo))
+    let vms = plan.overlay.netlord().map(|netlord| [a, b].map(|vm| &netlord.vms[vm as usize]));
+    a == b || vms.zip(reach).is_none_or(|([a, b], reach)| reach.has(a, b, Exchange::Echo))
 }
 
 /// The round trip to each target, from the namespace that the thread is in.
-fn one(targets: &[&Target<'_>], payload: usize, attempts: usize) -> std::io::Result<Vec<Option<Duration>>> {
+fn echo_all(targets: &[&Target<'_>], payload: usize, attempts: usize) -> std::io::Result<Vec<Option<Duration>>> {
     if targets.is_empty() {
         return Ok(Vec::new());
     }
@@ -243,13 +241,13 @@ fn one(targets: &[&Target<'_>], payload: usize, attempts: usize) -> std::io::Res
     for _ in 0..attempts {
         let missing: Vec<usize> = (0..targets.len()).filter(|&i| times[i].is_none()).collect();
         for some in missing.chunks(AT_ONCE) {
-            ask(&mut socket, targets, some, payload, &mut times)?;
+            echo(&mut socket, targets, some, payload, &mut times)?;
         }
     }
     Ok(times)
 }
 
-fn ask(
+fn echo(
     socket: &mut Socket,
     targets: &[&Target<'_>],
     some: &[usize],
@@ -261,10 +259,10 @@ fn ask(
     for (&i, sent) in some.iter().zip(&mut sent) {
         *sent = watch.elapsed();
         let to = SockAddr::from(SocketAddrV4::new(targets[i].address, 0));
-        // No route is an answer too: none.
+        // Without a route there is no answer.
         let _ = socket.send_to(&echo_request(IDENTIFIER, i as u16, payload), &to);
     }
-    let deadline = Deadline::after(PATIENCE);
+    let deadline = Deadline::after(TIMEOUT);
     let mut buffer = [0u8; 2048];
     while some.iter().any(|&i| times[i].is_none()) && !deadline.has_passed() {
         socket.set_read_timeout(Some(deadline.remaining().max(Duration::from_millis(1))))?;
@@ -282,13 +280,13 @@ fn ask(
     Ok(())
 }
 
-/// Of IP and of ICMP.
+/// Bytes of the headers of IP and ICMP.
 const HEADERS: usize = 28;
 const IDENTIFIER: u16 = 0x5EF7;
 const ATTEMPTS: usize = 3;
-/// They wait more than they work.
+/// More than processors, since they mostly wait.
 const HOSTS_AT_ONCE: usize = 16;
-/// What waits at the asking host's own port at the most.
+/// Requests in flight of a host, at most: they must fit into the queue of its port.
 const AT_ONCE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const LOST_SHOWN: usize = 1000;

@@ -1,5 +1,5 @@
-//! Which path a flow takes: what each node's kernel says it would pick (`ip route get` with the flow's ports), and what probes of that very
-//! flow find, whose TTL ends a hop further each time.
+//! The path of a flow: predicted by each node's kernel (`ip route get` with the flow's ports), and confirmed by probes of the same flow with
+//! increasing TTL.
 
 use std::io::{ErrorKind, Read as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use super::packets::{TCP, UDP, read_error, read_segment, syn};
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
-use crate::plan::{Net, Node, Plan, PortId, Role, Way};
+use crate::plan::{Net, Node, Plan, PortId, Role, RouteTarget};
 
 /// The flow's transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,14 +40,14 @@ pub struct Flow {
     pub dport: u16,
 }
 
-/// A path, told twice.
+/// A path, predicted and probed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
-    /// Whose path.
+    /// The flow.
     pub flow: Flow,
-    /// From the sender on, what the kernels picked.
+    /// The nodes from the sender on, as the kernels predict them.
     pub hops: Vec<Hop>,
-    /// Whether the probes found the same.
+    /// Whether the probes found the same path.
     pub confirmed: bool,
     /// Why the path ends before the receiver, if it does.
     pub broken: Option<String>,
@@ -62,16 +62,16 @@ pub struct Hop {
     pub port: Option<String>,
     /// Ports among which the node could choose by the flow's hash.
     pub choices: usize,
-    /// What answered a probe that ended here: an address, and what it is of. None at the sender.
+    /// The answer to a probe that expired here; `None` at the sender.
     pub probe: Option<Answer>,
 }
 
 /// An answer to a probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// From where.
+    /// Its source address.
     pub address: Ipv4Addr,
-    /// Whose address that is: `pod0-agg1 p2`.
+    /// The owner of that address, such as `pod0-agg1 p2`.
     pub owner: String,
     /// Round trip in milliseconds.
     pub rtt_ms: f64,
@@ -100,9 +100,9 @@ impl Flow {
 /// Follows a flow.
 ///
 /// # Errors
-/// [`LabError`] if the namespaces do not answer; a path that ends early is none.
+/// [`LabError`] if a namespace cannot be queried; a path that ends early is no error.
 pub fn follow(plan: &Plan, flow: Flow) -> Result<Trace> {
-    if plan.tenants.is_some() {
+    if plan.overlay.netlord().is_some() {
         return Err(LabError::Bridged(plan.name.clone()));
     }
     let (picked, broken) = predict(plan, &flow)?;
@@ -128,10 +128,10 @@ pub fn follow(plan: &Plan, flow: Flow) -> Result<Trace> {
     Ok(Trace { flow, hops, confirmed: broken.is_none() && expected == found, broken })
 }
 
-/// A node on the path that the kernels say.
+/// A node on the predicted path.
 struct Picked {
     hop: Hop,
-    /// Where an ICMP error of the node comes from.
+    /// The source address of the node's ICMP errors.
     answers_from: Ipv4Addr,
 }
 
@@ -166,7 +166,7 @@ fn predict(plan: &Plan, flow: &Flow) -> Result<(Vec<Picked>, Option<String>)> {
         let next = node.ports[port].peer;
         (at, came_by) = (next.node, Some(next));
     }
-    Ok((path, Some(format!("it has more than {HOPS_MAX} hops: it goes in circles"))))
+    Ok((path, Some(format!("it has more than {HOPS_MAX} hops: there is a loop"))))
 }
 
 /// The device that the kernel of a node picks for the flow.
@@ -182,11 +182,11 @@ fn pick(node: &Node, flow: &Flow, input: Option<&str>) -> Result<String> {
     Ok(routes.pointer("/0/dev").and_then(|d| d.as_str()).unwrap_or_default().to_owned())
 }
 
-/// Next hops of the plan's route to an address, as long as nothing has failed.
+/// The number of next hops of the plan's route to an address, without failures.
 fn choices(node: &Node, to: Ipv4Addr) -> usize {
     let routes = node.local.iter().chain(&node.fabric).filter(|r| r.to.contains(to));
-    let way = routes.max_by_key(|r| r.to.len).map(|r| &r.way);
-    if let Some(Way::Via(hops)) = way { hops.len() } else { 1 }
+    let target = routes.max_by_key(|r| r.to.len).map(|r| &r.target);
+    if let Some(RouteTarget::Via(hops)) = target { hops.len() } else { 1 }
 }
 
 fn owner(plan: &Plan, address: Ipv4Addr) -> String {
@@ -197,7 +197,7 @@ fn owner(plan: &Plan, address: Ipv4Addr) -> String {
     }
 }
 
-/// Sends packets of the flow and listens for what they meet.
+/// Sends packets of the flow and listens for answers.
 struct Prober<'a> {
     flow: &'a Flow,
     sender: Socket,
@@ -230,10 +230,10 @@ impl<'a> Prober<'a> {
                     break;
                 }
             }
-            let silent = answer.is_none();
+            let is_lost = answer.is_none();
             let arrived = answer.is_some_and(|(from, _)| from == self.flow.addresses[1]);
             answers.push(answer);
-            if arrived || silent {
+            if arrived || is_lost {
                 break;
             }
         }
@@ -244,9 +244,9 @@ impl<'a> Prober<'a> {
         let Flow { addresses: [from, to], sport, dport, protocol, .. } = *self.flow;
         let watch = Stopwatch::new();
         let payload = if protocol == Protocol::Tcp { syn(from, to, [sport, dport]) } else { vec![0; 32] };
-        // An error that came in for an earlier probe is reported here once: it is read below as a packet.
+        // The error of an earlier probe may be reported here; it is read below as a packet.
         let _ = self.sender.send_to(&payload, &SockAddr::from(SocketAddrV4::new(to, dport)));
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(TIMEOUT);
         let mut buffer = [0u8; 2048];
         while !deadline.has_passed() {
             if let Some(len) = received(self.errors.read(&mut buffer))? {
@@ -280,6 +280,6 @@ fn received(result: std::io::Result<usize>) -> std::io::Result<Option<usize>> {
 /// Far more than any fabric has.
 const HOPS_MAX: usize = 32;
 const ATTEMPTS: usize = 3;
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long errors are waited for before the receiver's own answer is looked for.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// How long to wait for ICMP errors before the receiver's answer is checked.
 const SLICE: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! One flow: its two sockets, what was sent and received, and what TCP says of it.
+//! One flow: its two sockets, the bytes sent and received, its outages, and the state of its TCP.
 
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
@@ -13,28 +13,28 @@ use weft_fabric::{Duration, Instant};
 use super::tcp_info::{TcpInfo, tcp_info};
 use crate::paths::Connection;
 
-/// What all flows send from, and what they would receive into if they looked at what they receive.
+/// The buffer that all flows send from, and one to receive into, which stays unwritten (MSG_TRUNC).
 pub(super) struct Buffers {
     zeros: Vec<u8>,
-    nothing: Vec<MaybeUninit<u8>>,
+    discard: Vec<MaybeUninit<u8>>,
 }
 
 impl Buffers {
     pub(super) fn new() -> Self {
-        Self { zeros: vec![0; CHUNK], nothing: vec![MaybeUninit::uninit(); CHUNK] }
+        Self { zeros: vec![0; CHUNK], discard: vec![MaybeUninit::uninit(); CHUNK] }
     }
 }
 
-/// How far a flow is.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It wants to move, or does.
+    /// It has bytes left to transfer.
     Open,
-    /// Its last byte was received then.
+    /// Its last byte was received at that time.
     Ended(Instant),
-    /// Its connection ended before it.
+    /// Its connection ended before.
     Broken,
-    /// Its receiver did not take it.
+    /// Its receiver refused it.
     Refused,
 }
 
@@ -44,14 +44,14 @@ pub(crate) struct Flow {
     pub state: State,
     /// Bytes received.
     pub received: u64,
-    /// What TCP said last.
+    /// The last TCP_INFO.
     pub tcp: TcpInfo,
-    /// The longest time that it received nothing after each event; see [`Self::hear`].
-    pub silent: Vec<Duration>,
-    /// When it received something first, and last.
-    heard: Option<(Instant, Instant)>,
-    /// Whether its receiver has reset its connection, having enough to do.
-    pub turned_away: bool,
+    /// The longest outage after each event; see [`Self::record_reception`].
+    pub outages: Vec<Duration>,
+    /// The times of the first and of the last reception.
+    received_at: Option<(Instant, Instant)>,
+    /// Whether its receiver has reset its connection, because it had enough flows.
+    pub refused: bool,
     connection: Connection,
     sent: u64,
     established: bool,
@@ -59,14 +59,14 @@ pub(crate) struct Flow {
     receiver: Option<Socket>,
 }
 
-/// What came of an event.
+/// The result of an event of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Served {
     Nothing,
     Received(u64),
-    /// There is no connection yet.
+    /// The connection could not be opened.
     Refused,
-    /// There is none any more.
+    /// The connection ended.
     Broken,
 }
 
@@ -78,9 +78,9 @@ impl Flow {
             state: State::Open,
             received: 0,
             tcp: TcpInfo::default(),
-            silent: Vec::new(),
-            heard: None,
-            turned_away: false,
+            outages: Vec::new(),
+            received_at: None,
+            refused: false,
             connection: Connection { from: nowhere, to: nowhere },
             sent: 0,
             established: false,
@@ -98,20 +98,20 @@ impl Flow {
         if let State::Ended(at) = self.state { Some(at) } else { None }
     }
 
-    /// A connection is being made; the one that was tried before, if any.
+    /// A connection is being opened; returns the one of an earlier attempt, if any.
     pub(super) fn connecting(&mut self, socket: Socket, connection: Connection) -> Option<Connection> {
-        let again = self.sender.replace(socket).is_some();
+        let is_retry = self.sender.replace(socket).is_some();
         let old = std::mem::replace(&mut self.connection, connection);
-        again.then_some(old)
+        is_retry.then_some(old)
     }
 
     pub(super) fn accepted(&mut self, socket: Socket) {
         self.receiver = Some(socket);
     }
 
-    /// The receiver has enough to do: the connection is reset, which the sender will hear.
-    pub(super) fn turn_away(&mut self, socket: &Socket) {
-        self.turned_away = true;
+    /// The receiver has enough flows: the connection is reset, which the sender notices.
+    pub(super) fn refuse(&mut self, socket: &Socket) {
+        self.refused = true;
         let _ = socket.set_linger(Some(StdDuration::ZERO));
     }
 
@@ -124,7 +124,7 @@ impl Flow {
         let Some(socket) = &self.sender else { return Served::Nothing };
         if !self.established {
             if !matches!(socket.take_error(), Ok(None)) {
-                return self.refused(epoll);
+                return self.reset_sender(epoll);
             }
             self.established = true;
         }
@@ -136,19 +136,19 @@ impl Flow {
         match socket.send(&buffers.zeros[..len]) {
             Ok(sent) => self.sent += sent as u64,
             Err(e) if is_momentary(&e) => {}
-            // The receiver's kernel gave up an opening of which too many packets were lost: nobody has got anything yet.
-            Err(_) if self.receiver.is_none() => return self.refused(epoll),
+            // The receiver's kernel gave up the handshake after too many losses: no data has been delivered.
+            Err(_) if self.receiver.is_none() => return self.reset_sender(epoll),
             Err(_) => return Served::Broken,
         }
         if self.spec.size == Size::Finite(weft_fabric::Bytes(self.sent)) {
-            // There is nothing left to send: errors alone are told from now on.
+            // Everything has been sent: only errors are of interest from now on.
             let _ = epoll.modify(socket, &mut EpollEvent::new(EpollFlags::empty(), token));
         }
         Served::Nothing
     }
 
-    /// The connection is to be made anew. Its place is kept until then; epoll must not tell of it again.
-    fn refused(&mut self, epoll: &Epoll) -> Served {
+    /// The connection has to be opened again: until then epoll must not report the old socket.
+    fn reset_sender(&mut self, epoll: &Epoll) -> Served {
         if let Some(socket) = &self.sender {
             let _ = epoll.delete(socket);
         }
@@ -156,10 +156,10 @@ impl Flow {
         Served::Refused
     }
 
-    /// The receiver has something, or has failed.
+    /// The receiver has data, or has failed.
     pub(super) fn receive(&mut self, buffers: &mut Buffers) -> Served {
         let Some(socket) = &self.receiver else { return Served::Nothing };
-        match socket.recv_with_flags(&mut buffers.nothing, libc::MSG_TRUNC) {
+        match socket.recv_with_flags(&mut buffers.discard, libc::MSG_TRUNC) {
             Ok(0) => Served::Broken,
             Ok(bytes) => {
                 self.received += bytes as u64;
@@ -170,40 +170,40 @@ impl Flow {
         }
     }
 
-    /// Notes that something has been received now. Of the time since it last was, what comes after an event counts as silence after that event, if the
-    /// flow moved before it. `events` are in order.
-    pub(super) fn hear(&mut self, now: Instant, events: &[Instant]) {
-        let Some((begun, since)) = self.heard else {
-            self.heard = Some((now, now));
+    /// Records a reception. Of the time since the previous one, the part after an event counts as an outage after that event, if the flow had received
+    /// something before the event. `events` are in order.
+    pub(super) fn record_reception(&mut self, now: Instant, events: &[Instant]) {
+        let Some((begun, since)) = self.received_at else {
+            self.received_at = Some((now, now));
             return;
         };
-        self.heard = Some((begun, now));
+        self.received_at = Some((begun, now));
         let past = events.partition_point(|at| *at < now);
-        // The event in whose time the silence began, and those of the same instant; none before the flow moved.
+        // The last event before the outage began, and those of the same time; none before the first reception.
         let latest = events.partition_point(|at| *at <= since).checked_sub(1).map(|i| events[i]);
         let first = latest.map_or(0, |latest| events.partition_point(|at| *at < latest));
         let first = first.max(events.partition_point(|at| *at < begun));
-        if past > self.silent.len() {
-            self.silent.resize(past, Duration::ZERO);
+        if past > self.outages.len() {
+            self.outages.resize(past, Duration::ZERO);
         }
-        for (silent, at) in self.silent[..past].iter_mut().zip(events).skip(first) {
-            *silent = (*silent).max(now.saturating_since(since.max(*at)));
-        }
-    }
-
-    /// The run ends: what has moved, and has not ended, was silent since.
-    pub(super) fn hear_no_more(&mut self, now: Instant, events: &[Instant]) {
-        if self.heard.is_some() && self.end().is_none() {
-            self.hear(now, events);
+        for (outage, at) in self.outages[..past].iter_mut().zip(events).skip(first) {
+            *outage = (*outage).max(now.saturating_since(since.max(*at)));
         }
     }
 
-    /// What TCP says of a flow that moves.
+    /// Records the end of the run: for a flow that has begun and not ended, the time since its last reception is an outage.
+    pub(super) fn record_end(&mut self, now: Instant, events: &[Instant]) {
+        if self.received_at.is_some() && self.end().is_none() {
+            self.record_reception(now, events);
+        }
+    }
+
+    /// TCP_INFO of an established connection.
     pub(super) fn live_info(&self) -> Option<TcpInfo> {
         self.sender.as_ref().filter(|_| self.established).and_then(tcp_info)
     }
 
-    /// Notes what TCP says and lets go of the sockets, the sooner the better for whoever shares the machine; an ended flow stays so.
+    /// Records TCP_INFO and closes the sockets; the state of a flow that has ended stays.
     pub(super) fn close(&mut self, state: State) {
         if self.sender.is_some() {
             self.state = state;
@@ -219,7 +219,7 @@ fn is_momentary(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// What is sent or received by one call at the most.
+/// Bytes sent or received by one call, at most.
 const CHUNK: usize = 256 * 1024;
 
 #[cfg(test)]
@@ -237,33 +237,33 @@ mod tests {
     }
 
     #[test]
-    fn silence_counts_from_the_event_on() {
+    fn outages_count_from_the_event_on() {
         let events = [ms(100), ms(200), ms(200), ms(900)];
         let mut flow = flow();
         // 50 ms before any event; 30 ms across the first; 150 across both of the second; 700 across the last.
         for at in [0, 50, 90, 120, 130, 280, 290, 990] {
-            flow.hear(ms(at), &events);
+            flow.record_reception(ms(at), &events);
         }
-        let silent = |flow: &Flow| flow.silent.iter().map(|d| d.as_ps() / 1_000_000_000).collect::<Vec<_>>();
-        assert_eq!(silent(&flow), [150, 700, 700, 90]);
-        flow.hear_no_more(ms(1500), &events);
-        assert_eq!(silent(&flow), [150, 700, 700, 510], "to the end of the run");
+        let outages = |flow: &Flow| flow.outages.iter().map(|d| d.as_ps() / 1_000_000_000).collect::<Vec<_>>();
+        assert_eq!(outages(&flow), [150, 700, 700, 90]);
+        flow.record_end(ms(1500), &events);
+        assert_eq!(outages(&flow), [150, 700, 700, 510], "to the end of the run");
     }
 
     #[test]
-    fn a_flow_that_did_not_move_yet_is_not_silent() {
+    fn a_flow_has_no_outage_before_its_first_byte() {
         let events = [ms(100), ms(200), ms(300)];
         let mut late = flow();
-        late.hear(ms(150), &events);
-        late.hear(ms(260), &events);
-        assert_eq!(late.silent, [Duration::ZERO, Duration::from_ms(60)]);
+        late.record_reception(ms(150), &events);
+        late.record_reception(ms(260), &events);
+        assert_eq!(late.outages, [Duration::ZERO, Duration::from_ms(60)]);
         let mut never = flow();
-        never.hear_no_more(ms(500), &events);
-        assert!(never.silent.is_empty());
+        never.record_end(ms(500), &events);
+        assert!(never.outages.is_empty());
         let mut ended = flow();
-        ended.hear(ms(50), &events);
+        ended.record_reception(ms(50), &events);
         ended.state = State::Ended(ms(50));
-        ended.hear_no_more(ms(500), &events);
-        assert!(ended.silent.is_empty());
+        ended.record_end(ms(500), &events);
+        assert!(ended.outages.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Those who talk in a lab, its hosts or its tenants' VMs, as places to open sockets in. A [`HostId`] is here a number of [`Plan::ends`].
+//! The endpoints of a lab, hosts or tenants' VMs, in whose namespaces sockets are opened. A [`HostId`] is an index into [`Plan::ends`] here.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -12,7 +12,7 @@ use crate::netns;
 use crate::paths::Connection;
 use crate::plan::{End, Plan};
 
-/// All of them, and where the thread is.
+/// All endpoints, and the namespace of the thread.
 pub(super) struct Hosts {
     hosts: Vec<Host>,
     /// The host in whose namespace the thread is.
@@ -21,9 +21,9 @@ pub(super) struct Hosts {
 
 struct Host {
     namespace: File,
-    /// One a NIC; with an overlay the application address, of a VM its own.
+    /// One per NIC; with VL2 the application address, for a VM its own address.
     addresses: Vec<Ipv4Addr>,
-    /// Connections that it has begun.
+    /// Connections that it has opened.
     begun: u64,
 }
 
@@ -41,7 +41,7 @@ impl Hosts {
         self.hosts.len()
     }
 
-    /// Sockets that take connections, one an address.
+    /// Listeners, one per address.
     pub(super) fn listen(&mut self, host: HostId) -> Result<Vec<Socket>> {
         self.go(host)?;
         let listen = |&address: &Ipv4Addr| {
@@ -55,7 +55,7 @@ impl Hosts {
         sockets.map_err(|e| failed("listen", e))
     }
 
-    /// A socket for datagrams at the first address, and that address.
+    /// A UDP socket at the first address, and that address.
     pub(super) fn datagrams(&mut self, host: HostId, port: u16) -> Result<(Socket, Ipv4Addr)> {
         self.go(host)?;
         let address = self.hosts[host.index()].addresses[0];
@@ -67,8 +67,8 @@ impl Hosts {
         open().map(|socket| (socket, address)).map_err(|e| failed("open a socket", e))
     }
 
-    /// Begins a connection. A host's connections have ports in their order, and use its NICs, and its peers', in turn.
-    /// `None` while the sender has no way to anybody.
+    /// Opens a connection. A host's connections have ascending ports, and use its NICs, and those of its peers, in turn.
+    /// `None` while the sender has no route.
     pub(super) fn connect(&mut self, src: HostId, dst: HostId) -> Result<Option<(Socket, Connection)>> {
         self.go(src)?;
         let mut error = None;
@@ -76,11 +76,11 @@ impl Hosts {
             let nth = self.hosts[src.index()].begun;
             self.hosts[src.index()].begun += 1;
             let nics = self.hosts[src.index()].addresses.len() as u64;
-            let from = (of_turn(&self.hosts[src.index()].addresses, nth), PORT_FIRST + (nth % PORTS) as u16);
-            let to = (of_turn(&self.hosts[dst.index()].addresses, nth / nics), PORT);
+            let from = (in_turn(&self.hosts[src.index()].addresses, nth), PORT_FIRST + (nth % PORTS) as u16);
+            let to = (in_turn(&self.hosts[dst.index()].addresses, nth / nics), PORT);
             match begin(from, to) {
                 Ok(socket) => return Ok(Some((socket, Connection { from, to }))),
-                // An earlier connection of these ports is still there.
+                // An earlier connection with these ports still exists.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => error = Some(e),
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN)) => {
                     return Ok(None);
@@ -102,14 +102,14 @@ impl Hosts {
     }
 }
 
-fn of_turn(addresses: &[Ipv4Addr], turn: u64) -> Ipv4Addr {
-    addresses[(turn % addresses.len() as u64) as usize]
+fn in_turn(addresses: &[Ipv4Addr], nth: u64) -> Ipv4Addr {
+    addresses[(nth % addresses.len() as u64) as usize]
 }
 
 fn begin(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
     socket.set_reuse_address(true)?;
-    // The kernel keeps no more than this of what TCP cannot send yet; all flows send from one buffer of ours.
+    // Bounds the bytes in the kernel that TCP cannot send yet: all flows send from one buffer.
     socket.set_tcp_notsent_lowat(NOT_SENT)?;
     socket.bind(&SockAddr::from(SocketAddrV4::new(from.0, from.1)))?;
     match socket.connect(&SockAddr::from(SocketAddrV4::new(to.0, to.1))) {
@@ -122,12 +122,12 @@ pub(super) fn failed(what: &'static str, cause: std::io::Error) -> LabError {
     LabError::Kernel { what, place: "a host".to_owned(), cause }
 }
 
-/// Where hosts take connections.
+/// The port of listeners.
 pub const PORT: u16 = 5001;
-/// The first port that a host sends from.
+/// The first port of senders.
 pub const PORT_FIRST: u16 = 10_000;
 const PORTS: u64 = 50_000;
 const ATTEMPTS: usize = 1000;
-/// Connections that wait to be accepted: all hosts may begin at once.
+/// Connections that wait to be accepted: all hosts may open connections at the same time.
 const BACKLOG: i32 = 4096;
 const NOT_SENT: u32 = 128 * 1024;

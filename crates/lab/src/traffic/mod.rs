@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   Workload --starts--> connect, in the sender's namespace      accept, in the receiver's
-//!      ^                      |  send from a buffer that all share   |  receive into nothing (MSG_TRUNC)
+//!      ^                      |  send from one shared buffer         |  discard (MSG_TRUNC)
 //!      |                      v                                      v
-//!      +---- flow ended ---- epoll, not more often than each millisecond: sample, TCP_INFO
+//!      +---- flow ended ---- epoll, at most once per millisecond: sample, TCP_INFO
 //! ```
-//! Nothing but TCP paces a flow. A socket belongs to the namespace in which it was opened, whatever thread uses it. A flow ends when its
-//! last byte has been received; its connection is then reset, so that nothing of it lingers. [`requests`] are datagrams, on a thread of
-//! another kind.
+//! Only TCP paces a flow. A socket belongs to the namespace in which it was opened, regardless of the thread that uses it. A flow ends when its
+//! last byte has been received; its connection is then reset, so that it does not linger. Requests and responses ([`requests`]) are datagrams, on a thread
+//! of their own.
 
-mod beats;
 mod flow;
 mod hosts;
-pub(crate) mod requests;
+mod probes;
+mod requests;
 mod tcp_info;
 
 use std::collections::HashMap;
@@ -35,27 +35,28 @@ use crate::plan::Plan;
 pub use hosts::{PORT, PORT_FIRST};
 pub use requests::Requests;
 
-pub(crate) use beats::Beats;
 use flow::{Buffers, Served};
 pub(crate) use flow::{Flow, State};
 use hosts::Hosts;
+pub(crate) use probes::Probes;
+pub(crate) use requests::RequestTraffic;
 
-/// What a thread of traffic is to do, besides its workload.
+/// Settings of the traffic of flows, besides its workload.
 #[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    /// It ends then, or with the last flow.
+pub(crate) struct TrafficSettings {
+    /// The time limit.
     pub end: Instant,
-    /// How often delivered bytes are noted.
+    /// The interval at which delivered bytes are sampled.
     pub sample_every: Duration,
-    /// Flows whose windows are noted, and how often.
+    /// Flows whose congestion windows are sampled.
     pub windows: Vec<FlowId>,
-    /// How often.
+    /// The interval of these samples.
     pub window_every: Duration,
-    /// When something happens to the lab, in order: how long each flow then received nothing is noted.
+    /// Times of events, in order: after each one the outage of each flow is measured.
     pub events: Vec<Instant>,
 }
 
-/// What was delivered until an instant.
+/// Bytes delivered until a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     pub at: Instant,
@@ -63,41 +64,41 @@ pub(crate) struct Delivered {
     pub active: u32,
 }
 
-/// What became of the flows.
-pub(crate) struct Carried {
+/// The outcome of traffic.
+pub(crate) struct TrafficOutcome {
     pub flows: Vec<Flow>,
     pub samples: Vec<Delivered>,
     pub windows: Vec<WindowSample>,
     pub ended: Instant,
-    /// Of several services, that of each flow.
+    /// The service of each flow, if there are several.
     pub services: Vec<u16>,
-    /// Connections that their receivers did not take; they are none of the flows.
+    /// Connections that receivers refused; `flows` does not contain them.
     pub refused: usize,
-    /// What was heard of [`Beats`].
-    pub beats: Vec<Flow>,
+    /// The flows of [`Probes`].
+    pub probes: Vec<Flow>,
 }
 
-/// How far the thread is, for others to read.
+/// The numbers of open and ended flows, for other threads to read.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct ProgressCounters {
     pub active: AtomicUsize,
     pub ended: AtomicUsize,
 }
 
-/// A thread of traffic.
-pub(crate) struct Traffic<'a> {
+/// Flows as TCP connections.
+pub(crate) struct FlowTraffic<'a> {
     clock: RunClock,
     hosts: Hosts,
     listeners: Vec<(HostId, Socket)>,
     epoll: Epoll,
     buffers: Buffers,
     workload: Box<dyn Workload>,
-    orders: Orders,
-    board: &'a Board,
+    settings: TrafficSettings,
+    progress: &'a ProgressCounters,
     flows: Vec<Flow>,
-    /// Tenants have the same addresses: a connection belongs to the one who takes it.
+    /// By receiver too, since tenants may have the same addresses.
     by_connection: HashMap<(HostId, Connection), FlowId>,
-    /// Flows whose connection failed before it was made, and when to try again.
+    /// Flows whose connection could not be opened, and when to retry.
     retries: Vec<(Instant, FlowId)>,
     active: u32,
     delivered: u64,
@@ -107,10 +108,15 @@ pub(crate) struct Traffic<'a> {
     next_window: Instant,
 }
 
-impl<'a> Traffic<'a> {
-    /// Opens the listeners of all hosts. The calling thread is moved between namespaces from then on, and must be one of its own.
-    pub(crate) fn new(plan: &Plan, workload: Box<dyn Workload>, orders: Orders, board: &'a Board) -> Result<Self> {
-        raise_limit_of_files();
+impl<'a> FlowTraffic<'a> {
+    /// Opens the listeners of all hosts. The calling thread changes namespaces from then on, and must be used for nothing else.
+    pub(crate) fn new(
+        plan: &Plan,
+        workload: Box<dyn Workload>,
+        settings: TrafficSettings,
+        progress: &'a ProgressCounters,
+    ) -> Result<Self> {
+        raise_file_limit();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| netns::kernel("make an epoll", "the kernel", e))?;
         let mut hosts = Hosts::open(plan)?;
         let mut listeners = Vec::new();
@@ -122,7 +128,7 @@ impl<'a> Traffic<'a> {
                 listeners.push((host, listener));
             }
         }
-        let next_window = if orders.windows.is_empty() { Instant::MAX } else { Instant::ZERO };
+        let next_window = if settings.windows.is_empty() { Instant::MAX } else { Instant::ZERO };
         Ok(Self {
             clock: RunClock::start(),
             hosts,
@@ -130,8 +136,8 @@ impl<'a> Traffic<'a> {
             epoll,
             buffers: Buffers::new(),
             workload,
-            orders,
-            board,
+            settings,
+            progress,
             flows: Vec::new(),
             by_connection: HashMap::new(),
             retries: Vec::new(),
@@ -144,8 +150,8 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    /// Carries the workload by a clock that others share.
-    pub(crate) fn run(mut self, clock: RunClock, stop: &AtomicBool) -> Result<Carried> {
+    /// Runs the workload, by a clock shared with other threads.
+    pub(crate) fn run(mut self, clock: RunClock, stop: &AtomicBool) -> Result<TrafficOutcome> {
         self.clock = clock;
         let mut events = vec![EpollEvent::empty(); EVENTS];
         loop {
@@ -154,22 +160,22 @@ impl<'a> Traffic<'a> {
                 return Err(LabError::Interrupted);
             }
             self.begin_due(now)?;
-            self.look(now);
-            if now >= self.orders.end || (self.active == 0 && self.workload.next_start().is_none()) {
+            self.sample(now);
+            if now >= self.settings.end || (self.active == 0 && self.workload.next_start().is_none()) {
                 return Ok(self.finish());
             }
             let count = self.wait(&mut events)?;
             for event in &events[..count] {
                 self.serve(Token::decode(event.data()))?;
             }
-            // What arrives meanwhile is served together.
+            // Packets that arrive while one is served are served together.
             self.clock.sleep_until(now + TICK, StdDuration::from_millis(1));
         }
     }
 
-    /// Begins the flows whose time has come, and those to be tried again.
+    /// Begins the flows that are due, and retries connections.
     fn begin_due(&mut self, now: Instant) -> Result<()> {
-        while self.workload.next_start().is_some_and(|start| start <= now && start < self.orders.end) {
+        while self.workload.next_start().is_some_and(|start| start <= now && start < self.settings.end) {
             let Some(spec) = self.workload.next_flow() else { break };
             let id = FlowId::from(self.flows.len());
             self.flows.push(Flow::new(spec));
@@ -180,7 +186,7 @@ impl<'a> Traffic<'a> {
             let (_, id) = self.retries.swap_remove(i);
             self.connect(id)?;
         }
-        self.board.active.store(self.active as usize, Ordering::Relaxed);
+        self.progress.active.store(self.active as usize, Ordering::Relaxed);
         Ok(())
     }
 
@@ -200,9 +206,9 @@ impl<'a> Traffic<'a> {
     }
 
     fn wait(&self, events: &mut [EpollEvent]) -> Result<usize> {
-        let due = [self.workload.next_start(), Some(self.next_sample), Some(self.next_window), Some(self.orders.end)];
+        let due = [self.workload.next_start(), Some(self.next_sample), Some(self.next_window), Some(self.settings.end)];
         let due = due.into_iter().flatten().chain(self.retries.iter().map(|r| r.0)).min().unwrap_or(Instant::MAX);
-        let ms = due.saturating_since(self.clock.now()).as_ps().div_ceil(PS_PER_MS).min(PATIENCE_MS);
+        let ms = due.saturating_since(self.clock.now()).as_ps().div_ceil(PS_PER_MS).min(WAIT_MAX_MS);
         let timeout = EpollTimeout::try_from(ms as i32).unwrap_or(EpollTimeout::ZERO);
         match self.epoll.wait(events, timeout) {
             Ok(count) => Ok(count),
@@ -219,14 +225,14 @@ impl<'a> Traffic<'a> {
                 let served = self.flows[id.index()].receive(&mut self.buffers);
                 if let Served::Received(bytes) = served {
                     self.delivered += bytes;
-                    self.flows[id.index()].hear(self.clock.now(), &self.orders.events);
+                    self.flows[id.index()].record_reception(self.clock.now(), &self.settings.events);
                 }
                 (id, served)
             }
         };
         match served {
             Served::Received(_) if self.flows[id.index()].is_complete() => self.end(id),
-            Served::Refused if self.flows[id.index()].turned_away => self.give_up(id, State::Refused),
+            Served::Refused if self.flows[id.index()].refused => self.give_up(id, State::Refused),
             Served::Refused => self.retries.push((self.clock.now() + RETRY, id)),
             Served::Broken => self.give_up(id, State::Broken),
             Served::Received(_) | Served::Nothing => {}
@@ -240,7 +246,7 @@ impl<'a> Traffic<'a> {
             let (socket, peer) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                // A peer that has gone meanwhile.
+                // The peer has closed the connection.
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => continue,
                 Err(cause) => return Err(hosts::failed("accept a connection", cause)),
             };
@@ -249,11 +255,11 @@ impl<'a> Traffic<'a> {
                 .as_socket_ipv4()
                 .zip(local)
                 .map(|(from, to)| Connection { from: (*from.ip(), from.port()), to: (*to.ip(), to.port()) });
-            // One that its sender has given up has no flow any more.
+            // A connection that its sender has given up has no flow.
             let Some(&id) = connection.and_then(|c| self.by_connection.get(&(*host, c))) else { continue };
             let flow = &mut self.flows[id.index()];
             if !self.workload.flow_arrived(&flow.spec) {
-                flow.turn_away(&socket);
+                flow.refuse(&socket);
                 continue;
             }
             socket.set_nonblocking(true).map_err(|e| hosts::failed("set up a connection", e))?;
@@ -268,7 +274,7 @@ impl<'a> Traffic<'a> {
         flow.close(State::Ended(now));
         self.by_connection.remove(&(flow.spec.dst, flow.connection()));
         self.active -= 1;
-        self.board.ended.fetch_add(1, Ordering::Relaxed);
+        self.progress.ended.fetch_add(1, Ordering::Relaxed);
         let spec = flow.spec;
         self.workload.flow_ended(id, &spec, now);
     }
@@ -283,14 +289,14 @@ impl<'a> Traffic<'a> {
         self.workload.flow_given_up(&spec, now);
     }
 
-    /// Notes what is due to be noted.
-    fn look(&mut self, now: Instant) {
+    /// Takes the samples that are due.
+    fn sample(&mut self, now: Instant) {
         if now >= self.next_sample {
             self.samples.push(Delivered { at: now, bytes: self.delivered, active: self.active });
-            self.next_sample = now + self.orders.sample_every;
+            self.next_sample = now + self.settings.sample_every;
         }
         if now >= self.next_window {
-            for &flow in &self.orders.windows {
+            for &flow in &self.settings.windows {
                 let info = self.flows.get(flow.index()).and_then(Flow::live_info);
                 self.windows.extend(info.map(|info| WindowSample {
                     at: now,
@@ -300,30 +306,38 @@ impl<'a> Traffic<'a> {
                     srtt_ps: u64::from(info.srtt_us) * 1_000_000,
                 }));
             }
-            self.next_window = now + self.orders.window_every;
+            self.next_window = now + self.settings.window_every;
         }
     }
 
-    fn finish(mut self) -> Carried {
+    fn finish(mut self) -> TrafficOutcome {
         let now = self.clock.now();
         for flow in &mut self.flows {
-            flow.hear_no_more(now, &self.orders.events);
-            flow.close(if flow.turned_away { State::Refused } else { State::Open });
+            flow.record_end(now, &self.settings.events);
+            flow.close(if flow.refused { State::Refused } else { State::Open });
         }
         let last = self.flows.iter().filter_map(Flow::end).max();
-        let ended = if self.active == 0 { last.unwrap_or(now) } else { now }.min(self.orders.end.max(Instant::from_ps(1)));
+        let ended = if self.active == 0 { last.unwrap_or(now) } else { now }.min(self.settings.end.max(Instant::from_ps(1)));
         self.samples.retain(|s| s.at < ended);
         self.samples.push(Delivered { at: ended, bytes: self.delivered, active: self.active });
         let services = self.workload.services().to_vec();
-        // What a receiver did not take was an attempt, and no flow.
+        // Refused connections are attempts, and not flows.
         let attempts = self.flows.len();
         self.flows.retain(|f| f.state != State::Refused);
         let refused = attempts - self.flows.len();
-        Carried { flows: self.flows, samples: self.samples, windows: self.windows, ended, services, refused, beats: Vec::new() }
+        TrafficOutcome {
+            flows: self.flows,
+            samples: self.samples,
+            windows: self.windows,
+            ended,
+            services,
+            refused,
+            probes: Vec::new(),
+        }
     }
 }
 
-/// Whom an event of epoll is for.
+/// The socket of an event of epoll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Listener(usize),
@@ -355,8 +369,8 @@ fn watch(epoll: &Epoll, socket: &Socket, what: EpollFlags, token: u64) -> Result
     added.map_err(|e| netns::kernel("watch a socket", "the kernel", e))
 }
 
-/// Two sockets a flow are more than a process has by default.
-fn raise_limit_of_files() {
+/// Raises the limit of open files: each flow has two sockets.
+fn raise_file_limit() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((0, 0));
     if soft < FILES && setrlimit(Resource::RLIMIT_NOFILE, FILES, hard.max(FILES)).is_err() {
@@ -364,12 +378,12 @@ fn raise_limit_of_files() {
     }
 }
 
-/// Sockets are served at most once in this time.
+/// Sockets are served at most once in this interval.
 const TICK: Duration = Duration::from_ms(1);
-/// A connection that was refused, because a failed link was in its way, is tried again after so long.
+/// The interval after which a connection is retried that could not be opened, as across a failed link.
 const RETRY: Duration = Duration::from_ms(200);
-/// Nobody waits for longer.
-const PATIENCE_MS: u64 = 50;
+/// The longest wait of the event loop.
+const WAIT_MAX_MS: u64 = 50;
 const PS_PER_MS: u64 = 1_000_000_000;
 const EVENTS: usize = 4096;
 const FILES: u64 = 1 << 20;
@@ -379,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_lead_back() {
+    fn tokens_are_decoded() {
         for token in [Token::Listener(3), Token::Sender(FlowId(u32::MAX)), Token::Receiver(FlowId(0))] {
             assert_eq!(Token::decode(token.encode()), token);
         }

@@ -1,12 +1,12 @@
-//! Requests and responses as datagrams (UDP), each request at its time whatever became of earlier ones.
+//! Requests and responses as datagrams (UDP), each request at its time regardless of earlier ones (open loop).
 //!
 //! ```text
 //!   client socket --request: client, number, padding--> server socket
 //!        ^                                                  |
 //!        +--------------- response: the same, padding ------+
 //! ```
-//! Sizes are those of packets, with 28 bytes of IP and UDP headers; what is lost has no response. Latency is from the sending of a request, as
-//! soon after its time as the thread comes to it, until its response is read.
+//! Sizes are those of packets, with 28 bytes of IP and UDP headers; lost requests have no response. Latency is from the sending of a request, which may be
+//! slightly after its scheduled time, until its response is read.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -22,7 +22,7 @@ use weft_fabric::{Duration, Instant};
 
 use super::flow::Flow;
 use super::hosts::{self, Hosts};
-use super::{Board, Carried, Delivered, EVENTS, PATIENCE_MS, PS_PER_MS, raise_limit_of_files, watch};
+use super::{Delivered, EVENTS, PS_PER_MS, ProgressCounters, TrafficOutcome, WAIT_MAX_MS, raise_file_limit, watch};
 use crate::clock::RunClock;
 use crate::error::{LabError, Result};
 use crate::netns;
@@ -31,16 +31,16 @@ use crate::plan::Plan;
 /// A load of requests, and which of them count.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// Who asks whom, and when.
+    /// Clients, servers, times and sizes.
     pub load: RequestLoad,
-    /// Requests sent from then on count,
+    /// The start of the measured interval: requests sent before do not count.
     pub from: Instant,
-    /// up to then.
+    /// The end of the measured interval.
     pub to: Instant,
 }
 
-/// A thread that asks and answers.
-pub(crate) struct Asking<'a> {
+/// Clients and servers.
+pub(crate) struct RequestTraffic<'a> {
     spec: Requests,
     end: Instant,
     sample_every: Duration,
@@ -48,9 +48,9 @@ pub(crate) struct Asking<'a> {
     /// Clients, then servers.
     sockets: Vec<Socket>,
     servers: Vec<SockAddr>,
-    /// When each client sends its next request, and which.
+    /// The next request of each client: its time, client and number.
     due: BinaryHeap<Reverse<(Instant, u32, u64)>>,
-    /// When a request was sent that has no response yet, by client and number.
+    /// The send times of requests without a response, by client and number.
     open: HashMap<(u32, u64), Instant>,
     /// The flows of the pairs: client x servers + server.
     flows: Vec<Flow>,
@@ -58,13 +58,19 @@ pub(crate) struct Asking<'a> {
     samples: Vec<Delivered>,
     latencies_s: Vec<f64>,
     sent: u64,
-    board: &'a Board,
+    progress: &'a ProgressCounters,
 }
 
-impl<'a> Asking<'a> {
-    /// Opens all sockets, on a thread that is moved between namespaces for it.
-    pub(crate) fn new(plan: &Plan, spec: Requests, end: Instant, sample_every: Duration, board: &'a Board) -> Result<Self> {
-        raise_limit_of_files();
+impl<'a> RequestTraffic<'a> {
+    /// Opens all sockets. The calling thread changes namespaces.
+    pub(crate) fn new(
+        plan: &Plan,
+        spec: Requests,
+        end: Instant,
+        sample_every: Duration,
+        progress: &'a ProgressCounters,
+    ) -> Result<Self> {
+        raise_file_limit();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| netns::kernel("make an epoll", "the kernel", e))?;
         let mut hosts = Hosts::open(plan)?;
         let RequestLoad { clients, servers, .. } = &spec.load;
@@ -95,16 +101,16 @@ impl<'a> Asking<'a> {
             samples: Vec::new(),
             latencies_s: Vec::new(),
             sent: 0,
-            board,
+            progress,
         })
     }
 
-    /// Asks and answers until the run ends.
-    pub(crate) fn run(mut self, clock: RunClock, stop: &AtomicBool) -> Result<(Carried, RequestTotals)> {
+    /// Sends requests and responses until the run ends.
+    pub(crate) fn run(mut self, clock: RunClock, stop: &AtomicBool) -> Result<(TrafficOutcome, RequestTotals)> {
         let mut events = vec![EpollEvent::empty(); EVENTS];
         let mut next_sample = Instant::ZERO;
         let mut buffer = Buffer::new(&self.spec.load);
-        self.board.active.store(self.flows.len(), Ordering::Relaxed);
+        self.progress.active.store(self.flows.len(), Ordering::Relaxed);
         loop {
             let now = clock.now();
             if stop.load(Ordering::Relaxed) {
@@ -117,9 +123,9 @@ impl<'a> Asking<'a> {
             if now >= self.end {
                 return Ok(self.finish());
             }
-            self.ask_due(clock, &buffer);
+            self.send_due(clock, &buffer);
             let next = self.due.peek().map_or(self.end, |Reverse((at, ..))| (*at).min(self.end)).min(next_sample);
-            let ms = next.saturating_since(clock.now()).as_ps().div_ceil(PS_PER_MS).min(PATIENCE_MS);
+            let ms = next.saturating_since(clock.now()).as_ps().div_ceil(PS_PER_MS).min(WAIT_MAX_MS);
             let timeout = EpollTimeout::try_from(ms as i32).unwrap_or(EpollTimeout::ZERO);
             let count = match self.epoll.wait(&mut events, timeout) {
                 Ok(count) => count,
@@ -132,7 +138,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    fn ask_due(&mut self, clock: RunClock, buffer: &Buffer) {
+    fn send_due(&mut self, clock: RunClock, buffer: &Buffer) {
         while let Some(&Reverse((at, client, nth))) = self.due.peek() {
             let now = clock.now();
             if at > now || at >= self.end {
@@ -146,7 +152,7 @@ impl<'a> Asking<'a> {
             request[4..].copy_from_slice(&nth.to_be_bytes());
             self.sent += u64::from(self.counts(at));
             self.open.insert((client, nth), now);
-            // What finds the queue full, or no way, is lost, as on any other link.
+            // A packet that finds a full queue or no route is lost, as on any other link.
             let _ = buffer.send(&self.sockets[client as usize], request, buffer.request, &self.servers[server]);
         }
     }
@@ -182,10 +188,12 @@ impl<'a> Asking<'a> {
         at >= self.spec.from && at < self.spec.to
     }
 
-    fn finish(mut self) -> (Carried, RequestTotals) {
+    fn finish(mut self) -> (TrafficOutcome, RequestTotals) {
         self.latencies_s.sort_unstable_by(f64::total_cmp);
         let all = &self.latencies_s;
-        let at = |part: f64| all.get(((all.len() as f64 * part).ceil() as usize).saturating_sub(1)).copied().unwrap_or(f64::NAN);
+        let at = |quantile: f64| {
+            all.get(((all.len() as f64 * quantile).ceil() as usize).saturating_sub(1)).copied().unwrap_or(f64::NAN)
+        };
         let totals = RequestTotals {
             answered: all.len() as u64,
             sent: self.sent,
@@ -194,20 +202,20 @@ impl<'a> Asking<'a> {
             p50_s: at(0.5),
             p99_s: at(0.99),
         };
-        let carried = Carried {
+        let outcome = TrafficOutcome {
             flows: self.flows,
             samples: self.samples,
             windows: Vec::new(),
             ended: self.end,
             services: Vec::new(),
             refused: 0,
-            beats: Vec::new(),
+            probes: Vec::new(),
         };
-        (carried, totals)
+        (outcome, totals)
     }
 }
 
-/// What is sent, and where what is received is put.
+/// Buffers for padding and for received datagrams.
 struct Buffer {
     zeros: Vec<u8>,
     received: Vec<MaybeUninit<u8>>,
@@ -229,7 +237,7 @@ impl Buffer {
         socket.send_to_vectored(&[std::io::IoSlice::new(&header), std::io::IoSlice::new(padding)], to)
     }
 
-    /// The header of a datagram and who sent it; `None` if there is none any more.
+    /// The header and the sender of the next datagram, if there is one.
     fn receive(&mut self, socket: &Socket) -> Option<([u8; HEADER], SockAddr)> {
         loop {
             match socket.recv_from(&mut self.received) {
@@ -241,7 +249,7 @@ impl Buffer {
                     }
                     return Some((header, peer));
                 }
-                // A stranger's, or an ICMP error that an earlier datagram met.
+                // A datagram of another program, or the ICMP error of an earlier one.
                 Ok(_) => {}
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(_) => return None,

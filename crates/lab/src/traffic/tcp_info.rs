@@ -1,4 +1,4 @@
-//! What the kernel says of a TCP connection: `getsockopt(TCP_INFO)`.
+//! The kernel's state of a TCP connection: `getsockopt(TCP_INFO)`.
 
 use std::os::fd::AsRawFd as _;
 
@@ -7,9 +7,9 @@ use socket2::Socket;
 /// The sender's view of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u32,
-    /// Times that the sender noticed segments to have overtaken others.
+    /// Reordering events that the sender detected.
     pub reorderings: u32,
     /// Congestion window.
     pub cwnd_segments: u32,
@@ -19,7 +19,7 @@ pub(crate) struct TcpInfo {
     pub min_rtt_us: u32,
 }
 
-/// Asks; `None` if the kernel does not answer.
+/// Reads it; `None` if that fails.
 pub(super) fn tcp_info(socket: &Socket) -> Option<TcpInfo> {
     let mut bytes = [0u8; SIZE];
     let mut len = SIZE as libc::socklen_t;
@@ -39,7 +39,7 @@ fn parse(bytes: &[u8; SIZE]) -> TcpInfo {
         srtt_us: at(68),
         cwnd_segments: at(80),
         retransmits: at(100),
-        // The kernel has no least before the first round trip.
+        // The kernel has no minimum before the first round trip.
         min_rtt_us: if min_rtt_us == u32::MAX { 0 } else { min_rtt_us },
         reorderings: at(220),
     }

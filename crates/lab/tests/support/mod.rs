@@ -12,21 +12,28 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes, Duration};
 use weft_lab::plan::{LabName, Node, Plan, Routing, Settings, Timers};
-use weft_lab::{Lab, Result, down, names, netns};
+use weft_lab::{Lab, Result, Stopwatch, down, names, netns};
 
-/// How long a test waits for what comes at once, or never: others use the machine too, and may stop it for seconds.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// How long a test waits for an event that normally follows at once: other processes may take the processors for seconds.
+pub const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A lab that goes with the test, whatever becomes of that.
+/// A lab that is removed at the end of the test, also after a failure.
 pub struct TestLab {
     pub lab: Lab,
-    /// Labs measure time: one test at a time.
-    _turn: MutexGuard<'static, ()>,
+    /// Since the lab was up.
+    age: Stopwatch,
+    /// Labs measure time: one test of a binary at a time.
+    _serial: MutexGuard<'static, ()>,
 }
 
 impl TestLab {
-    pub fn new(lab: Lab, turn: MutexGuard<'static, ()>) -> Self {
-        Self { lab, _turn: turn }
+    pub fn new(lab: Lab, serial: MutexGuard<'static, ()>) -> Self {
+        Self { lab, age: Stopwatch::new(), _serial: serial }
+    }
+
+    /// Sleeps until the lab has been up for that long.
+    pub fn wait_until_age(&self, age: std::time::Duration) {
+        std::thread::sleep(age.saturating_sub(self.age.elapsed()));
     }
 
     pub fn plan(&self) -> &Plan {
@@ -64,7 +71,7 @@ impl TestLab {
         self.at(from, || {
             for port in 0..flows {
                 let socket = UdpSocket::bind(("0.0.0.0", 20_000 + port)).expect("a free port");
-                // An earlier packet's "port unreachable" may be told here.
+                // The "port unreachable" of an earlier packet may be reported here.
                 let _ = socket.send_to(&[0; 100], to);
                 std::thread::sleep(std::time::Duration::from_micros(500));
             }
@@ -95,7 +102,7 @@ pub fn possible() -> bool {
     if lacking.is_empty() {
         return true;
     }
-    let why = format!("a lab needs {}: `weft lab doctor` tells how to get it", lacking.join(", "));
+    let why = format!("a lab needs {}: `weft lab doctor` shows how to install it", lacking.join(", "));
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("SKIPPED: {why}");
     false
@@ -120,9 +127,10 @@ pub fn plan(shape: Shape, name: LabName, routing: Routing) -> Plan {
     Plan::new(&fabric, &settings).expect("a plan")
 }
 
-pub fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Lets one test of a binary run at a time.
+pub fn serial() -> MutexGuard<'static, ()> {
+    static SERIAL: Mutex<()> = Mutex::new(());
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn try_up(plan: Plan, stop: &AtomicBool) -> Result<Lab> {
@@ -134,9 +142,9 @@ pub fn up(shape: Shape, letter: char, routing: Routing) -> Option<TestLab> {
     if !possible() {
         return None;
     }
-    let turn = turn();
+    let serial = serial();
     let lab = try_up(plan(shape, name(letter), routing), &AtomicBool::new(false)).expect("it comes up");
-    Some(TestLab { lab, _turn: turn })
+    Some(TestLab::new(lab, serial))
 }
 
 /// Whether the programs are there, which not every build has.
@@ -145,7 +153,7 @@ pub fn programs(needed: &[&str]) -> bool {
         return false;
     }
     let Some(missing) = needed.iter().find(|program| weft_lab::programs::find(program).is_err()) else { return true };
-    let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
+    let why = format!("{missing} is not built: `cargo build -p weft-directory -p weft-agent` builds it");
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("SKIPPED: {why}");
     false

@@ -1,4 +1,4 @@
-//! Labs with an overlay, and what their agents say.
+//! Labs with VL2, and the status of their agents.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,15 +7,15 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::{BitsPerSec, Bytes};
-use weft_lab::plan::overlay::{Overlay, OverlayHost, Vl2};
+use weft_lab::plan::vl2::{Vl2, Vl2Host, Vl2Spec};
 use weft_lab::plan::{Plan, Routing, Settings};
-use weft_lab::{Lab, state, vl2};
+use weft_lab::{Lab, agents};
 
-use super::{TestLab, name, possible, turn};
+use super::{TestLab, name, possible, serial};
 
 pub static GO: AtomicBool = AtomicBool::new(false);
 
-pub fn plan_of(shape: Shape, letter: char, overlay: Overlay) -> Plan {
+pub fn plan_of(shape: Shape, letter: char, overlay: Vl2Spec) -> Plan {
     let link = Cabling { rate: BitsPerSec(10_000_000_000), delay: weft_fabric::Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
     let settings = Settings {
@@ -27,7 +27,7 @@ pub fn plan_of(shape: Shape, letter: char, overlay: Overlay) -> Plan {
         switch_queue: Bytes(102_400),
         nic_queue: Bytes(1_600_000),
     };
-    Plan::new(&fabric, &settings).and_then(|plan| plan.with_overlay(&fabric, &overlay)).expect("a plan")
+    Plan::new(&fabric, &settings).and_then(|plan| plan.with_vl2(&fabric, &overlay)).expect("a plan")
 }
 
 pub fn stand(plan: Plan) -> Option<TestLab> {
@@ -36,29 +36,29 @@ pub fn stand(plan: Plan) -> Option<TestLab> {
     }
     if let Some(missing) = ["weft-agent", "weft-directory"].into_iter().find(|program| weft_lab::programs::find(program).is_err())
     {
-        let why = format!("{missing} is not built: `cargo build -p weft-node` builds it");
+        let why = format!("{missing} is not built: `cargo build -p weft-directory -p weft-agent` builds it");
         assert!(std::env::var_os("CI").is_none(), "{why}");
         eprintln!("SKIPPED: {why}");
         return None;
     }
-    let turn = turn();
+    let serial = serial();
     let built = Lab::up(plan, std::path::Path::new("test.toml"), &GO);
     let (lab, times) = built.expect("it comes up");
     eprintln!("up: {times:?}");
-    Some(TestLab::new(lab, turn))
+    Some(TestLab::new(lab, serial))
 }
 
 pub fn overlay(lab: &TestLab) -> &Vl2 {
-    lab.plan().overlay.as_ref().expect("an overlay")
+    lab.plan().overlay.vl2().expect("VL2")
 }
 
-pub fn host(lab: &TestLab, index: usize) -> &OverlayHost {
+pub fn host(lab: &TestLab, index: usize) -> &Vl2Host {
     &overlay(lab).hosts[index]
 }
 
-/// What the agent of a node says of itself.
+/// The status of a node's agent.
 pub fn ask(lab: &TestLab, node: &str) -> Value {
-    let socket = vl2::socket(&state::path(&lab.plan().name), lab.node(node));
+    let socket = agents::socket(lab.plan(), lab.node(node));
     let output = agent(&["status", "--json", "--socket", &socket.display().to_string()]);
     serde_json::from_str(&output).expect("JSON")
 }
@@ -73,7 +73,7 @@ pub fn counter(status: &Value, name: &str) -> u64 {
     ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
 }
 
-/// The groups that have a member among switches that live, by what their agents hold.
+/// The groups that have a member among switches that are up, by the status of their agents.
 pub fn groups_held(lab: &TestLab, except: Option<&str>) -> BTreeMap<u64, Vec<String>> {
     let mut held: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for &at in &overlay(lab).intermediates {

@@ -1,4 +1,4 @@
-//! TCP streams below which something happens.
+//! TCP streams during events, and waiting for conditions.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_lab::Stopwatch;
 
-use super::{PATIENCE, TestLab};
+use super::{TIMEOUT, TestLab};
 
 /// Ends the other threads of a test, also when it fails.
 pub struct AtEnd<'a>(pub &'a AtomicBool);
@@ -18,17 +18,17 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Waits until something is so; what it is, for whoever reads that it never was.
+/// Waits until a condition holds; `what` names it in the message of a timeout.
 #[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut is_met: impl FnMut() -> bool) {
     let watch = Stopwatch::new();
-    while !is_so() {
-        assert!(watch.elapsed() < PATIENCE, "not so: {what}");
-        std::thread::sleep(Duration::from_millis(20));
+    while !is_met() {
+        assert!(watch.elapsed() < TIMEOUT, "timeout: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The next connection; a test whose other end cannot connect must not wait for ever.
+/// The next connection; fails after a timeout if there is none.
 pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     listener.set_nonblocking(true).expect("a setting");
     let mut accepted = None;
@@ -38,11 +38,14 @@ pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     });
     let (stream, peer) = accepted.expect("a connection");
     stream.set_nonblocking(false).expect("a setting");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     (stream, peer)
 }
 
-/// A stream from one node to another: what is done while it is under way, and for how long nothing came at the most since. The stream goes on.
+/// Bytes that arrive after the act before the outage is read.
+const AFTER: u64 = 4_000_000;
+
+/// The longest outage of a stream from one node to another since something was done. The stream continues after it.
 pub fn outage(lab: &TestLab, from: &str, to: &str, address: IpAddr, act: impl FnOnce()) -> Duration {
     let listener = lab.at(to, || TcpListener::bind((address, 0)).expect("a port"));
     let at = listener.local_addr().expect("an address");
@@ -70,8 +73,8 @@ pub fn outage(lab: &TestLab, from: &str, to: &str, address: IpAddr, act: impl Fn
         more(0, 1_000_000);
         longest_us.store(0, Ordering::Relaxed);
         act();
-        std::thread::sleep(Duration::from_secs(2));
-        more(bytes.load(Ordering::Relaxed), 1_000_000);
+        // Packets in queues are far fewer than this.
+        more(bytes.load(Ordering::Relaxed), AFTER);
         Duration::from_micros(longest_us.load(Ordering::Relaxed))
     })
 }

@@ -2,12 +2,15 @@
 
 use std::sync::atomic::AtomicBool;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use weft_fabric::Bytes;
 use weft_lab::plan::{Plan, Routing, Settings, Timers};
-use weft_lab::{Lab, Stopwatch, netlord, netns, state};
+use weft_lab::{Lab, agents, netns};
 
-use super::{TestLab, name, programs, turn};
+use super::streams::wait_until;
+use super::{TestLab, name, programs, serial};
 
 pub static GO: AtomicBool = AtomicBool::new(false);
 
@@ -23,20 +26,20 @@ pub fn settings(letter: char) -> Settings {
     }
 }
 
-/// The lab, if there can be one here.
+/// The lab, if labs are possible here.
 pub fn stand(plan: Plan) -> Option<TestLab> {
     if !programs(&["weft-agent"]) {
         return None;
     }
-    let turn = turn();
+    let serial = serial();
     let (lab, times) = Lab::up(plan, std::path::Path::new("test.toml"), &GO).expect("it comes up");
     eprintln!("up: {times:?}");
-    Some(TestLab::new(lab, turn))
+    Some(TestLab::new(lab, serial))
 }
 
 /// The status of a node's daemon.
 pub fn ask(lab: &TestLab, node: &str) -> Value {
-    let socket = netlord::socket(&state::path(&lab.plan().name), lab.node(node));
+    let socket = agents::socket(lab.plan(), lab.node(node));
     weft_lab::programs::ask(&socket).expect("it answers")["ok"].take()
 }
 
@@ -44,24 +47,19 @@ pub fn counter(status: &Value, name: &str) -> u64 {
     ["counters", "drops"].iter().find_map(|part| status[part][name].as_u64()).unwrap_or_else(|| panic!("no `{name}` in {status}"))
 }
 
-/// Ends the agent of a host at once.
+/// Kills the agent of a host.
 pub fn kill_agent(lab: &TestLab, host: &str) {
-    let config = netlord::config(&state::path(&lab.plan().name), lab.node(host));
-    end(&config.display().to_string(), libc::SIGKILL);
+    let config = agents::config(lab.plan(), lab.node(host));
+    end(&config.display().to_string(), Signal::SIGKILL);
 }
 
-/// Ends the process of this lab whose command line has a file of the lab's, by a signal.
-pub fn end(file: &str, signal: i32) {
+/// Ends the process of this lab whose command line contains a file of the lab, by a signal.
+pub fn end(file: &str, signal: Signal) {
     let process = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
         let command = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
         command.contains(file).then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
     });
     let process = process.unwrap_or_else(|| panic!("nothing runs with {file}"));
-    // SAFETY: it only sends a signal, to a process of this very lab.
-    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
-    let watch = Stopwatch::new();
-    while netns::is_running(process) {
-        assert!(watch.elapsed() < super::PATIENCE, "it ends");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    kill(Pid::from_raw(process), signal).expect("it runs");
+    wait_until("it ends", || !netns::is_running(process));
 }

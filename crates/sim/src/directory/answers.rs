@@ -1,22 +1,22 @@
-//! Puts a look-up and the server's answer to it together, for those who check what was said to whom.
+//! Joins a lookup and the server's answer, for checks of who learnt what.
 
 use weft_control::directory::Key;
 use weft_control::wire::directory::{Frame, Message};
 
-use super::cluster::Seen;
+use super::cluster::seen::Seen;
 
-/// What a look-up asked.
+/// What a lookup asked.
 #[derive(Debug)]
 pub(super) struct Asked {
     asker: Option<Key>,
     keys: Vec<Key>,
 }
 
-/// The look-up in a datagram.
+/// The lookup in a datagram.
 pub(super) fn asked(bytes: &[u8]) -> Option<Asked> {
     let frame = Frame::parse(bytes).ok()?;
     match Message::parse(frame.header.kind, frame.body).ok()? {
-        Message::LookUp(it) => Some(Asked { asker: it.asker, keys: it.keys().collect() }),
+        Message::Lookup(it) => Some(Asked { asker: it.asker, keys: it.keys().collect() }),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
-//! The load of VL2, section 5.5: storms of look-ups and updates on a cluster, and what becomes of them.
+//! The load of VL2, section 5.5: storms of lookups and updates on a cluster, and their outcome.
 //!
-//! Bursts begin at random (a Poisson process), each at one agent, and have a geometric number of look-ups that follow one another at a constant gap.
+//! Bursts begin at random (a Poisson process), each at one agent, and have a geometric number of lookups that follow one another at a constant gap.
 //! Updates come alike, each of one key. Some keys that are updated are looked up again and again until an answer has the update: the time of
 //! convergence, counted from the moment at which the writer asked for the update.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use rand::RngExt;
-use weft_control::directory::copies::UpdateResult;
+use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::policy::{Policy, Role};
 use weft_control::directory::resolver::Resolution;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
@@ -26,15 +26,15 @@ pub struct LoadConfig {
     pub cluster: ClusterConfig,
     /// Mappings that it holds.
     pub keys: u32,
-    /// Look-ups a second.
+    /// Lookups per second.
     pub lookups_per_s: f64,
-    /// Updates a second.
+    /// Updates per second.
     pub updates_per_s: f64,
     /// Mean size of a burst, 1 or more.
     pub burst: f64,
     /// From one request of a burst to the next.
     pub burst_gap: Duration,
-    /// Updates a second whose convergence is measured, at the most.
+    /// At most so many updates per second have their convergence measured.
     pub probes_per_s: f64,
     /// How often their keys are looked up.
     pub probe_every: Duration,
@@ -66,11 +66,11 @@ pub enum Fault {
 /// What became of a load. Times are in picoseconds, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadTotals {
-    /// Look-ups that were asked for.
+    /// Lookups requested.
     pub lookups: u64,
     /// From the question to the answer, of those that were answered.
     pub lookup_times: Vec<u64>,
-    /// Updates that were asked for.
+    /// Updates requested.
     pub updates: u64,
     /// From the question to the acknowledgement, of those that were committed.
     pub update_times: Vec<u64>,
@@ -85,8 +85,8 @@ pub struct LoadTotals {
 /// Requests that are answered later than this are too late for an ARP request (VL2, section 5.5).
 pub const IN_TIME: Duration = Duration::from_ms(10);
 
-/// Carries a load to its end, and then for as long as something is under way, 12 s at the most. `on_progress` hears the time.
-pub fn carry(mut config: LoadConfig, on_progress: &mut dyn FnMut(Instant)) -> LoadTotals {
+/// Runs a load to its end, and then until nothing is under way, at most 12 s. `on_progress` receives the time.
+pub fn simulate(mut config: LoadConfig, on_progress: &mut dyn FnMut(Instant)) -> LoadTotals {
     config.cluster.contents = (0..config.keys).map(|n| (key(n), value(n))).collect();
     let provisioners = (0..config.cluster.writers).map(|n| (cluster::writer_principal(n), Role::Provisioner));
     let servers = (0..config.cluster.servers).map(|n| (cluster::server_principal(n), Role::Server));
@@ -119,7 +119,7 @@ struct Load {
     updates: Pcg64,
     calls: BTreeMap<u64, Call>,
     last_call: u64,
-    /// Look-ups under way: when they were asked.
+    /// Lookups under way: when they were sent.
     asked: BTreeMap<u64, Instant>,
     /// Updates under way.
     written: BTreeMap<u64, Instant>,

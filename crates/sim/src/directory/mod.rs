@@ -6,12 +6,10 @@
 //! | [`network`] | datagrams that are lost, late, doubled, cut off |
 //! | [`store`] | a replicated or embedded store with its failures |
 //! | [`service`] | what a request costs a server |
-//! | [`history`] | whether what writers saw can be put in one order |
-//! | [`load`] | storms of look-ups and updates, and what becomes of them |
+//! | [`load`] | storms of lookups and updates, and their outcome |
 
 mod answers;
 pub mod cluster;
-pub mod history;
 pub mod load;
 pub mod network;
 pub mod service;

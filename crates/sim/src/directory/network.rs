@@ -56,26 +56,26 @@ impl Node {
 
 /// What the network does to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Weather {
+pub struct Impairments {
     /// The least one-way latency.
     pub latency: Duration,
     /// The most that is added to it, uniform.
     pub jitter: Duration,
-    /// Part of the datagrams between clients and servers that is lost.
+    /// Fraction of the datagrams between clients and servers that is lost.
     pub loss: f64,
     /// The same between servers.
     pub peer_loss: f64,
-    /// Part of the datagrams that comes twice.
+    /// Fraction of the datagrams that is duplicated.
     pub duplicate: f64,
-    /// Part of the datagrams that is held up,
+    /// Fraction of the datagrams that is delayed,
     pub delayed: f64,
-    /// by so long at the most.
+    /// by at most this.
     pub delay: Duration,
 }
 
-impl Weather {
-    /// A data centre's network on a good day.
-    pub const FAIR: Self = Self {
+impl Impairments {
+    /// No impairments: the latency of a lightly loaded data centre.
+    pub const NONE: Self = Self {
         latency: Duration::from_us(50),
         jitter: Duration::from_us(50),
         loss: 0.0,
@@ -90,15 +90,15 @@ impl Weather {
 #[derive(Debug)]
 pub struct Network {
     /// What it does to datagrams now.
-    pub weather: Weather,
+    pub impairments: Impairments,
     cut: BTreeSet<(Node, Node)>,
     rng: Pcg64,
 }
 
 impl Network {
     /// A network in which every node reaches every other.
-    pub const fn new(weather: Weather, rng: Pcg64) -> Self {
-        Self { weather, cut: BTreeSet::new(), rng }
+    pub const fn new(impairments: Impairments, rng: Pcg64) -> Self {
+        Self { impairments, cut: BTreeSet::new(), rng }
     }
 
     /// Nothing passes from one node to the other any more; the other direction is not touched.
@@ -117,15 +117,15 @@ impl Network {
     }
 
     /// After how long each copy of a datagram arrives; none if it is lost.
-    pub fn carry(&mut self, from: Node, to: Node) -> SmallVec<[Duration; 2]> {
+    pub fn transmit(&mut self, from: Node, to: Node) -> SmallVec<[Duration; 2]> {
         let mut copies = SmallVec::new();
         if !self.is_open(from, to) {
             return copies;
         }
-        let weather = self.weather;
+        let impairments = self.impairments;
         let is_peer = matches!((from, to), (Node::Server(_), Node::Server(_)));
-        let loss = if is_peer { weather.peer_loss } else { weather.loss };
-        let sent = 1 + usize::from(self.chance(weather.duplicate));
+        let loss = if is_peer { impairments.peer_loss } else { impairments.loss };
+        let sent = 1 + usize::from(self.chance(impairments.duplicate));
         for _ in 0..sent {
             if !self.chance(loss) {
                 copies.push(self.latency());
@@ -136,10 +136,10 @@ impl Network {
 
     /// One draw of the latency.
     pub fn latency(&mut self) -> Duration {
-        let weather = self.weather;
-        let mut after = weather.latency + self.up_to(weather.jitter);
-        if self.chance(weather.delayed) {
-            after = after + self.up_to(weather.delay);
+        let impairments = self.impairments;
+        let mut after = impairments.latency + self.up_to(impairments.jitter);
+        if self.chance(impairments.delayed) {
+            after = after + self.up_to(impairments.delay);
         }
         after
     }

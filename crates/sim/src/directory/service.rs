@@ -1,4 +1,4 @@
-//! What a request costs a directory server: one thread answers look-ups, another takes updates; each has a queue with an end.
+//! What a request costs a directory server: one thread answers lookups, another takes updates; each has a queue with an end.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use weft_fabric::Duration;
 /// The cost of requests. Everything else costs nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceTimes {
-    /// Of a look-up.
+    /// Of a lookup.
     pub lookup: Duration,
     /// Of an update.
     pub update: Duration,
-    /// Datagrams that wait for each of the two threads at the most; more are lost.
+    /// At most so many datagrams wait for each of the two threads; more are lost.
     pub queue: usize,
 }
 

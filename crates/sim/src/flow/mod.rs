@@ -39,7 +39,7 @@ pub struct FlowWorld {
     pub router: Router,
     /// The scheduler, if there is one.
     pub controller: Option<Box<dyn Controller>>,
-    /// What wants to move.
+    /// The workload.
     pub workload: Box<dyn Workload>,
     /// What fails and comes back; need not be sorted, equal times keep their order.
     pub events: Vec<TimedEvent>,
@@ -59,7 +59,7 @@ pub struct FlowConfig {
     pub reconverge: Duration,
     /// From a repair until the switches' routes use it again.
     pub restore_delay: Duration,
-    /// At the most so many samples of link utilisation over the run, 1,000 in all; 0 for none.
+    /// The most samples of link utilisation over the run, up to 1,000; 0 for none.
     pub link_samples: usize,
     /// Seed of the run: the AIMD model shuffles by it.
     pub seed: u64,

@@ -10,7 +10,8 @@ use weft_control::directory::table::Table;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::netlord::{Location, Vif};
 use weft_control::wire::directory::{Message, Op, State, Update};
-use weft_fabric::{Instant, TenantId};
+use weft_fabric::TenantId;
+use weft_fabric::time::NsInstant;
 
 /// The server, and what reaches it.
 pub(super) struct Directory {
@@ -73,7 +74,7 @@ impl Directory {
     }
 
     /// The answer to a datagram.
-    pub fn answer(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub fn answer(&mut self, now: NsInstant, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         let verdict = self.front.receive(now, &self.shared, from, bytes, &mut out);
         matches!(verdict, Verdict::Answer).then_some(out)

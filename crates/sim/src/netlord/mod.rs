@@ -1,4 +1,4 @@
-//! Who is where, for NetLord (sections 3.9 and 4.2): servers with very many VMs that tell each other (push), or ask a directory (pull).
+//! VIF locations for NetLord (sections 3.9 and 4.2): servers with very many VMs that notify each other (push), or ask a directory (pull).
 //!
 //! ```text
 //!   VMs boot, move, send first packets          Poisson
@@ -13,4 +13,4 @@
 mod directory;
 mod load;
 
-pub use load::{ArpConfig, ArpTotals, Means, carry};
+pub use load::{ArpConfig, ArpTotals, Means, simulate};

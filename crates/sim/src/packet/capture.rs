@@ -19,7 +19,7 @@ pub struct Trace {
     pub windows: Vec<FlowId>,
     /// A port whose packets are captured.
     pub port: Option<LinkId>,
-    /// Packets to capture at the most.
+    /// The most packets to capture.
     pub packets: usize,
 }
 

@@ -24,7 +24,6 @@
 mod bare;
 pub mod bridged;
 mod capture;
-mod histogram;
 mod model;
 mod multipath;
 mod net;
@@ -65,7 +64,7 @@ pub struct PacketWorld {
     pub router: Router,
     /// The scheduler, if there is one.
     pub controller: Option<Box<dyn Controller>>,
-    /// What wants to move; with [`PacketConfig::requests`] the flows of its pairs, endless and from time 0.
+    /// The workload; with [`PacketConfig::requests`] the flows of its pairs, endless and from time 0.
     pub workload: Box<dyn Workload>,
     /// What fails and comes back; need not be sorted, equal times keep their order.
     pub events: Vec<TimedEvent>,

@@ -9,7 +9,7 @@
 //! marking threshold. Both are compared as times, which is the same on one link.
 //!
 //! Packets of one length that come as fast as they leave find the queue of a port with the same room each time. If that is just too little
-//! for one more, whoever comes between them is dropped for as long as they come: a lock-out that no real switch has, whose buffers fill
+//! for one more, packets of other flows between them are dropped for as long as they come: a lock-out that no real switch has, whose buffers fill
 //! by cells and whose clocks drift. So a queue that dithers lets in what does not fit whole, with the probability of the part that fits.
 
 use weft_fabric::rng::mix;

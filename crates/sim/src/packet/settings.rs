@@ -66,7 +66,7 @@ impl Default for Transport {
 pub struct PacketConfig {
     /// How ends send.
     pub transport: Transport,
-    /// Bytes that wait at a port of a switch at the most; `None`: the link's rate times the round trip of the longest path.
+    /// Buffer of a switch's port, in bytes; `None`: the link's rate times the round trip of the longest path.
     pub switch_queue: Option<Bytes>,
     /// The same at a host's NIC; `None`: 1,000 full packets, as in Linux.
     pub nic_queue: Option<Bytes>,
@@ -95,7 +95,7 @@ pub struct PacketConfig {
     pub reconverge: Duration,
     /// From a repair until the switches' routes use it again.
     pub restore_delay: Duration,
-    /// At the most so many samples of link utilisation over the run, 1,000 in all; 0 for none.
+    /// The most samples of link utilisation over the run, up to 1,000; 0 for none.
     pub link_samples: usize,
 }
 
@@ -125,7 +125,7 @@ impl Default for PacketConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum PacketError {
-    #[error("a packet of {packet} does not fit: a packet has {MAX_PACKET} at the most")]
+    #[error("a packet of {packet} does not fit: a packet has at most {MAX_PACKET}")]
     PacketTooLarge { packet: Bytes },
     #[error("a segment carries nothing: `mss` must be 1 B or more")]
     NoPayload,
@@ -193,7 +193,7 @@ impl PacketConfig {
     }
 
     /// The engine for a fabric, in parts if nothing reacts to what happens in them before the run is over. The result does not depend on
-    /// the number of parts, but whether flows' ends are told at once or at the end of a window does show in the samples: so that is
+    /// the number of parts, but whether flows' ends are reported at once or at the end of a window does show in the samples: so that is
     /// decided without looking at the number of threads.
     pub(super) fn engine(&self, fabric: &Fabric, reacts: bool) -> Result<Engine, PacketError> {
         let net = self.net(fabric)?;
@@ -322,5 +322,5 @@ const LEAST_WINDOW: u64 = 100_000;
 const MAX_PARTS: usize = 64;
 /// Linux's `txqueuelen`.
 const NIC_PACKETS: u64 = 1_000;
-/// A queue by the bandwidth-delay product holds so many full packets at the least: with less delay than that, it would hold none.
+/// A queue by the bandwidth-delay product holds at least so many full packets: with less delay than that, it would hold none.
 const LEAST_PACKETS: u64 = 10;

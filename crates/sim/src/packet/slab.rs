@@ -9,7 +9,7 @@ pub(super) struct Slab<T> {
 }
 
 impl<T: Copy> Slab<T> {
-    /// At the most so many at once, as many as the wheel can tell apart.
+    /// The most entries at once: as many as the wheel can distinguish.
     pub fn new(limit: u64) -> Self {
         Self { slots: Vec::new(), free: Vec::new(), limit }
     }

@@ -9,7 +9,7 @@
 //! posted, and entered there before the next window. Within a part events are taken by time and link as in one engine, and events of
 //! different parts of one window touch different state: so the result is the same bytes, whatever the number of parts.
 //!
-//! Windows are cut at multiples of the look-ahead, also with one part, because flows' ends are told at the end of a window.
+//! Windows are cut at multiples of the look-ahead, also with one part, because flows' ends are reported at the end of a window.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,7 +37,7 @@ struct Shared {
     runs: AtomicU64,
     until: AtomicU64,
     quit: AtomicBool,
-    /// What parts tell each other at the end of a window; two sets, taken in turn, because a part may be one window ahead.
+    /// What parts exchange at the end of a window; two sets, taken in turn, because a part may be one window ahead.
     boards: [Board; 2],
 }
 
@@ -82,7 +82,7 @@ impl Team {
     }
 
     /// Runs until just before `until`, or to the end of the window in which flows have ended: these are then in `ended`, by time and the
-    /// link of their last packet. Returns the time. Tells `look` meanwhile the time and the events so far.
+    /// link of their last packet. Returns the time. Reports to `look` the time and the events so far.
     pub fn run(&mut self, until: u64, ended: &mut Vec<Ended>, look: &mut dyn FnMut(u64, u64)) -> u64 {
         let before = ended.len();
         loop {
@@ -119,7 +119,7 @@ impl Drop for Team {
         self.shared.quit.store(true, Ordering::Relaxed);
         self.shared.runs.fetch_add(1, Ordering::Release);
         for thread in self.threads.drain(..) {
-            // A panic there has been told already.
+            // A panic there has been reported already.
             let _ = thread.join();
         }
     }

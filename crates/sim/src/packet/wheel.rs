@@ -97,7 +97,7 @@ impl Wheel {
         }
     }
 
-    /// How many items a word can tell apart.
+    /// How many items a word can distinguish.
     pub fn max_items(&self) -> u64 {
         1 << self.layout.item_bits
     }

@@ -60,7 +60,7 @@ pub enum Change {
     Restore(Part),
 }
 
-/// How far a run is; told often enough that the caller can end a run promptly by unwinding, by events and not by a clock.
+/// Progress of a run; reported often enough that the caller can end a run promptly by unwinding, by events and not by a clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Simulated time.

@@ -64,7 +64,7 @@ pub(crate) trait Model {
 
     /// Moves the clock to `until`, but stops when flows end; these are appended by end, then id, and forgotten.
     /// A model with ticks may overshoot to the end of a tick. Returns where the clock stands. `look` may unwind, and the model is then
-    /// used no more: whoever waits for a run can end it, however long this takes.
+    /// used no more: the caller can end a run promptly, however long this takes.
     fn advance(&mut self, until: Instant, ended: &mut Vec<Ended>, look: Look<'_>) -> Instant;
 
     /// Whether some flow will end if nothing else happens.

@@ -3,6 +3,7 @@
 use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{FlowKey, Path, Router};
+use weft_fabric::time::NsInstant;
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
 use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
@@ -52,8 +53,8 @@ struct Run<M> {
     /// Events to come, the next one last.
     events: Vec<TimedEvent>,
     /// Changes that routing will learn of.
-    lessons: BinaryHeap<Lesson>,
-    lesson_count: u64,
+    updates: BinaryHeap<RoutingUpdate>,
+    update_count: u64,
     health: Health,
     failed: Vec<Part>,
     /// What routing knows of `health`.
@@ -68,20 +69,20 @@ struct Run<M> {
 
 /// Routing learns of a change. Ordered so that the heap's greatest is the earliest, then the first scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lesson {
+struct RoutingUpdate {
     at: Instant,
     number: u64,
     part: Part,
     works: bool,
 }
 
-impl Ord for Lesson {
+impl Ord for RoutingUpdate {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.at, other.number).cmp(&(self.at, self.number))
     }
 }
 
-impl PartialOrd for Lesson {
+impl PartialOrd for RoutingUpdate {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -103,8 +104,8 @@ impl<M: Model> Run<M> {
             now: Instant::ZERO,
             steps: 0,
             events,
-            lessons: BinaryHeap::new(),
-            lesson_count: 0,
+            updates: BinaryHeap::new(),
+            update_count: 0,
             health: Health::new(&fabric),
             failed: Vec::new(),
             believed: Health::new(&fabric),
@@ -177,7 +178,7 @@ impl<M: Model> Run<M> {
             Some(self.pace.end),
             self.workload.next_start(),
             self.events.last().map(|e| e.at),
-            self.lessons.peek().map(|l| l.at),
+            self.updates.peek().map(|l| l.at),
             self.controller_due(),
             sample.filter(|_| self.pace.end != Instant::MAX || self.model.will_end()),
             series,
@@ -192,13 +193,18 @@ impl<M: Model> Run<M> {
     /// The controller's timer. In a run that only its flows end, it does not keep a run alive in which nothing else can happen: after a
     /// few rounds that set nothing in motion the run is over.
     fn controller_due(&self) -> Option<Instant> {
-        let due = self.controller.as_ref().and_then(|c| c.deadline())?;
+        let due = self.wake_at()?;
         (self.pace.end != Instant::MAX || self.idle_rounds < IDLE_ROUNDS).then_some(due)
+    }
+
+    /// The controller's deadline on the clock of the run.
+    fn wake_at(&self) -> Option<Instant> {
+        self.controller.as_ref().and_then(|c| c.deadline()).map(|at| at.to_ps())
     }
 
     /// Whether something besides the controller's timer will happen.
     fn is_moving(&self) -> bool {
-        self.model.will_end() || self.workload.next_start().is_some() || !self.events.is_empty() || !self.lessons.is_empty()
+        self.model.will_end() || self.workload.next_start().is_some() || !self.events.is_empty() || !self.updates.is_empty()
     }
 
     fn sample(&mut self) {
@@ -217,7 +223,7 @@ impl<M: Model> Run<M> {
             let record = &self.ledger.flow(ended.id).record;
             let (bytes, path) = (record.bytes, record.path.clone());
             let flow = FlowKey::of_flow(ended.id.0, spec.src, spec.dst);
-            self.tell(Input::FlowRemoved(FlowCounter { flow, bytes, read_at: ended.at, path: &path }));
+            self.input(Input::FlowRemoved(FlowCounter { flow, bytes, read_at: ended.at.to_ns(), path: &path }));
         }
     }
 
@@ -255,8 +261,8 @@ impl<M: Model> Run<M> {
         let down = self.health.fail(&self.fabric, part);
         self.links_changed(&down, false);
         if noticed {
-            self.teach(part, false, self.reconverge);
-            self.tell(Input::Failed(part));
+            self.schedule_update(part, false, self.reconverge);
+            self.input(Input::Failed(part));
         }
     }
 
@@ -264,8 +270,8 @@ impl<M: Model> Run<M> {
         self.failed.retain(|&p| p != part);
         let up = self.health.restore(&self.fabric, part);
         self.links_changed(&up, true);
-        self.teach(part, true, self.restore_delay);
-        self.tell(Input::Restored(part));
+        self.schedule_update(part, true, self.restore_delay);
+        self.input(Input::Restored(part));
     }
 
     fn links_changed(&mut self, links: &[LinkId], up: bool) {
@@ -279,27 +285,27 @@ impl<M: Model> Run<M> {
         }
     }
 
-    fn teach(&mut self, part: Part, works: bool, delay: Duration) {
+    fn schedule_update(&mut self, part: Part, works: bool, delay: Duration) {
         let at = self.now.saturating_add(delay);
-        self.lessons.push(Lesson { at, number: self.lesson_count, part, works });
-        self.lesson_count += 1;
+        self.updates.push(RoutingUpdate { at, number: self.update_count, part, works });
+        self.update_count += 1;
     }
 
-    /// Routing learns what is due, unless the part has changed back in the meantime: another lesson will tell.
+    /// Routing learns what is due, unless the part has changed back in the meantime: another update is scheduled.
     fn learn(&mut self) {
         let (mut lost, mut gained) = (false, false);
-        while self.lessons.peek().is_some_and(|l| l.at <= self.now) {
-            let lesson = self.lessons.pop().expect("peeked");
-            if self.failed.contains(&lesson.part) == lesson.works {
+        while self.updates.peek().is_some_and(|l| l.at <= self.now) {
+            let update = self.updates.pop().expect("peeked");
+            if self.failed.contains(&update.part) == update.works {
                 continue;
             }
-            let changed = if lesson.works {
-                self.believed.restore(&self.fabric, lesson.part)
+            let changed = if update.works {
+                self.believed.restore(&self.fabric, update.part)
             } else {
-                self.believed.fail(&self.fabric, lesson.part)
+                self.believed.fail(&self.fabric, update.part)
             };
-            lost |= !lesson.works && !changed.is_empty();
-            gained |= lesson.works && !changed.is_empty();
+            lost |= !update.works && !changed.is_empty();
+            gained |= update.works && !changed.is_empty();
         }
         if lost || gained {
             self.router.health_changed(&self.believed);
@@ -398,28 +404,29 @@ impl<M: Model> Run<M> {
     }
 
     fn wake_controller(&mut self) {
-        if self.controller.as_ref().and_then(|c| c.deadline()).is_some_and(|at| at <= self.now) {
+        if self.wake_at().is_some_and(|at| at <= self.now) {
             self.idle_rounds = if self.is_moving() { 0 } else { self.idle_rounds + 1 };
-            self.tell(Input::Timer);
+            self.input(Input::Timer);
         }
     }
 
     /// Hands the controller an input and does what it wants until it wants nothing more.
-    fn tell(&mut self, input: Input<'_>) {
+    fn input(&mut self, input: Input<'_>) {
         let Some(mut controller) = self.controller.take() else { return };
-        controller.handle(self.now, input);
+        let now = self.now.to_ns();
+        controller.handle(now, input);
         while let Some(output) = controller.poll() {
             match output {
                 Output::ReadFlowCounters => {
-                    let counters = counters(&self.ledger, &mut self.model, self.now);
-                    controller.handle(self.now, Input::FlowCounters(&counters));
+                    let counters = counters(&self.ledger, &mut self.model, now);
+                    controller.handle(now, Input::FlowCounters(&counters));
                 }
                 Output::ReadLinkCounters => {
                     let bytes = self.ledger.link_bytes(&mut self.model);
-                    controller.handle(self.now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: self.now }));
+                    controller.handle(now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: now }));
                 }
-                Output::SetWays { host, direction, ways } => self.router.set_ways(host, direction, ways),
-                Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap),
+                Output::SetAccessPaths { host, direction, paths } => self.router.set_access_paths(host, direction, paths),
+                Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap.to_ps()),
                 Output::SetPath { flow, path } => {
                     if let Some(id) = self.ledger.find(&flow) {
                         self.ledger.flow_mut(id).scheduled = true;
@@ -437,7 +444,7 @@ impl<M: Model> Run<M> {
         self.controller = Some(controller);
     }
 
-    /// The flow goes by these ways, if it is still there and they lead to its destination. It belongs to the switches again.
+    /// The flow goes by these paths, if it is still there and they lead to its destination. It belongs to the switches again.
     fn rebind(&mut self, flow: &FlowKey, leaving: &[LinkId], arriving: &[LinkId], gap: Duration) {
         let Some(id) = self.ledger.find(flow) else { return };
         if let Some(path) = self.router.route_through(flow, leaving, arriving)
@@ -468,7 +475,7 @@ impl<M: Model> Run<M> {
 }
 
 /// The counters of all flows under way, by key.
-fn counters<'a>(ledger: &'a Ledger, model: &mut impl Model, read_at: Instant) -> Vec<FlowCounter<'a>> {
+fn counters<'a>(ledger: &'a Ledger, model: &mut impl Model, read_at: NsInstant) -> Vec<FlowCounter<'a>> {
     let mut counter = |id: FlowId| {
         let path = &ledger.flow(id).record.path;
         FlowCounter { flow: ledger.key(id), bytes: Bytes(model.delivered(id)), read_at, path }

@@ -189,9 +189,9 @@ fn merge_rows(a: &[(u32, u64)], b: &[(u32, u64)]) -> Vec<(u32, u64)> {
     merged
 }
 
-/// Samples of the network kept at the most.
+/// The most samples of the network that are kept.
 const SAMPLES: usize = 32_768;
-/// Samples of links at the most.
+/// The most samples of links.
 const LINK_SAMPLES: usize = 1_000;
 /// Fewer samples than this are of no use, however large the fabric.
 const LINK_SAMPLES_LEAST: usize = 16;

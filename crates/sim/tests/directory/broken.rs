@@ -1,6 +1,6 @@
 //! The checks can fail: schedules whose end is tampered with as a broken store or a broken machine would leave it.
 
-use weft_control::directory::copies::UpdateResult;
+use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::{Generation, Key};
 
 use super::checks::Checks;

@@ -1,8 +1,8 @@
 //! What must hold at every moment, whatever breaks.
 //!
 //! - Generations never go back: at any agent for a name, at any server for a key, and the server's revision.
-//! - Access never fails open: whatever a server tells an agent, the asker may know by that server's own policy and mappings at that moment, by
-//!   rules written anew here.
+//! - Access never fails open: whatever a server answers an agent, the asker may know by that server's own policy and mappings at that moment, by
+//!   rules written independently here.
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,8 @@ pub struct Checks {
     agents: BTreeMap<(u16, u32, Key, Option<Key>), Generation>,
     servers: BTreeMap<(u16, u32, Key), Generation>,
     revisions: BTreeMap<(u16, u32), Generation>,
-    /// Every mapping that anybody was told.
-    pub told: BTreeMap<(Key, Generation), Value>,
+    /// Every mapping that any node received.
+    pub received: BTreeMap<(Key, Generation), Value>,
     pub resolved: u64,
     pub found: u64,
 }
@@ -40,7 +40,7 @@ impl Checks {
             agents: BTreeMap::new(),
             servers: BTreeMap::new(),
             revisions: BTreeMap::new(),
-            told: BTreeMap::new(),
+            received: BTreeMap::new(),
             resolved: 0,
             found: 0,
         }
@@ -55,10 +55,10 @@ impl Checks {
                 let life = cluster.life(Node::Agent(*agent));
                 let last = self.agents.entry((*agent, life, *key, *asker)).or_default();
                 if generation < last {
-                    return Err(format!("agent {agent} was told {key} of {generation:?} after {last:?}"));
+                    return Err(format!("agent {agent} received {key} of {generation:?} after {last:?}"));
                 }
                 *last = *generation;
-                self.tell(key, *generation, value)
+                self.receive(key, *generation, value)
             }
             Seen::Answered { server, principal, asker, revision, policy, findings } => {
                 let life = cluster.life(Node::Server(*server));
@@ -78,18 +78,18 @@ impl Checks {
                         return Err(format!("server {server} said {key} of {generation:?} after {last:?}"));
                     }
                     *last = *generation;
-                    self.tell(key, *generation, value)?;
-                    if !self.may_be_told(cluster, *server, *principal, asker.as_ref(), key, value) {
-                        return Err(format!("server {server} told {principal:?} {key} on behalf of {asker:?}: {value:?}"));
+                    self.receive(key, *generation, value)?;
+                    if !self.may_receive(cluster, *server, *principal, asker.as_ref(), key, value) {
+                        return Err(format!("server {server} sent {principal:?} {key} on behalf of {asker:?}: {value:?}"));
                     }
                 }
                 Ok(())
             }
             Seen::Corrected { server, principal, key, generation, finding } => {
                 let Finding::Found(value) = finding else { return Ok(()) };
-                self.tell(key, *generation, value)?;
+                self.receive(key, *generation, value)?;
                 let askers = super::trial::all_keys(&self.shape);
-                if askers.iter().any(|asker| self.may_be_told(cluster, *server, *principal, Some(asker), key, value)) {
+                if askers.iter().any(|asker| self.may_receive(cluster, *server, *principal, Some(asker), key, value)) {
                     return Ok(());
                 }
                 Err(format!("server {server} corrected {principal:?}, where nobody may know {key}"))
@@ -98,13 +98,13 @@ impl Checks {
         }
     }
 
-    /// One generation of a key has one value, whoever tells it.
-    fn tell(&mut self, key: &Key, generation: Generation, value: &Value) -> Result<(), String> {
-        let known = self.told.entry((*key, generation)).or_insert_with(|| value.clone());
+    /// One generation of a key has one value at all servers.
+    fn receive(&mut self, key: &Key, generation: Generation, value: &Value) -> Result<(), String> {
+        let known = self.received.entry((*key, generation)).or_insert_with(|| value.clone());
         if known == value { Ok(()) } else { Err(format!("{key} of {generation:?} is {known:?} and {value:?}")) }
     }
 
-    fn may_be_told(
+    fn may_receive(
         &self,
         cluster: &Cluster,
         server: u16,

@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
-use weft_control::directory::copies::UpdateResult;
+use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::{Generation, Key, Locator, Value};
 use weft_control::wire::directory::State;
 use weft_fabric::Duration;
-use weft_sim::directory::history::{Action, Operation, is_linearizable};
 use weft_sim::directory::network::Node;
 
 use super::checks::withdrawn_in_use;
+use super::history::{Action, Operation, is_linearizable};
 use super::trial::{Asked, Trial, all_keys};
 
 pub fn check(trial: &mut Trial) -> Result<(), String> {
@@ -126,9 +126,9 @@ fn nothing_lost(trial: &Trial) -> Result<(), String> {
             }
         }
     }
-    for ((key, generation), value) in &trial.checks.told {
+    for ((key, generation), value) in &trial.checks.received {
         if written.get(&(*generation, *key)) != Some(&Some(value.clone())) {
-            return Err(format!("somebody was told {value:?} of {key}, which at {generation:?} was never written"));
+            return Err(format!("a node received {value:?} of {key}, which at {generation:?} was never written"));
         }
     }
     Ok(())
@@ -165,7 +165,7 @@ fn agents_converge(trial: &mut Trial) -> Result<(), String> {
             return Err(wrong.clone());
         }
     }
-    // Whatever is stale now was moved: a packet to it comes to the wrong place, and a switch tells a server.
+    // Whatever is stale now was moved: a packet to it comes to the wrong place, and a switch reports it to a server.
     for _ in 0..3 {
         for agent in 0..trial.shape.agents {
             for (key, asker, stale) in stale(trial, agent) {

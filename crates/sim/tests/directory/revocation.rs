@@ -9,7 +9,7 @@ use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
 use weft_sim::directory::cluster::{Seen, agent_principal};
-use weft_sim::directory::network::{Node, Weather};
+use weft_sim::directory::network::{Impairments, Node};
 
 use super::trial::{Shape, Trial, home};
 
@@ -63,7 +63,7 @@ fn a_withdrawn_mapping_is_out_of_use_within_a_second() {
         let mut trial = begin(seed, 60_000);
         let before = in_use(&trial).len();
         assert_eq!(before, if allows_other(&trial, 0) { 20 } else { 10 }, "seed {seed}");
-        trial.cluster.network.weather = Weather { loss: 0.1, peer_loss: 0.1, duplicate: 0.05, ..Weather::FAIR };
+        trial.cluster.network.impairments = Impairments { loss: 0.1, peer_loss: 0.1, duplicate: 0.05, ..Impairments::NONE };
         // A moment of the half second between two Syncs.
         let wait = trial.rng.random_range(0..600);
         settle(&mut trial, wait);
@@ -133,7 +133,7 @@ fn what_is_not_withdrawn_stays_in_use() {
     assert_eq!(hits(&trial), had + 1, "from the cache");
 }
 
-/// The servers lose their store: look-ups are still answered from memory.
+/// The servers lose their store: lookups are still answered from memory.
 #[test]
 fn without_a_store_servers_answer_from_memory() {
     let mut trial = begin(5, 60_000);

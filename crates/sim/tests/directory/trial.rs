@@ -8,18 +8,19 @@
 use std::net::Ipv4Addr;
 
 use rand::RngExt;
-use weft_control::directory::copies::UpdateResult;
+use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::policy::Policy;
 use weft_control::directory::resolver::ResolverConfig;
 use weft_control::directory::server::ServerConfig;
 use weft_control::directory::{GroupId, Key, Locator, MacSpace, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
+use weft_fabric::time::NsDuration;
 use weft_fabric::{Duration, Instant, TenantId};
 use weft_sim::directory::cluster::{
     Cluster, ClusterConfig, SWITCH_PRINCIPAL, Seen, Step, agent_principal, server_principal, writer_principal,
 };
-use weft_sim::directory::network::{Node, Weather};
+use weft_sim::directory::network::{Impairments, Node};
 use weft_sim::directory::service::ServiceTimes;
 use weft_sim::directory::store::StoreConfig;
 
@@ -86,14 +87,14 @@ impl Trial {
             (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
         let policies: Vec<Policy> = (0..matrices.len()).map(|v| policy(v, &matrices[v], &shape)).collect();
         // Longer than an update and its copies can live: 10 s and the network's delays. The record of a purged key remembers no update.
-        let keep_tombstones = Duration::from_ms(if rng.random_range(0..2) == 0 { rng.random_range(500..8000) } else { 60_000 });
+        let keep_tombstones = NsDuration::from_ms(if rng.random_range(0..2) == 0 { rng.random_range(500..8000) } else { 60_000 });
         let config = ClusterConfig {
             servers: shape.servers,
             agents: shape.agents,
             writers: shape.writers,
             resolver: ResolverConfig { capacity: shape.capacity, ..ResolverConfig::new(PrincipalId(0)) },
             server: ServerConfig {
-                digest_every: Duration::from_secs(2),
+                digest_every: NsDuration::from_secs(2),
                 keep_tombstones,
                 ..ServerConfig::new(PrincipalId(0), Vec::new())
             },
@@ -105,7 +106,7 @@ impl Trial {
                 election: Duration::from_ms(rng.random_range(50..1500)),
                 history: if rng.random_range(0..3) == 0 { 5 } else { 10_000 },
             },
-            weather: Weather::FAIR,
+            impairments: Impairments::NONE,
             store_timeout: Duration::from_ms(rng.random_range(100..1500)),
             contents: Vec::new(),
             watch_answers: true,
@@ -302,24 +303,24 @@ impl Trial {
             6 if self.shape.members > 1 => self.cluster.fail_member(self.rng.random_range(0..self.shape.members)),
             7 => self.restore_members(),
             8 if self.shape.rough > 2 => {
-                let by = self.rng.random_range(-5_000i64..5_000) * 1_000_000_000;
+                let by = self.rng.random_range(-5_000i64..5_000) * 1_000_000;
                 self.cluster.step_clock(a, by);
             }
-            9 => self.cluster.network.weather = self.weather(),
+            9 => self.cluster.network.impairments = self.impairments(),
             10 => self.change_policy(),
             _ => self.misdeliver(),
         }
     }
 
-    fn weather(&mut self) -> Weather {
+    fn impairments(&mut self) -> Impairments {
         let mut part = |most: f64| self.rng.random::<f64>() * most;
-        Weather {
+        Impairments {
             loss: part(0.3),
             peer_loss: part(0.5),
             duplicate: part(0.2),
             delayed: part(0.2),
             delay: Duration::from_secs_f64(part(1.5)),
-            ..Weather::FAIR
+            ..Impairments::NONE
         }
     }
 
@@ -352,7 +353,7 @@ impl Trial {
     /// Everything works again, and every server has the newest policy.
     pub fn heal(&mut self) {
         self.cluster.network.mend();
-        self.cluster.network.weather = Weather::FAIR;
+        self.cluster.network.impairments = Impairments::NONE;
         self.restore_members();
         (0..self.shape.servers).for_each(|n| self.cluster.start(Node::Server(n)));
         (0..self.shape.agents).for_each(|n| self.cluster.start(Node::Agent(n)));
@@ -366,7 +367,7 @@ impl Trial {
     }
 }
 
-/// Kinds of calls: an update, a look-up, a fault.
+/// Kinds of calls: an update, a lookup, a fault.
 const WORK: u64 = 3;
 
 /// The key that lives on an agent's host.

@@ -1,13 +1,13 @@
-//! Answers from memory: look-ups under access control, withdrawals, health.
+//! Answers from memory: lookups under access control, withdrawals, health.
 
 use crate::directory::key::{Generation, Key, PrincipalId, ServiceId};
 use crate::directory::policy::Role;
 use crate::directory::shared::Shared;
 use crate::directory::table::{FoundValue, Probe};
-use crate::wire::directory::{AnswerWriter, Changes, Finding, LookUp, Message, State, Sync, emit_key};
+use crate::wire::directory::{AnswerWriter, Changes, Finding, Lookup, Message, State, Sync, emit_key};
 use weft_fabric::TenantId;
 
-/// What one look-up may see.
+/// What one lookup may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Everything.
@@ -65,7 +65,7 @@ impl Access {
         }
     }
 
-    /// Whether a mapping of this service may be told.
+    /// Whether a mapping of this service may be returned.
     #[inline]
     fn may_resolve(self, shared: &Shared, service: ServiceId) -> bool {
         match self {
@@ -76,9 +76,9 @@ impl Access {
     }
 }
 
-/// Appends the body of the answer to a look-up whose keys were hashed into `probes`; `out` must not grow beyond `limit` bytes.
+/// Appends the body of the answer to a lookup whose keys were hashed into `probes`; `out` must not grow beyond `limit` bytes.
 #[inline]
-pub fn look_up(shared: &Shared, access: Access, ask: &LookUp<'_>, probes: &[Probe], limit: usize, out: &mut Vec<u8>) -> Tally {
+pub fn look_up(shared: &Shared, access: Access, ask: &Lookup<'_>, probes: &[Probe], limit: usize, out: &mut Vec<u8>) -> Tally {
     let mut tally = Tally::default();
     let mut writer = AnswerWriter::new(out, limit, shared.revision, shared.policy.version());
     let cannot_say = shared.state == State::Loading || ask.at_least > shared.revision;
@@ -102,7 +102,7 @@ fn find(shared: &Shared, access: Access, key: &Key, probe: &Probe, writer: &mut 
         tally.forbidden += 1;
         return writer.push(shared.revision, &Finding::Forbidden);
     }
-    // A tombstone, and what may not be told, can be newer than the revision up to which everything is known.
+    // A tombstone, and what may not be returned, can be newer than the revision up to which everything is known.
     let (generation, value) = shared.table.look(probe);
     let known = shared.revision.max(generation);
     match value {
@@ -137,7 +137,7 @@ pub fn finding(shared: &Shared, access: Access, key: &Key) -> (Generation, Findi
     }
 }
 
-/// Appends the body of the answer to a Sync, of at most `room` bytes. False, and nothing, if this server may not let leases begin anew: it
+/// Appends the body of the answer to a Sync, of at most `room` bytes. False, and nothing, if this server may not let leases restart: it
 /// does not hear of withdrawals (it is loading, or lost its store), or knows less than the asker.
 pub fn sync(shared: &Shared, ask: &Sync, room: usize, out: &mut Vec<u8>) -> bool {
     let behind = ask.revision > shared.revision || ask.policy > shared.policy.version();

@@ -5,16 +5,16 @@
 //! a client ends the epoch of its cookie. It is then challenged, like everybody who comes for the first time.
 //!
 //! A client that restarts does not know which numbers it used. It has no cookie either, so it is challenged, and the Challenge gives it the cookie
-//! of its next life: with the first request under that one its window begins anew, and the cookie before is worthless. Until then both
-//! are good, so that whoever replays an old datagram changes nothing.
+//! of its next life: with the first request under that one its window restarts, and the cookie before is worthless. Until then both
+//! are good, so that an attacker who replays an old datagram changes nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::FxHashMap;
-use weft_fabric::Instant;
 
 use crate::directory::auth::{Cookies, ReplayWindow, Tagger};
 use crate::directory::key::PrincipalId;
+use crate::time::Instant;
 
 /// A principal at an address.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Client {
     pub cookie: u64,
     /// The requests that it made.
     pub window: ReplayWindow,
-    /// When the machine was last told of it.
-    pub told: Instant,
+    /// When it was last reported to the machine.
+    pub reported: Instant,
     name: Name,
     epoch: u32,
     life: u32,
@@ -50,7 +50,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// None yet, and `max` at the most.
+    /// None yet, and `max` at most.
     pub fn new(cookies: Cookies, max: usize) -> Self {
         let max = max.max(LEAST);
         Self { cookies, epoch: 0, max, by_name: FxHashMap::default(), clients: Vec::new(), newest: NONE, oldest: NONE }
@@ -99,7 +99,7 @@ impl Clients {
             tagger,
             cookie: self.cookie(principal, from),
             window: ReplayWindow::default(),
-            told: Instant::MAX,
+            reported: Instant::MAX,
             name,
             epoch: self.epoch,
             life: 0,
@@ -178,7 +178,7 @@ const fn name(principal: PrincipalId, from: SocketAddr) -> Name {
 
 const NONE: u32 = u32::MAX;
 
-/// Clients that are remembered at the least: more than one batch has, so that none is forgotten within its own.
+/// Clients that are remembered at least: more than one batch has, so that none is forgotten within its own.
 const LEAST: usize = 64;
 
 #[cfg(test)]

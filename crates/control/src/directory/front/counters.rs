@@ -75,9 +75,9 @@ pub struct Counters {
     pub challenges: u64,
     /// Requests handed to the machine.
     pub forwarded: u64,
-    /// Look-ups answered.
-    pub look_ups: u64,
-    /// Keys of look-ups that were found.
+    /// Lookups answered.
+    pub lookups: u64,
+    /// Keys of lookups that were found.
     pub found: u64,
     /// Keys that do not exist.
     pub unknown: u64,
@@ -103,7 +103,7 @@ impl Counters {
     }
 
     pub(super) const fn count_look_up(&mut self, tally: &Tally) {
-        self.look_ups += 1;
+        self.lookups += 1;
         self.found += tally.found;
         self.unknown += tally.unknown;
         self.forbidden += tally.forbidden;

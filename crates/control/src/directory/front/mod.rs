@@ -1,12 +1,12 @@
 //! What a UDP thread does by itself: verify, look up, answer. It needs no more than to read the [`Shared`] state.
 //!
 //! ```text
-//!   datagram --parse--> frame --tag, cookie, window--> request --+-- look-up, Sync, Health: answered from memory
+//!   datagram --parse--> frame --tag, cookie, window--> request --+-- lookup, Sync, Health: answered from memory
 //!                         |           |                          +-- update, report, another server's: forwarded to the machine
 //!                         v           v
 //!                      dropped    Challenge
 //! ```
-//! A batch goes through these steps together, so that waiting for the memory of one look-up is the work on another.
+//! A batch goes through these steps together, so that waiting for the memory of one lookup is the work on another.
 
 mod answer;
 mod clients;
@@ -17,8 +17,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_fabric::{Duration, Instant};
-
 pub(super) use self::answer::{Access, finding, look_up, sync};
 use self::clients::Clients;
 pub use self::counters::{Counters, Reason};
@@ -27,7 +25,8 @@ use super::key::{Key, PrincipalId};
 use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
 use super::table::Probe;
-use crate::wire::directory::{Frame, HEADER, Header, Kind, LookUp, MAX_DATAGRAM, MAX_FACTOR, Message, TAG};
+use crate::time::{Duration, Instant};
+use crate::wire::directory::{Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,11 +44,11 @@ pub enum Verdict {
 pub struct FrontConfig {
     /// This server's own principal: answers of its peers carry it.
     pub me: PrincipalId,
-    /// Clients (a principal at an address) that are remembered at the most, about 400 bytes each.
+    /// Clients (a principal at an address) that are remembered at most, about 400 bytes each.
     pub max_clients: usize,
 }
 
-/// Where a principal was seen: the machine is to know, so that it can send corrections there. Told of a client's first request, and
+/// Where a principal was seen: the machine is to know, so that it can send corrections there. Reported for a client's first request, and
 /// again every minute while it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
@@ -70,7 +69,7 @@ pub struct Front {
     clients: Clients,
     sightings: VecDeque<Sighting>,
     counters: Counters,
-    /// The keys of a batch's look-ups, askers included.
+    /// The keys of a batch's lookups, askers included.
     probes: Vec<Probe>,
     out: Vec<u8>,
 }
@@ -81,7 +80,7 @@ struct Admitted<'a> {
     body: &'a [u8],
     client: u32,
     cookie: u64,
-    /// Bytes that its answer has at the most.
+    /// Bytes that its answer has at most.
     limit: usize,
 }
 
@@ -90,7 +89,7 @@ enum Step<'a> {
     /// Done, or to be answered without the table.
     Other(Result<Admitted<'a>, Refusal>),
     /// To be looked up: its probes are those in the range, the asker's first if there is one.
-    LookUp(Admitted<'a>, LookUp<'a>, std::ops::Range<usize>),
+    Lookup(Admitted<'a>, Lookup<'a>, std::ops::Range<usize>),
 }
 
 /// Why a datagram was not let in.
@@ -127,7 +126,7 @@ impl Front {
         verdict
     }
 
-    /// Takes several datagrams at once, so that their look-ups in memory overlap. Calls `reply(index, verdict, answer)` for each, in order.
+    /// Takes several datagrams at once, so that their lookups in memory overlap. Calls `reply(index, verdict, answer)` for each, in order.
     pub fn receive_batch(
         &mut self,
         now: Instant,
@@ -209,11 +208,11 @@ impl Front {
             Ok(admitted) => admitted,
             Err(refusal) => return Step::Other(Err(refusal)),
         };
-        if admitted.header.kind != Kind::LookUp {
+        if admitted.header.kind != Kind::Lookup {
             return Step::Other(Ok(admitted));
         }
-        let ask = match Message::parse(Kind::LookUp, admitted.body) {
-            Ok(Message::LookUp(ask)) => ask,
+        let ask = match Message::parse(Kind::Lookup, admitted.body) {
+            Ok(Message::Lookup(ask)) => ask,
             Ok(_) => return Step::Other(Err(Refusal::Drop(Reason::Unexpected))),
             Err(error) => return Step::Other(Err(Refusal::Drop(Reason::of(error)))),
         };
@@ -225,7 +224,7 @@ impl Front {
         };
         ask.asker.iter().for_each(&mut add);
         ask.keys().for_each(|key| add(&key));
-        Step::LookUp(admitted, ask, first..probes.len())
+        Step::Lookup(admitted, ask, first..probes.len())
     }
 
     /// Last step: answers, forwards or drops.
@@ -234,7 +233,7 @@ impl Front {
         match step {
             Step::Other(Err(refusal)) => self.refuse(refusal, out),
             Step::Other(Ok(admitted)) => self.answer_other(shared, from, &admitted, out),
-            Step::LookUp(admitted, ask, range) => {
+            Step::Lookup(admitted, ask, range) => {
                 let (asker, keys) = probes[range].split_at(usize::from(ask.asker.is_some()));
                 let access = Access::of(shared, admitted.header.principal, ask.asker.as_ref().zip(asker.first()));
                 let start = admitted.begin_answer(Kind::Answer, out);
@@ -281,7 +280,7 @@ impl Front {
                         return Err(Refusal::Challenge(header, next, tagger));
                     }
                     self.clients.begin_life(client, next);
-                    self.clients.at(client).told = Instant::MAX;
+                    self.clients.at(client).reported = Instant::MAX;
                 }
                 client
             }
@@ -302,8 +301,8 @@ impl Front {
             return Err(Refusal::Drop(Reason::Replayed));
         }
         let cookie = known.cookie;
-        if known.told == Instant::MAX || now.saturating_since(known.told) >= TELL_EVERY {
-            known.told = now;
+        if known.reported == Instant::MAX || now.saturating_since(known.reported) >= REPORT_INTERVAL {
+            known.reported = now;
             self.sightings.push_back(Sighting { principal: header.principal, at: from, cookie });
             if self.sightings.len() > MAX_SIGHTINGS {
                 self.sightings.pop_front();
@@ -327,7 +326,7 @@ impl Front {
         }
         self.clients.begin_life(client, next);
         let known = self.clients.at(client);
-        (known.tagger, known.told) = (tagger, Instant::MAX);
+        (known.tagger, known.reported) = (tagger, Instant::MAX);
         Ok(())
     }
 
@@ -433,11 +432,11 @@ impl Admitted<'_> {
     }
 }
 
-/// Datagrams whose look-ups overlap.
+/// Datagrams whose lookups overlap.
 const GROUP: usize = 16;
 
 /// Sightings kept until somebody asks for them.
 const MAX_SIGHTINGS: usize = 1 << 16;
 
-/// How often the machine is told of a client that goes on.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// How often an active client is reported to the machine.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);

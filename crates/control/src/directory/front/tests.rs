@@ -93,8 +93,8 @@ impl Client {
 
     fn look_up(&mut self, asker: Option<Key>, keys: &[Key]) -> Vec<u8> {
         let mut body = Vec::new();
-        LookUp::emit(Generation(0), asker.as_ref(), keys, &mut body);
-        self.seal(Kind::LookUp, &body)
+        Lookup::emit(Generation(0), asker.as_ref(), keys, &mut body);
+        self.seal(Kind::Lookup, &body)
     }
 
     /// Sends, and answers a Challenge.
@@ -121,8 +121,8 @@ impl Client {
 
     fn find(&mut self, front: &mut Front, shared: &Shared, asker: Option<Key>, keys: &[Key]) -> Vec<(u64, Finding)> {
         let mut body = Vec::new();
-        LookUp::emit(Generation(0), asker.as_ref(), keys, &mut body);
-        let (verdict, out) = self.send(front, shared, Kind::LookUp, &body);
+        Lookup::emit(Generation(0), asker.as_ref(), keys, &mut body);
+        let (verdict, out) = self.send(front, shared, Kind::Lookup, &body);
         assert_eq!(verdict, Verdict::Answer);
         let Ok(Message::Answer(answer)) = Message::parse(Kind::Answer, Frame::parse(&out).unwrap().body) else {
             panic!("an answer")
@@ -177,8 +177,8 @@ fn a_loading_or_late_server_sends_elsewhere_and_renews_no_leases() {
     let (mut front, mut shared) = (front(), shared());
     let mut host = Client::new(1);
     let mut body = Vec::new();
-    LookUp::emit(Generation(10), Some(&app(1)), &[app(1)], &mut body);
-    let (_, out) = host.send(&mut front, &shared, Kind::LookUp, &body);
+    Lookup::emit(Generation(10), Some(&app(1)), &[app(1)], &mut body);
+    let (_, out) = host.send(&mut front, &shared, Kind::Lookup, &body);
     let Ok(Message::Answer(answer)) = Message::parse(Kind::Answer, Frame::parse(&out).unwrap().body) else { panic!("an answer") };
     assert_eq!(answer.results().next().unwrap(), (Generation(0), Finding::Elsewhere));
     let sync = |revision: u64, policy| {
@@ -251,7 +251,7 @@ fn forged_replayed_and_foreign_datagrams_are_dropped() {
     assert_eq!(receive(host.at, &other), Verdict::Drop(Reason::Version));
     assert_eq!(receive(host.at, &[0; 1500]), Verdict::Drop(Reason::Oversized));
     assert_eq!(receive(host.at, b"WD"), Verdict::Drop(Reason::Malformed));
-    assert_eq!(receive(host.at, &host.seal(Kind::LookUp, &[1])), Verdict::Drop(Reason::Malformed));
+    assert_eq!(receive(host.at, &host.seal(Kind::Lookup, &[1])), Verdict::Drop(Reason::Malformed));
     assert_eq!(receive(host.at, &host.seal(Kind::Answer, &[1])), Verdict::Drop(Reason::Unexpected));
     assert_eq!(receive(host.at, &host.seal(Kind::Status, &[])), Verdict::Drop(Reason::Unexpected));
     let mut nobody = Client { principal: PrincipalId(0), ..Client::new(1) };
@@ -264,7 +264,7 @@ fn forged_replayed_and_foreign_datagrams_are_dropped() {
 }
 
 #[test]
-fn a_restarted_client_begins_anew_and_its_old_datagrams_are_worthless() {
+fn a_restarted_client_is_challenged_and_its_old_datagrams_are_refused() {
     let (mut front, shared) = (front(), shared());
     let mut host = Client::new(1);
     for _ in 0..5 {

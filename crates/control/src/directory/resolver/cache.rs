@@ -16,9 +16,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_fabric::rng::mix;
-use weft_fabric::{Duration, Instant};
 
 use crate::directory::key::{Generation, Key, Value};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::Finding;
 
 /// What is looked up, and for whom.
@@ -81,7 +81,7 @@ pub(super) struct Cache {
     askers: BTreeSet<Key>,
     /// Found entries among them.
     found: usize,
-    /// When the directory last said that all leases begin anew.
+    /// When the directory last said that all leases restart.
     renewed: Instant,
     /// No lease ends before.
     leases: Instant,
@@ -89,7 +89,7 @@ pub(super) struct Cache {
     hand: Option<Name>,
     /// By hash of the key: the greatest generation that was evicted.
     forgotten: Vec<Generation>,
-    /// Found entries that were evicted: they are renewed no more, so whoever uses them must be told.
+    /// Found entries that were evicted: they are renewed no more, so their users must be notified.
     evicted: Vec<Name>,
 }
 
@@ -326,7 +326,7 @@ impl Cache {
         self.leases = self.leases.min(until);
     }
 
-    /// Every lease begins anew.
+    /// Every lease restarts.
     pub fn renew(&mut self, at: Instant) {
         self.renewed = self.renewed.max(at);
     }
@@ -395,5 +395,5 @@ fn bucket(key: &Key) -> usize {
 }
 
 const GROUP_LEASE: Duration = Duration::from_secs(60);
-/// Kept generations of evicted keys: one too great costs a look-up at a server that lags behind, no more.
+/// Kept generations of evicted keys: one too great costs a lookup at a server that lags behind, no more.
 const BUCKETS: usize = 1024;

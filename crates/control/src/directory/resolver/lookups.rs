@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use smallvec::SmallVec;
-use weft_fabric::{Duration, Instant};
 
 use super::cache::Name;
 use super::{Output, Resolution, Resolver, Retry, Timer, What};
 use crate::directory::key::{Generation, Key};
-use crate::directory::servers::Chosen;
-use crate::wire::directory::{Kind, LookUp, MAX_KEYS};
+use crate::directory::servers::{Chosen, cookie_of};
+use crate::time::{Duration, Instant};
+use crate::wire::directory::{Kind, Lookup, MAX_KEYS};
 
-/// All look-ups under way.
+/// All lookups under way.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
     names: BTreeMap<Name, Wanted>,
@@ -194,7 +194,7 @@ impl Resolver {
             Retry::Paper => PAPER_WAIT,
             Retry::Adaptive => {
                 let timeout = self.servers.timeout(&chosen);
-                Duration::from_ps((timeout.as_ps() << batch.attempts.min(8)).min(LONGEST_WAIT.as_ps()))
+                Duration::from_ns((timeout.as_ns() << batch.attempts.min(8)).min(LONGEST_WAIT.as_ns()))
             }
         };
         if self.config.retry == Retry::Paper {
@@ -219,14 +219,14 @@ impl Resolver {
     }
 
     pub(super) fn send_batch(&mut self, to: SocketAddr, batch: u64, asker: Option<Key>, keys: Vec<Key>) {
-        // Not `at_least`: one key whose generation is far ahead would send all others elsewhere too. The cache judges each.
+        // Not `at_least`: one key whose generation is far ahead would send all others elsewhere too. The cache checks each.
         let (request, bytes) =
-            self.servers.seal(to, Kind::LookUp, |out| LookUp::emit(Generation::default(), asker.as_ref(), &keys, out));
+            self.servers.seal(to, Kind::Lookup, |out| Lookup::emit(Generation::default(), asker.as_ref(), &keys, out));
         let cookie = cookie_of(&bytes);
         if let Some(batch) = self.lookups.batches.get_mut(&batch) {
             batch.requests.push((to, request));
         }
-        self.expect(to, request, What::LookUp { batch, asker, keys }, cookie);
+        self.expect(to, request, What::Lookup { batch, asker, keys }, cookie);
         self.out.push_back(Output::Send { to, bytes });
     }
 
@@ -254,7 +254,7 @@ impl Resolver {
         for key in batch.keys.clone() {
             let name = (key, asker);
             for token in self.lookups.done(&name) {
-                self.tell(name, token, Resolution::Unanswered);
+                self.report(name, token, Resolution::Unanswered);
             }
         }
         self.lookups.settle(&mut self.timers);
@@ -273,14 +273,9 @@ impl Resolver {
     }
 }
 
-/// The cookie that a sealed request carries.
-pub(super) fn cookie_of(bytes: &[u8]) -> u64 {
-    bytes[8..16].try_into().map_or(0, u64::from_be_bytes)
-}
-
 /// VL2, section 5.5.
 const PAPER_WAIT: Duration = Duration::from_secs(2);
-/// Between two attempts at the most.
+/// Between two attempts at most.
 const LONGEST_WAIT: Duration = Duration::from_ms(500);
 /// Batches of names to be reconfirmed that are under way at a time.
 const BACKGROUND_BATCHES: usize = 8;

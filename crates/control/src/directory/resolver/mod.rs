@@ -1,4 +1,4 @@
-//! The agent's resolver (VL2, section 4.3.2): a cache, and the look-ups that fill it. No I/O: datagrams and time come in, datagrams go out.
+//! The agent's resolver (VL2, section 4.3.2): a cache, and the lookups that fill it. No I/O: datagrams and time come in, datagrams go out.
 //!
 //! ```text
 //!   Resolve ---> cache? --yes--> Resolved
@@ -9,10 +9,10 @@
 //!                  +-- no answer in time: again, to others (lookups) <----------+     v
 //!               cache <--first acceptable finding of each key-- Answer ----------> Resolved
 //!
-//!   twice a second  Sync --> one server --> Changes: withdrawn keys leave the cache, all other leases begin anew      (revocation)
+//!   twice a second  Sync --> one server --> Changes: withdrawn keys leave the cache, all other leases restart      (revocation)
 //!   unasked         Correction: a mapping in use was stale                                                         (section 4.3.2)
 //! ```
-//! Whatever the data plane was told by [`Output::Resolved`] it may use until [`Output::Invalidated`] names it. The caller drains [`Resolver::poll`]
+//! What the data plane was given by [`Output::Resolved`] it may use until [`Output::Invalidated`] names it. The caller drains [`Resolver::poll`]
 //! after each [`Resolver::handle`], and hands in [`Input::Timer`] when [`Resolver::deadline`] has come.
 
 mod cache;
@@ -25,12 +25,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
 use super::auth::PrincipalKey;
 use super::key::{Generation, Key, PrincipalId, Value};
 use super::servers::{Refusal, Servers};
 use super::steady::Steady;
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Answer, Finding, Header, Message};
 use cache::{Cache, Name, Said};
 use lookups::Lookups;
@@ -38,29 +38,29 @@ use lookups::Lookups;
 /// How long an agent waits before it asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Retry {
-    /// By the measured round-trip time, 3 ms at the least (RFC 6298), doubled each time.
+    /// By the measured round-trip time, 3 ms at least (RFC 6298), doubled each time.
     #[default]
     Adaptive,
-    /// 2 s, and `k` copies of a look-up even where there are fewer servers, as VL2's prototype (section 5.5).
+    /// 2 s, and `k` copies of a lookup even where there are fewer servers, as VL2's prototype (section 5.5).
     Paper,
 }
 
-/// What an agent is told when it starts.
+/// The configuration of a resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolverConfig {
     /// Whose agent it is.
     pub principal: PrincipalId,
-    /// Servers that a look-up is sent to: 2 in VL2's prototype.
+    /// Servers that a lookup is sent to: 2 in VL2's prototype.
     pub k: usize,
     /// When to ask again.
     pub retry: Retry,
-    /// A look-up that nobody has answered by then has failed.
+    /// A lookup that nobody has answered by then has failed.
     pub give_up: Duration,
-    /// Names that the cache holds at the most; 0: every look-up is sent, for those who measure servers.
+    /// Names that the cache holds at most; 0: every lookup is sent, for those who measure servers.
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
-    /// Looks-up under way at the most; more fail at once.
+    /// Lookups under way at most; more fail at once.
     pub waiting_max: usize,
     /// Greater than every request number that this principal ever sent from this address, such as the nanoseconds since 1970.
     pub first_request: u64,
@@ -117,7 +117,7 @@ pub enum Output {
         /// These bytes.
         bytes: Vec<u8>,
     },
-    /// A look-up has ended.
+    /// A lookup has ended.
     Resolved {
         /// As it was given.
         token: u64,
@@ -137,7 +137,7 @@ pub enum Output {
     },
 }
 
-/// How a look-up ended.
+/// How a lookup ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolution {
     /// The key stands for this, since this generation.
@@ -153,9 +153,9 @@ pub enum Resolution {
 /// What a resolver has seen, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolverCounts {
-    /// Look-ups answered by the cache.
+    /// Lookups answered by the cache.
     pub hits: u64,
-    /// Look-ups that had to be sent.
+    /// Lookups that had to be sent.
     pub misses: u64,
     /// Datagrams sent again because nobody had answered.
     pub retries: u64,
@@ -167,9 +167,9 @@ pub struct ResolverCounts {
     pub bad_tags: u64,
     /// Dropped: the answer to no request under way.
     pub unasked: u64,
-    /// Passed over: findings older than what is known.
+    /// Ignored: findings older than what is known.
     pub stale: u64,
-    /// Passed over: answers under an older policy than one that was seen.
+    /// Ignored: answers under an older policy than one that was seen.
     pub old_policy: u64,
 }
 
@@ -208,7 +208,7 @@ struct Exchange {
 #[derive(Clone, Debug)]
 enum What {
     /// Keys of a batch, in the order asked.
-    LookUp { batch: u64, asker: Option<Key>, keys: Vec<Key> },
+    Lookup { batch: u64, asker: Option<Key>, keys: Vec<Key> },
     /// What was withdrawn since.
     Sync { since: Generation },
 }
@@ -253,7 +253,7 @@ impl Resolver {
         self.run_timers();
     }
 
-    /// What is to be done next; `None`: nothing until the next input. Look-ups of one instant leave together, so drain it after all of them.
+    /// What is to be done next; `None`: nothing until the next input. Lookups of one instant leave together, so drain it after all of them.
     pub fn poll(&mut self) -> Option<Output> {
         self.flush();
         self.out.pop_front()
@@ -299,7 +299,7 @@ impl Resolver {
         }
         self.counts.misses += 1;
         if !self.lookups.wait(name, token, self.config.waiting_max) {
-            self.tell(name, token, Resolution::Unanswered);
+            self.report(name, token, Resolution::Unanswered);
         }
     }
 
@@ -310,10 +310,10 @@ impl Resolver {
             Finding::Forbidden => Resolution::Forbidden,
             Finding::Elsewhere => Resolution::Unanswered,
         };
-        self.tell(name, token, resolution);
+        self.report(name, token, resolution);
     }
 
-    fn tell(&mut self, (key, asker): Name, token: u64, resolution: Resolution) {
+    fn report(&mut self, (key, asker): Name, token: u64, resolution: Resolution) {
         self.out.push_back(Output::Resolved { token, key, asker, resolution });
     }
 
@@ -345,7 +345,7 @@ impl Resolver {
         let Some(exchange) = self.exchanges.get(&id).cloned() else { return self.counts.unasked += 1 };
         match (message, &exchange.what) {
             (Message::Challenge, _) => self.challenged(id, &exchange, &frame.header),
-            (Message::Answer(answer), What::LookUp { batch, asker, keys }) => {
+            (Message::Answer(answer), What::Lookup { batch, asker, keys }) => {
                 self.end(id, &exchange, &frame.header);
                 self.answered(from, *batch, *asker, keys, &answer, exchange.sent);
             }
@@ -357,14 +357,14 @@ impl Resolver {
         }
     }
 
-    /// The server does not know this agent yet, or has started anew: the same again, with its cookie.
+    /// The server does not know this agent yet, or has restarted: the same again, with its cookie.
     fn challenged(&mut self, id: (SocketAddr, u64), exchange: &Exchange, header: &Header) {
         self.end(id, exchange, header);
         if exchange.cookie == header.cookie {
             return;
         }
         match &exchange.what {
-            What::LookUp { batch, asker, keys } => self.send_batch(id.0, *batch, *asker, keys.clone()),
+            What::Lookup { batch, asker, keys } => self.send_batch(id.0, *batch, *asker, keys.clone()),
             What::Sync { since } => self.send_sync(id.0, *since),
         }
     }

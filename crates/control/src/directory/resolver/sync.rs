@@ -3,12 +3,11 @@
 //! `since` is how far all withdrawals are known for all that is held. An answer of a server that lags behind sets it back, for a withdrawal that
 //! was heard of before the mapping came would never be heard of again.
 
-use weft_fabric::{Duration, Instant};
-
 use super::cache::Said;
-use super::lookups::cookie_of;
 use super::{Resolver, What};
 use crate::directory::key::Generation;
+use crate::directory::servers::cookie_of;
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Changes, Correction, Kind, Message, Sync};
 
 #[derive(Debug, Default)]
@@ -39,14 +38,14 @@ impl Resolver {
     pub(super) fn sync_now(&mut self) {
         let Some(since) = self.sync.since else { return };
         if self.cache.found() == 0 {
-            // Nothing to renew: the next mapping begins anew.
+            // Nothing to renew: the next mapping restarts.
             self.sync.since = None;
             return;
         }
         let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() else { return };
-        let wait = self.servers.timeout(&[server]).as_ps() << self.sync.attempts.min(8);
+        let wait = self.servers.timeout(&[server]).as_ns() << self.sync.attempts.min(8);
         self.sync.attempts += 1;
-        self.sync.at = self.now + Duration::from_ps(wait).min(EVERY);
+        self.sync.at = self.now + Duration::from_ns(wait).min(EVERY);
         self.send_sync(server, since);
     }
 
@@ -71,7 +70,7 @@ impl Resolver {
         if changes.reconfirm {
             self.reconfirm();
         }
-        // What an answer set back meanwhile this request has not covered.
+        // What an answer has set back since this request was sent, it has not covered.
         if self.sync.since.is_some_and(|now| now >= since) {
             self.sync.since = Some(changes.revision);
             self.cache.renew(sent);

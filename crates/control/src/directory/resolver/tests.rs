@@ -73,7 +73,7 @@ impl Bench {
             let frame = Frame::parse(&bytes).unwrap();
             assert!(self.tagger.verify(frame.covered, frame.tag));
             let keys = match Message::parse(frame.header.kind, frame.body).unwrap() {
-                Message::LookUp(it) => it.keys().collect(),
+                Message::Lookup(it) => it.keys().collect(),
                 _ => Vec::new(),
             };
             sent.push(Sent { to, header: frame.header, keys });
@@ -147,7 +147,7 @@ fn keys_of_one_instant_go_together_to_two_servers_and_the_first_answer_wins() {
 }
 
 #[test]
-fn askers_are_told_apart() {
+fn findings_are_kept_by_asker() {
     let mut bench = Bench::plain(2);
     bench.ask(&[(key(1), Some(key(10)), 1), (key(1), Some(key(11)), 2)]);
     let (sent, _) = bench.drain();
@@ -241,7 +241,7 @@ fn negative_answers_are_believed_for_a_moment() {
 }
 
 #[test]
-fn withdrawn_keys_leave_and_all_other_leases_begin_anew() {
+fn withdrawn_keys_leave_and_all_other_leases_restart() {
     let mut bench = Bench::plain(1);
     bench.learn(1, 9, (5, found(1)));
     bench.learn(2, 9, (6, found(2)));
@@ -275,7 +275,7 @@ fn a_newer_policy_puts_everything_in_doubt() {
     let (sent, _) = bench.drain();
     bench.answer(&sent[0], 9, 2, &[(6, found(2))]);
     let (asked, _) = bench.drain();
-    assert_eq!(asked[0].keys, [key(1)], "looked up anew");
+    assert_eq!(asked[0].keys, [key(1)], "looked up again");
     bench.answer(&asked[0], 4, 2, &[(4, Finding::Forbidden)]);
     assert_eq!(bench.drain().1, [Output::Invalidated { key: key(1), asker: None }], "whatever its revision");
     // An answer under the older policy is ignored.
@@ -303,7 +303,7 @@ fn unconfirmed_mappings_are_used_for_half_a_second() {
 }
 
 #[test]
-fn corrections_move_what_is_held_and_never_tell_more() {
+fn corrections_move_what_is_held_and_never_reveal_more() {
     let mut bench = Bench::plain(1);
     bench.learn(1, 9, (5, found(1)));
     bench.learn(2, 9, (9, Finding::Forbidden));
@@ -326,7 +326,7 @@ fn corrections_move_what_is_held_and_never_tell_more() {
     assert_eq!(own(&mut bench, correction(key(2), 12, mapping(52, 1))), []);
     let used: Vec<_> = bench.agent.usable().map(|(key, _, generation, value)| (key, generation, value.clone())).collect();
     assert_eq!(used, [(key(1), Generation(12), mapping(50, 1))]);
-    // Of another service: whether this asker may know is for a look-up to say.
+    // Of another service: whether this asker may know is for a lookup to say.
     own(&mut bench, correction(key(1), 14, mapping(53, 2)));
     assert_eq!(bench.agent.usable().count(), 0);
 }

@@ -1,16 +1,16 @@
-//! Corrections: a packet came to where its destination is not, so its sender's agent is told where that is (VL2, section 4.3.2, "Updating caches
+//! Corrections: a packet came to where its destination is not, so its sender's agent is sent its present place (VL2, section 4.3.2, "Updating caches
 //! reactively").
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rustc_hash::FxHashMap;
-use weft_fabric::{Duration, Instant};
 
 use super::super::front::{Access, Sighting, finding};
 use super::super::key::PrincipalId;
 use super::super::table::FoundValue;
 use super::{Output, Server};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Correction, Finding, Header, Kind, Message, Misdelivered};
 
 /// Where agents were seen last.
@@ -57,7 +57,7 @@ impl Agents {
 impl Agent {
     /// Whether one more correction may be sent.
     fn allow(&mut self, now: Instant) -> bool {
-        let earned = now.saturating_since(self.since).as_ps() / EVERY.as_ps();
+        let earned = now.saturating_since(self.since).as_ns() / EVERY.as_ns();
         if earned > 0 {
             self.tokens = BURST.min(self.tokens + earned);
             self.since = now;
@@ -98,7 +98,7 @@ impl Server {
 
     fn pass_on(&mut self, reporter: PrincipalId, report: Misdelivered) {
         if !self.shared.policy.is_server(reporter) {
-            self.tell_peers(&Message::Misdelivered(report));
+            self.notify_peers(&Message::Misdelivered(report));
         }
     }
 }

@@ -3,8 +3,8 @@
 //! ```text
 //!   queue --10 ms or 128 operations--> commits, up to 4 under way, no key in two of them
 //!             ^                           |
-//!             +-- waits: a key is         +-- done: acknowledge, apply, tell the peers
-//!                 under way               +-- conflict: judge again; who was not the cause goes again apart from who was
+//!             +-- waits: a key is         +-- done: acknowledge, apply, notify the peers
+//!                 under way               +-- conflict: decide again; who was not the cause goes again apart from who was
 //!                                         +-- failed: the same again, later and later, for what it expects makes that safe
 //! ```
 
@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashSet;
 use smallvec::smallvec;
-use weft_fabric::{Duration, Instant};
 
 use super::super::key::{Generation, Key, PrincipalId, Record, UpdateId, Write};
 use super::super::policy::Policy;
 use super::super::store::StoreOp;
 use super::super::table::Table;
-use super::updates::{Basis, Judgement, Pending};
+use super::updates::{Basis, Decision, Pending};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::Outcome;
 
 /// Updates that wait, and those under way.
@@ -45,7 +45,7 @@ struct Batch {
     /// Each with its number of operations.
     updates: Vec<(Pending, usize)>,
     ops: Vec<StoreOp>,
-    /// What had been purged when its updates were judged: if more has by now, they are to be judged again.
+    /// What had been purged when its updates were decided: if more has by now, they are to be decided again.
     purged: Generation,
     retry_at: Option<Instant>,
     /// How often it failed.
@@ -66,7 +66,7 @@ pub struct Steps {
     pub done: Vec<StoreOp>,
 }
 
-/// By what updates are judged.
+/// By what updates are decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Grounds<'a> {
     /// What is in memory.
@@ -147,10 +147,10 @@ impl Commits {
                 continue;
             }
             let bases: Vec<Basis> = pending.update.ops.iter().map(|op| Basis::of_table(grounds.table, &op.key)).collect();
-            match pending.judge(&bases, grounds.purged, grounds.policy) {
-                Judgement::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
-                Judgement::Go(ops) => self.add(&mut batch, pending, ops, limits, &mut steps),
-                Judgement::Ask => {
+            match pending.decide(&bases, grounds.purged, grounds.policy) {
+                Decision::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
+                Decision::Go(ops) => self.add(&mut batch, pending, ops, limits, &mut steps),
+                Decision::Ask => {
                     let ops = pending.update.ops.iter().map(|op| read(op.key)).collect();
                     self.add(&mut reads, pending, ops, limits, &mut steps);
                 }
@@ -211,7 +211,7 @@ impl Commits {
             let range = from..from + count;
             from = range.end;
             let as_expected = batch.ops[range.clone()].iter().zip(&held[range.clone()]).all(|(op, held)| {
-                // Where there is no record, what may have been purged is part of the basis: judge again.
+                // Where there is no record, what may have been purged is part of the basis: decide again.
                 held.as_ref().is_some_and(|(generation, _)| *generation == op.expect)
             });
             if as_expected {
@@ -220,10 +220,10 @@ impl Commits {
                 continue;
             }
             let bases: Vec<Basis> = held[range].iter().map(|held| Basis::of_store(held.as_ref())).collect();
-            match pending.judge(&bases, grounds.purged, grounds.policy) {
-                Judgement::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
-                Judgement::Go(ops) => self.add(&mut dirty, pending, ops, limits, &mut steps),
-                Judgement::Ask => unreachable!("what the store says suffices"),
+            match pending.decide(&bases, grounds.purged, grounds.policy) {
+                Decision::Over(outcome, at, generation) => steps.over.push((pending, outcome, at, generation)),
+                Decision::Go(ops) => self.add(&mut dirty, pending, ops, limits, &mut steps),
+                Decision::Ask => unreachable!("what the store says suffices"),
             }
         }
         self.start(clean, &mut steps);
@@ -235,9 +235,9 @@ impl Commits {
     /// it by up to a half, so that servers do not come back all at once.
     pub fn failed(&mut self, now: Instant, batch: u64, jitter: u8, limits: &Limits) {
         if let Some(batch) = self.under_way.get_mut(&batch) {
-            let wait = limits.retry_after.as_ps() << batch.failures.min(MAX_DOUBLINGS);
+            let wait = limits.retry_after.as_ns() << batch.failures.min(MAX_DOUBLINGS);
             batch.failures += 1;
-            batch.retry_at = Some(now.saturating_add(Duration::from_ps(wait - wait / 512 * u64::from(jitter))));
+            batch.retry_at = Some(now.saturating_add(Duration::from_ns(wait - wait.saturating_mul(u64::from(jitter)) / 512)));
             let writes = batch.writes();
             batch.updates.iter_mut().for_each(|(pending, _)| pending.in_doubt |= writes);
         }

@@ -1,17 +1,16 @@
-//! How the server keeps up with the store: a load of everything, then the watch; own commits and those that peers tell are taken as soon as
+//! How the server keeps up with the store: a load of everything, then the watch; own commits and those that peers report are taken as soon as
 //! they are known.
 //!
-//! `revision` is how far everything is known. It grows by a load, by the watch, and by a commit that says what was between. What is told of a
+//! `revision` is how far everything is known. It grows by a load, by the watch, and by a commit that says what was between. What is reported of a
 //! later commit is taken key by key, and `revision` waits for the watch.
 
 use std::collections::VecDeque;
-
-use weft_fabric::{Duration, Instant};
 
 use super::super::key::{Generation, Key, Record, Value};
 use super::super::store::{StoreOp, Stored};
 use super::super::table::Applied;
 use super::{Event, LoadEnd, Output, ReloadReason, Server};
+use crate::time::{Duration, Instant};
 
 /// What the server knows of the store.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +19,7 @@ pub struct Following {
     pub loaded: bool,
     /// Tombstones up to this generation may be gone.
     pub purged: Generation,
-    /// When to load anew, if the watch was lost while loading.
+    /// When to reload, if the watch was lost while loading.
     pub reload_at: Option<Instant>,
     /// The newest generation that was taken.
     ahead: Generation,
@@ -48,7 +47,7 @@ impl Server {
         self.outputs.push_back(Output::Load { load: following.load });
     }
 
-    /// Loads anew; at once, or a little later if a load is under way, which then cannot end.
+    /// Reloads; at once, or a little later if a load is under way, which then cannot end.
     pub(super) fn reload(&mut self, now: Instant, reason: ReloadReason) {
         if self.following.loading && reason != ReloadReason::WatchLost {
             return;
@@ -102,7 +101,7 @@ impl Server {
         for Stored { key, generation, record } in changes {
             match record {
                 Some(record) => self.learn(now, key, *generation, record),
-                // After a gap the load will tell: what is forgotten too early could come back with a late datagram.
+                // After a gap the load will show: what is forgotten too early could come back with a late datagram.
                 None if follows && revision > self.shared.revision => self.learn_purge(key, *generation),
                 None => {}
             }
@@ -114,7 +113,7 @@ impl Server {
         }
     }
 
-    /// What this server committed: it is taken, and told to the peers.
+    /// What this server committed: it is applied and reported to the peers.
     pub(super) fn own_commit(&mut self, now: Instant, revision: Generation, ops: &[StoreOp]) {
         for op in ops {
             self.learn(now, &op.key, revision, &op.record);

@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 
-use weft_fabric::Duration;
-
 use super::super::front::{Reason, Sighting};
 use super::super::key::{Generation, Key, PrincipalId};
 use super::super::policy::{Policy, PolicyError};
 use super::super::request::{Request, StreamId};
 use super::super::store::{CommitResult, StoreOp, Stored};
+use crate::time::Duration;
 
 /// What happens to the server.
 #[derive(Clone, Debug)]
@@ -95,7 +94,7 @@ pub enum Output {
         /// Header and body; the tag (zeros over TLS) is the stream's to append.
         message: Vec<u8>,
     },
-    /// Commit, and tell how it ended by [`Input::Committed`]. Several may be under way; they share no keys.
+    /// Commit, and report how it ended by [`Input::Committed`]. Several may be under way; they share no keys.
     Commit {
         /// Its number.
         batch: u64,
@@ -128,7 +127,7 @@ pub enum Event {
         /// Live entries.
         entries: u64,
     },
-    /// All is to be loaded anew.
+    /// All is to be reloaded.
     Reload(ReloadReason),
     /// A policy is in force.
     PolicyChanged {
@@ -147,7 +146,7 @@ pub enum Event {
     Dropped(Reason),
 }
 
-/// Why all is loaded anew.
+/// Why all is reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReloadReason {
     /// The store said that the watch cannot go on.
@@ -196,9 +195,9 @@ pub struct ServerConfig {
     pub batch_delay: Duration,
     /// ...or it has this many operations.
     pub batch_ops: usize,
-    /// Commits under way at the most.
+    /// Commits under way at most.
     pub max_in_flight: usize,
-    /// Updates waiting at the most.
+    /// Updates waiting at most.
     pub max_queue: usize,
     /// How long to wait before a failed commit is tried again.
     pub retry_after: Duration,
@@ -206,7 +205,7 @@ pub struct ServerConfig {
     pub digest_every: Duration,
     /// How long a deleted key's tombstone is kept.
     pub keep_tombstones: Duration,
-    /// Clients remembered at the most, by the front for datagrams and by the machine for corrections.
+    /// Clients remembered at most, by the front for datagrams and by the machine for corrections.
     pub max_clients: usize,
 }
 

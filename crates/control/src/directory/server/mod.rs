@@ -23,7 +23,6 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand::RngExt;
-use weft_fabric::Instant;
 use weft_fabric::rng::Pcg64;
 
 use self::agents::Agents;
@@ -41,6 +40,7 @@ use super::request::{Ask, Client, Request};
 use super::shared::Shared;
 use super::store::CommitResult;
 use super::table::MAX_ENTRIES;
+use crate::time::Instant;
 use crate::wire::directory::{Acknowledgement, Header, Message, Outcome, State, Update};
 
 /// The directory server's machine.
@@ -107,7 +107,7 @@ impl Server {
         }
         self.set_state();
         self.timers(now);
-        self.tell_watchers();
+        self.notify_watchers();
     }
 
     /// The next thing to do.
@@ -131,11 +131,6 @@ impl Server {
     /// What was counted.
     pub const fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// What the machine's own front counted ([`Input::Datagram`]).
-    pub const fn front_counters(&self) -> &super::front::Counters {
-        self.front.counters()
     }
 
     /// Updates that wait, and commits under way.

@@ -1,4 +1,4 @@
-//! The other servers: what this one committed is told to them at once (VL2, section 4.3.2), and twice a minute it compares what it holds with one of them.
+//! The other servers: what this one committed is sent to them at once (VL2, section 4.3.2), and twice a minute it compares what it holds with one of them.
 //!
 //! All this is for speed and safety only: a datagram that is lost is made good by the watch.
 
@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand::RngExt;
-use weft_fabric::{Duration, Instant};
 
 use super::super::auth::{Secret, Tagger};
 use super::super::key::{Generation, PrincipalId};
 use super::super::request::Client;
 use super::super::store::StoreOp;
 use super::{Output, ReloadReason, Server};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Commit, Commits, Digest, HEADER, Header, Kind, MAX_DATAGRAM, Message, TAG, emit_key, emit_record};
 
 /// The other servers.
@@ -73,7 +73,7 @@ impl Peers {
 
 impl Server {
     /// Sends a message to all peers.
-    pub(super) fn tell_peers(&mut self, message: &Message<'_>) {
+    pub(super) fn notify_peers(&mut self, message: &Message<'_>) {
         let mut body = Vec::new();
         message.emit(&mut body);
         for peer in 0..self.peers.peers.len() {
@@ -82,7 +82,7 @@ impl Server {
         }
     }
 
-    /// Tells all peers what was committed, in as many datagrams as it takes. Only one that holds all of the commit can say that nothing else
+    /// Sends all peers what was committed, in as many datagrams as it takes. Only one that holds all of the commit can say that nothing else
     /// is between.
     pub(super) fn disseminate(&mut self, revision: Generation, complete: bool, ops: &[StoreOp]) {
         if self.peers.peers.is_empty() {
@@ -108,7 +108,7 @@ impl Server {
         let (from, to) =
             if complete && parts.len() == 1 { (Generation(revision.0 - 1), revision) } else { (Generation(0), Generation(0)) };
         for commits in parts {
-            self.tell_peers(&Message::Commits(Commits { from, revision: to, commits }));
+            self.notify_peers(&Message::Commits(Commits { from, revision: to, commits }));
         }
     }
 
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// The same revision and other entries: one of the two is wrong, so both load anew.
+    /// The same revision and other entries: one of the two is wrong, so both reload.
     pub(super) fn compare(&mut self, now: Instant, digest: Digest) {
         let own = self.own_digest();
         if self.is_exact() && digest.revision == own.revision && digest != own {
@@ -165,7 +165,7 @@ impl Server {
         let Client::Datagram { at, cookie, request } = client else { return };
         let Some(peer) = self.peers.peers.iter().position(|peer| peer.at == at) else { return };
         let known = &mut self.peers.peers[peer];
-        // Only to what we sent: a recorded Challenge tells nothing.
+        // Only to what we sent: a recorded Challenge reveals nothing.
         let Some(place) = known.sent.iter().position(|sent| sent.request == request) else { return };
         let Some(sent) = known.sent.remove(place) else { return };
         known.cookie = cookie;

@@ -27,8 +27,8 @@ pub struct Streams {
 struct Watcher {
     principal: PrincipalId,
     request: u64,
-    /// Everything up to this revision was told.
-    told: Generation,
+    /// Everything up to this revision was reported.
+    reported: Generation,
     /// Whether nothing was sent yet: the first message comes at once.
     first: bool,
 }
@@ -62,10 +62,10 @@ impl Streams {
         self.watchers.retain(|_, watcher| may(watcher.principal));
     }
 
-    /// What is to be told after `told`, up to `revision`: as much as one message holds. The changes of one generation stay together.
-    fn next_change(&self, told: Generation, revision: Generation) -> Change {
-        let since = if self.from_the_beginning && told == Generation(0) { told } else { self.since };
-        let from = told.max(since.min(revision));
+    /// The changes after `reported`, up to `revision`: as much as one message holds. The changes of one generation stay together.
+    fn next_change(&self, reported: Generation, revision: Generation) -> Change {
+        let since = if self.from_the_beginning && reported == Generation(0) { reported } else { self.since };
+        let from = reported.max(since.min(revision));
         let first = self.changes.partition_point(|entry| entry.generation <= from);
         let mut change = Change { from, revision, entries: Vec::new() };
         let mut size = 0;
@@ -101,7 +101,7 @@ impl Server {
                 self.reply(client, principal, &page);
             }
             Ask::Watch(from) => {
-                self.streams.watchers.insert(stream, Watcher { principal, request, told: from, first: true });
+                self.streams.watchers.insert(stream, Watcher { principal, request, reported: from, first: true });
             }
             Ask::Status => {
                 let text = self.status_text();
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Look-ups, Sync and Health of a client whose bytes did not come through a front.
+    /// Lookups, Sync and Health of a client whose bytes did not come through a front.
     fn answer_memory(&mut self, client: Client, principal: PrincipalId, ask: &Ask) {
         match ask {
             Ask::Health => {
@@ -126,8 +126,8 @@ impl Server {
                     self.drop(Reason::Behind);
                 }
             }
-            Ask::LookUp(body) => {
-                let Ok(Message::LookUp(it)) = Message::parse(Kind::LookUp, body) else {
+            Ask::Lookup(body) => {
+                let Ok(Message::Lookup(it)) = Message::parse(Kind::Lookup, body) else {
                     return self.drop(Reason::Malformed);
                 };
                 let table = &self.shared.table;
@@ -167,8 +167,8 @@ impl Server {
         Message::Page { revision: self.shared.revision, more, entries }
     }
 
-    /// Sends to those who watch what they have not been told.
-    pub(super) fn tell_watchers(&mut self) {
+    /// Sends to those who watch the changes that they have not received.
+    pub(super) fn notify_watchers(&mut self) {
         if !self.following.loaded {
             return;
         }
@@ -177,11 +177,11 @@ impl Server {
         }
         let revision = self.shared.revision;
         for (&stream, watcher) in &self.streams.watchers {
-            let (mut told, mut first) = (watcher.told, watcher.first);
-            while told < revision || first {
-                let change = self.streams.next_change(told, revision);
-                told = change.revision.max(told);
-                if !change.entries.is_empty() || first || change.from > watcher.told {
+            let (mut reported, mut first) = (watcher.reported, watcher.first);
+            while reported < revision || first {
+                let change = self.streams.next_change(reported, revision);
+                reported = change.revision.max(reported);
+                if !change.entries.is_empty() || first || change.from > watcher.reported {
                     let mut message = Vec::new();
                     Header { kind: Kind::Events, principal: watcher.principal, cookie: 0, request: watcher.request }
                         .emit(&mut message);
@@ -192,7 +192,7 @@ impl Server {
             }
         }
         for watcher in self.streams.watchers.values_mut() {
-            (watcher.told, watcher.first) = (watcher.told.max(revision), false);
+            (watcher.reported, watcher.first) = (watcher.reported.max(revision), false);
         }
     }
 
@@ -244,7 +244,7 @@ fn entry_size(key: &Key, value: Option<&Value>) -> usize {
     bytes.len() + 8
 }
 
-/// Changes remembered at the most.
+/// Changes remembered at most.
 const MAX_CHANGES: usize = 1 << 14;
 
 /// Requests that wait for the first load to end.

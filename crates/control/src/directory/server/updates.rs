@@ -1,8 +1,8 @@
 //! Updates: what is to become of each, by what is known of its keys.
 //!
 //! A client that hears nothing sends the same update to another server, so two copies of it may be under way. A key's record names the updates that
-//! wrote it last. An update is judged by these names, and what is then committed expects the very generations by which it was judged: if a
-//! copy was quicker, the commit is a conflict, and the update is judged again by what the store holds now.
+//! wrote it last. An update is decided by these names, and what is then committed expects the very generations by which it was decided: if a
+//! copy was quicker, the commit is a conflict, and the update is decided again by what the store holds now.
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
@@ -12,8 +12,8 @@ use super::super::policy::Policy;
 use super::super::request::Client;
 use super::super::store::StoreOp;
 use super::super::table::{Held, History, Table};
+use crate::time::Instant;
 use crate::wire::directory::{Op, Outcome, Update};
-use weft_fabric::Instant;
 
 /// An update that has no outcome yet.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct Basis {
 
 /// What is to become of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
+pub enum Decision {
     /// This is its outcome.
     Over(Outcome, u8, Generation),
     /// Commit this.
@@ -84,10 +84,10 @@ impl Pending {
         self.clients.push(client);
     }
 
-    /// Judges it by what is known of its keys, in the order of its operations.
-    pub fn judge(&mut self, bases: &[Basis], purged: Generation, policy: &Policy) -> Judgement {
+    /// Decides it by what is known of its keys, in the order of its operations.
+    pub fn decide(&mut self, bases: &[Basis], purged: Generation, policy: &Policy) -> Decision {
         if let Some(at) = bases.iter().find_map(|basis| basis.applied(self.id)) {
-            return Judgement::Over(Outcome::Committed, 0, at);
+            return Decision::Over(Outcome::Committed, 0, at);
         }
         // All of its keys or none were written: if one was certainly not, it was not applied.
         let mut certain = false;
@@ -99,27 +99,27 @@ impl Pending {
         }
         if !certain {
             if !bases.iter().all(|basis| basis.from_store) {
-                return Judgement::Ask;
+                return Decision::Ask;
             }
             let outcome = if self.in_doubt { Outcome::Unknown } else { Outcome::Stale };
-            return Judgement::Over(outcome, 0, Generation(0));
+            return Decision::Over(outcome, 0, Generation(0));
         }
         // Commits of it that were not answered have not been applied, and cannot be any more: what they expected has changed for good, or
         // tombstones were purged since, and the store looks at that too.
         self.in_doubt = false;
         for (at, (op, basis)) in self.update.ops.iter().zip(bases).enumerate() {
             if !policy.may_update(self.id.writer, &op.key, basis.value.as_ref(), op.value.as_ref()) {
-                return Judgement::Over(Outcome::Refused, at as u8, Generation(0));
+                return Decision::Over(Outcome::Refused, at as u8, Generation(0));
             }
             let present = if basis.value.is_some() { basis.generation } else { Generation(0) };
             if op.expect.is_some_and(|expect| expect != present) {
                 // Memory may be behind, and the conflict of the past.
-                let over = Judgement::Over(Outcome::Conflict, at as u8, present);
-                return if basis.from_store { over } else { Judgement::Ask };
+                let over = Decision::Over(Outcome::Conflict, at as u8, present);
+                return if basis.from_store { over } else { Decision::Ask };
             }
         }
         let ops = self.update.ops.iter().zip(bases);
-        Judgement::Go(ops.map(|(op, basis)| basis.next(op, self.id, purged)).collect())
+        Decision::Go(ops.map(|(op, basis)| basis.next(op, self.id, purged)).collect())
     }
 }
 
@@ -181,5 +181,5 @@ pub fn malformed(update: &Update) -> Option<u8> {
     update.ops.iter().position(|op| bad(op) || seen.insert(op.key, ()).is_some()).map(|at| at as u8)
 }
 
-/// Copies of an update that are answered at the most.
+/// Copies of an update that are answered at most.
 const MAX_WAITING: usize = 4;

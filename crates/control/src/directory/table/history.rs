@@ -55,5 +55,5 @@ impl Histories {
     }
 }
 
-/// Histories kept at the most.
+/// Histories kept at most.
 pub const MAX_HISTORIES: usize = 1 << 15;

@@ -1,12 +1,12 @@
-//! All mappings, in memory: what makes a look-up fast.
+//! All mappings, in memory: what makes a lookup fast.
 //!
 //! ```text
 //!   key --hash--> slots: u32 each, 7 bits of the hash and the entry's number --> entries: 64 bytes each (packed.rs)
 //!                                                                            --> order of keys, for lists (order.rs)
 //!                                                                            --> last writes, of keys written lately (history.rs)
 //! ```
-//! Entries lie in chunks that never move, so that growing needs no second copy. A look-up touches one line of the slots and one of the
-//! entries; [`Table::prefetch`] and [`Table::prefetch_entry`] let those of several look-ups overlap. A million mappings take about 80 MB.
+//! Entries lie in chunks that never move, so that growing needs no second copy. A lookup touches one line of the slots and one of the
+//! entries; [`Table::prefetch`] and [`Table::prefetch_entry`] let those of several lookups overlap. A million mappings take about 80 MB.
 
 mod history;
 mod order;
@@ -105,7 +105,7 @@ impl Table {
         self.find(&self.probe(key))
     }
 
-    /// Hashes a key, for the steps of a look-up apart.
+    /// Hashes a key, for the steps of a lookup apart.
     #[inline]
     pub fn probe(&self, key: &Key) -> Probe {
         let key = pack_key(key);
@@ -416,7 +416,7 @@ fn touch<T>(line: *const T) {
 const NUMBER: u32 = (1 << 25) - 1;
 /// An entry's number that is never used, with every tag bit.
 const EMPTY: u32 = u32::MAX;
-/// Keys held at the most, tombstones included.
+/// Keys held at most, tombstones included.
 pub const MAX_ENTRIES: usize = NUMBER as usize;
 const CHUNK: usize = 4096;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;

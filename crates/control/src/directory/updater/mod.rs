@@ -7,13 +7,13 @@
 //!                   v                                    v
 //!              Update to a random server <---------------+
 //!                   | Acknowledgement: committed, refused, conflict, malformed --> Done
-//!                   | elsewhere: this copy is dead  --> another server, soon
+//!                   | elsewhere: this attempt is dead  --> another server, soon
 //!                   | nothing for 2 s               --> another server, the same number
-//!                   | stale: this copy is dead; if all others are, too --> a new number, with a fresh `known`
+//!                   | stale: this attempt is dead; if all others are, too --> a new number, with a fresh `known`
 //!                   v deadline
-//!                 Done: not applied if every copy is dead, else nobody knows
+//!                 Done: not applied if every attempt is dead, else nobody knows
 //! ```
-//! What a server says of one copy means for the update what [`copies`](super::copies) makes of it.
+//! What a server says of one attempt means for the update what [`attempts`](super::attempts) makes of it.
 
 #[cfg(test)]
 mod tests;
@@ -22,16 +22,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
+use super::attempts::{Attempts, UpdateResult, Verdict};
 use super::auth::PrincipalKey;
-use super::copies::{Copies, UpdateResult, Verdict};
 use super::key::{Generation, PrincipalId};
 use super::servers::Servers;
 use super::steady::Steady;
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Acknowledgement, Kind, Message, Op, Update};
 
-/// What a writer is told when it starts.
+/// The configuration of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdaterConfig {
     /// Who writes.
@@ -40,7 +40,7 @@ pub struct UpdaterConfig {
     pub timeout: Duration,
     /// After so long nobody waits for an update any longer.
     pub give_up: Duration,
-    /// Updates under way at the most.
+    /// Updates under way at most.
     pub waiting_max: usize,
     /// Greater than every number that this principal ever gave to a request from this address or to an update, such as the nanoseconds since
     /// 1970.
@@ -131,8 +131,8 @@ struct Pending {
     /// When it goes out again.
     again_at: Instant,
     /// By server and request.
-    copies: Copies<(SocketAddr, u64)>,
-    /// Servers that were sent a copy.
+    attempts: Attempts<(SocketAddr, u64)>,
+    /// Servers that were sent an attempt.
     tried: Vec<SocketAddr>,
     /// It waits for a fresh `known`.
     is_waiting: bool,
@@ -220,7 +220,7 @@ impl Updater {
             update,
             give_up,
             again_at: give_up,
-            copies: Copies::new(),
+            attempts: Attempts::new(),
             tried: Vec::new(),
             is_waiting: true,
         });
@@ -274,7 +274,7 @@ impl Updater {
         self.requests.insert((to, request), What { number, sent: self.now, cookie });
     }
 
-    /// Sends a copy of an update to a server that has none yet, if there is one.
+    /// Sends an attempt of an update to a server that has none yet, if there is one.
     fn send(&mut self, number: u64) {
         let Some(pending) = self.updates.get(&number) else { return };
         let Some(&server) = self.servers.choose(1, &pending.tried, &mut self.rng).first() else { return };
@@ -290,7 +290,7 @@ impl Updater {
         }
         let message = Message::Update(pending.update.clone());
         let (request, bytes) = self.servers.seal(server, Kind::Update, |out| message.emit(out));
-        pending.copies.sent((server, request));
+        pending.attempts.sent((server, request));
         if !pending.tried.contains(&server) {
             pending.tried.push(server);
         }
@@ -309,14 +309,14 @@ impl Updater {
     fn again(&mut self, number: u64) {
         let Some(pending) = self.updates.get_mut(&number) else { return };
         if pending.give_up <= self.now {
-            let result = pending.copies.given_up();
+            let result = pending.attempts.given_up();
             return self.done(number, result);
         }
-        for &(server, _) in pending.copies.alive() {
+        for &(server, _) in pending.attempts.alive() {
             self.servers.missed(server);
         }
         if pending.tried.len() >= self.servers.len() {
-            // All have a copy: round again, beginning with another than the last.
+            // All have an attempt: round again, beginning with another than the last.
             pending.tried.drain(..pending.tried.len().saturating_sub(1));
         }
         self.send(number);
@@ -331,8 +331,8 @@ impl Updater {
     fn close(&mut self, number: u64) -> Option<Pending> {
         let pending = self.updates.remove(&number)?;
         self.timers.remove(&(pending.again_at, Timer::Again(number)));
-        for copy in pending.copies.alive() {
-            self.requests.remove(copy);
+        for attempt in pending.attempts.alive() {
+            self.requests.remove(attempt);
         }
         Some(pending)
     }
@@ -386,7 +386,7 @@ impl Updater {
             return self.send_health(id.0);
         }
         if let Some(pending) = self.updates.get_mut(&what.number) {
-            pending.copies.challenged(&id, what.cookie != 0);
+            pending.attempts.challenged(&id, what.cookie != 0);
             self.send_to(id.0, what.number);
         }
     }
@@ -405,7 +405,7 @@ impl Updater {
 
     fn acknowledged(&mut self, id: (SocketAddr, u64), ack: &Acknowledgement) {
         let Some(pending) = self.updates.get_mut(&ack.number) else { return };
-        match pending.copies.judge(&id, ack) {
+        match pending.attempts.assess(&id, ack) {
             Verdict::Over(result) => {
                 if let UpdateResult::Committed(generation) = result {
                     self.learn(generation);
@@ -416,7 +416,7 @@ impl Updater {
                 let all_tried = pending.tried.len() >= self.servers.len();
                 self.set_timer(ack.number, if all_tried { BACK_OFF } else { Duration::ZERO });
             }
-            Verdict::Anew => {
+            Verdict::Restart => {
                 self.known_at = None;
                 if let Some(mut pending) = self.close(ack.number) {
                     pending.tried.clear();

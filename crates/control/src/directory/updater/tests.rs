@@ -286,7 +286,7 @@ fn unknown_is_the_end_even_of_the_only_copy() {
 }
 
 #[test]
-fn stale_begins_anew_with_a_fresh_revision() {
+fn stale_restarts_with_a_fresh_revision() {
     let (mut bench, first) = Bench::with_update(1);
     bench.acknowledge(&first, Outcome::Stale, 0);
     let health = bench.only_sent();

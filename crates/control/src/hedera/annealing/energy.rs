@@ -1,4 +1,4 @@
-//! Energy, incrementally: the capacity exceeded over all links between switches, when the flows to each host cross one core.
+//! Energy, incrementally: the capacity exceeded over all links that labels choose, when the flows to each host cross one core.
 //!
 //! Giving a host another core changes the loads of the links of its own flows only (section 4.4, "calculation of energy
 //! function"): for each flow the climb from the source's rack, and once for all of them the descent to the host's rack.
@@ -18,6 +18,8 @@ pub struct Energy {
     /// By destination host: its range in `arrivals`.
     start: Vec<u32>,
     arrivals: Vec<Arrival>,
+    /// Their sources, in a fabric that is not nested.
+    sources: Vec<HostId>,
     /// `[host][level]`: the demand that descends to the host through that level, in a nested fabric.
     descents: Vec<Units>,
     /// By link: its capacity less its load.
@@ -136,10 +138,9 @@ impl Energy {
 
     /// Adds (or takes away) the whole paths of the flows to a host.
     fn shift(&mut self, network: &Network, host: HostId, label: RootLabel, sign: Units) {
-        let to = network.fabric().rack_of(host);
         for at in self.start[host.index()] as usize..self.start[host.index() + 1] as usize {
-            let Arrival { demand, rack, .. } = self.arrivals[at];
-            network.climbs().for_each_link(rack, to, label, |link| self.add(link, sign * demand));
+            let (src, demand) = (self.sources[at], self.arrivals[at].demand);
+            network.for_each_link(src, host, label, |link| self.add(link, sign * demand));
         }
     }
 
@@ -165,6 +166,8 @@ impl Energy {
         }
         self.arrivals.clear();
         self.arrivals.resize(flows.len(), Arrival::default());
+        self.sources.clear();
+        self.sources.resize(if climbs.nested() { 0 } else { flows.len() }, HostId(0));
         self.descents.clear();
         self.descents.resize(hosts * self.height, 0);
         for flow in flows.iter().rev() {
@@ -173,6 +176,9 @@ impl Energy {
             let slot = &mut self.start[flow.dst.index()];
             *slot -= 1;
             self.arrivals[*slot as usize] = Arrival { demand: flow.demand, rack, turn: turn as u32 };
+            if let Some(source) = self.sources.get_mut(*slot as usize) {
+                *source = flow.src;
+            }
             let levels = flow.dst.index() * self.height;
             self.descents[levels..levels + turn].iter_mut().for_each(|d| *d += flow.demand);
         }

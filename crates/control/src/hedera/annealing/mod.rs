@@ -42,6 +42,8 @@ pub struct Annealing {
     energy: Energy,
     /// Something failed or came back since the seats were laid out.
     stale: bool,
+    /// The last round was rejected: the seats are ahead of the flows.
+    rejected: bool,
     destinations: Vec<Option<RootLabel>>,
 }
 
@@ -54,6 +56,7 @@ impl Annealing {
             seats: Seats::new(network),
             energy: Energy::default(),
             stale: network.degraded(),
+            rejected: false,
             destinations: Vec::new(),
         }
     }
@@ -64,14 +67,14 @@ impl Annealing {
     }
 
     /// Figure 6: leaves the best state in the seats.
-    fn search(&mut self, network: &Network) {
+    fn search(&mut self, network: &Network, cooling: &Temperature) {
         let mut best = self.energy.excess();
         let mut since_best: Vec<(u32, u32)> = Vec::new();
-        for t in (1..=self.cooling.iterations).rev() {
+        for t in (1..=cooling.t0).rev() {
             if best == 0 {
                 break;
             }
-            let Some(swap) = self.step(network, t) else { continue };
+            let Some(swap) = self.step(network, cooling, t) else { continue };
             if self.energy.excess() < best {
                 best = self.energy.excess();
                 since_best.clear();
@@ -87,12 +90,12 @@ impl Annealing {
 
     /// One iteration: the swap, if it was accepted.
     #[inline]
-    fn step(&mut self, network: &Network, t: u32) -> Option<(u32, u32)> {
+    fn step(&mut self, network: &Network, cooling: &Temperature, t: u32) -> Option<(u32, u32)> {
         let swap = self.seats.neighbour(&mut self.rng)?;
         let before = self.energy.excess();
         self.energy.mark();
         self.swap(network, swap);
-        if self.cooling.accepts(before, self.energy.excess(), t, &mut self.rng) {
+        if cooling.accepts(before, self.energy.excess(), t, &mut self.rng) {
             return Some(swap);
         }
         self.energy.undo();
@@ -100,11 +103,20 @@ impl Annealing {
         None
     }
 
-    /// Gives each flow its destination's core, or a detour. A failure moves no detour that still works.
+    /// Gives each flow its destination's core, or a detour. A failure moves no detour that still works; after a round that was rejected
+    /// it moves no flow whose path still works.
     fn give_labels(&mut self, network: &Network, flows: &mut [Candidate], occasion: Occasion) {
         let mut cut_off = Vec::new();
+        let stay = occasion == Occasion::Failure && self.rejected;
         for (i, flow) in flows.iter_mut().enumerate() {
             let label = self.seats.label_of(flow.dst);
+            if stay && flow.label.is_none_or(|l| network.is_up(flow.src, flow.dst, l)) {
+                self.energy.take_off(network, flow, label);
+                if let Some(own) = flow.label {
+                    self.energy.put_on(network, flow, own);
+                }
+                continue;
+            }
             if network.is_up(flow.src, flow.dst, label) {
                 flow.label = Some(label);
                 continue;
@@ -145,12 +157,18 @@ impl Place for Annealing {
         }
         self.energy.load(network, flows, |host| self.seats.label_of(host));
         if occasion == Occasion::Round {
-            self.search(network);
+            self.rejected = false;
+            self.search(network, &self.cooling.start(flows.len()));
         }
         self.give_labels(network, flows, occasion);
         let label = |host: HostId| self.energy.has_arrivals(host).then(|| self.seats.label_of(host));
         self.destinations.clear();
         self.destinations.extend(network.fabric().hosts().map(label));
+    }
+
+    fn rejected(&mut self, _: &Network, _: &[Candidate], _: &[Candidate]) {
+        // The next round searches on from here.
+        self.rejected = true;
     }
 
     fn links_changed(&mut self, _: &Network, _: &[LinkId]) {
@@ -165,8 +183,8 @@ impl Place for Annealing {
 /// How the search cools.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cooling {
-    /// T0: the temperature falls from it to 1.
-    pub iterations: u32,
+    /// T0: the temperature falls from it to 1. `None`: as many as [`Cooling::iterations_for`] gives the flows of the round.
+    pub iterations: Option<u32>,
     /// The paper's c as a multiple of T0.
     pub c: f64,
 }
@@ -177,14 +195,39 @@ impl Cooling {
         if hosts <= 16 { 0.5 } else { 1000.0 }
     }
 
+    /// The iterations of a round with so many flows: 100 a flow, at least the paper's 1,000, and at most as many as keep a round below
+    /// a second.
+    pub fn iterations_for(flows: usize) -> u32 {
+        let wanted = flows.saturating_mul(ITERATIONS_PER_FLOW);
+        wanted.clamp(LEAST_ITERATIONS, MOST_ITERATIONS) as u32
+    }
+
+    pub(super) fn start(&self, flows: usize) -> Temperature {
+        Temperature { t0: self.iterations.unwrap_or_else(|| Self::iterations_for(flows)), c: self.c }
+    }
+}
+
+/// At 1,024 hosts 100,000 iterations come within 4 % of the non-blocking switch, ten times as many gain 2 % more.
+const ITERATIONS_PER_FLOW: usize = 100;
+const LEAST_ITERATIONS: usize = 1_000;
+const MOST_ITERATIONS: usize = 1_000_000;
+
+/// The cooling of one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Temperature {
+    pub t0: u32,
+    pub c: f64,
+}
+
+impl Temperature {
     /// Whether the search goes on from the neighbour: the paper's P(E_n, E, T) > RAND().
     #[inline]
-    fn accepts(&self, energy: Units, neighbour: Units, t: u32, rng: &mut Pcg64) -> bool {
+    pub fn accepts(&self, energy: Units, neighbour: Units, t: u32, rng: &mut Pcg64) -> bool {
         if neighbour <= energy {
             // At equal energies P = exp(0), and a random number lies below 1.
             return true;
         }
-        let c = self.c * f64::from(self.iterations);
+        let c = self.c * f64::from(self.t0);
         libm::exp(c * from_units(energy - neighbour) / f64::from(t)) > rng.random::<f64>()
     }
 }
@@ -210,7 +253,7 @@ mod tests {
         flows.iter().map(|&f| Candidate { label: Some(annealing.seats.label_of(f.dst)), ..f }).collect()
     }
 
-    const HOT: Cooling = Cooling { iterations: 300, c: 0.01 };
+    const HOT: Cooling = Cooling { iterations: Some(300), c: 0.01 };
 
     proptest! {
         #[test]
@@ -228,7 +271,7 @@ mod tests {
             annealing.energy.load(&network, &flows, |host| annealing.seats.label_of(host));
             for t in (1..=60).rev() {
                 prop_assert_eq!(annealing.energy.excess(), network.energy(&with_labels(&annealing, &flows)));
-                annealing.step(&network, t);
+                annealing.step(&network, &HOT.start(0), t);
             }
         }
 
@@ -251,7 +294,7 @@ mod tests {
 
     #[test]
     fn acceptance_is_the_papers() {
-        let cooling = Cooling { iterations: 100, c: 0.5 };
+        let cooling = Cooling { iterations: Some(100), c: 0.5 }.start(0);
         let mut rng = crate::hedera::testing::rng(1);
         assert!(cooling.accepts(NIC, NIC - 1, 1, &mut rng));
         assert!(cooling.accepts(NIC, NIC, 1, &mut rng));
@@ -268,7 +311,7 @@ mod tests {
         for seed in 0..20 {
             let mut flows = candidates(&network, &bijection(16, seed));
             flows.iter_mut().for_each(|f| f.demand = NIC);
-            let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, seed);
+            let mut annealing = Annealing::new(&network, Cooling { iterations: Some(1000), c: 0.5 }, seed);
             annealing.place(&network, &mut flows, Occasion::Round);
             solved += u32::from(annealing.energy() == 0);
         }
@@ -279,7 +322,7 @@ mod tests {
     fn nothing_moves_when_nothing_can_be_better() {
         let network = Network::new(fat_tree(4));
         let mut flows = candidates(&network, &random_flows(16, 4, 3));
-        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        let mut annealing = Annealing::new(&network, Cooling { iterations: Some(1000), c: 0.5 }, 1);
         annealing.place(&network, &mut flows, Occasion::Round);
         let before = flows.clone();
         annealing.place(&network, &mut flows, Occasion::Round);
@@ -317,7 +360,7 @@ mod tests {
     fn a_detour_ends_when_the_destinations_core_is_back() {
         let mut network = Network::new(fat_tree(4));
         let mut flows = candidates(&network, &bijection(16, 5));
-        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        let mut annealing = Annealing::new(&network, Cooling { iterations: Some(1000), c: 0.5 }, 1);
         annealing.place(&network, &mut flows, Occasion::Round);
         let before = flows.clone();
         let part = Part::parse(network.fabric(), "link edge0-agg0").unwrap();
@@ -338,7 +381,7 @@ mod tests {
     fn flows_avoid_what_has_failed() {
         let mut network = Network::new(fat_tree(4));
         let mut flows = candidates(&network, &bijection(16, 5));
-        let mut annealing = Annealing::new(&network, Cooling { iterations: 1000, c: 0.5 }, 1);
+        let mut annealing = Annealing::new(&network, Cooling { iterations: Some(1000), c: 0.5 }, 1);
         annealing.place(&network, &mut flows, Occasion::Round);
         let links = network.fail(Part::parse(network.fabric(), "switch core1").unwrap());
         annealing.links_changed(&network, &links);

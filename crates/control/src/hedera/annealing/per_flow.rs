@@ -1,7 +1,7 @@
 //! The baseline of section 4.4, its "straightforward approach": Simulated Annealing with a core for each flow.
 //!
 //! The search space has (cores)^(flows) states instead of (cores)^(hosts); a move gives one random flow a random core. The paper
-//! computes the energy of each state anew, in time proportional to the flows. [`Recomputing`](EnergyBy::Recomputing) does so, for
+//! recomputes the energy of each state, in time proportional to the flows. [`Recomputing`](EnergyBy::Recomputing) does so, for
 //! comparison; [`Increments`](EnergyBy::Increments) visits the same states in the same order and looks at the moved flow alone.
 
 use rand::RngExt;
@@ -47,7 +47,8 @@ impl AnnealingPerFlow {
         self.energy = network.energy(flows);
         let mut best = self.energy;
         let mut since_best: Vec<(usize, Option<RootLabel>)> = Vec::new();
-        for t in (1..=self.cooling.iterations).rev() {
+        let cooling = self.cooling.start(flows.len());
+        for t in (1..=cooling.t0).rev() {
             if best == 0 {
                 break;
             }
@@ -55,7 +56,7 @@ impl AnnealingPerFlow {
             let old = flows[i].label;
             let new = RootLabel(reduce(self.rng.random(), network.climbs().labels()) as u32);
             let neighbour = self.relabel(network, flows, i, Some(new));
-            if !self.cooling.accepts(self.energy, neighbour, t, &mut self.rng) {
+            if !cooling.accepts(self.energy, neighbour, t, &mut self.rng) {
                 self.relabel(network, flows, i, old);
                 continue;
             }
@@ -135,7 +136,7 @@ mod tests {
                 .filter(|f| network.has_choice(f.src, f.dst))
                 .map(|f| Candidate { src: f.src, dst: f.dst, demand: NIC / 4, label: None, reserved: 0 })
                 .collect();
-            let cooling = Cooling { iterations: 200, c: 0.5 };
+            let cooling = Cooling { iterations: Some(200), c: 0.5 };
             let [a, b] = [EnergyBy::Recomputing, EnergyBy::Increments].map(|by| {
                 let mut flows = flows.clone();
                 let mut search = AnnealingPerFlow::new(cooling, by, seed);

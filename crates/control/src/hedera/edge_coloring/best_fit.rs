@@ -45,7 +45,7 @@ impl BestFit {
         }
     }
 
-    /// Places each flow that crosses an overfull link anew, at most `most` of them. Returns whether some excess went away.
+    /// Places each flow that crosses an overfull link again, at most `most` of them. Returns whether some excess went away.
     pub fn improve(&mut self, network: &Network, flows: &mut [Candidate], most: &mut usize) -> bool {
         let mut better = false;
         for flow in flows {
@@ -73,11 +73,15 @@ impl BestFit {
         }
     }
 
-    /// The label with the least added excess; among equals the tightest, then the first.
+    /// The label with the least added excess; of those where the flow fits the tightest, of others the one that is the least too full;
+    /// then the first.
     fn best(&self, network: &Network, flow: &Candidate) -> Option<RootLabel> {
         let labels = (0..network.climbs().labels() as u32).map(RootLabel);
         let up = labels.filter(|&label| network.is_up(flow.src, flow.dst, label));
-        up.min_by_key(|&label| self.excess_of(network, flow, label))
+        up.min_by_key(|&label| {
+            let (excess, left) = self.excess_of(network, flow, label);
+            (excess, left.abs())
+        })
     }
 
     /// The excess that a flow adds under a label, and the room that it leaves on the tightest link.

@@ -120,7 +120,7 @@ impl Coloring {
         e
     }
 
-    /// Colours every edge in an overfull cell anew, as long as that helps.
+    /// Recolours every edge in an overfull cell, as long as that helps.
     pub fn repair(&mut self) {
         for e in 0..self.edges.len() as u32 {
             if self.excess == 0 {
@@ -354,7 +354,7 @@ mod tests {
         NewEdge { nodes: [u, v], weight, leaves: false }
     }
 
-    /// Loads and lists computed anew.
+    /// Loads and lists, recomputed.
     fn check(coloring: &Coloring, capacity: Units) -> Units {
         let mut excess = 0;
         for (side, sums) in coloring.sides.iter().enumerate() {

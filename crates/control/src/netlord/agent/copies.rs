@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use siphasher::sip::SipHasher13;
-use weft_fabric::{Duration, Instant, TenantId};
+use weft_fabric::TenantId;
 
 use crate::netlord::{MacSpace, UplinkId};
+use crate::time::{Duration, Instant};
 use crate::wire::packet::ethernet::VlanId;
 
 /// Frames that are owed.
@@ -91,7 +92,7 @@ impl Copies {
 
 /// Trees differ by what waits in the queues on the way: milliseconds.
 const OWED: Duration = Duration::from_secs(1);
-/// Copies that are owed at the most, about 5 MB; beyond, the earliest are forgotten.
+/// The most copies that are owed, about 5 MB; beyond, the earliest are forgotten.
 const MOST: usize = 1 << 16;
 
 #[cfg(test)]
@@ -139,7 +140,7 @@ mod tests {
         assert!(come(0, (1, 4093), &BOTH));
         assert!(!come(1, (0, 4093), &BOTH) && !come(1, (0, 4094), &BOTH) && !come(1, (1, 4094), &BOTH));
         assert!(come(2, (0, 4094), &BOTH), "the same again");
-        // The other interface is lost meanwhile: what it owes comes no more, and no more is owed.
+        // The other interface is lost: the copies that it still owed will not come.
         assert!(!come(3, (0, 4093), &ONE) && come(4, (0, 4093), &ONE) && !come(5, (0, 4094), &ONE));
         // Over a VLAN that is no tree, by both.
         assert!(come(6, (0, 7), &BOTH) && !come(7, (1, 7), &BOTH) && come(8, (1, 7), &BOTH));
@@ -181,19 +182,19 @@ mod tests {
             let mut arrivals = Vec::new();
             for (n, &(gap, frame)) in frames.iter().enumerate() {
                 now += gap;
-                for (way, delay) in delays.iter().enumerate() {
-                    if way != which || !(from..from + length).contains(&now) {
-                        arrivals.push((now + delay, way, n, frame));
+                for (path, delay) in delays.iter().enumerate() {
+                    if path != which || !(from..from + length).contains(&now) {
+                        arrivals.push((now + delay, path, n, frame));
                     }
                 }
             }
             let arrivals_lost = arrivals.len() < 4 * frames.len();
             arrivals.sort_unstable();
             let mut copies = copies();
-            let by = |way: usize| by((way / 2) as u8, 4094 - (way % 2) as u16);
+            let by = |path: usize| by((path / 2) as u8, 4094 - (path % 2) as u16);
             let taken: Vec<u8> = arrivals
                 .into_iter()
-                .filter(|&(ms, way, _, frame)| copies.is_first(at(ms), SPACE, by(way), &BOTH, &[frame]))
+                .filter(|&(ms, path, _, frame)| copies.is_first(at(ms), SPACE, by(path), &BOTH, &[frame]))
                 .map(|(_, _, _, frame)| frame)
                 .collect();
             let mut both = [taken, frames.iter().map(|(_, frame)| *frame).collect()];

@@ -47,7 +47,7 @@ pub enum Drop {
     NotMine,
     /// From the fabric: a tenant's frame that no agent would have sent.
     Forged,
-    /// From the fabric: to a VIF that is not here; its sender is told.
+    /// From the fabric: to a VIF that is not here; its sender is notified.
     Misdelivered,
 }
 

@@ -1,4 +1,4 @@
-//! What a data plane that decides by maps is told, so that frames need not pass the agent: who is here, who is where, and the virtual routers.
+//! The maps of a data plane, so that frames need not pass the agent: local VIFs, remote VIFs, and the virtual routers.
 //!
 //! ```text
 //!   Local     (tenant, space, MAC)  -> interface                   deliver
@@ -56,7 +56,7 @@ pub enum MapChange {
         /// All of them, with routes and rules in order.
         routers: Vec<Router>,
     },
-    /// A virtual router has passed a packet on: others with the same of all this would go the same way, until something changes.
+    /// A virtual router has passed a packet on: others with the same of all this would go the same path, until something changes.
     Routed(RoutedFlow),
 }
 
@@ -89,14 +89,14 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.tenants = tenants;
         for tenant in std::mem::take(&mut self.configured) {
             self.configured.insert(tenant);
-            self.tell_routers(tenant);
+            self.update_routers(tenant);
         }
     }
 
     /// A VIF of the tenant is here: its routers are to be known.
     pub(super) fn map_tenant(&mut self, tenant: TenantId) {
         if self.configured.insert(tenant) && self.tenants.tenants.contains_key(&tenant) {
-            self.tell_routers(tenant);
+            self.update_routers(tenant);
         }
     }
 
@@ -114,7 +114,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
     }
 
-    fn tell_routers(&mut self, tenant: TenantId) {
+    fn update_routers(&mut self, tenant: TenantId) {
         let routers = self.tenants.tenants.get(&tenant).map_or_else(Vec::new, |it| it.routers.clone());
         self.out.push_back(Output::Map(MapChange::Routers { tenant, routers }));
     }
@@ -132,7 +132,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise. Where nobody would, it is looked for again.
     pub(super) fn adopt(&mut self, vif: Vif, at: Location) {
-        self.tell(LocationInput::Broadcast { from: at, message: NlArp::Here(Here { vif, ip4: None, ip6: None }) });
+        self.input_locations(LocationInput::Broadcast { from: at, message: NlArp::Here(Here { vif, ip4: None, ip6: None }) });
         self.mapped.insert(vif);
         if self.locations.find(vif, Query::vif(vif)).is_none() {
             self.unmap(vif);
@@ -156,6 +156,6 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     /// What was repeated in vain may be stale.
     pub(super) fn doubt(&mut self, query: Query) {
-        self.tell(LocationInput::Confirm(query));
+        self.input_locations(LocationInput::Confirm(query));
     }
 }

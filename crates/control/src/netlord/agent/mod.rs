@@ -15,6 +15,7 @@ mod counts;
 mod maps;
 mod neighbours;
 mod receiving;
+mod report;
 mod sending;
 mod uplinks;
 
@@ -22,17 +23,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weft_fabric::{Duration, Instant, MacAddr, TenantId};
+use weft_fabric::{MacAddr, TenantId};
 
 pub use counts::{Counts, Drop, TenantCounts};
 pub use maps::{MapChange, RoutedFlow};
+pub use report::{LookupReport, Report};
 pub use sending::flow;
 
 use super::locations::{LocationInput, LocationOutput, Locations, Query};
-use super::paths::{Chirp, ChooseVlan};
+use super::paths::{Chirp, ChooseVlan, Reached};
 use super::tenants::Tenants;
 use super::{Location, PROVIDER, UplinkId, Vif};
 use crate::bucket::Bucket;
+use crate::time::{Duration, Instant};
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
 use crate::wire::packet::ethernet::VlanId;
 use copies::Copies;
@@ -42,7 +45,7 @@ use uplinks::Uplink;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VifId(pub u32);
 
-/// What an agent is told when it starts.
+/// The settings of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig {
     /// The VLANs that reach all agents: what is sent to all goes over each of them.
@@ -77,7 +80,7 @@ impl AgentConfig {
 /// What happens to an agent.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// The tenants, from now on; passed over if older than what is known.
+    /// The tenants, from now on; ignored if older than what is known.
     Configure(Arc<Tenants>),
     /// An interface to the fabric is up, with this MAC address and MTU; `None`: it is down.
     Uplink {
@@ -118,6 +121,33 @@ pub enum Input<'a> {
         /// Where it is.
         at: Location,
     },
+    /// The directory servers, from now on.
+    Servers(&'a [SocketAddr]),
+    /// The VLANs from an interface to an edge switch from now on, that of the shortest path first; none: there is no path.
+    Paths {
+        /// From which interface, to which edge switch.
+        to: Reached,
+        /// By which VLANs.
+        vlans: &'a [VlanId],
+    },
+    /// The data plane has sent a frame whose VLAN it chose by itself.
+    PathUsed {
+        /// By which interface.
+        uplink: UplinkId,
+        /// To where.
+        to: Location,
+        /// By which VLAN.
+        vlan: VlanId,
+    },
+    /// A frame has come that the data plane has delivered by itself: its VLAN works.
+    PathHeard {
+        /// To which interface.
+        uplink: UplinkId,
+        /// From where.
+        from: Location,
+        /// By which VLAN.
+        vlan: VlanId,
+    },
     /// A datagram came from a directory server.
     Datagram {
         /// Of which.
@@ -153,12 +183,19 @@ pub enum Output {
         /// Its bytes.
         bytes: Vec<u8>,
     },
-    /// The place of an interface on its edge switch is known, or not any more: the address in tenant 1 can be had, or is to be had anew.
+    /// The place of an interface on its edge switch is known, or not any more: the address in tenant 1 can be had, or must be acquired again.
     Located {
         /// Which.
         uplink: UplinkId,
         /// Its place.
         at: Option<Location>,
+    },
+    /// The VLANs that flows from an interface to an edge switch choose among have changed: for a data plane that chooses by itself.
+    Paths {
+        /// From which interface, to which edge switch.
+        to: Reached,
+        /// By which VLANs; none: there is no path.
+        vlans: Vec<VlanId>,
     },
     /// A data plane that decides by maps is to change them.
     Map(MapChange),
@@ -231,9 +268,13 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             Input::FromVif { id, frame } => self.transmit(id, frame),
             Input::FromFabric { uplink, frame } => self.receive(uplink, frame),
             Input::Adopt { vif, at } => self.adopt(vif, at),
-            Input::Datagram { from, bytes } => self.tell(LocationInput::Datagram { from, bytes }),
+            Input::Servers(servers) => self.input_locations(LocationInput::Servers(servers)),
+            Input::Paths { to, vlans } => self.chooser.set_table(self.now, to, vlans),
+            Input::PathUsed { uplink, to, vlan } => self.chooser.sent(self.now, uplink, to, vlan),
+            Input::PathHeard { uplink, from, vlan } => self.chooser.heard(self.now, uplink, from, vlan),
+            Input::Datagram { from, bytes } => self.input_locations(LocationInput::Datagram { from, bytes }),
             Input::Timer => {
-                self.tell(LocationInput::Timer);
+                self.input_locations(LocationInput::Timer);
                 self.chooser.timer(self.now);
             }
         }
@@ -262,21 +303,6 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         &self.locations
     }
 
-    /// The same, to tell it what it alone knows; what that makes it want is done with the next input.
-    pub const fn locations_mut(&mut self) -> &mut L {
-        &mut self.locations
-    }
-
-    /// What chooses VLANs.
-    pub const fn chooser(&self) -> &C {
-        &self.chooser
-    }
-
-    /// The same, to tell it what it alone knows.
-    pub fn chooser_mut(&mut self) -> &mut C {
-        &mut self.chooser
-    }
-
     /// Where an interface is, if its switch has said.
     pub fn location(&self, uplink: UplinkId) -> Option<Location> {
         self.uplinks.get(&uplink)?.location()
@@ -292,7 +318,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.kept_count
     }
 
-    fn tell(&mut self, input: LocationInput<'_>) {
+    fn input_locations(&mut self, input: LocationInput<'_>) {
         self.locations.handle(self.now, input);
     }
 
@@ -314,12 +340,15 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 self.counts.drop(None, reason);
             }
         }
+        while let Some((to, vlans)) = self.chooser.poll_usable() {
+            self.out.push_back(Output::Paths { to, vlans });
+        }
     }
 
     /// A message to another agent, by the interface whose place it names, since it is a sign of life of that one's path; or by one from which there is a path.
     fn unicast(&mut self, to: Location, message: Unicast) {
         if self.is_own(to) {
-            return self.tell(LocationInput::Unicast(message));
+            return self.input_locations(LocationInput::Unicast(message));
         }
         let (Unicast::Here { at, .. } | Unicast::NotHere { at, .. } | Unicast::Chirp { from: at, .. }) = message;
         let mut uplinks: Vec<(UplinkId, Location)> = self.placed().collect();
@@ -382,7 +411,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.by_vif.remove(&local.vif);
         self.out.push_back(Output::Map(MapChange::Local { vif: local.vif, id: None }));
         self.unmap_tenant(local.vif.tenant);
-        self.tell(LocationInput::Stop(local.vif));
+        self.input_locations(LocationInput::Stop(local.vif));
         for kept in self.kept.values_mut() {
             let before = kept.len();
             kept.retain(|(owner, _)| *owner != id);

@@ -19,7 +19,7 @@ use crate::wire::packet::ndp::{Neighbor, group_mac};
 const ASKED_MAX: usize = 16;
 
 impl<L: Locations, C: ChooseVlan> Agent<L, C> {
-    /// Answers what is a question for an address. `Ok`: it is none, or the frame is to go its way.
+    /// Answers what is a question for an address. `Ok`: it is none, or the frame is to be forwarded.
     pub(super) fn answer_neighbours(&mut self, id: VifId, vif: Vif, frame: &Ethernet<'_>) -> Result<(), Stop> {
         match frame.ethertype {
             EtherType::ARP => self.answer_arp(id, vif, frame),
@@ -67,7 +67,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         Err(Stop::Done)
     }
 
-    /// The MAC address that a question for `ip` is answered with; none if it is to go its way. `is_probe`: the asker wants the address for itself.
+    /// The MAC address that a question for `ip` is answered with; none if it is to be forwarded. `is_probe`: the asker wants the address for itself.
     fn answer_of(&mut self, id: VifId, vif: Vif, ip: IpAddr, is_probe: bool) -> Result<Option<MacAddr>, Stop> {
         if let Some(mac) = self.gateway(vif, ip) {
             self.counts.answered += 1;
@@ -80,7 +80,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let query = Query::ip(vif.tenant, vif.space, ip);
         let binding = match self.locations.find(vif, query) {
             Some(binding) => binding,
-            // A test whether an address is free must not wait: whoever has it hears it.
+            // A test whether an address is free must not wait: the owner hears it.
             None if is_probe => return Ok(None),
             None => return Err(Stop::Seek(query)),
         };
@@ -109,7 +109,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         if self.gateway(vif, ip).is_some() { Err(Drop::SpoofedGateway.into()) } else { Ok(()) }
     }
 
-    /// A VM uses an address that nobody is known to have: it is its own, and all are told, so that others need not search for it.
+    /// A VM uses an address that nobody is known to have: it is its own, and is announced to all, so that others need not search for it.
     fn learn(&mut self, id: VifId, vif: Vif, ip: IpAddr) {
         let is_one = !ip.is_unspecified() && !ip.is_multicast() && vif.tenant != PUBLIC;
         if !is_one || self.locations.find(vif, Query::ip(vif.tenant, vif.space, ip)).is_some() {

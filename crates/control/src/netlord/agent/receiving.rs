@@ -21,7 +21,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             EtherType::NL_ARP => match NlArp::parse(frame) {
                 // What this server has said by one interface comes back by another.
                 Ok((from, _)) if self.is_own(from) => self.counts.copies += 1,
-                Ok((from, message)) => self.tell(LocationInput::Broadcast { from, message }),
+                Ok((from, message)) => self.input_locations(LocationInput::Broadcast { from, message }),
                 Err(_) => self.counts.drop(None, Drop::BadControl),
             },
             EtherType::IPV4 => self.decapsulate(uplink, mac, frame),
@@ -64,7 +64,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             }
             None => {
                 self.counts.drop(None, Drop::Misdelivered);
-                self.tell(LocationInput::Misdelivered { vif, here, sender });
+                self.input_locations(LocationInput::Misdelivered { vif, here, sender });
             }
         }
     }
@@ -87,12 +87,12 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         routed().unwrap_or(by_mac)
     }
 
-    /// The path of a frame works. Which ingress switch that concerns the sender's place tells.
+    /// The path of a frame works. The sender's place determines the ingress switch.
     fn hear(&mut self, uplink: UplinkId, to: Vif, sender: Query, vlan: Option<VlanId>) {
         let Some(vlan) = vlan else { return };
         match self.locations.find(to, sender) {
             Some(binding) => self.chooser.heard(self.now, uplink, binding.at, vlan),
-            None if self.may_seek(to) => self.tell(LocationInput::Seek { asker: to, query: sender }),
+            None if self.may_seek(to) => self.input_locations(LocationInput::Seek { asker: to, query: sender }),
             None => {}
         }
     }
@@ -106,7 +106,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             (_, None) => {}
         }
         if !matches!(message, Unicast::Chirp { .. }) {
-            self.tell(LocationInput::Unicast(message));
+            self.input_locations(LocationInput::Unicast(message));
         }
     }
 

@@ -7,7 +7,7 @@ use weft_fabric::rng::mix;
 
 use super::super::locations::{Binding, LocationInput, Locations, Query};
 use super::super::paths::{ChooseVlan, FlowHash};
-use super::super::tenants::NoWay;
+use super::super::tenants::RouteError;
 use super::super::{Location, PUBLIC, UplinkId, Vif};
 use super::{Agent, Drop, MapChange, Output, RoutedFlow, VifId};
 use crate::wire::netlord::{Encapsulation, IpPacket, Overlay, Ports, Recipient, Unicast, echo, group_mac, route_in_place};
@@ -117,8 +117,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             return Err(Stop::Done);
         }
         let hop = tenant.route(router, &packet).map_err(|no| match no {
-            NoWay::Denied => Drop::Denied,
-            NoWay::NoRoute => Drop::NoRoute,
+            RouteError::Denied => Drop::Denied,
+            RouteError::NoRoute => Drop::NoRoute,
         })?;
         if packet.ttl <= 1 {
             return Err(Drop::TimeToLive.into());
@@ -154,7 +154,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
         if self.is_own(to.at) {
             // This server itself, where it is not: what is known is stale.
-            self.tell(LocationInput::Unicast(Unicast::NotHere { vif: to.vif, at: to.at }));
+            self.input_locations(LocationInput::Unicast(Unicast::NotHere { vif: to.vif, at: to.at }));
             return Err(Stop::Seek(query));
         }
         let uplink = self.vifs.get(&id).and_then(|local| local.uplink);
@@ -237,7 +237,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.kept.entry(query).or_default().push((id, frame.to_vec()));
         self.kept_count += 1;
         if waiting == 0 {
-            self.tell(LocationInput::Seek { asker: vif, query });
+            self.input_locations(LocationInput::Seek { asker: vif, query });
         }
     }
 

@@ -7,12 +7,13 @@
 
 use std::net::Ipv4Addr;
 
-use weft_fabric::{Duration, Instant, MacAddr};
+use weft_fabric::MacAddr;
 
 use super::super::locations::{LocationInput, Locations};
 use super::super::paths::ChooseVlan;
 use super::super::{Location, UplinkId};
 use super::{Agent, Drop, Output, VifId};
+use crate::time::{Duration, Instant};
 use crate::wire::netlord::Lldp;
 use crate::wire::packet::arp::Arp;
 
@@ -118,7 +119,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(local) = self.vifs.get(&id) else { return };
         let Some(at) = local.uplink.and_then(|uplink| self.location(uplink)) else { return };
         let (vif, addresses) = (local.vif, local.addresses.clone());
-        self.tell(LocationInput::Start { vif, at, addresses: &addresses });
+        self.input_locations(LocationInput::Start { vif, at, addresses: &addresses });
     }
 
     /// An interface has got a place: VIFs come to it, as few as make the interfaces even.

@@ -51,7 +51,7 @@ struct World {
     servers: Vec<Model>,
     now: Instant,
     sent: Vec<(Instant, Request)>,
-    /// What the caller was told to use.
+    /// The address that the caller is to use.
     used: Option<Ipv4Addr>,
 }
 
@@ -244,7 +244,7 @@ fn answers_to_others_and_of_others_do_nothing() {
 
 #[test]
 fn a_lease_of_a_second_and_one_for_ever() {
-    for (lease_s, until) in [(1, s(2)), (u32::MAX, s(1) + Duration::from_secs(u64::from(LEASE_MOST_S)))] {
+    for (lease_s, until) in [(1, s(2)), (u32::MAX, s(1) + Duration::from_secs(u64::from(u32::MAX)))] {
         let mut world = World::new(Vec::new());
         world.input(Input::Start(None), &mut || false);
         let reply = |answer| Reply { xid: world.sent[0].1.xid, client: ME, server: NEAR, answer };

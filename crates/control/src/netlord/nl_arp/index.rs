@@ -1,4 +1,4 @@
-//! Hash indexes over numbered entries: a slot holds a number, the caller tells hashes and equality from the entry of that number.
+//! Hash indexes over numbered entries: a slot holds a number, the caller computes hashes and equality from the entry of that number.
 //!
 //! Tenants choose the addresses that are hashed, so hashes are keyed.
 

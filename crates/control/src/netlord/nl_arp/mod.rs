@@ -1,8 +1,8 @@
-//! NL-ARP (section 3.9): every agent tells all others where its VIFs are; tables never expire; what is lost or stale is repaired when somebody sends.
+//! NL-ARP (section 3.9): every agent announces its VIFs to all others; tables never expire; what is lost or stale is repaired when somebody sends.
 //!
 //! ```text
 //!   Start ------> HERE to all ------------------------------------------> table
-//!   Seek -------> WHERE to all, again until answered --> whoever has it --HERE to the asker--> table --> Sought
+//!   Seek -------> WHERE to all, again until answered --> its owner --HERE to the asker--> table --> Sought
 //!   Misdelivered -> NOTHERE to the sender's agent ----------------------> entry deleted, WHERE to all
 //! ```
 //! Two things are not the paper's: what tenants repeat in vain is asked for again ([`LocationInput::Confirm`]), which repairs entries that name a server that
@@ -16,19 +16,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rand::RngExt;
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
 pub use table::{Change, MAX_ADDRESSES, Table};
 
 use super::locations::{Binding, LocationInput, LocationOutput, Locations, Query};
 use super::{Location, Vif};
 use crate::bucket::Bucket;
+use crate::time::{Duration, Instant};
 use crate::wire::netlord::{Here, NlArp as Message, NotHere, Question, QuestionId, Unicast, Where};
 
-/// What an NL-ARP machine is told when it starts.
+/// Configuration of an NL-ARP machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NlArpConfig {
-    /// Entries of the table at the most.
+    /// The most entries of the table.
     pub capacity: usize,
     /// From the first WHERE to the second; twice as long each time.
     pub retry: Duration,
@@ -36,9 +36,9 @@ pub struct NlArpConfig {
     pub tries: u32,
     /// How long nobody is asked for again whom nobody had.
     pub negative: Duration,
-    /// Searches under way, and those remembered as vain, at the most.
+    /// The most searches under way, and the most remembered as failed.
     pub searches_max: usize,
-    /// NOTHERE and unasked WHERE a second, at the most.
+    /// The most NOTHERE and unsolicited WHERE per second.
     pub repairs_per_s: u32,
 }
 
@@ -95,8 +95,8 @@ pub struct NlArp {
     vain: BTreeMap<Query, Instant>,
     /// Whose agent is to hear, once it is found, that a VIF is not here.
     owed: BTreeMap<Query, (Vif, Location)>,
-    /// Who was told that a VIF is not here, and when: if that has not helped, the sender is looked for anew, for it may have moved itself.
-    told: BTreeMap<(Query, Vif), Instant>,
+    /// Senders notified that a VIF is not here, and when: if that has not helped, the sender is searched for, for it may have moved itself.
+    notified: BTreeMap<(Query, Vif), Instant>,
     timers: BTreeSet<(Instant, Query)>,
     repairs: Bucket,
     out: VecDeque<LocationOutput>,
@@ -116,8 +116,8 @@ struct Search {
     sent: u32,
     again: Instant,
     wait: Duration,
-    /// Its end is told, also if it is vain.
-    told: bool,
+    /// Its end is reported, also if it failed.
+    report: bool,
 }
 
 impl NlArp {
@@ -133,7 +133,7 @@ impl NlArp {
             questions: BTreeMap::new(),
             vain: BTreeMap::new(),
             owed: BTreeMap::new(),
-            told: BTreeMap::new(),
+            notified: BTreeMap::new(),
             timers: BTreeSet::new(),
             out: VecDeque::new(),
             counts: NlArpCounts::default(),
@@ -213,9 +213,9 @@ impl NlArp {
     }
 
     /// Begins a search, or joins one that is under way; false if there are too many.
-    fn search(&mut self, now: Instant, query: Query, tries: u32, told: bool) -> bool {
+    fn search(&mut self, now: Instant, query: Query, tries: u32, report: bool) -> bool {
         if let Some(search) = self.searches.get_mut(&query) {
-            search.told |= told;
+            search.report |= report;
             return true;
         }
         if self.searches.len() >= self.config.searches_max {
@@ -228,7 +228,7 @@ impl NlArp {
         }
         let sent = self.config.tries.saturating_sub(tries);
         self.questions.insert(id, query);
-        let search = Search { id, sent, again: now, wait: self.config.retry, told };
+        let search = Search { id, sent, again: now, wait: self.config.retry, report };
         self.searches.insert(query, search);
         self.ask(now, query);
         true
@@ -254,7 +254,7 @@ impl NlArp {
         let Some(search) = self.end(query) else { return };
         self.owed.remove(&query);
         self.counts.vain += 1;
-        if search.told {
+        if search.report {
             self.vain.retain(|_, until| *until > now);
             if self.vain.len() < self.config.searches_max {
                 self.vain.insert(query, now.saturating_add(self.config.negative));
@@ -270,11 +270,11 @@ impl NlArp {
         Some(search)
     }
 
-    /// A VIF is known now, by this name of it: whoever waits for it hears.
+    /// A VIF is known now, by this name: reports it to those that wait for it.
     fn found(&mut self, vif: Vif, at: Location, query: Query) {
         self.vain.remove(&query);
         if let Some(search) = self.end(query)
-            && search.told
+            && search.report
         {
             self.out.push_back(LocationOutput::Sought { query, found: Some(Binding { vif, at }) });
         }
@@ -357,11 +357,11 @@ impl NlArp {
         if !self.repairs.take(now) {
             return self.counts.limited += 1;
         }
-        self.told.retain(|_, when| now.saturating_since(*when) < TOLD);
-        let again = self.told.contains_key(&(sender, vif));
+        self.notified.retain(|_, when| now.saturating_since(*when) < NOTIFIED);
+        let again = self.notified.contains_key(&(sender, vif));
         if let Some(Binding { at, .. }) = self.known(sender).filter(|_| !again) {
-            if self.told.len() < self.config.searches_max {
-                self.told.insert((sender, vif), now);
+            if self.notified.len() < self.config.searches_max {
+                self.notified.insert((sender, vif), now);
             }
             return self.correct(vif, here, at);
         }
@@ -398,7 +398,7 @@ impl Locations for NlArp {
             LocationInput::Misdelivered { vif, here, sender } => self.misdelivered(now, vif, here, sender),
             LocationInput::Broadcast { from, message } => self.broadcast(from, message),
             LocationInput::Unicast(message) => self.unicast(now, message),
-            LocationInput::Datagram { .. } | LocationInput::Timer => {}
+            LocationInput::Servers(_) | LocationInput::Datagram { .. } | LocationInput::Timer => {}
         }
         while let Some(&(at, query)) = self.timers.first()
             && at <= now
@@ -421,7 +421,7 @@ impl Locations for NlArp {
 }
 
 /// A correction that has not helped within this time is sent again.
-const TOLD: Duration = Duration::from_secs(10);
+const NOTIFIED: Duration = Duration::from_secs(10);
 
 fn v4(ip: &IpAddr) -> Option<Ipv4Addr> {
     match ip {

@@ -50,7 +50,7 @@ impl Directory {
     fn answer(&mut self, bytes: &[u8]) -> Vec<u8> {
         let frame = Frame::parse(bytes).unwrap();
         match Message::parse(frame.header.kind, frame.body).unwrap() {
-            Message::LookUp(lookup) => {
+            Message::Lookup(lookup) => {
                 self.asked += 1;
                 assert_eq!(lookup.asker, Some(key(Query::vif(vif(1)))), "on behalf of a VIF of this host");
                 let keys: Vec<Key> = lookup.keys().collect();
@@ -86,24 +86,24 @@ impl Bench {
     fn new() -> Self {
         let key = Secret::new([3; 32]).key_of(ME);
         let mut pull = Pull::new(Resolver::new(ResolverConfig::new(ME), &key, rng::stream(1, Stream::Traffic)));
-        pull.set_servers(Instant::ZERO, &[([10, 9, 0, 1], 5303).into()]);
+        pull.handle(Instant::ZERO, LocationInput::Servers(&[([10, 9, 0, 1], 5303).into()]));
         pull.handle(Instant::ZERO, LocationInput::Start { vif: vif(1), at: place(1), addresses: &[IpAddr::from([10, 0, 0, 1])] });
         let directory = Directory { tagger: key.tagger(), at: place(2), generation: Generation(5), asked: 0 };
         Self { pull, directory, now: Instant::ZERO }
     }
 
     fn settle(&mut self) -> Vec<LocationOutput> {
-        let mut told = Vec::new();
+        let mut outputs = Vec::new();
         while let Some(output) = self.pull.poll() {
             match output {
                 LocationOutput::Datagram { to, bytes } => {
                     let answer = self.directory.answer(&bytes);
                     self.pull.handle(self.now, LocationInput::Datagram { from: to, bytes: &answer });
                 }
-                other => told.push(other),
+                other => outputs.push(other),
             }
         }
-        told
+        outputs
     }
 
     fn seek(&mut self, query: Query) -> Option<Binding> {
@@ -116,16 +116,16 @@ impl Bench {
 
     fn advance(&mut self, by: Duration) -> Vec<LocationOutput> {
         let to = self.now + by;
-        let mut told = Vec::new();
+        let mut outputs = Vec::new();
         while let Some(at) = self.pull.deadline()
             && at <= to
         {
             self.now = at;
             self.pull.handle(at, LocationInput::Timer);
-            told.extend(self.settle());
+            outputs.extend(self.settle());
         }
         self.now = to;
-        told
+        outputs
     }
 }
 
@@ -144,8 +144,8 @@ fn what_the_directory_says_is_used_until_it_is_withdrawn() {
     // It moves; sync withdraws what was known.
     bench.directory.at = place(3);
     bench.directory.generation = Generation(6);
-    let told = bench.advance(Duration::from_secs(1));
-    assert!(told.contains(&LocationOutput::Moved { vif: vif(2), at: None }), "{told:?}");
+    let outputs = bench.advance(Duration::from_secs(1));
+    assert!(outputs.contains(&LocationOutput::Moved { vif: vif(2), at: None }), "{outputs:?}");
     assert_eq!(bench.pull.find(vif(1), by_ip), None);
     assert_eq!(bench.seek(by_ip), Some(Binding { vif: vif(2), at: place(3) }));
     assert!(bench.directory.asked > asked);

@@ -1,17 +1,14 @@
-//! SPAIN's agent as NetLord's agent wants it: places in place of numbered destinations.
+//! SPAIN's agent in the form that NetLord's agent needs: places in place of numbered destinations.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_fabric::routing::spain::VlanId as TableVlan;
-use weft_fabric::{Instant, MacAddr};
 
-use super::{Destination, Input, Output, SpainAgent, SpainConfig, SpainCounters, SpainError, Way};
-use crate::netlord::paths::{Chirp, ChooseVlan, FlowHash};
+use super::{Destination, Input, Output, SpainAgent, SpainConfig, SpainCounters, SpainError, VlanPath};
+use crate::netlord::paths::{Chirp, ChooseVlan, FlowHash, Reached};
 use crate::netlord::{EdgePort, Location, UplinkId};
+use crate::time::Instant;
 use crate::wire::packet::ethernet::VlanId;
-
-/// An edge switch, as an interface of this server reaches it.
-pub type Reached = (UplinkId, MacAddr);
 
 /// Chooses by SPAIN's tables among the VLANs from each interface to each edge switch, and watches them by chirps.
 #[derive(Debug)]
@@ -20,10 +17,10 @@ pub struct SpainPaths {
     /// In the order of their numbers as destinations.
     reached: Vec<Reached>,
     numbers: BTreeMap<Reached, Destination>,
-    /// The VLANs of each, as they were told.
+    /// The VLANs of each, as they were set.
     tables: BTreeMap<Reached, Vec<VlanId>>,
     chirps: VecDeque<Chirp>,
-    /// Whose working VLANs have changed since [`take_changed`](Self::take_changed).
+    /// Whose usable VLANs have changed since they were polled.
     changed: BTreeSet<Reached>,
 }
 
@@ -43,45 +40,19 @@ impl SpainPaths {
         })
     }
 
-    /// The VLANs from an interface to an edge switch, from now on, that of the shortest path first; none: it is gone.
-    pub fn set_table(&mut self, now: Instant, to: Reached, vlans: &[VlanId]) {
-        let next = Destination(self.reached.len() as u32);
-        let number = *self.numbers.entry(to).or_insert_with(|| {
-            self.reached.push(to);
-            next
-        });
-        self.tables.insert(to, vlans.to_vec());
-        self.changed.insert(to);
-        let vlans: Vec<TableVlan> = vlans.iter().map(|v| TableVlan(v.get())).collect();
-        self.agent.handle(now, Input::Table { to: number, vlans: &vlans });
-    }
-
-    /// The VLANs that flows to an edge switch take: those that work; if none does, all of them. What a data plane that chooses by itself has to know.
-    pub fn usable(&self, to: Reached) -> Vec<VlanId> {
+    /// The VLANs that flows to an edge switch take: those that work; if none does, all of them.
+    fn usable(&self, to: Reached) -> Vec<VlanId> {
         let all = self.tables.get(&to).map_or(&[][..], Vec::as_slice);
         let working: Vec<VlanId> = all.iter().copied().filter(|&vlan| !self.is_failed(to, vlan)).collect();
         if working.is_empty() { all.to_vec() } else { working }
-    }
-
-    /// Whose [`usable`](Self::usable) VLANs have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Reached> {
-        self.drain();
-        std::mem::take(&mut self.changed)
-    }
-
-    /// A data plane that chooses by itself has sent something to a place by this VLAN.
-    pub fn sent(&mut self, now: Instant, by: UplinkId, to: Location, vlan: VlanId) {
-        if let Some(way) = self.way(by, to, vlan) {
-            self.agent.handle(now, Input::Sent { way, peer: to.port.get().into() });
-        }
     }
 
     /// Takes what the machine wants done.
     fn drain(&mut self) {
         while let Some(output) = self.agent.poll() {
             let chirp = match output {
-                Output::Chirp(way, peer) => self.chirp(way, peer, false),
-                Output::Answer(way, peer) => self.chirp(way, peer, true),
+                Output::Chirp(path, peer) => self.chirp(path, peer, false),
+                Output::Answer(path, peer) => self.chirp(path, peer, true),
                 Output::Failed((to, _)) | Output::Restored((to, _)) => {
                     self.changed.extend(self.reached.get(to.0 as usize));
                     None
@@ -101,11 +72,11 @@ impl SpainPaths {
         self.agent.counters()
     }
 
-    fn way(&self, by: UplinkId, place: Location, vlan: VlanId) -> Option<Way> {
+    fn path(&self, by: UplinkId, place: Location, vlan: VlanId) -> Option<VlanPath> {
         Some((*self.numbers.get(&(by, place.switch))?, TableVlan(vlan.get())))
     }
 
-    fn chirp(&self, (to, vlan): Way, peer: u32, is_answer: bool) -> Option<Chirp> {
+    fn chirp(&self, (to, vlan): VlanPath, peer: u32, is_answer: bool) -> Option<Chirp> {
         let (by, switch) = *self.reached.get(to.0 as usize)?;
         let port = EdgePort::new(u16::try_from(peer).ok()?)?;
         Some(Chirp { by, to: Location { switch, port }, vlan: VlanId::new(vlan.0)?, is_answer })
@@ -116,23 +87,47 @@ impl ChooseVlan for SpainPaths {
     fn choose(&mut self, now: Instant, by: UplinkId, to: Location, flow: FlowHash) -> Option<VlanId> {
         let destination = *self.numbers.get(&(by, to.switch))?;
         let vlan = self.agent.choose(destination, flow.0)?;
-        self.agent.handle(now, Input::Sent { way: (destination, vlan), peer: to.port.get().into() });
+        self.agent.handle(now, Input::Sent { path: (destination, vlan), peer: to.port.get().into() });
         VlanId::new(vlan.0)
     }
 
     fn heard(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
-        if let Some(way) = self.way(by, from, vlan) {
-            self.agent.handle(now, Input::Heard { way, peer: from.port.get().into() });
+        if let Some(path) = self.path(by, from, vlan) {
+            self.agent.handle(now, Input::Heard { path, peer: from.port.get().into() });
         }
     }
 
     fn chirped(&mut self, now: Instant, by: UplinkId, from: Location, vlan: VlanId) {
-        if let Some(way) = self.way(by, from, vlan) {
-            self.agent.handle(now, Input::Chirped { way, peer: from.port.get().into() });
+        if let Some(path) = self.path(by, from, vlan) {
+            self.agent.handle(now, Input::Chirped { path, peer: from.port.get().into() });
         }
     }
 
-    /// Its ways are as if they had just been told.
+    fn set_table(&mut self, now: Instant, to: Reached, vlans: &[VlanId]) {
+        let next = Destination(self.reached.len() as u32);
+        let number = *self.numbers.entry(to).or_insert_with(|| {
+            self.reached.push(to);
+            next
+        });
+        self.tables.insert(to, vlans.to_vec());
+        self.changed.insert(to);
+        let vlans: Vec<TableVlan> = vlans.iter().map(|v| TableVlan(v.get())).collect();
+        self.agent.handle(now, Input::Table { to: number, vlans: &vlans });
+    }
+
+    fn sent(&mut self, now: Instant, by: UplinkId, to: Location, vlan: VlanId) {
+        if let Some(path) = self.path(by, to, vlan) {
+            self.agent.handle(now, Input::Sent { path, peer: to.port.get().into() });
+        }
+    }
+
+    fn poll_usable(&mut self) -> Option<(Reached, Vec<VlanId>)> {
+        self.drain();
+        let to = self.changed.pop_first()?;
+        Some((to, self.usable(to)))
+    }
+
+    /// Its tables are as if they had just been set.
     fn lost(&mut self, now: Instant, uplink: UplinkId) {
         let tables: Vec<(Reached, Vec<VlanId>)> =
             self.tables.iter().filter(|((by, _), _)| *by == uplink).map(|(&to, vlans)| (to, vlans.clone())).collect();
@@ -159,7 +154,8 @@ impl ChooseVlan for SpainPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_fabric::Duration;
+    use crate::time::Duration;
+    use weft_fabric::MacAddr;
 
     fn vlan(id: u16) -> VlanId {
         VlanId::new(id).expect("a VLAN")
@@ -169,6 +165,10 @@ mod tests {
 
     fn place(number: u8) -> Location {
         Location { switch: MacAddr([2, 0, 0, 0, 0, number]), port: EdgePort::new(u16::from(number) + 7).expect("a port") }
+    }
+
+    fn changed(paths: &mut SpainPaths) -> BTreeSet<Reached> {
+        std::iter::from_fn(|| paths.poll_usable()).map(|(to, _)| to).collect()
     }
 
     /// Two servers whose chirps cross all VLANs but those in `dead`, at once.
@@ -217,23 +217,23 @@ mod tests {
     }
 
     #[test]
-    fn a_data_plane_is_told_which_vlans_work() {
+    fn a_data_plane_gets_the_vlans_that_work() {
         let mut paths = SpainPaths::new(SpainConfig::default()).expect("settings");
         let (to, vlans) = (place(1), [vlan(3), vlan(5)]);
         let reached = (BY, to.switch);
         let mut now = Instant::ZERO;
         paths.set_table(now, reached, &vlans);
-        assert_eq!(paths.take_changed(), BTreeSet::from([reached]));
+        assert_eq!(changed(&mut paths), BTreeSet::from([reached]));
         assert_eq!(paths.usable(reached), vlans);
         paths.sent(now, BY, to, vlan(3));
-        while paths.take_changed().is_empty() {
+        while changed(&mut paths).is_empty() {
             now += Duration::from_ms(10);
             assert!(now < Instant::ZERO + Duration::from_secs(1), "it fails");
             paths.timer(now);
         }
         assert_eq!(paths.usable(reached), [vlan(5)]);
         paths.heard(now, BY, to, vlan(3));
-        assert_eq!(paths.take_changed(), BTreeSet::from([reached]));
+        assert_eq!(changed(&mut paths), BTreeSet::from([reached]));
         assert_eq!(paths.usable(reached), vlans);
         assert!(paths.usable((BY, place(2).switch)).is_empty());
     }
@@ -246,9 +246,9 @@ mod tests {
         let mut now = Instant::ZERO;
         paths.set_table(now, near, &[vlan(3), vlan(5)]);
         paths.set_table(now, far, &[vlan(3), vlan(9)]);
-        paths.take_changed();
+        changed(&mut paths);
         // Both are used; nothing comes to the first.
-        while paths.take_changed().is_empty() {
+        while changed(&mut paths).is_empty() {
             now += Duration::from_ms(10);
             assert!(now < Instant::ZERO + Duration::from_secs(1), "it fails");
             paths.sent(now, BY, to, vlan(3));
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(paths.poll(), Some(Chirp { by: other, to, vlan: vlan(9), is_answer: true }), "from where it was heard");
         // The first has another place: nothing is known of what leads from there.
         paths.lost(now, BY);
-        assert_eq!(paths.take_changed(), BTreeSet::from([near]));
+        assert_eq!(changed(&mut paths), BTreeSet::from([near]));
         assert_eq!(paths.usable(near), [vlan(3), vlan(5)]);
         assert!(paths.deadline().is_some(), "the other is still watched");
         paths.lost(now, other);

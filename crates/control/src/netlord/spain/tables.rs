@@ -1,4 +1,4 @@
-//! What agents are told of SPAIN: by which VLANs each edge switch is reached from each other one (section 3.4).
+//! SPAIN's tables for agents: by which VLANs each edge switch is reached from each other one (section 3.4).
 //!
 //! ```toml
 //! version = 3                           # grows with every change
@@ -15,8 +15,8 @@ use weft_fabric::MacAddr;
 
 use crate::netlord::vlans::Vlans;
 
-/// The name of the tables among the texts of the directory's store.
-pub const TEXT: &str = "spain";
+/// The name of the tables among the directory's documents.
+pub const DOCUMENT: &str = "spain";
 
 /// The tables of all edge switches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -160,7 +160,7 @@ fn add_vif(all: &mut Tenants, raw: raw::Vif, taken: &mut Taken) -> Result<()> {
         addresses.push(ip);
     }
     if addresses.len() > MAX_ADDRESSES {
-        return Err(bad(table, format!("{} addresses: a VIF has {MAX_ADDRESSES} at the most", addresses.len())));
+        return Err(bad(table, format!("{} addresses: a VIF has at most {MAX_ADDRESSES}", addresses.len())));
     }
     if id == PUBLIC && addresses.is_empty() {
         return Err(bad(table, "a VIF in the public space needs an address"));

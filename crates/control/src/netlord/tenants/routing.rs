@@ -22,7 +22,7 @@ pub struct NextHop {
 
 /// Why it goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoWay {
+pub enum RouteError {
     /// A rule says so.
     Denied,
     /// There is no route.
@@ -62,19 +62,19 @@ impl Tenant {
     /// Where a packet goes that is sent to a virtual router.
     ///
     /// # Errors
-    /// [`NoWay`].
-    pub fn route(&self, mut router: usize, packet: &IpPacket<'_>) -> Result<NextHop, NoWay> {
+    /// [`RouteError`].
+    pub fn route(&self, mut router: usize, packet: &IpPacket<'_>) -> Result<NextHop, RouteError> {
         // Checked files have no loops; the bound is for those who build tenants otherwise.
         for _ in 0..=self.routers.len() {
             if self.routers[router].action(packet) == Action::Deny {
-                return Err(NoWay::Denied);
+                return Err(RouteError::Denied);
             }
-            match self.step(router, packet.dst).ok_or(NoWay::NoRoute)? {
+            match self.step(router, packet.dst).ok_or(RouteError::NoRoute)? {
                 Step::Arrived(hop) => return Ok(hop),
                 Step::On(next) => router = next,
             }
         }
-        Err(NoWay::NoRoute)
+        Err(RouteError::NoRoute)
     }
 
     fn step(&self, router: usize, dst: IpAddr) -> Option<Step> {
@@ -126,7 +126,7 @@ impl Rule {
     }
 }
 
-/// No packet may go round. Which way one goes changes only where a prefix begins or ends, so one address of each stretch between is looked at.
+/// No packet may go round. Which path one goes changes only where a prefix begins or ends, so one address of each stretch between is looked at.
 pub(super) fn check_loops(tenant: &Tenant) -> Result<(), TenantsError> {
     let of = |router: &Router| {
         let routes = router.routes.iter().map(|route| route.to);
@@ -138,13 +138,13 @@ pub(super) fn check_loops(tenant: &Tenant) -> Result<(), TenantsError> {
     points.dedup();
     for address in points {
         for start in 0..tenant.routers.len() {
-            let mut way = vec![start];
-            while let Some(Step::On(next)) = tenant.step(way[way.len() - 1], address) {
-                let again = way.contains(&next);
-                way.push(next);
+            let mut path = vec![start];
+            while let Some(Step::On(next)) = tenant.step(path[path.len() - 1], address) {
+                let again = path.contains(&next);
+                path.push(next);
                 if again {
-                    let names: Vec<_> = way.iter().map(|&at| format!("`{}`", tenant.routers[at].name)).collect();
-                    return Err(TenantsError::Loop { tenant: tenant.name.clone(), address, way: names.join(" -> ") });
+                    let names: Vec<_> = path.iter().map(|&at| format!("`{}`", tenant.routers[at].name)).collect();
+                    return Err(TenantsError::Loop { tenant: tenant.name.clone(), address, path: names.join(" -> ") });
                 }
             }
         }

@@ -89,16 +89,16 @@ fn a_file_is_read_and_packets_find_their_way() {
     assert_eq!(acme.router_at(MacSpace(1), MacAddr([2, 0, 0, 0, 0, 0xfd])), None, "it is in space 2");
     assert_eq!(acme.gateway(MacSpace(2), IpAddr::from([10, 0, 1, 254])), Some(fe));
     assert_eq!(acme.gateway(MacSpace(1), IpAddr::from([10, 0, 1, 254])), None);
-    let way = |dst: [u8; 4], ports| acme.route(core, &packet([10, 0, 0, 1], dst, 6, ports));
+    let path = |dst: [u8; 4], ports| acme.route(core, &packet([10, 0, 0, 1], dst, 6, ports));
     let web = Ports::Known(999, 80);
     let hop = |space, to: [u8; 4], from| Ok(NextHop { space: MacSpace(space), to: to.into(), from });
-    assert_eq!(way([10, 0, 1, 7], web), hop(2, [10, 0, 1, 7], fe));
-    assert_eq!(way([192, 168, 3, 3], web), hop(1, [10, 0, 0, 1], fe));
-    assert_eq!(way([10, 0, 2, 9], web), hop(1, [10, 0, 2, 9], fc), "over two routers in one step");
-    assert_eq!(way([172, 16, 0, 1], web), Err(NoWay::NoRoute));
-    assert_eq!(way([10, 0, 1, 7], Ports::Known(999, 22)), Err(NoWay::Denied));
-    assert_eq!(way([10, 0, 1, 7], Ports::Hidden), Err(NoWay::Denied));
-    assert_eq!(way([10, 0, 0, 7], Ports::Known(999, 22)), hop(1, [10, 0, 0, 7], fe));
+    assert_eq!(path([10, 0, 1, 7], web), hop(2, [10, 0, 1, 7], fe));
+    assert_eq!(path([192, 168, 3, 3], web), hop(1, [10, 0, 0, 1], fe));
+    assert_eq!(path([10, 0, 2, 9], web), hop(1, [10, 0, 2, 9], fc), "over two routers in one step");
+    assert_eq!(path([172, 16, 0, 1], web), Err(RouteError::NoRoute));
+    assert_eq!(path([10, 0, 1, 7], Ports::Known(999, 22)), Err(RouteError::Denied));
+    assert_eq!(path([10, 0, 1, 7], Ports::Hidden), Err(RouteError::Denied));
+    assert_eq!(path([10, 0, 0, 7], Ports::Known(999, 22)), hop(1, [10, 0, 0, 7], fe));
 }
 
 #[test]

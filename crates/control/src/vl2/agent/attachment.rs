@@ -1,4 +1,4 @@
-//! One address and its ToR: the same message again and again until it is acknowledged, and anew now and then.
+//! One address and its ToR: the same message again and again until it is acknowledged, and repeated from time to time.
 //!
 //! ```text
 //!            Attach, each 0.2 s, then less often, at least every 2 s          Detach, the same, 5 times
@@ -7,8 +7,7 @@
 //!     '-------------------------------------------------------------'
 //! ```
 
-use weft_fabric::{Duration, Instant};
-
+use crate::time::{Duration, Instant};
 use crate::wire::vl2::attach::{Attach, Code, Kind};
 
 /// What the ToR, or in its place the directory, said of an address last.
@@ -58,7 +57,7 @@ impl Attachment {
         if self.sequence == 0 {
             self.sequence = fresh;
         }
-        let wait = Duration::from_ps((FIRST.as_ps() << self.tries.min(8)).min(LONGEST.as_ps()));
+        let wait = Duration::from_ns((FIRST.as_ns() << self.tries.min(8)).min(LONGEST.as_ns()));
         self.tries += 1;
         self.due = now.saturating_add(wait);
         Some((if self.is_leaving { Kind::Detach } else { Kind::Attach }, self.sequence))

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use weft_fabric::{Duration, Instant, MacAddr};
+use weft_fabric::MacAddr;
 
 use super::Reason;
+use crate::time::{Duration, Instant};
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

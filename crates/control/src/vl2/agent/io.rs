@@ -141,8 +141,8 @@ pub enum Output {
         token: u64,
         /// Why.
         reason: Reason,
-        /// Whether its sender, if it is on this host, should hear of it by ICMP.
-        tell: bool,
+        /// Whether its sender, if it is on this host, is sent an ICMP error.
+        by_icmp: bool,
     },
     /// Give a flow another path.
     Salt {

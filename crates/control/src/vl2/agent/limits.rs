@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weft_fabric::{Duration, Instant};
-
 use crate::bucket::Bucket;
+use crate::time::{Duration, Instant};
 use crate::wire::packet::ip::Flow;
 
 /// Decides which flows take another path: one flow once in an interval, all together at a rate.

@@ -10,10 +10,10 @@
 //!   data plane:  SetPeer, SetGroup, Inject (an answer), Release (a packet)     RefusePeer, Drop
 //!                RemovePeer <--- withdrawn, corrected, lease over (within a second)
 //!
-//!   configuration, operator:  Attach, Detach --> own: confirmed by the directory --> SetLocal, Join; the ToR is told until it answers
+//!   configuration, operator:  Attach, Detach --> own: confirmed by the directory --> SetLocal, Join; the ToR is notified until it answers
 //! ```
 //! Kept here, and checked by the tests:
-//! 1. The data plane has a peer only while the resolver may use its mapping; none whose look-up was refused.
+//! 1. The data plane has a peer only while the resolver may use its mapping; none whose lookup was refused.
 //! 2. Every packet that came in by a token goes out once: released or dropped, with a reason. What waits is bounded.
 //! 3. Nobody is answered who asks for an address of this host, or who has no address himself (duplicate address detection).
 //! 4. The same inputs give the same outputs.
@@ -33,14 +33,15 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
+use weft_fabric::MacAddr;
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant, MacAddr};
 
 use crate::bucket::Bucket;
 use crate::directory::auth::PrincipalKey;
 use crate::directory::resolver::{self, Resolver, ResolverConfig, ResolverCounts};
 use crate::directory::{Generation, Key, Mapping};
 use crate::prefix::Prefix;
+use crate::time::{Duration, Instant};
 use crate::wire::packet::ip::Flow;
 use crate::wire::vl2::attach::AttachKey;
 
@@ -54,12 +55,12 @@ pub use servers::DIRECTORY_GROUP;
 /// Answers ARP and NDP for peers whose mapping names no MAC.
 pub const VIRTUAL_MAC: MacAddr = MacAddr([0x02, 0x57, 0x46, 0x54, 0x00, 0x01]);
 
-/// What an agent is told when it starts.
+/// Configuration of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// How it speaks to the directory, and as whom.
     pub resolver: ResolverConfig,
-    /// Who tells the world where this host's addresses are.
+    /// Who publishes the locations of this host's addresses.
     pub announce: Announce,
     /// Whether packets go through the intermediate switches of a mapping's group.
     pub through_groups: bool,
@@ -69,11 +70,11 @@ pub struct AgentConfig {
     pub held: HeldLimits,
     /// How long the data plane drops packets of a refused address by itself.
     pub refused: Duration,
-    /// How many refused addresses it is told at the most.
+    /// The most refused addresses that it is given.
     pub refused_max: usize,
-    /// A flow is re-hashed at the most once in so long.
+    /// A flow is re-hashed at most once in this time.
     pub rehash_interval: Duration,
-    /// Flows re-hashed a second, at the most.
+    /// The most flows re-hashed per second.
     pub rehash_rate: u32,
     /// How long peers that an earlier agent left are used while no directory server confirms them.
     pub adopted: Duration,
@@ -97,16 +98,16 @@ impl AgentConfig {
     }
 }
 
-/// Who tells the world where this host's addresses are.
+/// Who publishes the locations of this host's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announce {
-    /// Whoever provisions them.
+    /// The provisioning system.
     Nobody,
-    /// The ToR, which is told here.
+    /// The ToR, at this address.
     Tor {
         /// Where it listens.
         address: SocketAddr,
-        /// It is told again after so long.
+        /// It is notified again after this time.
         refresh: Duration,
     },
     /// The host itself: it puts its own locator address into the directory.
@@ -128,12 +129,12 @@ pub struct Agent {
     peers: peers::Peers,
     held: held::Held,
     rehash: limits::Rehash,
-    tell: Bucket,
+    notify: Bucket,
     out: VecDeque<Output>,
     counts: AgentCounts,
 }
 
-/// What a look-up was for.
+/// The purpose of a lookup.
 const PEER: u64 = 0;
 const OWN: u64 = 1;
 const GROUP: u64 = 2;
@@ -156,7 +157,7 @@ impl Agent {
             peers: peers::Peers::default(),
             held: held::Held::new(config.held),
             rehash: limits::Rehash::new(config.rehash_interval, config.rehash_rate),
-            tell: Bucket::new(TELLS, TELLS),
+            notify: Bucket::new(NOTIFIES_PER_S, NOTIFIES_PER_S),
             out: VecDeque::new(),
             counts: AgentCounts::default(),
             config,
@@ -265,7 +266,7 @@ impl Agent {
 
     /// A number that no message had before, nanoseconds since 1970 if [`ResolverConfig::first_request`] was.
     fn fresh_sequence(&mut self) -> u64 {
-        let elapsed = self.now.saturating_since(self.start).as_ps() / 1000;
+        let elapsed = self.now.saturating_since(self.start).as_ns();
         self.last_sequence = self.config.resolver.first_request.saturating_add(elapsed).max(self.last_sequence + 1);
         self.last_sequence
     }
@@ -296,4 +297,4 @@ struct Known {
 }
 
 /// ICMP errors to this host's own senders, a second.
-const TELLS: u32 = 100;
+const NOTIFIES_PER_S: u32 = 100;

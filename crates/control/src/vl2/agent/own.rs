@@ -1,21 +1,22 @@
 //! The addresses of this host: each is confirmed by the directory (which says its service, and whether it is this host's), and announced: by the
-//! ToR, which is told until it acknowledges, or by the host itself.
+//! ToR, which is notified until it acknowledges, or by the host itself.
 //!
 //! ```text
 //!   Attach --> unconfirmed --the directory: it is yours, of service S--> confirmed: SetLocal, Join
 //!                 |  ^                                                       |
 //!                 |  +------ withdrawn, or another host's: RemoveLocal ------+       asked again every second while unconfirmed
-//!                 +-- the ToR is told at the same time
+//!                 +-- the ToR is notified at the same time
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use weft_fabric::{Duration, Instant, MacAddr};
+use weft_fabric::MacAddr;
 
 use super::attachment::{AttachState, Attachment};
 use super::{Agent, Announce, Known, OWN, Output, address_of, key_of};
 use crate::directory::resolver::Resolution;
 use crate::directory::{Key, ServiceId, Value};
+use crate::time::{Duration, Instant};
 use crate::wire::vl2::attach::{Attach, Code, Frame};
 
 /// What the directory says of an address of this host.
@@ -42,7 +43,7 @@ pub struct OwnView {
     pub mac: MacAddr,
     /// What the directory says.
     pub state: OwnState,
-    /// What the ToR says; none if nobody is told.
+    /// The ToR's answer; none if there is no ToR.
     pub attachment: Option<AttachState>,
 }
 

@@ -12,13 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use smallvec::SmallVec;
-use weft_fabric::{Duration, Instant, MacAddr};
+use weft_fabric::MacAddr;
 
 use super::held::Waiting;
 use super::servers::DIRECTORY_GROUP;
 use super::{Agent, GROUP, Known, Output, PEER, Peer, Reason, VIRTUAL_MAC, address_of, key_of};
 use crate::directory::resolver::Resolution;
 use crate::directory::{Generation, GroupId, Key, Locator, Mapping, Value};
+use crate::time::{Duration, Instant};
 use crate::wire::packet::arp::Arp;
 use crate::wire::packet::ndp::Neighbor;
 
@@ -38,7 +39,7 @@ pub struct PeerView {
 /// What is known of an address.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
-    /// A look-up is under way.
+    /// A lookup is under way.
     Asking { asker: IpAddr },
     /// The data plane may use it, or could if it had the group. `is_set`: it has an entry.
     Known { asker: IpAddr, known: Known, is_set: bool },
@@ -233,7 +234,7 @@ impl Agent {
         }
     }
 
-    /// What still waits for an address that is known no longer is looked up anew.
+    /// What still waits for an address that is known no longer is looked up again.
     fn ask_for_waiting(&mut self, address: IpAddr) {
         let Some(asker) = self.held.first(address).map(Waiting::local) else { return };
         if self.is_confirmed(asker) { self.ask(address, asker) } else { self.drop_all(address, Reason::NotOwn) }
@@ -303,7 +304,7 @@ impl Agent {
             match reason {
                 Some(reason) => {
                     self.drop_all(address, reason);
-                    // Who deletes a group has given its members another one before, which is not told to those who hold the old mapping.
+                    // Who deletes a group has given its members another one before, which is not reported to those who hold the old mapping.
                     self.resolver.refresh(key_of(address), Some(key_of(asker)));
                 }
                 None => self.ask_for_waiting(address),
@@ -419,8 +420,8 @@ impl Agent {
         if let Waiting::Packet { token, .. } = *waiting {
             let is_final =
                 matches!(reason, Reason::Forbidden | Reason::Unknown | Reason::Unanswered | Reason::NoGroup | Reason::Locator);
-            let tell = is_final && self.tell.take(self.now);
-            self.out.push_back(Output::Drop { token, reason, tell });
+            let by_icmp = is_final && self.notify.take(self.now);
+            self.out.push_back(Output::Drop { token, reason, by_icmp });
         }
     }
 }

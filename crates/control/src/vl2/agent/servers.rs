@@ -8,11 +8,10 @@
 
 use std::net::SocketAddr;
 
-use weft_fabric::{Duration, Instant};
-
 use super::{Agent, SERVERS};
 use crate::directory::resolver::{self, Resolution};
 use crate::directory::{GroupId, Key, Value};
+use crate::time::{Duration, Instant};
 
 /// The group whose addresses are the directory servers'.
 pub const DIRECTORY_GROUP: GroupId = GroupId(u16::MAX);

@@ -1,13 +1,14 @@
-//! What a ToR's machine is told, what it wants done, and what it counts.
+//! Configuration, outputs and counters of a ToR's machine.
 
 use std::net::{IpAddr, SocketAddr};
 
-use weft_fabric::{Duration, Instant, MacAddr};
+use weft_fabric::MacAddr;
 
 use crate::directory::{Locator, PrincipalId, ServiceId};
+use crate::time::{Duration, Instant};
 use crate::wire::vl2::attach::AttachKey;
 
-/// What a ToR is told when it starts.
+/// Configuration of a ToR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TorConfig {
     /// Who it is to the directory.
@@ -16,9 +17,9 @@ pub struct TorConfig {
     pub locator: Locator,
     /// An address is forgotten when its host has not repeated its attach for so long.
     pub forget_after: Duration,
-    /// Addresses of one host at the most.
+    /// The most addresses of one host.
     pub addresses_per_host: usize,
-    /// Reports of undeliverable packets a second at the most,
+    /// The most reports of undeliverable packets per second,
     pub reports_per_s: u32,
     /// and of the same source and destination not sooner than after this.
     pub report_again: Duration,
@@ -93,7 +94,7 @@ pub enum Input<'a> {
 /// The sockets to the directory: each has a port of its own, since a server counts requests by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// Look-ups and reports.
+    /// Lookups and reports.
     Enquiries,
     /// Updates.
     Updates,

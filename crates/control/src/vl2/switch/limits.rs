@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use weft_fabric::{Duration, Instant};
-
 use crate::bucket::Bucket;
+use crate::time::{Duration, Instant};
 
 /// A token bucket, and when each pair was reported last.
 #[derive(Debug)]

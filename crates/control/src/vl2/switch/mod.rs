@@ -1,7 +1,7 @@
 //! What switches of VL2 do besides forwarding (VL2 sections 4.2, 4.3.2). No I/O.
 //!
 //! ```text
-//!   host --Attach--> tag, port, sequence --> look-up --> its owner? --> local table --> put (locator: this switch) --> answer
+//!   host --Attach--> tag, port, sequence --> lookup ---> its owner? --> local table --> put (locator: this switch) --> answer
 //!                          | wrong: counted     | unknown, another's: refused        | conflict: look up again
 //!   packet for an address that is not here --> sampled, limited --> Misdelivered to a directory server
 //!   no Attach for a while --> out of the table
@@ -9,15 +9,15 @@
 //! | part | question it answers |
 //! | --- | --- |
 //! | this | which addresses are here ([`Tor`]) |
-//! | `enquiry` | what the directory says of an address; what it is told of undeliverable packets |
+//! | `lookups` | lookups in the directory, and reports of undeliverable packets |
 //! | `limits` | how many of these |
 //! | `servers` | which directory servers there are |
-//! | [`duties`] | which anycast addresses an intermediate switch has |
+//! | [`anycast_failover`] | which anycast addresses an intermediate switch has |
 
-pub mod duties;
-mod enquiry;
+pub mod anycast_failover;
 mod io;
 mod limits;
+mod lookups;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -26,20 +26,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
+use crate::directory::attempts::UpdateResult;
 use crate::directory::auth::PrincipalKey;
-use crate::directory::copies::UpdateResult;
 use crate::directory::steady::Steady;
 use crate::directory::updater::{self, Updater, UpdaterConfig};
 use crate::directory::{Generation, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Finding, Op};
 use crate::wire::vl2::attach::{Attach, Code, Frame, Kind};
 
 pub use io::{Channel, Counts, Host, Input, Local, Output, TorConfig};
 
-use enquiry::Enquiry;
 use limits::Limits;
+use lookups::LookupClient;
 use servers::Servers;
 
 /// The machine of a ToR.
@@ -50,7 +50,7 @@ pub struct Tor {
     now: Instant,
     hosts: BTreeMap<PrincipalId, HostState>,
     local: BTreeMap<IpAddr, Local>,
-    enquiry: Enquiry,
+    lookups: LookupClient,
     servers: Servers,
     updater: Updater,
     /// Updates under way, by token.
@@ -100,8 +100,8 @@ enum Progress {
         /// When nobody waits any longer.
         give_up: Instant,
     },
-    /// It is being told.
-    Told(u64),
+    /// It is being written.
+    Writing(u64),
     /// This was answered.
     Over(Code),
     /// The directory did not answer.
@@ -117,7 +117,7 @@ impl Tor {
             now: Instant::ZERO,
             hosts: BTreeMap::new(),
             local: BTreeMap::new(),
-            enquiry: Enquiry::new(config.principal, key, config.first_number, rng.clone()),
+            lookups: LookupClient::new(config.principal, key, config.first_number, rng.clone()),
             servers: Servers::default(),
             updater: Updater::new(updates, key, rng),
             updates: BTreeMap::new(),
@@ -147,7 +147,7 @@ impl Tor {
         self.run_timers();
         self.servers_timer();
         self.run_updater();
-        while let Some((to, bytes)) = self.enquiry.poll() {
+        while let Some((to, bytes)) = self.lookups.poll() {
             self.out.push_back(Output::Send { channel: Channel::Enquiries, to, bytes });
         }
     }
@@ -193,7 +193,7 @@ impl Tor {
         }
         let (last, progress) = match state.heard.get_mut(&message.address) {
             None => (state.floor, None),
-            // Said again, perhaps with more of what the host has learnt meanwhile, such as the service.
+            // Said again, perhaps with more of what the host has learnt since, such as the service.
             Some(heard) if (heard.last.sequence, heard.last.kind) == (message.sequence, message.kind) => {
                 heard.from = from;
                 (0, Some(heard.progress))
@@ -203,7 +203,7 @@ impl Tor {
         match progress {
             Some(Progress::Over(code)) => self.send_answer(from, &message, code),
             Some(Progress::Unanswered) => self.begin(from, message),
-            Some(Progress::Asked { .. } | Progress::Told(_)) => {}
+            Some(Progress::Asked { .. } | Progress::Writing(_)) => {}
             None if message.sequence <= last => {
                 self.counts.replayed += 1;
                 self.send_answer(from, &message, Code::Old);
@@ -250,33 +250,33 @@ impl Tor {
     fn ask(&mut self, name: Name) {
         let Some(heard) = self.heard(name) else { return };
         let sequence = heard.last.sequence;
-        let again = self.enquiry.look_up(self.now, Key::from(name.1), name.0, sequence);
+        let again = self.lookups.look_up(self.now, Key::from(name.1), name.0, sequence);
         self.timers.insert((again, Timer::Step(name.0, name.1)));
     }
 
     fn answered(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let Some(told) = self.enquiry.datagram(self.now, from, bytes) else { return };
-        let address = match told.key {
-            Key::Group(_) => return self.servers_told(&told),
+        let Some(answer) = self.lookups.datagram(self.now, from, bytes) else { return };
+        let address = match answer.key {
+            Key::Group(_) => return self.servers_answered(&answer),
             Key::App4(ip) => IpAddr::V4(ip),
             Key::App6(ip) => IpAddr::V6(ip),
             _ => return,
         };
-        let name = (told.principal, address);
+        let name = (answer.principal, address);
         let Some(Heard { last, progress: Progress::Asked { doubts, give_up }, .. }) = self.heard(name).cloned() else { return };
-        if last.sequence != told.sequence {
+        if last.sequence != answer.sequence {
             return;
         }
-        match judge(&last, told.finding, self.config.locator) {
+        match judge(&last, answer.finding, self.config.locator) {
             Verdict::Here(service) => {
                 self.insert(name, service);
                 self.over(name, Code::Done);
             }
-            Verdict::Elsewhere(mapping) => self.bring(name, told.generation, mapping),
+            Verdict::Elsewhere(mapping) => self.bring(name, answer.generation, mapping),
             // A server may be behind: one more answer, a little later.
             Verdict::Refuse(_) if doubts < DOUBTS => {
                 self.set_progress(name, Progress::Asked { doubts: doubts + 1, give_up });
-                self.enquiry.forget(told.key, name.0);
+                self.lookups.forget(answer.key, name.0);
                 self.timers.insert((self.now + DOUBT_TIME, Timer::Step(name.0, name.1)));
             }
             Verdict::Refuse(code) => self.refuse(name, code),
@@ -292,7 +292,7 @@ impl Tor {
         let token = self.last_token;
         let value = Value::Mapping(Mapping { locator: self.config.locator, ..mapping });
         let op = Op { key: Key::from(name.1), expect: Some(generation), value: Some(value) };
-        self.set_progress(name, Progress::Told(token));
+        self.set_progress(name, Progress::Writing(token));
         self.updates.insert(token, name);
         self.updater.handle(self.now, updater::Input::Submit { ops: vec![op], token });
     }
@@ -310,7 +310,7 @@ impl Tor {
 
     fn updated(&mut self, token: u64, result: UpdateResult) {
         let Some(name) = self.updates.remove(&token) else { return };
-        if self.heard(name).is_none_or(|heard| heard.progress != Progress::Told(token)) {
+        if self.heard(name).is_none_or(|heard| heard.progress != Progress::Writing(token)) {
             return;
         }
         match result {
@@ -318,7 +318,7 @@ impl Tor {
             UpdateResult::Refused(_) | UpdateResult::Malformed(_) => self.refuse(name, Code::Forbidden),
             // Somebody was quicker: what is it now?
             UpdateResult::Conflict { generation, .. } => {
-                self.enquiry.at_least(generation);
+                self.lookups.at_least(generation);
                 self.set_progress(name, Progress::Asked { doubts: 0, give_up: self.now + GIVE_UP });
                 self.ask(name);
             }
@@ -390,7 +390,7 @@ impl Tor {
             state
                 .heard
                 .get(&destination)
-                .is_some_and(|heard| matches!(heard.progress, Progress::Asked { .. } | Progress::Told(_)))
+                .is_some_and(|heard| matches!(heard.progress, Progress::Asked { .. } | Progress::Writing(_)))
         });
         if self.local.contains_key(&destination) || is_coming {
             return;
@@ -398,7 +398,7 @@ impl Tor {
         if !self.limits.allow(self.now, source, destination) {
             return self.counts.unreported += 1;
         }
-        if self.enquiry.report(self.now, Key::from(source), Key::from(destination), self.config.locator) {
+        if self.lookups.report(self.now, Key::from(source), Key::from(destination), self.config.locator) {
             self.counts.reported += 1;
         } else {
             self.counts.unreported += 1;
@@ -417,13 +417,13 @@ impl Tor {
         }
     }
 
-    /// An enquiry was not answered in time, or is to be repeated.
+    /// A lookup was not answered in time, or is to be repeated.
     fn step(&mut self, name: Name) {
         let Some(Heard { progress: Progress::Asked { give_up, .. }, .. }) = self.heard(name) else { return };
         if *give_up <= self.now {
             return self.set_progress(name, Progress::Unanswered);
         }
-        if self.enquiry.is_due(self.now, Key::from(name.1), name.0) {
+        if self.lookups.is_due(self.now, Key::from(name.1), name.0) {
             self.ask(name);
         }
     }

@@ -1,14 +1,13 @@
 //! Which directory servers there are: those of the configuration, and those that the directory itself names under [`DIRECTORY_GROUP`], as for the agents of hosts.
-//! Nobody tells a switch when they change, so it asks now and then.
+//! A switch is not notified when they change, so it looks them up periodically.
 
 use std::net::SocketAddr;
 
-use weft_fabric::{Duration, Instant};
-
 use super::Tor;
-use super::enquiry::Told;
+use super::lookups::Answer;
 use crate::directory::updater;
 use crate::directory::{Key, PrincipalId, Value};
+use crate::time::{Duration, Instant};
 use crate::vl2::agent::DIRECTORY_GROUP;
 use crate::wire::directory::Finding;
 
@@ -45,22 +44,22 @@ impl Tor {
     fn ask_for_servers(&mut self) {
         if self.servers.unanswered >= TRIES {
             self.servers.unanswered = 0;
-            self.enquiry.forget(Key::Group(DIRECTORY_GROUP), NOBODY);
+            self.lookups.forget(Key::Group(DIRECTORY_GROUP), NOBODY);
             self.servers.due = Some(self.now + AGAIN);
             return;
         }
         self.servers.unanswered += 1;
-        let again = self.enquiry.look_up(self.now, Key::Group(DIRECTORY_GROUP), NOBODY, 0);
+        let again = self.lookups.look_up(self.now, Key::Group(DIRECTORY_GROUP), NOBODY, 0);
         self.servers.due = Some(again);
     }
 
     /// What the directory says of its servers.
-    pub(super) fn servers_told(&mut self, told: &Told) {
+    pub(super) fn servers_answered(&mut self, answer: &Answer) {
         self.servers.unanswered = 0;
         self.servers.due = Some(self.now + AGAIN);
         let Some(port) = self.servers.configured.first().map(SocketAddr::port) else { return };
         let mut all = self.servers.configured.clone();
-        if let Finding::Found(Value::Group(addresses)) = &told.finding {
+        if let Finding::Found(Value::Group(addresses)) = &answer.finding {
             all.extend(addresses.iter().map(|&ip| SocketAddr::new(ip, port)));
         }
         self.use_servers(all);
@@ -70,7 +69,7 @@ impl Tor {
         all.sort_unstable();
         all.dedup();
         if all != self.servers.all {
-            self.enquiry.set_servers(&all);
+            self.lookups.set_servers(&all);
             self.updater.handle(self.now, updater::Input::SetServers(&all));
             self.servers.all = all;
         }

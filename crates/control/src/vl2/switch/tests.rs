@@ -170,7 +170,7 @@ impl World {
         }
         let revision = Generation(self.revision);
         Some(match Message::parse(frame.header.kind, frame.body).unwrap() {
-            Message::LookUp(ask) => {
+            Message::Lookup(ask) => {
                 let mut writer = AnswerWriter::new(&mut body, 1000, revision, 1);
                 let ip = match ask.keys().next().unwrap() {
                     Key::App4(ip) => ip,
@@ -254,7 +254,7 @@ fn an_address_is_attached_when_the_directory_has_it_here() {
     assert_eq!(world.table[&aa(1)].0, generation);
     world.say(&World::message(Kind::Detach, HOST, 1, 3));
     assert_eq!(world.events(), ["-20.0.0.1", "3 Done"]);
-    assert_eq!(world.locator(1), HERE, "whoever attaches next changes it");
+    assert_eq!(world.locator(1), HERE, "the next host to attach changes it");
     assert_eq!(world.tor.local().count(), 0);
 }
 
@@ -344,7 +344,7 @@ fn strangers_forgers_and_replays_are_counted_and_change_nothing() {
     world.pass(S * 100);
     world.say(&message);
     assert_eq!(world.events(), ["10 Old"], "also when the address itself is forgotten");
-    // A switch that has begun anew takes nothing from long before.
+    // A restarted switch takes nothing from long before.
     let old = Attach { sequence: 1_000_000_000_000 - CLOCKS_APART_NS, ..message };
     let mut world = World::new();
     world.attach(address, port, &old.emit(&attach_key(HOST)));

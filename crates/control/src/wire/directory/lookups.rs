@@ -1,7 +1,7 @@
-//! Look-ups and their answers, of which there are many: they are read in place.
+//! Lookups and their answers, of which there are many: they are read in place.
 //!
 //! ```text
-//!   LookUp           at_least u64 | asker key or 0 | count u8 | count x key
+//!   Lookup           at_least u64 | asker key or 0 | count u8 | count x key
 //!   Answer           revision u64 | policy u32 | count u8 | count x (finding u8, generation u64, [value])
 //! ```
 
@@ -9,9 +9,9 @@ use super::MAX_KEYS;
 use super::fields::{Reader, WireError, emit_group, emit_key, emit_mapping, emit_optional_key, emit_state, emit_value};
 use crate::directory::key::{Generation, GroupAddresses, Key, Mapping, Value};
 
-/// A look-up of 1 to [`MAX_KEYS`] keys.
+/// A lookup of 1 to [`MAX_KEYS`] keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookUp<'a> {
+pub struct Lookup<'a> {
     /// The answer must not be older than this revision.
     pub at_least: Generation,
     /// On whose behalf: a key that lives on the asking host. None: the host itself.
@@ -21,7 +21,7 @@ pub struct LookUp<'a> {
     keys: &'a [u8],
 }
 
-impl<'a> LookUp<'a> {
+impl<'a> Lookup<'a> {
     /// The keys, in the order asked.
     #[inline]
     pub fn keys(&self) -> impl Iterator<Item = Key> + use<'a> {
@@ -52,7 +52,7 @@ impl<'a> LookUp<'a> {
         out.extend_from_slice(self.keys);
     }
 
-    /// Appends the body of a look-up.
+    /// Appends the body of a lookup.
     ///
     /// # Panics
     /// If there are no keys or too many.
@@ -67,7 +67,7 @@ impl<'a> LookUp<'a> {
     }
 }
 
-/// What became of a key of a look-up. Every finding but `Elsewhere` has a generation: that of the mapping, or the revision at which the
+/// What became of a key of a lookup. Every finding but `Elsewhere` has a generation: that of the mapping, or the revision at which the
 /// server knew that there is none, so that an older finding never replaces a newer one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
@@ -81,7 +81,7 @@ pub enum Finding {
     Elsewhere,
 }
 
-/// The answers to a look-up's keys, in their order. Those that had no room are left out at the end: ask for them again.
+/// The answers to a lookup's keys, in their order. Those that had no room are left out at the end: ask for them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// The revision up to which the server knows everything.

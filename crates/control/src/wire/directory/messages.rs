@@ -2,11 +2,11 @@
 
 use super::Kind;
 use super::agents::{Changes, Correction, Misdelivered, Sync};
+use super::documents::{DocumentPart, Fetch, Publish, Published};
 use super::fields::{Reader, WireError, emit_optional_key};
-use super::lookups::{Answer, LookUp};
+use super::lookups::{Answer, Lookup};
 use super::servers::{Commits, Digest, Vitals};
 use super::streams::{Change, Entry, Watch, emit_entries, entries};
-use super::texts::{Fetch, Publish, Published, Text};
 use super::updates::{Acknowledgement, Update};
 use crate::directory::key::{Generation, Key};
 
@@ -14,7 +14,7 @@ use crate::directory::key::{Generation, Key};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message<'a> {
     /// Where are these keys?
-    LookUp(LookUp<'a>),
+    Lookup(Lookup<'a>),
     /// Change these keys, all or none.
     Update(Update),
     /// What was withdrawn since?
@@ -31,7 +31,7 @@ pub enum Message<'a> {
     List {
         /// Those after this key; `None`: from the first.
         after: Option<Key>,
-        /// As many as this at the most.
+        /// As many as this at most.
         limit: u16,
     },
     /// Stream only: what changes from now on.
@@ -44,7 +44,7 @@ pub enum Message<'a> {
     Publish(Publish<'a>),
     /// Ask again with the cookie in this header.
     Challenge,
-    /// To [`Message::LookUp`].
+    /// To [`Message::Lookup`].
     Answer(Answer<'a>),
     /// To [`Message::Update`].
     Acknowledgement(Acknowledgement),
@@ -70,7 +70,7 @@ pub enum Message<'a> {
     /// To [`Message::Status`]: a JSON object.
     StatusText(&'a str),
     /// To [`Message::Fetch`].
-    Text(Text<'a>),
+    Document(DocumentPart<'a>),
     /// To [`Message::Publish`].
     Published(Published),
 }
@@ -84,7 +84,7 @@ impl<'a> Message<'a> {
     pub fn parse(kind: Kind, body: &'a [u8]) -> Result<Self, WireError> {
         let reader = Reader(body);
         match kind {
-            Kind::LookUp => LookUp::parse(reader).map(Self::LookUp),
+            Kind::Lookup => Lookup::parse(reader).map(Self::Lookup),
             Kind::Answer => Answer::parse(reader).map(Self::Answer),
             _ => Self::parse_rest(kind, reader),
         }
@@ -93,7 +93,7 @@ impl<'a> Message<'a> {
     fn parse_rest(kind: Kind, mut reader: Reader<'a>) -> Result<Self, WireError> {
         let r = &mut reader;
         let message = match kind {
-            Kind::LookUp | Kind::Answer => unreachable!("read in place by parse"),
+            Kind::Lookup | Kind::Answer => unreachable!("read in place by parse"),
             Kind::Update => Self::Update(Update::parse(r)?),
             Kind::Sync => Self::Sync(Sync::parse(r)?),
             Kind::Health => Self::Health,
@@ -105,7 +105,7 @@ impl<'a> Message<'a> {
             Kind::Status => Self::Status,
             Kind::Fetch => Self::Fetch(Fetch::parse(r)?),
             Kind::Publish => Self::Publish(Publish::parse(r)?),
-            Kind::Text => Self::Text(Text::parse(r)?),
+            Kind::Document => Self::Document(DocumentPart::parse(r)?),
             Kind::Published => Self::Published(Published::parse(r)?),
             Kind::Challenge => Self::Challenge,
             Kind::Acknowledgement => Self::Acknowledgement(Acknowledgement::parse(r)?),
@@ -132,7 +132,7 @@ impl<'a> Message<'a> {
     /// The kind that goes into its header.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::LookUp(_) => Kind::LookUp,
+            Self::Lookup(_) => Kind::Lookup,
             Self::Update(_) => Kind::Update,
             Self::Sync(_) => Kind::Sync,
             Self::Health => Kind::Health,
@@ -144,7 +144,7 @@ impl<'a> Message<'a> {
             Self::Status => Kind::Status,
             Self::Fetch(_) => Kind::Fetch,
             Self::Publish(_) => Kind::Publish,
-            Self::Text(_) => Kind::Text,
+            Self::Document(_) => Kind::Document,
             Self::Published(_) => Kind::Published,
             Self::Challenge => Kind::Challenge,
             Self::Answer(_) => Kind::Answer,
@@ -162,7 +162,7 @@ impl<'a> Message<'a> {
     /// Appends the body.
     pub fn emit(&self, out: &mut Vec<u8>) {
         match self {
-            Self::LookUp(it) => it.emit_body(out),
+            Self::Lookup(it) => it.emit_body(out),
             Self::Answer(it) => it.emit(out),
             Self::Update(it) => it.emit(out),
             Self::Acknowledgement(it) => it.emit(out),
@@ -175,7 +175,7 @@ impl<'a> Message<'a> {
             Self::Digest(it) | Self::DigestAnswer(it) => it.emit(out),
             Self::Events(it) => it.emit(out),
             Self::Fetch(it) => it.emit(out),
-            Self::Text(it) => it.emit(out),
+            Self::Document(it) => it.emit(out),
             Self::Publish(it) => it.emit(out),
             Self::Published(it) => it.emit(out),
             Self::Watch(it) => out.extend_from_slice(&it.from.0.to_be_bytes()),

@@ -10,23 +10,26 @@
 //! [`auth`](crate::directory::auth); this module only splits it off. Integers are big-endian.
 
 mod agents;
+mod documents;
 mod fields;
 mod lookups;
 mod messages;
 mod servers;
 mod streams;
-mod texts;
 mod updates;
 
 pub use agents::{Changes, Correction, Misdelivered, Sync, Withdrawal};
+pub use documents::{
+    DOCUMENT_PART, DocumentPart, Fetch, FetchOutcome, MAX_DOCUMENT, MAX_DOCUMENT_NAME, Publish, PublishOutcome, Published,
+    is_document_name,
+};
 pub use fields::{
     Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
 };
-pub use lookups::{Answer, AnswerWriter, Finding, LookUp, Results};
+pub use lookups::{Answer, AnswerWriter, Finding, Lookup, Results};
 pub use messages::Message;
 pub use servers::{Commit, Commits, Digest, State, Vitals};
 pub use streams::{Change, Entry, Watch};
-pub use texts::{Fetch, MAX_TEXT, MAX_TEXT_NAME, Publish, PublishOutcome, Published, TEXT_PART, Text, TextOutcome, is_text_name};
 pub use updates::{Acknowledgement, MAX_OPS, Op, Outcome, Update};
 
 use crate::directory::key::PrincipalId;
@@ -37,11 +40,11 @@ pub const VERSION: u8 = 1;
 pub const HEADER: usize = 24;
 /// Bytes after it.
 pub const TAG: usize = 16;
-/// Bytes of a datagram at the most: they fit every underlay with room for tunnels.
+/// Bytes of a datagram at most: they fit every underlay with room for tunnels.
 pub const MAX_DATAGRAM: usize = 1400;
-/// Bytes of a stream's frame at the most, its length field not counted.
+/// Bytes of a stream's frame at most, its length field not counted.
 pub const MAX_FRAME: usize = 65_535;
-/// Keys that one look-up asks for at the most.
+/// Keys that one lookup asks for at most.
 pub const MAX_KEYS: usize = 32;
 /// No datagram is answered by one more than this many times as long, and one whose sender has not shown that it can receive at its
 /// address by none longer than itself: reflecting gains nothing.
@@ -55,7 +58,7 @@ pub const MAGIC: [u8; 2] = *b"WD";
 #[repr(u8)]
 #[allow(missing_docs)] // each is documented at the message of its name
 pub enum Kind {
-    LookUp = 0x01,
+    Lookup = 0x01,
     Update = 0x02,
     Sync = 0x03,
     Health = 0x04,
@@ -77,13 +80,13 @@ pub enum Kind {
     Page = 0x90,
     Events = 0x91,
     StatusText = 0x92,
-    Text = 0x93,
+    Document = 0x93,
     Published = 0x94,
 }
 
 impl Kind {
     const ALL: [Self; 24] = [
-        Self::LookUp,
+        Self::Lookup,
         Self::Update,
         Self::Sync,
         Self::Health,
@@ -105,7 +108,7 @@ impl Kind {
         Self::Page,
         Self::Events,
         Self::StatusText,
-        Self::Text,
+        Self::Document,
         Self::Published,
     ];
 

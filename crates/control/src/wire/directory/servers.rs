@@ -1,4 +1,4 @@
-//! How a server is, and what servers tell each other.
+//! How a server is, and what servers send each other.
 //!
 //! ```text
 //!   Vitals           state u8 | revision u64 | policy u32 | entries u64 | hash u64

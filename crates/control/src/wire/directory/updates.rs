@@ -8,7 +8,7 @@
 use super::fields::{Reader, WireError, emit_key, emit_value};
 use crate::directory::key::{Generation, Key, Value};
 
-/// Operations of one update at the most.
+/// Operations of one update at most.
 pub const MAX_OPS: usize = 32;
 
 /// An update: all of its operations happen, or none.
@@ -47,7 +47,7 @@ pub enum Outcome {
     Conflict = 2,
     /// This server cannot take it now (loading, overloaded, no store): it has not been applied by this copy; send it to another server.
     Elsewhere = 3,
-    /// This copy may have been applied, for the store did not answer, and by now the key has been written too often to tell.
+    /// This copy may have been applied, for the store did not answer, and by now the key has been written too often to know.
     Unknown = 4,
     /// It makes no sense: a key twice, a value that does not fit its key.
     Malformed = 5,

@@ -172,7 +172,7 @@ impl Overlay {
     }
 }
 
-/// The outer destination of what goes to all of a tenant: its multicast group's address (RFC 1112, section 6.4).
+/// The outer destination of a tenant's broadcasts: its multicast group's address (RFC 1112, section 6.4).
 pub const fn group_mac(tenant: TenantId) -> MacAddr {
     let [_, a, b, c] = tenant.0.to_be_bytes();
     MacAddr([0x01, 0x00, 0x5e, a & 0x7f, b, c])

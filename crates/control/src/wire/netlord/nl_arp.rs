@@ -44,7 +44,7 @@ const fn chirps(from: Location) -> Vif {
     Vif { tenant: PROVIDER, space: CHIRPS_SPACE, mac: from.switch }
 }
 
-/// Names a question among its asker's, so that the answer can be told from others.
+/// Names a question among its asker's, so that its answer can be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(pub u32);
 

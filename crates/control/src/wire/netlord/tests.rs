@@ -69,7 +69,7 @@ fn one_switch_and_all_of_a_tenant() {
 }
 
 #[test]
-fn what_is_not_an_encapsulation_is_told_apart() {
+fn what_is_not_an_encapsulation_is_recognised() {
     let change = |at: usize, to: u8, keep_sum: bool| {
         let mut frame = bytes(FIXTURE);
         frame[at] = to;
@@ -187,7 +187,7 @@ fn messages_to_one_take_64_bytes_on_the_wire() {
 }
 
 #[test]
-fn lldp_tells_switch_and_port() {
+fn lldp_identifies_switch_and_port() {
     let at = Location { switch: mac(0x11), port: port(7) };
     let frame = |name: &str| {
         let mut out = Vec::new();

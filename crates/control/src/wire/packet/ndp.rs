@@ -28,7 +28,7 @@ pub struct Neighbor {
     pub destination: Ipv6Addr,
     /// Whose MAC it is about.
     pub target: Ipv6Addr,
-    /// The MAC of the sender (of a solicitation) or of the target (of an advertisement), if it is told.
+    /// The MAC of the sender (of a solicitation) or of the target (of an advertisement), if present.
     pub mac: Option<MacAddr>,
 }
 

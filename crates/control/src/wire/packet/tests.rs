@@ -77,7 +77,7 @@ proptest! {
 
 #[test]
 fn an_arp_request_is_read_and_answered() {
-    // Who has 20.0.0.9? Tell 20.0.0.5 at 02:00:00:00:00:05.
+    // Who has 20.0.0.9? Asked by 20.0.0.5 at 02:00:00:00:00:05.
     let bytes = [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 5, 20, 0, 0, 5, 0, 0, 0, 0, 0, 0, 20, 0, 0, 9];
     let arp = Arp::parse(&bytes).unwrap();
     assert_eq!(arp, Arp::question((MacAddr([2, 0, 0, 0, 0, 5]), Ipv4Addr::new(20, 0, 0, 5)), Ipv4Addr::new(20, 0, 0, 9)));

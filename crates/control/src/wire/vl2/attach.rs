@@ -1,4 +1,4 @@
-//! A host tells its ToR switch which application addresses are on it, and the switch answers.
+//! A host registers its application addresses at its ToR switch, and the switch answers.
 //!
 //! ```text
 //!    0        2     3      4            8              16       17        33     39     40         44          60

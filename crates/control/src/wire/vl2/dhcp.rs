@@ -14,7 +14,7 @@ use crate::wire::packet::dhcp::{BOOT_REPLY, BOOT_REQUEST, END, MESSAGE_LEAST, OP
 /// Why a message is not carried on: what is counted.
 pub type Refusal = &'static str;
 
-/// A host's message as the server is to have it: through which switch it came, and by which port, whose name has 253 bytes at the most.
+/// A host's message as the server is to have it: through which switch it came, and by which port, whose name has at most 253 bytes.
 ///
 /// # Errors
 /// The reason.
@@ -215,9 +215,9 @@ mod tests {
             prop_assert_eq!(&at_server, &expected);
             at_server.set_opcode(Opcode::BootReply);
             let reply = at_server.to_vec().unwrap();
-            let (told, answer) = to_host(&reply, LA).unwrap();
+            let (to, answer) = to_host(&reply, LA).unwrap();
             at_server.opts_mut().remove(OptionCode::RelayAgentInformation);
-            prop_assert_eq!((told, Message::from_bytes(&answer).unwrap()), (port.as_str(), at_server));
+            prop_assert_eq!((to, Message::from_bytes(&answer).unwrap()), (port.as_str(), at_server));
         }
 
         #[test]

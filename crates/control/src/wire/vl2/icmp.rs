@@ -80,13 +80,13 @@ impl<'a> Packet<'a> {
         Ok(Self { ip, problem })
     }
 
-    /// Who tells.
+    /// The sender.
     pub fn teller(&self) -> Ipv4Addr {
         v4(self.ip.source())
     }
 
-    /// Who is told.
-    pub fn told(&self) -> Ipv4Addr {
+    /// The receiver.
+    pub fn receiver(&self) -> Ipv4Addr {
         v4(self.ip.destination())
     }
 
@@ -111,7 +111,7 @@ impl<'a> Packet<'a> {
 /// An error to be sent to the sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpError<'a> {
-    /// Who tells. Of the packet's own family.
+    /// The sender. Of the packet's own family.
     pub teller: IpAddr,
     /// What went wrong.
     pub problem: Problem,
@@ -127,7 +127,7 @@ impl IcmpError<'_> {
     /// or the teller is of the other family.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), PacketError> {
         let about = IpPacket::cut(self.about)?;
-        if !may_be_told_of(&about) {
+        if !may_report(&about) {
             return Err(PacketError::Kind("a packet that an error may be about"));
         }
         match (self.teller, about.source()) {
@@ -166,7 +166,7 @@ impl IcmpError<'_> {
 }
 
 /// RFC 1122, section 3.2.2; RFC 4443, section 2.4.
-fn may_be_told_of(about: &IpPacket<'_>) -> bool {
+fn may_report(about: &IpPacket<'_>) -> bool {
     let is_error = match (about.protocol(), about.payload().first()) {
         (ICMP, Some(kind)) if !about.is_v6() => !matches!(kind, 0 | 8 | 13..=18),
         (ICMPV6, Some(kind)) if about.is_v6() => *kind < 128,
@@ -177,7 +177,7 @@ fn may_be_told_of(about: &IpPacket<'_>) -> bool {
         IpAddr::V4(it) => !(it.is_unspecified() || it.is_broadcast() || it.is_multicast() || it.is_loopback()),
         IpAddr::V6(it) => !(it.is_unspecified() || it.is_multicast() || it.is_loopback()),
     };
-    // That a packet to a group of IPv6 hosts is too big may be told.
+    // That a packet to a group of IPv6 hosts is too big may be reported.
     !is_error && !about.is_later_fragment() && is_one(about.source()) && is_one(about.destination())
 }
 

@@ -1,5 +1,5 @@
 //! The two headers that carry a packet between application addresses (VL2, section 4.2.1, figure 6), as plain values: what eBPF does to
-//! packets, for probes, tests and whoever reads what routers quote.
+//! packets, for probes, tests and readers of what routers quote.
 //!
 //! ```text
 //!   [IPv4 entropy -> A, protocol 4][IPv4 entropy -> T, protocol 4 or 41][inner]

@@ -73,7 +73,7 @@ fn errors_are_read_by_their_receiver() {
         IcmpError { teller: [10, 0, 0, 1].into(), problem, about: &about }.emit(&mut bytes).unwrap();
         assert_eq!(bytes.len(), 576);
         let read = IcmpPacket::new(&bytes).unwrap();
-        assert_eq!((read.problem(), read.teller(), read.told()), (problem, [10, 0, 0, 1].into(), [20, 0, 0, 1].into()));
+        assert_eq!((read.problem(), read.teller(), read.receiver()), (problem, [10, 0, 0, 1].into(), [20, 0, 0, 1].into()));
         assert!(about.starts_with(read.quoted()));
         let mut again = Vec::new();
         assert!(IcmpError { teller: [10, 0, 0, 1].into(), problem, about: &bytes }.emit(&mut again).is_err(), "of an error");
@@ -98,7 +98,7 @@ fn errors_about_ipv6_have_a_right_checksum() {
 }
 
 #[test]
-fn no_error_is_told_about_groups_and_fragments() {
+fn no_error_is_sent_about_groups_and_fragments() {
     let refused = |about: &[u8]| {
         let error = IcmpError { teller: [10, 0, 0, 1].into(), problem: Problem::HostUnreachable, about };
         assert!(error.emit(&mut Vec::new()).is_err());

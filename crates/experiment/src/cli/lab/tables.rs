@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use comfy_table::ColumnConstraint;
 use weft_lab::doctor::{Report, State};
 use weft_lab::lab::{Status, Times};
 use weft_lab::plan::{LabName, Node, Plan, Role, Routing};
@@ -16,7 +17,7 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     let host = plan.hosts().next().expect("a fabric has hosts");
     let overlay = times.overlay.as_ref().map_or(String::new(), |o| {
         let memory = o.rss_bytes as f64 / 1e6;
-        if let Some(netlord) = &plan.tenants {
+        if let Some(netlord) = plan.overlay.netlord() {
             let (vms, vlans) = (netlord.vms.len(), netlord.vlans);
             let witnesses = netlord.switches.iter().filter(|s| netlord.is_ovs(s.node)).count();
             let agents = plan.hosts().count() + plan.switches().count() - witnesses;
@@ -57,7 +58,7 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
         seconds(times.devices_s),
         plan.scale,
         show("_bps", host.ports[0].rate_bps as f64),
-        plan.tenants.as_ref().and_then(|n| n.vms.first()).map_or(&host.name, |vm| &plan.nodes[vm.node].name),
+        plan.overlay.netlord().and_then(|n| n.vms.first()).map_or(&host.name, |vm| &plan.nodes[vm.node].name),
         of = if plan.name == LabName::default() { String::new() } else { format!(" --name {}", plan.name) },
     )
 }
@@ -85,24 +86,15 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         "age",
         "scenario",
     ]);
+    // A name is to be copied: it is never wrapped.
+    table.column_mut(0).expect("a header").set_constraint(ColumnConstraint::ContentWidth);
     // Others' processes are root's to see.
     let is_seen = weft_lab::need_root().is_ok();
     for lab in labs {
-        let state = match lab.phase {
-            Phase::Up if is_orphan(lab) => "its run has ended",
-            Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
-            Phase::Up if !is_seen => "up",
-            Phase::Up if lab.processes < lab.daemons => "daemons missing",
-            Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.running < o.agents) => "agents missing",
-            Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.directory_running < o.directory_servers) => "directory missing",
-            Phase::Up => "up",
-            Phase::Busy => "being built or removed",
-            Phase::Broken => "left by a crash",
-        };
         let unknown = || "?".to_owned();
         table.add_row([
             lab.name.to_string(),
-            state.to_owned(),
+            state_of(lab, is_seen).to_owned(),
             lab.fabric.clone().unwrap_or_else(unknown),
             lab.routing.map_or_else(unknown, |r| if r == Routing::Frr { "frr".to_owned() } else { "static".to_owned() }),
             lab.scale.map_or_else(unknown, |s| s.to_string()),
@@ -144,6 +136,21 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         );
     }
     text
+}
+
+/// `is_seen`: whether this user can see the processes of the lab.
+fn state_of(lab: &Status, is_seen: bool) -> &'static str {
+    match lab.phase {
+        Phase::Up if is_orphan(lab) => "its run has ended",
+        Phase::Up if lab.namespaces < lab.hosts + lab.switches => "namespaces missing",
+        Phase::Up if !is_seen => "up",
+        Phase::Up if lab.processes < lab.daemons => "daemons missing",
+        Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.running < o.agents) => "agents missing",
+        Phase::Up if lab.overlay.as_ref().is_some_and(|o| o.directory_running < o.directory_servers) => "directory missing",
+        Phase::Up => "up",
+        Phase::Busy => "being built or removed",
+        Phase::Broken => "left by a crash",
+    }
 }
 
 pub(super) fn of_nodes(nodes: &[Node]) -> String {
@@ -201,8 +208,8 @@ pub(super) fn of_trace(trace: &Trace) -> String {
     align(&mut table, 5);
     let verdict = match (&trace.broken, trace.confirmed) {
         (Some(why), _) => format!("the path is broken: {why}"),
-        (None, true) => "the probes took the path that the kernels tell".to_owned(),
-        (None, false) => "the probes did NOT take the path that the kernels tell".to_owned(),
+        (None, true) => "the probes took the path that the kernels report".to_owned(),
+        (None, false) => "the probes did NOT take the path that the kernels report".to_owned(),
     };
     format!("{} to {}: {protocol} {from}:{} > {to}:{}\n{table}\n{verdict}\n", flow.src, flow.dst, flow.sport, flow.dport)
 }
@@ -216,7 +223,7 @@ pub(super) fn of_removed(names: &[LabName]) -> String {
 
 pub(super) fn of_connectivity(result: &Connectivity) -> String {
     let mut table = new_table();
-    table.set_header(["", "test", "seen", "dropped meanwhile"]);
+    table.set_header(["", "test", "seen", "dropped during it"]);
     for case in &result.cases {
         let mark = match case.ok {
             Some(true) => "ok",

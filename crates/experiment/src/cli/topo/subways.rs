@@ -11,7 +11,7 @@ use crate::cli::table::{align, new_table};
 /// The cabling of a fabric: lengths, then what to buy.
 pub fn of_cabling(survey: &Survey) -> String {
     let mut lengths = new_table();
-    lengths.set_header(["cables", "rate", "count", "shortest m", "mean m", "longest m", "bought as"]);
+    lengths.set_header(["cables", "rate", "count", "min m", "mean", "max", "bought as"]);
     for class in &survey.classes {
         let runs = [class.run_min_m, class.run_mean_m, class.run_max_m].map(|m| format!("{m:.2}"));
         let [least, mean, most] = runs;
@@ -31,7 +31,7 @@ pub fn of_cabling(survey: &Survey) -> String {
         (_, None) => "no copper".to_owned(),
     };
     format!(
-        "{}\n{} racks of up to {} ToRs; longest run from a server {:.2} m; {copper}\n{lengths}\n(ways without slack; {} m of slack a cable are added \
+        "{}\n{} racks of up to {} ToRs; longest run from a server {:.2} m; {copper}\n{lengths}\n(lengths without slack; {} m of slack per cable are added \
          before it is bought)\n{bill}\ntotal: {} {}\n{}",
         survey.title,
         survey.racks,
@@ -46,9 +46,9 @@ pub fn of_cabling(survey: &Survey) -> String {
 
 fn stretch(stretch: Stretch) -> &'static str {
     match stretch {
-        Stretch::ServerInRack => "server - ToR, same rack",
-        Stretch::ServerAlongRow => "server - ToR, along the row",
-        Stretch::ServerAcrossAisle => "server - ToR, across the aisle",
+        Stretch::ServerInRack => "server - ToR, rack",
+        Stretch::ServerAlongRow => "server - ToR, row",
+        Stretch::ServerAcrossAisle => "server - ToR, aisle",
         Stretch::TorToAgg => "ToR - aggregation",
         Stretch::AggToCore => "aggregation - core",
     }
@@ -56,9 +56,8 @@ fn stretch(stretch: Stretch) -> &'static str {
 
 fn bought(class: &CableClass) -> String {
     let medium = |m| if m == Medium::Copper { "copper" } else { "fibre" };
-    let texts: Vec<String> =
-        class.lengths.iter().map(|l| format!("{} x {} {} m", l.count, medium(l.medium), l.length_m)).collect();
-    texts.join("\n")
+    let lines: Vec<String> = class.lengths.iter().map(|l| format!("{} {} {} m", l.count, medium(l.medium), l.length_m)).collect();
+    lines.join("\n")
 }
 
 /// Two decimals where there are any, thousands apart.

@@ -4,8 +4,8 @@ use toml::Value;
 use weft_fabric::BitsPerSec;
 use weft_fabric::topology::shapes::subways::{RackSize, Speeds, SubwaysSpec, SubwaysType, Trunk, Uplinks};
 
-use crate::error::KeyError;
-use crate::scenario::keys::{FromToml, Keys, one_of};
+use crate::error::{KeyError, Problem};
+use crate::scenario::keys::{FromToml, Keys};
 
 /// Reads the keys; `link`, `host_link`, `fabric_link` and `delay` are those of every kind.
 pub fn read(keys: &Keys<'_>) -> Result<SubwaysSpec, KeyError> {
@@ -48,7 +48,7 @@ fn either<A: FromToml, B: FromToml, T>(
     (b, of_b): (&'static str, impl FnOnce(B) -> T),
 ) -> Result<Option<T>, KeyError> {
     match (keys.opt::<A>(a)?, keys.opt::<B>(b)?) {
-        (Some(_), Some(_)) => Err(keys.error(b, format!("`{a}` and `{b}` say the same in two ways"), "leave one of them out")),
+        (Some(_), Some(_)) => Err(keys.problem(b, Problem::Exclusive { a: a.to_owned(), b: b.to_owned() })),
         (Some(value), None) => Ok(Some(of_a(value))),
         (None, Some(value)) => Ok(Some(of_b(value))),
         (None, None) => Ok(None),
@@ -67,15 +67,11 @@ fn speeds(keys: &Keys<'_>) -> Result<Speeds, KeyError> {
     }
     for key in ["link", "host_link", "fabric_link"] {
         if keys.has(key) {
-            return Err(keys.error(
-                key,
-                format!("`speeds` gives the rate of every link, and so does `{key}`"),
-                "leave one of them out",
-            ));
+            return Err(keys.problem(key, Problem::Exclusive { a: "speeds".to_owned(), b: key.to_owned() }));
         }
     }
     Speeds::new(&rates).ok_or_else(|| {
-        keys.error("speeds", format!("{} interconnects", rates.len()), format!("write {} rates at the most", Speeds::MAX))
+        keys.error("speeds", format!("{} interconnects", rates.len()), format!("write at most {} rates", Speeds::MAX))
     })
 }
 
@@ -83,13 +79,13 @@ impl FromToml for SubwaysType {
     const WHAT: &'static str = "a type of Subways such as \"1LB\"";
 
     /// `1` is as good as `"1"`.
-    fn from_toml(value: &Value) -> Result<Self, Option<(String, String)>> {
+    fn from_toml(value: &Value) -> Result<Self, Problem> {
         let text = match value {
             Value::Integer(number) => number.to_string(),
             Value::String(text) => text.clone(),
-            _ => return Err(None),
+            _ => return Err(Self::refused(value)),
         };
         let names: Vec<&str> = Self::ALL.iter().map(|&(name, _)| name).collect();
-        text.parse().map_err(|()| Some((format!("there is no type `{text}`"), one_of(&names, &text))))
+        text.parse().map_err(|()| Problem::no_such("type", text.clone(), &names))
     }
 }

@@ -1,10 +1,10 @@
-//! The part of `[traffic]` that says who sends to whom: `pattern`, its own keys, and which hosts take part.
+//! The part of `[traffic]` that sets who sends to whom: `pattern`, its own keys, and which hosts take part.
 
 use weft_fabric::traffic::{HostList, Participants, Pattern, Place, RequestSpec, ShuffleMode};
 use weft_fabric::{Bytes, Duration, HostId, Instant};
 
-use crate::error::KeyError;
-use crate::scenario::keys::{Keys, Numbers, one_of};
+use crate::error::{KeyError, Problem};
+use crate::scenario::keys::{Keys, Numbers};
 
 /// The pattern of requests and responses: not flows, and so not a [`Pattern`].
 pub const MEMCACHE: &str = "memcache";
@@ -41,7 +41,7 @@ pub fn read_pattern(keys: &Keys<'_>) -> Result<Pattern, KeyError> {
             receivers: need_list(keys, "receiver_racks", "receivers")?,
             flows_per_pair: keys.or("flows_per_pair", 1)?,
         },
-        other => return Err(keys.error("pattern", format!("there is no pattern `{other}`"), one_of(PATTERNS, other))),
+        other => return Err(keys.problem("pattern", Problem::no_such("pattern", other, PATTERNS))),
     })
 }
 
@@ -50,15 +50,12 @@ pub fn read_participants(keys: &Keys<'_>) -> Result<Participants, KeyError> {
     let contiguous = keys.word("place", &[("spread", false), ("contiguous", true)], false)?;
     let from = keys.opt::<Numbers>("first_rack")?;
     if from.is_some() && !contiguous {
-        return Err(keys.error(
-            "first_rack",
-            "`first_rack` belongs to hosts that are placed rack by rack",
-            "add `place = \"contiguous\"`, or leave it out",
-        ));
+        let (key, owner) = ("first_rack".to_owned(), "hosts that are placed rack by rack");
+        return Err(keys.problem("first_rack", Problem::BelongsTo { key, owner, write: "add `place = \"contiguous\"`" }));
     }
     let place = if contiguous { Place::Contiguous { from: from.map(|n| n.0).unwrap_or_default() } } else { Place::Spread };
     let racks = keys.opt::<Numbers>("racks")?.map(|n| n.0);
-    // A number says how many take part, a list which.
+    // A number sets how many take part, a list which.
     keys.has("hosts");
     Ok(match keys.raw().get("hosts") {
         Some(toml::Value::Array(_) | toml::Value::String(_)) => {

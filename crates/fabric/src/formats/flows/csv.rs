@@ -60,7 +60,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Reads the header. Columns of `allowed` are passed over; others are an error.
+    /// Reads the header. Columns of `allowed` are ignored; others are an error.
     pub(super) fn new(bytes: &'a [u8], needed: &[&str], allowed: &[&str]) -> Result<Self, FormatError> {
         let text = fields::text(bytes)?;
         let help = format!("the first line must be the header `{}`", needed.join(","));

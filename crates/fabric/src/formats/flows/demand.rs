@@ -1,7 +1,7 @@
 //! Flows for demand estimation: who sends to whom, and nothing else (Hedera section 4.2).
 //!
 //! ```text
-//!   src,dst        the header; the columns start and size of a flow file are passed over
+//!   src,dst        the header; the columns start and size of a flow file are ignored
 //!   0,1            host numbers
 //! ```
 

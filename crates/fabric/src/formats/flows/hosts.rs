@@ -4,7 +4,7 @@ use super::FormatError;
 use crate::ids::HostId;
 use crate::topology::Fabric;
 
-/// How a file's hosts are told: by number, or by name, or both.
+/// How a file identifies hosts: by number, or by name, or both.
 #[derive(Clone, Copy, Debug)]
 pub struct HostNames<'a> {
     hosts: usize,

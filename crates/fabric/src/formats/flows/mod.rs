@@ -8,7 +8,7 @@
 //! | [`demand`] | `src,dst` below that header | | |
 //!
 //! The readers take any bytes and give flows in the order of the file, or a [`FormatError`] that names the line.
-//! They read whole texts: opening files is the caller's work.
+//! They read whole files from memory: opening files is the caller's work.
 
 pub mod cm;
 pub mod csv;
@@ -16,7 +16,6 @@ pub mod demand;
 pub(in crate::formats) mod fields;
 pub mod flow_txt;
 mod hosts;
-mod triggers;
 
 pub use hosts::HostNames;
 

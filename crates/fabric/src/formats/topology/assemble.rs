@@ -54,7 +54,7 @@ pub(super) fn check_counts(line: usize, hosts: u64, switches: u64, cables: u64) 
         [(hosts, MAX_HOSTS, "hosts"), (switches, MAX_SWITCHES, "switches"), (cables, MAX_CABLES, "cables")]
     {
         if count > limit {
-            let message = format!("{count} {what}: a fabric has {limit} at the most");
+            let message = format!("{count} {what}: a fabric has at most {limit}");
             return Err(FormatError::new(line, message, "check the number, or describe a part of the network"));
         }
     }
@@ -188,7 +188,7 @@ fn infer_tiers(raw: &mut Raw, adjacency: &[Vec<u32>]) -> Result<(), FormatError>
     for (switch, &d) in raw.switches.iter_mut().zip(&distance[hosts.len()..]) {
         switch.tier = Some(u8::try_from(d).map_err(|_| {
             let message = format!("`{}` is {d} links from the nearest host", shorten(&switch.name));
-            FormatError::new(switch.line, message, "a fabric has 255 tiers at the most: attach hosts nearer to it, or remove it")
+            FormatError::new(switch.line, message, "a fabric has at most 255 tiers: attach hosts nearer to it, or remove it")
         })?);
     }
     Ok(())

@@ -346,7 +346,7 @@ impl File {
         };
         let speed_gbps = needed(0)?;
         if let (true, Some(v)) = (u64::from(speed_gbps) > MAX_GBPS, tier.values[0]) {
-            let message = format!("Downlink_speed_Gbps {speed_gbps}: a link has {MAX_GBPS} at the most");
+            let message = format!("Downlink_speed_Gbps {speed_gbps}: a link has at most {MAX_GBPS}");
             return Err(FormatError::new(v.line, message, "the unit is Gbps: write 10 for 10Gbps"));
         }
         Ok(Tier {

@@ -67,7 +67,7 @@ pub struct ExportError {
 }
 
 impl Format {
-    /// Tells the format from the text's first words.
+    /// Detects the format from the first words.
     ///
     /// # Errors
     /// [`FormatError`] if it begins like none of them.
@@ -93,7 +93,7 @@ impl Format {
     }
 }
 
-/// Reads a fabric in a format that its first words tell.
+/// Reads a fabric; its first words determine the format.
 ///
 /// # Errors
 /// [`FormatError`], naming the line and what to do.

@@ -130,12 +130,12 @@ fn htsim_parameters() {
 fn rates_that_no_link_has_name_the_line() {
     let error = |text: &str| read(text.as_bytes()).expect_err(text);
     let hpcc = error("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 9000000Tb/s 1us 0\n");
-    assert!(hpcc.line == 4 && hpcc.message.contains("1000Tbps at the most"), "{hpcc}");
+    assert!(hpcc.line == 4 && hpcc.message.contains("at most 1000Tbps"), "{hpcc}");
     let htsim = error(
         "nodes 32\ntiers 2\npodsize 32\ntier 0\ndownlink_speed_gbps 1000001\nradix_down 8\nradix_up 8\ndownlink_latency_ns 1\n\
          tier 1\ndownlink_speed_gbps 1000001\nradix_down 4\ndownlink_latency_ns 1",
     );
-    assert!(htsim.line == 5 && htsim.message.contains("1000000 at the most"), "{htsim}");
+    assert!(htsim.line == 5 && htsim.message.contains("at most 1000000"), "{htsim}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn native_errors_name_the_line() {
         (good.replace("host b", "host a"), 3, "declared on line 2"),
         (good.replace("cable b s", "cable c s"), 6, "no node called `c`"),
         (good.replace("cable b s 1Gbps 1us", "cable b s 1Gb 1us"), 6, "not a rate"),
-        (good.replace("cable b s 1Gbps 1us", "cable b s 9000000Tbps 1us"), 6, "1000Tbps at the most"),
+        (good.replace("cable b s 1Gbps 1us", "cable b s 9000000Tbps 1us"), 6, "at most 1000Tbps"),
         (good.replace("cable b s 1Gbps 1us", "cable b s 1Gbps -1us"), 6, "`-1us`"),
         (good.replace("cable b s 1Gbps", "cable b s 0Gbps"), 6, "no capacity"),
         (good.replace("cable b s 1Gbps 1us\n", ""), 3, "`b` has no cable"),
@@ -294,12 +294,12 @@ fn order_that_is_not_by_rack_is_noted() {
 
 /// Text that is nearly one of the formats: the export of a small fabric with a few bytes changed, cut or repeated.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
-    let texts: Vec<String> = [Export::Native, Export::Htsim, Export::Hpcc]
+    let files: Vec<String> = [Export::Native, Export::Htsim, Export::Hpcc]
         .into_iter()
         .map(|e| write(&Shape::FatTree { k: 2 }.build(LINK, LINK).unwrap(), e).unwrap())
         .collect();
     let edit = (any::<prop::sample::Index>(), 0usize..4, prop::sample::select(b"0123456789 \n-.abGns#\xff".to_vec()));
-    (prop::sample::select(texts), prop::collection::vec(edit, 0..6)).prop_map(|(text, edits)| {
+    (prop::sample::select(files), prop::collection::vec(edit, 0..6)).prop_map(|(text, edits)| {
         let mut bytes = text.into_bytes();
         for (place, kind, byte) in edits {
             let at = place.index(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
@@ -316,7 +316,7 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 2_000 / 256))]
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,200}") {

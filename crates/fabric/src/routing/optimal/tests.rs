@@ -141,7 +141,7 @@ fn what_is_too_large_is_left_alone() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 24 / 256))]
 
     /// Where symmetry says that even splitting is optimal, the program finds nothing better.
     #[test]

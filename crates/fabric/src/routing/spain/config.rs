@@ -1,4 +1,4 @@
-//! What the switches have to be told: the VLANs of each port. Static, until the topology changes (NetLord section 3.6).
+//! Configuration of the switches: the VLANs of each port. Static, until the topology changes (NetLord section 3.6).
 
 use crate::ids::{CableId, SwitchId};
 use crate::topology::Fabric;

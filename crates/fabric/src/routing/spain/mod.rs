@@ -44,13 +44,13 @@ pub const MAX_TREES: u32 = 16;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpainConfig {
-    /// Paths of a pair at the most.
+    /// At most so many paths for a pair.
     pub paths: u32,
-    /// Orders that are tried at the most.
+    /// At most so many orders are tried.
     pub orders: u32,
     /// Seed of the orders.
     pub seed: u64,
-    /// Trees that reach all edge switches, each in a VLAN of its own, at the most: what is sent to all agents takes them.
+    /// Trees that reach all edge switches, each in a VLAN of its own, at most: broadcasts between agents use them.
     pub trees: u32,
 }
 
@@ -101,7 +101,7 @@ struct PathTable {
     vlan: Vec<u16>,
 }
 
-/// How many ways pairs have.
+/// How many paths pairs have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Diversity {
     /// Pairs of edge switches.
@@ -173,7 +173,7 @@ impl Plan {
         self.bound
     }
 
-    /// How many ways pairs have.
+    /// How many paths pairs have.
     pub fn diversity(&self) -> Diversity {
         self.diversity
     }
@@ -275,7 +275,7 @@ fn pack(
             break;
         }
     }
-    let (packing, vlan) = best.expect("one order at the least");
+    let (packing, vlan) = best.expect("at least one order");
     if packing.len() > most {
         return Err(SpainError::TooManyVlans { needed: packing.len(), most, paths: config.paths });
     }

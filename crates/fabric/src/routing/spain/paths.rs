@@ -21,7 +21,7 @@ pub(super) type Cables = Vec<u32>;
 pub(super) struct Finder<'a> {
     graph: &'a SwitchGraph,
     target: u32,
-    /// Hops from each switch to the target; [`FAR`] if there is no way.
+    /// Hops from each switch to the target; [`FAR`] if there is no path.
     distance: Vec<u32>,
     /// By cable: how many paths of the pair use it.
     used: Vec<u32>,

@@ -122,7 +122,7 @@ fn check(fabric: &Fabric, plan: &Plan, wanted: u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 300 / 256))]
     #[test]
     fn vlans_are_forests_and_paths_are_as_disjoint_as_can_be(fabric in graphs(), paths in 1u32..7, seed: u64) {
         let plan = Plan::new(&fabric, &SpainConfig { paths, orders: 3, seed, ..SpainConfig::default() }).unwrap();
@@ -200,7 +200,7 @@ fn beyond_twelve_bits_it_says_how_many_it_needs() {
 }
 
 #[test]
-fn switches_are_told_the_vlans_of_each_port() {
+fn switches_are_configured_with_the_vlans_of_each_port() {
     let fabric = shape(Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 1 });
     let configs = plan(&fabric, 16).switch_configs(&fabric);
     let ports: Vec<Vec<u16>> = configs.iter().flat_map(|c| &c.ports).map(|p| p.vlans.iter().map(|v| v.0).collect()).collect();

@@ -1,6 +1,6 @@
 //! Bisection bandwidth: the largest flow from the first half of the hosts to the second.
 //!
-//! The halves are those of the hosts in order, so that a pod or a rack is split at the most once, in the middle. This is one cut
+//! The halves are those of the hosts in order, so that a pod or a rack is split at most once, in the middle. This is one cut
 //! of many: in the regular fabrics no equal split of the hosts has less capacity; in an irregular one some other may.
 
 use serde::Serialize;
@@ -68,5 +68,5 @@ pub(super) fn measure(fabric: &Fabric, graph: &SwitchGraph) -> Bisection {
     Bisection { nic_bps, bps, fraction, unlimited_nics_bps }
 }
 
-/// All that the cables together carry at the most.
+/// The total capacity of the cables.
 const UNLIMITED: u64 = MAX_TOTAL_BPS;

@@ -1,5 +1,5 @@
 //! Maximum flow by Dinic's algorithm: blocking flows over layered networks, each found by depth-first search that never tries
-//! an arc twice. O(nodes^2 arcs) in general, a handful of passes over a folded Clos.
+//! an arc twice. O(nodes^2 arcs) in general, a handful of rounds on a folded Clos.
 
 /// A flow network with arcs in pairs: arc `a` and its reverse `a ^ 1`.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! Path diversity: in how many ways one rack reaches another.
+//! Path diversity: in how many paths one rack reaches another.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::topology::Fabric;
 use crate::topology::metrics::max_flow::FlowNetwork;
 use crate::topology::switch_graph::SwitchGraph;
 
-/// Ways between two different racks. Parallel cables count apart.
+/// Paths between two different racks. Parallel cables count apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Paths {
     /// Ordered pairs of racks that were looked at for `shortest` and the diameter.
@@ -61,9 +61,9 @@ pub(super) fn measure(fabric: &Fabric, graph: &SwitchGraph) -> (Paths, u32) {
             let nearest = rack.switches.iter().map(|s| search.distance[s.index()]).min().expect("a rack has a switch");
             farthest = farthest.max(nearest + 2);
             let ends = distinct(rack.switches.iter().map(|s| s.0)).filter(|&s| search.distance[s as usize] == nearest);
-            let ways = ends.map(|s| search.ways[s as usize]).fold(0, u64::saturating_add);
-            debug_assert!(r < racks && ways > 0);
-            counts.push(ways);
+            let paths = ends.map(|s| search.paths[s as usize]).fold(0, u64::saturating_add);
+            debug_assert!(r < racks && paths > 0);
+            counts.push(paths);
         }
     }
     let paths = Paths {
@@ -78,28 +78,28 @@ pub(super) fn measure(fabric: &Fabric, graph: &SwitchGraph) -> (Paths, u32) {
 /// Breadth-first search that counts shortest paths.
 struct Search {
     distance: Vec<u32>,
-    ways: Vec<u64>,
+    paths: Vec<u64>,
     queue: Vec<u32>,
 }
 
 impl Search {
     fn new(switches: usize) -> Self {
-        Self { distance: vec![0; switches], ways: vec![0; switches], queue: Vec::with_capacity(switches) }
+        Self { distance: vec![0; switches], paths: vec![0; switches], queue: Vec::with_capacity(switches) }
     }
 
     fn search_from(&mut self, fabric: &Fabric, graph: &SwitchGraph, source: RackId) {
         self.distance.fill(u32::MAX);
-        self.ways.fill(0);
+        self.paths.fill(0);
         self.queue.clear();
         for switch in distinct(fabric.racks()[source.index()].switches.iter().map(|s| s.0)) {
             self.distance[switch as usize] = 0;
-            self.ways[switch as usize] = 1;
+            self.paths[switch as usize] = 1;
             self.queue.push(switch);
         }
         let mut head = 0;
         while let Some(&switch) = self.queue.get(head) {
             head += 1;
-            let (next, ways) = (self.distance[switch as usize] + 1, self.ways[switch as usize]);
+            let (next, paths) = (self.distance[switch as usize] + 1, self.paths[switch as usize]);
             for arc in graph.arcs(switch) {
                 let to = arc.to as usize;
                 if self.distance[to] == u32::MAX {
@@ -107,7 +107,7 @@ impl Search {
                     self.queue.push(arc.to);
                 }
                 if self.distance[to] == next {
-                    self.ways[to] = self.ways[to].saturating_add(ways);
+                    self.paths[to] = self.paths[to].saturating_add(paths);
                 }
             }
         }
@@ -154,7 +154,7 @@ fn disjoint(fabric: &Fabric, graph: &SwitchGraph) -> Option<Spread> {
     }))
 }
 
-/// Arcs visited at the most by the searches for shortest paths: half a second.
+/// At most so many arcs are visited by the searches for shortest paths: half a second.
 const WORK: usize = 400_000_000;
 /// Pairs of racks whose disjoint paths are counted.
 const DISJOINT_PAIRS: usize = 64;

@@ -28,7 +28,7 @@ pub(super) fn check_size(parameter: &'static str, value: u32, hosts: u64, switch
             return Err(refuse(
                 parameter,
                 value,
-                format!("this makes {count} {what}, and a fabric has {limit} at the most: lower it"),
+                format!("this makes {count} {what}, and a fabric has at most {limit}: lower it"),
             ));
         }
     }

@@ -229,7 +229,7 @@ fn parameters_out_of_range_are_refused_with_rule_and_remedy() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 64 / 256))]
 
     #[test]
     fn explicit_clos_spreads_tors_evenly(
@@ -269,7 +269,7 @@ proptest! {
     }
 }
 
-/// Small, or far too large: what lies between takes long to build and tells nothing new.
+/// Small, or far too large: what lies between takes long to build and shows nothing new.
 fn count() -> impl Strategy<Value = u32> {
     prop_oneof![0u32..20, (1u32 << 21)..=u32::MAX]
 }

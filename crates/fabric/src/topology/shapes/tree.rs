@@ -106,7 +106,7 @@ fn check(counts: &Counts, ratios: &Ratios) -> Result<(), FabricError> {
     at_least_one("tors", tors, "ToRs")?;
     at_least_one("hosts_per_tor", hosts_per_tor, "servers at a ToR")?;
     if !(1..=8).contains(&redundancy) {
-        return Err(refuse("redundancy", redundancy, "1 for a single root, 2 for pairs, 8 at the most"));
+        return Err(refuse("redundancy", redundancy, "1 for a single root, 2 for pairs, at most 8"));
     }
     if let Some(per_pod) = tors_per_pod {
         at_least_one("tors_per_pod", per_pod, "ToRs in a pod")?;

@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn text_forms_are_read_and_written_back() {
-        let mut texts =
+        let mut names =
             vec!["inf", "10MB", "exponential(10MB)", "uniform(1MB, 101MB)", "pareto(1.2, 10kB, 1GB)", "lognormal(1MB, 2)"];
-        texts.extend(named::NAMES);
-        for text in texts {
+        names.extend(named::NAMES);
+        for text in names {
             assert_eq!(text.parse::<SizeSpec>().unwrap().to_string(), text);
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_are_told_from_names() {
+    fn file_names_are_distinguished_from_names() {
         assert!(SizeSpec::is_file_name("data/websearch.txt") && SizeSpec::is_file_name("mine.cdf"));
         assert!(!SizeSpec::is_file_name("web-search") && !SizeSpec::is_file_name("1.5MB"));
     }

@@ -74,9 +74,9 @@ impl Cluster {
     }
 
     /// A node's clock steps.
-    pub fn step_clock(&mut self, node: Node, by_ps: i64) {
+    pub fn step_clock(&mut self, node: Node, by_ns: i64) {
         if let Some(clock) = self.clock_mut(node) {
-            clock.offset = (clock.offset + by_ps).max(0);
+            clock.offset_ns = clock.offset_ns.saturating_add_signed(by_ns);
         }
         self.rearm(node);
     }

@@ -1,8 +1,9 @@
-//! The cluster and the machines in it: each is told what happened by its own clock, does what it wants done, and is woken when it asked to be.
+//! The cluster and its machines: passes inputs with the time of the node's own clock, performs outputs, and keeps timers.
 
 use weft_control::directory::resolver::{self, Resolver};
 use weft_control::directory::server::{self, Server};
 use weft_control::directory::updater::{self, Updater};
+use weft_fabric::time::NsInstant;
 use weft_fabric::{Duration, Instant};
 
 use super::super::answers;
@@ -12,8 +13,8 @@ use super::{Cluster, Event, Seen};
 /// A node's own clock, and the timer that runs by it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// What it says beyond the true time, in picoseconds.
-    pub(super) offset: i64,
+    /// What it reads beyond the true time, in nanoseconds.
+    pub(super) offset_ns: u64,
     /// When its timer rings, in true time, and which timer that is.
     pub(super) timer: Option<(Instant, u64)>,
 }
@@ -48,13 +49,13 @@ impl Cluster {
         self.drain(node);
     }
 
-    pub(super) fn tell_life(&mut self, server: u16, life: u32, input: server::Input) {
+    pub(super) fn input_life(&mut self, server: u16, life: u32, input: server::Input) {
         if self.servers[usize::from(server)].life == life {
-            self.tell_server(server, input);
+            self.input_server(server, input);
         }
     }
 
-    pub(super) fn tell_server(&mut self, server: u16, input: server::Input) {
+    pub(super) fn input_server(&mut self, server: u16, input: server::Input) {
         let node = &mut self.servers[usize::from(server)];
         let now = node.clock.read(self.now);
         if let Some(machine) = &mut node.machine {
@@ -78,7 +79,7 @@ impl Cluster {
             let seen = match output {
                 resolver::Output::Send { to, bytes } => {
                     if let Some(to) = Node::at(to) {
-                        self.carry(Node::Agent(agent), to, bytes);
+                        self.transmit(Node::Agent(agent), to, bytes);
                     }
                     continue;
                 }
@@ -96,7 +97,7 @@ impl Cluster {
             match output {
                 updater::Output::Send { to, bytes } => {
                     if let Some(to) = Node::at(to) {
-                        self.carry(Node::Writer(writer), to, bytes);
+                        self.transmit(Node::Writer(writer), to, bytes);
                     }
                 }
                 updater::Output::Done { token, result } => self.seen.push((self.now, Seen::Done { writer, token, result })),
@@ -114,7 +115,7 @@ impl Cluster {
                         self.seen.push((self.now, seen));
                     }
                     if let Some(to) = Node::at(to) {
-                        self.carry(Node::Server(server), to, bytes);
+                        self.transmit(Node::Server(server), to, bytes);
                     }
                 }
                 server::Output::Commit { batch, ops, purged } => self.commit(server, batch, ops, purged),
@@ -179,11 +180,13 @@ impl Cluster {
 }
 
 impl Clock {
-    pub(super) fn read(&self, now: Instant) -> Instant {
-        Instant::from_ps(now.as_ps().saturating_add_signed(self.offset))
+    /// What the clock reads at a true time.
+    pub(super) const fn read(&self, now: Instant) -> NsInstant {
+        NsInstant::from_ns(now.to_ns().as_ns().saturating_add(self.offset_ns))
     }
 
-    pub(super) fn to_true(self, local: Instant) -> Instant {
-        Instant::from_ps(local.as_ps().saturating_add_signed(-self.offset))
+    /// The earliest true time at which the clock reads `local`.
+    pub(super) const fn to_true(self, local: NsInstant) -> Instant {
+        NsInstant::from_ns(local.as_ns().saturating_sub(self.offset_ns)).to_ps()
     }
 }

@@ -1,14 +1,14 @@
 //! What agents, writers and servers do that a caller can see.
 
-use weft_control::directory::copies::UpdateResult;
+use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::resolver::Resolution;
 use weft_control::directory::{Generation, Key, PrincipalId};
 use weft_control::wire::directory::Finding;
 
-/// What somebody was told.
+/// A result that a node received.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Seen {
-    /// An agent's look-up has ended.
+    /// An agent's lookup has ended.
     Resolved {
         /// The agent.
         agent: u16,
@@ -39,7 +39,7 @@ pub enum Seen {
         /// How.
         result: UpdateResult,
     },
-    /// A server answered a look-up (with `watch_answers`).
+    /// A server answered a lookup (with `watch_answers`).
     Answered {
         /// The server.
         server: u16,

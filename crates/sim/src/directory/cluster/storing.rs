@@ -133,7 +133,7 @@ impl Cluster {
             let is_lost = watch.silent_since.is_some_and(|since| now.saturating_since(since) >= SILENCE);
             if is_lost != std::mem::replace(&mut watch.is_lost, is_lost) {
                 let input = if is_lost { server::Input::StoreLost } else { server::Input::StoreBack };
-                self.tell_server(server, input);
+                self.input_server(server, input);
             }
             self.give_load(server);
             self.pump(server);

@@ -329,5 +329,5 @@ pub(crate) const SPARE: i32 = 1 << 30;
 const SLOW_START: i32 = 1 << 30;
 /// Flows that are shuffled, and then visited, at once.
 const BLOCK: usize = 64;
-/// Entries of a table of residuals, at the least: all that 16 bits can name.
+/// Minimum number of entries of a table of residuals: all that 16 bits can name.
 pub(crate) const TABLE_LEAST: usize = 1 << 16;

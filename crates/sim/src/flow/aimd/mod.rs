@@ -301,5 +301,5 @@ impl Units {
 
 /// Quanta x ticks that no run reaches.
 const FOR_EVER: i64 = i64::MAX / 2;
-/// Flow updates between two looks of whoever waits.
+/// Flow updates between two progress reports.
 const LOOK_EVERY: u64 = 1 << 20;

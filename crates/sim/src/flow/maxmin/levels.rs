@@ -12,7 +12,7 @@
 //! reaches down to it. In a fat-tree with 8,192 hosts and 50,000 flows a departure changes some 100 rates, and 25,000 flows
 //! stay untouched.
 //!
-//! A level is always computed anew from the flows of the link, never adjusted, so errors do not add up over a run: levels agree
+//! A level is always recomputed from the flows of the link, never adjusted, so errors do not add up over a run: levels agree
 //! with each other to [`TOLERANCE`] whatever happened before.
 
 use std::cmp::Reverse;
@@ -39,7 +39,7 @@ pub(crate) struct Levels {
     /// Flows whose rate may have changed since then.
     touched: Vec<u32>,
     queue: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Counts repairs, to tell stale [`Link::raises`].
+    /// Counts repairs, to detect stale [`Link::raises`].
     repair: u16,
     scratch: Vec<f64>,
 }
@@ -152,7 +152,7 @@ impl Levels {
         self.changes += 1;
     }
 
-    /// Makes the rates max-min fair again. Returns the flows whose rate may have changed; [`Levels::rate`] tells.
+    /// Makes the rates max-min fair again. Returns the flows whose rate may have changed; see [`Levels::rate`].
     pub fn settle(&mut self) -> Vec<u32> {
         if self.changes > REFILL_LEAST && self.changes * REFILL_SHARE > self.count {
             self.refill();
@@ -257,7 +257,7 @@ impl Levels {
             }
         }
         self.dirty = dirty;
-        let mut patience = PATIENCE * (self.links.len() + 64);
+        let mut steps_left = MAX_STEPS * (self.links.len() + 64);
         while let Some(Reverse((bits, link))) = self.queue.pop() {
             let state = &mut self.links[link as usize];
             if state.key.to_bits() != bits {
@@ -268,9 +268,9 @@ impl Levels {
                 continue;
             }
             self.adopt(link);
-            patience -= 1;
-            if patience == 0 {
-                // Rounding has made two links disagree for ever: begin anew.
+            steps_left -= 1;
+            if steps_left == 0 {
+                // Rounding has made two links disagree for ever: start from scratch.
                 self.queue.clear();
                 self.links.iter_mut().for_each(|l| l.key = f64::NAN);
                 self.refill();
@@ -299,7 +299,7 @@ impl Levels {
         self.queue.push(Reverse((key.to_bits(), link)));
     }
 
-    /// Gives a link its due level, and tells the other links of its flows.
+    /// Gives a link its due level, and notifies the other links of its flows.
     fn adopt(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
         let (old, due) = (state.level, state.due_or_slack);
@@ -466,8 +466,8 @@ const SLACK: f64 = 1e-6;
 const MOST: f64 = 1e300;
 /// A link whose level rose so often in a repair is lifted to infinity, to come down at its last level.
 const RAISES: u8 = 3;
-/// Repairs of more steps than this for each link begin anew.
-const PATIENCE: usize = 8;
+/// Repairs of more steps than this for each link start from scratch.
+const MAX_STEPS: usize = 8;
 /// More changes than this at one instant, and more than one flow in [`REFILL_SHARE`], are solved from scratch.
 const REFILL_LEAST: usize = 32;
 const REFILL_SHARE: usize = 32;

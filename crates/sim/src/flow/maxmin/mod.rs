@@ -86,7 +86,7 @@ impl MaxMin {
         self.ends.set(slot, flow.end().as_ps());
     }
 
-    /// Rounding adds up in the two sums; from time to time they are computed anew.
+    /// Rounding adds up in the two sums; from time to time they are recomputed.
     fn recount(&mut self) {
         self.until_recount = self.until_recount.saturating_sub(1);
         if self.until_recount > 0 {
@@ -202,5 +202,5 @@ impl Slot {
 
 /// Marks a free slot.
 const NOBODY: FlowId = FlowId(u32::MAX);
-/// Changes between two recounts, at the least.
+/// Minimum number of changes between two recounts.
 const RECOUNT_LEAST: usize = 1_024;

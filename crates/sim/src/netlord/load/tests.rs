@@ -17,7 +17,7 @@ fn config(means: Means) -> ArpConfig {
 }
 
 fn run(config: &ArpConfig) -> ArpTotals {
-    carry(config.clone(), &mut |_| ())
+    simulate(config.clone(), &mut |_| ())
 }
 
 #[test]

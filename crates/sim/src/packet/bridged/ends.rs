@@ -158,7 +158,7 @@ impl Engine {
         self.pump(vm);
     }
 
-    /// What the sender's agent chooses while all ways work.
+    /// What the sender's agent chooses while all paths work.
     fn choose_vlan(&self, from: u32, to: u32, transfer: u32) -> u16 {
         let flow = flow_hash(from, to, transfer);
         let [a, b] = [from, to].map(|v| self.shuffle.host(v));

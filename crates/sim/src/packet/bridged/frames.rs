@@ -17,7 +17,7 @@ pub(super) enum Kind {
     /// Shows switches where its sender is: from the transfer's sender, and from its receiver.
     Chirp,
     ChirpBack,
-    /// Asks an agent for a sign of life of a way, and gives it. `vm` and `peer` are the hosts that send and get it.
+    /// Asks an agent for a sign of life of a path, and gives it. `vm` and `peer` are the hosts that send and get it.
     Hello,
     HelloBack,
 }

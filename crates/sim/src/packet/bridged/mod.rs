@@ -15,7 +15,7 @@
 //! | [`fib`] | a switch's learning table |
 //! | [`lans`] | VLANs, and the ports that they have |
 //! | [`frames`], [`engine`], [`ends`] | what moves, the switches, the hosts |
-//! | [`faults`] | what fails, and who finds a way around it |
+//! | [`faults`] | what fails, and who finds a path around it |
 //!
 //! `docs/packet-world.md` says what is modelled and what is not.
 
@@ -39,9 +39,9 @@ use engine::Engine;
 pub use faults::{FaultConfig, FaultOutcome};
 use fib::Rules;
 
-/// Which ways frames have.
+/// Which paths frames take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
+pub enum Multipath {
     /// One spanning tree for all.
     SpanningTree,
     /// SPAIN's VLANs.
@@ -84,7 +84,7 @@ pub struct FibConfig {
     pub ageing: Duration,
     /// New addresses that a switch can enter a second; `None`: as they come.
     pub learn_rate: Option<u32>,
-    /// New addresses that wait for that at the most.
+    /// At most so many new addresses wait for that.
     pub learn_queue: u32,
 }
 
@@ -110,7 +110,7 @@ pub struct Load {
     pub pause: Duration,
     /// Over how long a time the VMs begin.
     pub start_spread: Duration,
-    /// How often all is done; 0: only what can be told without.
+    /// How often all is done; 0: only what is known without a run.
     pub trials: u32,
     /// A trial ends here at the latest.
     pub duration: Duration,
@@ -128,8 +128,8 @@ pub struct BridgedWorld {
     pub tenants: Vec<Tenants>,
     /// What they send.
     pub load: Load,
-    /// Which ways frames have.
-    pub ways: Ways,
+    /// Which paths frames take.
+    pub multipath: Multipath,
     /// Which VLAN answers take.
     pub returns: Returns,
     /// Whose addresses they bear.
@@ -156,14 +156,14 @@ pub enum BridgedError {
     Agent(#[from] weft_control::netlord::spain::SpainError),
     #[error("a segment of {mss} has no room for a header of {ENCAPSULATION}")]
     NoRoom { mss: Bytes },
-    #[error("a frame of {frame} does not fit: a frame has {MAX_PACKET} at the most")]
+    #[error("a frame of {frame} does not fit: a frame has at most {MAX_PACKET}")]
     TooLarge { frame: Bytes },
     #[error("a tenant has {vms} VMs: 65,535 are the most")]
     TooManyVms { vms: u64 },
     #[error("all tenants have {vms} VMs together: 2^30 are the most")]
     TooManyVmsTogether { vms: u64 },
     #[error("a table of {entries} entries has no buckets of {ways}")]
-    Ways { entries: u32, ways: u32 },
+    Associativity { entries: u32, ways: u32 },
     #[error("a transfer of 0 bytes")]
     NoBytes,
     #[error("every VM refuses everything: at least 1 incoming transfer")]
@@ -196,7 +196,7 @@ pub struct BridgedOutcome {
     pub vms: u64,
     /// SPAIN's VLANs, and the bound below which no packing goes.
     pub vlans: Option<(usize, usize)>,
-    /// How many ways pairs have.
+    /// How many paths pairs have.
     pub diversity: Option<Diversity>,
     /// The most entries that a switch ever had.
     pub fib_most: u64,
@@ -259,7 +259,7 @@ impl BridgedWorld {
     /// # Errors
     /// More VLANs than there are.
     pub fn plan(&self) -> Result<Option<Plan>, BridgedError> {
-        let Ways::Spain(config) = &self.ways else { return Ok(None) };
+        let Multipath::Spain(config) = &self.multipath else { return Ok(None) };
         let fabric = &self.fabric;
         let edge = |h: HostId| fabric.as_switch(fabric.link(fabric.out(h.node())[0]).to).expect("hosts touch only switches");
         let mut edges: Vec<_> = self.hosts().into_iter().map(edge).collect();
@@ -285,7 +285,7 @@ impl BridgedWorld {
         }
         let FibConfig { entries, ways, .. } = self.fib;
         if let Some(ways) = ways.filter(|&ways| ways == 0 || !entries.is_multiple_of(ways)) {
-            return Err(BridgedError::Ways { entries, ways });
+            return Err(BridgedError::Associativity { entries, ways });
         }
         if self.load.bytes.0 == 0 {
             return Err(BridgedError::NoBytes);
@@ -304,7 +304,7 @@ impl BridgedWorld {
     /// network's MTU stays.
     fn sizes(&self) -> Result<(u16, u16), BridgedError> {
         let (mss, header) = (self.packet.transport.mss, self.packet.transport.header);
-        let tag = if matches!(self.ways, Ways::Spain(_)) { TAG } else { Bytes(0) };
+        let tag = if matches!(self.multipath, Multipath::Spain(_)) { TAG } else { Bytes(0) };
         let outer = if self.addresses == Addresses::Edge { ENCAPSULATION } else { Bytes(0) };
         if mss.0 <= outer.0 {
             return Err(BridgedError::NoRoom { mss });

@@ -101,7 +101,7 @@ impl Net {
         }
     }
 
-    /// Gives a subflow what its window has room for, and tells it how to grow.
+    /// Gives a subflow what its window has room for, and sets its increase.
     #[cold]
     fn feed(&mut self, end: u32) -> bool {
         let (flow, first) = (end / self.subflows, end / self.subflows * self.subflows);

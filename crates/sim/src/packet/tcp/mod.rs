@@ -15,7 +15,7 @@ pub(super) struct Tcp {
     pub congestion: Congestion,
     /// Segments that may be sent before the first acknowledgement.
     pub initial_window: u32,
-    /// Segments under way at the most: the receiver's window.
+    /// The most segments in flight: the receiver's window.
     pub max_window: u32,
     /// Bounds of the retransmission timeout, and its value before the first measurement, in picoseconds.
     pub rto_min: u64,
@@ -34,7 +34,7 @@ pub(super) enum Congestion {
     NewReno,
     /// The window shrinks by the fraction of marked segments (RFC 8257).
     Dctcp,
-    /// Subflows share the increase (RFC 6356); [`sender::Sender::set_increase`] tells each its part.
+    /// Subflows share the increase (RFC 6356); [`sender::Sender::set_increase`] sets each one's share.
     Linked,
 }
 

@@ -5,7 +5,7 @@
 //!   segments  ........... | .......... | ................ | ...........
 //!                        una          nxt          una + window        end
 //! ```
-//! `handle -> poll`: the engine tells it of acknowledgements and timeouts, then polls for segments until there is none.
+//! `handle -> poll`: the engine passes acknowledgements and timeouts, then polls for segments until there is none.
 
 use super::{Congestion, NEVER, Tcp};
 
@@ -202,7 +202,7 @@ impl Sender {
             }
             phase => {
                 // What is sent again after a timeout may have arrived before: until more than `recover` is acknowledged, duplicate
-                // acknowledgements tell nothing (RFC 6582 section 3.2, step 1).
+                // acknowledgements carry no information (RFC 6582 section 3.2, step 1).
                 if phase == Phase::Open || number > self.recover {
                     self.phase = Phase::Open;
                 }
@@ -454,7 +454,7 @@ impl Sender {
     }
 }
 
-/// Duplicate acknowledgements that tell of a loss.
+/// Duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
 /// Clock granularity of RFC 6298: 1 ns.
 const GRANULARITY: u64 = 1_000;

@@ -14,7 +14,7 @@ fn check(case: &Case) -> Outcome {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 96 / 256))]
     #[test]
     fn is_what_the_reference_is(case in cases()) {
         check(&case);

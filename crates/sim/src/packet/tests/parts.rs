@@ -9,7 +9,7 @@ fn outcome(case: &Case, threads: usize) -> Option<Outcome> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 16 / 256))]
     #[test]
     fn parts_change_nothing(case in cases(), jitter: bool) {
         let mut case = case;

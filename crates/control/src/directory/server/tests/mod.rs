@@ -2,11 +2,11 @@ mod rules;
 mod world;
 
 use proptest::prelude::*;
-use weft_fabric::Duration;
 
 use self::world::World;
 use super::Input;
 use crate::directory::key::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, UpdateId, Value};
+use crate::time::Duration;
 use crate::wire::directory::{Op, Outcome, Update};
 
 fn key(n: u8) -> Key {

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use rand::SeedableRng;
 use weft_fabric::rng::Pcg64;
-use weft_fabric::{Duration, Instant};
 
 use crate::directory::auth::{Cookies, Secret};
 use crate::directory::key::{Generation, Key, PrincipalId, Record, UpdateId};
@@ -13,6 +12,7 @@ use crate::directory::policy::{Policy, Role};
 use crate::directory::request::{Ask, Client, Request, StreamId};
 use crate::directory::server::{Input, LoadEnd, Output, Server, ServerConfig};
 use crate::directory::store::{CommitResult, StoreOp, Stored};
+use crate::time::{Duration, Instant};
 use crate::wire::directory::{Acknowledgement, HEADER, MAX_DATAGRAM, Message, Outcome, Update};
 
 /// The store that the servers share.
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Kills a server and starts it anew.
+    /// Kills a server and restarts it.
     pub fn restart(&mut self, n: usize) {
         let node = self.node(n);
         let old = std::mem::replace(&mut self.nodes[n], node);

@@ -206,8 +206,8 @@ fn a_vm_that_moves_is_found_again_though_no_broadcast_arrives() {
     world.send(0, 1, &frame);
     assert_eq!(world.take(), [(5, 2, frame.clone())]);
     let about = |at| (0, MapChange::Remote { vif: vif(7, 1, 2), at });
-    let told: Vec<_> = world.maps.iter().filter(|it| it.0 == 0 && matches!(it.1, MapChange::Remote { .. })).cloned().collect();
-    assert_eq!(told, [about(Some(place(2))), about(None), about(Some(place(5)))]);
+    let changes: Vec<_> = world.maps.iter().filter(|it| it.0 == 0 && matches!(it.1, MapChange::Remote { .. })).cloned().collect();
+    assert_eq!(changes, [about(Some(place(2))), about(None), about(Some(place(5)))]);
     // It comes home.
     world.input(5, Input::Detach(VifId(2)));
     world.attach(0, 2, vif(7, 1, 2), &[ip(0, 2)]);
@@ -356,7 +356,7 @@ fn an_interface_that_loses_its_switch_hands_its_vifs_to_another() {
     agent.handle(Instant::ZERO, Input::Uplink { uplink: second, up: Some((mac(0x77), 1600)) });
     agent.handle(Instant::ZERO, Input::FromFabric { uplink: second, frame: &lldp(place(5), 120) });
     while agent.poll().is_some() {}
-    // One that has the first for itself meanwhile.
+    // One that has taken the first address for itself since.
     agent.handle(Instant::ZERO, Input::Attach { id: VifId(2), vif: vif(7, 1, 2), addresses: vec![] });
     while agent.poll().is_some() {}
     agent.handle(Instant::ZERO, Input::Attach { id: VifId(1), vif: vif(7, 1, 1), addresses: vec![] });
@@ -390,15 +390,15 @@ fn without_a_path_frames_are_dropped_and_old_files_passed_over() {
     let mut world = World::new(3, ROUTED);
     world.attach(0, 1, vif(7, 1, 1), &[ip(0, 1)]);
     world.attach(2, 2, vif(7, 1, 2), &[ip(0, 2)]);
-    world.agents[0].chooser_mut().broken = true;
+    world.agents[0].chooser.broken = true;
     world.send(0, 1, &plain(mac(1), mac(2), 0x8892, b"x"));
     assert_eq!((world.take(), world.dropped(0, Drop::NoPath)), (vec![], 1));
     let routers = |world: &World| {
-        let told = world.maps.iter().filter_map(|(n, change)| match change {
+        let changes = world.maps.iter().filter_map(|(n, change)| match change {
             MapChange::Routers { tenant, routers } if *n == 0 => Some((tenant.0, routers.len())),
             _ => None,
         });
-        told.collect::<Vec<_>>()
+        changes.collect::<Vec<_>>()
     };
     assert_eq!(routers(&world), [(7, 1)]);
     world.input(0, Input::Configure(Arc::new(Tenants::parse(TWO).unwrap())));
@@ -410,7 +410,7 @@ fn without_a_path_frames_are_dropped_and_old_files_passed_over() {
 }
 
 #[test]
-fn an_address_that_a_vm_uses_is_learnt_and_told() {
+fn an_address_that_a_vm_uses_is_learnt_and_announced() {
     let mut world = World::new(3, ROUTED);
     world.attach(0, 1, vif(7, 1, 1), &[ip(0, 1)]);
     world.attach(2, 2, vif(7, 1, 2), &[]);
@@ -437,7 +437,7 @@ fn an_address_that_a_vm_uses_is_learnt_and_told() {
 fn chirps_go_by_their_vlan_and_are_answered() {
     let mut world = World::new(4, TWO);
     let vlan = VlanId::new(3).unwrap();
-    world.agents[0].chooser_mut().chirps.push_back(Chirp { by: UPLINK, to: place(3), vlan, is_answer: false });
+    world.agents[0].chooser.chirps.push_back(Chirp { by: UPLINK, to: place(3), vlan, is_answer: false });
     world.input(0, Input::Timer);
     assert_eq!(world.agents[3].chooser.heard, BTreeMap::from([((place(0), vlan), 1)]));
     assert_eq!(world.agents[0].chooser.heard, BTreeMap::from([((place(3), vlan), 1)]));

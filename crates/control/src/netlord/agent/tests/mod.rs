@@ -72,7 +72,7 @@ struct World {
     now: Instant,
     /// What VMs were handed: agent, VIF, frame.
     delivered: Vec<(usize, VifId, Vec<u8>)>,
-    /// What data planes were told.
+    /// Changes of the data planes' maps.
     maps: Vec<(usize, MapChange)>,
     /// What was on the wire.
     wire: Vec<Vec<u8>>,
@@ -185,7 +185,7 @@ impl World {
                     }
                 }
                 Output::Map(change) => self.maps.push((n, change)),
-                Output::Located { .. } => {}
+                Output::Located { .. } | Output::Paths { .. } => {}
                 Output::Datagram { .. } => panic!("NL-ARP asks no directory"),
             }
         }

@@ -136,7 +136,7 @@ fn a_stale_place_that_is_ones_own_is_corrected() {
     // As if it had been behind the other interface of server 0.
     let at = place_of(0, 1);
     let here = Unicast::Here { vif: vif(7, 1, 13), at, ip4: None, answers: None };
-    world.agents[0].locations_mut().handle(Instant::ZERO, LocationInput::Unicast(here));
+    world.agents[0].locations.handle(Instant::ZERO, LocationInput::Unicast(here));
     world.send(0, 1, &frame(1, 13));
     world.advance(Duration::from_secs(1));
     world.send(0, 1, &frame(1, 13));
@@ -145,8 +145,8 @@ fn a_stale_place_that_is_ones_own_is_corrected() {
     let sender = Query::vif(vif(7, 1, 1));
     let missing = vif(7, 1, 77);
     let here = Unicast::Here { vif: missing, at, ip4: None, answers: None };
-    world.agents[0].locations_mut().handle(Instant::ZERO, LocationInput::Unicast(here));
-    world.agents[0].locations_mut().handle(world.now, LocationInput::Misdelivered { vif: missing, here: at, sender });
+    world.agents[0].locations.handle(Instant::ZERO, LocationInput::Unicast(here));
+    world.agents[0].locations.handle(world.now, LocationInput::Misdelivered { vif: missing, here: at, sender });
     world.wire.clear();
     world.input(0, Input::Timer);
     let known = world.agents[0].locations().table().find(missing);
@@ -155,7 +155,7 @@ fn a_stale_place_that_is_ones_own_is_corrected() {
 }
 
 #[test]
-fn misdelivery_is_told_of_the_interface_that_it_came_to() {
+fn misdelivery_is_reported_of_the_interface_that_it_came_to() {
     let mut world = world();
     world.send(3, 13, &frame(13, 2));
     world.take();
@@ -227,7 +227,7 @@ fn a_chirp_leaves_and_is_answered_by_the_interface_that_it_is_about() {
     for (by, to) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
         world.wire.clear();
         let chirp = Chirp { by: UplinkId(by), to: place_of(3, to), vlan, is_answer: false };
-        world.agents[0].chooser_mut().chirps.push_back(chirp);
+        world.agents[0].chooser.chirps.push_back(chirp);
         world.input(0, Input::Timer);
         let ends: Vec<_> = world.wire.iter().map(|it| Encapsulation::parse(it).unwrap()).map(|it| (it.src, it.dst)).collect();
         let (here, there) = (place_of(0, by).switch, place_of(3, to).switch);
@@ -238,7 +238,7 @@ fn a_chirp_leaves_and_is_answered_by_the_interface_that_it_is_about() {
     // An interface without a place has nothing to say.
     world.plug(0, 1, false);
     world.wire.clear();
-    world.agents[0].chooser_mut().chirps.push_back(Chirp { by: OTHER, to: place(3), vlan, is_answer: false });
+    world.agents[0].chooser.chirps.push_back(Chirp { by: OTHER, to: place(3), vlan, is_answer: false });
     world.input(0, Input::Timer);
     assert_eq!(world.wire.len(), 0);
 }
@@ -268,8 +268,8 @@ fn an_answer_leaves_by_the_interface_that_it_names() {
     world.wire.clear();
     world.send(3, 13, &frame(13, 2));
     let mut sent = world.wire.iter().filter_map(|it| Encapsulation::parse(it).ok());
-    let told = sent.find(|it| it.overlay.tenant == PROVIDER).expect("a correction");
-    assert_eq!(told.src, place_of(0, 1).switch);
+    let correction = sent.find(|it| it.overlay.tenant == PROVIDER).expect("a correction");
+    assert_eq!(correction.src, place_of(0, 1).switch);
 }
 
 /// Both interfaces at one switch.
@@ -283,7 +283,7 @@ fn two_interfaces_at_one_switch_are_two_places() {
         agent.handle(Instant::ZERO, Input::Attach { id: VifId(n.into()), vif: vif(7, 1, n), addresses: vec![ip(0, n)] });
     }
     while agent.poll().is_some() {}
-    agent.locations_mut().handle(
+    agent.locations.handle(
         Instant::ZERO,
         LocationInput::Unicast(Unicast::Here { vif: vif(7, 1, 3), at: place(1), ip4: None, answers: None }),
     );

@@ -184,7 +184,7 @@ fn all_addresses_of_a_host_are_of_one_service() {
 }
 
 #[test]
-fn the_tor_is_told_until_it_answers_and_again_later() {
+fn the_tor_is_notified_until_it_answers_and_again_later() {
     let mut world = World::ready(|config| config.announce = tor());
     assert_eq!(world.tor_heard.len(), 1);
     world.pass(Duration::from_secs(1));
@@ -298,4 +298,22 @@ fn congested_flows_are_rehashed_within_limits() {
     let salted: Vec<_> =
         world.rest.iter().map(|it| if let Output::Salt { flow, .. } = it { flow.source_port } else { 0 }).collect();
     assert_eq!((salted, world.agent.counts().rehash_limited), (vec![1, 2, 3], 3));
+}
+
+/// 64 bits of picoseconds would end after 213 days; nanoseconds last 584 years.
+#[test]
+fn an_agent_runs_past_213_days_and_500_years() {
+    for start in [Duration::from_secs(u64::MAX / 1_000_000_000_000 - 10), Duration::from_secs(500 * 365 * 86_400)] {
+        let mut world = World::ready(|_| {});
+        world.pass(Duration::from_secs(10));
+        world.now = Instant::ZERO + start;
+        world.input(Input::Timer);
+        world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+        world.miss(peer_address(1));
+        world.pass(Duration::from_secs(30));
+        assert!(world.peers[&peer_address(1)].is_ok(), "its lease of 2 s is renewed");
+        world.delete(key_of(peer_address(1)));
+        world.pass(Duration::from_secs(1));
+        assert!(!world.peers.contains_key(&peer_address(1)), "withdrawn within a second");
+    }
 }

@@ -1,4 +1,4 @@
-//! A directory whose answers are scripted, and a data plane that does what it is told and is looked at.
+//! A directory whose answers are scripted, and a data plane whose state is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -230,7 +230,7 @@ impl World {
         assert!(self.tagger.verify(frame.covered, frame.tag));
         let request = frame.header.request;
         match Message::parse(frame.header.kind, frame.body).unwrap() {
-            Message::LookUp(it) => {
+            Message::Lookup(it) => {
                 let findings: Vec<_> = it.keys().map(|key| self.finding(key)).collect();
                 let revision = Generation(self.revision);
                 self.reply(to, Kind::Answer, request, |out| {

@@ -261,8 +261,8 @@ fn links(spec: &SubwaysSpec, host_link: Cabling, fabric_link: Cabling) -> Result
 }
 
 fn show(rates: &[BitsPerSec]) -> String {
-    let texts: Vec<String> = rates.iter().map(|r| format!("\"{r}\"")).collect();
-    format!("[{}]", texts.join(", "))
+    let quoted: Vec<String> = rates.iter().map(|r| format!("\"{r}\"")).collect();
+    format!("[{}]", quoted.join(", "))
 }
 
 fn servers_per_rack(spec: &SubwaysSpec) -> Result<u32, FabricError> {

@@ -1,6 +1,8 @@
 //! What fails, and what is lost by it.
 
 use proptest::prelude::*;
+use weft_control::netlord::spain::SpainConfig;
+use weft_fabric::time::NsDuration;
 use weft_fabric::topology::Part;
 use weft_fabric::{CableId, SwitchId};
 
@@ -17,7 +19,7 @@ fn at(ms: u64, change: Change) -> TimedEvent {
 
 fn faults(mut events: Vec<TimedEvent>) -> FaultConfig {
     events.sort_by_key(|e| e.at);
-    let agent = weft_control::netlord::spain::SpainConfig { period: PERIOD, answer: Duration::from_ms(5), ..Default::default() };
+    let agent = SpainConfig { period: PERIOD.to_ns(), answer: NsDuration::from_ms(5), ..SpainConfig::default() };
     FaultConfig { events, reconverge: TREE_DELAY, restore_delay: TREE_DELAY, agent }
 }
 
@@ -38,7 +40,7 @@ fn busy(events: impl FnOnce(&Fabric) -> Vec<TimedEvent>) -> BridgedWorld {
 /// A cable, or a switch without hosts: all is delivered, and no agent sends over a dead VLAN for three chirps.
 #[test]
 fn agents_go_around_what_fails_in_under_three_chirps() {
-    for (ways, addresses) in [(Ways::Spain(SPAIN), Addresses::Vm), (Ways::Spain(SPAIN), Addresses::Edge)] {
+    for (multipath, addresses) in [(Multipath::Spain(SPAIN), Addresses::Vm), (Multipath::Spain(SPAIN), Addresses::Edge)] {
         for returns in [Returns::Same, Returns::Own { chirp: PERIOD }] {
             for is_switch in [false, true] {
                 let events = |fabric: &Fabric| {
@@ -50,7 +52,7 @@ fn agents_go_around_what_fails_in_under_three_chirps() {
                     };
                     vec![at(30, change)]
                 };
-                let outcome = run_and_balance(BridgedWorld { ways, addresses, returns, ..busy(events) });
+                let outcome = run_and_balance(BridgedWorld { multipath, addresses, returns, ..busy(events) });
                 let (trial, faults) = (outcome.trials[0], outcome.faults);
                 assert_eq!((trial.finished, trial.bytes), (280, 280 * 400_000), "{faults:?}");
                 let took = faults.reconverge.expect("something failed");
@@ -63,7 +65,7 @@ fn agents_go_around_what_fails_in_under_three_chirps() {
 
 /// The tree is cut until the bridges have another one; all is delivered after that.
 #[test]
-fn the_spanning_tree_is_computed_anew() {
+fn the_spanning_tree_is_recomputed() {
     let root = |fabric: &Fabric| fabric.switches_of_tier(fabric.top_tier()).next().unwrap();
     let core = |fabric: &Fabric| vec![at(30, Change::Fail(Part::Node(fabric.switch_node(root(fabric)))))];
     let outcome = run_and_balance(busy(core));
@@ -89,7 +91,7 @@ fn the_spanning_tree_is_computed_anew() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 12 / 256))]
     /// Whatever fails and returns, noticed or not: every frame comes to an end, all bytes arrive once all works again, and the same world gives the same
     /// outcome.
     #[test]
@@ -97,7 +99,7 @@ proptest! {
         scheme in 0usize..4, own: bool, entries in 8u32..200, seed: u64,
         parts in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), 0u64..80, 1u64..80, any::<bool>()), 1..5),
     ) {
-        let (ways, addresses) = SCHEMES[scheme];
+        let (multipath, addresses) = SCHEMES[scheme];
         let world = || {
             let events = |fabric: &Fabric| {
                 let cables = fabric.cables().map(Part::Cable);
@@ -111,7 +113,7 @@ proptest! {
                 events.collect()
             };
             let returns = if own { Returns::Own { chirp: PERIOD } } else { Returns::Same };
-            let mut world = BridgedWorld { ways, addresses, returns, seed, ..busy(events) };
+            let mut world = BridgedWorld { multipath, addresses, returns, seed, ..busy(events) };
             world.load.bytes = Bytes(30_000);
             world.fib.entries = entries;
             world

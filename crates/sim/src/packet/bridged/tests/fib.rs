@@ -57,7 +57,7 @@ impl Slow {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 500 / 256))]
     #[test]
     fn does_what_a_list_does(
         buckets in 0usize..12, ways in 0usize..4, ageing in 1u64..200, learn in 0u64..6, learn_wait in 0u64..30,

@@ -6,11 +6,11 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 
 use super::super::*;
 
-pub(super) const SCHEMES: [(Ways, Addresses); 4] = [
-    (Ways::SpanningTree, Addresses::Vm),
-    (Ways::Spain(SPAIN), Addresses::Vm),
-    (Ways::Spain(SPAIN), Addresses::Edge),
-    (Ways::SpanningTree, Addresses::Host),
+pub(super) const SCHEMES: [(Multipath, Addresses); 4] = [
+    (Multipath::SpanningTree, Addresses::Vm),
+    (Multipath::Spain(SPAIN), Addresses::Vm),
+    (Multipath::Spain(SPAIN), Addresses::Edge),
+    (Multipath::SpanningTree, Addresses::Host),
 ];
 pub(super) const SPAIN: SpainConfig = SpainConfig { paths: 16, orders: 2, seed: 1, trees: 1 };
 
@@ -31,7 +31,7 @@ pub(super) fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
             gap: Duration::from_secs(2),
             warmup: Duration::ZERO,
         },
-        ways: Ways::SpanningTree,
+        multipath: Multipath::SpanningTree,
         returns: Returns::Same,
         addresses: Addresses::Vm,
         fib: FibConfig { entries, ways: None, ageing: Duration::from_secs(1), learn_rate: None, learn_queue: 1_000 },
@@ -69,8 +69,8 @@ pub(super) fn run_and_balance(world: BridgedWorld) -> BridgedOutcome {
 #[test]
 fn all_is_delivered_under_every_scheme() {
     for shape in [TWO_LEVEL, Shape::Clique { switches: 4, hosts_per_switch: 2 }, Shape::Switch { hosts: 8 }] {
-        for (ways, addresses) in SCHEMES {
-            let outcome = run_and_balance(BridgedWorld { ways, addresses, ..world(shape, 5, 10_000) });
+        for (multipath, addresses) in SCHEMES {
+            let outcome = run_and_balance(BridgedWorld { multipath, addresses, ..world(shape, 5, 10_000) });
             let trial = outcome.trials[0];
             assert_eq!((trial.begun - outcome.refused, trial.finished, trial.bytes), (280, 280, 280 * 20_000));
             assert!(trial.completion_s.is_some() && outcome.evictions == 0);
@@ -80,20 +80,20 @@ fn all_is_delivered_under_every_scheme() {
 
 #[test]
 fn switches_learn_vms_once_a_vlan_or_only_each_other() {
-    let most = |ways, addresses| run(BridgedWorld { ways, addresses, ..world(TWO_LEVEL, 20, 1 << 20) }).fib_most;
-    let plain = most(Ways::SpanningTree, Addresses::Vm);
+    let most = |multipath, addresses| run(BridgedWorld { multipath, addresses, ..world(TWO_LEVEL, 20, 1 << 20) }).fib_most;
+    let plain = most(Multipath::SpanningTree, Addresses::Vm);
     assert_eq!(plain, 160, "all VMs at the root");
-    assert!(most(Ways::Spain(SPAIN), Addresses::Vm) > 2 * plain);
+    assert!(most(Multipath::Spain(SPAIN), Addresses::Vm) > 2 * plain);
     // Three other switches in each of four VLANs, and two servers.
-    assert_eq!(most(Ways::Spain(SPAIN), Addresses::Edge), 14);
-    assert_eq!(most(Ways::SpanningTree, Addresses::Host), 8);
+    assert_eq!(most(Multipath::Spain(SPAIN), Addresses::Edge), 14);
+    assert_eq!(most(Multipath::SpanningTree, Addresses::Host), 8);
 }
 
 /// Where both ends of a transfer choose for themselves, a switch learns the receiver on the transfer's VLAN by chirps.
 #[test]
 fn agents_that_choose_for_themselves_need_chirps() {
     let floods = |returns, addresses, entries| {
-        let mut world = BridgedWorld { ways: Ways::Spain(SPAIN), returns, addresses, ..world(TWO_LEVEL, 5, entries) };
+        let mut world = BridgedWorld { multipath: Multipath::Spain(SPAIN), returns, addresses, ..world(TWO_LEVEL, 5, entries) };
         world.load.bytes = Bytes(200_000);
         let outcome = run_and_balance(world);
         assert_eq!(outcome.trials[0].finished, 280);
@@ -112,9 +112,9 @@ fn agents_that_choose_for_themselves_need_chirps() {
 
 #[test]
 fn where_addresses_do_not_fit_plain_floods_and_netlord_does_not() {
-    let of = |ways, addresses| run(BridgedWorld { ways, addresses, ..world(TWO_LEVEL, 40, 64) });
-    let plain = of(Ways::SpanningTree, Addresses::Vm);
-    let netlord = of(Ways::Spain(SPAIN), Addresses::Edge);
+    let of = |multipath, addresses| run(BridgedWorld { multipath, addresses, ..world(TWO_LEVEL, 40, 64) });
+    let plain = of(Multipath::SpanningTree, Addresses::Vm);
+    let netlord = of(Multipath::Spain(SPAIN), Addresses::Edge);
     assert!(plain.evictions > 1_000 && netlord.evictions == 0);
     assert!(plain.trials[0].floods > 50.0 * netlord.trials[0].floods, "{:?} {:?}", plain.trials, netlord.trials);
     let goodput = |o: &BridgedOutcome| o.trials[0].bytes as f64 / o.trials[0].seconds;
@@ -128,7 +128,7 @@ fn netlord_floods_for_want_of_entries_above_the_limit_and_not_at_it() {
         let mut world = world(Shape::two_level_of_ports(radix), 60, entries);
         world.load =
             Load { bytes: Bytes(200_000), duration: Duration::from_ms(400), warmup: Duration::from_ms(100), ..world.load };
-        let outcome = run(BridgedWorld { ways: Ways::Spain(SPAIN), addresses: Addresses::Edge, ..world });
+        let outcome = run(BridgedWorld { multipath: Multipath::Spain(SPAIN), addresses: Addresses::Edge, ..world });
         (outcome.evictions, outcome.trials[0].floods, outcome.fib_most)
     };
     let (evictions, floods, most) = at(6, 18);
@@ -172,7 +172,7 @@ fn a_table_of_few_ways_forgets_before_it_is_full() {
     assert!([any, four, one].iter().all(|it| it.2 == 20 * 56));
     let mut odd = world(TWO_LEVEL, 1, 10);
     odd.fib.ways = Some(4);
-    assert_eq!(odd.check(), Err(BridgedError::Ways { entries: 10, ways: 4 }));
+    assert_eq!(odd.check(), Err(BridgedError::Associativity { entries: 10, ways: 4 }));
 }
 
 #[test]
@@ -186,18 +186,18 @@ fn a_slow_processor_floods_for_longer() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 24 / 256))]
     #[test]
     fn whatever_is_sent_comes_to_an_end(
         scheme in 0usize..4, tenants in 1u32..12, entries in 0u32..60, bytes in 1u64..60_000, incoming in 1u32..4, ms in 1u64..200,
         queue in 5_000u64..60_000, delays: bool, seed: u64,
     ) {
-        let (ways, addresses) = SCHEMES[scheme];
+        let (multipath, addresses) = SCHEMES[scheme];
         let mut world = world(TWO_LEVEL, tenants, entries);
         world.load = Load { bytes: Bytes(bytes), incoming, duration: Duration::from_ms(ms), trials: 2, ..world.load };
         world.packet.switch_queue = Some(Bytes(queue));
         world.packet.transport.delayed_ack = delays.then_some(Duration::from_ms(1));
-        let outcome = run_and_balance(BridgedWorld { ways, addresses, seed, ..world });
+        let outcome = run_and_balance(BridgedWorld { multipath, addresses, seed, ..world });
         for trial in &outcome.trials {
             prop_assert!(trial.finished <= trial.begun && trial.bytes <= u64::from(tenants) * 56 * bytes);
             prop_assert_eq!(trial.completion_s.is_some(), trial.finished == u64::from(tenants) * 56);

@@ -56,10 +56,10 @@ fn a_store_in_which_nothing_ever_was_has_forgotten_nothing() {
     for (entries, from) in [(Vec::new(), 0), (vec![stored(1, 5, Some(value(1)))], 10)] {
         let mut server = serving(entries);
         server.handle(at(0), request(1, WRITER, Ask::Watch(Generation(0))));
-        let told = outputs(&mut server);
-        let [Output::Reply { message, .. }] = &told[..] else { panic!("{told:?}") };
+        let received = outputs(&mut server);
+        let [Output::Reply { message, .. }] = &received[..] else { panic!("{received:?}") };
         let Ok(Message::Events(Change { from: first, .. })) = Message::parse(Kind::Events, &message[HEADER..]) else {
-            panic!("{told:?}")
+            panic!("{received:?}")
         };
         assert_eq!(first, Generation(from));
     }

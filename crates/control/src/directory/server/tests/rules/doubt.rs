@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_expectation_that_fails_is_looked_up_in_the_store_before_it_is_told() {
+fn an_expectation_that_fails_is_read_from_the_store_before_the_answer() {
     let mut server = serving(vec![stored(1, 5, Some(value(1)))]);
     let mut update = put(1, &[1], 10);
     update.ops[0].expect = Some(Generation(8));
@@ -36,9 +36,9 @@ fn much_written() -> (Generation, Record) {
     (Generation(25), record)
 }
 
-/// If the store did not answer a commit, and nothing can be told of it any more, the update is not to be taken for one that was not applied.
+/// If the store did not answer a commit, and nothing more will be known of it, the update is not to be taken for one that was not applied.
 #[test]
-fn an_own_commit_in_doubt_is_told_apart_from_what_was_known_too_long_ago() {
+fn an_own_commit_in_doubt_is_distinguished_from_a_revision_known_too_long_ago() {
     let committed = |batch, result| Input::Committed { batch, result, purged: Generation(0) };
     let conflict = || CommitResult::Conflict(vec![Some(much_written())]);
     for (is_answered, outcome) in [(true, Outcome::Stale), (false, Outcome::Unknown)] {
@@ -51,8 +51,8 @@ fn an_own_commit_in_doubt_is_told_apart_from_what_was_known_too_long_ago() {
         }
         outputs(&mut server);
         server.handle(at(510), committed(1, conflict()));
-        let told = acknowledgements(&outputs(&mut server));
-        assert_eq!(told.iter().map(|it| it.outcome).collect::<Vec<_>>(), [outcome]);
+        let received = acknowledgements(&outputs(&mut server));
+        assert_eq!(received.iter().map(|it| it.outcome).collect::<Vec<_>>(), [outcome]);
     }
 }
 
@@ -97,8 +97,8 @@ fn a_lost_store_turns_new_updates_away_and_keeps_those_under_way() {
     outputs(&mut server);
     server.handle(at(12), Input::StoreLost);
     server.handle(at(13), request(3, WRITER, Ask::Update(put(3, &[3], 10))));
-    let told: Vec<_> = acknowledgements(&outputs(&mut server)).iter().map(|it| (it.number, it.outcome)).collect();
-    assert_eq!(told, [(2, Outcome::Elsewhere), (3, Outcome::Elsewhere)]);
+    let received: Vec<_> = acknowledgements(&outputs(&mut server)).iter().map(|it| (it.number, it.outcome)).collect();
+    assert_eq!(received, [(2, Outcome::Elsewhere), (3, Outcome::Elsewhere)]);
     assert_eq!(server.shared().state, State::StoreLost);
     server.handle(at(14), Input::Committed { batch: 1, result: CommitResult::Failed, purged: Generation(0) });
     server.handle(at(100), Input::StoreBack);

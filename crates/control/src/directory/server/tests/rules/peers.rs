@@ -1,9 +1,9 @@
-//! What servers tell each other.
+//! What servers send each other.
 
 use super::*;
 
 #[test]
-fn commits_are_told_to_peers_in_small_datagrams() {
+fn commits_are_sent_to_peers_in_small_datagrams() {
     let mut server = serving(Vec::new());
     for n in 0..40 {
         server.handle(at(0), request(1, WRITER, Ask::Update(put(n, &[n as u8], 10))));
@@ -11,17 +11,17 @@ fn commits_are_told_to_peers_in_small_datagrams() {
     server.handle(at(10), Input::Timer);
     outputs(&mut server);
     server.handle(at(11), Input::Committed { batch: 1, result: CommitResult::Done(Generation(11)), purged: Generation(0) });
-    let (mut told, mut other) = (0, serving(Vec::new()));
+    let (mut received, mut other) = (0, serving(Vec::new()));
     for output in outputs(&mut server) {
         if let Output::Send { to, bytes } = output {
             assert!(to == peer() && bytes.len() <= MAX_DATAGRAM);
             let frame = Frame::parse(&bytes).unwrap();
             let Ok(Message::Commits(commits)) = Message::parse(frame.header.kind, frame.body) else { panic!("commits") };
-            told += commits.commits.len();
+            received += commits.commits.len();
             other.handle(at(12), request(1, ME, Ask::Commits(commits)));
         }
     }
-    assert_eq!((told, other.shared().table.len()), (40, 40));
+    assert_eq!((received, other.shared().table.len()), (40, 40));
     assert_eq!(other.shared().revision, Generation(10), "parts do not claim the whole");
     assert_eq!(other.shared().table.hash(), server.shared().table.hash());
 }
@@ -46,7 +46,7 @@ fn a_peer_moves_the_revision_only_without_a_gap() {
 }
 
 #[test]
-fn a_gap_in_the_watch_or_another_hash_loads_anew_while_look_ups_go_on() {
+fn a_gap_in_the_watch_or_another_hash_reloads_while_lookups_go_on() {
     let mut server = serving(vec![stored(1, 3, Some(value(1))), stored(2, 4, Some(value(2)))]);
     server.handle(at(0), watched(12, 13, Vec::new()));
     let all = outputs(&mut server);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn watchers_are_told_of_every_change_in_order_and_of_what_was_forgotten() {
+fn watchers_receive_every_change_in_order_and_learn_what_was_forgotten() {
     let mut server = serving(Vec::new());
     server.handle(at(0), request(4, WRITER, Ask::Watch(Generation(3))));
     server.handle(at(0), watched(10, 12, vec![stored(1, 11, Some(value(1))), stored(1, 12, None)]));

@@ -1,0 +1,56 @@
+/* The tables of a host's programs. */
+#ifndef WEFT_VL2_HOST_H
+#define WEFT_VL2_HOST_H
+
+#include "packet.h"
+
+/* What is known of other AAs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct vl2_address);
+	__type(value, struct vl2_peer);
+} peers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct vl2_group);
+} groups SEC(".maps");
+
+/* The multicast addresses of the services that have an AA here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __be32);
+	__type(value, __u32);
+} multicasts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct vl2_flow);
+	__type(value, struct vl2_flow_state);
+} flows SEC(".maps");
+
+/* The hash of the first fragment, for the later ones. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct vl2_fragments);
+	__type(value, __u32);
+} fragments SEC(".maps");
+
+/* By the low bits of the outer source. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, struct vl2_path);
+} paths SEC(".maps");
+
+#endif

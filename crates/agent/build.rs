@@ -1,0 +1,37 @@
+//! Compiles the programs of the data planes (`bpf/OVERLAY/{host,switch}.bpf.c`) with clang into `OUT_DIR`, where `src/*/dataplane` embed them.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for folder in ["bpf", "bpf/vl2", "bpf/netlord"] {
+        for file in fs::read_dir(folder).expect("the folder is part of the crate").flatten() {
+            println!("cargo::rerun-if-changed={}", file.path().display());
+        }
+    }
+    for overlay in ["vl2", "netlord"] {
+        for role in ["host", "switch"] {
+            let source = Path::new("bpf").join(overlay).join(format!("{role}.bpf.c"));
+            compile(&source, &out.join(format!("{overlay}_{role}.bpf.o")));
+        }
+    }
+}
+
+fn compile(source: &Path, object: &Path) {
+    // Where Debian has the headers of this machine's kind (asm/types.h).
+    let machine = format!("-I/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it"));
+    let built = SkeletonBuilder::new()
+        .source(source)
+        .obj(object)
+        .clang_args([&machine, "-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"])
+        .build();
+    if let Err(error) = built {
+        panic!(
+            "cannot compile {}: {error:#}\nscripts/setup-daemons.sh installs what it needs: clang and the kernel's headers",
+            source.display()
+        );
+    }
+}

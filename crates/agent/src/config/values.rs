@@ -1,0 +1,80 @@
+//! Values that several configurations have in common.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use weft_control::directory::auth::PrincipalKey;
+
+use super::Place;
+use crate::error::{Error, Result};
+
+/// The control socket, if `socket` is absent.
+pub(crate) fn default_socket() -> PathBuf {
+    PathBuf::from("/run/weft/agent.sock")
+}
+
+/// Where metrics are served, if `metrics` is absent.
+#[allow(clippy::unnecessary_wraps)] // The form that serde requires.
+pub(crate) fn default_metrics() -> Option<SocketAddr> {
+    Some(SocketAddr::from(([127, 0, 0, 1], 9304)))
+}
+
+/// A value that is written as text.
+pub(crate) fn from_text<'de, D: Deserializer<'de>, T>(from: D) -> std::result::Result<T, D::Error>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+/// An optional value that is written as text.
+pub(crate) fn optional_from_text<'de, D: Deserializer<'de>, T>(from: D) -> std::result::Result<Option<T>, D::Error>
+where
+    T: FromStr,
+    T::Err: std::fmt::Display,
+{
+    from_text(from).map(Some)
+}
+
+/// `address:port`, or `off`.
+pub(crate) fn address_or_off<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(from)?;
+    if text == "off" {
+        return Ok(None);
+    }
+    let wrong = |_| serde::de::Error::custom(format!("`{text}` is not address:port, and not `off`"));
+    text.parse().map(Some).map_err(wrong)
+}
+
+/// A key, from a file that nobody else can read.
+///
+/// # Errors
+/// [`Error`] if the file cannot be read, others can read it, or it holds no key.
+pub(crate) fn read_key(file: &Path) -> Result<PrincipalKey> {
+    let mode = std::fs::metadata(file).map_err(|cause| {
+        let help = "`weft directory key --principal N` prints it, where the directory's secret is";
+        Error::Input { what: "the key", path: file.to_owned(), cause, help }
+    })?;
+    let mode = mode.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(Error::KeyMode { path: file.to_owned(), mode });
+    }
+    let text = std::fs::read_to_string(file).map_err(Error::file("read the key", file))?;
+    PrincipalKey::parse(&text).map_err(|error| Error::Content { path: file.to_owned(), reason: error.to_string(), help: "" })
+}
+
+/// Refuses directory servers without a port.
+///
+/// # Errors
+/// [`Error`] that names the server.
+pub(crate) fn check_ports(servers: &Spanned<Vec<SocketAddr>>, place: &Place<'_>) -> Result<()> {
+    match servers.get_ref().iter().find(|server| server.port() == 0) {
+        Some(server) => Err(place.error(servers.span(), &format!("{server} has no port"), "directory servers have 5303")),
+        None => Ok(()),
+    }
+}

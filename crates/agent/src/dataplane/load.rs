@@ -1,0 +1,219 @@
+//! Loads the programs, and keeps their maps in a folder of bpffs so that they outlive the process.
+//!
+//! ```text
+//!   <pin_dir>/settings, peers, ...    the maps: adopted if their shapes are those of this build, else all are created empty
+//!   <pin_dir>/vl2_out, vl2_in, ...    the programs, loaded by every process over the adopted maps
+//! ```
+//! A filter of traffic control is replaced in one step: between two builds of a program no packet goes past both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsStr};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::{fs, io};
+
+use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TcAttachPoint, TcHook, TcHookBuilder};
+
+use super::maps::Table;
+use super::{PlaneError, Result};
+
+/// Loaded programs and their maps.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    object: Object,
+    maps: BTreeMap<String, MapHandle>,
+    pin_dir: PathBuf,
+    /// The hooks on which programs were put: program, interface, point.
+    hooks: BTreeSet<(&'static str, i32, u32)>,
+    /// Whether the maps were there already.
+    pub adopted: bool,
+}
+
+/// Sizes of maps that settings decide: name and entries (of a ring buffer: bytes).
+pub(crate) type Sizes<'a> = &'a [(&'a str, u32)];
+
+impl Loaded {
+    /// Loads an object over the maps pinned in a folder, or over new ones that are pinned there.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the folder is not on bpffs, or the kernel refuses.
+    pub fn load(object: &[u8], sizes: Sizes<'_>, pin_dir: &Path) -> Result<Self> {
+        log_by_tracing();
+        prepare(pin_dir)?;
+        let mut open = open(object).map_err(PlaneError::bpf("read", "the programs"))?;
+        resize(&mut open, sizes)?;
+        let adopted = adopt(&mut open, pin_dir)?;
+        let object = open.load().map_err(PlaneError::bpf("load", "the programs"))?;
+        let mut maps = BTreeMap::new();
+        for map in object.maps().filter(|map| is_table(map.name())) {
+            let name = map.name().to_string_lossy().into_owned();
+            let mut handle = MapHandle::try_from(&map).map_err(PlaneError::bpf("open map", &name))?;
+            if !adopted {
+                let path = pin_dir.join(&name);
+                remove(&path)?;
+                handle.pin(&path).map_err(PlaneError::bpf("pin map", &name))?;
+            }
+            maps.insert(name, handle);
+        }
+        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), adopted };
+        loaded.pin_programs()?;
+        Ok(loaded)
+    }
+
+    fn pin_programs(&self) -> Result<()> {
+        for mut program in self.object.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let path = self.pin_dir.join(&name);
+            remove(&path)?;
+            program.pin(&path).map_err(PlaneError::bpf("pin program", name))?;
+        }
+        Ok(())
+    }
+
+    /// One of the maps, as a table.
+    pub fn table(&self, name: &'static str) -> Table<'_> {
+        Table { map: self.map(name), name }
+    }
+
+    /// One of the maps.
+    pub fn map(&self, name: &str) -> &MapHandle {
+        self.maps.get(name).unwrap_or_else(|| panic!("the programs have a map `{name}`"))
+    }
+
+    /// One of the programs.
+    pub fn program(&self, name: &str) -> libbpf_rs::ProgramMut<'_> {
+        self.object.progs_mut().find(|p| p.name() == name).unwrap_or_else(|| panic!("there is a program `{name}`"))
+    }
+
+    /// Puts a program on a hook of an interface, in the place of the one that may be there.
+    ///
+    /// # Errors
+    /// [`PlaneError::Bpf`] if the kernel refuses.
+    pub fn attach(&mut self, program: &'static str, ifindex: i32, point: TcAttachPoint) -> Result<()> {
+        let fail = || PlaneError::bpf("attach to an interface program", program);
+        let mut hook = hook(&self.program(program), ifindex, point);
+        hook.create().map_err(fail())?;
+        hook.attach().map_err(fail())?;
+        self.hooks.insert((program, ifindex, point));
+        Ok(())
+    }
+
+    /// Undoes a start that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn rollback_on_error<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        if start.is_err() && !self.adopted {
+            // The cause is returned, not what this step says.
+            let _ = self.detach();
+        }
+        start
+    }
+
+    /// Takes the programs off their hooks and removes the pins. For a thread of the namespace that they were attached in.
+    ///
+    /// # Errors
+    /// [`PlaneError::System`] if a pin cannot be removed.
+    pub fn detach(&mut self) -> Result<()> {
+        for (program, ifindex, point) in std::mem::take(&mut self.hooks) {
+            // No error if there is nothing, nor if the interface is gone.
+            if let Err(error) = hook(&self.program(program), ifindex, point).detach() {
+                tracing::debug!(%error, ifindex, program, "nothing to detach");
+            }
+        }
+        self.unpin()
+    }
+
+    fn unpin(&self) -> Result<()> {
+        let programs = self.object.progs().map(|p| p.name().to_string_lossy().into_owned());
+        for name in programs.chain(self.maps.keys().cloned()) {
+            remove(&self.pin_dir.join(name))?;
+        }
+        match fs::remove_dir(&self.pin_dir) {
+            Err(e) if e.kind() != io::ErrorKind::DirectoryNotEmpty => {
+                Err(PlaneError::system("remove", self.pin_dir.display().to_string())(e))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn hook(program: &libbpf_rs::Program<'_>, ifindex: i32, point: TcAttachPoint) -> TcHook {
+    TcHookBuilder::new(program.as_fd()).ifindex(ifindex).replace(true).handle(HANDLE).priority(PRIORITY).hook(point)
+}
+
+/// The programs' own place on a hook, so that they are found again; others may stand before and behind.
+const HANDLE: u32 = 1;
+const PRIORITY: u32 = 0x5746;
+
+fn open(object: &[u8]) -> libbpf_rs::Result<OpenObject> {
+    ObjectBuilder::default().name("vl2")?.open_memory(object)
+}
+
+fn resize(open: &mut OpenObject, sizes: Sizes<'_>) -> Result<()> {
+    for mut map in open.maps_mut() {
+        let size = sizes.iter().find(|(name, _)| map.name() == *name);
+        if let Some((name, entries)) = size {
+            map.set_max_entries(*entries).map_err(PlaneError::bpf("set the size of map", *name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes over the pinned maps, if all are there and have the shapes of this build.
+fn adopt(open: &mut OpenObject, pin_dir: &Path) -> Result<bool> {
+    let mut found = Vec::new();
+    for map in open.maps().filter(|map| is_table(map.name())) {
+        let Ok(pinned) = MapHandle::from_pinned_path(pin_dir.join(map.name())) else { return Ok(false) };
+        let same =
+            pinned.map_type() == map.map_type() && pinned.key_size() == map.key_size() && pinned.value_size() == map.value_size();
+        if !same {
+            tracing::warn!(map = ?map.name(), "is pinned with another shape: tables start empty");
+            return Ok(false);
+        }
+        found.push(pinned);
+    }
+    for (mut map, pinned) in open.maps_mut().filter(|map| is_table(map.name())).zip(found) {
+        let name = map.name().to_string_lossy().into_owned();
+        map.reuse_fd(pinned.as_fd()).map_err(PlaneError::bpf("adopt map", name))?;
+    }
+    Ok(true)
+}
+
+/// Maps with a dot in their name are the compiler's: constants, which belong to the programs.
+fn is_table(name: &OsStr) -> bool {
+    !name.as_bytes().contains(&b'.')
+}
+
+const BPFFS: libc::c_long = 0xcafe_4a11;
+
+/// Makes the folder, on bpffs only.
+fn prepare(pin_dir: &Path) -> Result<()> {
+    fs::create_dir_all(pin_dir).map_err(|_| PlaneError::NoBpffs(pin_dir.to_owned()))?;
+    let path = CString::new(pin_dir.as_os_str().as_bytes()).map_err(|_| PlaneError::NoBpffs(pin_dir.to_owned()))?;
+    // SAFETY: zeros are a valid statfs.
+    let mut info: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends with a zero and `info` has room for the answer.
+    let failed = unsafe { libc::statfs(path.as_ptr(), &raw mut info) } != 0;
+    if failed || libc::c_long::from(info.f_type) != BPFFS {
+        return Err(PlaneError::NoBpffs(pin_dir.to_owned()));
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(PlaneError::system("remove", path.display().to_string())(e)),
+        _ => Ok(()),
+    }
+}
+
+/// What libbpf says goes where all else goes; "there is a qdisc already" is no warning here.
+fn log_by_tracing() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| tracing::debug!(target: "libbpf", "{}", text.trim_end()))));
+    });
+}

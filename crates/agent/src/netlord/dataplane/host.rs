@@ -1,0 +1,267 @@
+//! A server's plane: one program on the interfaces of VMs, one on those to the fabric.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use libbpf_rs::TC_INGRESS;
+use weft_control::netlord::agent::RoutedFlow;
+use weft_control::netlord::{Location, Vif};
+use weft_control::wire::packet::ethernet::VlanId;
+use weft_fabric::MacAddr;
+
+use super::counters::{HOST_COUNTERS, Named};
+use super::event::{self, Event};
+use super::layout;
+use super::settings::HostSettings;
+use super::tables::{Inherited, InheritedVif};
+use crate::dataplane::clock::monotonic_ns;
+use crate::dataplane::load::Loaded;
+use crate::dataplane::maps::{self, Table};
+use crate::dataplane::nic::{FrameSocket, Listen, Nic};
+use crate::dataplane::ring::Ring;
+use crate::dataplane::{PlaneError, Result};
+
+/// The programs on a server's interfaces, and their tables. Dropping it leaves them in place.
+#[derive(Debug)]
+pub struct HostPlane {
+    loaded: Loaded,
+    ring: Ring<Event>,
+    /// Sending, by interface.
+    interfaces: BTreeMap<u32, FrameSocket>,
+}
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netlord_host.bpf.o"));
+const ON_VIF: &str = "netlord_vif";
+const ON_UPLINK: &str = "netlord_uplink";
+
+impl HostPlane {
+    /// Loads the programs and pins them in a folder of bpffs, or adopts what an earlier process left there. They are on no interface yet, but for those on which that
+    /// process put them.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Self> {
+        let loaded = Loaded::load(OBJECT, &[], pin_dir)?;
+        let ring = Ring::new(loaded.map("events"), event::read)?;
+        let plane = Self { loaded, ring, interfaces: BTreeMap::new() };
+        plane.table("settings").set(&[0; 4], &layout::host_settings(settings))?;
+        Ok(plane)
+    }
+
+    /// Whether tables of an earlier process were adopted.
+    pub const fn adopted(&self) -> bool {
+        self.loaded.adopted
+    }
+
+    /// The VIFs and the remote VIFs that an earlier process left in the tables.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn inherited(&self) -> Result<Inherited> {
+        let index = |key: &[u8]| key.try_into().map_or(0, u32::from_ne_bytes);
+        let vifs = self.table("vifs").all()?;
+        let vifs = vifs.iter().map(|(key, value)| InheritedVif { ifindex: index(key), vif: layout::read_vif(value) });
+        let remotes = self.table("remotes").all()?;
+        let remotes = remotes.iter().filter_map(|(key, value)| Some((layout::read_name(key), layout::read_place(value)?)));
+        Ok((vifs.collect(), remotes.collect()))
+    }
+
+    /// Puts the program on an interface to the fabric; it passes everything on until [`set_uplink`](Self::set_uplink). Returns index and MAC address.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if there is no such interface, or the kernel refuses.
+    pub fn attach_uplink(&mut self, device: &str) -> Result<(u32, MacAddr)> {
+        let nic = self.attach(device, ON_UPLINK)?;
+        let socket = &self.interfaces[&(nic.index as u32)];
+        socket.listen(nic, Listen::Multicasts).map_err(PlaneError::system("receive multicasts on", device))?;
+        Ok((nic.index as u32, nic.mac))
+    }
+
+    /// Puts the program on a VM's interface; it drops everything until [`set_vif`](Self::set_vif). Returns its index.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if there is no such interface, or the kernel refuses.
+    pub fn attach_vif(&mut self, device: &str) -> Result<u32> {
+        Ok(self.attach(device, ON_VIF)?.index as u32)
+    }
+
+    fn attach(&mut self, device: &str, program: &'static str) -> Result<Nic> {
+        let nic = Nic::find(device)?;
+        self.loaded.attach(program, nic.index, TC_INGRESS)?;
+        self.interfaces.insert(nic.index as u32, FrameSocket::new(nic, 0, false)?);
+        Ok(nic)
+    }
+
+    /// The index of an Ethernet interface of the calling thread's network namespace, if it is there.
+    pub fn index_of(device: &str) -> Option<u32> {
+        Nic::find(device).ok().map(|nic| nic.index as u32)
+    }
+
+    /// The MTU of an interface in bytes, if it is up and has a carrier.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if it is not there any more.
+    pub fn mtu_if_up(device: &str) -> Result<Option<u32>> {
+        Nic::mtu_if_up(device)
+    }
+
+    /// The MTU of an interface to the fabric in bytes, and its place, if that is known.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn set_uplink(&mut self, ifindex: u32, mac: MacAddr, mtu: u32, at: Option<Location>) -> Result<()> {
+        self.table("uplinks").set(&ifindex.to_ne_bytes(), &layout::uplink(mac, mtu, at))
+    }
+
+    /// What a VM's interface is, and by which one its frames leave.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_vif(&mut self, ifindex: u32, vif: Vif, uplink: Option<u32>) -> Result<()> {
+        self.table("vifs").set(&ifindex.to_ne_bytes(), &layout::vif(vif, uplink))
+    }
+
+    /// A VM's interface is one no longer: what comes by it is dropped. It may be gone already.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn remove_vif(&mut self, ifindex: u32) -> Result<()> {
+        self.table("vifs").remove(&ifindex.to_ne_bytes())?;
+        self.interfaces.remove(&ifindex);
+        let owned = self.table("owned");
+        for (key, _) in owned.all()?.iter().filter(|(key, _)| key[..4] == ifindex.to_ne_bytes()) {
+            owned.remove(key)?;
+        }
+        Ok(())
+    }
+
+    /// An address that a VM in the public space may send from.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_owned(&mut self, ifindex: u32, ip: IpAddr) -> Result<()> {
+        self.table("owned").set(&layout::owned(ifindex, ip), &[1])
+    }
+
+    /// A VIF is on this server, at this interface; `None`: not any more.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_local(&mut self, vif: Vif, ifindex: Option<u32>) -> Result<()> {
+        let table = self.table("locals");
+        match ifindex {
+            Some(ifindex) => table.set(&layout::name(vif), &ifindex.to_ne_bytes()),
+            None => table.remove(&layout::name(vif)),
+        }
+    }
+
+    /// A VIF is elsewhere; `None`: not known any more.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_remote(&mut self, vif: Vif, at: Option<Location>) -> Result<()> {
+        let table = self.table("remotes");
+        match at {
+            Some(at) => table.set(&layout::name(vif), &layout::place(at)),
+            None => table.remove(&layout::name(vif)),
+        }
+    }
+
+    /// Remote VIFs in the table, and its size.
+    pub fn remotes(&self) -> (usize, u32) {
+        use libbpf_rs::MapCore as _;
+        (self.table("remotes").len(), self.loaded.map("remotes").max_entries())
+    }
+
+    /// The VLANs that flows from an interface to an edge switch choose among, at most 16; none: it cannot be reached from there.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_paths(&mut self, uplink: u32, switch: MacAddr, vlans: &[VlanId]) -> Result<()> {
+        let (table, key) = (self.table("paths"), layout::reached(uplink, switch));
+        if vlans.is_empty() {
+            return table.remove(&key);
+        }
+        table.set(&key, &layout::paths(vlans))
+    }
+
+    /// What a virtual router did with a packet, for others like it; for so long.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn set_route(&mut self, flow: &RoutedFlow, hold: Duration) -> Result<()> {
+        let now = monotonic_ns().map_err(PlaneError::system("read", "the clock"))?;
+        let until = now.saturating_add(hold.as_nanos() as u64);
+        self.table("routed").set(&layout::route_key(flow), &layout::route(flow, until))
+    }
+
+    /// Forgets what virtual routers did.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn clear_routes(&mut self) -> Result<()> {
+        let table = self.table("routed");
+        for (key, _) in table.all()? {
+            table.remove(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a frame by an interface that the plane is on: to the fabric, or to a VM.
+    ///
+    /// # Errors
+    /// [`PlaneError::System`].
+    pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<()> {
+        let Some(socket) = self.interfaces.get(&ifindex) else { return Ok(()) };
+        socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
+    }
+
+    /// Detaches if the caller's start has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn rollback_on_error<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.rollback_on_error(start)
+    }
+
+    /// Takes the events that have come since.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn events(&mut self) -> Result<Vec<Event>> {
+        self.ring.take()
+    }
+
+    /// Readable when there are events.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// All counters.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn counters(&self) -> Result<Named> {
+        maps::sums(self.loaded.map("counters"), HOST_COUNTERS.len()).map(|values| Named::new(HOST_COUNTERS, values))
+    }
+
+    /// Takes the programs off all interfaces and removes the pins. For a thread of the namespace that they were attached in.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    fn table(&self, name: &'static str) -> Table<'_> {
+        self.loaded.table(name)
+    }
+}

@@ -1,0 +1,261 @@
+//! A switch's plane: one program on every port.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use libbpf_rs::TC_INGRESS;
+#[cfg(test)]
+use weft_control::netlord::EdgePort;
+use weft_control::wire::packet::ethernet::VlanId;
+use weft_fabric::{MacAddr, TenantId};
+
+use super::counters::{Named, SWITCH_COUNTERS};
+use super::event::{self, Event};
+use super::layout;
+use super::settings::SwitchSettings;
+use super::tables::{FibEntry, Limit, Port, TenantTraffic};
+use crate::dataplane::clock::monotonic_ns;
+use crate::dataplane::load::Loaded;
+use crate::dataplane::maps::{self, Table};
+use crate::dataplane::nic::{FrameSocket, Listen, Nic};
+use crate::dataplane::ring::Ring;
+use crate::dataplane::{PlaneError, Result};
+
+/// The program on a switch's ports, and its tables. Dropping it leaves them in place.
+#[derive(Debug)]
+pub struct SwitchPlane {
+    loaded: Loaded,
+    ring: Ring<Event>,
+    ports: BTreeMap<u32, (Port, FrameSocket)>,
+}
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netlord_switch.bpf.o"));
+const ON_PORT: &str = "netlord_port";
+
+impl SwitchPlane {
+    /// Puts the program on all ports of the calling thread's network namespace and pins it in a folder of bpffs, or adopts what an earlier process left there: learned
+    /// addresses stay, the rest is written again.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if a port is missing, a VLAN has too many of them, or the kernel refuses.
+    pub fn attach(settings: &SwitchSettings, ports: &[Port], pin_dir: &Path) -> Result<Self> {
+        let loaded = Loaded::load(OBJECT, &[("fib", settings.fib_entries.max(1))], pin_dir)?;
+        let ring = Ring::new(loaded.map("events"), event::read)?;
+        let mut plane = Self { loaded, ring, ports: BTreeMap::new() };
+        let begun = plane.begin(settings, ports);
+        plane.rollback_on_error(begun)?;
+        Ok(plane)
+    }
+
+    fn begin(&mut self, settings: &SwitchSettings, ports: &[Port]) -> Result<()> {
+        let nics = ports.iter().map(|port| Nic::find(&port.device)).collect::<Result<Vec<_>>>()?;
+        self.table("settings").set(&[0; 4], &layout::switch_settings(settings))?;
+        self.write_vlans(ports, &nics)?;
+        ports.iter().zip(nics).try_for_each(|(port, nic)| self.add_port(port, nic))
+    }
+
+    /// Detaches if the caller's start has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn rollback_on_error<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.rollback_on_error(start)
+    }
+
+    fn write_vlans(&self, ports: &[Port], nics: &[Nic]) -> Result<()> {
+        let mut by_vlan: BTreeMap<VlanId, Vec<u32>> = BTreeMap::new();
+        let mut wanted = BTreeSet::new();
+        let (members, vlans) = (self.table("members"), self.table("vlans"));
+        for (port, nic) in ports.iter().zip(nics) {
+            for &vlan in port.vlans.iter().chain(&port.native) {
+                by_vlan.entry(vlan).or_default().push(nic.index as u32);
+                wanted.insert(layout::member(nic.index as u32, vlan));
+            }
+        }
+        for key in &wanted {
+            members.set(key, &[1])?;
+        }
+        // Of an earlier configuration.
+        for (key, _) in members.all()?.iter().filter(|(key, _)| !wanted.iter().any(|it| it[..] == key[..])) {
+            members.remove(key)?;
+        }
+        let is_here = |key: &[u8]| by_vlan.keys().any(|vlan| key == u32::from(vlan.get()).to_ne_bytes());
+        for (key, _) in vlans.all()?.iter().filter(|(key, _)| !is_here(key)) {
+            vlans.remove(key)?;
+        }
+        for (vlan, members) in by_vlan {
+            if members.len() > layout::VLAN_PORTS {
+                let (has, most) = (members.len(), layout::VLAN_PORTS);
+                return Err(PlaneError::Setting(format!("VLAN {} has {has} ports here, and at most {most} fit", vlan.get())));
+            }
+            vlans.set(&u32::from(vlan.get()).to_ne_bytes(), &layout::vlan(&members))?;
+        }
+        Ok(())
+    }
+
+    fn add_port(&mut self, port: &Port, nic: Nic) -> Result<()> {
+        let index = nic.index as u32;
+        self.table("ports").set(&index.to_ne_bytes(), &layout::port(port))?;
+        let socket = FrameSocket::new(nic, 0, false)?;
+        socket.listen(nic, Listen::Everything).map_err(PlaneError::system("receive everything on", &port.device))?;
+        self.loaded.attach(ON_PORT, nic.index, TC_INGRESS)?;
+        self.ports.insert(index, (port.clone(), socket));
+        if let Some(number) = port.number {
+            // What an earlier process learned holds until the server announces otherwise.
+            let before = self.table("routes").get(&layout::prefix(number))?;
+            let before = before.and_then(|hop| layout::read_hop(&hop)).filter(|&(at, _)| at == index).map(|(_, mac)| mac);
+            self.set_server(index, port.server.or(before))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a port is up and has a carrier.
+    pub fn is_up(&self, ifindex: u32) -> bool {
+        let device = self.ports.get(&ifindex).map(|(port, _)| port.device.as_str());
+        device.is_some_and(|device| Nic::mtu_if_up(device).is_ok_and(|mtu| mtu.is_some()))
+    }
+
+    /// Whether tables of an earlier process were adopted.
+    pub const fn adopted(&self) -> bool {
+        self.loaded.adopted
+    }
+
+    /// The ports, by their interfaces.
+    pub fn ports(&self) -> impl Iterator<Item = (u32, &Port)> {
+        self.ports.iter().map(|(&index, (port, _))| (index, port))
+    }
+
+    /// The MAC address of the server at a port: the next hop of p.0.0.0/8.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn set_server(&mut self, ifindex: u32, mac: Option<MacAddr>) -> Result<()> {
+        let Some((port, _)) = self.ports.get_mut(&ifindex) else { return Ok(()) };
+        let Some(number) = port.number else { return Ok(()) };
+        port.server = mac;
+        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, mac))
+    }
+
+    /// What the switch does with a tenant's packets; `None`: it passes them.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_limit(&mut self, tenant: TenantId, limit: Option<Limit>) -> Result<()> {
+        let table = self.table("limits");
+        match limit {
+            Some(limit) => table.set(&layout::tenant(tenant), &layout::limit(limit)),
+            None => table.remove(&layout::tenant(tenant)),
+        }
+    }
+
+    /// Removes the limits of all tenants.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn clear_limits(&mut self) -> Result<()> {
+        let table = self.table("limits");
+        for (key, _) in table.all()? {
+            table.remove(&key)?;
+        }
+        Ok(())
+    }
+
+    /// What each tenant sent over the last hop here.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn tenants(&self) -> Result<Vec<TenantTraffic>> {
+        let all = self.table("tenants").all()?;
+        Ok(all.iter().map(|(key, value)| layout::read_tenant(key, value)).collect())
+    }
+
+    /// The learned addresses, and how many fit.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn fib(&self) -> Result<(Vec<FibEntry>, u32)> {
+        use libbpf_rs::MapCore as _;
+        let all = self.table("fib").all()?;
+        let size = self.loaded.map("fib").max_entries();
+        Ok((all.iter().map(|(key, value)| layout::read_fib(key, value)).collect(), size))
+    }
+
+    /// Forgets learned addresses that were silent for too long.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn expire(&mut self, ageing: Duration) -> Result<usize> {
+        let now = monotonic_ns().map_err(PlaneError::system("read", "the clock"))?;
+        let limit = u64::try_from(ageing.as_nanos()).unwrap_or(u64::MAX);
+        let table = self.table("fib");
+        let all = table.all()?;
+        let old = all.iter().filter(|(key, value)| now.saturating_sub(layout::read_fib(key, value).seen_ns) > limit);
+        let mut count = 0;
+        for (key, _) in old {
+            table.remove(key)?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Sends a frame by a port.
+    ///
+    /// # Errors
+    /// [`PlaneError::System`].
+    pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<()> {
+        let Some((_, socket)) = self.ports.get(&ifindex) else { return Ok(()) };
+        socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
+    }
+
+    /// Takes the events that have come since.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn events(&mut self) -> Result<Vec<Event>> {
+        self.ring.take()
+    }
+
+    /// Readable when there are events.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// All counters.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn counters(&self) -> Result<Named> {
+        maps::sums(self.loaded.map("counters"), SWITCH_COUNTERS.len()).map(|values| Named::new(SWITCH_COUNTERS, values))
+    }
+
+    /// Takes the program off all ports and removes the pins. For a thread of the namespace that it was attached in.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
+    }
+
+    /// A port without a tag, and servers behind routes, without interfaces.
+    #[cfg(test)]
+    pub(super) fn write_for_test(&self, ifindex: u32, native: VlanId, servers: &[(EdgePort, u32, Option<MacAddr>)]) {
+        let port = Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
+        self.table("ports").set(&ifindex.to_ne_bytes(), &layout::port(&port)).unwrap();
+        self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
+        self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();
+        for &(number, to, mac) in servers {
+            self.table("routes").set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    fn table(&self, name: &'static str) -> Table<'_> {
+        self.loaded.table(name)
+    }
+}

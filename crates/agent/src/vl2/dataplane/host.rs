@@ -1,0 +1,405 @@
+//! A host's plane: the programs on the two hooks of its NIC.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use libbpf_rs::{TC_EGRESS, TC_INGRESS};
+use weft_control::directory::key::GroupId;
+use weft_fabric::MacAddr;
+
+use super::hash::{self, hash_flow, outer_source};
+use super::icmp::{self, IcmpProblem, icmp_error_to_sender};
+use super::layout::{self, RawEvent};
+use super::{Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerState, Refusal};
+use crate::dataplane::bytes::{address, array, read_address};
+use crate::dataplane::load::Loaded;
+use crate::dataplane::maps::Table;
+use crate::dataplane::nic::{FrameSocket, Nic};
+use crate::dataplane::offload::with_offloads;
+use crate::dataplane::ring::Ring;
+use crate::dataplane::{PlaneError, Result};
+
+/// The programs on one NIC, and their tables. Dropping it leaves them in place.
+#[derive(Debug)]
+pub struct HostPlane {
+    loaded: Loaded,
+    ring: Ring<RawEvent>,
+    nic: Nic,
+    settings: HostSettings,
+    to_stack: FrameSocket,
+    release_in: FrameSocket,
+    release_out: FrameSocket,
+}
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vl2_host.bpf.o"));
+
+impl HostPlane {
+    /// Puts the programs on an interface of the calling thread's network namespace and pins them in a folder of bpffs (made if it is not
+    /// there), or adopts those that an earlier process left: their tables stay as they are, settings are written again, and programs of
+    /// another build are replaced without a gap.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the interface is missing, settings contradict each other, or the kernel refuses.
+    pub fn attach(interface: &str, settings: &HostSettings, pin_dir: &Path) -> Result<Self> {
+        let nic = Nic::find(interface)?;
+        let bytes = layout::host_settings(settings, nic.mac)?;
+        let loaded = load(settings, pin_dir)?;
+        let mut plane = Self {
+            ring: Ring::new(loaded.map("events"), layout::read_event)?,
+            loaded,
+            nic,
+            settings: settings.clone(),
+            to_stack: FrameSocket::new(nic, layout::MARK_TO_STACK, false)?,
+            release_in: FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?,
+            release_out: FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?,
+        };
+        let begun = plane.begin(&bytes);
+        plane.rollback_on_error(begun)?;
+        Ok(plane)
+    }
+
+    fn begin(&mut self, settings: &[u8]) -> Result<()> {
+        self.table("settings").set(&ONLY, settings)?;
+        self.loaded.attach("vl2_in", self.nic.index, TC_INGRESS)?;
+        self.loaded.attach("vl2_out", self.nic.index, TC_EGRESS)
+    }
+
+    /// Detaches if the caller's start has failed, unless an earlier process' tables are in use: then flows go on as before.
+    ///
+    /// # Errors
+    /// That of the start.
+    pub fn rollback_on_error<T, E>(&mut self, start: std::result::Result<T, E>) -> std::result::Result<T, E> {
+        self.loaded.rollback_on_error(start)
+    }
+
+    /// Whether tables of an earlier process were adopted.
+    pub const fn adopted(&self) -> bool {
+        self.loaded.adopted
+    }
+
+    /// The settings as they are now.
+    pub const fn settings(&self) -> &HostSettings {
+        &self.settings
+    }
+
+    /// Takes the programs off the interface and removes the pins: AAs are unreachable from here on. For a thread of the namespace that
+    /// it was attached in.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn detach(mut self) -> Result<()> {
+        self.loaded.detach()
+    }
+
+    /// Writes the settings again, except for `limits`.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if they contradict each other.
+    pub fn set_settings(&mut self, settings: &HostSettings) -> Result<()> {
+        let bytes = layout::host_settings(settings, self.nic.mac)?;
+        if settings.entropy.prefix_len() != self.settings.entropy.prefix_len() {
+            return Err(PlaneError::Setting(
+                "the length of the entropy prefix is fixed until the programs are detached".to_owned(),
+            ));
+        }
+        self.table("settings").set(&ONLY, &bytes)?;
+        self.settings = settings.clone();
+        Ok(())
+    }
+
+    /// The next hop's MAC address, when it changes.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn set_gateway(&mut self, mac: MacAddr) -> Result<()> {
+        let settings = HostSettings { gateway: mac, ..self.settings.clone() };
+        self.set_settings(&settings)
+    }
+
+    /// Lets packets go to and come from an AA.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_peer(&mut self, aa: IpAddr, peer: &Peer) -> Result<()> {
+        self.write_peer(aa, &PeerState::Known(*peer))
+    }
+
+    /// Has packets to and from an AA dropped and counted without asking again, until it is set or removed.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn refuse_peer(&mut self, aa: IpAddr, refusal: Refusal) -> Result<()> {
+        self.write_peer(aa, &PeerState::Refused(refusal))
+    }
+
+    /// Forgets what was said of an AA: the next packet is a miss. No error if there was nothing.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn remove_peer(&mut self, aa: IpAddr) -> Result<()> {
+        self.table("peers").remove(&address(aa))
+    }
+
+    /// What the table says of an AA.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn peer(&self, aa: IpAddr) -> Result<Option<PeerState>> {
+        let entry = self.table("peers").get(&address(aa))?;
+        Ok(entry.map(|bytes| layout::read_peer(&bytes).0))
+    }
+
+    /// The whole table, ordered by AA.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn peers(&self) -> Result<Vec<(IpAddr, PeerState)>> {
+        let entries = self.table("peers").all()?;
+        Ok(entries.iter().map(|(key, value)| (read_key(key), layout::read_peer(value).0)).collect())
+    }
+
+    /// Whether packets went to an AA or came from it since the last time this was asked.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn take_used(&mut self, aa: IpAddr) -> Result<bool> {
+        let (table, key) = (self.table("peers"), address(aa));
+        let Some(entry) = table.get(&key)? else { return Ok(false) };
+        let (state, used) = layout::read_peer(&entry);
+        if used {
+            table.set(&key, &layout::peer(&state, false))?;
+        }
+        Ok(used)
+    }
+
+    /// The anycast addresses of a group, 1 to 16: flows spread over them. Without them its peers are misses.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if there are none or too many.
+    pub fn set_group(&mut self, group: GroupId, anycast: &[Ipv4Addr]) -> Result<()> {
+        if anycast.is_empty() || anycast.len() > layout::GROUP_MAX {
+            let (group, count, most) = (group.0, anycast.len(), layout::GROUP_MAX);
+            return Err(PlaneError::Setting(format!("group {group} has {count} anycast addresses; 1 to {most} are possible")));
+        }
+        self.table("groups").set(&u32::from(group.0).to_ne_bytes(), &layout::group(anycast))
+    }
+
+    /// Forgets a group.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn remove_group(&mut self, group: GroupId) -> Result<()> {
+        self.table("groups").remove(&u32::from(group.0).to_ne_bytes())
+    }
+
+    /// An AA that is of this host: it may send with it, and receive.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_local(&mut self, aa: IpAddr, local: &Local) -> Result<()> {
+        self.table("locals").set(&address(aa), &layout::local(local))?;
+        self.write_multicasts()
+    }
+
+    /// An AA that no longer is.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn remove_local(&mut self, aa: IpAddr) -> Result<()> {
+        self.table("locals").remove(&address(aa))?;
+        self.write_multicasts()
+    }
+
+    /// The AAs of this host, in order.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn locals(&self) -> Result<Vec<(IpAddr, Local)>> {
+        let entries = self.table("locals").all()?;
+        Ok(entries.iter().map(|(key, value)| (read_key(key), layout::read_local(value))).collect())
+    }
+
+    /// Changes what is mixed into a flow's hash, and so its path (VL2, section 4.2.2).
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn salt(&mut self, flow: Flow, salt: u32) -> Result<()> {
+        let (table, key) = (self.table("flows"), layout::flow(&flow));
+        // The kernel's hash and the time of the last event stay, so that the change itself is no event.
+        let mut state = table.get(&key)?.unwrap_or_else(|| vec![0; layout::FLOW_STATE]);
+        state[..4].copy_from_slice(&salt.to_ne_bytes());
+        table.set(&key, &state)
+    }
+
+    /// The outer source that a flow has now: its path, as far as the host decides it.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn outer_source(&self, flow: Flow) -> Result<Ipv4Addr> {
+        Ok(outer_source(self.settings.entropy, self.hash(flow)?))
+    }
+
+    /// Which of a group's anycast addresses a flow has now.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn anycast(&self, flow: Flow, addresses: &[Ipv4Addr]) -> Result<Option<Ipv4Addr>> {
+        Ok(addresses.get(hash::anycast(self.hash(flow)?, addresses.len())).copied())
+    }
+
+    fn hash(&self, flow: Flow) -> Result<u32> {
+        let state = self.table("flows").get(&layout::flow(&flow))?;
+        let salt = state.map_or(0, |bytes| u32::from_ne_bytes(array(&bytes, 0)));
+        Ok(hash_flow(&flow, salt))
+    }
+
+    /// Readable when there are events; for epoll.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.ring.fd()
+    }
+
+    /// The events that are there, in order; does not wait. The senders of packets that are too big, or that caused an ICMP error in the fabric, get an ICMP error.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn events(&mut self) -> Result<Vec<Event>> {
+        let raw = self.ring.take()?;
+        let mut events = Vec::with_capacity(raw.len());
+        for event in raw {
+            events.extend(self.understand(event)?);
+        }
+        Ok(events)
+    }
+
+    /// Puts an Ethernet frame into the host's stack, unchecked, as if it had come over the NIC: answers to ARP and NDP.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn inject(&mut self, frame: &[u8]) -> Result<()> {
+        self.to_stack.send(frame).map_err(PlaneError::system("send", "a frame to the stack"))
+    }
+
+    /// Releases a held packet: it goes through all checks again; what is still a miss is dropped and counted, without
+    /// an error.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn release(&mut self, direction: Direction, held: &Held) -> Result<()> {
+        let socket = match direction {
+            Direction::Out => &self.release_out,
+            Direction::In => &self.release_in,
+        };
+        match socket.send(&with_offloads(&held.frame, held.segment)) {
+            // The programs dropped it, and counted it by its reason.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+            sent => sent.map_err(PlaneError::system("release", "a held packet")),
+        }
+    }
+
+    /// What was counted since the maps were made.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn counters(&self) -> Result<Counters> {
+        Counters::read(self.loaded.map("counters"))
+    }
+
+    fn table(&self, name: &'static str) -> Table<'_> {
+        self.loaded.table(name)
+    }
+
+    fn write_peer(&self, aa: IpAddr, state: &PeerState) -> Result<()> {
+        let (table, key) = (self.table("peers"), address(aa));
+        let used = table.get(&key)?.is_some_and(|bytes| layout::read_peer(&bytes).1);
+        table.set(&key, &layout::peer(state, used))
+    }
+
+    /// The multicast addresses of the services of this host's AAs: what comes for them is taken.
+    fn write_multicasts(&self) -> Result<()> {
+        let table = self.table("multicasts");
+        let wanted: BTreeSet<Ipv4Addr> = self.locals()?.iter().filter_map(|(_, local)| local.multicast).collect();
+        for (key, _) in table.all()? {
+            if !wanted.contains(&Ipv4Addr::from(array::<4>(&key, 0))) {
+                table.remove(&key)?;
+            }
+        }
+        wanted.iter().try_for_each(|group| table.set(&group.octets(), &ONLY))
+    }
+
+    /// What an event means; the sender of a packet that failed gets an ICMP error.
+    fn understand(&self, raw: RawEvent) -> Result<Option<Event>> {
+        let RawEvent { kind, segment, mtu, outer_source, locator, flow, frame } = raw;
+        let (source, destination) = (flow.source, flow.destination);
+        let held = |frame| Held { frame, segment };
+        Ok(Some(match kind {
+            layout::EVENT_RESOLVE if frame.len() >= 12 => {
+                Event::Resolve { target: destination, asker: source, asker_mac: MacAddr(array(&frame, 6)) }
+            }
+            layout::EVENT_MISS_OUT => Event::Miss { direction: Direction::Out, source, destination, held: held(frame) },
+            layout::EVENT_MISS_IN => Event::Miss { direction: Direction::In, source, destination, held: held(frame) },
+            layout::EVENT_CONGESTION => Event::Congestion { flow },
+            layout::EVENT_UNDELIVERABLE => Event::Undeliverable { source, destination, outer_source, locator },
+            layout::EVENT_TOO_BIG => {
+                let inner = frame.get(ETHERNET..).unwrap_or_default();
+                self.inject_error(icmp_error_to_sender(inner, None, IcmpProblem::TooBig(mtu), self.nic.mac))?;
+                Event::TooBig { flow, mtu }
+            }
+            layout::EVENT_ICMP => return self.fabric_error(&frame),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// An ICMP error that came back to an outer source.
+    fn fabric_error(&self, frame: &[u8]) -> Result<Option<Event>> {
+        let packet = frame.get(ETHERNET..).unwrap_or_default();
+        let Some(error) = icmp::read(packet, self.settings.entropy) else { return Ok(None) };
+        let flow = match error.flow() {
+            // Quoted, and yet none of ours: a guess of someone else.
+            Some(flow) if self.table("locals").get(&address(flow.source))?.is_none() => return Ok(None),
+            Some(flow) => {
+                self.inject_error(icmp_error_to_sender(error.inner, Some(error.from), error.problem(), self.nic.mac))?;
+                Some(flow)
+            }
+            None => self.last_flow_of(error.outer_source)?,
+        };
+        Ok(Some(Event::IcmpError { flow, from: error.from, kind: error.kind, code: error.code, mtu: error.mtu }))
+    }
+
+    /// The flow that last had an outer source.
+    fn last_flow_of(&self, outer: Ipv4Addr) -> Result<Option<Flow>> {
+        let bits = u32::from(outer) & self.settings.entropy.hostmask().to_bits() & (layout::PATHS_MAX - 1);
+        let entry = self.table("paths").get(&bits.to_ne_bytes())?;
+        Ok(entry.filter(|bytes| bytes.iter().any(|&b| b != 0)).map(|bytes| layout::read_flow(&bytes[4..])))
+    }
+
+    fn inject_error(&self, frame: Option<Vec<u8>>) -> Result<()> {
+        let sent = frame.map_or(Ok(()), |frame| self.to_stack.send(&frame));
+        sent.map_err(PlaneError::system("send", "an ICMP error to the stack"))
+    }
+}
+
+/// The key of maps with one entry.
+const ONLY: [u8; 4] = [0; 4];
+const ETHERNET: usize = 14;
+
+/// The programs over their maps, with the sizes of the settings.
+pub(super) fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Loaded> {
+    let limits = settings.limits;
+    let wild = 32 - u32::from(settings.entropy.prefix_len());
+    let sizes = [
+        ("peers", limits.peers),
+        ("locals", limits.locals),
+        ("multicasts", limits.locals),
+        ("flows", limits.flows),
+        ("fragments", limits.fragments),
+        ("events", limits.event_bytes),
+        ("paths", (1u32 << wild.min(16)).min(layout::PATHS_MAX)),
+    ];
+    Loaded::load(OBJECT, &sizes, pin_dir)
+}
+
+fn read_key(key: &[u8]) -> IpAddr {
+    read_address(array(key, 0))
+}

@@ -1,0 +1,65 @@
+//! The programs run by BPF_PROG_RUN on packets made here, their output compared byte by byte with a plain reference.
+//!
+//! Without root, or in a container that may not, each test says so and passes.
+
+mod fuzz;
+mod host;
+mod packets;
+mod switch;
+
+use libbpf_rs::MapCore as _;
+
+use super::{Counter, Counters, layout};
+use crate::dataplane::load::Loaded;
+use crate::dataplane::testing::PinDir;
+
+/// What was counted while `work` ran, of counters that are not zero.
+fn counted<T>(loaded: &Loaded, work: impl FnOnce() -> T) -> (T, Vec<(Counter, u64)>) {
+    let read = || Counters::read(loaded.map("counters")).unwrap();
+    let before: Counters = read();
+    let result = work();
+    (result, read().since(&before).iter().filter(|(_, value)| *value > 0).collect())
+}
+
+#[test]
+fn counters_have_the_names_and_the_order_of_the_programs() {
+    let header = include_str!("../../../../bpf/vl2/layout.h");
+    let list = header.split("enum vl2_counter {").nth(1).unwrap().split('}').next().unwrap();
+    let names: Vec<String> = list.split(',').map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect();
+    let mut ours: Vec<String> = Counter::ALL.iter().map(|counter| format!("vl2_{}", counter.name())).collect();
+    ours.push("vl2_counters".to_owned());
+    assert_eq!(names, ours);
+    assert!(Counter::ALL.iter().enumerate().all(|(i, &counter)| counter as usize == i));
+}
+
+#[test]
+fn values_have_the_sizes_that_the_programs_give_them() {
+    let Some(pins) = PinDir::new() else { return };
+    let loaded = super::host::load(&packets::settings(), &pins.0).unwrap();
+    let sizes = [("settings", layout::SETTINGS), ("peers", layout::PEER), ("locals", layout::LOCAL), ("groups", layout::GROUP)];
+    for (name, size) in sizes.into_iter().chain([("flows", layout::FLOW_STATE), ("paths", 4 + layout::FLOW)]) {
+        assert_eq!(loaded.map(name).value_size() as usize, size, "{name}");
+    }
+    assert_eq!(loaded.map("flows").key_size() as usize, layout::FLOW);
+}
+
+#[test]
+fn the_next_process_adopts_the_tables_and_another_shape_does_not() {
+    let Some(pins) = PinDir::new() else { return };
+    let settings = packets::settings();
+    let first = super::host::load(&settings, &pins.0).unwrap();
+    assert!(!first.adopted);
+    let key = [7u8; 16];
+    first.map("peers").update(&key, &[1; layout::PEER], libbpf_rs::MapFlags::ANY).unwrap();
+    drop(first);
+    let second = super::host::load(&settings, &pins.0).unwrap();
+    assert!(second.adopted);
+    assert!(second.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_some());
+    drop(second);
+    std::fs::remove_file(pins.0.join("groups")).unwrap();
+    let mut third = super::host::load(&settings, &pins.0).unwrap();
+    assert!(!third.adopted, "a part of the tables is none");
+    assert!(third.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_none());
+    third.detach().unwrap();
+    assert!(!pins.0.exists());
+}

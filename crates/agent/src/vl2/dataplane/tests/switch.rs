@@ -1,0 +1,136 @@
+//! The hook of a switch's ports.
+
+use std::net::Ipv4Addr;
+
+use weft_control::directory::key::ServiceId;
+use weft_fabric::MacAddr;
+
+use super::super::{Attached, SwitchSettings, layout};
+use super::packets::*;
+use super::{Counter, counted};
+use crate::dataplane::Rate;
+use crate::dataplane::bytes::address;
+use crate::dataplane::load::Loaded;
+use crate::dataplane::maps::Table;
+use crate::dataplane::ring::Ring;
+use crate::dataplane::testing::{DROPPED, OK, PinDir, REDIRECTED, run};
+
+const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 7, 7]);
+const ENTROPY: Ipv4Addr = Ipv4Addr::new(10, 200, 9, 33);
+
+/// A switch that is a ToR and an intermediate at once, OWN behind its port 1.
+pub fn switch(pins: &PinDir) -> Loaded {
+    let settings = SwitchSettings {
+        aa4: Some("20.0.0.0/8".parse().unwrap()),
+        aa6: Some("fd20::/64".parse().unwrap()),
+        samples: Rate { per_second: 1, burst: 2 },
+        ..Default::default()
+    };
+    let loaded = super::super::switch::load(&settings, &pins.0).unwrap();
+    let set = |name, key: &[u8], value: &[u8]| Table { map: loaded.map(name), name }.set(key, value).unwrap();
+    set("settings", &[0; 4], &layout::switch_settings(&settings));
+    set("strips", &TOR.octets(), &2u32.to_ne_bytes());
+    set("strips", &ANYCAST[0].octets(), &1u32.to_ne_bytes());
+    let attached = layout::attached(&Attached { port: 1, mac: HOST_MAC, service: ServiceId(9) });
+    set("locals", &address(OWN.into()), &attached);
+    set("locals", &address(v6(OWN).into()), &attached);
+    loaded
+}
+
+fn with_switch(test: impl FnOnce(&Loaded)) {
+    let Some(pins) = PinDir::new() else { return };
+    test(&switch(&pins));
+}
+
+fn port(loaded: &Loaded, ip: &[u8]) -> (i32, Vec<u8>) {
+    run(loaded, "vl2_port", &from_wire(ip), 0)
+}
+
+#[test]
+fn an_intermediate_strips_the_first_header() {
+    with_switch(|loaded| {
+        for inner in [ip4_with(FAR, STRANGER, 6, 1, &[], 0, &tcp(99)), ip6(v6(FAR), v6(NEAR), 17, &tcp(0))] {
+            let second = outer(ENTROPY, FAR_TOR, &inner);
+            let (result, counts) = counted(loaded, || port(loaded, &outer(ENTROPY, ANYCAST[0], &second)));
+            assert_eq!(result, (OK, from_wire(&second)));
+            assert_eq!(counts, [(Counter::StrippedIntermediate, 1)]);
+        }
+    });
+}
+
+#[test]
+fn an_intermediate_relays_nothing_else() {
+    with_switch(|loaded| {
+        let inner = ip4(FAR, OWN, 6, &tcp(9));
+        let mut cut = outer(ENTROPY, FAR_TOR, &inner);
+        cut[2] = 0xff;
+        let cases = [
+            (outer(ENTROPY, ANYCAST[0], &inner), Counter::Malformed),
+            (outer(ENTROPY, ANYCAST[0], &ip6(v6(FAR), v6(OWN), 6, &tcp(0))), Counter::Malformed),
+            (outer(ENTROPY, ANYCAST[0], &cut), Counter::Malformed),
+            (outer(ENTROPY, ANYCAST[0], &[0x45, 0]), Counter::Malformed),
+            (ip4_with(ENTROPY, ANYCAST[0], 4, 9, &[1; 4], 0, &outer(ENTROPY, FAR_TOR, &inner)), Counter::Malformed),
+            (ip4_with(ENTROPY, ANYCAST[0], 4, 9, &[], 0x2000, &outer(ENTROPY, FAR_TOR, &inner)), Counter::OuterFragment),
+            (outer(ENTROPY, ANYCAST[0], &outer(FAR, FAR_TOR, &inner)), Counter::Plain),
+            (outer(ENTROPY, ANYCAST[0], &outer(ENTROPY, OWN, &inner)), Counter::Plain),
+        ];
+        for (packet, counter) in cases {
+            let ((answer, after), counts) = counted(loaded, || port(loaded, &packet));
+            assert_eq!((answer, counts), (DROPPED, vec![(counter, 1)]), "{packet:02x?}");
+            assert_eq!(after, from_wire(&packet));
+        }
+    });
+}
+
+#[test]
+fn a_tor_delivers_the_inner_packet_as_it_was_sent() {
+    with_switch(|loaded| {
+        for inner in [
+            ip4_with(FAR, OWN, 6, 1, &[], 0, &tcp(99)),
+            ip6(v6(FAR), v6(OWN), 17, &tcp(0)),
+            ip4_with(STRANGER, OWN, 17, 5, &[1; 8], 9, &[1]),
+        ] {
+            let (result, counts) = counted(loaded, || port(loaded, &outer(ENTROPY, TOR, &inner)));
+            let kind = if inner[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+            assert_eq!(result, (REDIRECTED, ethernet(HOST_MAC, NIC, kind, &inner)));
+            assert_eq!(counts, [(Counter::StrippedTor, 1)]);
+        }
+    });
+}
+
+#[test]
+fn a_tor_reports_samples_of_what_it_cannot_deliver() {
+    with_switch(|loaded| {
+        let packet = outer(ENTROPY, TOR, &ip4(FAR, STRANGER, 6, &tcp(9)));
+        let (_, counts) = counted(loaded, || (0..9).for_each(|_| assert_eq!(port(loaded, &packet).0, DROPPED)));
+        assert_eq!(counts, [(Counter::UndeliverableSampled, 2), (Counter::NotLocal, 9)]);
+        let events = Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap();
+        assert_eq!(events.len(), 2);
+        let reported = (events[0].flow.source, events[0].flow.destination, events[0].outer_source, events[0].locator);
+        assert_eq!(reported, (FAR.into(), STRANGER.into(), ENTROPY, TOR));
+    });
+}
+
+#[test]
+fn what_is_not_for_the_switch_passes_and_plain_aas_do_not() {
+    with_switch(|loaded| {
+        let inner = ip4(FAR, OWN, 6, &tcp(9));
+        for packet in [
+            ip4(LA, EXTERNAL, 6, &tcp(9)),
+            ip4(LA, TOR, 6, &tcp(9)),
+            outer(ENTROPY, FAR_TOR, &inner),
+            outer(ENTROPY, ANYCAST[1], &outer(ENTROPY, FAR_TOR, &inner)),
+            outer(ENTROPY, TOR, &ip4(LA, EXTERNAL, 17, &tcp(0))),
+            [&[0x45, 9][..], &[0; 18]].concat(),
+        ] {
+            assert_eq!(port(loaded, &packet), (OK, from_wire(&packet)), "{packet:02x?}");
+        }
+        for packet in [inner, ip6(v6(FAR), v6(OWN), 6, &tcp(0))] {
+            let ((answer, _), counts) = counted(loaded, || port(loaded, &packet));
+            assert_eq!((answer, counts), (DROPPED, vec![(Counter::Plain, 1)]));
+        }
+        let mut cut = outer(ENTROPY, TOR, &ip4(FAR, OWN, 6, &tcp(9)));
+        cut[23] = 0xff;
+        assert_eq!(counted(loaded, || port(loaded, &cut)).1, [(Counter::Malformed, 1)]);
+    });
+}

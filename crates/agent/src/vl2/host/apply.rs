@@ -1,0 +1,228 @@
+//! What the machine wants of the data plane, and the packets that it holds.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
+use weft_control::vl2::agent::{Output, VIRTUAL_MAC};
+use weft_control::wire::packet::ethernet::Ethernet;
+use weft_control::wire::packet::ip;
+use weft_control::wire::vl2::icmp::{IcmpError, Problem};
+use weft_fabric::MacAddr;
+
+use crate::dataplane::PlaneError;
+use crate::error::{Error, Result};
+use crate::vl2::dataplane::{Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, Peer, PeerState, Refusal};
+
+/// The data plane of a host.
+pub(super) struct Plane {
+    host: HostPlane,
+    la: Ipv4Addr,
+    gateway: Option<MacAddr>,
+    index: u32,
+    /// Holds the multicast memberships.
+    memberships: Socket,
+    held: BTreeMap<u64, (Direction, Held)>,
+    last_token: u64,
+    /// The kernel's last error: a full table, for example.
+    pub last_error: Option<String>,
+}
+
+impl Plane {
+    pub fn new(host: HostPlane, la: Ipv4Addr, index: u32) -> Result<Self> {
+        let memberships = Socket::new(Domain::IPV4, Type::DGRAM, None);
+        let memberships = memberships.map_err(Error::system("open a socket", ""))?;
+        Ok(Self { host, la, gateway: None, index, memberships, held: BTreeMap::new(), last_token: 0, last_error: None })
+    }
+
+    pub fn descriptor(&self) -> RawFd {
+        self.host.events_fd().as_raw_fd()
+    }
+
+    pub const fn adopted(&self) -> bool {
+        self.host.adopted()
+    }
+
+    /// Undoes a start that has failed.
+    pub fn rollback_on_error<T>(&mut self, start: Result<T>) -> Result<T> {
+        self.host.rollback_on_error(start)
+    }
+
+    /// Peers and addresses that an earlier agent left. What it had refused is forgotten: it is asked for again.
+    pub fn inherited(&mut self) -> Result<(Vec<IpAddr>, Vec<IpAddr>)> {
+        let mut peers = Vec::new();
+        for (address, state) in self.host.peers()? {
+            match state {
+                PeerState::Known(_) => peers.push(address),
+                PeerState::Refused(_) => self.host.remove_peer(address)?,
+            }
+        }
+        let locals = self.host.locals()?.into_iter().map(|(address, _)| address).collect();
+        Ok((peers, locals))
+    }
+
+    pub fn events(&mut self) -> Vec<Event> {
+        self.host.events().unwrap_or_else(|error| {
+            self.record_error("read events", &error);
+            Vec::new()
+        })
+    }
+
+    pub fn counters(&self) -> Option<Counters> {
+        self.host.counters().ok()
+    }
+
+    /// Known and refused peers in the table.
+    pub fn used(&self) -> usize {
+        self.host.peers().map_or(0, |all| all.len())
+    }
+
+    pub const fn has_gateway(&self) -> bool {
+        self.gateway.is_some()
+    }
+
+    pub fn set_gateway(&mut self, mac: MacAddr) {
+        if self.gateway == Some(mac) {
+            return;
+        }
+        match self.host.set_gateway(mac) {
+            Ok(()) => {
+                tracing::info!(%mac, "the next hop");
+                self.gateway = Some(mac);
+            }
+            Err(error) => self.record_error("set the next hop", &error),
+        }
+    }
+
+    /// Another place: its locator, and what is set with it.
+    pub fn apply_config(&mut self, la: Ipv4Addr, gateway: Option<MacAddr>, settings: &HostSettings) -> Result<()> {
+        self.host.set_settings(settings)?;
+        (self.la, self.gateway) = (la, gateway);
+        Ok(())
+    }
+
+    pub fn outer_source(&self, flow: Flow) -> Option<Ipv4Addr> {
+        self.host.outer_source(flow).ok()
+    }
+
+    pub fn anycast(&self, flow: Flow, addresses: &[Ipv4Addr]) -> Option<Ipv4Addr> {
+        self.host.anycast(flow, addresses).ok().flatten()
+    }
+
+    /// Keeps a packet; which address of this host and which peer it is between, its length, and its token.
+    pub fn hold(
+        &mut self,
+        direction: Direction,
+        source: IpAddr,
+        destination: IpAddr,
+        held: Held,
+    ) -> (IpAddr, IpAddr, usize, u64) {
+        self.last_token += 1;
+        let (local, peer) = match direction {
+            Direction::Out => (source, destination),
+            Direction::In => (destination, source),
+        };
+        let bytes = held.frame().len();
+        self.held.insert(self.last_token, (direction, held));
+        (local, peer, bytes, self.last_token)
+    }
+
+    /// Lets all packets go that are held: nobody will say what becomes of them.
+    pub fn forget_held(&mut self) {
+        self.held.clear();
+    }
+
+    /// Does what the machine wants done.
+    pub fn apply(&mut self, output: Output) {
+        let what = name(&output);
+        let done = match output {
+            Output::SetPeer { address, peer } => {
+                let peer = Peer { locator: peer.locator, group: peer.group, mac: peer.mac, mtu: 0 };
+                self.host.set_peer(address, &peer)
+            }
+            Output::RefusePeer { address, is_forbidden } => {
+                self.host.refuse_peer(address, if is_forbidden { Refusal::Forbidden } else { Refusal::Unknown })
+            }
+            Output::RemovePeer(address) => self.host.remove_peer(address),
+            Output::SetGroup { group, addresses } => self.host.set_group(group, &addresses),
+            Output::RemoveGroup(group) => self.host.remove_group(group),
+            Output::SetLocal { address, service, multicast } => self.host.set_local(address, &Local { service, multicast }),
+            Output::RemoveLocal(address) => self.host.remove_local(address),
+            Output::Join(group) => return self.membership(group, true),
+            Output::Leave(group) => return self.membership(group, false),
+            Output::Inject(frame) => self.host.inject(&frame),
+            Output::Release(token) => match self.held.remove(&token) {
+                Some((direction, held)) => self.host.release(direction, &held),
+                None => Ok(()),
+            },
+            Output::Drop { token, reason, by_icmp } => {
+                let Some((direction, held)) = self.held.remove(&token) else { return };
+                if !by_icmp || direction == Direction::In {
+                    return;
+                }
+                let is_forbidden = reason == weft_control::vl2::agent::Reason::Forbidden;
+                let problem = if is_forbidden { Problem::Prohibited } else { Problem::HostUnreachable };
+                error_about(held.frame(), self.la, problem).map_or(Ok(()), |frame| self.host.inject(&frame))
+            }
+            Output::Salt { flow, salt } => self.host.salt(flow, salt),
+            Output::Send { .. } | Output::SendAttach { .. } | Output::Announce(_) | Output::Attachment { .. } => Ok(()),
+        };
+        if let Err(error) = done {
+            self.record_error(what, &error);
+        }
+    }
+
+    /// Takes the programs away.
+    pub fn detach(self) -> Result<()> {
+        Ok(self.host.detach()?)
+    }
+
+    fn membership(&mut self, group: Ipv4Addr, join: bool) {
+        let interface = InterfaceIndexOrAddress::Index(self.index);
+        let done = match join {
+            true => self.memberships.join_multicast_v4_n(&group, &interface),
+            false => self.memberships.leave_multicast_v4_n(&group, &interface),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%group, join, %error, "the multicast membership was not changed");
+        }
+    }
+
+    fn record_error(&mut self, what: &str, error: &PlaneError) {
+        let text = format!("cannot {what}: {error}");
+        if self.last_error.as_ref() != Some(&text) {
+            tracing::error!("{text}");
+        }
+        self.last_error = Some(text);
+    }
+}
+
+const fn name(output: &Output) -> &'static str {
+    match output {
+        Output::SetPeer { .. } => "set a peer",
+        Output::RefusePeer { .. } => "refuse a peer",
+        Output::RemovePeer(_) => "remove a peer",
+        Output::SetGroup { .. } => "set a group",
+        Output::RemoveGroup(_) => "remove a group",
+        Output::SetLocal { .. } => "set an address",
+        Output::RemoveLocal(_) => "remove an address",
+        Output::Inject(_) => "answer",
+        Output::Release(_) => "release a packet",
+        Output::Drop { .. } => "send an ICMP error",
+        Output::Salt { .. } => "give a flow another path",
+        _ => "do",
+    }
+}
+
+/// The ICMP error about a frame that its sender on this host gets, if it may get one.
+fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> {
+    let frame = Ethernet::parse(frame).ok()?;
+    let packet = ip::Packet::new(frame.payload).ok()?;
+    // There is no IPv6 locator address: the error comes from the peer itself.
+    let teller = if packet.is_v6() { packet.destination() } else { IpAddr::V4(la) };
+    let mut out = Vec::with_capacity(600);
+    Ethernet { dst: frame.src, src: VIRTUAL_MAC, payload: &[], ..frame }.emit(&mut out);
+    IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
+    Some(out)
+}

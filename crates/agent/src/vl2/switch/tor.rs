@@ -1,0 +1,193 @@
+//! The part of a ToR: its machine's sockets, and its table in the plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft_control::directory::Locator;
+use weft_control::time::{Duration, Instant};
+use weft_control::vl2::switch::{Channel, Counts, Host, Input, Local, Output, Tor, TorConfig};
+use weft_control::wire::vl2::attach;
+use weft_fabric::rng::Pcg64;
+
+use super::config::{SwitchConfig, TorConfigPart};
+use super::ports::{PortSocket, client};
+use crate::error::{Error, Result};
+use crate::vl2::dataplane::{Attached, Event, StripRole, SwitchPlane};
+
+/// A ToR's machine and what it speaks through.
+#[derive(Debug)]
+pub(super) struct TorPart {
+    machine: Tor,
+    lookups: UdpSocket,
+    updates: UdpSocket,
+    ports: Vec<PortSocket>,
+    forget_after: Duration,
+    /// Addresses that an earlier process left in the plane, whose hosts have not spoken yet.
+    inherited: BTreeSet<IpAddr>,
+    names: BTreeMap<u32, String>,
+}
+
+impl TorPart {
+    pub fn start(config: &SwitchConfig, part: &TorConfigPart, plane: &mut SwitchPlane) -> Result<Self> {
+        let first_number = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let settings = TorConfig {
+            forget_after: part.forget_after,
+            addresses_per_host: part.addresses_per_host,
+            reports_per_s: part.reports_per_s,
+            first_number,
+            ..TorConfig::new(config.principal(), Locator::V4(config.la))
+        };
+        let seed = u128::from_le_bytes(weft_directory::client::random());
+        let machine = Tor::new(settings, &config.principal_key()?, Pcg64::new(seed, u128::from(config.principal().0)));
+        plane.set_strip(config.la, StripRole::Tor)?;
+        let inherited = plane.locals()?.into_iter().map(|(address, _)| address).collect();
+        let socket = || client(config.la).map_err(|cause| Error::Locator { la: config.la, cause });
+        let (ports, names) = (Vec::new(), BTreeMap::new());
+        let mut it =
+            Self { machine, lookups: socket()?, updates: socket()?, ports, forget_after: part.forget_after, inherited, names };
+        it.listen(config.la, part)?;
+        it.configure(Instant::ZERO, config, part);
+        Ok(it)
+    }
+
+    /// Listens at the ports of hosts, and at no others.
+    pub(super) fn listen(&mut self, la: Ipv4Addr, part: &TorConfigPart) -> Result<()> {
+        let wanted: BTreeSet<&String> = part.host.iter().map(|host| host.port.get_ref()).collect();
+        let at = SocketAddrV4::new(la, attach::PORT);
+        let missing = wanted.iter().filter(|port| !self.ports.iter().any(|it| it.port == ***port));
+        let new = missing.map(|port| PortSocket::bind(port, at).map_err(|error| of_port(port, error)));
+        let new = new.collect::<Result<Vec<_>>>()?;
+        self.ports.retain(|it| wanted.contains(&it.port));
+        self.ports.extend(new);
+        self.names = self.ports.iter().map(|port| (port.index, port.port.clone())).collect();
+        Ok(())
+    }
+
+    /// Hands hosts and servers to the machine.
+    pub(super) fn configure(&mut self, now: Instant, config: &SwitchConfig, part: &TorConfigPart) {
+        self.machine.handle(now, Input::SetServers(config.directory.get_ref()));
+        self.machine.handle(now, Input::SetHosts(hosts(part, &self.ports)));
+    }
+
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let own = [self.lookups.as_raw_fd(), self.updates.as_raw_fd()];
+        own.into_iter().chain(self.ports.iter().map(|port| port.socket.as_raw_fd())).collect()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.machine.deadline()
+    }
+
+    /// Reads all that has come, and does all that follows.
+    pub fn step(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        let mut buffer = [0; 2048];
+        for at in 0..self.ports.len() {
+            let port = self.ports[at].index;
+            while let Some((from, bytes)) = receive(&self.ports[at].socket, &mut buffer) {
+                self.machine.handle(now, Input::Attach { from, port, bytes });
+            }
+        }
+        for channel in [Channel::Enquiries, Channel::Updates] {
+            while let Some((from, bytes)) = receive(self.socket(channel), &mut buffer) {
+                self.machine.handle(now, Input::Directory { channel, from, bytes });
+            }
+        }
+        for event in plane.events()? {
+            if let Event::Undeliverable { source, destination, .. } = event {
+                self.machine.handle(now, Input::Undeliverable { source, destination });
+            }
+        }
+        if self.machine.deadline().is_some_and(|at| at <= now) {
+            self.machine.handle(now, Input::Timer);
+        }
+        while let Some(output) = self.machine.poll() {
+            self.apply(output, plane)?;
+        }
+        self.remove_stale(now, plane)
+    }
+
+    pub fn local(&self) -> impl Iterator<Item = (IpAddr, &Local, &str)> {
+        self.machine.local().map(|(address, local)| (address, local, self.names.get(&local.port).map_or("", String::as_str)))
+    }
+
+    pub fn servers(&self) -> &[SocketAddr] {
+        self.machine.servers()
+    }
+
+    pub const fn counts(&self) -> Counts {
+        self.machine.counts()
+    }
+
+    fn socket(&self, channel: Channel) -> &UdpSocket {
+        match channel {
+            Channel::Enquiries => &self.lookups,
+            Channel::Updates => &self.updates,
+        }
+    }
+
+    fn apply(&mut self, output: Output, plane: &mut SwitchPlane) -> Result<()> {
+        match output {
+            Output::Answer { to, bytes } => {
+                let port = self.ports.iter().find(|port| self.machine.port_of(to.ip()) == Some(port.index));
+                send(port.map_or(&self.lookups, |port| &port.socket), to, &bytes);
+            }
+            Output::Send { channel, to, bytes } => send(self.socket(channel), to, &bytes),
+            Output::Insert { address, port, mac, service } => {
+                self.inherited.remove(&address);
+                plane.set_local(address, &Attached { port, mac, service })?;
+                tracing::info!(%address, port = self.names.get(&port).map_or("", String::as_str), %mac, "attached");
+            }
+            Output::Remove { address } => {
+                plane.remove_local(address)?;
+                tracing::info!(%address, "gone");
+            }
+        }
+        Ok(())
+    }
+
+    /// What an earlier process left is kept as long as its host may take to speak.
+    fn remove_stale(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
+        if !self.inherited.is_empty() && now.saturating_since(Instant::ZERO) >= self.forget_after {
+            for address in std::mem::take(&mut self.inherited) {
+                plane.remove_local(address)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hosts(part: &TorConfigPart, ports: &[PortSocket]) -> Vec<Host> {
+    let of = |host: &super::config::HostPart| {
+        let port = ports.iter().find(|port| port.port == *host.port.get_ref())?.index;
+        let principal = weft_control::directory::PrincipalId(*host.principal.get_ref());
+        Some(Host { principal, key: host.key()?, port, address: host.address })
+    };
+    part.host.iter().filter_map(of).collect()
+}
+
+/// The next datagram, if there is one.
+fn receive<'a>(socket: &UdpSocket, buffer: &'a mut [u8]) -> Option<(SocketAddr, &'a [u8])> {
+    loop {
+        match socket.recv_from(buffer) {
+            Ok((length, from)) => return Some((from, &buffer[..length])),
+            // An ICMP error about an earlier datagram.
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// What is lost is repeated by the end that waits for the answer.
+fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
+    if let Err(error) = socket.send_to(bytes, to) {
+        tracing::debug!(%error, %to, "not sent");
+    }
+}
+
+fn of_port(port: &str, error: io::Error) -> Error {
+    let help = "is `la` an address of this switch, and no other agent running?";
+    Error::system(format!("listen on port `{port}`"), help)(error)
+}

@@ -1,0 +1,376 @@
+//! VL2's data plane under real TCP: host, ToR, intermediate switch, ToR, host, each a network namespace of this machine.
+//!
+//! Without root, or in a container that may not, each test says so and passes. tshark reads the packets; in CI it must be there.
+
+#![allow(clippy::disallowed_methods)] // Sockets live by the wall clock.
+
+#[path = "support/ebpf.rs"]
+mod ebpf;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_agent::bench::{AA, AA6, Node, Overlay, Path, ping, stream};
+use weft_agent::vl2::dataplane::{
+    Counter, Direction, Event, Flow, HostPlane, HostSettings, LocatorKind, PeerState, Refusal, StripRole, VIRTUAL_MAC,
+};
+use weft_fabric::MacAddr;
+
+const SHORT: Duration = Duration::from_millis(500);
+
+/// A path with VL2 on it; none where that is not possible.
+fn path(label: &str) -> Option<(Path, Overlay)> {
+    if !ebpf::is_possible() {
+        return None;
+    }
+    let path = Path::build(label).unwrap();
+    let overlay = path.attach().unwrap();
+    Some((path, overlay))
+}
+
+fn drops(overlay: &Overlay) -> Vec<String> {
+    let hosts = overlay.hosts.iter().map(|host| host.counters().unwrap());
+    let switches = overlay.tors.iter().chain([&overlay.intermediate]).map(|switch| switch.counters().unwrap());
+    let of = |all: weft_agent::vl2::dataplane::Counters| {
+        all.iter().filter(|(c, v)| c.is_drop() && *v > 0).map(|(c, v)| format!("{} {v}", c.name())).collect::<Vec<_>>()
+    };
+    hosts.chain(switches).flat_map(of).collect()
+}
+
+/// A peer's entry, taken out of a host's table.
+fn forget(host: &mut HostPlane, aa: IpAddr) -> weft_agent::vl2::dataplane::Peer {
+    let Some(PeerState::Known(peer)) = host.peer(aa).unwrap() else { panic!("{aa} is known") };
+    host.remove_peer(aa).unwrap();
+    peer
+}
+
+/// Waits for an event that is wanted; others are ignored.
+fn wait<T>(host: &mut HostPlane, wanted: impl Fn(Event) -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if let Some(found) = host.events().unwrap().into_iter().find_map(&wanted) {
+            return found;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the event did not come");
+}
+
+#[test]
+fn tcp_of_both_versions_crosses_whole_segments_and_all() {
+    let Some((path, overlay)) = path("tcp") else { return };
+    for (to, large) in [(IpAddr::from(AA[1]), 9000), (AA6[1].into(), 9000)] {
+        ping(&path, to, 3).unwrap();
+        let before = overlay.hosts[1].counters().unwrap();
+        let sent = stream(&path, to, SHORT).unwrap();
+        let after = overlay.hosts[1].counters().unwrap().since(&before);
+        let packet = sent.bytes / after.get(Counter::Delivered);
+        eprintln!("{to}: {:.2} Gbps, {packet} bytes a packet", sent.goodput_bps() / 1e9);
+        assert!(packet > large, "segmentation offload is kept: {packet} bytes a packet");
+    }
+    let sender = overlay.hosts[0].counters().unwrap();
+    assert!(sender.get(Counter::PushedTwo) > 100 && sender.get(Counter::PushedOne) == 0);
+    assert_eq!(sender.get(Counter::PushedTwo), overlay.tors[1].counters().unwrap().get(Counter::StrippedTor));
+    assert_eq!(sender.get(Counter::PushedTwo), overlay.hosts[1].counters().unwrap().get(Counter::Delivered));
+    assert_eq!(drops(&overlay), [""; 0]);
+}
+
+#[test]
+fn a_host_can_be_its_own_locator() {
+    let Some((path, mut overlay)) = path("own") else { return };
+    let las = [overlay.hosts[0].settings().la, overlay.hosts[1].settings().la];
+    for (host, la) in overlay.hosts.iter_mut().zip([las[1], las[0]]) {
+        host.set_settings(&HostSettings { locator: LocatorKind::Host, ..host.settings().clone() }).unwrap();
+        for (aa, state) in host.peers().unwrap() {
+            let PeerState::Known(peer) = state else { panic!("{aa} is known") };
+            host.set_peer(aa, &weft_agent::vl2::dataplane::Peer { locator: la, ..peer }).unwrap();
+        }
+    }
+    assert!(stream(&path, AA[1].into(), SHORT).unwrap().bytes > 1_000_000);
+    assert!(stream(&path, AA6[1].into(), SHORT).unwrap().bytes > 1_000_000);
+    assert!(overlay.hosts[1].counters().unwrap().get(Counter::StrippedHost) > 100);
+    assert_eq!(overlay.tors[1].counters().unwrap().get(Counter::StrippedTor), 0);
+    assert_eq!(drops(&overlay), [""; 0]);
+}
+
+/// An answer to ARP, as the agent makes it.
+fn arp_reply(asker: Ipv4Addr, asker_mac: MacAddr, target: Ipv4Addr) -> Vec<u8> {
+    let header = [&asker_mac.0[..], &VIRTUAL_MAC.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]].concat();
+    [&header[..], &VIRTUAL_MAC.0, &target.octets(), &asker_mac.0, &asker.octets()].concat()
+}
+
+#[test]
+fn an_unknown_peer_is_asked_for_and_its_first_packet_arrives() {
+    let Some((path, mut overlay)) = path("miss") else { return };
+    let (there, here) = (IpAddr::from(AA[1]), IpAddr::from(AA[0]));
+    let [host1, host2] = &mut overlay.hosts;
+    let (far, near) = (forget(host1, there), forget(host2, here));
+    let receiver = path.within(Node::Host2, || UdpSocket::bind((AA[1], 7000))).unwrap().unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let sender = path.within(Node::Host1, || UdpSocket::bind((AA[0], 0))).unwrap().unwrap();
+    sender.set_ttl(1).unwrap();
+    sender.send_to(b"first", (AA[1], 7000)).unwrap();
+    let asked = wait(host1, |event| match event {
+        Event::Resolve { target, asker, asker_mac } => Some((target, asker, asker_mac)),
+        _ => None,
+    });
+    assert_eq!((asked.0, asked.1), (there, here));
+    // It is answered, and still not known: the packet itself is a miss now.
+    host1.inject(&arp_reply(AA[0], asked.2, AA[1])).unwrap();
+    let miss = |direction| {
+        move |event| match event {
+            Event::Miss { direction: d, source, destination, held } if d == direction => Some((source, destination, held)),
+            _ => None,
+        }
+    };
+    let (source, destination, held) = wait(host1, miss(Direction::Out));
+    assert_eq!((source, destination), (here, there));
+    host1.set_peer(there, &far).unwrap();
+    host1.release(Direction::Out, &held).unwrap();
+    let (source, destination, held) = wait(host2, miss(Direction::In));
+    assert_eq!((source, destination), (here, there));
+    host2.set_peer(here, &near).unwrap();
+    host2.release(Direction::In, &held).unwrap();
+    let mut buffer = [0; 16];
+    let (length, from) = receiver.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..length], from.ip()), (&b"first"[..], here));
+    assert_eq!(host1.counters().unwrap().get(Counter::Released), 1);
+    assert_eq!(host2.counters().unwrap().get(Counter::Released), 1);
+    assert!(host1.take_used(there).unwrap() && !host1.take_used(there).unwrap());
+    assert_eq!(drops(&overlay), [""; 0]);
+}
+
+#[test]
+fn a_tcp_packet_of_many_segments_is_held_and_released_whole() {
+    let Some((path, mut overlay)) = path("gso") else { return };
+    for (here, there) in [(IpAddr::from(AA[0]), IpAddr::from(AA[1])), (AA6[0].into(), AA6[1].into())] {
+        let listener = path.within(Node::Host2, || TcpListener::bind((there, 0))).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let mut sender = path.within(Node::Host1, || TcpStream::connect(target)).unwrap().unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        let host1 = &mut overlay.hosts[0];
+        let far = forget(host1, there);
+        let sent: Vec<u8> = (0..6000u32).map(|i| (i % 251) as u8).collect();
+        sender.write_all(&sent).unwrap();
+        let held = wait(host1, |event| match event {
+            Event::Miss { direction: Direction::Out, source, held, .. } if source == here => Some(held),
+            _ => None,
+        });
+        assert!(held.frame().len() > 6000, "{there}: {} bytes", held.frame().len());
+        host1.set_peer(there, &far).unwrap();
+        host1.release(Direction::Out, &held).unwrap();
+        let mut received = vec![0; sent.len()];
+        receiver.read_exact(&mut received).unwrap();
+        assert_eq!(received, sent);
+        assert!(host1.counters().unwrap().get(Counter::Released) > 0);
+        // More at once than is held: dropped and counted, and TCP sends it again.
+        host1.remove_peer(there).unwrap();
+        let before = host1.counters().unwrap();
+        sender.write_all(&sent.repeat(5)).unwrap();
+        let end = Instant::now() + Duration::from_secs(5);
+        while host1.counters().unwrap().since(&before).get(Counter::HoldTooLarge) == 0 {
+            assert!(Instant::now() < end, "nothing was too large to hold");
+        }
+        host1.set_peer(there, &far).unwrap();
+        let mut received = vec![0; 5 * sent.len()];
+        receiver.read_exact(&mut received).unwrap();
+        assert_eq!(received, sent.repeat(5));
+    }
+}
+
+#[test]
+fn what_is_refused_or_forged_does_not_cross() {
+    let Some((path, mut overlay)) = path("deny") else { return };
+    let [host1, host2] = &mut overlay.hosts;
+    let receiver = path.within(Node::Host2, || UdpSocket::bind((AA[1], 7000))).unwrap().unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let sender = path.within(Node::Host1, || UdpSocket::bind((AA[0], 0))).unwrap().unwrap();
+    let sends = || sender.send_to(b"x", (AA[1], 7000)).is_ok() && receiver.recv_from(&mut [0; 9]).is_ok();
+    assert!(sends());
+    host2.refuse_peer(AA[0].into(), Refusal::Forbidden).unwrap();
+    assert!(!sends());
+    assert_eq!(host2.counters().unwrap().get(Counter::InForbidden), 1);
+    // An address that is not this host's.
+    path.ip(Node::Host1, "addr add 20.0.0.77/8 dev eth0").unwrap();
+    let forger = path.within(Node::Host1, || UdpSocket::bind("20.0.0.77:0")).unwrap().unwrap();
+    let _ = forger.send_to(b"x", (AA[1], 7000));
+    thread::sleep(Duration::from_millis(50));
+    assert!(host1.counters().unwrap().get(Counter::ForgedSource) > 0);
+    assert!(receiver.recv_from(&mut [0; 9]).is_err());
+}
+
+/// A stream while an agent reads the events of both hosts: its bytes, and the events of the first.
+fn stream_with_agents(path: &Path, overlay: &mut Overlay, to: IpAddr) -> (u64, Vec<Event>) {
+    let stop = AtomicBool::new(false);
+    let [host1, host2] = &mut overlay.hosts;
+    thread::scope(|scope| {
+        let agents = scope.spawn(|| {
+            let mut events = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                events.extend(host1.events().unwrap());
+                host2.events().unwrap();
+                thread::sleep(Duration::from_millis(1));
+            }
+            events
+        });
+        let sent = stream(path, to, Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+        (sent.unwrap().bytes, agents.join().unwrap())
+    })
+}
+
+#[test]
+fn senders_learn_what_fits() {
+    let Some((path, mut overlay)) = path("mtu") else { return };
+    for (to, mtu) in [(IpAddr::from(AA[1]), 1100), (AA6[1].into(), 1300)] {
+        let Some(PeerState::Known(peer)) = overlay.hosts[0].peer(to).unwrap() else { panic!("{to} is known") };
+        overlay.hosts[0].set_peer(to, &weft_agent::vl2::dataplane::Peer { mtu, ..peer }).unwrap();
+        let (bytes, events) = stream_with_agents(&path, &mut overlay, to);
+        assert!(bytes > 1_000_000, "{to}: {bytes} bytes");
+        assert!(events.iter().any(|e| matches!(e, Event::TooBig { mtu: reported, .. } if *reported == mtu)), "{events:?}");
+        overlay.hosts[0].set_peer(to, &peer).unwrap();
+    }
+    // A link of the fabric that carries less: its router says so to the outer source.
+    path.ip(Node::Host1, "route flush cache").unwrap();
+    path.ip(Node::Tor1, "link set core mtu 1400").unwrap();
+    path.ip(Node::Intermediate, "link set left mtu 1400").unwrap();
+    path.ip(Node::Host1, "tcp_metrics flush").unwrap();
+    path.ip(Node::Host1, "route replace 20.0.0.0/8 dev eth0 src 20.0.0.1 mtu 1560").unwrap();
+    path.ip(Node::Host1, "-6 route replace fd20::/64 dev eth0 proto kernel metric 256 mtu 1560").unwrap();
+    for to in [IpAddr::from(AA[1]), AA6[1].into()] {
+        let (bytes, events) = stream_with_agents(&path, &mut overlay, to);
+        eprintln!("{to}: {bytes} bytes over a link of 1400, {} events", events.len());
+        assert!(bytes > 1_000_000, "{to}: {bytes} bytes, {:?}", events.first());
+    }
+    let errors = overlay.hosts[0].counters().unwrap().get(Counter::IcmpErrors);
+    assert!(errors > 0, "{errors} errors of the fabric");
+}
+
+#[test]
+fn a_restarted_agent_adopts_what_runs() {
+    let Some((path, overlay)) = path("adopt") else { return };
+    let pins = path.pins().join("h1");
+    let Overlay { hosts: [host1, host2], tors, intermediate } = overlay;
+    let settings = host1.settings().clone();
+    let sent = thread::scope(|scope| {
+        let stream = scope.spawn(|| stream(&path, AA[1].into(), Duration::from_secs(2)));
+        // The agent is gone; its programs are not.
+        drop(host1);
+        thread::sleep(SHORT);
+        for _ in 0..3 {
+            let again = path.within(Node::Host1, || HostPlane::attach("eth0", &settings, &pins)).unwrap().unwrap();
+            assert!(again.adopted());
+            assert_eq!(again.peers().unwrap().len(), 2);
+            assert!(again.counters().unwrap().get(Counter::PushedTwo) > 0);
+        }
+        stream.join().unwrap().unwrap()
+    });
+    assert!(sent.bytes > 10_000_000, "{} bytes", sent.bytes);
+    assert_eq!(host2.counters().unwrap().drops(), 0);
+    let host1 = path.within(Node::Host1, || HostPlane::attach("eth0", &settings, &pins)).unwrap().unwrap();
+    Overlay { hosts: [host1, host2], tors, intermediate }.detach(&path).unwrap();
+    assert!(!pins.exists());
+    let filters = Command::new("tc")
+        .args(["-n", &path.namespace(Node::Host1), "filter", "show", "dev", "eth0", "egress"])
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&filters.stdout), "");
+}
+
+#[test]
+fn a_sender_that_times_out_is_an_event_and_a_salt_moves_its_flow() {
+    let Some((path, mut overlay)) = path("rto") else { return };
+    let tor = Ipv4Addr::new(10, 255, 2, 1);
+    let [host1, _] = &mut overlay.hosts;
+    let (flow, bytes) = thread::scope(|scope| {
+        let stream = scope.spawn(|| stream(&path, AA[1].into(), Duration::from_secs(4)));
+        thread::sleep(SHORT);
+        overlay.tors[1].remove_strip(tor).unwrap();
+        let flow: Flow = wait(host1, |event| match event {
+            Event::Congestion { flow } => Some(flow),
+            _ => None,
+        });
+        overlay.tors[1].set_strip(tor, StripRole::Tor).unwrap();
+        (flow, stream.join().unwrap().unwrap().bytes)
+    });
+    assert_eq!((flow.source, flow.destination, flow.protocol), (AA[0].into(), AA[1].into(), 6));
+    assert!(bytes > 1_000_000);
+    let host1 = &mut overlay.hosts[0];
+    let (before, sources): (_, Vec<_>) = (
+        host1.outer_source(flow).unwrap(),
+        (1..9)
+            .map(|salt| {
+                host1.salt(flow, salt).unwrap();
+                host1.outer_source(flow).unwrap()
+            })
+            .collect(),
+    );
+    assert!(sources.iter().any(|&source| source != before));
+}
+
+/// tshark on a switch's port, started and listening.
+fn tshark(path: &Path, filter: &str) -> Option<Child> {
+    let namespace = format!("--net=/run/netns/{}", path.namespace(Node::Tor1));
+    let fields = ["frame.protocols", "ip.src", "ip.dst", "ip.proto", "ip.ttl", "ipv6.dst", "tcp.dstport", "ip.checksum.status"];
+    let mut command = Command::new("nsenter");
+    command.args([
+        &namespace,
+        "tshark",
+        "-l",
+        "-n",
+        "-i",
+        "core",
+        "-c",
+        "3",
+        "-o",
+        "ip.check_checksum:TRUE",
+        "-f",
+        filter,
+        "-T",
+        "fields",
+    ]);
+    command.args(fields.iter().flat_map(|field| ["-e", field]));
+    if Command::new("tshark").arg("--version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "no tshark: run scripts/setup-capture.sh");
+        eprintln!("left out: tshark is not installed");
+        return None;
+    }
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let said =
+        BufReader::new(child.stderr.as_mut().unwrap()).lines().map_while(Result::ok).find(|line| line.contains("Capturing"));
+    assert!(said.is_some(), "tshark does not capture");
+    thread::sleep(SHORT);
+    Some(child)
+}
+
+#[test]
+fn tshark_reads_what_is_on_the_wire() {
+    let Some((path, overlay)) = path("shark") else { return };
+    for (to, protocols, inner) in
+        [(IpAddr::from(AA[1]), "eth:ethertype:ip:ip:ip:tcp", "4,4,6"), (AA6[1].into(), "eth:ethertype:ip:ip:ipv6:tcp", "4,41")]
+    {
+        let proto = if to.is_ipv4() { "ip proto 4 and ip[29] = 4" } else { "ip proto 4 and ip[29] = 41" };
+        let Some(child) = tshark(&path, &format!("{proto} and src net 10.200.1.0/24")) else { return };
+        stream(&path, to, SHORT).unwrap();
+        let out = child.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
+        let tcp: Vec<_> = lines.iter().filter(|line| line[0].starts_with(protocols)).collect();
+        assert!(!tcp.is_empty(), "{text}");
+        for line in tcp {
+            let outer = ["10.254.0.1", "10.255.2.1"];
+            let to_is: Vec<&str> = line[2].split(',').collect();
+            assert_eq!(to_is[..2], outer);
+            assert_eq!(line[3], inner);
+            let from: Vec<Ipv4Addr> = line[1].split(',').map(|ip| ip.parse().unwrap()).collect();
+            assert_eq!(from[0], from[1], "one flow, one outer source");
+            assert_eq!(from[0].octets()[..3], [10, 200, 1]);
+            assert!(line[7].split(',').take(2).all(|status| status == "1"), "checksums of the outer headers: {}", line[7]);
+        }
+    }
+    assert_eq!(drops(&overlay), [""; 0]);
+}

@@ -1,0 +1,387 @@
+//! A small VL2 network of network namespaces: two ToRs and an intermediate switch, whose tables are written here, three hosts, and a directory
+//! server on the intermediate switch.
+//!
+//! ```text
+//!   a 10.1.1.2, 20.0.0.1 --- tor1 --- mid 10.9.0.1 (anycast), 10.9.9.1 (directory) --- tor2 --- b 10.1.2.2, 20.0.0.2
+//!                                                                                           '-- c 10.1.3.2, 20.0.0.3
+//! ```
+//! Everything goes with it, also when a test panics: programs, namespaces, pins.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weft_agent::vl2::dataplane::{Attached, StripRole, SwitchPlane, SwitchSettings};
+use weft_control::directory::attempts::UpdateResult;
+use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
+use weft_control::wire::directory::Op;
+use weft_directory::client::Client;
+
+use super::process::program;
+use super::shared::{WRITER, client_of, die_with_parent, secret, write_secret};
+
+pub const DIRECTORY: &str = "10.9.9.1:5303";
+const ANYCAST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const NODES: [&str; 6] = ["a", "b", "c", "tor1", "tor2", "mid"];
+
+/// A host: its number, which is its principal's too, and its ToR's.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    pub name: &'static str,
+    pub number: u8,
+    tor: &'static str,
+    tor_la: Ipv4Addr,
+    tor_port: &'static str,
+}
+
+pub const HOSTS: [Host; 3] = [
+    Host { name: "a", number: 1, tor: "tor1", tor_la: Ipv4Addr::new(10, 1, 1, 1), tor_port: "p0" },
+    Host { name: "b", number: 2, tor: "tor2", tor_la: Ipv4Addr::new(10, 1, 2, 1), tor_port: "p0" },
+    Host { name: "c", number: 3, tor: "tor2", tor_la: Ipv4Addr::new(10, 1, 2, 1), tor_port: "p1" },
+];
+
+impl Host {
+    pub fn la(self) -> Ipv4Addr {
+        [10, 1, self.number, 2].into()
+    }
+
+    pub fn aa(self) -> Ipv4Addr {
+        [20, 0, 0, self.number].into()
+    }
+}
+
+/// The network, and the programs in it.
+pub struct Network {
+    folder: tempfile::TempDir,
+    prefix: String,
+    pins: PathBuf,
+    programs: Vec<(String, Program)>,
+}
+
+/// A running program.
+struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Network {
+    /// Makes the network. None, with a word, where that is not possible; in CI that is a failure.
+    pub fn new(name: &str) -> Option<Self> {
+        // SAFETY: it only asks.
+        if unsafe { libc::geteuid() } != 0 {
+            assert!(std::env::var_os("CI").is_none(), "namespaces and eBPF need root");
+            eprintln!("skipped: namespaces and eBPF need root");
+            return None;
+        }
+        let id = std::process::id();
+        if !is_bpffs() {
+            run("mount -t bpf bpf /sys/fs/bpf");
+        }
+        let pins = PathBuf::from(format!("/sys/fs/bpf/agent-{name}-{id}"));
+        let (folder, prefix) = (tempfile::tempdir().unwrap(), format!("agent-{name}-{id}-"));
+        let network = Self { folder, prefix, pins, programs: Vec::new() };
+        network.wire();
+        Some(network)
+    }
+
+    fn wire(&self) {
+        for node in NODES {
+            run(&format!("ip netns add {}{node}", self.prefix));
+            self.ip(node, "link set lo up");
+        }
+        for host in HOSTS {
+            self.cable((host.name, "eth0"), (host.tor, host.tor_port));
+            let n = host.number;
+            self.ip(host.tor, &format!("addr add 10.1.{n}.1/24 dev {}", host.tor_port));
+            self.ip(host.name, &format!("addr add {}/24 dev eth0", host.la()));
+            self.ip(host.name, &format!("route add default via 10.1.{n}.1"));
+            self.ip(host.name, &format!("addr add {}/8 dev eth0", host.aa()));
+            // Outer sources come back to their host.
+            self.ip(host.tor, &format!("route add 10.201.{n}.0/24 via {}", host.la()));
+        }
+        self.cable(("tor1", "u0"), ("mid", "p1"));
+        self.cable(("tor2", "u0"), ("mid", "p2"));
+        for (tor, n, hosts) in [("tor1", 1, [1].as_slice()), ("tor2", 2, &[2, 3])] {
+            self.ip(tor, &format!("addr add 172.16.{n}.0/31 dev u0"));
+            self.ip("mid", &format!("addr add 172.16.{n}.1/31 dev p{n}"));
+            self.ip(tor, &format!("route add default via 172.16.{n}.1"));
+            for host in hosts {
+                self.ip("mid", &format!("route add 10.1.{host}.0/24 via 172.16.{n}.0"));
+                self.ip("mid", &format!("route add 10.201.{host}.0/24 via 172.16.{n}.0"));
+            }
+        }
+        self.ip("mid", &format!("addr add {ANYCAST}/32 dev lo"));
+        self.ip("mid", "addr add 10.9.9.1/32 dev lo");
+        for switch in ["tor1", "tor2", "mid"] {
+            self.within(switch, || {
+                for (name, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("icmp_ratemask", "0")] {
+                    std::fs::write(Path::new("/proc/sys/net/ipv4").join(name), value).unwrap();
+                }
+            });
+        }
+    }
+
+    fn cable(&self, (a, port_a): (&str, &str), (b, port_b): (&str, &str)) {
+        let p = &self.prefix;
+        run(&format!("ip link add {port_a} netns {p}{a} mtu 1600 type veth peer name {port_b} netns {p}{b} mtu 1600"));
+        self.ip(a, &format!("link set {port_a} mtu 1600 up"));
+        self.ip(b, &format!("link set {port_b} mtu 1600 up"));
+    }
+
+    /// Puts the programs on the switches, and writes their tables.
+    pub fn start_switches(&self) {
+        let settings = SwitchSettings { aa4: Some("20.0.0.0/8".parse().unwrap()), ..SwitchSettings::default() };
+        let strips = [
+            ("tor1", Ipv4Addr::new(10, 1, 1, 1), StripRole::Tor, ["p0", "u0"].as_slice()),
+            ("tor2", Ipv4Addr::new(10, 1, 2, 1), StripRole::Tor, &["p0", "p1", "u0"]),
+            ("mid", ANYCAST, StripRole::Intermediate, &["p1", "p2"]),
+        ];
+        for (switch, la, role, ports) in strips {
+            let pins = self.pins.join(switch);
+            // Programs and tables stay when it is dropped.
+            self.within(switch, || {
+                let mut plane = SwitchPlane::attach(ports, &settings, &pins).unwrap();
+                plane.set_strip(la, role).unwrap();
+                for host in HOSTS.iter().filter(|host| host.tor == switch) {
+                    let port = index_of(host.tor_port);
+                    let mac = self.mac(host.name);
+                    plane.set_local(host.aa().into(), &Attached { port, mac, service: ServiceId(1) }).unwrap();
+                }
+            });
+        }
+    }
+
+    fn mac(&self, host: &str) -> weft_fabric::MacAddr {
+        let shown = self.output(host, &["ip", "-j", "link", "show", "dev", "eth0"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+        shown[0]["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Starts the directory server with this policy.
+    pub fn start_directory(&mut self, policy: &[&str]) {
+        let secret = self.folder.path().join("secret");
+        if !secret.exists() {
+            write_secret(self.folder.path());
+        }
+        let store = format!("embedded:{}/store", self.folder.path().display());
+        let mut arguments =
+            vec!["serve", "--auth", "mac", "--json", "--metrics", "off", "--principal", "100", "--listen", DIRECTORY];
+        arguments.extend(["--store", &store, "--secret", secret.to_str().unwrap()]);
+        arguments.extend(policy);
+        self.start("directory", "mid", program("weft-directory").to_str().unwrap(), &arguments);
+    }
+
+    /// Starts the agent of a host. `more` goes to the front of its configuration.
+    pub fn start_agent(&mut self, host: Host, more: &str) {
+        let config = self.path(&format!("{}.toml", host.name));
+        std::fs::write(&config, self.config(host, more)).unwrap();
+        self.start(host.name, host.name, env!("CARGO_BIN_EXE_weft-agent"), &["--config", config.to_str().unwrap(), "--json"]);
+    }
+
+    fn config(&self, host: Host, more: &str) -> String {
+        let key = self.path(&format!("{}.key", host.name));
+        let _ = std::fs::remove_file(&key);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&key).unwrap();
+        std::io::Write::write_all(&mut file, secret().key_of(PrincipalId(host.number.into())).to_hex().as_bytes()).unwrap();
+        let (key, socket, pins) = (key.display(), self.socket(host), self.pins.join(host.name));
+        let (number, aa) = (host.number, host.aa());
+        let metrics = if more.contains("metrics") { "" } else { "metrics = \"off\"\n" };
+        format!(
+            "role = \"host\"\ndevice = \"eth0\"\nprincipal = {number}\nkey = \"{key}\"\ndirectory = [\"{DIRECTORY}\"]\n\
+             prefixes = [\"20.0.0.0/8\"]\nentropy = \"10.201.{number}.0/24\"\nsocket = \"{}\"\npins = \"{}\"\n{metrics}{more}\n\
+             [[address]]\naddress = \"{aa}\"\n",
+            socket.display(),
+            pins.display()
+        )
+    }
+
+    fn socket(&self, host: Host) -> PathBuf {
+        self.path(&format!("{}.sock", host.name))
+    }
+
+    /// Writes a file that goes with the network.
+    pub fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn start(&mut self, name: &str, node: &str, program: &str, arguments: &[&str]) {
+        let log = self.path(&format!("{name}.log"));
+        let file = File::options().append(true).create(true).open(&log).unwrap();
+        let mut command = self.command(node, program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).env("WEFT_LOG", "debug");
+        die_with_parent(&mut command);
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let _ = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line);
+        let program = Program { child, log };
+        assert!(line.starts_with('{'), "{name} does not start:\n{}", program.said());
+        self.programs.push((name.to_owned(), program));
+    }
+
+    fn command(&self, node: &str, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}{node}", self.prefix)).arg(program);
+        command
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, name: &str) {
+        self.end(name, libc::SIGKILL);
+    }
+
+    /// SIGTERM; its exit code.
+    pub fn terminate(&mut self, name: &str) -> Option<i32> {
+        self.end(name, libc::SIGTERM)
+    }
+
+    fn end(&mut self, name: &str, signal: i32) -> Option<i32> {
+        let at = self.programs.iter().position(|(it, _)| it == name).expect("it runs");
+        let (_, mut program) = self.programs.remove(at);
+        // SAFETY: the child is ours and not waited for.
+        assert_eq!(unsafe { libc::kill(program.child.id() as i32, signal) }, 0);
+        program.child.wait().unwrap().code()
+    }
+
+    /// `weft-agent` with these arguments, on a host: exit code and output.
+    pub fn agent(&self, host: Host, arguments: &[&str]) -> (i32, String) {
+        let mut command = self.command(host.name, env!("CARGO_BIN_EXE_weft-agent"));
+        let output = command.args(arguments).arg("--socket").arg(self.socket(host)).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code().unwrap_or(-1), text)
+    }
+
+    pub fn status(&self, host: Host) -> serde_json::Value {
+        let (_, text) = self.agent(host, &["status", "--json"]);
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
+    }
+
+    /// Waits until a status is as it should be.
+    pub fn wait_status(&self, host: Host, what: &str, good: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let begun = Instant::now();
+        loop {
+            let status = self.status(host);
+            if good(&status) {
+                return status;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{}: not so: {what}\n{status:#}\n{}", host.name, self.log(host.name));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn log(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    /// Writes mappings of all hosts: at their ToRs, or at a place that none of them is at.
+    pub fn provision(&self, services: [u32; 3], at_tor: bool, group: u16) {
+        let client = || client_of(WRITER, &[DIRECTORY.to_owned()], Duration::from_secs(5));
+        self.within("mid", || {
+            let mut client = client();
+            let anycast = Value::Group([ANYCAST.into()].into_iter().collect());
+            put(&mut client, Key::Group(GroupId(1)), anycast);
+            for (host, service) in HOSTS.iter().zip(services) {
+                let mapping = Mapping {
+                    locator: Locator::V4(if at_tor { host.tor_la } else { Ipv4Addr::new(10, 66, 66, 66) }),
+                    mac: None,
+                    group: GroupId(group),
+                    service: ServiceId(service),
+                    owner: PrincipalId(host.number.into()),
+                    lease_ms: 60_000,
+                };
+                put(&mut client, Key::App4(host.aa()), Value::Mapping(mapping));
+            }
+        });
+    }
+
+    /// Writes the mapping of one more address of a host.
+    pub fn provision_address(&self, address: Ipv4Addr, host: Host, service: u32) {
+        let (locator, owner) = (Locator::V4(host.tor_la), PrincipalId(host.number.into()));
+        let (group, service) = (GroupId(1), ServiceId(service));
+        let mapping = Mapping { locator, mac: None, group, service, owner, lease_ms: 60_000 };
+        self.within("mid", || {
+            let mut client = client_of(WRITER, &[DIRECTORY.to_owned()], Duration::from_secs(5));
+            put(&mut client, Key::App4(address), Value::Mapping(mapping));
+        });
+    }
+
+    /// Does something on a thread in a node's network.
+    pub fn within<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
+        let file = File::open(format!("/run/netns/{}{node}", self.prefix)).unwrap();
+        let enter = move || {
+            use std::os::fd::AsRawFd;
+            // SAFETY: only this thread changes its network, and it ends with the work.
+            assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+            work()
+        };
+        let done = std::thread::scope(|scope| scope.spawn(enter).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    pub fn ip(&self, node: &str, arguments: &str) {
+        run(&format!("ip -n {}{node} {arguments}", self.prefix));
+    }
+
+    pub fn output(&self, node: &str, words: &[&str]) -> String {
+        let output = self.command(node, words[0]).args(&words[1..]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+impl Program {
+    fn said(&self) -> String {
+        let mut text = String::new();
+        let _ = File::open(&self.log).and_then(|mut file| file.read_to_string(&mut text));
+        text
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for (name, program) in &mut self.programs {
+            let _ = program.child.kill();
+            let _ = program.child.wait();
+            if std::thread::panicking() {
+                let said = program.said();
+                let from = said.len().saturating_sub(3000);
+                eprintln!("--- {name}\n{}", said.get(from..).unwrap_or(&said));
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.pins);
+        for node in NODES {
+            let _ = Command::new("ip").args(["netns", "del", &format!("{}{node}", self.prefix)]).stderr(Stdio::null()).status();
+        }
+        let _ = std::fs::remove_dir_all(&self.pins);
+    }
+}
+
+fn put(client: &mut Client, key: Key, value: Value) {
+    let answer = client.update(vec![Op { key, expect: None, value: Some(value) }], None).unwrap();
+    assert!(matches!(answer.result, UpdateResult::Committed(_)), "{:?}", answer.result);
+}
+
+fn index_of(port: &str) -> u32 {
+    let name = std::ffi::CString::new(port).unwrap();
+    // SAFETY: the name ends with a zero.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+fn is_bpffs() -> bool {
+    std::fs::read_to_string("/proc/mounts").unwrap_or_default().lines().any(|line| line.contains(" /sys/fs/bpf bpf "))
+}
+
+fn run(command: &str) {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,0 +1,182 @@
+//! Whom to ask and as whom: the folder that `init` made, `client.toml` in it, and the arguments that override both.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use weft_control::directory::auth::{PrincipalKey, Secret};
+use weft_control::directory::{PrincipalId, ServiceId};
+
+use super::error::{Error, Result};
+use crate::client::{self, Client, Settings, TlsFiles, client_config};
+use crate::daemon::command_line::time;
+
+/// How updates and streams prove who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// TLS with client certificates.
+    #[default]
+    Tls,
+    /// The same keyed MACs as lookups.
+    Mac,
+}
+
+/// The arguments of every command that asks servers.
+#[derive(Clone, Debug, Args)]
+pub struct ConnectArgs {
+    #[command(flatten)]
+    pub(crate) dir: Dir,
+    /// The servers, each tried in turn [default: those of client.toml, or 127.0.0.1:5303]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// Who asks [default: that of client.toml]
+    #[arg(long, value_name = "N")]
+    pub(crate) principal: Option<u32>,
+    /// The principal's key [default: made of DIR/secret]
+    #[arg(long = "key", value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// How updates and streams are authenticated [default: that of client.toml, or tls]
+    #[arg(long)]
+    pub(crate) auth: Option<Auth>,
+    /// The client's certificate [default: DIR/admin.pem]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its key [default: DIR/admin.key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert_key: Option<PathBuf>,
+    /// The authority that signed the servers' certificates [default: DIR/ca.pem]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// How long to try
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) timeout: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The folder that `init` made.
+#[derive(Clone, Debug, Args)]
+pub struct Dir {
+    /// A folder made by `weft directory init`
+    #[arg(long, value_name = "DIR", env = "WEFT_DIRECTORY", default_value = DEFAULT_DIR)]
+    dir: PathBuf,
+}
+
+/// Where `init` makes its folder, and clients look for it.
+pub(crate) const DEFAULT_DIR: &str = "weft-directory";
+/// Where a server listens.
+pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:5303";
+
+/// What `client.toml` can hold.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientFile {
+    servers: Option<Vec<String>>,
+    principal: Option<u32>,
+    auth: Option<Auth>,
+}
+
+impl Dir {
+    /// A file in the folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The cluster's secret, which nobody else may read.
+    pub(crate) fn secret(&self, given: Option<&Path>) -> Result<Secret> {
+        let file = given.map_or_else(|| self.file("secret"), Path::to_owned);
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&file).map_err(|e| Error::io("read the cluster's secret", &file, e))?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(Error::SecretMode { path: file, mode: mode & 0o777 });
+        }
+        let text = std::fs::read_to_string(&file).map_err(|e| Error::io("read the cluster's secret", &file, e))?;
+        Secret::parse(&text)
+            .map_err(|e| content(&file, format!("not a secret: {e}"), "`weft directory init` makes a folder with a secret"))
+    }
+
+    fn client_file(&self) -> Result<ClientFile> {
+        let file = self.file("client.toml");
+        match std::fs::read_to_string(&file) {
+            Ok(text) => toml::from_str(&text)
+                .map_err(|e| content(&file, e.to_string().trim_end().to_owned(), "its keys are servers, principal and auth")),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(ClientFile::default()),
+            Err(e) => Err(Error::io("read", &file, e)),
+        }
+    }
+}
+
+impl ConnectArgs {
+    /// Everything that the arguments, `client.toml` and the defaults say.
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        let file = self.dir.client_file()?;
+        let servers = Some(self.servers.clone()).filter(|all| !all.is_empty()).or(file.servers);
+        let principal = PrincipalId(self.principal.or(file.principal).ok_or(Error::NoPrincipal)?);
+        let auth = self.auth.or(file.auth).unwrap_or_default();
+        let key = self.principal_key(principal, auth)?;
+        let auth = match auth {
+            Auth::Mac => client::Auth::Mac,
+            Auth::Tls => client::Auth::Tls(client_config(&TlsFiles {
+                certificate: self.cert.clone().unwrap_or_else(|| self.dir.file("admin.pem")),
+                key: self.cert_key.clone().unwrap_or_else(|| self.dir.file("admin.key")),
+                authority: self.ca.clone().unwrap_or_else(|| self.dir.file("ca.pem")),
+            })?),
+        };
+        let servers = servers.unwrap_or_else(|| vec![DEFAULT_LISTEN.to_owned()]);
+        Ok(Settings { servers, principal, key, auth, timeout: self.timeout })
+    }
+
+    pub(crate) fn client(&self) -> Result<Client> {
+        Ok(Client::new(self.settings()?)?)
+    }
+
+    /// The key of `--key`, or made of the secret. Over TLS one may do without: then there are no lookups.
+    fn principal_key(&self, principal: PrincipalId, auth: Auth) -> Result<Option<PrincipalKey>> {
+        if let Some(file) = &self.key_file {
+            let text = std::fs::read_to_string(file).map_err(|e| Error::io("read the key", file, e))?;
+            let key = PrincipalKey::parse(&text).map_err(|e| content(file, e.to_string(), ""))?;
+            return Ok(Some(key));
+        }
+        if auth == Auth::Tls && !self.dir.file("secret").exists() {
+            return Ok(None);
+        }
+        Ok(Some(self.dir.secret(None)?.key_of(principal)))
+    }
+
+    /// A service by number, or by its name in the policy of the folder.
+    pub(crate) fn service(&self, text: &str) -> Result<ServiceId> {
+        if let Ok(number) = text.parse() {
+            return Ok(ServiceId(number));
+        }
+        let file = self.dir.file("policy.toml");
+        let policy =
+            std::fs::read_to_string(&file).map_err(|_| Error::NoPolicy { service: text.to_owned(), path: file.clone() })?;
+        let policy: Services = toml::from_str(&policy).map_err(|e| content(&file, e.to_string().trim_end().to_owned(), ""))?;
+        let named = policy.service.iter().find(|service| service.name == text);
+        named.map(|service| ServiceId(service.id)).ok_or_else(|| {
+            let names: Vec<_> = policy.service.iter().map(|service| service.name.as_str()).collect();
+            Error::NoService { service: text.to_owned(), path: file.clone(), known: names.join(", ") }
+        })
+    }
+}
+
+/// The content of a file is wrong.
+fn content(file: &Path, reason: String, help: &'static str) -> Error {
+    Error::Content { place: file.display().to_string(), reason, help }
+}
+
+/// What the command line needs of a policy; servers read all of it.
+#[derive(Debug, Deserialize)]
+struct Services {
+    #[serde(default)]
+    service: Vec<Service>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Service {
+    name: String,
+    id: u32,
+}

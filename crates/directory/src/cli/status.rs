@@ -1,0 +1,120 @@
+//! `status`: how each of the servers is.
+
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use weft_control::wire::directory::{State, Vitals};
+
+use super::connect::ConnectArgs;
+use super::error::Result;
+use super::table;
+use crate::client::{Client, Settings};
+use crate::daemon::command_line::{print_json, print_text};
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+#[derive(Serialize)]
+struct StatusJson {
+    ok: bool,
+    servers: Vec<ServerJson>,
+}
+
+#[derive(Serialize)]
+struct ServerJson {
+    server: String,
+    state: &'static str,
+    #[serde(flatten)]
+    vitals: Option<VitalsJson>,
+    /// The server's counters.
+    status: serde_json::Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct VitalsJson {
+    revision: u64,
+    policy: u32,
+    entries: u64,
+    hash: String,
+    rtt_us: u64,
+}
+
+/// Asks every server.
+pub fn run(args: &StatusArgs) -> Result<bool> {
+    let settings = args.connect.settings()?;
+    let servers: Vec<ServerJson> = settings.servers.iter().map(|server| ask(server, &settings)).collect();
+    let agree = |a: &ServerJson, b: &ServerJson| match (&a.vitals, &b.vitals) {
+        (Some(a), Some(b)) => a.revision != b.revision || (a.hash == b.hash && a.entries == b.entries),
+        _ => true,
+    };
+    let differ = servers.iter().enumerate().any(|(at, a)| servers[..at].iter().any(|b| !agree(a, b)));
+    let ok = !differ && servers.iter().all(|server| server.state == name(State::Serving));
+    if args.connect.json {
+        print_json(&StatusJson { ok, servers })?;
+        return Ok(ok);
+    }
+    let mut rows = table::new(&["server", "state", "revision", "policy", "entries", "hash", "answers in"]);
+    for server in &servers {
+        let mut row = vec![
+            server.server.clone(),
+            server.error.clone().map_or(server.state.to_owned(), |e| format!("{}: {e}", server.state)),
+        ];
+        if let Some(it) = &server.vitals {
+            let rtt = format!("{} us", it.rtt_us);
+            row.extend([it.revision.to_string(), it.policy.to_string(), it.entries.to_string(), it.hash.clone(), rtt]);
+        }
+        rows.add_row(row);
+    }
+    let remark =
+        if differ { "servers at one revision hold different things: see docs/directory.md, alarm `differs`\n" } else { "" };
+    print_text(&format!("{rows}\n{remark}"))?;
+    Ok(ok)
+}
+
+fn ask(server: &str, settings: &Settings) -> ServerJson {
+    let settings = Settings { servers: vec![server.to_owned()], ..settings.clone() };
+    let asked = Client::new(settings).and_then(|mut client| {
+        client.health_of_any_state()?; // the cookie costs a round trip that is not to be timed
+        let begin = Instant::now();
+        let vitals = client.health_of_any_state()?;
+        Ok((vitals, begin.elapsed(), client.status()))
+    });
+    let blank = ServerJson {
+        server: server.to_owned(),
+        state: "unreachable",
+        vitals: None,
+        status: serde_json::Value::Null,
+        error: None,
+    };
+    match asked {
+        Err(error) => ServerJson { error: Some(error.to_string()), ..blank },
+        Ok((vitals, rtt, status)) => ServerJson {
+            state: name(vitals.state),
+            vitals: Some(vitals_json(&vitals, rtt)),
+            // Only administrators may see the counters.
+            status: status.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
+            ..blank
+        },
+    }
+}
+
+fn vitals_json(vitals: &Vitals, rtt: std::time::Duration) -> VitalsJson {
+    let rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
+    let (revision, policy) = (vitals.revision.0, vitals.policy);
+    VitalsJson { revision, policy, entries: vitals.entries, hash: format!("{:016x}", vitals.hash), rtt_us }
+}
+
+const fn name(state: State) -> &'static str {
+    match state {
+        State::Loading => "loading",
+        State::Serving => "serving",
+        State::StoreLost => "store lost",
+        State::Leaving => "leaving",
+    }
+}

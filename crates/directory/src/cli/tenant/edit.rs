@@ -1,0 +1,280 @@
+//! `create`, `add-vm`, `route`.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+use weft_control::directory::attempts::UpdateResult;
+use weft_control::directory::{Key, Locator, Mapping, PrincipalId, Value};
+use weft_control::netlord::EdgePort;
+use weft_control::netlord::tenants::{
+    self, NewRoute, NewRouter, NewRule, NewTenant, NewVif, Tenants, VifSpec, append_route, append_router, append_rule,
+};
+use weft_control::wire::directory::Op;
+use weft_fabric::MacAddr;
+
+use super::file::{self, FileArg};
+use crate::cli::connect::{ConnectArgs, Dir};
+use crate::cli::entry::DEFAULT_LEASE_MS;
+use crate::cli::error::{Error, Result};
+use crate::client::Updated;
+use crate::daemon::command_line::{print_json, print_text, time};
+
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Its name
+    name: String,
+    /// Its id, 3 to 16777215
+    #[arg(long, value_name = "N", value_parser = id, allow_hyphen_values = true)]
+    id: u32,
+    /// Its MAC spaces [default: 1]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    spaces: Vec<u32>,
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    dir: Dir,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads an id. Which of them are reserved the file's rules say.
+fn id(text: &str) -> std::result::Result<u32, &'static str> {
+    text.parse().map_err(|_| "write a whole number, 3 to 16777215")
+}
+
+#[derive(Debug, Args)]
+pub struct AddVmArgs {
+    /// Whose
+    tenant: String,
+    /// The interface's name
+    name: String,
+    /// Its MAC address; not for an interface that is in the file already
+    #[arg(long)]
+    mac: Option<MacAddr>,
+    /// Its MAC space [default: the tenant's only one]
+    #[arg(long, value_name = "N|public")]
+    space: Option<String>,
+    /// Its addresses
+    #[arg(long = "address", value_name = "IP,...", value_delimiter = ',')]
+    addresses: Vec<IpAddr>,
+    /// Where it is: it is published in the directory
+    #[arg(long, value_name = "edge:MAC/PORT")]
+    at: Option<Locator>,
+    /// Principal of the server's agent there
+    #[arg(long, value_name = "N", requires = "at")]
+    owner: Option<u32>,
+    /// How long an agent may use it while it hears from no directory server [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "at")]
+    lease: Option<std::time::Duration>,
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct RouteArgs {
+    /// Whose
+    tenant: String,
+    /// The virtual router's name; it is made if there is none
+    router: String,
+    /// An interface of a new router; repeatable
+    #[arg(long = "interface", value_name = "SPACE,MAC,ADDRESS/LENGTH", value_parser = interface)]
+    interfaces: Vec<(u32, String, String)>,
+    /// A route to this prefix
+    #[arg(long, value_name = "PREFIX", requires = "via")]
+    to: Option<String>,
+    /// By this address, in a subnet of the router's
+    #[arg(long, value_name = "ADDRESS", requires = "to")]
+    via: Option<String>,
+    /// "allow|deny [PROTOCOL] [from PREFIX] [to PREFIX] [port N|LOW-HIGH]"; repeatable
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<String>,
+    #[command(flatten)]
+    file: FileArg,
+    #[command(flatten)]
+    dir: Dir,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct ChangedJson {
+    file: String,
+    version: u32,
+    tenant: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vif: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    router: Option<String>,
+    /// Keys that were published in the directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bindings: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
+}
+
+impl ChangedJson {
+    fn of(path: &Path, all: &Tenants, tenant: &str) -> Self {
+        let (vif, router, bindings, generation) = (None, None, None, None);
+        Self { file: path.display().to_string(), version: all.version, tenant: tenant.into(), vif, router, bindings, generation }
+    }
+
+    fn print(&self, text: &str, json: bool) -> Result<bool> {
+        if json {
+            print_json(self)?;
+        } else {
+            print_text(&format!("{text}; {} is version {}\n", self.file, self.version))?;
+        }
+        Ok(true)
+    }
+}
+
+/// Adds a tenant.
+pub fn create(args: &CreateArgs) -> Result<bool> {
+    let path = args.file.path(&args.dir);
+    let new = NewTenant { id: args.id, name: &args.name, spaces: &args.spaces };
+    let all = file::change(&path, true, |text| Ok(tenants::append_tenant(text, &new)))?;
+    ChangedJson::of(&path, &all, &args.name).print(&format!("tenant {} is `{}`", args.id, args.name), args.json)
+}
+
+/// Adds a VIF, or moves one that is there, or both.
+pub fn add_vm(args: &AddVmArgs) -> Result<bool> {
+    let path = args.file.path(&args.connect.dir);
+    let at = args.at.map(edge).transpose()?;
+    let is_there = file::read(&path)?.by_name(&args.tenant).is_some_and(|it| it.vifs.iter().any(|vif| vif.name == args.name));
+    let all = match (args.mac, is_there) {
+        (Some(mac), false) => {
+            let addresses = args.addresses.iter().map(ToString::to_string).collect();
+            let (tenant, name) = (args.tenant.as_str(), args.name.as_str());
+            let new = NewVif { tenant, name, space: args.space.as_deref(), mac: mac.to_string(), addresses };
+            file::change(&path, false, |text| Ok(tenants::append_vif(text, &new)))?
+        }
+        (None, true) if at.is_some() && args.space.is_none() && args.addresses.is_empty() => file::read(&path)?,
+        (_, true) => {
+            return Err(Error::VifExists { tenant: args.tenant.clone(), vif: args.name.clone() });
+        }
+        (None, false) => {
+            file::tenant(&file::read(&path)?, &path, &args.tenant)?;
+            return Err(Error::NoVif { tenant: args.tenant.clone(), vif: args.name.clone() });
+        }
+    };
+    let spec = file::tenant(&all, &path, &args.tenant)?.vifs.iter().find(|vif| vif.name == args.name);
+    let spec = spec.ok_or_else(|| Error::VifGone { vif: args.name.clone(), path: path.clone() })?;
+    let mut changed = ChangedJson::of(&path, &all, &args.tenant);
+    changed.vif = Some(spec.vif.to_string());
+    let mut text = format!("{} is `{}` of `{}`", spec.vif, args.name, args.tenant);
+    if let Some((switch, port)) = at {
+        let (bindings, generation) = bind(args, &all, spec, Locator::Edge { switch, port: u16::from(port.get()) })?;
+        changed.bindings = Some(bindings);
+        changed.generation = Some(generation);
+        text += &format!(", at {switch}/{port} since generation {generation}");
+    }
+    changed.print(&text, args.connect.json)
+}
+
+/// The edge switch and port of a locator.
+fn edge(at: Locator) -> Result<(MacAddr, EdgePort)> {
+    let Locator::Edge { switch, port } = at else {
+        return Err(Error::NotEdge(at.to_string()));
+    };
+    let number = EdgePort::new(port).ok_or(Error::EdgePort(port))?;
+    Ok((switch, number))
+}
+
+/// Publishes in the directory where a VIF is: how many keys, and the generation.
+fn bind(args: &AddVmArgs, all: &Tenants, spec: &VifSpec, locator: Locator) -> Result<(usize, u64)> {
+    let lease = args.lease.map_or(Ok(DEFAULT_LEASE_MS), |lease| u32::try_from(lease.as_millis()));
+    let lease_ms = lease.map_err(|_| Error::Lease)?;
+    let group = weft_control::directory::GroupId(0);
+    let owner = PrincipalId(args.owner.unwrap_or(0));
+    let value = |mac| Value::Mapping(Mapping { locator, mac, group, service: all.service, owner, lease_ms });
+    let (tenant, space, mac) = (spec.vif.tenant, spec.vif.space, spec.vif.mac);
+    let by_ip = spec.addresses.iter().map(|ip| match *ip {
+        IpAddr::V4(ip) => (Key::TenantIp4(tenant, space, ip), Some(mac)),
+        IpAddr::V6(ip) => (Key::TenantIp6(tenant, space, ip), Some(mac)),
+    });
+    let keys = std::iter::once((Key::TenantMac(tenant, space, mac), None)).chain(by_ip);
+    let ops: Vec<Op> = keys.map(|(key, mac)| Op { key, expect: None, value: Some(value(mac)) }).collect();
+    let bindings = ops.len();
+    let written = args.connect.client().and_then(|mut client| Ok(client.update(ops, None)?));
+    let remedy = format!(
+        "the file is written; the same with `--at` alone (no `--mac`) publishes it in the directory: weft tenant add-vm {} {} --at ...",
+        args.tenant, args.name
+    );
+    match written {
+        Ok(Updated { result: UpdateResult::Committed(generation), .. }) => Ok((bindings, generation.0)),
+        Ok(Updated { result, server, .. }) => Err(Error::BindingsRefused { server, vif: spec.vif.to_string(), result, remedy }),
+        Err(error) => Err(Error::Bindings { error: Box::new(error), remedy }),
+    }
+}
+
+/// Adds a router, a route, rules.
+pub fn route(args: &RouteArgs) -> Result<bool> {
+    let path = args.file.path(&args.dir);
+    let (tenant, router) = (args.tenant.as_str(), args.router.as_str());
+    let rules = args.rules.iter().map(|rule| rule_keys(rule)).collect::<Result<Vec<_>>>()?;
+    let all = file::change(&path, false, |text| {
+        let before = Tenants::parse(text).map_err(|e| Error::Tenants(e.to_string()))?;
+        let is_there = file::tenant(&before, &path, tenant)?.routers.iter().any(|it| it.name == router);
+        if is_there && !args.interfaces.is_empty() {
+            return Err(Error::RouterExists { tenant: tenant.to_owned(), router: router.to_owned() });
+        }
+        if is_there && args.to.is_none() && rules.is_empty() {
+            return Err(Error::NothingToAdd);
+        }
+        let mut text = text.to_owned();
+        if !is_there {
+            text = append_router(&text, &NewRouter { tenant, name: router, interfaces: args.interfaces.clone() });
+        }
+        if let (Some(to), Some(via)) = (&args.to, &args.via) {
+            text = append_route(&text, &NewRoute { tenant, router, to, via });
+        }
+        for keys in &rules {
+            text = append_rule(&text, &NewRule { tenant, router, keys: keys.clone() });
+        }
+        Ok(text)
+    })?;
+    let mut changed = ChangedJson::of(&path, &all, tenant);
+    changed.router = Some(router.to_owned());
+    let it = file::tenant(&all, &path, tenant)?.routers.iter().find(|it| it.name == router);
+    let counts = it.map_or((0, 0, 0), |it| (it.interfaces.len(), it.routes.len(), it.rules.len()));
+    let text = format!("`{router}` of `{tenant}` has {} interfaces, {} routes, {} rules", counts.0, counts.1, counts.2);
+    changed.print(&text, args.json)
+}
+
+fn interface(text: &str) -> std::result::Result<(u32, String, String), String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [space, mac, address] = parts[..] else {
+        return Err("write SPACE,MAC,ADDRESS/LENGTH: 1,02:00:00:00:00:fe,10.0.0.254/24".into());
+    };
+    let space = space.parse().map_err(|_| format!("`{space}` is not a MAC space's number"))?;
+    Ok((space, mac.to_owned(), address.to_owned()))
+}
+
+/// A rule's words as the file's keys; the file's checks do the rest.
+fn rule_keys(text: &str) -> Result<Vec<(&str, String)>> {
+    let mut words = text.split_whitespace();
+    let action = words.next().ok_or_else(|| Error::Rule("the rule is empty".to_owned()))?;
+    let mut keys = vec![("action", action.to_owned())];
+    while let Some(word) = words.next() {
+        let key = match word {
+            "from" | "to" | "port" => word,
+            _ if keys.len() == 1 => {
+                keys.push(("protocol", word.to_owned()));
+                continue;
+            }
+            _ => return Err(Error::Rule(format!("`{word}` in the rule `{text}`"))),
+        };
+        let value = words.next().ok_or_else(|| Error::Rule(format!("nothing behind `{word}` in the rule `{text}`")))?;
+        if keys.iter().any(|(other, _)| *other == key) {
+            return Err(Error::Rule(format!("`{word}` is twice in the rule `{text}`")));
+        }
+        keys.push((key, value.to_owned()));
+    }
+    Ok(keys)
+}

@@ -1,0 +1,386 @@
+//! `export`, `snapshot`, `import`: all entries as JSON lines.
+//!
+//! ```text
+//!   {"weft_directory": 1, "revision": 1043, "entries": 2}
+//!   {"key": "10.0.0.7", "generation": 1040, "locator": "10.0.1.1", ...}
+//!   {"key": "group:3", "generation": 7, "addresses": ["10.9.0.1"]}
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use weft_control::directory::attempts::UpdateResult;
+use weft_control::directory::{Generation, Key, Value};
+use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
+
+use super::connect::{ConnectArgs, Dir};
+use super::entry::{EntryLine, Heading, entry};
+use super::error::{Error, Result};
+use super::list::PAGE;
+use crate::client::{Client, Settings, Updated};
+use crate::daemon::command_line::{print_json, print_text};
+use crate::store::{AnyStore, Store, StoreAddress};
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// Where to [default: standard output]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct SnapshotArgs {
+    /// Where to [default: standard output]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    dir: Dir,
+    /// Which store [default: embedded:DIR/store]
+    #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
+    store: Option<StoreAddress>,
+    #[command(flatten)]
+    etcd: super::etcd::EtcdArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Where from [default: standard input]
+    file: Option<PathBuf>,
+    /// Also delete what the file does not have
+    #[arg(long)]
+    exact: bool,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Writes what a server has.
+pub fn export(args: &ExportArgs) -> Result<bool> {
+    let (revision, entries) = read_all(&mut args.connect.client()?)?;
+    write_all(args.file.as_deref(), revision, &entries, args.connect.json)
+}
+
+/// Writes what a store has.
+pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
+    let address = args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store")));
+    if let StoreAddress::Embedded(folder) = &address
+        && !folder.exists()
+    {
+        return Err(Error::NoStore(folder.clone()));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Error::Runtime)?;
+    let options = args.etcd.options()?;
+    let read = async {
+        let store = AnyStore::open(&address, &args.etcd.cluster, &options).await?;
+        let mut load = store.load().await?;
+        let mut all = BTreeMap::new();
+        while let Some(chunk) = load.chunks.recv().await {
+            for stored in chunk? {
+                if let Some(value) = stored.record.and_then(|record| record.value) {
+                    all.insert(key_bytes(&stored.key), entry(stored.key, stored.generation, Some(value)));
+                }
+            }
+        }
+        Ok((load.revision, all))
+    };
+    let (revision, entries) = runtime.block_on(read).map_err(Error::Store)?;
+    write_all(args.file.as_deref(), revision, &entries, args.json)
+}
+
+/// Puts the entries of a file.
+pub fn import(args: &ImportArgs) -> Result<bool> {
+    let lines = read_lines(args.file.as_deref())?;
+    let settings = args.connect.settings()?;
+    let (known, there) = read_all(&mut Client::new(settings.clone())?)?;
+    let mut result = ImportJson { lines: lines.len(), ..ImportJson::default() };
+    let mut changes = Vec::new();
+    for (bytes, line) in &lines {
+        if there.get(bytes).and_then(|entry| entry.value.as_ref()) == Some(&line.value) {
+            result.unchanged += 1;
+        } else {
+            result.written += 1;
+            changes.push(Change { line: Some(line.number), key: line.key, value: Some(line.value.clone()) });
+        }
+    }
+    if args.exact {
+        for (_, entry) in there.iter().filter(|(bytes, _)| !lines.contains_key(*bytes)) {
+            result.deleted += 1;
+            changes.push(Change { line: None, key: entry.key, value: None });
+        }
+    }
+    if !args.dry_run {
+        result.generation = apply(&settings, known, changes)?.0;
+    }
+    if args.connect.json {
+        print_json(&result)?;
+    } else {
+        let would = if args.dry_run { "would be " } else { "" };
+        print_text(&format!(
+            "{} entries: {} {would}written, {} there already, {} {would}deleted\n",
+            result.lines, result.written, result.unchanged, result.deleted
+        ))?;
+    }
+    Ok(true)
+}
+
+#[derive(Default, Serialize)]
+struct ImportJson {
+    lines: usize,
+    written: usize,
+    unchanged: usize,
+    deleted: usize,
+    generation: u64,
+}
+
+/// All entries by their keys' bytes, as they are at one revision.
+///
+/// The pages of a listing are of the revisions at which each was asked for: what changed since then is watched afterwards.
+fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<u8>, Entry>)> {
+    'again: loop {
+        let mut all = BTreeMap::new();
+        let (mut first, mut last) = (None, Generation(0));
+        let (mut after, mut more) = (None, true);
+        while more {
+            let page = client.page(after, PAGE)?;
+            first = first.or(Some(page.revision));
+            last = last.max(page.revision);
+            after = page.entries.last().map(|entry| entry.key);
+            more = page.more && after.is_some();
+            all.extend(page.entries.into_iter().map(|entry| (key_bytes(&entry.key), entry)));
+        }
+        let first = first.expect("there is a page");
+        if first == last {
+            return Ok((last, all));
+        }
+        let mut watching = client.watch(first)?;
+        let mut known = first;
+        while known < last {
+            let change = watching.next(Some(Instant::now() + WATCH_TIMEOUT))?;
+            let Some(change) = change.filter(|change| change.from <= known) else { continue 'again };
+            known = change.revision.max(known);
+            for changed in change.entries {
+                let bytes = key_bytes(&changed.key);
+                if all.get(&bytes).is_some_and(|entry| entry.generation > changed.generation) {
+                    continue;
+                }
+                if changed.value.is_some() {
+                    all.insert(bytes, changed);
+                } else {
+                    all.remove(&bytes);
+                }
+            }
+        }
+        return Ok((known, all));
+    }
+}
+
+/// How long a server may take to report what changed during a listing.
+const WATCH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
+fn key_bytes(key: &Key) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(24);
+    emit_key(key, &mut bytes);
+    bytes
+}
+
+/// Writes a heading and the entries. A file appears whole or not at all.
+fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u8>, Entry>, json: bool) -> Result<bool> {
+    let heading = Heading { weft_directory: 1, revision: revision.0, entries: entries.len() as u64 };
+    let heading = serde_json::to_string(&heading).expect("a heading is JSON");
+    let write = |out: &mut dyn Write| -> io::Result<()> {
+        writeln!(out, "{heading}")?;
+        entries.values().try_for_each(|entry| out.write_all(EntryLine::from(entry).text().as_bytes()))?;
+        out.flush()
+    };
+    let Some(file) = file.filter(|file| *file != Path::new("-")) else {
+        return match write(&mut BufWriter::new(io::stdout().lock())) {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("write to", Path::new("standard output"), e)),
+            _ => Ok(true),
+        };
+    };
+    let mut partial = file.as_os_str().to_owned();
+    partial.push(".part");
+    let partial = PathBuf::from(partial);
+    let written = File::create(&partial).and_then(|opened| {
+        let mut out = BufWriter::new(opened);
+        write(&mut out)?;
+        out.get_ref().sync_all()?;
+        std::fs::rename(&partial, file)
+    });
+    written.map_err(|e| {
+        let _ = std::fs::remove_file(&partial);
+        Error::io("write", file, e)
+    })?;
+    if json {
+        print_text(&(heading + "\n"))?;
+    } else {
+        print_text(&format!("{} entries of revision {} in {}\n", entries.len(), revision.0, file.display()))?;
+    }
+    Ok(true)
+}
+
+/// A line of a file that is imported.
+struct Line {
+    number: usize,
+    key: Key,
+    value: Value,
+}
+
+/// The lines of a file by their keys' bytes; all are good, or the first few that are not are named.
+fn read_lines(file: Option<&Path>) -> Result<BTreeMap<Vec<u8>, Line>> {
+    let file = file.filter(|file| *file != Path::new("-"));
+    let name = file.unwrap_or_else(|| Path::new("standard input")).display().to_string();
+    let reader: Box<dyn BufRead> = match file {
+        Some(file) => Box::new(BufReader::new(File::open(file).map_err(|e| Error::io("read", file, e))?)),
+        None => Box::new(io::stdin().lock()),
+    };
+    let mut lines: BTreeMap<Vec<u8>, Line> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    let mut heading = None;
+    for (at, line) in reader.lines().enumerate() {
+        let number = at + 1;
+        let line = line.map_err(|e| Error::Content {
+            place: format!("{name}:{number}"),
+            reason: e.to_string(),
+            help: "an export is UTF-8 text, one entry per line",
+        })?;
+        if at == 0 && line.contains("\"weft_directory\"") {
+            heading =
+                Some(read_heading(&line).map_err(|reason| Error::Content { place: format!("{name}:1"), reason, help: "" })?);
+            continue;
+        }
+        if line.trim().is_empty() {
+            continue;
+        }
+        match EntryLine::parse(&line) {
+            Err(why) => wrong.push(format!("{name}:{number}: {why}")),
+            Ok((key, value)) => {
+                if let Some(earlier) = lines.insert(key_bytes(&key), Line { number, key, value }) {
+                    wrong.push(format!("{name}:{number}: {key} stands on line {} already", earlier.number));
+                }
+            }
+        }
+        if wrong.len() == MAX_ERRORS {
+            break;
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Error::Lines(wrong.join("\n")));
+    }
+    match heading {
+        Some(heading) if heading.entries != lines.len() as u64 => {
+            Err(Error::Incomplete { name, entries: lines.len(), declared: heading.entries })
+        }
+        _ => Ok(lines),
+    }
+}
+
+fn read_heading(line: &str) -> Result<Heading, String> {
+    let heading: Heading = serde_json::from_str(line).map_err(|e| e.to_string())?;
+    if heading.weft_directory == 1 {
+        Ok(heading)
+    } else {
+        Err(format!("form {}; this program reads form 1", heading.weft_directory))
+    }
+}
+
+/// Lines that are named, of many that are wrong.
+const MAX_ERRORS: usize = 10;
+
+/// A change that an import makes; `line` names it.
+struct Change {
+    line: Option<usize>,
+    key: Key,
+    value: Option<Value>,
+}
+
+/// Makes the changes, several updates at once; the greatest generation.
+fn apply(settings: &Settings, known: Generation, changes: Vec<Change>) -> Result<Generation> {
+    let batches = batches(changes);
+    let (next, greatest, done) = (AtomicUsize::new(0), AtomicU64::new(known.0), AtomicU64::new(0));
+    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..WRITERS.min(batches.len()) {
+            scope.spawn(|| {
+                let work = || -> Result<()> {
+                    let mut client = Client::new(settings.clone())?;
+                    while failed.lock().expect("no panic").is_none() {
+                        let Some(batch) = batches.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                        let generation = write(&mut client, batch)?;
+                        greatest.fetch_max(generation.0, Ordering::Relaxed);
+                        done.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                    }
+                    Ok(())
+                };
+                if let Err(error) = work() {
+                    failed.lock().expect("no panic").get_or_insert(error);
+                }
+            });
+        }
+    });
+    match failed.into_inner().expect("no panic") {
+        Some(error) => {
+            let done = done.load(Ordering::Relaxed);
+            Err(Error::Partial { error: Box::new(error), done })
+        }
+        None => Ok(Generation(greatest.load(Ordering::Relaxed))),
+    }
+}
+
+fn write(client: &mut Client, batch: &[Change]) -> Result<Generation> {
+    let ops = batch.iter().map(|change| Op { key: change.key, expect: None, value: change.value.clone() }).collect();
+    let Updated { result, server, .. } = client.update(ops, None)?;
+    let about = |at: u8| match batch.get(usize::from(at)) {
+        Some(Change { line: Some(line), key, .. }) => format!("line {line} ({key})"),
+        Some(Change { key, .. }) => format!("the deletion of {key}"),
+        None => String::new(),
+    };
+    match result {
+        UpdateResult::Committed(generation) => Ok(generation),
+        UpdateResult::Refused(at) => Err(Error::ImportRefused(about(at))),
+        UpdateResult::Malformed(at) => Err(Error::ImportMalformed { what: about(at), server }),
+        UpdateResult::Unknown => Err(Error::ImportUnknown(about(0))),
+        UpdateResult::Conflict { .. } | UpdateResult::NotApplied => Err(Error::ImportUnable(server)),
+    }
+}
+
+/// As many changes an update as a datagram holds.
+fn batches(changes: Vec<Change>) -> Vec<Vec<Change>> {
+    let mut batches: Vec<Vec<Change>> = Vec::new();
+    let (mut bytes, mut scratch) = (usize::MAX, Vec::new());
+    for change in changes {
+        scratch.clear();
+        emit_key(&change.key, &mut scratch);
+        change.value.iter().for_each(|value| emit_value(value, &mut scratch));
+        let size = scratch.len() + 9; // what it is, and `expect`
+        match batches.last_mut().filter(|batch| batch.len() < MAX_OPS && bytes + size <= ROOM) {
+            Some(batch) => {
+                batch.push(change);
+                bytes += size;
+            }
+            None => {
+                batches.push(vec![change]);
+                bytes = size;
+            }
+        }
+    }
+    batches
+}
+
+/// Bytes of operations in a datagram: 1,400 without header, tag, number, known and count.
+const ROOM: usize = 1400 - 24 - 16 - 17;
+/// Updates under way at once.
+const WRITERS: usize = 32;

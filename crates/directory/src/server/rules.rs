@@ -1,0 +1,93 @@
+//! The policy file: read at the start, again on SIGHUP, and when it changes. A bad one is refused and the old one kept.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use weft_control::directory::policy::{Policy, Role};
+use weft_control::directory::server::Input;
+
+use super::config::{PolicySource, ServeError};
+use super::core::Core;
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The policy in force, as text: a reload of the same text is nothing new.
+#[derive(Debug)]
+pub struct Rules {
+    source: PolicySource,
+    text: String,
+    version: u32,
+    stamp: Option<Stamp>,
+}
+
+/// By which a changed file is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    length: u64,
+}
+
+impl Rules {
+    /// Reads the policy for the first time.
+    pub fn read(source: PolicySource) -> Result<(Self, Policy), ServeError> {
+        match &source {
+            PolicySource::File(path) => {
+                let stamp = stamp(path);
+                let (text, policy) = read(path)?;
+                let version = policy.version();
+                Ok((Self { text, version, stamp, source }, policy))
+            }
+            PolicySource::Open { provisioners } => {
+                let policy = Policy::open(provisioners.iter().map(|&principal| (principal, Role::Provisioner)));
+                let version = policy.version();
+                Ok((Self { text: String::new(), version, stamp: None, source }, policy))
+            }
+        }
+    }
+
+    /// Reads it again, and gives it to the machine if it is new and good.
+    pub fn reload(&mut self, core: &Core) {
+        let PolicySource::File(path) = &self.source else { return };
+        self.stamp = stamp(path);
+        let refused = match read(path) {
+            Ok((text, _)) if text == self.text => return,
+            Ok((text, policy)) if policy.version() > self.version => {
+                (self.text, self.version) = (text, policy.version());
+                core.post(Input::Policy(policy));
+                return;
+            }
+            Ok((_, policy)) => {
+                let (new, old) = (policy.version(), self.version);
+                format!("{}: it has changed, and its version, {new}, is not greater than {old}: raise it", path.display())
+            }
+            Err(error) => error.to_string(),
+        };
+        core.metrics.policy_errors.increment(1);
+        tracing::error!(version_kept = self.version, "the new policy is refused: {refused}");
+    }
+
+    /// Waits until the file has changed.
+    pub async fn changed(&self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let PolicySource::File(path) = &self.source
+                && stamp(path) != self.stamp
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<(String, Policy), ServeError> {
+    let refused = |error: String| ServeError::Policy { path: path.to_owned(), error };
+    let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    let policy = Policy::parse(&text).map_err(|error| refused(error.to_string()))?;
+    Ok((text, policy))
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Stamp { modified: metadata.modified().ok()?, length: metadata.len() })
+}

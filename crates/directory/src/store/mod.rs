@@ -1,0 +1,339 @@
+//! Where mappings are kept: one contract ([`weft_control::directory::store`]), two stores.
+//!
+//! ```text
+//!   embedded:DIR          redb in a folder, one server                 durable when commit returns
+//!   etcd:URL,URL,...      etcd v3, three or five members, many servers  durable at a majority
+//! ```
+//! All methods end within [`TIMEOUT`] (a load takes longer, but no single request of it). Cloning a store gives another handle of it.
+
+mod embedded;
+mod etcd;
+mod watching;
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use weft_control::directory::store::{CommitResult, StoreOp, Stored};
+use weft_control::directory::{Generation, Key, Record};
+
+pub use embedded::Embedded;
+pub use etcd::{Etcd, EtcdOptions};
+pub use watching::Watch;
+
+/// No single request to a store takes longer.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The form of keys and records in a store that this program reads and writes.
+pub const FORMAT: u64 = 1;
+
+/// A store of records.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// Which store it is.
+    fn identity(&self) -> Identity;
+
+    /// Everything there is at one revision, tombstones included, in chunks and in no particular order.
+    fn load(&self) -> impl Future<Output = Result<Load, StoreError>> + Send;
+
+    /// Applies all operations at one new revision, or none: none as well if tombstones of generations beyond `purged` may have been purged.
+    fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> impl Future<Output = Committed> + Send;
+
+    /// All that is committed after a revision, commit by commit, until there is a gap.
+    fn watch(&self, after: Generation) -> impl Future<Output = Result<Watch, StoreError>> + Send;
+
+    /// What the store holds of one key, as new as any commit that ended before.
+    fn read(&self, key: Key) -> impl Future<Output = Result<Reading, StoreError>> + Send;
+
+    /// Removes tombstones that still have the given generations; says how many. [`Load::purged`] grows before any is gone.
+    fn purge(&self, tombstones: Vec<(Key, Generation)>) -> impl Future<Output = Result<usize, StoreError>> + Send;
+
+    /// A named document, without its bytes if its version is `known`; `None`: there is none of this name.
+    fn document(&self, name: &str, known: u32) -> impl Future<Output = Result<Option<StoredDocument>, StoreError>> + Send;
+
+    /// Replaces version `expect` of a document (0: there is none). After an error it is there, or it is not.
+    fn replace_document(
+        &self,
+        name: &str,
+        expect: u32,
+        version: u32,
+        bytes: Arc<[u8]>,
+    ) -> impl Future<Output = Result<Replaced, StoreError>> + Send;
+
+    /// Asks whether it is well: it could take a commit now.
+    fn status(&self) -> impl Future<Output = Result<StoreStatus, StoreError>> + Send;
+}
+
+/// Which store it is: the cluster's name as the operator chose it, and a number drawn when the store was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// 128 random bits, in hexadecimal.
+    pub id: String,
+}
+
+/// How a commit ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// What became of it.
+    pub result: CommitResult,
+    /// After a conflict: all tombstones up to this generation may have been purged.
+    pub purged: Generation,
+}
+
+/// A load on its way.
+#[derive(Debug)]
+pub struct Load {
+    /// What comes is the state at this revision.
+    pub revision: Generation,
+    /// All tombstones up to this generation may have been purged.
+    pub purged: Generation,
+    /// The records. A load that fails midway ends with the error.
+    pub chunks: mpsc::Receiver<Result<Vec<Stored>, StoreError>>,
+}
+
+/// One key, as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The store's revision.
+    pub revision: Generation,
+    /// The key's generation and record.
+    pub record: Option<(Generation, Record)>,
+}
+
+/// A named document, as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDocument {
+    /// Its version.
+    pub version: u32,
+    /// All of it; `None` if the version is the one that was known.
+    pub bytes: Option<Arc<[u8]>>,
+}
+
+/// The result of replacing a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced {
+    /// It is durable.
+    Done,
+    /// Nothing was changed: the document has this version; 0: there is none.
+    Conflict(u32),
+}
+
+/// An event of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// All that the commits up to `revision` changed since the last event, in order of generations.
+    Changes {
+        /// Everything up to this revision has been reported.
+        revision: Generation,
+        /// A purged tombstone has no record, and the generation that the tombstone had or a greater one.
+        changes: Vec<Stored>,
+        /// If tombstones were purged: up to this generation.
+        purged: Option<Generation>,
+    },
+    /// Nothing happened up to this revision.
+    Progress(Generation),
+    /// What follows cannot be reported (history was compacted, the reader is too slow): reload. It is the last event.
+    Gap(String),
+}
+
+/// How a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreStatus {
+    /// Its revision.
+    pub revision: Generation,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// For a person: `redb 4`, `etcd 3.4.23, member 1 of 3`.
+    pub description: String,
+}
+
+/// Why a store cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The text names no store.
+    #[error("`{0}` is not a store: write embedded:DIR, or etcd:URL,URL,... with http:// or https://")]
+    Address(String),
+    /// The folder is in use.
+    #[error("the store `{0}` is in use by another server; an embedded store has one server: stop it, or use etcd for several")]
+    InUse(PathBuf),
+    /// It cannot be read or written.
+    #[error("the store `{path}` cannot be used: {error}")]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system says.
+        error: String,
+    },
+    /// It is not a store, or is damaged.
+    #[error(
+        "`{path}` is not a whole directory store ({why}); nothing was changed: restore it from a backup, or choose another folder"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It belongs to another cluster.
+    #[error("the store belongs to cluster `{found}`, and this server to `{wanted}`: check --store and --cluster")]
+    OtherCluster {
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        wanted: String,
+    },
+    /// A newer program wrote it.
+    #[error("the store has format {0}, and this program knows formats up to {FORMAT}: use the newer program")]
+    Format(u64),
+    /// It went back in time, or was replaced. There is no way on.
+    #[error("the store is not the one that this server began with ({0}); restart all servers and agents if that is meant")]
+    Replaced(String),
+    /// It does not answer.
+    #[error("the store does not answer: {0}")]
+    Unreachable(String),
+    /// It answers that it does not want.
+    #[error("the store refuses: {0}")]
+    Refused(String),
+    /// What was to be read has been compacted.
+    #[error("revision {0} has been compacted")]
+    Compacted(u64),
+}
+
+impl StoreError {
+    /// Whether waiting may help.
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Compacted(_))
+    }
+}
+
+/// Which store to use: `embedded:DIR` or `etcd:URL[,URL...]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreAddress {
+    /// redb in this folder.
+    Embedded(PathBuf),
+    /// etcd at these members.
+    Etcd(Vec<String>),
+}
+
+impl FromStr for StoreAddress {
+    type Err = StoreError;
+
+    fn from_str(text: &str) -> Result<Self, StoreError> {
+        let wrong = || StoreError::Address(text.to_owned());
+        match text.split_once(':').ok_or_else(wrong)? {
+            ("embedded", folder) if !folder.is_empty() => Ok(Self::Embedded(folder.into())),
+            ("etcd", urls) => {
+                let urls: Vec<String> = urls.split(',').map(|url| url.trim().to_owned()).collect();
+                let good = |url: &String| {
+                    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+                    rest.is_some_and(|rest| !rest.is_empty())
+                };
+                if urls.iter().all(good) { Ok(Self::Etcd(urls)) } else { Err(wrong()) }
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded(folder) => write!(f, "embedded:{}", folder.display()),
+            Self::Etcd(urls) => write!(f, "etcd:{}", urls.join(",")),
+        }
+    }
+}
+
+/// Either store.
+#[derive(Clone, Debug)]
+pub enum AnyStore {
+    /// redb.
+    Embedded(Embedded),
+    /// etcd.
+    Etcd(Etcd),
+}
+
+impl AnyStore {
+    /// Opens a store, and makes it if it is new.
+    ///
+    /// # Errors
+    /// [`StoreError`]; those that are temporary may be tried again.
+    pub async fn open(address: &StoreAddress, cluster: &str, options: &EtcdOptions) -> Result<Self, StoreError> {
+        Ok(match address {
+            StoreAddress::Embedded(folder) => Self::Embedded(Embedded::open(folder, cluster)?),
+            StoreAddress::Etcd(urls) => Self::Etcd(Etcd::connect(urls, cluster, options).await?),
+        })
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $store:ident => $call:expr) => {
+        match $self {
+            AnyStore::Embedded($store) => $call,
+            AnyStore::Etcd($store) => $call,
+        }
+    };
+}
+
+impl Store for AnyStore {
+    fn identity(&self) -> Identity {
+        either!(self, store => store.identity())
+    }
+
+    async fn load(&self) -> Result<Load, StoreError> {
+        either!(self, store => store.load().await)
+    }
+
+    async fn commit(&self, ops: Vec<StoreOp>, purged: Generation) -> Committed {
+        either!(self, store => store.commit(ops, purged).await)
+    }
+
+    async fn watch(&self, after: Generation) -> Result<Watch, StoreError> {
+        either!(self, store => store.watch(after).await)
+    }
+
+    async fn read(&self, key: Key) -> Result<Reading, StoreError> {
+        either!(self, store => store.read(key).await)
+    }
+
+    async fn purge(&self, tombstones: Vec<(Key, Generation)>) -> Result<usize, StoreError> {
+        either!(self, store => store.purge(tombstones).await)
+    }
+
+    async fn document(&self, name: &str, known: u32) -> Result<Option<StoredDocument>, StoreError> {
+        either!(self, store => store.document(name, known).await)
+    }
+
+    async fn replace_document(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
+        either!(self, store => store.replace_document(name, expect, version, bytes).await)
+    }
+
+    async fn status(&self) -> Result<StoreStatus, StoreError> {
+        either!(self, store => store.status().await)
+    }
+}
+
+/// 128 random bits, in hexadecimal.
+fn random_id() -> String {
+    format!("{:032x}", u128::from_be_bytes(crate::client::random()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_back_or_are_refused() {
+        for text in ["embedded:/var/lib/weft", "etcd:http://10.0.0.1:2379", "etcd:http://a:1,https://b:2"] {
+            assert_eq!(text.parse::<StoreAddress>().unwrap().to_string(), text);
+        }
+        for text in ["", "embedded:", "redis:x", "etcd:", "etcd:a:1", "etcd:http://a,,http://b", "etcd:http://"] {
+            assert!(matches!(text.parse::<StoreAddress>(), Err(StoreError::Address(_))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! An etcd on loopback, in a folder of its own, gone when it is dropped.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::shared::die_with_parent;
+
+/// The members of one etcd.
+pub struct Etcd {
+    members: Vec<Member>,
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    /// Further arguments of etcdctl.
+    credentials: Vec<String>,
+}
+
+/// Files of an etcd's TLS.
+pub struct EtcdTls {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+struct Member {
+    child: Child,
+    client: String,
+    arguments: Vec<String>,
+}
+
+impl Etcd {
+    /// Starts so many members and waits until they have a leader. None where no etcd is installed, except in CI.
+    pub fn start(count: usize) -> Option<Self> {
+        Self::start_with(count, None)
+    }
+
+    /// The same; with TLS, clients must show a certificate of the authority. One file serves as the members' and as the client's.
+    pub fn start_with(count: usize, tls: Option<&EtcdTls>) -> Option<Self> {
+        let program = program("etcd")?;
+        let folder = tempfile::tempdir().unwrap();
+        let ports = free_ports(2 * count);
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let cluster: Vec<String> = (0..count).map(|at| format!("m{at}={}", url(ports[2 * at + 1]))).collect();
+        let files = tls.map(|tls| [&tls.ca, &tls.certificate, &tls.key].map(|path| path.to_str().unwrap().to_owned()));
+        let members = (0..count).map(|at| {
+            let mut client = url(ports[2 * at]);
+            if tls.is_some() {
+                client = client.replace("http:", "https:");
+            }
+            let data = folder.path().join(format!("m{at}"));
+            let peer = url(ports[2 * at + 1]);
+            let mut arguments: Vec<String> = [
+                "--name",
+                &format!("m{at}"),
+                "--data-dir",
+                data.to_str().unwrap(),
+                "--listen-client-urls",
+                &client,
+                "--advertise-client-urls",
+                &client,
+                "--listen-peer-urls",
+                &peer,
+                "--initial-advertise-peer-urls",
+                &peer,
+                "--initial-cluster",
+                &cluster.join(","),
+                "--initial-cluster-state",
+                "new",
+                "--heartbeat-interval",
+                "20",
+                "--election-timeout",
+                "200",
+                "--logger",
+                "zap",
+                "--log-level",
+                "error",
+            ]
+            .map(str::to_owned)
+            .into();
+            if let Some([ca, certificate, key]) = &files {
+                let flags = ["--client-cert-auth", "--trusted-ca-file", ca, "--cert-file", certificate, "--key-file", key];
+                arguments.extend(flags.map(str::to_owned));
+            }
+            Member { child: spawn(&program, &arguments), client, arguments }
+        });
+        let flags =
+            |[ca, certificate, key]: &[String; 3]| ["--cacert", ca, "--cert", certificate, "--key", key].map(str::to_owned);
+        let credentials = files.as_ref().map_or_else(Vec::new, |files| flags(files).into());
+        let etcd = Self { members: members.collect(), folder, program, credentials };
+        etcd.wait();
+        Some(etcd)
+    }
+
+    /// `http://..` of each member.
+    pub fn urls(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.client.clone()).collect()
+    }
+
+    /// The number of the member that leads.
+    pub fn leader(&self) -> Option<usize> {
+        let status = |member: &Member| {
+            let out = self.ctl(&[&member.client], &["endpoint", "status", "--write-out", "json", "--command-timeout", "1s"])?;
+            let status: serde_json::Value = serde_json::from_slice(&out).ok()?;
+            let status = &status[0]["Status"];
+            Some(status["leader"].as_u64()? == status["header"]["member_id"].as_u64()?)
+        };
+        self.members.iter().position(|member| status(member) == Some(true))
+    }
+
+    /// Compacts history up to now, by way of one member; says the revision.
+    pub fn compact_at(&self, member: usize) -> u64 {
+        let urls = self.urls();
+        let one = [&urls[member]];
+        let out = self.ctl(&one, &["endpoint", "status", "--write-out", "json"]).expect("a member answers");
+        let status: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        let revision = status[0]["Status"]["header"]["revision"].as_u64().unwrap();
+        self.ctl(&one, &["compact", &revision.to_string()]).expect("compaction");
+        revision
+    }
+
+    /// Sends a signal to a member.
+    pub fn signal(&self, at: usize, signal: i32) {
+        // SAFETY: the child is ours and not waited for.
+        assert_eq!(unsafe { libc::kill(self.members[at].child.id() as i32, signal) }, 0);
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, at: usize) {
+        let child = &mut self.members[at].child;
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Starts a member that was killed, on what it left behind.
+    pub fn restart(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        member.child = spawn(&self.program, &member.arguments);
+    }
+
+    /// Where a member keeps its data.
+    pub fn data(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("m{at}"))
+    }
+
+    /// Until the members take writes.
+    pub fn wait(&self) {
+        let urls = self.urls();
+        let urls: Vec<&String> = urls.iter().collect();
+        let begun = Instant::now();
+        while self.ctl(&urls, &["put", "probe", "1", "--command-timeout", "1s"]).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "etcd does not come up");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// etcdctl; its output if it went well.
+    pub fn ctl(&self, endpoints: &[&String], arguments: &[&str]) -> Option<Vec<u8>> {
+        let endpoints: Vec<&str> = endpoints.iter().map(|url| url.as_str()).collect();
+        let mut command = Command::new(self.program.with_file_name("etcdctl"));
+        command.env("ETCDCTL_API", "3").arg("--endpoints").arg(endpoints.join(",")).args(&self.credentials).args(arguments);
+        let out = command.stderr(Stdio::null()).output().expect("etcdctl runs");
+        out.status.success().then_some(out.stdout)
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.child.kill();
+            let _ = member.child.wait();
+        }
+    }
+}
+
+/// Ports that nobody has now.
+pub fn free_ports(count: usize) -> Vec<u16> {
+    let taken: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    taken.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
+}
+
+fn spawn(program: &Path, arguments: &[String]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    die_with_parent(&mut command);
+    command.spawn().expect("etcd starts")
+}
+
+/// The program that scripts/setup-etcd.sh unpacked, or the one on the PATH.
+fn program(name: &str) -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/etcd/usr/bin").join(name);
+    let on_path = std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(name)).find(|path| path.is_file());
+    let found = if root.is_file() { Some(root) } else { on_path };
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "no etcd: run scripts/setup-etcd.sh");
+        eprintln!("skipped: there is no etcd; scripts/setup-etcd.sh gets one");
+    }
+    found
+}

@@ -1,0 +1,70 @@
+//! `weft examples`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use toml::Value;
+
+use crate::bundle;
+use crate::cli::{print_json, print_text};
+use crate::error::{Error, Result};
+use crate::scenario::source::{get, parse};
+
+/// Arguments of `weft examples`.
+#[derive(Debug, Args)]
+pub struct ExamplesArgs {
+    /// Only those in this folder, such as @hedera
+    #[arg(default_value = "@")]
+    folder: PathBuf,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// One bundled scenario.
+#[derive(Debug, Serialize)]
+struct Example {
+    /// `@hedera/figure9`.
+    name: String,
+    title: String,
+    /// flow, packet or lab; what the sweep of worlds lists, if there is one.
+    worlds: Vec<String>,
+    /// Whether `weft check` compares it with published figures.
+    expects: bool,
+}
+
+/// Runs it.
+pub fn run(args: &ExamplesArgs) -> Result<ExitCode> {
+    let paths = bundle::scenarios_below(&args.folder).map_err(|e| Error::io("read", &args.folder, e))?;
+    let examples = paths.into_iter().map(example).collect::<Result<Vec<_>>>()?;
+    if args.json {
+        print_json(&serde_json::json!({ "examples": examples }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = examples.iter().map(|e| e.name.len()).max().unwrap_or(0);
+    let line = |e: &Example| format!("{:<width$}  {:<6}  {}\n", e.name, e.worlds.join("+"), e.title);
+    print_text(&examples.iter().map(line).collect::<String>())?;
+    print_text(
+        "\nRun one with `weft run NAME`, compare it with the paper with `weft check NAME`, edit a copy with `weft new FILE --template NAME`.\n",
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn example(path: PathBuf) -> Result<Example> {
+    let name = path.display().to_string();
+    let text = bundle::read_to_string(&path).map_err(|e| Error::io("read", &path, e))?;
+    let table = parse(&name, &text)?;
+    let swept = get(&table, "sweep").and_then(|sweep| sweep.get("world.kind")).and_then(Value::as_array);
+    let worlds: Vec<String> = match swept {
+        Some(kinds) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        None => vec![get(&table, "world.kind").and_then(Value::as_str).unwrap_or("flow").to_owned()],
+    };
+    Ok(Example {
+        title: table.get("title").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        worlds,
+        expects: table.contains_key("expect"),
+        name,
+    })
+}

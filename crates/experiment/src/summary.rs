@@ -1,0 +1,151 @@
+//! `summary.json`: what all runs of a study measured, compared with what is expected of them.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use weft_fabric::Instant;
+use weft_fabric::record::LabRecord;
+
+use crate::expect::{self, Candidate, Verdict};
+use crate::metrics::Metrics;
+use crate::report::{FaultSummary, RunReport};
+use crate::scenario::Run;
+use crate::scenario::world::LabRouting;
+use crate::search::Finding;
+use crate::study::Study;
+use crate::trials::Found;
+
+/// What `--json` prints and `summary.json` holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The scenario's title.
+    pub title: String,
+    /// The results folder; `None` if nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+    /// In the order of the sweep.
+    pub runs: Vec<RunSummary>,
+}
+
+/// One run of a summary.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// The swept settings.
+    pub set: Map<String, Value>,
+    /// The seed.
+    pub seed: u64,
+    /// What was measured.
+    pub metrics: Metrics,
+    /// False if settings were overridden beyond those that the scenario varies: its expectations are then neither met nor missed.
+    pub comparable: bool,
+    /// Those settings: `traffic.stride=2`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<String>,
+    /// The expectations that apply to it.
+    pub expect: Vec<Verdict>,
+    /// What `[search]` found: `set` holds it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Finding>,
+    /// Of a run in the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lab: Option<LabSummary>,
+    /// Why it was not executed, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// What is particular to a run in the lab.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabSummary {
+    /// Factor of the links' rates; `goodput_bps` and the like are those of the lab.
+    pub scale: f64,
+    /// What computes the routes.
+    pub routing: &'static str,
+    /// OSPF's timers, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ospf: Option<String>,
+    /// Whether the CPU had time left: else the results reflect the machine, not the network.
+    pub trusted: bool,
+    /// What failed, was stopped, moved and was restored, in order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<FaultSummary>,
+}
+
+/// A run that has been executed and measured; its records are written and gone.
+#[derive(Default)]
+pub struct Completed {
+    /// What was measured.
+    pub metrics: Metrics,
+    /// Its part of the page, if results are written.
+    pub report: Option<RunReport>,
+    /// If it was a run in the lab.
+    pub lab: Option<LabSummary>,
+    /// Why it was not executed, if it was not.
+    pub skipped: Option<String>,
+    /// What its search found, if it has one.
+    pub found: Option<Found>,
+    /// When it ended, in its own time.
+    pub ended: Option<Instant>,
+}
+
+impl Summary {
+    /// Compares the runs of a study, in its order.
+    pub fn compare(study: &Study, out: Option<&Path>, completed: &[Completed]) -> Self {
+        let variants =
+            || study.runs.iter().zip(completed).map(|(asked, c)| &c.found.as_ref().map_or(asked, |found| &found.run).variant);
+        let candidates: Vec<Candidate<'_>> = variants()
+            .zip(completed)
+            .map(|(variant, c)| Candidate {
+                table: &variant.table,
+                position: &variant.position,
+                metrics: &c.metrics,
+                trusted_lab: c.lab.as_ref().map(|lab| lab.trusted),
+            })
+            .collect();
+        let overrides = study.source.incomparable_settings();
+        let comparable = overrides.is_empty();
+        let runs = variants().zip(completed).enumerate().map(|(i, (variant, c))| RunSummary {
+            set: variant.set.clone(),
+            seed: study.runs[i].scenario.world.seed,
+            metrics: c.metrics.clone(),
+            comparable,
+            overrides: overrides.clone(),
+            expect: match c.skipped {
+                None => expect::judge(&study.runs[i].scenario.expect, &candidates, i, comparable),
+                Some(_) => Vec::new(),
+            },
+            search: c.found.as_ref().map(|found| found.finding.clone()),
+            lab: c.lab.clone(),
+            skipped: c.skipped.clone(),
+        });
+        Self { title: study.title().to_owned(), out: out.map(|out| out.display().to_string()), runs: runs.collect() }
+    }
+}
+
+impl LabSummary {
+    /// From a lab's own records. Warns if it is not to be trusted.
+    pub fn of(lab: &LabRecord, run: &Run) -> Self {
+        let settings = run.scenario.world.lab;
+        let trusted = lab.cpu_idle_fraction.is_some_and(|idle| idle >= TRUSTED_IDLE);
+        if !trusted {
+            let name = run.name();
+            tracing::warn!(
+                "CPU was saturated{}{name} (less than {:.0} % idle): these results reflect this machine, not the network. Lower \
+                 `world.scale`, or stop other programs",
+                if name.is_empty() { "" } else { " during " },
+                TRUSTED_IDLE * 100.0,
+            );
+        }
+        let (routing, ospf) = match settings.routing {
+            _ if lab.bridges.is_some() => ("spain", None),
+            LabRouting::Static => ("static", None),
+            LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
+        };
+        let faults = lab.faults.iter().map(FaultSummary::from).collect();
+        Self { scale: lab.scale, routing, ospf, trusted, faults }
+    }
+}
+
+/// A lab on a machine with less idle CPU is not trusted.
+const TRUSTED_IDLE: f64 = 0.1;

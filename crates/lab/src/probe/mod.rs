@@ -1,0 +1,7 @@
+//! Probes of a lab: reachability ([`ping`]), paths ([`trace`]), and a suite of tests ([`connectivity`]).
+
+pub mod connectivity;
+pub mod ping;
+pub mod trace;
+
+mod packets;

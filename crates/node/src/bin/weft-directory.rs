@@ -1,7 +1,0 @@
-//! `weft-directory`: serves the directory, asks it, and measures it. `weft directory ...` runs this program.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    weft_node::cli::main(std::env::args_os())
-}

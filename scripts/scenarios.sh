@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# scenarios.sh simulations|labs: the shipped scenarios that expect something and are simulated, or have runs in the lab, a line each.
+
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+in_lab='kind"? *= *"lab"'
+expecting() {
+    grep -rl --include='*.toml' '^\[\[expect\]\]' scenarios | sort
+}
+case ${1:-} in
+    simulations) expecting | xargs grep -LE "$in_lab" ;;
+    labs) expecting | xargs grep -lE "$in_lab" ;;
+    *) fail "usage: scenarios.sh simulations|labs" ;;
+esac

@@ -1,0 +1,42 @@
+// Verdicts, and which runs count: one on a saturated machine is not trusted, one with changed settings is not comparable.
+
+const counts = (run) => run.trusted && run.comparable;
+
+// Best of the trusted runs by a metric; null if there is none.
+function bestRun(runs, name) {
+  const { better } = metricOf(name);
+  const having = runs.filter((r) => r.trusted && r.metric.has(name));
+  if (having.length === 0) return null;
+  return having.reduce((a, b) => ((better === "low" ? b.metric.get(name) < a.metric.get(name) : b.metric.get(name) > a.metric.get(name)) ? b : a));
+}
+
+// The verdict of an expectation of a run. Severity orders the table: the most important first.
+function verdictOf(expectation, run = { trusted: true, comparable: true }) {
+  if (!run.trusted) return { kind: "untrusted", text: "UNTRUSTED", mark: "?", severity: 1 };
+  if (!run.comparable) return { kind: "untrusted", text: "Not comparable", mark: "≁", severity: 2 };
+  if (expectation.ok) return { kind: "ok", text: "OK", mark: "✓", severity: 4 };
+  return expectation.known ? { kind: "known", text: "Known miss", mark: "≠", severity: 3 } : { kind: "miss", text: "MISS", mark: "✗", severity: 0 };
+}
+
+// Beside a run's name where its results do not count.
+function distrustMark(run) {
+  if (counts(run)) return null;
+  return h("span", { class: "pill untrusted" }, run.trusted ? "Not comparable" : "UNTRUSTED");
+}
+
+// Banners at the head of the report.
+function warnings(model) {
+  const untrusted = model.runs.filter((r) => !r.trusted);
+  const changed = model.runs.filter((r) => !r.comparable);
+  const which = (runs) => (runs.length === model.runs.length ? (runs.length === 1 ? "This run" : "All runs") : `${plural(runs.length, "run")} of ${model.runs.length}`);
+  const names = (runs) => (runs.length < model.runs.length ? h("p", {}, runs.slice(0, 6).map((r) => r.label).join("; "), runs.length > 6 && "; …") : null);
+  const banner = (id, title, runs, ...text) => h("aside", { id, class: "banner", role: "alert" }, h("h2", {}, title), h("p", {}, ...text), names(runs));
+  const overrides = [...new Set(changed.flatMap((r) => r.overrides ?? []))];
+  const list = [
+    untrusted.length > 0 && banner("untrusted", `UNTRUSTED: ${which(untrusted)} saturated the CPU`, untrusted,
+      "Less than 10 % of CPU time was idle, so these results reflect this machine and not the network. Lower world.scale, or free the machine, and run again. Verdicts and best values leave them out."),
+    changed.length > 0 && banner("not-comparable", `${which(changed)} cannot be compared with the published results`, changed,
+      "Settings that the expectations assume were overridden", overrides.length > 0 && ": ", overrides.flatMap((o, i) => [i > 0 && ", ", h("code", {}, o)]), ". Run the scenario without them to compare."),
+  ].filter(Boolean);
+  return list.length > 0 ? h("div", { class: "banners" }, list) : null;
+}
