@@ -349,6 +349,21 @@ def test_check(stride: dict[str, Any]) -> None:
     assert weft.run(scenario, quick=True).verdicts["ok"].tolist() == [True, False]
 
 
+def test_seeds(stride: dict[str, Any]) -> None:
+    scenario = stride | {
+        "traffic": {"pattern": "random", "flows": 32, "size": "1MB"},
+        "expect": [{"source": "own guard", "own": True, "metric": "goodput_bps", "at_least": 1e6}],
+    }
+    result = weft.run(scenario, world__seeds=3)
+    run = result.runs[0]
+    assert run.per_seed["seed"].tolist() == [1, 2, 3]
+    assert run.per_seed["goodput_bps"].mean() == pytest.approx(run.metrics["goodput_bps"])
+    assert 0 < run.ci95["goodput_bps"] == pytest.approx(result.verdicts["ci95"].iloc[0])
+    single = weft.run(scenario, seed=2).runs[0]
+    assert single.metrics["goodput_bps"] == run.per_seed["goodput_bps"].iloc[1]
+    assert (single.ci95, len(single.per_seed)) == ({}, 0)
+
+
 def test_packets_have_columns_and_traces_of_their_own(stride: dict[str, Any]) -> None:
     stride["world"] = {"kind": "packet", "switch_queue": "15kB"}
     stride["traffic"] |= {"pattern": "incast", "receiver": 0, "size": "1MB"}

@@ -24,6 +24,8 @@ class Verdict(TypedDict):
     at_least: float | None
     at_most: float | None
     measured: float | None
+    ci95: NotRequired[float]  #: with several seeds: half the width of the mean's 95 % confidence interval
+    uncertain: NotRequired[bool]  #: that interval is wider than the tolerance, or spans a bound
     within: str
     ok: bool
     verdict: str  #: ``ok``, ``miss``, ``known-miss``, ``untrusted`` or ``not-comparable``
@@ -32,12 +34,21 @@ class Verdict(TypedDict):
     over: NotRequired[dict[str, Any]]
 
 
+class OfSeed(TypedDict):
+    """What a run measured with one of several seeds."""
+
+    seed: int
+    metrics: dict[str, float]
+
+
 class RunSummary(TypedDict):
     """One run in a summary."""
 
     set: dict[str, Any]
     seed: int
     metrics: dict[str, float]
+    ci95: NotRequired[dict[str, float]]
+    per_seed: NotRequired[list[OfSeed]]
     comparable: bool
     overrides: NotRequired[list[str]]  #: settings that make it not comparable: ``traffic.stride=2``
     expect: list[Verdict]
@@ -95,8 +106,18 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What was measured, by name; what the world does not know is absent."""
+        """What was measured, by name; what the world does not know is absent. With several seeds (`[world] seeds`) the mean."""
         return self.summary["metrics"]
+
+    @property
+    def ci95(self) -> dict[str, float]:
+        """Half the width of each mean's 95 % confidence interval, by name; empty for one seed."""
+        return self.summary.get("ci95", {})
+
+    @property
+    def per_seed(self) -> pd.DataFrame:
+        """A row for each of several seeds: `seed`, and what was measured with it; no row for one seed."""
+        return pd.DataFrame([{"seed": one["seed"], **one["metrics"]} for one in self.summary.get("per_seed", [])])
 
     @property
     def expect(self) -> list[Verdict]:
@@ -294,9 +315,9 @@ def read_provenance(folder: Path) -> Provenance:
 
 def verdicts(summary: Summary) -> pd.DataFrame:
     """The expectations of all runs of a summary as a table."""
-    keys = ["source", "metric", "unit", "kind", "paper", "at_least", "at_most", "measured", "within", "ok", "verdict"]
+    keys = ["source", "metric", "unit", "kind", "paper", "at_least", "at_most", "measured", "ci95", "within", "ok", "verdict"]
     keys += ["known", "cause"]
     rows = [[i, *(v.get(key) for key in keys)] for i, run in enumerate(summary["runs"]) for v in run["expect"]]
     frame = pd.DataFrame(rows, columns=["run", *keys])
-    numbers = dict.fromkeys(["paper", "at_least", "at_most", "measured"], "float64")
+    numbers = dict.fromkeys(["paper", "at_least", "at_most", "measured", "ci95"], "float64")
     return frame.astype({"run": "int64", **numbers, "ok": "bool", "known": "bool"})

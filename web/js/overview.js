@@ -47,7 +47,9 @@ function facts(model) {
   if (model.runs.length > 0) {
     items.push([plural(model.runs.length, "run"), ""]);
     if (most > 0) items.push([least === most ? plural(most, "flow") : `${least.toLocaleString("en-US")} to ${plural(most, "flow")}`, " per run"]);
-    items.push([seeds.length === 1 ? `seed ${seeds[0]}` : plural(seeds.length, "seed"), ""]);
+    const repeated = Math.max(...model.runs.map((r) => 1 + (r.other_seeds ?? []).length));
+    if (repeated > 1) items.push([`means of ${repeated} seeds`, `; curves, links and flows are those of seed ${seeds.join(", ")}`]);
+    else items.push([seeds.length === 1 ? `seed ${seeds[0]}` : plural(seeds.length, "seed"), ""]);
   }
   if (model.keys.length > 0) items.push(["sweep: ", model.keys.join(", ")]);
   fixed.forEach((value, key) => items.push([`${key} = `, value]));

@@ -145,7 +145,7 @@ function expectations(model) {
     values && { title: "Published", numeric: true, value: (r) => r.paper ?? null, cell: (r) => h("td", {}, isBound(r) ? "–" : published(r)) },
     bounds && { title: "Bound", text: "of the paper, or an own guard", numeric: true, value: (r) => r.at_least ?? r.at_most ?? null,
       cell: (r) => h("td", {}, isBound(r) ? [boundText(r, value(r)), r.kind === "own" && h("span", { class: "cell-note" }, "own guard")] : "–") },
-    { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r)(r.measured)) },
+    { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r)(r.measured), r.ci95 > 0 && h("span", { class: "cell-note", title: "half the width of the mean's 95 % confidence interval" }, `± ${value(r)(r.ci95)}`)) },
     { title: "Deviation", numeric: true, value: deviation, cell: (r) => h("td", {}, difference(deviation(r))) },
   ].filter(Boolean);
   return h("div", { id: "paper" }, h("h3", { class: "sub" }, "Comparison with the paper"), sortableTable(plural(rows.length, "expectation"), columns, rows));

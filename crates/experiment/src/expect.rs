@@ -3,7 +3,8 @@
 use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::metrics::{Metrics, words};
+use crate::metrics::words;
+use crate::repeats::{Repeats, half_width_of_ratio};
 use crate::scenario::expect::{Bound, Expect, Kind};
 use crate::scenario::source;
 
@@ -26,6 +27,12 @@ pub struct Verdict {
     pub at_most: Option<f64>,
     /// Ours; `None` if the run does not know the metric.
     pub measured: Option<f64>,
+    /// With several seeds: half the width of the mean's 95 % confidence interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<f64>,
+    /// Whether that interval is wider than the tolerance, or spans a bound: then more seeds may tell otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub uncertain: bool,
     /// The tolerance: `5%`, `at least`, `at most`, `between`.
     pub within: String,
     /// Whether ours is within it.
@@ -75,7 +82,7 @@ pub struct Candidate<'a> {
     /// Its place in the sweep.
     pub position: &'a [usize],
     /// What was measured.
-    pub metrics: &'a Metrics,
+    pub repeats: &'a Repeats,
     /// Of a run in the lab: whether it is trusted.
     pub trusted_lab: Option<bool>,
 }
@@ -87,15 +94,26 @@ pub fn judge(expectations: &[Expect], runs: &[Candidate<'_>], index: usize, comp
 }
 
 fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bool) -> Verdict {
-    let own = runs[index].metrics.get(&expect.metric);
+    let mean = |i: usize| runs[i].repeats.mean.get(&expect.metric);
+    let own = mean(index);
     let divisor = expect.over.as_ref().and_then(|settings| sibling(runs, index, settings));
     let measured = match &expect.over {
         None => own,
         Some(_) => {
-            let other = divisor.and_then(|i| runs[i].metrics.get(&expect.metric));
+            let other = divisor.and_then(mean);
             own.zip(other).filter(|(_, other)| *other != 0.0).map(|(own, other)| own / other)
         }
     };
+    let ci95 = match divisor {
+        None => runs[index].repeats.ci95.get(&expect.metric),
+        Some(divisor) => {
+            let of_seeds = |i: usize| -> Vec<f64> {
+                runs[i].repeats.per_seed.iter().filter_map(|one| one.metrics.get(&expect.metric)).collect()
+            };
+            half_width_of_ratio(&of_seeds(index), &of_seeds(divisor))
+        }
+    };
+    let ci95 = ci95.filter(|_| measured.is_some());
     let ok = measured.is_some_and(|m| expect.bound.admits(m));
     let explains = |[low, high]: [f64; 2]| measured.is_some_and(|m| low <= m && m <= high);
     let explained = expect.known_miss.as_ref().filter(|miss| !ok && explains(miss.between));
@@ -120,6 +138,8 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bo
         at_least,
         at_most,
         measured,
+        uncertain: measured.zip(ci95).is_some_and(|(mean, half)| expect.bound.is_undecided(mean, half)),
+        ci95,
         within: expect.bound.within().to_owned(),
         ok,
         verdict: status,
@@ -168,6 +188,7 @@ fn same(a: &Value, b: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::repeats::OfSeed;
     use crate::scenario::expect::KnownMiss;
 
     fn expect(bound: f64, over: Option<&str>) -> Expect {
@@ -182,12 +203,38 @@ mod tests {
         }
     }
 
+    fn measured(name: &'static str, value: Option<f64>) -> Repeats {
+        let mut repeats = Repeats::default();
+        repeats.mean.put_some(name, value);
+        repeats
+    }
+
+    /// Means over seeds are compared, and an interval that leaves the verdict open is named.
+    #[test]
+    fn an_interval_wider_than_the_tolerance_is_uncertain() {
+        let table = Table::new();
+        let judged = |values: [f64; 3], bound: Bound| {
+            let of = |(i, value): (usize, &f64)| OfSeed { seed: i as u64, metrics: measured("goodput_bps", Some(*value)).mean };
+            let repeats = Repeats::of(values.iter().enumerate().map(of).collect());
+            let one = Candidate { table: &table, position: &[], repeats: &repeats, trusted_lab: None };
+            let verdict = judge(&[Expect { bound, ..expect(0.0, None) }], &[one], 0, true).remove(0);
+            assert!(verdict.ci95.is_some_and(|half| half > 0.0));
+            (verdict.measured.unwrap(), verdict.ok, verdict.uncertain)
+        };
+        let near = || Bound::Near { value: 2.0, fraction: 0.1, text: "10%".to_owned() };
+        assert_eq!(judged([1.99, 2.0, 2.01], near()), (2.0, true, false));
+        assert_eq!(judged([1.0, 2.0, 3.0], near()), (2.0, true, true));
+        let least = || Bound::Range { at_least: Some(1.5), at_most: None };
+        assert_eq!(judged([1.9, 2.0, 2.1], least()), (2.0, true, false));
+        assert_eq!(judged([1.5, 2.0, 2.5], least()), (2.0, true, true));
+        assert_eq!(judged([0.9, 1.0, 1.1], least()), (1.0, false, false), "surely missed");
+    }
+
     #[test]
     fn verdicts_of_labs_without_idle_cpu_are_untrusted() {
-        let mut metrics = Metrics::default();
-        metrics.put("goodput_bps", 1.0);
+        let metrics = measured("goodput_bps", Some(1.0));
         let tables = ["slow", "good"].map(|title| Table::from_iter([("title".to_owned(), Value::String(title.to_owned()))]));
-        let lab = |i: usize, trusted_lab| Candidate { table: &tables[i], position: &[0], metrics: &metrics, trusted_lab };
+        let lab = |i: usize, trusted_lab| Candidate { table: &tables[i], position: &[0], repeats: &metrics, trusted_lab };
         let status = |expect: Expect, runs: &[Candidate<'_>], index| judge(&[expect], runs, index, true)[0].verdict;
         let both = [lab(0, Some(false)), lab(1, Some(true))];
         assert_eq!(status(expect(0.5, None), &both, 0), Status::Untrusted, "met, and still not trusted");
@@ -206,12 +253,11 @@ mod tests {
     fn a_known_miss_explains_its_interval_alone() {
         let table = Table::new();
         let status = |measured: Option<f64>| {
-            let mut metrics = Metrics::default();
-            metrics.put_some("goodput_bps", measured);
+            let metrics = self::measured("goodput_bps", measured);
             let known_miss = Some(KnownMiss { between: [1.5, 1.75], cause: "known".to_owned() });
             let expect = Expect { known_miss, ..expect(2.0, None) };
             let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], metrics: &metrics, trusted_lab: None }], 0, true)
+                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, trusted_lab: None }], 0, true)
                     .remove(0);
             assert_eq!(verdict.cause.is_some(), verdict.known);
             (verdict.verdict, verdict.ok, verdict.known)
@@ -228,13 +274,12 @@ mod tests {
     /// What each kind states, and with which unit.
     #[test]
     fn published_values_bounds_and_own_guards_are_kept_apart() {
-        let mut metrics = Metrics::default();
-        metrics.put("requests_per_s", 13_151_300.0);
+        let metrics = measured("requests_per_s", Some(13_151_300.0));
         let table = Table::new();
         let limits = |kind, bound| {
             let expect = Expect { kind, bound, metric: "requests_per_s".to_owned(), ..expect(0.0, None) };
             let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], metrics: &metrics, trusted_lab: None }], 0, true)
+                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, trusted_lab: None }], 0, true)
                     .remove(0);
             assert_eq!((verdict.kind, verdict.unit.as_str()), (kind, "requests/s"));
             let percent = verdict.deviation().map(|share| (share * 1000.0).round() / 10.0);

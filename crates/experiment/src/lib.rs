@@ -24,6 +24,7 @@ pub mod expect;
 pub mod ideal;
 pub mod measure;
 pub mod metrics;
+pub mod repeats;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -5,13 +5,15 @@ use std::path::Path;
 use crate::error::Result;
 use crate::ideal::Ideals;
 use crate::measure::{measure, measure_cost};
+use crate::repeats::{OfSeed, Repeats};
 use crate::results::{self, Folder};
-use crate::schedule::{OnProgress, Schedule};
+use crate::scenario::Run;
+use crate::schedule::{OnProgress, Parts, Schedule, first_and_others};
 use crate::study::Study;
 use crate::summary::{Completed, LabSummary, Summary};
 use crate::trials;
 use crate::wall::Stopwatch;
-use crate::world::execute;
+use crate::world::{Prepared, execute};
 
 /// Runs a study, as many of its runs at a time as the thread pool has threads, and writes the results folder if one is named.
 ///
@@ -24,6 +26,9 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
     let completed = schedule.execute(on_progress, |index, progress| {
         run_one(study, index, folder.as_ref(), &ideals, progress).map_err(|e| study.source.at(e))
     })?;
+    if completed.iter().all(|one| one.repeats.are_equal()) {
+        study.warn_equal_seeds();
+    }
     study.warn_late_events(|index| completed[index].ended);
     let summary = Summary::compare(study, out, &completed);
     if let Some(folder) = folder {
@@ -32,24 +37,58 @@ pub fn run(study: &Study, out: Option<&Path>, on_progress: OnProgress<'_>) -> Re
     Ok(summary)
 }
 
-/// Prepares one run, after the search for its setting if it has one, executes it, measures it, and writes its records.
+/// Prepares one run, after the search for its setting if it has one, and executes it with each of its seeds; the records of the first are
+/// written.
 fn run_one(
     study: &Study,
     index: usize,
     folder: Option<&Folder>,
     ideals: &Ideals,
-    progress: &mut dyn FnMut(f64),
+    progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Completed> {
     let (prepared, found) = trials::prepare(study, index, progress)?;
     let run = found.as_ref().map_or(&study.runs[index], |found| &found.run);
     let (clock, preparation_s) = (Stopwatch::start(), prepared.seconds);
+    let parts = Parts::new(1 + run.scenario.world.other_seeds.len(), progress);
+    let first =
+        || run_seed(study, run, prepared, ideals, folder.map(|folder| (folder, index)), &mut |done| parts.update(0, done));
+    let other = |number: usize| -> Result<Completed> {
+        let run = run.with_seed(run.scenario.world.other_seeds[number], &study.source)?;
+        run_seed(study, &run, study.prepare_run(&run)?, ideals, None, &mut |done| parts.update(1 + number, done))
+    };
+    let (first, others) = first_and_others(run.scenario.world.kind, first, run.scenario.world.other_seeds.len(), other)?;
+    let seeds: Vec<u64> = run.scenario.world.seeds().collect();
+    let ended = std::iter::once(&first).chain(&others).filter_map(|one| one.ended).max();
+    let mut completed = Completed { found, ended, ..first };
+    for other in &others {
+        // A mean is trusted if each of its labs is.
+        if let (Some(lab), Some(other)) = (&mut completed.lab, &other.lab) {
+            lab.trusted &= other.trusted;
+        }
+    }
+    let measured = std::iter::once(std::mem::take(&mut completed.repeats)).chain(others.into_iter().map(|one| one.repeats));
+    completed.repeats =
+        Repeats::of(seeds.into_iter().zip(measured).map(|(seed, one)| OfSeed { seed, metrics: one.mean }).collect());
+    measure_cost(preparation_s + clock.seconds(), &mut completed.repeats.mean);
+    Ok(completed)
+}
+
+/// Executes a run with its seed, measures it, and writes its records if it is told where.
+fn run_seed(
+    study: &Study,
+    run: &Run,
+    prepared: Prepared,
+    ideals: &Ideals,
+    to: Option<(&Folder, usize)>,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Completed> {
     let executed = execute(prepared, &run.scenario, study.cores_per_run(), progress)?;
     let ideal = ideals.of(&executed, run, &mut || progress(1.0))?;
-    let mut metrics = measure(&executed, run, ideal.as_deref())?;
+    let mean = measure(&executed, run, ideal.as_deref())?;
     progress(1.0);
     let lab = executed.outcome.lab.as_ref().map(|lab| LabSummary::of(lab, run));
-    let write = |folder| results::write_run(folder, index, study, run, &executed, ideal.as_deref(), lab.as_ref());
-    let report = folder.map(write).transpose()?;
-    measure_cost(preparation_s + clock.seconds(), &mut metrics);
-    Ok(Completed { metrics, report, lab, skipped: None, found, ended: Some(executed.outcome.ended) })
+    let write = |(folder, index)| results::write_run(folder, index, study, run, &executed, ideal.as_deref(), lab.as_ref());
+    let report = to.map(write).transpose()?;
+    let repeats = Repeats { mean, ..Repeats::default() };
+    Ok(Completed { repeats, report, lab, ended: Some(executed.outcome.ended), ..Completed::default() })
 }

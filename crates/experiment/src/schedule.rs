@@ -1,5 +1,7 @@
 //! The order of a study's runs: simulations in parallel, then labs one after another. Reports their progress.
 
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 
 use crate::error::Result;
@@ -47,12 +49,16 @@ impl Schedule {
     pub fn execute(
         self,
         on_progress: OnProgress<'_>,
-        one: impl Fn(usize, &mut dyn FnMut(f64)) -> Result<Completed> + Sync,
+        one: impl Fn(usize, &(dyn Fn(f64) + Sync)) -> Result<Completed> + Sync,
     ) -> Result<Vec<Completed>> {
         let numbered = |i: usize| {
-            let mut done = 0.0f64;
-            let completed = one(i, &mut |fraction| {
-                done = done.max(fraction.min(NEARLY));
+            let done = Mutex::new(0.0f64);
+            let completed = one(i, &|fraction| {
+                let done = {
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    *done = done.max(fraction.min(NEARLY));
+                    *done
+                };
                 on_progress(i, done);
             })?;
             on_progress(i, 1.0);
@@ -68,6 +74,46 @@ impl Schedule {
         }
         completed.sort_by_key(|(i, _)| *i);
         Ok(completed.into_iter().map(|(_, completed)| completed).collect())
+    }
+}
+
+/// The first of several repeats of a run, and so many others: in parallel, but one after another in the lab.
+///
+/// # Errors
+/// The first error of a repeat.
+pub fn first_and_others<T: Send>(
+    world: Kind,
+    first: impl FnOnce() -> Result<T> + Send,
+    others: usize,
+    other: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<(T, Vec<T>)> {
+    if world == Kind::Lab {
+        return Ok((first()?, (0..others).map(other).collect::<Result<_>>()?));
+    }
+    let (first, others) = rayon::join(first, || (0..others).into_par_iter().map(&other).collect::<Result<_>>());
+    Ok((first?, others?))
+}
+
+/// The progress of a run in equal parts, which several threads report.
+pub struct Parts<'a> {
+    done: Mutex<Vec<f64>>,
+    on_progress: &'a (dyn Fn(f64) + Sync),
+}
+
+impl<'a> Parts<'a> {
+    /// So many parts, none of which has begun.
+    pub fn new(parts: usize, on_progress: &'a (dyn Fn(f64) + Sync)) -> Self {
+        Self { done: Mutex::new(vec![0.0; parts]), on_progress }
+    }
+
+    /// So much of a part is done.
+    pub fn update(&self, part: usize, fraction: f64) {
+        let all = {
+            let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+            done[part] = fraction;
+            done.iter().sum::<f64>() / done.len() as f64
+        };
+        (self.on_progress)(all);
     }
 }
 

@@ -9,6 +9,7 @@ use weft_fabric::record::LabRecord;
 
 use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::Metrics;
+use crate::repeats::{OfSeed, Repeats};
 use crate::report::{FaultSummary, RunReport};
 use crate::scenario::Run;
 use crate::scenario::world::LabRouting;
@@ -35,8 +36,14 @@ pub struct RunSummary {
     pub set: Map<String, Value>,
     /// The seed.
     pub seed: u64,
-    /// What was measured.
+    /// What was measured; with several seeds the mean.
     pub metrics: Metrics,
+    /// With several seeds: half the width of each mean's 95 % confidence interval.
+    #[serde(skip_serializing_if = "Metrics::is_empty")]
+    pub ci95: Metrics,
+    /// What each of several seeds measured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub per_seed: Vec<OfSeed>,
     /// False if settings were overridden beyond those that the scenario varies: its expectations are then neither met nor missed.
     pub comparable: bool,
     /// Those settings: `traffic.stride=2`.
@@ -76,7 +83,7 @@ pub struct LabSummary {
 #[derive(Default)]
 pub struct Completed {
     /// What was measured.
-    pub metrics: Metrics,
+    pub repeats: Repeats,
     /// Its part of the page, if results are written.
     pub report: Option<RunReport>,
     /// If it was a run in the lab.
@@ -99,7 +106,7 @@ impl Summary {
             .map(|(variant, c)| Candidate {
                 table: &variant.table,
                 position: &variant.position,
-                metrics: &c.metrics,
+                repeats: &c.repeats,
                 trusted_lab: c.lab.as_ref().map(|lab| lab.trusted),
             })
             .collect();
@@ -108,7 +115,9 @@ impl Summary {
         let runs = variants().zip(completed).enumerate().map(|(i, (variant, c))| RunSummary {
             set: variant.set.clone(),
             seed: study.runs[i].scenario.world.seed,
-            metrics: c.metrics.clone(),
+            metrics: c.repeats.mean.clone(),
+            ci95: c.repeats.ci95.clone(),
+            per_seed: c.repeats.per_seed.clone(),
             comparable,
             overrides: overrides.clone(),
             expect: match c.skipped {

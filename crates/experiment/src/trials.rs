@@ -4,6 +4,7 @@ use crate::error::{Error, KeyError, Result};
 use crate::ideal::Ideals;
 use crate::measure::measure;
 use crate::metrics::Metrics;
+use crate::repeats::{OfSeed, Repeats};
 use crate::scenario::Run;
 use crate::scenario::search::Search;
 use crate::search::{Bracket, Finding, expected_trials};
@@ -24,7 +25,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Those of a trial.
-pub fn prepare(study: &Study, index: usize, on_progress: &mut dyn FnMut(f64)) -> Result<(Prepared, Option<Found>)> {
+pub fn prepare(study: &Study, index: usize, on_progress: &dyn Fn(f64)) -> Result<(Prepared, Option<Found>)> {
     let Some(search) = study.searches.get(&index) else { return Ok((study.prepare(index)?, None)) };
     let clock = Stopwatch::start();
     let found = settle(study, index, search, on_progress)?;
@@ -37,12 +38,12 @@ pub fn prepare(study: &Study, index: usize, on_progress: &mut dyn FnMut(f64)) ->
 ///
 /// # Errors
 /// What a trial fails of, and a metric that the runs do not know.
-fn settle(study: &Study, index: usize, search: &Search, on_progress: &mut dyn FnMut(f64)) -> Result<Found> {
+fn settle(study: &Study, index: usize, search: &Search, on_progress: &dyn Fn(f64)) -> Result<Found> {
     let mut bracket = Bracket::default();
     let expected = f64::from(expected_trials(search)) + 1.0;
     while let Some(value) = bracket.next(search) {
         let done = f64::from(bracket.trials);
-        let progress = &mut |fraction: f64| on_progress((done + fraction) / expected);
+        let progress = &|fraction: f64| on_progress((done + fraction) / expected);
         let metrics = run_trial(study, index, search, value, progress)?;
         let measured = metrics.get(&search.metric);
         if measured.is_none() && bracket.trials == 0 {
@@ -55,14 +56,22 @@ fn settle(study: &Study, index: usize, search: &Search, on_progress: &mut dyn Fn
     Ok(Found { run: study.trial(index, bracket.met.unwrap_or(search.from))?, finding })
 }
 
-fn run_trial(study: &Study, index: usize, search: &Search, value: f64, on_progress: &mut dyn FnMut(f64)) -> Result<Metrics> {
-    let mut trial = study.trial(index, value)?;
-    // The non-blocking switch is run once, at the end, unless the bound depends on it.
-    trial.scenario.world.ideal &= OF_IDEAL.contains(&search.metric.as_str());
-    let prepared = study.prepare_run(&trial)?;
-    let executed = execute(prepared, &trial.scenario, study.cores_per_run(), on_progress)?;
-    let ideal = Ideals::default().of(&executed, &trial, &mut || on_progress(1.0))?;
-    measure(&executed, &trial, ideal.as_deref())
+/// What a trial measures: the mean over its seeds.
+fn run_trial(study: &Study, index: usize, search: &Search, value: f64, on_progress: &dyn Fn(f64)) -> Result<Metrics> {
+    let run = study.trial(index, value)?;
+    let seeds: Vec<u64> = run.scenario.world.seeds().collect();
+    let mut measured: Vec<OfSeed> = Vec::new();
+    for &seed in &seeds {
+        let mut trial = run.with_seed(seed, &study.source)?;
+        // The non-blocking switch is run once, at the end, unless the bound depends on it.
+        trial.scenario.world.ideal &= OF_IDEAL.contains(&search.metric.as_str());
+        let done = measured.len() as f64;
+        let mut progress = |fraction: f64| on_progress((done + fraction) / seeds.len() as f64);
+        let executed = execute(study.prepare_run(&trial)?, &trial.scenario, study.cores_per_run(), &mut progress)?;
+        let ideal = Ideals::default().of(&executed, &trial, &mut || progress(1.0))?;
+        measured.push(OfSeed { seed, metrics: measure(&executed, &trial, ideal.as_deref())? });
+    }
+    Ok(Repeats::of(measured).mean)
 }
 
 /// Metrics that compare with the non-blocking switch.

@@ -59,7 +59,8 @@ impl Estimate {
         if self.runs.is_empty() {
             self.hosts = load.hosts;
         }
-        self.runs.push(load.seconds(run));
+        let seeds = 1.0 + run.scenario.world.other_seeds.len() as f64;
+        self.runs.push(load.seconds(run).map(|seconds| seconds * seeds));
     }
 
     /// Seconds that all runs of the study take on that many threads; `None` if a run's workload has no estimate.

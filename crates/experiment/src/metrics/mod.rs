@@ -145,6 +145,11 @@ impl Metrics {
         self.insert(Cow::Owned(format!("{name}.{service}")), value);
     }
 
+    /// Records a metric by the name that another record has given it.
+    pub(crate) fn put_named(&mut self, name: &str, value: f64) {
+        self.insert(Cow::Owned(name.to_owned()), value);
+    }
+
     fn insert(&mut self, name: Cow<'static, str>, value: f64) {
         let base = |n: &str| n.split('.').next().unwrap_or_default().to_owned();
         let order = |n: &str| NAMES.iter().position(|m| *m == base(n)).expect("a metric of NAMES");
@@ -161,6 +166,11 @@ impl Metrics {
         if let Some(value) = value {
             self.put(name, value);
         }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// All of them, in order.

@@ -40,6 +40,8 @@ pub struct RunInput<'a> {
     pub set: Map<String, Value>,
     /// Seed of the run.
     pub seed: u64,
+    /// Further seeds with which it was repeated.
+    pub other_seeds: Vec<u64>,
     /// Metrics in the order in which they are shown; names as in `summary.json`.
     pub metrics: &'a [(String, f64)],
     /// What the scenario expects of this run.
@@ -96,6 +98,9 @@ pub struct Expectation {
     pub at_most: Option<f64>,
     /// Our value; `None` if the run has no such metric.
     pub measured: Option<f64>,
+    /// With several seeds: half the width of the mean's 95 % confidence interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<f64>,
     /// The tolerance as it is shown: `5%`, `at least`.
     pub within: String,
     /// Whether ours agrees.
@@ -153,8 +158,11 @@ pub struct RunBody {
     pub name: String,
     /// The settings that the sweep gave it.
     pub set: Map<String, Value>,
-    /// Seed of the run.
+    /// Seed of the run: the records are those of this seed.
     pub seed: u64,
+    /// Further seeds with which it was repeated: metrics and verdicts are of means over all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_seeds: Vec<u64>,
     /// False for a lab run on a machine whose CPU was saturated: its figures describe the machine, its verdicts are UNTRUSTED, and it is
     /// never the best run of a sweep.
     pub trusted: bool,
@@ -212,7 +220,8 @@ pub struct Bounds {
 
 /// Reduces a run to what the page shows of it.
 pub fn collect(input: RunInput<'_>) -> RunReport {
-    let RunInput { name, set, seed, metrics, expect, fabric, outcome, ideal, optimum_bps, trusted, overrides, events } = input;
+    let RunInput { name, set, seed, other_seeds, metrics, expect, .. } = input;
+    let RunInput { fabric, outcome, ideal, optimum_bps, trusted, overrides, events, .. } = input;
     let sketch = Sketch::new(fabric);
     let links = LinkUse::new(fabric, &sketch, outcome);
     let mut report = RunReport {
@@ -221,6 +230,7 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             name,
             set,
             seed,
+            other_seeds,
             trusted,
             comparable: overrides.is_empty(),
             overrides,

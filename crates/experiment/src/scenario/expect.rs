@@ -80,6 +80,15 @@ impl Bound {
         }
     }
 
+    /// Whether a mean with this half-width of its confidence interval leaves the comparison open: the interval is wider than the tolerance, or spans a
+    /// bound.
+    pub fn is_undecided(&self, mean: f64, half: f64) -> bool {
+        match *self {
+            Self::Near { value, fraction, .. } => half > fraction * value.abs(),
+            Self::Range { at_least, at_most } => at_least.into_iter().chain(at_most).any(|bound| (mean - bound).abs() < half),
+        }
+    }
+
     /// The tolerance in words: `5%`, `at least`, `at most`, `between`.
     pub fn within(&self) -> &str {
         match self {

@@ -278,6 +278,19 @@ impl Run {
         Ok(Self { variant, scenario })
     }
 
+    /// The same run with another seed, and with that alone.
+    ///
+    /// # Errors
+    /// None that reading the run itself has not found.
+    pub fn with_seed(&self, seed: u64, source: &Source) -> Result<Self> {
+        let mut variant = self.variant.clone();
+        if let Some(world) = variant.table.get_mut("world").and_then(toml::Value::as_table_mut) {
+            world.remove("seeds");
+            world.insert("seed".to_owned(), toml::Value::Integer(seed as i64));
+        }
+        Self::read(variant, source)
+    }
+
     /// The settings in a line: `scheduler=annealing k=16`.
     pub fn name(&self) -> String {
         let settings: Vec<String> = self

@@ -318,6 +318,11 @@ impl Source {
             }
             set(&mut table, key, value.clone())?;
         }
+        // A list of seeds begins with the run's own.
+        let first = get(&table, "world.seeds").and_then(Value::as_array).and_then(|seeds| seeds.first()).cloned();
+        if let (Some(first), None) = (first, get(&table, "world.seed")) {
+            set(&mut table, "world.seed", first)?;
+        }
         Ok(Variant { set: chosen, position, table })
     }
 

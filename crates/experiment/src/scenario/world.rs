@@ -22,6 +22,8 @@ pub struct World {
     pub cooldown: Duration,
     /// Seed of all random choices.
     pub seed: u64,
+    /// The seeds with which the run is repeated, beside that one: their metrics are averaged.
+    pub other_seeds: Vec<u64>,
     /// Whether the same flows are also run on a non-blocking switch, for `optimal_fraction`.
     pub ideal: bool,
     /// Settings of the lab. Simulated worlds read and ignore them, so that one file serves all.
@@ -178,6 +180,11 @@ impl EventKind {
 }
 
 impl World {
+    /// The seeds with which a run is executed: its own, and the others.
+    pub fn seeds(&self) -> impl Iterator<Item = u64> + '_ {
+        std::iter::once(self.seed).chain(self.other_seeds.iter().copied())
+    }
+
     /// Whether the slots model looks at one instant, and there is no run.
     pub fn is_slots(&self) -> bool {
         self.kind == Kind::Flow && self.rates == Rates::Slots
@@ -190,6 +197,7 @@ impl World {
         let Some(kind) = kinds.into_iter().find(|known| known.name() == kind) else {
             return Err(keys.problem("kind", Problem::no_such("world", kind, &kinds.map(Kind::name))));
         };
+        let (seed, other_seeds) = read_seeds(keys)?;
         let world = Self {
             kind,
             rates: read_rates(keys)?,
@@ -205,7 +213,8 @@ impl World {
             duration: keys.opt("duration")?,
             warmup: keys.or("warmup", Duration::ZERO)?,
             cooldown: keys.or("cooldown", Duration::ZERO)?,
-            seed: keys.or("seed", 1)?,
+            seed,
+            other_seeds,
             ideal: keys.or("ideal", true)?,
             lab: LabSettings::read(keys)?,
         };
@@ -223,6 +232,39 @@ impl World {
         }
     }
 }
+
+/// `seed`, and `seeds`: how many from there on, or all of them as a list.
+fn read_seeds(keys: &Keys<'_>) -> Result<(u64, Vec<u64>), KeyError> {
+    const FORM: &str = "write how many: `seeds = 5`, or which: `seeds = [1, 2, 3]`";
+    let seed: u64 = keys.or("seed", 1)?;
+    if !keys.has("seeds") {
+        return Ok((seed, Vec::new()));
+    }
+    if !keys.raw().get("seeds").is_some_and(toml::Value::is_array) {
+        let count: u64 = keys.need("seeds")?;
+        if count == 0 || count > MAX_SEEDS {
+            return Err(keys.error("seeds", format!("{count} seeds"), format!("write a number from 1 to {MAX_SEEDS}")));
+        }
+        return Ok((seed, (seed..).skip(1).take(count as usize - 1).collect()));
+    }
+    let mut seeds: Vec<u64> = keys.need("seeds")?;
+    let twice = (1..seeds.len()).find(|&i| seeds[..i].contains(&seeds[i]));
+    match (seeds.first(), twice) {
+        (None, _) => Err(keys.error("seeds", "an empty list of seeds", FORM)),
+        (_, Some(i)) => Err(keys.error("seeds", format!("seed {} is listed twice", seeds[i]), FORM)),
+        _ if seeds.len() as u64 > MAX_SEEDS => {
+            Err(keys.error("seeds", format!("{} seeds", seeds.len()), format!("list at most {MAX_SEEDS}")))
+        }
+        (Some(&first), _) if first != seed => {
+            let message = format!("the first of `seeds` is {first}, and not {seed}");
+            Err(keys.error("seed", message, "leave out one of the two, or write how many: `seeds = 5`"))
+        }
+        (Some(&first), _) => Ok((first, seeds.split_off(1))),
+    }
+}
+
+/// Repeats of a run.
+const MAX_SEEDS: u64 = 1000;
 
 impl std::fmt::Display for Ospf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

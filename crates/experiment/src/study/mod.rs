@@ -159,6 +159,12 @@ impl Study {
         warnings::warn_late_events(&self.source, &self.runs, |run, event| ended(run).filter(|_| is_news(run, event.at)));
     }
 
+    /// Warns that all seeds of every run have measured the same.
+    pub fn warn_equal_seeds(&self) {
+        let (place, _) = self.source.place_of("world.seeds");
+        tracing::warn!("{place}: all seeds measured the same: nothing here is random. Leave `seeds` out, which takes less time");
+    }
+
     /// Whether some expectation applies to some run.
     pub fn is_expected(&self) -> bool {
         let applies = |run: &Run| run.scenario.expect.iter().any(|e| matches(&run.variant.table, &e.conditions));
@@ -172,7 +178,8 @@ impl Study {
 
     /// Cores for each run, if as many as there are threads run side by side.
     pub fn cores_per_run(&self) -> usize {
-        (self.cores / self.runs.len()).max(1)
+        let executed: usize = self.runs.iter().map(|run| 1 + run.scenario.world.other_seeds.len()).sum();
+        (self.cores / executed).max(1)
     }
 
     /// The scenario's title.

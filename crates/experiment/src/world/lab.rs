@@ -156,7 +156,7 @@ fn check_tenants(scenario: &Scenario, load: &TenantLoad) -> Result<(), KeyError>
         return Err(KeyError::new("control.routing", "in a lab tenants' frames go over SPAIN's VLANs", help));
     }
     if load.trials != 1 {
-        let help = "write trials = 1, and `\"world.seed\" = [1, 2, 3]` in [sweep] for several";
+        let help = "write trials = 1, and `seeds = 3` in [world] for several";
         return Err(KeyError::new("traffic.trials", "a run in the lab is one trial", help));
     }
     Ok(())

@@ -47,13 +47,22 @@ pub(super) fn of_expectations(runs: &[RunSummary], columns: Columns) -> String {
     let several = runs.iter().any(|r| !r.set.is_empty());
     let has_paper = all.iter().any(|(_, _, v)| v.paper.is_some());
     let has_bound = all.iter().any(|(_, _, v)| v.paper.is_none());
+    let has_interval = all.iter().any(|(_, _, v)| v.ci95.is_some());
     let compared = [has_paper.then_some("paper"), has_bound.then_some("bound")].into_iter().flatten();
-    let titles = ["verdict"].into_iter().chain(several.then_some("run")).chain(compared).chain(["measured", "deviation"]);
+    let titles = ["verdict"]
+        .into_iter()
+        .chain(several.then_some("run"))
+        .chain(compared)
+        .chain(["measured"])
+        .chain(has_interval.then_some("ci95"))
+        .chain(["deviation"]);
     let mut grid = Grid::new(1 + usize::from(several), titles.map(str::to_owned).collect());
     let mut causes: Vec<&str> = Vec::new();
     for (_, run, verdict) in &all {
         let compared = [has_paper.then(|| paper(verdict, columns)), has_bound.then(|| bound(verdict))].into_iter().flatten();
-        let measured = [verdict.measured.map_or_else(|| "-".to_owned(), |v| value(verdict, v)), deviation(verdict)];
+        let shown = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), |v| value(verdict, v));
+        let interval = has_interval.then(|| shown(verdict.ci95));
+        let measured = [shown(verdict.measured)].into_iter().chain(interval).chain([deviation(verdict)]);
         let run = several.then(|| settings_text(&run.set));
         grid.row([verdict_text(verdict, &mut causes)].into_iter().chain(run).chain(compared).chain(measured).collect());
     }
@@ -67,6 +76,10 @@ pub(super) fn of_expectations(runs: &[RunSummary], columns: Columns) -> String {
             text += &format!("{heading}\n");
         }
         text += &format!("{line}\n");
+    }
+    if all.iter().any(|(_, _, v)| v.uncertain) {
+        text +=
+            "~ the mean's 95 % interval (ci95) is wider than the tolerance, or spans a bound: more seeds may tell otherwise\n";
     }
     causes.iter().enumerate().for_each(|(i, cause)| text += &format!("[{}] {cause}\n", i + 1));
     text
@@ -103,6 +116,11 @@ fn of_overrides(runs: &[RunSummary]) -> String {
 }
 
 fn verdict_text<'v>(verdict: &'v Verdict, causes: &mut Vec<&'v str>) -> String {
+    let text = verdict_word(verdict, causes);
+    if verdict.uncertain { format!("{text} ~") } else { text }
+}
+
+fn verdict_word<'v>(verdict: &'v Verdict, causes: &mut Vec<&'v str>) -> String {
     match (verdict.verdict, &verdict.cause) {
         (Status::NotComparable, _) => NOT_COMPARABLE.to_owned(),
         (Status::Untrusted, _) => UNTRUSTED.to_owned(),

@@ -49,7 +49,8 @@ pub fn of_runs(summary: &Summary, columns: Columns) -> String {
     let table = lines.join("\n");
     let (searches, labs, skipped) = (of_searches(runs), of_labs(runs), of_skipped(runs));
     let (faults, compared) = (of_faults(runs), expectations::of_expectations(runs, columns));
-    format!("{}\n\n{table}\n{searches}{labs}{faults}{skipped}{compared}", summary.title)
+    let seeds = of_seeds(runs);
+    format!("{}\n\n{table}\n{seeds}{searches}{labs}{faults}{skipped}{compared}", summary.title)
 }
 
 /// The header, the rule, and a line per run with its settings and these metrics.
@@ -65,9 +66,9 @@ fn lines_of_runs(runs: &[RunSummary], settings: &Settings, shown: &[String], col
 
 /// One scenario of `weft check`.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
-    let (skipped, labs, faults) = (of_skipped(runs), of_labs(runs), of_faults(runs));
+    let (seeds, skipped, labs, faults) = (of_seeds(runs), of_skipped(runs), of_labs(runs), of_faults(runs));
     let compared = expectations::of_expectations(runs, Columns::Few);
-    format!("{path} ({}): {title}\n{skipped}{labs}{faults}{compared}\n", show("wall_s", wall_s))
+    format!("{path} ({}): {title}\n{seeds}{skipped}{labs}{faults}{compared}\n", show("wall_s", wall_s))
 }
 
 /// Goodput and its share of the ideal switch; where a workload has no goodput, the first metrics that it has.
@@ -102,6 +103,15 @@ fn shown_metrics(runs: &[RunSummary], columns: Columns) -> Vec<String> {
 const INCIDENTAL: &[&str] = &["wall_s", "rss_bytes", "cpu_idle_fraction"];
 /// Metrics shown of a workload without goodput.
 const FEW: usize = 3;
+
+/// Over how many seeds the runs are averaged.
+fn of_seeds(runs: &[RunSummary]) -> String {
+    let most = runs.iter().map(|run| run.per_seed.len()).max().unwrap_or(0);
+    match most {
+        0 => String::new(),
+        _ => format!("means of {most} seeds; --json and summary.json have each seed, and 95 % intervals\n"),
+    }
+}
 
 /// Runs that were not executed, and why.
 fn of_skipped(runs: &[RunSummary]) -> String {
