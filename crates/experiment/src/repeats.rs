@@ -83,7 +83,8 @@ fn student_t(freedom: usize) -> f64 {
         return *t;
     }
     let (z, v): (f64, f64) = (1.959_964, freedom as f64);
-    let (z3, z5, z7) = (z.powi(3), z.powi(5), z.powi(7));
+    let z3 = z * z * z;
+    let (z5, z7) = (z3 * z * z, z3 * z3 * z);
     let first = (z3 + z) / (4.0 * v);
     let second = (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * v * v);
     z + first + second + (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * v * v * v)
