@@ -186,6 +186,15 @@ impl PacketConfig {
         }
     }
 
+    /// The smallest queue of a switch's port on a fabric, and so many full packets that is.
+    pub fn least_switch_queue(&self, fabric: &Fabric) -> Option<(Bytes, u64)> {
+        let round_trip = longest_path(fabric, self.hop_delay) * 2;
+        let packet = Bytes(self.transport.mss.0 + self.transport.header.0);
+        let of_switches = (0..fabric.links().len()).map(LinkId::from).filter(|&l| fabric.as_switch(fabric.link(l).from).is_some());
+        let least = of_switches.map(|link| self.queue(fabric, link, round_trip, packet).size).min()?;
+        Some((least, least.0 / packet.0))
+    }
+
     /// The largest packet there is, with its headers for detours.
     fn full_packet(&self) -> Bytes {
         let Transport { mss, header, .. } = self.transport;

@@ -250,9 +250,12 @@ impl Net {
         if self.subflows > 1 && tx.deadline() <= self.now {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
+        let waited = tx.rto();
         if !tx.on_timer(&self.tcp, self.now) {
             return self.arm_retransmit(end);
         }
+        self.totals.timeouts += 1;
+        self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
         self.pump(end);
         if self.subflows > 1 {
             let first = end / self.subflows * self.subflows;

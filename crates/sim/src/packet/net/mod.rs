@@ -91,6 +91,9 @@ pub(super) struct Totals {
     pub drops: u64,
     /// Segments delivered in order, or responses.
     pub delivered: u64,
+    /// Retransmission timeouts, and the time that ends waited for them, in picoseconds.
+    pub timeouts: u64,
+    pub timed_out: u64,
     /// Packets that ends have sent, and that ends have got.
     pub sent: u64,
     pub received: u64,

@@ -70,6 +70,8 @@ pub(super) struct Reference {
     delivered: u64,
     hops: u64,
     drops: u64,
+    timeouts: u64,
+    timed_out: u64,
     sent: u64,
     received: u64,
     /// By link that was down: when it last lost a packet for that.
@@ -117,6 +119,8 @@ impl Reference {
             delivered: 0,
             hops: 0,
             drops: 0,
+            timeouts: 0,
+            timed_out: 0,
             sent: 0,
             received: 0,
             lost: BTreeMap::new(),
@@ -375,6 +379,8 @@ impl Reference {
         if self.subflows > 1 {
             flow.connection.timed_out(end % self.subflows, tx);
         }
+        self.timeouts += 1;
+        self.timed_out = self.timed_out.saturating_add(tx.rto());
         assert!(tx.on_timer(&self.tcp, self.now));
         self.pump(end);
         for other in self.siblings(end).filter(|&e| e != end) {
@@ -515,6 +521,8 @@ impl Model for Reference {
             hops,
             drops,
             retransmits: all,
+            timeouts: self.timeouts,
+            timed_out: weft_fabric::Duration::from_ps(self.timed_out / self.subflows as u64),
             requests: None,
             lost: std::mem::take(&mut self.lost).into_iter().collect(),
         });

@@ -448,6 +448,11 @@ impl Sender {
         self.deadline
     }
 
+    /// The timeout, in picoseconds.
+    pub fn rto(&self) -> u64 {
+        self.rto
+    }
+
     /// Congestion window in segments.
     pub fn window(&self) -> u32 {
         self.cwnd
