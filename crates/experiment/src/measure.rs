@@ -11,7 +11,7 @@ use crate::scenario::traffic::flows::Flows;
 use crate::scenario::world::Kind;
 use crate::scenario::{Run, Scenario};
 use crate::wall::peak_rss_bytes;
-use crate::world::packet::payload_fraction;
+use crate::world::packet::{least_switch_queue, payload_fraction};
 use crate::world::{self, Executed, Rest};
 
 /// Computes the metrics of a run from its records; `ideal` is the same workload on a non-blocking switch.
@@ -32,6 +32,7 @@ pub fn measure(executed: &Executed, run: &Run, ideal: Option<&Outcome>) -> Resul
     }
     metrics::measure_services(outcome, scenario.traffic.services(), &mut metrics);
     measure_world(fabric, scenario, outcome, &mut metrics);
+    warn_timeouts(fabric, run, outcome, &metrics);
     measure_bounds(fabric, scenario, flows, ideal, &mut metrics)?;
     measure_recovery(fabric, outcome, events, &mut metrics);
     world::control::measure(fabric, scenario, flows, outcome, &mut metrics)?;
@@ -95,11 +96,32 @@ fn measure_recovery(fabric: &Fabric, outcome: &Outcome, events: &[TimedEvent], m
     metrics.put_some("restore_s", metrics::recovery::restore_s(fabric, outcome, events));
 }
 
+/// Reports that timeouts, and not the fabric, limit a run of packets. What failed links lose is no matter of queues.
+fn warn_timeouts(fabric: &Fabric, run: &Run, outcome: &Outcome, metrics: &Metrics) {
+    let Some(packets) = outcome.packets.as_ref().filter(|p| p.lost.is_empty()) else { return };
+    let Some(lost) = metrics.get("timeout_fraction").filter(|&lost| lost >= TIMEOUTS_SHOWN) else { return };
+    let Some((size, held)) = least_switch_queue(fabric, &run.scenario) else { return };
+    let from = if run.scenario.world.queues.switch.is_none() { " by default" } else { "" };
+    tracing::warn!(
+        "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops: queues limit this result, not the fabric. `switch_queue` is {size}{from}, {held} packets",
+        which(run),
+        lost * 100.0,
+        packets.drops,
+    );
+}
+
+/// Less than this is not worth a line.
+const TIMEOUTS_SHOWN: f64 = 0.1;
+
+fn which(run: &Run) -> String {
+    let name = run.name();
+    if name.is_empty() { "the run".to_owned() } else { format!("the run {name}") }
+}
+
 /// Warns that rates are absent, and why.
 fn warn_empty_window(run: &Run, outcome: &Outcome) {
     let world = &run.scenario.world;
-    let (name, ended) = (run.name(), outcome.ended.saturating_since(weft_fabric::Instant::ZERO));
-    let which = if name.is_empty() { "the run".to_owned() } else { format!("the run {name}") };
+    let (which, ended) = (which(run), outcome.ended.saturating_since(weft_fabric::Instant::ZERO));
     let spans = [("warm-up", world.warmup), ("cool-down", world.cooldown)];
     let left_out: Vec<String> =
         spans.iter().filter(|(_, span)| span.as_ps() > 0).map(|(what, span)| format!("a {what} of {span}")).collect();

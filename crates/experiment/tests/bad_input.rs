@@ -233,6 +233,19 @@ fn packets(world: &str, transport: &str) -> [(&'static str, String); 1] {
     [("[world]\n", format!("[transport]\n{transport}\n\n[world]\nkind = \"packet\"\n{world}\n"))]
 }
 
+#[test]
+fn timeouts_that_limit_a_run_are_noted() {
+    let incast = |queue: &str| {
+        let world = packets(&format!("switch_queue = \"{queue}\""), "");
+        noted(&[(world[0].0, &world[0].1), (TRAFFIC, "pattern = \"incast\"\nsize = \"200kB\"")])
+    };
+    let text = incast("15kB");
+    for part in ["% of the flows' time was lost in timeouts, after", "not the fabric. `switch_queue` is 15kB, 10 packets"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!incast("10MB").contains("timeouts"));
+}
+
 #[track_caller]
 fn refused_in_packets(world: &str, transport: &str, wanted: &[&str]) {
     let changes = packets(world, transport);

@@ -226,6 +226,10 @@ pub struct PacketTotals {
     pub drops: u64,
     /// Segments sent again.
     pub retransmits: u64,
+    /// Retransmission timeouts, and how long flows waited for them together.
+    pub timeouts: u64,
+    /// See `timeouts`.
+    pub timed_out: Duration,
     /// Requests and responses, if that is the load.
     pub requests: Option<RequestTotals>,
     /// Links that lost packets because they were down, ascending, and when they last did.

@@ -155,6 +155,56 @@ fn the_nics_queue_drops_too() {
     assert_eq!(drops(&fabric, &outcome), [("h0-switch0".to_owned(), 20)]);
 }
 
+/// A host hands over what its NIC takes, as Linux does: nothing is lost there, and a lone flow keeps its path busy, with default settings.
+#[test]
+fn a_lone_flow_takes_its_closed_form_at_any_rate() {
+    for (mbps, segments) in [(10, 2_000u64), (1_000, 3_425), (1_000, 360_000), (100_000, 60_000), (400_000, 200_000)] {
+        for kind in [TransportKind::NewReno, TransportKind::Dctcp] {
+            let link = Cabling { rate: BitsPerSec(mbps * 1_000_000), delay: Duration::from_us(1) };
+            let fabric = Arc::new(Shape::Clique { switches: 2, hosts_per_switch: 1 }.build(link, link).unwrap());
+            let config = PacketConfig { transport: Transport { kind, ..Transport::default() }, ..PacketConfig::default() };
+            let outcome = run(&fabric, vec![flow(0, 1, segments * 1460)], config);
+            let (full, bare) = (FULL * 1_000 / mbps, BARE * 1_000 / mbps);
+            // Slow start: the path holds so many packets, and rounds until the window does leave gaps of a round trip at most.
+            let round = 2 * 3 * (US + bare) + 3 * full;
+            let rounds = (round / full / 10).checked_ilog2().map_or(0, |n| u64::from(n) + 1);
+            let closed = (2 * 3 * (US + bare) + segments * full + 3 * US + 2 * full) as f64;
+            let end = ends(&outcome)[0] as f64;
+            let late = end - closed;
+            let case = format!("{mbps} Mbps, {segments} segments, {kind:?}: {end} ps instead of {closed}");
+            assert_eq!(outcome.packets.unwrap().drops, 0, "{case}");
+            assert!(late >= 0.0 && late < 0.01 * closed + (rounds * round) as f64, "{case}");
+        }
+    }
+}
+
+#[test]
+fn flows_of_a_host_share_its_nic_in_turns() {
+    // 60 flows to hosts of their own, as many segments each: their initial windows alone are 600 packets.
+    let n = 60;
+    let flows: Vec<_> = (1..=n).map(|i| flow(0, i, 200 * 1460)).collect();
+    for host_jitter in [None, Some(Duration::ZERO)] {
+        let outcome = run(&star(n + 1, 1), flows.clone(), PacketConfig { host_jitter, ..PacketConfig::default() });
+        let totals = outcome.packets.as_ref().unwrap();
+        assert_eq!((totals.drops, totals.retransmits), (0, 0));
+        let all = (u64::from(n) * 200 * FULL) as f64;
+        let ends = ends(&outcome);
+        let [first, last] = [ends.iter().min(), ends.iter().max()].map(|e| *e.unwrap() as f64 / all);
+        assert!((1.0..1.01).contains(&last), "the NIC rests: {last}");
+        assert!(first > 0.95, "a flow gets more than its turns: {first}");
+    }
+}
+
+#[test]
+fn a_short_flow_does_not_wait_for_a_long_one() {
+    // The NIC holds some packets, not the long flow's window.
+    let mut short = flow(0, 2, 1460);
+    short.start = Instant::ZERO + Duration::from_ms(50);
+    let outcome = run(&star(3, 1), vec![flow(0, 1, 10_000 * 1460), short], PacketConfig::default());
+    let took = ends(&outcome)[1] - 50_000 * US;
+    assert!(took < handshake(US) + 2 * FULL + 2 * US + 2 * 20 * FULL, "{took}");
+}
+
 #[test]
 fn equal_times_are_ordered_by_link() {
     // Both SYNs reach the switch at the same time, and so do both first segments: that of the lower link goes first. Which flow is

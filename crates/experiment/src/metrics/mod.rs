@@ -56,6 +56,7 @@ pub const NAMES: &[&str] = &[
     "efficiency",
     "drops",
     "retransmits",
+    "timeout_fraction",
     "floods",
     "reconverge_s",
     "restore_s",
@@ -290,6 +291,11 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
         return;
     }
     metrics.put("retransmits", packets.retransmits as f64);
+    if packets.timeouts > 0 {
+        let span = |f: &FlowRecord| f.end.unwrap_or(outcome.ended).saturating_since(f.start).as_secs_f64();
+        let all: f64 = outcome.flows.iter().map(span).sum();
+        metrics.put("timeout_fraction", (packets.timed_out.as_secs_f64() / all).min(1.0));
+    }
     let mut senders: Vec<HostId> = outcome.flows.iter().map(|f| f.src).collect();
     senders.sort_unstable();
     senders.dedup();

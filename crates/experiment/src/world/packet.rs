@@ -1,7 +1,7 @@
 //! The settings of a run as the packet world takes them.
 
 use weft_fabric::record::Outcome;
-use weft_fabric::{Duration, Fabric, Instant};
+use weft_fabric::{Bytes, Duration, Fabric, Instant};
 use weft_sim::packet::{PacketConfig, PacketError, PacketWorld, Requests, Transport, TransportKind};
 use weft_sim::world::Progress;
 
@@ -39,6 +39,11 @@ pub(super) fn config(fabric: &Fabric, scenario: &Scenario) -> Result<PacketConfi
         return Err(KeyError::new("control.scheduler", message, "write scheduler = \"none\", or another transport").into());
     }
     Ok(config)
+}
+
+/// The smallest queue of a switch's port, and how many full packets it holds.
+pub fn least_switch_queue(fabric: &Fabric, scenario: &Scenario) -> Option<(Bytes, u64)> {
+    config(fabric, scenario).ok()?.least_switch_queue(fabric)
 }
 
 /// The requests of a run, if those are its load; the ones within its window count.

@@ -59,8 +59,8 @@ pub(super) fn outcome(
             hops: delta(|c| c.packets).sum(),
             drops: drops.iter().sum(),
             retransmits: flows.iter().map(|f| u64::from(f.tcp.retransmits)).sum(),
-            requests: None,
             lost: measured.lost,
+            ..PacketTotals::default()
         }),
         lab: Some(LabRecord {
             scale: plan.scale,

@@ -50,6 +50,7 @@ impl Bare {
             rate: fabric.link(l).capacity,
             size: Bytes(1 << 40),
             mark: None,
+            room: None,
             jitter: Duration::ZERO,
             dithers: false,
         };
@@ -85,7 +86,7 @@ impl Bare {
 
     #[inline]
     fn forward(&mut self, link: u32, item: u32) {
-        let Fate::Arrives { at, .. } = self.ports.send(link, self.packets[item].len, self.now) else {
+        let Fate::Arrives { at, .. } = self.ports.send(link, self.packets[item].len, self.now, false) else {
             unreachable!("queues without end")
         };
         self.hops += 1;

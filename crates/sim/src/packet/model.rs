@@ -207,6 +207,10 @@ impl Model for PacketModel {
             }
             totals.hops += net.totals.hops;
             totals.drops += net.totals.drops;
+            totals.timeouts += net.totals.timeouts;
+            // Subflows wait side by side.
+            let waited = net.totals.timed_out / u64::from(subflows);
+            totals.timed_out = Duration::from_ps(totals.timed_out.as_ps().saturating_add(waited));
             totals.requests = totals.requests.or(net.load.as_ref().map(|l| l.totals(outcome.ended)));
             outcome.traced = net.take_traced();
             totals.lost.extend(net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))));

@@ -11,9 +11,17 @@
 //! Packets of one length that come as fast as they leave find the queue of a port with the same room each time. If that is just too little
 //! for one more, packets of other flows between them are dropped for as long as they come: a lock-out that no real switch has, whose buffers fill
 //! by cells and whose clocks drift. So a queue that dithers lets in what does not fit whole, with the probability of the part that fits.
+//!
+//! A NIC applies back-pressure to its host, as Linux does (byte queue limits below a fair queue): while it holds its `room`, flows wait with
+//! their segments, and take turns as it drains. Nothing that a host itself sends is dropped there; what a server forwards may be.
 
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 use weft_fabric::rng::mix;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId};
+
+use super::tcp::NEVER;
 
 /// What kinds of ports have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +34,10 @@ struct Class {
     limit: u64,
     /// Time to send a queue at the marking threshold.
     mark: u64,
+    /// Back-pressure: with more than this waiting, in time, flows of the host wait; [`NEVER`] if they never do.
+    full: u64,
+    /// When so little is left, they go on.
+    low: u64,
     /// The longest that a host takes to hand over a packet.
     jitter: u64,
     dithers: bool,
@@ -46,6 +58,8 @@ struct Port {
     lost: u32,
     class: u16,
     down: bool,
+    /// Flows of the host wait for their turns.
+    awaited: bool,
     /// The part of the fabric that its packets go to, if it is another one.
     far: u8,
 }
@@ -72,6 +86,8 @@ pub(super) struct Queue {
     pub rate: BitsPerSec,
     pub size: Bytes,
     pub mark: Option<Bytes>,
+    /// Bytes beyond which the host's flows wait instead of sending into the queue; `None`: they send, and lose what does not fit.
+    pub room: Option<Bytes>,
     /// The longest that the node takes to hand over a packet of its own.
     pub jitter: Duration,
     /// Whether a packet that fits in part is accepted by chance.
@@ -83,6 +99,8 @@ pub(super) struct Queue {
 pub(super) struct Ports {
     ports: Vec<Port>,
     classes: Vec<Class>,
+    /// By NIC: who waits for a turn there.
+    waiting: FxHashMap<u32, VecDeque<u32>>,
 }
 
 impl Ports {
@@ -90,13 +108,17 @@ impl Ports {
     pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let ports = fabric.links().iter().enumerate().map(|(i, link)| {
-            let Queue { rate, size, mark, jitter, dithers } = queue(LinkId::from(i));
+            let Queue { rate, size, mark, room, jitter, dithers } = queue(LinkId::from(i));
+            // A packet that is handed over late must not find the queue empty.
+            let low = room.map_or(0, |r| time_of(rate, r) / 2 + jitter.as_ps());
             let into_switch = fabric.as_switch(link.to).is_some();
             let class = Class {
                 byte_time: byte_time(rate),
                 delay: link.delay.as_ps() + if into_switch { hop_delay.as_ps() } else { 0 },
                 limit: time_of(rate, size),
                 mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
+                full: room.map_or(NEVER, |r| low + time_of(rate, r) / 2),
+                low,
                 jitter: jitter.as_ps(),
                 dithers,
             };
@@ -106,19 +128,19 @@ impl Ports {
                 classes.len() - 1
             });
             let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
-            Port { free: 0, bytes: 0, drops: 0, lost: 0, class, down: false, far: NEAR }
+            Port { free: 0, bytes: 0, drops: 0, lost: 0, class, down: false, awaited: false, far: NEAR }
         });
-        Self { ports: ports.collect(), classes }
+        Self { ports: ports.collect(), classes, waiting: FxHashMap::default() }
     }
 
-    /// A packet of `len` bytes wants to leave over `link` at `now`.
+    /// A packet of `len` bytes wants to leave over `link` at `now`. Where a host waits for its NIC, its own packets are never dropped.
     #[inline]
-    pub fn send(&mut self, link: u32, len: u16, now: u64) -> Fate {
+    pub fn send(&mut self, link: u32, len: u16, now: u64, own: bool) -> Fate {
         let port = &mut self.ports[link as usize];
         let class = &self.classes[port.class as usize];
         let backlog = port.free.saturating_sub(now);
         let after = backlog + sending_time(class, len);
-        if (after > class.limit && !squeezes_in(port, class, backlog, after)) || port.down {
+        if (after > class.limit && !(own && class.full != NEVER) && !squeezes_in(port, class, backlog, after)) || port.down {
             port.drops += 1;
             return Fate::Dropped;
         }
@@ -132,6 +154,40 @@ impl Ports {
     pub fn handed_over(&self, link: u32, now: u64, draw: u32) -> u64 {
         let class = &self.classes[self.ports[link as usize].class as usize];
         now + ((u128::from(draw) * u128::from(class.jitter)) >> 32) as u64
+    }
+
+    /// Whether a flow must wait for its turn at a NIC.
+    #[inline]
+    pub fn is_full(&self, link: u32, now: u64) -> bool {
+        let port = &self.ports[link as usize];
+        port.awaited || port.free.saturating_sub(now) > self.classes[port.class as usize].full
+    }
+
+    /// `who` waits for a turn at a NIC. Returns when the next turns are, if nobody waited before.
+    #[cold]
+    pub fn wait(&mut self, link: u32, who: u32) -> Option<u64> {
+        self.waiting.entry(link).or_default().push_back(who);
+        let first = !std::mem::replace(&mut self.ports[link as usize].awaited, true);
+        first.then(|| self.next_turns(link))
+    }
+
+    /// Whose turn it is at a NIC, as long as it has room.
+    pub fn turn(&mut self, link: u32, now: u64) -> Option<u32> {
+        let port = &self.ports[link as usize];
+        let has_room = port.free.saturating_sub(now) <= self.classes[port.class as usize].full;
+        self.waiting.get_mut(&link).filter(|_| has_room).and_then(VecDeque::pop_front)
+    }
+
+    /// The turns have been taken. Returns when the next ones are, if somebody waits.
+    pub fn end_turns(&mut self, link: u32) -> Option<u64> {
+        let awaited = self.waiting.get(&link).is_some_and(|w| !w.is_empty());
+        self.ports[link as usize].awaited = awaited;
+        awaited.then(|| self.next_turns(link))
+    }
+
+    fn next_turns(&self, link: u32) -> u64 {
+        let port = &self.ports[link as usize];
+        port.free - self.classes[port.class as usize].low
     }
 
     pub fn set_up(&mut self, link: u32, up: bool) {

@@ -68,7 +68,8 @@ pub struct PacketConfig {
     pub transport: Transport,
     /// Buffer of a switch's port, in bytes; `None`: the link's rate times the round trip of the longest path.
     pub switch_queue: Option<Bytes>,
-    /// The same at a host's NIC; `None`: 1,000 full packets, as in Linux.
+    /// The same at a host's NIC, which then drops what does not fit; `None`: the NIC applies back-pressure, and drops only packets that a
+    /// server forwards for others, beyond 1,000 full packets as in Linux.
     pub nic_queue: Option<Bytes>,
     /// Beyond so many waiting bytes a switch marks packets; `None`: none are marked, but DCTCP has a quarter of the queue.
     pub ecn_threshold: Option<Bytes>,
@@ -185,6 +186,15 @@ impl PacketConfig {
         }
     }
 
+    /// The smallest queue of a switch's port on a fabric, and so many full packets that is.
+    pub fn least_switch_queue(&self, fabric: &Fabric) -> Option<(Bytes, u64)> {
+        let round_trip = longest_path(fabric, self.hop_delay) * 2;
+        let packet = Bytes(self.transport.mss.0 + self.transport.header.0);
+        let of_switches = (0..fabric.links().len()).map(LinkId::from).filter(|&l| fabric.as_switch(fabric.link(l).from).is_some());
+        let least = of_switches.map(|link| self.queue(fabric, link, round_trip, packet).size).min()?;
+        Some((least, least.0 / packet.0))
+    }
+
     /// The largest packet there is, with its headers for detours.
     fn full_packet(&self) -> Bytes {
         let Transport { mss, header, .. } = self.transport;
@@ -241,12 +251,14 @@ impl PacketConfig {
         let dithers = self.host_jitter != Some(Duration::ZERO);
         if from_host {
             let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
-            return Queue { rate, size: self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS)), mark: None, jitter, dithers };
+            let size = self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS));
+            let room = self.nic_queue.is_none().then_some(Bytes(packet.0 * NIC_ROOM));
+            return Queue { rate, size, mark: None, room, jitter, dithers };
         }
         let product = bandwidth_delay(rate, round_trip);
         let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
         let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), jitter: Duration::ZERO, dithers }
+        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), room: None, jitter: Duration::ZERO, dithers }
     }
 
     /// What TCP's ends want to know.
@@ -322,5 +334,8 @@ const LEAST_WINDOW: u64 = 100_000;
 const MAX_PARTS: usize = 64;
 /// Linux's `txqueuelen`.
 const NIC_PACKETS: u64 = 1_000;
+/// Full packets in a NIC with back-pressure beyond which flows wait: more than an initial window, and less than the two bursts of 64 kB that
+/// Linux's TCP small queues allow each flow.
+const NIC_ROOM: u64 = 16;
 /// A queue by the bandwidth-delay product holds at least so many full packets: with less delay than that, it would hold none.
 const LEAST_PACKETS: u64 = 10;

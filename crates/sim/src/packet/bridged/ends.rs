@@ -3,7 +3,7 @@
 use weft_control::netlord::spain::choose;
 use weft_fabric::rng::mix;
 
-use super::engine::{AGENT, BEGIN, DELAYED_ACK, Engine, FAULT, RETRANSMIT, Rx, TREE, Tx};
+use super::engine::{AGENT, BEGIN, DELAYED_ACK, Engine, FAULT, NIC_ROOM, RETRANSMIT, Rx, TREE, Tx};
 use super::frames::{CE, ECT, Frame, Kind, REPEAT, ROUTED};
 use super::{Addresses, Returns};
 use crate::packet::tcp::NEVER;
@@ -153,7 +153,8 @@ impl Engine {
         let vlan = self.choose_vlan(vm, peer, transfer);
         let mut tcp = Sender::new(&self.tcp, self.segments);
         tcp.open(self.now);
-        self.tx[vm as usize] = Tx { tcp, peer, transfer, vlan, busy: true, begins: NEVER, chirps: 0 };
+        let queued = self.tx[vm as usize].queued;
+        self.tx[vm as usize] = Tx { tcp, peer, transfer, vlan, busy: true, begins: NEVER, chirps: 0, queued };
         self.counted.begun += 1;
         self.pump(vm);
     }
@@ -186,23 +187,64 @@ impl Engine {
         self.addresses == Addresses::Edge && self.lans.attached(a).edge == self.lans.attached(b).edge
     }
 
-    /// Sends what a transfer may send.
+    /// Sends what a transfer may send, as far as its NIC has room.
     fn pump(&mut self, vm: u32) {
-        let ect = if self.tcp.ecn { ECT } else { 0 };
-        loop {
-            let tx = &mut self.tx[vm as usize];
-            let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else { break };
-            let (kind, number, payload, flags) = match segment {
-                Segment::Syn => (Kind::Syn, 0, 0, 0),
-                Segment::Data { number, repeat } => {
-                    let payload = if tx.tcp.is_last(number) { self.last } else { self.mss };
-                    (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
-                }
-            };
-            let Tx { peer, transfer, vlan, .. } = *tx;
-            self.emit(Frame { vm, peer, number, transfer, len: self.header + payload, vlan, kind, flags });
+        let link = self.lans.attached(self.shuffle.host(vm)).up;
+        while self.may_send(vm) {
+            if self.ports.is_full(link, self.now) {
+                self.wait_for_nic(vm, link);
+                break;
+            }
+            self.send_segment(vm);
         }
         self.arm_retransmit(vm);
+    }
+
+    /// Whether a transfer could send something, unless it waits already.
+    fn may_send(&self, vm: u32) -> bool {
+        let Tx { tcp, queued, .. } = &self.tx[vm as usize];
+        !queued && tcp.may_send(&self.tcp)
+    }
+
+    #[cold]
+    fn wait_for_nic(&mut self, vm: u32, link: u32) {
+        self.tx[vm as usize].queued = true;
+        if let Some(at) = self.ports.wait(link, vm) {
+            self.wheel.push(at, self.timers + NIC_ROOM, link);
+        }
+    }
+
+    /// A NIC has room: VMs that wait for it send a segment each, in turns.
+    fn nic_has_room(&mut self, link: u32) {
+        while let Some(vm) = self.ports.turn(link, self.now) {
+            self.tx[vm as usize].queued = false;
+            if self.may_send(vm) {
+                self.send_segment(vm);
+                self.arm_retransmit(vm);
+            }
+            if self.may_send(vm) {
+                self.wait_for_nic(vm, link);
+            }
+        }
+        if let Some(at) = self.ports.end_turns(link) {
+            self.wheel.push(at, self.timers + NIC_ROOM, link);
+        }
+    }
+
+    /// Sends a transfer's next segment.
+    fn send_segment(&mut self, vm: u32) {
+        let ect = if self.tcp.ecn { ECT } else { 0 };
+        let tx = &mut self.tx[vm as usize];
+        let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else { return };
+        let (kind, number, payload, flags) = match segment {
+            Segment::Syn => (Kind::Syn, 0, 0, 0),
+            Segment::Data { number, repeat } => {
+                let payload = if tx.tcp.is_last(number) { self.last } else { self.mss };
+                (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
+            }
+        };
+        let Tx { peer, transfer, vlan, .. } = *tx;
+        self.emit(Frame { vm, peer, number, transfer, len: self.header + payload, vlan, kind, flags });
     }
 
     fn answer(&mut self, to: &Frame, kind: Kind, number: u32, marked: bool) {
@@ -228,14 +270,15 @@ impl Engine {
     }
 
     #[cold]
-    pub(super) fn timer(&mut self, timer: u32, vm: u32) {
+    pub(super) fn timer(&mut self, timer: u32, item: u32) {
         match timer {
-            RETRANSMIT => self.retransmit(vm),
-            DELAYED_ACK => self.delayed_ack(vm),
-            FAULT => self.on_fault(vm),
-            TREE => self.on_tree(vm),
-            AGENT => self.on_agent(vm),
-            _ if self.tx[vm as usize].begins == self.now => self.begin(vm),
+            RETRANSMIT => self.retransmit(item),
+            DELAYED_ACK => self.delayed_ack(item),
+            FAULT => self.on_fault(item),
+            TREE => self.on_tree(item),
+            AGENT => self.on_agent(item),
+            NIC_ROOM => self.nic_has_room(item),
+            _ if self.tx[item as usize].begins == self.now => self.begin(item),
             _ => {} // of an earlier trial
         }
     }

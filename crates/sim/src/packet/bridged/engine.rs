@@ -45,6 +45,8 @@ pub(super) struct Tx {
     pub begins: u64,
     /// When its next chirp is due.
     pub chirps: u64,
+    /// Whether it waits for a turn at its host's NIC.
+    pub queued: bool,
 }
 
 /// The receiving end of the same transfer.
@@ -138,7 +140,8 @@ pub(super) const BEGIN: u32 = 2;
 pub(super) const FAULT: u32 = 3;
 pub(super) const TREE: u32 = 4;
 pub(super) const AGENT: u32 = 5;
-const TIMERS: u32 = 6;
+pub(super) const NIC_ROOM: u32 = 6;
+const TIMERS: u32 = 7;
 /// Nothing counts.
 const NEVER: u64 = u64::MAX;
 
@@ -163,7 +166,7 @@ impl Engine {
         let vms = shuffle.vms() as usize;
         let segments = world.load.bytes.0.div_ceil(u64::from(mss));
         let last = (world.load.bytes.0 - (segments - 1) * u64::from(mss)) as u16;
-        let idle = Tx { tcp: Sender::new(&tcp, 0), peer: 0, transfer: 0, vlan: 0, busy: false, begins: NEVER, chirps: 0 };
+        let idle = Tx { tcp: Sender::new(&tcp, 0), peer: 0, transfer: 0, vlan: 0, busy: false, begins: NEVER, chirps: 0, queued: false };
         let lans = Lans::new(fabric, &hosts, plan, &Health::new(fabric));
         let faults = Faults::new(world, &lans)?.map(Box::new);
         let mut engine = Self {
@@ -316,11 +319,11 @@ impl Engine {
             // To the switch itself: it routes the frame to the port that the outer IP address names.
             let host = self.hosts_of(&frame).1;
             self.frames[item].flags |= ROUTED;
-            return self.send(self.lans.attached(host).down, item, self.now);
+            return self.send(self.lans.attached(host).down, item, self.now, false);
         }
         match fib.find(Key::new(frame.vlan, destination), self.now) {
             Some(port) if port == from => self.discard(item),
-            Some(port) => self.send(port, item, self.now),
+            Some(port) => self.send(port, item, self.now, false),
             None => self.flood(switch, from, item),
         }
     }
@@ -334,7 +337,7 @@ impl Engine {
             if port != from && (self.faults.is_none() || self.ports.is_up(port)) {
                 let copy = self.frames.add(frame);
                 self.count_copy();
-                self.transmit(port, copy, self.now);
+                self.transmit(port, copy, self.now, false);
             }
         }
         self.discard(item);
@@ -342,18 +345,18 @@ impl Engine {
 
     /// A frame is sent by a link that is on its way.
     #[inline]
-    pub fn send(&mut self, link: u32, item: u32, at: u64) {
+    pub fn send(&mut self, link: u32, item: u32, at: u64, own: bool) {
         if let Some(faults) = &mut self.faults {
             faults.is_used(link, &self.frames[item], self.now);
         }
-        self.transmit(link, item, at);
+        self.transmit(link, item, at, own);
     }
 
     /// A frame leaves by a link, if it can.
     #[inline]
-    fn transmit(&mut self, link: u32, item: u32, at: u64) {
+    fn transmit(&mut self, link: u32, item: u32, at: u64, own: bool) {
         let frame = &mut self.frames[item];
-        match self.ports.send(link, frame.len, at) {
+        match self.ports.send(link, frame.len, at, own) {
             Fate::Arrives { at, marked, .. } => {
                 if marked && frame.flags & ECT != 0 {
                     frame.flags |= CE;
@@ -382,7 +385,7 @@ impl Engine {
         let at = self.ports.handed_over(link, self.now, draw);
         let item = self.frames.add(frame);
         self.count_sent();
-        self.send(link, item, at);
+        self.send(link, item, at, true);
     }
 
     /// A frame has come to its end.

@@ -101,52 +101,114 @@ impl Net {
         }
     }
 
-    /// Gives a subflow what its window has room for, and sets its increase.
+    /// Whether a subflow's window has room for more than it was given. Sets its increase.
     #[cold]
-    fn feed(&mut self, end: u32) -> bool {
-        let (flow, first) = (end / self.subflows, end / self.subflows * self.subflows);
+    fn is_hungry(&mut self, end: u32) -> bool {
+        let first = end / self.subflows * self.subflows;
         let window = self.tx[end as usize].tcp.window();
         let siblings = self.tx[first as usize..(first + self.subflows) as usize].iter().map(|t| &t.tcp);
         let increase = linked_increase(siblings, window);
         let tx = &mut self.tx[end as usize].tcp;
         tx.set_increase(increase);
-        tx.is_hungry(&self.tcp) && self.connections[flow as usize].feed((end - first) as usize, tx)
+        tx.is_hungry(&self.tcp)
     }
 
-    /// Sends what a flow may send.
+    /// Gives a subflow one segment more, if there is one.
+    #[cold]
+    fn feed(&mut self, end: u32) -> bool {
+        let tx = &mut self.tx[end as usize].tcp;
+        self.connections[(end / self.subflows) as usize].feed((end % self.subflows) as usize, tx)
+    }
+
+    /// Sends what a flow may send, as far as its NIC has room.
     #[inline]
     pub(super) fn pump(&mut self, flow: u32) {
-        let ect = if self.tcp.ecn { ECT } else { 0 };
-        loop {
-            let tx = &mut self.tx[flow as usize];
-            let Some(segment) = tx.tcp.poll(&self.tcp, self.now) else {
-                if self.subflows > 1 && self.feed(flow) {
-                    continue;
-                }
+        while self.may_send(flow) {
+            if let Some(link) = self.full_nic(flow) {
+                self.wait_for_nic(flow, link);
                 break;
-            };
-            if tx.waits {
-                self.move_if_silent(flow);
             }
-            let tx = &self.tx[flow as usize];
-            let Route { begin, forwards } = tx.route;
-            let (kind, number, payload, flags) = match segment {
-                Segment::Syn => (Kind::Syn, 0, 0, 0),
-                Segment::Data { number, repeat } => {
-                    let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
-                    (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
-                }
-            };
-            self.totals.sent += 1;
-            if begin == END {
-                self.totals.drops += 1;
-                continue;
+            if !self.send(flow) {
+                break;
             }
-            let len = self.sizes.header + payload + forwards * self.sizes.detour_header;
-            let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
-            self.emit(item);
         }
         self.arm_retransmit(flow);
+    }
+
+    /// Whether a flow could send something, unless it waits already.
+    #[inline]
+    fn may_send(&mut self, flow: u32) -> bool {
+        let Tx { tcp, queued, .. } = &self.tx[flow as usize];
+        !queued && (tcp.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(flow))
+    }
+
+    /// The NIC of a flow, if it takes nothing now.
+    #[inline]
+    fn full_nic(&self, flow: u32) -> Option<u32> {
+        let begin = self.tx[flow as usize].route.begin;
+        let link = if begin == END { return None } else { self.paths.at(begin) };
+        self.ports.is_full(link, self.now).then_some(link)
+    }
+
+    #[cold]
+    fn wait_for_nic(&mut self, flow: u32, link: u32) {
+        self.tx[flow as usize].queued = true;
+        if let Some(at) = self.ports.wait(link, flow) {
+            self.wheel.push(at, self.timers + NIC_ROOM, link);
+        }
+    }
+
+    /// A NIC has room: flows that wait for it send a segment each, in turns.
+    fn nic_has_room(&mut self, link: u32) {
+        while let Some(flow) = self.ports.turn(link, self.now) {
+            let tx = &mut self.tx[flow as usize];
+            tx.queued = false;
+            if tx.route.begin == END || self.paths.at(tx.route.begin) != link {
+                self.pump(flow); // its route leads by another NIC now
+                continue;
+            }
+            if self.may_send(flow) && self.send(flow) && self.may_send(flow) {
+                self.tx[flow as usize].queued = true;
+                self.ports.wait(link, flow);
+            }
+            self.arm_retransmit(flow);
+        }
+        if let Some(at) = self.ports.end_turns(link) {
+            self.wheel.push(at, self.timers + NIC_ROOM, link);
+        }
+    }
+
+    /// Sends a flow's next segment, if it has one.
+    #[inline]
+    fn send(&mut self, flow: u32) -> bool {
+        let tx = &mut self.tx[flow as usize];
+        let segment = match tx.tcp.poll(&self.tcp, self.now) {
+            None if self.subflows > 1 && self.feed(flow) => self.tx[flow as usize].tcp.poll(&self.tcp, self.now),
+            segment => segment,
+        };
+        let Some(segment) = segment else { return false };
+        if self.tx[flow as usize].waits {
+            self.move_if_silent(flow);
+        }
+        let ect = if self.tcp.ecn { ECT } else { 0 };
+        let tx = &self.tx[flow as usize];
+        let Route { begin, forwards } = tx.route;
+        let (kind, number, payload, flags) = match segment {
+            Segment::Syn => (Kind::Syn, 0, 0, 0),
+            Segment::Data { number, repeat } => {
+                let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
+                (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
+            }
+        };
+        self.totals.sent += 1;
+        if begin == END {
+            self.totals.drops += 1;
+            return true;
+        }
+        let len = self.sizes.header + payload + forwards * self.sizes.detour_header;
+        let item = self.packets.add(Packet { flow, number, place: begin, len, kind, flags });
+        self.emit(item);
+        true
     }
 
     /// A timer that looks later than the deadline, such as that of the SYN, is overtaken by another one.
@@ -174,6 +236,7 @@ impl Net {
             RETRANSMIT => self.retransmit(event.item),
             DELAYED_ACK => self.delayed_ack(event.item),
             REQUEST => self.request(event.item),
+            NIC_ROOM => self.nic_has_room(event.item),
             _ => self.look(),
         }
     }
@@ -187,9 +250,12 @@ impl Net {
         if self.subflows > 1 && tx.deadline() <= self.now {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
+        let waited = tx.rto();
         if !tx.on_timer(&self.tcp, self.now) {
             return self.arm_retransmit(end);
         }
+        self.totals.timeouts += 1;
+        self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
         self.pump(end);
         if self.subflows > 1 {
             let first = end / self.subflows * self.subflows;

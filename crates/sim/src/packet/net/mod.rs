@@ -37,6 +37,8 @@ pub(super) struct Tx {
     pub last: u16,
     /// Whether it waits for a gap to move ([`Net::moves`]).
     waits: bool,
+    /// Whether it waits for a turn at its NIC ([`Ports::wait`]).
+    queued: bool,
 }
 
 /// The receiving end of a flow and where it answers.
@@ -89,6 +91,9 @@ pub(super) struct Totals {
     pub drops: u64,
     /// Segments delivered in order, or responses.
     pub delivered: u64,
+    /// Retransmission timeouts, and the time that ends waited for them, in picoseconds.
+    pub timeouts: u64,
+    pub timed_out: u64,
     /// Packets that ends have sent, and that ends have got.
     pub sent: u64,
     pub received: u64,
@@ -159,7 +164,8 @@ const RETRANSMIT: u32 = 0;
 const DELAYED_ACK: u32 = 1;
 const REQUEST: u32 = 2;
 const LOOK: u32 = 3;
-const TIMERS: u32 = 4;
+const NIC_ROOM: u32 = 4;
+const TIMERS: u32 = 5;
 
 /// Approximate number of events between two progress reports.
 pub(super) const LOOK_EVERY: u64 = 1 << 18;
@@ -230,7 +236,7 @@ impl Net {
         // Subflows are fed as they go.
         let to_send = if self.subflows > 1 { 0 } else { end };
         for _ in 0..self.subflows {
-            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false });
+            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false, queued: false });
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
         }
         if self.capture.is_some() {
@@ -406,19 +412,19 @@ impl Net {
         let link = self.paths.at(place);
         let draw = mix(self.now ^ mix(u64::from(flow) << 32 | u64::from(number))) as u32;
         let at = self.ports.handed_over(link, self.now, draw);
-        self.forward_at(link, item, at);
+        self.forward_at(link, item, at, true);
     }
 
     /// A packet leaves over a link, if it can.
     #[inline]
     fn forward(&mut self, link: u32, item: u32) {
-        self.forward_at(link, item, self.now);
+        self.forward_at(link, item, self.now, false);
     }
 
     #[inline]
-    fn forward_at(&mut self, link: u32, item: u32, at: u64) {
+    fn forward_at(&mut self, link: u32, item: u32, at: u64, own: bool) {
         let packet = &mut self.packets[item];
-        match self.ports.send(link, packet.len, at) {
+        match self.ports.send(link, packet.len, at, own) {
             Fate::Arrives { at, marked, far } => {
                 if marked && packet.flags & ECT != 0 {
                     packet.flags |= CE;

@@ -32,6 +32,8 @@ enum Happens {
     Arrives(u32),
     Retransmit(u32),
     DelayedAck(u32),
+    /// A NIC for which flows wait has room.
+    Turns(u32),
 }
 
 #[derive(Debug)]
@@ -68,6 +70,8 @@ pub(super) struct Reference {
     delivered: u64,
     hops: u64,
     drops: u64,
+    timeouts: u64,
+    timed_out: u64,
     sent: u64,
     received: u64,
     /// By link that was down: when it last lost a packet for that.
@@ -89,6 +93,8 @@ impl Reference {
                 delay: link.delay.as_ps() + if forwards { config.hop_delay.as_ps() } else { 0 },
                 limit: time(queue.size.0),
                 mark: queue.mark.map(|m| time(m.0)),
+                room: queue.room.map(|r| [time(r.0) / 2, time(r.0) / 2 * 2]),
+                queue: VecDeque::new(),
                 waiting: VecDeque::new(),
                 service: None,
                 flying: VecDeque::new(),
@@ -113,6 +119,8 @@ impl Reference {
             delivered: 0,
             hops: 0,
             drops: 0,
+            timeouts: 0,
+            timed_out: 0,
             sent: 0,
             received: 0,
             lost: BTreeMap::new(),
@@ -153,6 +161,7 @@ impl Reference {
                     self.time_out(end as usize);
                 }
             }
+            Happens::Turns(link) => self.take_turns(link as usize),
             Happens::DelayedAck(end) => {
                 let due = self.ends.get_mut(&(end as usize)).and_then(|e| e.rx.on_timer(self.now));
                 if let Some((number, marked)) = due {
@@ -177,7 +186,8 @@ impl Reference {
         let link = packet.path[packet.hop];
         let port = &mut self.ports[link.index()];
         let backlog = port.backlog(self.now);
-        if !port.up || backlog + port.time(packet.len) > port.limit {
+        let never_full = packet.hop == 0 && port.room.is_some();
+        if !port.up || backlog + port.time(packet.len) > port.limit && !never_full {
             port.books.refused += 1;
             if !port.up {
                 self.lost.insert(link, Instant::from_ps(self.now));
@@ -261,34 +271,93 @@ impl Reference {
         }
     }
 
-    /// Sends what an end may send.
+    /// Sends what an end may send, as far as its NIC has room.
     fn pump(&mut self, end: usize) {
-        loop {
-            let ends = self.ends.get_mut(&end).expect("a known end");
-            let Some(segment) = ends.tx.poll(&self.tcp, self.now) else {
-                if self.subflows > 1 && self.feed(end) {
-                    continue;
+        while self.may_send(end) {
+            let nic = self.ends[&end].there.first().map(|l| l.index());
+            if let Some(nic) = nic.filter(|&nic| !self.ports[nic].queue.is_empty() || !self.has_room(nic)) {
+                self.ports[nic].queue.push_back(end);
+                if self.ports[nic].queue.len() == 1 {
+                    self.plan_turns(nic);
                 }
                 break;
-            };
-            let there = Rc::clone(&ends.there);
-            match segment {
-                Segment::Syn => self.send(end, What::Syn, false, self.header, there),
-                Segment::Data { number, repeat } => {
-                    let whole = u64::from(number + 1) * self.mss;
-                    let over = match self.flows[&(end / self.subflows)].bytes {
-                        Some(bytes) if self.subflows == 1 => whole.saturating_sub(bytes),
-                        _ => 0,
-                    };
-                    let len = self.header + self.mss - over;
-                    self.send(end, What::Data { number, repeat }, false, len, there);
-                }
+            }
+            if !self.send_next(end) {
+                break;
             }
         }
+        self.arm(end);
+    }
+
+    fn arm(&mut self, end: usize) {
         let deadline = self.ends[&end].tx.deadline();
         if deadline != NEVER {
             self.at(deadline, Happens::Retransmit(end as u32));
         }
+    }
+
+    fn has_room(&self, nic: usize) -> bool {
+        let port = &self.ports[nic];
+        port.room.is_none_or(|[_, full]| port.backlog(self.now) <= full)
+    }
+
+    fn plan_turns(&mut self, nic: usize) {
+        let port = &self.ports[nic];
+        let [low, _] = port.room.expect("a NIC with back-pressure");
+        let at = self.now + port.backlog(self.now) - low;
+        self.at(at, Happens::Turns(nic as u32));
+    }
+
+    /// Those that wait for a NIC send a segment each, in turns, as long as it has room.
+    fn take_turns(&mut self, nic: usize) {
+        let mut waiting = std::mem::take(&mut self.ports[nic].queue);
+        let waits_elsewhere = |ports: &[Port], end| ports.iter().any(|p| p.queue.contains(&end));
+        while self.has_room(nic)
+            && let Some(end) = waiting.pop_front()
+        {
+            if self.ends[&end].there.first().is_none_or(|l| l.index() != nic) {
+                self.pump(end);
+                continue;
+            }
+            assert!(!waits_elsewhere(&self.ports, end) && !waiting.contains(&end), "an end waits in one place");
+            if self.may_send(end) && self.send_next(end) && self.may_send(end) {
+                waiting.push_back(end);
+            }
+            self.arm(end);
+        }
+        if !waiting.is_empty() {
+            self.ports[nic].queue = waiting;
+            self.plan_turns(nic);
+        }
+    }
+
+    /// Whether an end could send something, and does not wait for its NIC.
+    fn may_send(&mut self, end: usize) -> bool {
+        !self.ports.iter().any(|p| p.queue.contains(&end))
+            && (self.ends[&end].tx.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(end))
+    }
+
+    fn send_next(&mut self, end: usize) -> bool {
+        let ends = self.ends.get_mut(&end).expect("a known end");
+        let flow = self.flows.get_mut(&(end / self.subflows)).expect("a known flow");
+        if self.subflows > 1 && !ends.tx.may_send(&self.tcp) && !flow.connection.feed(end % self.subflows, &mut ends.tx) {
+            return false;
+        }
+        let Some(segment) = ends.tx.poll(&self.tcp, self.now) else { return false };
+        let there = Rc::clone(&ends.there);
+        match segment {
+            Segment::Syn => self.send(end, What::Syn, false, self.header, there),
+            Segment::Data { number, repeat } => {
+                let whole = u64::from(number + 1) * self.mss;
+                let over = match flow.bytes {
+                    Some(bytes) if self.subflows == 1 => whole.saturating_sub(bytes),
+                    _ => 0,
+                };
+                let len = self.header + self.mss - over;
+                self.send(end, What::Data { number, repeat }, false, len, there);
+            }
+        }
+        true
     }
 
     fn siblings(&self, end: usize) -> std::ops::Range<usize> {
@@ -296,13 +365,12 @@ impl Reference {
         first..first + self.subflows
     }
 
-    fn feed(&mut self, end: usize) -> bool {
+    fn is_hungry(&mut self, end: usize) -> bool {
         let window = self.ends[&end].tx.window();
         let increase = linked_increase(self.siblings(end).map(|e| &self.ends[&e].tx), window);
         let tx = &mut self.ends.get_mut(&end).expect("a known end").tx;
         tx.set_increase(increase);
-        let flow = self.flows.get_mut(&(end / self.subflows)).expect("a known flow");
-        tx.is_hungry(&self.tcp) && flow.connection.feed(end % self.subflows, tx)
+        tx.is_hungry(&self.tcp)
     }
 
     fn time_out(&mut self, end: usize) {
@@ -311,6 +379,8 @@ impl Reference {
         if self.subflows > 1 {
             flow.connection.timed_out(end % self.subflows, tx);
         }
+        self.timeouts += 1;
+        self.timed_out = self.timed_out.saturating_add(tx.rto());
         assert!(tx.on_timer(&self.tcp, self.now));
         self.pump(end);
         for other in self.siblings(end).filter(|&e| e != end) {
@@ -451,6 +521,8 @@ impl Model for Reference {
             hops,
             drops,
             retransmits: all,
+            timeouts: self.timeouts,
+            timed_out: weft_fabric::Duration::from_ps(self.timed_out / self.subflows as u64),
             requests: None,
             lost: std::mem::take(&mut self.lost).into_iter().collect(),
         });

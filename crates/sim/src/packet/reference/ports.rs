@@ -32,6 +32,10 @@ pub struct Port {
     pub delay: u64,
     pub limit: u64,
     pub mark: Option<u64>,
+    /// Back-pressure, in time: flows of the host wait while more than the second is here, and go on at the first.
+    pub room: Option<[u64; 2]>,
+    /// Flows that wait for a turn.
+    pub queue: VecDeque<usize>,
     pub waiting: VecDeque<Packet>,
     pub service: Option<(Packet, u64)>,
     /// Packets that have left and not arrived.

@@ -154,6 +154,7 @@ impl Sender {
         }
         if number > self.una {
             let acked = number - self.una;
+            let fills = self.fills_window();
             self.una = number;
             self.nxt = self.nxt.max(number);
             if self.timing && number > self.timed {
@@ -173,7 +174,7 @@ impl Sender {
                 self.cut_down(tcp);
             }
             // An acknowledgement that echoes a mark lets nothing grow (RFC 3168 section 6.1.2).
-            let grows = !marked && self.cwnd < tcp.max_window;
+            let grows = !marked && fills && self.cwnd < tcp.max_window;
             self.advance(acked, number, now, grows);
         } else if number == self.una && self.una < self.high && self.una < self.nxt {
             self.duplicate(now);
@@ -317,13 +318,28 @@ impl Sender {
         true
     }
 
+    /// Whether the window limits what is under way, and not the NIC or the application: else it does not grow (RFC 7661). In slow start a
+    /// flow whose burst waits for the NIC fills half of it, as in Linux.
+    #[inline]
+    fn fills_window(&self) -> bool {
+        let part = if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd };
+        self.flight() >= part
+    }
+
+    /// Whether there is a segment to send now.
+    #[inline]
+    pub fn may_send(&self, tcp: &Tcp) -> bool {
+        let in_window = self.nxt < self.end && self.nxt - self.una < self.cwnd.min(tcp.max_window);
+        self.resend || in_window && self.phase > Phase::SynSent
+    }
+
     /// The next segment to send now.
     #[inline]
     pub fn poll(&mut self, tcp: &Tcp, now: u64) -> Option<Segment> {
         if self.resend {
             return Some(self.poll_again(now));
         }
-        if self.nxt >= self.end || self.nxt - self.una >= self.cwnd.min(tcp.max_window) || self.phase <= Phase::SynSent {
+        if !self.may_send(tcp) {
             return None;
         }
         let number = self.nxt;
@@ -430,6 +446,11 @@ impl Sender {
     #[inline]
     pub fn deadline(&self) -> u64 {
         self.deadline
+    }
+
+    /// The timeout, in picoseconds.
+    pub fn rto(&self) -> u64 {
+        self.rto
     }
 
     /// Congestion window in segments.

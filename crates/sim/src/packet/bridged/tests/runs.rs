@@ -205,3 +205,19 @@ proptest! {
         prop_assert!(outcome.fib_most <= u64::from(entries));
     }
 }
+
+#[test]
+fn vms_of_a_server_share_its_nic_and_lose_nothing_there() {
+    // 200 VMs a server send 14 segments each at once: 2,800 packets.
+    let drops = |nic_queue| {
+        let mut world = world(Shape::Switch { hosts: 4 }, 200, 10_000);
+        world.packet.nic_queue = nic_queue;
+        let fabric = Arc::clone(&world.fabric);
+        let outcome = run(world);
+        assert_eq!(outcome.trials[0].finished, 4 * 3 * 200);
+        let of_hosts = outcome.links.iter().filter(|l| fabric.as_host(fabric.link(l.id).from).is_some());
+        of_hosts.map(|l| l.drops).sum::<u64>()
+    };
+    assert_eq!(drops(None), 0);
+    assert!(drops(Some(Bytes(150_000))) > 0);
+}

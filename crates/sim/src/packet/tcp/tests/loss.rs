@@ -57,6 +57,22 @@ fn the_third_duplicate_resends_inflates_and_a_full_acknowledgement_deflates() {
     assert_eq!(s.tx.repeats, 1);
 }
 
+/// What the NIC limits, and not the window, does not let the window grow: else a mark or a loss would find it far beyond the network.
+#[test]
+fn a_window_that_is_not_used_does_not_grow() {
+    // In slow start it may be about twice what is in flight.
+    for (used, grown) in [(4, 10), (10, 22)] {
+        let mut script = Script::with_window(10);
+        for number in 0..50 {
+            while script.tx.may_send(&script.tcp) && script.tx.outstanding().len() < used {
+                script.tx.poll(&script.tcp, script.now);
+            }
+            script.tx.on_ack(&script.tcp, script.now, number + 1, false);
+        }
+        assert_eq!(script.tx.window(), grown, "{used} of 10 segments in flight");
+    }
+}
+
 #[test]
 fn congestion_avoidance_adds_a_segment_a_window() {
     let mut s = recovered();
