@@ -198,6 +198,7 @@ impl Engine {
                     let payload = if tx.tcp.is_last(number) { self.last } else { self.mss };
                     (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
                 }
+                Segment::Later { .. } => unreachable!("BridgedWorld refuses pacing"),
             };
             let Tx { peer, transfer, vlan, .. } = *tx;
             self.emit(Frame { vm, peer, number, transfer, len: self.header + payload, vlan, kind, flags });

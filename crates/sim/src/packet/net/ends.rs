@@ -9,31 +9,17 @@ impl Net {
         let Packet { flow, number, kind, flags, .. } = self.packets[item];
         self.totals.received += 1;
         match kind {
-            Kind::Data => {
-                let rx = &mut self.rx[flow as usize];
-                let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
-                if self.subflows > 1 {
-                    self.reassemble(flow, number);
-                } else {
-                    self.totals.delivered += u64::from(answer.fresh);
-                    if answer.fresh > 0 && rx.tcp.next() == rx.end {
-                        self.ended.push(Ended { at: self.now, link: self.link, flow });
-                    }
-                }
-                if let Some(before) = answer.early {
-                    self.acknowledge(flow, before, !answer.marked);
-                }
-                match answer.ack {
-                    Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
-                    None => {
-                        self.packets.remove(item);
-                        self.arm_delayed_ack(flow);
-                    }
-                }
-            }
+            Kind::Data if self.special => self.on_segment::<true>(item),
+            Kind::Data => self.on_segment::<false>(item),
             Kind::Ack => {
                 self.packets.remove(item);
                 self.tx[flow as usize].tcp.on_ack(&self.tcp, self.now, number, flags & CE != 0);
+                self.pump(flow);
+            }
+            Kind::Sack => {
+                let blocks = if flags & BLOCKS == 0 { Blocks::default() } else { self.blocks[item as usize] };
+                self.packets.remove(item);
+                self.tx[flow as usize].tcp.on_sack(&self.tcp, self.now, number, flags & CE != 0, &blocks);
                 self.pump(flow);
             }
             Kind::Syn => self.answer(item, flow, Kind::SynAck, 0, false),
@@ -66,6 +52,48 @@ impl Net {
                 }
             }
         }
+    }
+
+    /// A segment has come; `SPECIAL` where [`Net::special`] is set.
+    #[inline]
+    fn on_segment<const SPECIAL: bool>(&mut self, item: u32) {
+        let Packet { flow, number, flags, .. } = self.packets[item];
+        let rx = &mut self.rx[flow as usize];
+        let sack = SPECIAL && self.tcp.has_sack();
+        let duplicate = sack && rx.tcp.has(number);
+        let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
+        let blocks = if sack { rx.tcp.blocks(number, duplicate) } else { Blocks::default() };
+        if SPECIAL && self.subflows > 1 {
+            self.reassemble(flow, number);
+        } else {
+            self.totals.delivered += u64::from(answer.fresh);
+            if answer.fresh > 0 && rx.tcp.next() == rx.end {
+                self.ended.push(Ended { at: self.now, link: self.link, flow });
+            }
+        }
+        if let Some(before) = answer.early {
+            self.acknowledge(flow, before, !answer.marked);
+        }
+        match answer.ack {
+            Some(number) if sack => self.answer_with(item, flow, number, answer.marked, blocks),
+            Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
+            None => {
+                self.packets.remove(item);
+                self.arm_delayed_ack(flow);
+            }
+        }
+    }
+
+    /// Turns a segment that has arrived into an acknowledgement with blocks.
+    fn answer_with(&mut self, item: u32, flow: u32, number: u32, marked: bool, blocks: Blocks) {
+        let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = self.sizes.header + blocks.bytes() + forwards * self.sizes.detour_header;
+        let mut flags = if marked { CE } else { 0 };
+        if !blocks.is_empty() {
+            flags |= BLOCKS;
+            put_blocks(&mut self.blocks, item, blocks);
+        }
+        self.reply(item, begin, Packet { flow, number, place: begin, len, kind: Kind::Sack, flags });
     }
 
     /// Turns a packet that has arrived into one that goes back.
@@ -125,18 +153,21 @@ impl Net {
                 }
                 break;
             };
-            if tx.waits {
-                self.move_if_silent(flow);
-            }
-            let tx = &self.tx[flow as usize];
-            let Route { begin, forwards } = tx.route;
             let (kind, number, payload, flags) = match segment {
                 Segment::Syn => (Kind::Syn, 0, 0, 0),
                 Segment::Data { number, repeat } => {
                     let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
                     (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
                 }
+                Segment::Later { at } => {
+                    self.wheel.push(at, self.timers + RELEASE, flow);
+                    break;
+                }
             };
+            if tx.waits {
+                self.move_if_silent(flow);
+            }
+            let Route { begin, forwards } = self.tx[flow as usize].route;
             self.totals.sent += 1;
             if begin == END {
                 self.totals.drops += 1;
@@ -174,6 +205,10 @@ impl Net {
             RETRANSMIT => self.retransmit(event.item),
             DELAYED_ACK => self.delayed_ack(event.item),
             REQUEST => self.request(event.item),
+            RELEASE => {
+                self.tx[event.item as usize].tcp.on_release();
+                self.pump(event.item);
+            }
             _ => self.look(),
         }
     }
@@ -184,7 +219,7 @@ impl Net {
             return; // overtaken
         }
         tx.timer_at = NEVER;
-        if self.subflows > 1 && tx.deadline() <= self.now {
+        if self.subflows > 1 && tx.has_timed_out(self.now) {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
         if !tx.on_timer(&self.tcp, self.now) {
@@ -209,9 +244,10 @@ impl Net {
     /// Sends an acknowledgement that no packet becomes.
     #[cold]
     fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
-        let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+        let kind = if self.tcp.has_sack() { Kind::Sack } else { Kind::Ack };
+        let empty = Packet { flow: end, number, place: 0, len: 0, kind, flags: 0 };
         let item = self.packets.add(empty);
-        self.answer(item, end, Kind::Ack, number, marked);
+        self.answer(item, end, kind, number, marked);
     }
 
     /// A client sends its next request.
