@@ -285,6 +285,8 @@ fn mptcp_has_from_2_to_16_subflows_and_no_scheduler() {
     refused_in_packets("", "kind = \"mptcp\"", &["s.toml:14", "spreads its subflows itself", "scheduler = \"none\""]);
     refused_in_packets("", "subflows = 4", &["s.toml:18", "only MPTCP has subflows"]);
     refused_in_packets("", "kind = \"dtcp\"", &["s.toml:18", "did you mean `dctcp`?"]);
+    refused_in_packets("", "recovery = \"sacks\"", &["s.toml:18", "did you mean `sack`?"]);
+    refused_in_packets("", "pacing = 1", &["s.toml:18", "pacing"]);
 }
 
 #[test]

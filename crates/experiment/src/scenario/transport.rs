@@ -1,7 +1,7 @@
 //! `[transport]`: the transport protocol of the packet world. The flow world reads and ignores it.
 
 use weft_fabric::{Bytes, Duration};
-use weft_sim::packet::{Transport, TransportKind};
+use weft_sim::packet::{Recovery, Transport, TransportKind};
 
 use crate::error::KeyError;
 use crate::scenario::keys::Keys;
@@ -20,9 +20,13 @@ enum Kind {
     NewReno,
     Dctcp,
     Mptcp,
+    Cubic,
 }
 
-const KINDS: &[(&str, Kind)] = &[("newreno", Kind::NewReno), ("dctcp", Kind::Dctcp), ("mptcp", Kind::Mptcp)];
+const KINDS: &[(&str, Kind)] =
+    &[("newreno", Kind::NewReno), ("cubic", Kind::Cubic), ("dctcp", Kind::Dctcp), ("mptcp", Kind::Mptcp)];
+
+const RECOVERIES: &[(&str, Recovery)] = &[("newreno", Recovery::NewReno), ("sack", Recovery::Sack), ("rack", Recovery::Rack)];
 
 impl TransportSpec {
     /// Reads `[transport]`.
@@ -38,8 +42,12 @@ impl TransportSpec {
             kind: match kind {
                 Kind::NewReno => TransportKind::NewReno,
                 Kind::Dctcp => TransportKind::Dctcp,
+                Kind::Cubic => TransportKind::Cubic,
                 Kind::Mptcp => TransportKind::Mptcp { subflows: subflows.unwrap_or(DEFAULT_SUBFLOWS) },
             },
+            // Hosts with CUBIC recover losses as Linux does; the papers' hosts do not.
+            recovery: keys.word("recovery", RECOVERIES, if kind == Kind::Cubic { Recovery::Rack } else { default.recovery })?,
+            pacing: keys.or("pacing", default.pacing)?,
             mss: keys.or("mss", default.mss)?,
             header: keys.or("header", default.header)?,
             initial_window: keys.or("initial_window", default.initial_window)?,

@@ -139,7 +139,7 @@ fn check(scenario: &Scenario) -> Result<()> {
     if control.routing.polarised {
         return refuse("control.polarised", "the lab's switches have seeds of their own", "leave it out");
     }
-    if scenario.transport.transport.kind != TransportKind::NewReno {
+    if !matches!(scenario.transport.transport.kind, TransportKind::NewReno | TransportKind::Cubic) {
         return refuse("transport.kind", "the lab's hosts use the kernel's TCP, which is CUBIC", "leave `kind` out");
     }
     Ok(())

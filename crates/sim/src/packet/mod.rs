@@ -54,7 +54,7 @@ use crate::world::{self, Pace, Parts, Progress, TimedEvent};
 pub use bare::bare_loop;
 pub use capture::Trace;
 pub use requests::Requests;
-pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Transport, TransportKind};
+pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Recovery, Transport, TransportKind};
 
 /// All that a run needs; [`PacketWorld::run`] consumes it.
 pub struct PacketWorld {

@@ -8,6 +8,8 @@ pub(super) enum Kind {
     Data,
     /// Acknowledges all segments below `number`.
     Ack,
+    /// The same where hosts use SACK; with [`BLOCKS`], it also reports what has arrived beyond a hole.
+    Sack,
     /// Opens a connection.
     Syn,
     /// Answers it.
@@ -39,3 +41,5 @@ pub(super) const ECT: u8 = 1;
 pub(super) const CE: u8 = 2;
 /// It repeats what was sent before.
 pub(super) const REPEAT: u8 = 4;
+/// An acknowledgement has blocks: its entry of [`super::net::Net::blocks`].
+pub(super) const BLOCKS: u8 = 8;

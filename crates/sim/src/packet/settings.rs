@@ -8,6 +8,7 @@ use super::model::Engine;
 use super::net::{Extras, Net, Sizes};
 use super::ports::{Ports, Queue};
 use super::requests::{Load, Requests};
+pub use super::tcp::Recovery;
 use super::tcp::{Congestion, Tcp};
 use super::team::{self, Team};
 
@@ -16,6 +17,10 @@ use super::team::{self, Team};
 pub struct Transport {
     /// Congestion control.
     pub kind: TransportKind,
+    /// How losses are found and repaired.
+    pub recovery: Recovery,
+    /// Whether a window is spread over the round trip instead of being sent at once.
+    pub pacing: bool,
     /// Payload of a full segment.
     pub mss: Bytes,
     /// All else of a packet on the wire, and all of one without payload: 40 B are IPv4 and TCP.
@@ -44,12 +49,16 @@ pub enum TransportKind {
         /// Subflows of a flow, each with a path of its own: 2 to 16.
         subflows: u32,
     },
+    /// RFC 9438.
+    Cubic,
 }
 
 impl Default for Transport {
     fn default() -> Self {
         Self {
             kind: TransportKind::NewReno,
+            recovery: Recovery::NewReno,
+            pacing: false,
             mss: Bytes(1460),
             header: Bytes(40),
             initial_window: 10,
@@ -197,9 +206,11 @@ impl PacketConfig {
 
     /// The largest packet there is, with its headers for detours.
     fn full_packet(&self) -> Bytes {
-        let Transport { mss, header, .. } = self.transport;
+        let Transport { mss, header, recovery, .. } = self.transport;
+        // An acknowledgement's blocks may be longer than a segment.
+        let blocks = if recovery == Recovery::NewReno { 0 } else { MAX_OPTION };
         let datagram = self.requests.as_ref().map_or(0, |r| r.load.response.max(r.load.request).0);
-        Bytes(mss.0.saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
+        Bytes(mss.0.max(blocks).saturating_add(header.0).max(datagram).saturating_add(MAX_DETOURS * self.detour_header.0))
     }
 
     /// The engine for a fabric, in parts if nothing reacts to what happens in them before the run is over. The result does not depend on
@@ -268,10 +279,13 @@ impl PacketConfig {
             TransportKind::NewReno => Congestion::NewReno,
             TransportKind::Dctcp => Congestion::Dctcp,
             TransportKind::Mptcp { .. } => Congestion::Linked,
+            TransportKind::Cubic => Congestion::Cubic,
         };
         let window = transport.max_window.map_or(u64::MAX, |w| w.0 / transport.mss.0);
         Tcp {
             congestion,
+            recovery: transport.recovery,
+            pacing: transport.pacing,
             initial_window: transport.initial_window,
             max_window: u32::try_from(window).unwrap_or(u32::MAX),
             rto_min: transport.rto_min.as_ps(),
@@ -326,6 +340,8 @@ fn bandwidth_delay(rate: BitsPerSec, span: Duration) -> Bytes {
 pub const MAX_PACKET: Bytes = Bytes(65_535);
 /// The most subflows of MPTCP.
 pub const MAX_SUBFLOWS: u32 = 16;
+/// The longest TCP option: 4 blocks.
+const MAX_OPTION: u64 = 36;
 /// Servers that may forward a packet.
 const MAX_DETOURS: u64 = 8;
 /// The shortest look-ahead for which parts run in step: meeting takes about as long as 100 events.

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 
 use weft_fabric::Fabric;
 
-use super::net::{Ended, LOOK_EVERY, Net, Posted};
+use super::net::{Ended, LOOK_EVERY, Mail, Net};
 
 /// Engines that run in step. The first is driven by the caller's thread, each other one by a thread of its own.
 pub(super) struct Team {
@@ -43,7 +43,7 @@ struct Shared {
 
 struct Board {
     /// From part i to part j: `mail[i * parts + j]`.
-    mail: Vec<Mutex<Vec<Posted>>>,
+    mail: Vec<Mutex<Mail>>,
     /// By part: no event comes before this, in it or by its mail.
     next: Vec<AtomicU64>,
     /// By part: whether flows have ended in it.

@@ -201,9 +201,9 @@ impl Engine {
     }
 
     /// Whether a transfer could send something, unless it waits already.
-    fn may_send(&self, vm: u32) -> bool {
-        let Tx { tcp, queued, .. } = &self.tx[vm as usize];
-        !queued && tcp.may_send(&self.tcp)
+    fn may_send(&mut self, vm: u32) -> bool {
+        let Tx { tcp, queued, .. } = &mut self.tx[vm as usize];
+        !*queued && tcp.may_send(&self.tcp)
     }
 
     #[cold]
@@ -242,6 +242,7 @@ impl Engine {
                 let payload = if tx.tcp.is_last(number) { self.last } else { self.mss };
                 (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
             }
+            Segment::Later { .. } => unreachable!("BridgedWorld refuses pacing"),
         };
         let Tx { peer, transfer, vlan, .. } = *tx;
         self.emit(Frame { vm, peer, number, transfer, len: self.header + payload, vlan, kind, flags });

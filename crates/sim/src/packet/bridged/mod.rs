@@ -34,7 +34,7 @@ use weft_fabric::record::LinkRecord;
 use weft_fabric::routing::spain::{Diversity, Plan, SpainConfig, SpainError};
 use weft_fabric::{Bytes, Duration, Fabric, HostId, Instant};
 
-use super::{MAX_PACKET, PacketConfig, PacketError};
+use super::{MAX_PACKET, PacketConfig, PacketError, Recovery};
 use engine::Engine;
 pub use faults::{FaultConfig, FaultOutcome};
 use fib::Rules;
@@ -164,6 +164,10 @@ pub enum BridgedError {
     TooManyVmsTogether { vms: u64 },
     #[error("a table of {entries} entries has no buckets of {ways}")]
     Associativity { entries: u32, ways: u32 },
+    #[error("tenants' VMs recover losses as NewReno does")]
+    Recovery,
+    #[error("tenants' VMs do not pace")]
+    Pacing,
     #[error("a transfer of 0 bytes")]
     NoBytes,
     #[error("every VM refuses everything: at least 1 incoming transfer")]
@@ -275,6 +279,12 @@ impl BridgedWorld {
     pub fn check(&self) -> Result<(), BridgedError> {
         self.packet.check()?;
         self.faults.agent.check()?;
+        if self.packet.transport.recovery != Recovery::NewReno {
+            return Err(BridgedError::Recovery);
+        }
+        if self.packet.transport.pacing {
+            return Err(BridgedError::Pacing);
+        }
         let of = |t: &Tenants| t.hosts.len() as u64 * u64::from(t.vms_per_host);
         if let Some(vms) = self.tenants.iter().map(of).find(|&n| n > u64::from(u16::MAX)) {
             return Err(BridgedError::TooManyVms { vms });

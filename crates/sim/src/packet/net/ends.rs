@@ -9,31 +9,17 @@ impl Net {
         let Packet { flow, number, kind, flags, .. } = self.packets[item];
         self.totals.received += 1;
         match kind {
-            Kind::Data => {
-                let rx = &mut self.rx[flow as usize];
-                let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
-                if self.subflows > 1 {
-                    self.reassemble(flow, number);
-                } else {
-                    self.totals.delivered += u64::from(answer.fresh);
-                    if answer.fresh > 0 && rx.tcp.next() == rx.end {
-                        self.ended.push(Ended { at: self.now, link: self.link, flow });
-                    }
-                }
-                if let Some(before) = answer.early {
-                    self.acknowledge(flow, before, !answer.marked);
-                }
-                match answer.ack {
-                    Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
-                    None => {
-                        self.packets.remove(item);
-                        self.arm_delayed_ack(flow);
-                    }
-                }
-            }
+            Kind::Data if self.special => self.on_segment::<true>(item),
+            Kind::Data => self.on_segment::<false>(item),
             Kind::Ack => {
                 self.packets.remove(item);
                 self.tx[flow as usize].tcp.on_ack(&self.tcp, self.now, number, flags & CE != 0);
+                self.pump(flow);
+            }
+            Kind::Sack => {
+                let blocks = if flags & BLOCKS == 0 { Blocks::default() } else { self.blocks[item as usize] };
+                self.packets.remove(item);
+                self.tx[flow as usize].tcp.on_sack(&self.tcp, self.now, number, flags & CE != 0, &blocks);
                 self.pump(flow);
             }
             Kind::Syn => self.answer(item, flow, Kind::SynAck, 0, false),
@@ -66,6 +52,48 @@ impl Net {
                 }
             }
         }
+    }
+
+    /// A segment has come; `SPECIAL` where [`Net::special`] is set.
+    #[inline]
+    fn on_segment<const SPECIAL: bool>(&mut self, item: u32) {
+        let Packet { flow, number, flags, .. } = self.packets[item];
+        let rx = &mut self.rx[flow as usize];
+        let sack = SPECIAL && self.tcp.has_sack();
+        let duplicate = sack && rx.tcp.has(number);
+        let answer = rx.tcp.on_segment(&self.tcp, self.now, number, flags & CE != 0, flags & REPEAT != 0);
+        let blocks = if sack { rx.tcp.blocks(number, duplicate) } else { Blocks::default() };
+        if SPECIAL && self.subflows > 1 {
+            self.reassemble(flow, number);
+        } else {
+            self.totals.delivered += u64::from(answer.fresh);
+            if answer.fresh > 0 && rx.tcp.next() == rx.end {
+                self.ended.push(Ended { at: self.now, link: self.link, flow });
+            }
+        }
+        if let Some(before) = answer.early {
+            self.acknowledge(flow, before, !answer.marked);
+        }
+        match answer.ack {
+            Some(number) if sack => self.answer_with(item, flow, number, answer.marked, blocks),
+            Some(number) => self.answer(item, flow, Kind::Ack, number, answer.marked),
+            None => {
+                self.packets.remove(item);
+                self.arm_delayed_ack(flow);
+            }
+        }
+    }
+
+    /// Turns a segment that has arrived into an acknowledgement with blocks.
+    fn answer_with(&mut self, item: u32, flow: u32, number: u32, marked: bool, blocks: Blocks) {
+        let Route { begin, forwards } = self.rx[flow as usize].route;
+        let len = self.sizes.header + blocks.bytes() + forwards * self.sizes.detour_header;
+        let mut flags = if marked { CE } else { 0 };
+        if !blocks.is_empty() {
+            flags |= BLOCKS;
+            put_blocks(&mut self.blocks, item, blocks);
+        }
+        self.reply(item, begin, Packet { flow, number, place: begin, len, kind: Kind::Sack, flags });
     }
 
     /// Turns a packet that has arrived into one that goes back.
@@ -138,8 +166,8 @@ impl Net {
     /// Whether a flow could send something, unless it waits already.
     #[inline]
     fn may_send(&mut self, flow: u32) -> bool {
-        let Tx { tcp, queued, .. } = &self.tx[flow as usize];
-        !queued && (tcp.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(flow))
+        let Tx { tcp, queued, .. } = &mut self.tx[flow as usize];
+        !*queued && (tcp.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(flow))
     }
 
     /// The NIC of a flow, if it takes nothing now.
@@ -187,6 +215,10 @@ impl Net {
             segment => segment,
         };
         let Some(segment) = segment else { return false };
+        if let Segment::Later { at } = segment {
+            self.wheel.push(at, self.timers + RELEASE, flow);
+            return false;
+        }
         if self.tx[flow as usize].waits {
             self.move_if_silent(flow);
         }
@@ -199,6 +231,7 @@ impl Net {
                 let payload = if self.subflows == 1 && tx.tcp.is_last(number) { tx.last } else { self.sizes.mss };
                 (Kind::Data, number, payload, if repeat { ect | REPEAT } else { ect })
             }
+            Segment::Later { .. } => unreachable!("it is no segment"),
         };
         self.totals.sent += 1;
         if begin == END {
@@ -237,6 +270,10 @@ impl Net {
             DELAYED_ACK => self.delayed_ack(event.item),
             REQUEST => self.request(event.item),
             NIC_ROOM => self.nic_has_room(event.item),
+            RELEASE => {
+                self.tx[event.item as usize].tcp.on_release();
+                self.pump(event.item);
+            }
             _ => self.look(),
         }
     }
@@ -247,15 +284,17 @@ impl Net {
             return; // overtaken
         }
         tx.timer_at = NEVER;
-        if self.subflows > 1 && tx.deadline() <= self.now {
+        if self.subflows > 1 && tx.has_timed_out(self.now) {
             self.connections[(end / self.subflows) as usize].timed_out((end % self.subflows) as usize, tx);
         }
-        let waited = tx.rto();
+        let (timed_out, waited) = (tx.has_timed_out(self.now), tx.rto());
         if !tx.on_timer(&self.tcp, self.now) {
             return self.arm_retransmit(end);
         }
-        self.totals.timeouts += 1;
-        self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
+        if timed_out {
+            self.totals.timeouts += 1;
+            self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
+        }
         self.pump(end);
         if self.subflows > 1 {
             let first = end / self.subflows * self.subflows;
@@ -275,9 +314,10 @@ impl Net {
     /// Sends an acknowledgement that no packet becomes.
     #[cold]
     fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
-        let empty = Packet { flow: end, number, place: 0, len: 0, kind: Kind::Ack, flags: 0 };
+        let kind = if self.tcp.has_sack() { Kind::Sack } else { Kind::Ack };
+        let empty = Packet { flow: end, number, place: 0, len: 0, kind, flags: 0 };
         let item = self.packets.add(empty);
-        self.answer(item, end, Kind::Ack, number, marked);
+        self.answer(item, end, kind, number, marked);
     }
 
     /// A client sends its next request.

@@ -17,11 +17,12 @@ use weft_fabric::{Bytes, Fabric, HostId, Instant};
 
 use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
-use super::packets::{CE, ECT, Kind, Packet, REPEAT};
+use super::packets::{BLOCKS, CE, ECT, Kind, Packet, REPEAT};
 use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
 use super::ports::{Fate, NEAR, Ports};
 use super::requests::Load;
 use super::slab::Slab;
+use super::tcp::blocks::Blocks;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
 use super::tcp::{NEVER, Tcp};
@@ -121,7 +122,11 @@ pub(super) struct Net {
     /// The link of the event under way.
     link: u32,
     /// Packets for other parts, by part.
-    outboxes: Vec<Vec<Posted>>,
+    outboxes: Vec<Mail>,
+    /// Blocks of the acknowledgements under way, by packet: as many as there were with SACK.
+    blocks: Vec<Blocks>,
+    /// Whether arriving segments mean more than to plain TCP: with SACK, and with several subflows.
+    special: bool,
     /// TCP connections of a flow: the ends of flow f are those from `f * subflows` on.
     pub subflows: u32,
     /// Of each flow, if it has several.
@@ -159,13 +164,21 @@ pub(super) struct Posted {
     packet: Packet,
 }
 
+/// Packets on their way to another part, and the blocks of those that have any, in the same order.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    packets: Vec<Posted>,
+    blocks: Vec<Blocks>,
+}
+
 /// Timers, as links beyond the fabric's.
 const RETRANSMIT: u32 = 0;
 const DELAYED_ACK: u32 = 1;
 const REQUEST: u32 = 2;
 const LOOK: u32 = 3;
 const NIC_ROOM: u32 = 4;
-const TIMERS: u32 = 5;
+const RELEASE: u32 = 5;
+const TIMERS: u32 = 6;
 
 /// Approximate number of events between two progress reports.
 pub(super) const LOOK_EVERY: u64 = 1 << 18;
@@ -192,6 +205,8 @@ impl Net {
             ended: Vec::new(),
             link: 0,
             outboxes: Vec::new(),
+            blocks: Vec::new(),
+            special: subflows > 1 || tcp.has_sack(),
             subflows: subflows.max(1),
             connections: Vec::new(),
             load,
@@ -358,7 +373,7 @@ impl Net {
 
     /// Makes this the engine of one part of several; `part` is by node.
     pub fn join(&mut self, fabric: &Fabric, part: &[u8], own: u8, parts: usize) {
-        self.outboxes = (0..parts).map(|_| Vec::new()).collect();
+        self.outboxes = (0..parts).map(|_| Mail::default()).collect();
         for (i, link) in fabric.links().iter().enumerate() {
             let to = part[link.to.index()];
             self.ports.set_far(i as u32, if to == own { NEAR } else { to });
@@ -366,15 +381,21 @@ impl Net {
     }
 
     /// Hands over the packets for another part; returns when the first of them arrives.
-    pub fn post(&mut self, part: usize, mail: &mut Vec<Posted>) -> u64 {
-        mail.append(&mut self.outboxes[part]);
-        mail.iter().map(|p| p.at).min().unwrap_or(u64::MAX)
+    pub fn post(&mut self, part: usize, mail: &mut Mail) -> u64 {
+        let outbox = &mut self.outboxes[part];
+        mail.packets.append(&mut outbox.packets);
+        mail.blocks.append(&mut outbox.blocks);
+        mail.packets.iter().map(|p| p.at).min().unwrap_or(u64::MAX)
     }
 
     /// Takes over packets from another part.
-    pub fn receive(&mut self, mail: &mut Vec<Posted>) {
-        for Posted { at, link, packet } in mail.drain(..) {
+    pub fn receive(&mut self, mail: &mut Mail) {
+        let mut blocks = mail.blocks.drain(..);
+        for Posted { at, link, packet } in mail.packets.drain(..) {
             let item = self.packets.add(packet);
+            if packet.flags & BLOCKS != 0 {
+                put_blocks(&mut self.blocks, item, blocks.next().expect("blocks are posted with their packet"));
+            }
             self.wheel.push(at, link, item);
         }
     }
@@ -436,7 +457,11 @@ impl Net {
                 if far == NEAR {
                     self.wheel.push(at, link, item);
                 } else {
-                    self.outboxes[far as usize].push(Posted { at, link, packet: self.packets[item] });
+                    let (outbox, packet) = (&mut self.outboxes[far as usize], self.packets[item]);
+                    outbox.packets.push(Posted { at, link, packet });
+                    if packet.flags & BLOCKS != 0 {
+                        outbox.blocks.push(self.blocks[item as usize]);
+                    }
                     self.packets.remove(item);
                 }
             }
@@ -480,6 +505,15 @@ impl Net {
             }
         }
     }
+}
+
+/// Enters the blocks of a packet.
+fn put_blocks(all: &mut Vec<Blocks>, item: u32, blocks: Blocks) {
+    let item = item as usize;
+    if all.len() <= item {
+        all.resize((item + 1).next_power_of_two(), Blocks::default());
+    }
+    all[item] = blocks;
 }
 
 /// Width of the wheel's slots and their number: a slot would hold some thousand arrivals if all links were busy, which they never are,

@@ -20,6 +20,7 @@ use weft_fabric::{Fabric, FlowId, Instant, LinkId};
 use self::ports::{Books, Packet, Port, What};
 use super::multipath::{Connection, linked_increase};
 use super::settings::PacketConfig;
+use super::tcp::blocks::Blocks;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
 use super::tcp::{NEVER, Tcp};
@@ -34,6 +35,7 @@ enum Happens {
     DelayedAck(u32),
     /// A NIC for which flows wait has room.
     Turns(u32),
+    Release(u32),
 }
 
 #[derive(Debug)]
@@ -165,8 +167,12 @@ impl Reference {
             Happens::DelayedAck(end) => {
                 let due = self.ends.get_mut(&(end as usize)).and_then(|e| e.rx.on_timer(self.now));
                 if let Some((number, marked)) = due {
-                    self.answer(end as usize, What::Ack { number }, marked);
+                    self.answer(end as usize, What::Ack { number, blocks: Blocks::default() }, marked);
                 }
+            }
+            Happens::Release(end) => {
+                self.ends.get_mut(&(end as usize)).expect("a known end").tx.on_release();
+                self.pump(end as usize);
             }
         }
     }
@@ -218,7 +224,8 @@ impl Reference {
 
     fn answer(&mut self, end: usize, what: What, marked: bool) {
         let back = Rc::clone(&self.ends[&end].back);
-        self.send(end, what, marked, self.header, back);
+        let option = if let What::Ack { blocks, .. } = what { u64::from(blocks.bytes()) } else { 0 };
+        self.send(end, what, marked, self.header + option, back);
     }
 
     fn deliver(&mut self, packet: Packet) {
@@ -231,19 +238,25 @@ impl Reference {
                 ends.tx.on_syn_ack(&self.tcp, self.now);
                 self.pump(end);
             }
-            What::Ack { number } => {
-                ends.tx.on_ack(&self.tcp, self.now, number, packet.marked);
+            What::Ack { number, blocks } => {
+                if self.tcp.has_sack() {
+                    ends.tx.on_sack(&self.tcp, self.now, number, packet.marked, &blocks);
+                } else {
+                    ends.tx.on_ack(&self.tcp, self.now, number, packet.marked);
+                }
                 self.pump(end);
             }
             What::Data { number, repeat } => {
+                let duplicate = ends.rx.has(number);
                 let answer = ends.rx.on_segment(&self.tcp, self.now, number, packet.marked, repeat);
+                let blocks = if self.tcp.has_sack() { ends.rx.blocks(number, duplicate) } else { Blocks::default() };
                 let (next, due) = (ends.rx.next(), ends.rx.due());
                 self.book(end, number, answer.fresh, next);
                 if let Some(number) = answer.early {
-                    self.answer(end, What::Ack { number }, !answer.marked);
+                    self.answer(end, What::Ack { number, blocks: Blocks::default() }, !answer.marked);
                 }
                 match answer.ack {
-                    Some(number) => self.answer(end, What::Ack { number }, answer.marked),
+                    Some(number) => self.answer(end, What::Ack { number, blocks }, answer.marked),
                     None => self.at(due, Happens::DelayedAck(end as u32)),
                 }
             }
@@ -334,7 +347,7 @@ impl Reference {
     /// Whether an end could send something, and does not wait for its NIC.
     fn may_send(&mut self, end: usize) -> bool {
         !self.ports.iter().any(|p| p.queue.contains(&end))
-            && (self.ends[&end].tx.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(end))
+            && (self.ends.get_mut(&end).expect("a known end").tx.may_send(&self.tcp) || self.subflows > 1 && self.is_hungry(end))
     }
 
     fn send_next(&mut self, end: usize) -> bool {
@@ -356,6 +369,10 @@ impl Reference {
                 let len = self.header + self.mss - over;
                 self.send(end, What::Data { number, repeat }, false, len, there);
             }
+            Segment::Later { at } => {
+                self.at(at, Happens::Release(end as u32));
+                return false;
+            }
         }
         true
     }
@@ -376,11 +393,13 @@ impl Reference {
     fn time_out(&mut self, end: usize) {
         let tx = &mut self.ends.get_mut(&end).expect("a known end").tx;
         let flow = self.flows.get_mut(&(end / self.subflows)).expect("a known flow");
-        if self.subflows > 1 {
+        if self.subflows > 1 && tx.has_timed_out(self.now) {
             flow.connection.timed_out(end % self.subflows, tx);
         }
-        self.timeouts += 1;
-        self.timed_out = self.timed_out.saturating_add(tx.rto());
+        if tx.has_timed_out(self.now) {
+            self.timeouts += 1;
+            self.timed_out = self.timed_out.saturating_add(tx.rto());
+        }
         assert!(tx.on_timer(&self.tcp, self.now));
         self.pump(end);
         for other in self.siblings(end).filter(|&e| e != end) {

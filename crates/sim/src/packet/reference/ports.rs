@@ -5,11 +5,13 @@ use std::rc::Rc;
 
 use weft_fabric::LinkId;
 
+use crate::packet::tcp::blocks::Blocks;
+
 /// What a packet is.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Data { number: u32, repeat: bool },
-    Ack { number: u32 },
+    Ack { number: u32, blocks: Blocks },
     Syn,
     SynAck,
 }

@@ -1,7 +1,7 @@
 //! The receiving end: puts segments in order and says what to acknowledge.
 
-use std::collections::VecDeque;
-
+use super::blocks::{Blocks, MAX_BLOCKS};
+use super::ranges::Ranges;
 use super::{NEVER, Tcp};
 
 /// Answer to a segment.
@@ -31,9 +31,16 @@ pub(in crate::packet) struct Receiver {
     pub armed: bool,
     /// Segments that arrived after a later one without having been repeated.
     pub reordered: u32,
-    /// Beyond `next`: segments that have arrived, as ascending ranges. Most flows never have any.
-    #[allow(clippy::box_collection, reason = "a receiver stays one cache line")]
-    islands: Option<Box<VecDeque<(u32, u32)>>>,
+    /// Beyond `next`: segments that have arrived. Most flows never have any, and a receiver stays one cache line.
+    islands: Option<Box<Islands>>,
+}
+
+/// Segments that have arrived beyond a hole.
+#[derive(Clone, Debug, Default)]
+struct Islands {
+    ranges: Ranges,
+    /// With SACK: a segment of each range, the range that was reported first most recently at the front.
+    recent: Vec<u32>,
 }
 
 impl Receiver {
@@ -45,7 +52,7 @@ impl Receiver {
     #[inline]
     pub fn on_segment(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool, repeat: bool) -> Answer {
         let before = self.next;
-        let had_islands = self.islands.as_ref().is_some_and(|i| !i.is_empty());
+        let had_islands = self.islands.as_ref().is_some_and(|i| !i.ranges.is_empty());
         if number < self.high && !repeat && number >= self.next {
             self.reordered += 1;
         }
@@ -96,36 +103,50 @@ impl Receiver {
         self.next
     }
 
+    /// Whether a segment has arrived before.
+    pub fn has(&self, number: u32) -> bool {
+        number < self.next || self.islands.as_ref().is_some_and(|i| i.ranges.around(number).is_some())
+    }
+
+    /// What an acknowledgement reports that answers the arrival of a segment, a `duplicate` if it had arrived before: that segment (RFC
+    /// 2883), the range that it belongs to, and those reported most recently (RFC 2018 section 4).
+    pub fn blocks(&mut self, number: u32, duplicate: bool) -> Blocks {
+        let mut blocks = Blocks::default();
+        if duplicate {
+            blocks.push((number, number + 1));
+        }
+        let Some(Islands { ranges, recent }) = self.islands.as_deref_mut() else { return blocks };
+        let own = ranges.around(number);
+        if let Some((start, end)) = own {
+            recent.retain(|n| !(start..end).contains(n));
+            recent.insert(0, number);
+        }
+        let mut i = 0;
+        while i < recent.len() && blocks.len() < MAX_BLOCKS {
+            match ranges.around(recent[i]) {
+                Some(range) if !blocks.reported(duplicate).contains(&range) => {
+                    blocks.push(range);
+                    i += 1;
+                }
+                _ => {
+                    recent.remove(i);
+                }
+            }
+        }
+        blocks
+    }
+
     /// Islands that have become part of what is in order.
     fn absorb(&mut self) {
         let Some(islands) = &mut self.islands else { return };
-        while let Some(island) = islands.front().filter(|i| i.0 <= self.next) {
+        while let Some(island) = islands.ranges.take_from(self.next) {
             self.next = self.next.max(island.1);
-            islands.pop_front();
         }
     }
 
     /// A segment beyond a hole.
     #[inline(never)]
     fn land(&mut self, number: u32) {
-        let islands = self.islands.get_or_insert_default();
-        // Mostly the last one grows, or a new one begins beyond it.
-        let at = match islands.back() {
-            Some(last) if last.1 == number => islands.len() - 1,
-            Some(last) if last.1 < number => islands.len(),
-            _ => islands.partition_point(|i| i.1 < number),
-        };
-        match islands.get_mut(at) {
-            Some(island) if island.0 <= number && number < island.1 => {}
-            Some(island) if island.1 == number => {
-                island.1 = number + 1;
-                if islands.get(at + 1).is_some_and(|after| after.0 == number + 1) {
-                    islands[at].1 = islands[at + 1].1;
-                    islands.remove(at + 1);
-                }
-            }
-            Some(island) if island.0 == number + 1 => island.0 = number,
-            _ => islands.insert(at, (number, number + 1)),
-        }
+        self.islands.get_or_insert_default().ranges.add(number, number + 1, |_| ());
     }
 }

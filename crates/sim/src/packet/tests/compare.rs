@@ -36,13 +36,21 @@ fn is_what_the_reference_is_under_load() {
     let aggregation = fabric.node_by_name("agg0").unwrap();
     let at = |ms, change| TimedEvent { at: Instant::ZERO + Duration::from_ms(ms), change };
     let events = vec![at(1, Change::Fail(Part::Node(aggregation))), at(4, Change::Restore(Part::Node(aggregation)))];
-    for (kind, delayed_ack) in [
-        (TransportKind::NewReno, None),
-        (TransportKind::NewReno, Some(Duration::from_ms(1))),
-        (TransportKind::Dctcp, None),
-        (TransportKind::Mptcp { subflows: 4 }, None),
+    let ms = Some(Duration::from_ms(1));
+    for (kind, recovery, pacing, delayed_ack) in [
+        (TransportKind::NewReno, Recovery::NewReno, false, None),
+        (TransportKind::NewReno, Recovery::NewReno, false, ms),
+        (TransportKind::NewReno, Recovery::Sack, false, None),
+        (TransportKind::NewReno, Recovery::Rack, true, ms),
+        (TransportKind::Dctcp, Recovery::NewReno, false, None),
+        (TransportKind::Dctcp, Recovery::Rack, false, None),
+        (TransportKind::Cubic, Recovery::NewReno, true, None),
+        (TransportKind::Cubic, Recovery::Sack, false, ms),
+        (TransportKind::Cubic, Recovery::Rack, false, None),
+        (TransportKind::Mptcp { subflows: 4 }, Recovery::NewReno, false, None),
+        (TransportKind::Mptcp { subflows: 4 }, Recovery::Rack, false, None),
     ] {
-        let transport = Transport { kind, delayed_ack, rto_min: Duration::from_ms(2), ..Transport::default() };
+        let transport = Transport { kind, recovery, pacing, delayed_ack, rto_min: Duration::from_ms(2), ..Transport::default() };
         let config = PacketConfig {
             transport,
             switch_queue: Some(Bytes(20_000)),
@@ -53,8 +61,8 @@ fn is_what_the_reference_is_under_load() {
         };
         let case = Case { fabric: Arc::clone(&fabric), flows: flows.clone(), events: events.clone(), config, seed: 7 };
         let outcome = check(&case);
-        assert!(outcome.flows.iter().all(|f| f.end.is_some()), "{kind:?}");
+        assert!(outcome.flows.iter().all(|f| f.end.is_some()), "{kind:?}, {recovery:?}");
         let totals = outcome.packets.unwrap();
-        assert!(totals.drops > 100 && totals.retransmits > 100, "{kind:?}: {totals:?}");
+        assert!(totals.drops > 100 && totals.retransmits > 100, "{kind:?}, {recovery:?}: {totals:?}");
     }
 }

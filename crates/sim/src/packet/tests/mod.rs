@@ -112,12 +112,18 @@ fn configs() -> impl Strategy<Value = PacketConfig> {
     let kind = prop_oneof![
         3 => Just(TransportKind::NewReno),
         1 => Just(TransportKind::Dctcp),
+        1 => Just(TransportKind::Cubic),
         1 => (2u32..5).prop_map(|subflows| TransportKind::Mptcp { subflows }),
     ];
+    let recovery = prop::sample::select(vec![Recovery::NewReno, Recovery::Sack, Recovery::Rack]);
+    let kind = (kind, recovery, any::<bool>());
     let transport =
         (kind, 1u64..2000, 1u32..20, any::<bool>(), prop::option::of(1u64..40)).prop_map(|(kind, mss, window, delays, max)| {
+            let (kind, recovery, pacing) = kind;
             let transport = Transport {
                 kind,
+                recovery,
+                pacing,
                 mss: Bytes(mss.max(200)),
                 initial_window: window,
                 rto_min: Duration::from_us(mss),

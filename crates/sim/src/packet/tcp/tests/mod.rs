@@ -5,13 +5,22 @@
 //! | [`loss`] | slow start, recovery, duplicates (RFC 5681, 6582) |
 //! | [`timer`] | the retransmission timer, the handshake (RFC 6298) |
 //! | [`answers`] | delayed acknowledgements, marks, DCTCP, linked increases (RFC 5681, 3168, 8257, 6356) |
-//! | [`pipe`] | both ends over a pipe that loses at random |
+//! | [`selective`] | recovery with SACK, and its blocks (RFC 2018, 2883, 6675) |
+//! | [`rack`] | losses by time, tail loss probes (RFC 8985) |
+//! | [`cubic`] | CUBIC's window (RFC 9438) |
+//! | [`pace`] | pacing |
+//! | [`pipe`] | both ends over a pipe that loses at random, or at a rate for which the throughput is known |
 
 mod answers;
+mod cubic;
 mod loss;
+mod pace;
 mod pipe;
+mod rack;
+mod selective;
 mod timer;
 
+use super::blocks::Blocks;
 use super::sender::{Segment, Sender};
 use super::*;
 
@@ -44,8 +53,9 @@ impl Script {
     /// What it sends now.
     fn send(&mut self) -> Vec<u32> {
         std::iter::from_fn(|| self.tx.poll(&self.tcp, self.now))
-            .map(|segment| match segment {
-                Segment::Data { number, .. } => number,
+            .map_while(|segment| match segment {
+                Segment::Data { number, .. } => Some(number),
+                Segment::Later { .. } => None,
                 Segment::Syn => panic!("a SYN in an open connection"),
             })
             .collect()
@@ -54,6 +64,14 @@ impl Script {
     /// It hears an acknowledgement; what it sends then.
     fn ack(&mut self, number: u32) -> Vec<u32> {
         self.tx.on_ack(&self.tcp, self.now, number, false);
+        self.send()
+    }
+
+    /// It hears an acknowledgement with these blocks; what it sends then.
+    fn sack(&mut self, number: u32, blocks: &[(u32, u32)]) -> Vec<u32> {
+        let mut option = Blocks::default();
+        blocks.iter().for_each(|&block| option.push(block));
+        self.tx.on_sack(&self.tcp, self.now, number, false, &option);
         self.send()
     }
 

@@ -1,5 +1,12 @@
 //! The sending end: NewReno (RFC 5681, 6582), its timer (RFC 6298), and two variations of it (DCTCP, linked increases).
 //!
+//! | module | what it adds, in a structure of its own ([`More`]) that only the flows have that need it |
+//! | --- | --- |
+//! | [`selective`], [`scoreboard`] | recovery with SACK (RFC 6675) |
+//! | [`rack`] | losses by time, and tail loss probes (RFC 8985) |
+//! | [`cubic`] | CUBIC's window (RFC 9438) |
+//! | [`pace`] | pacing |
+//!
 //! ```text
 //!            acknowledged   under way       may be sent        not yet
 //!   segments  ........... | .......... | ................ | ...........
@@ -7,7 +14,15 @@
 //! ```
 //! `handle -> poll`: the engine passes acknowledgements and timeouts, then polls for segments until there is none.
 
-use super::{Congestion, NEVER, Tcp};
+pub(super) mod cubic;
+mod pace;
+mod rack;
+pub(super) mod scoreboard;
+mod selective;
+
+use super::{Congestion, NEVER, Recovery, Tcp};
+use pace::{Pace, Turn};
+use selective::Selective;
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -36,6 +51,19 @@ pub(in crate::packet) enum Segment {
         /// Whether it was sent before.
         repeat: bool,
     },
+    /// Nothing yet: poll again at that time, after [`Sender::on_release`]. Reported once.
+    Later {
+        /// In picoseconds.
+        at: u64,
+    },
+}
+
+/// What plain NewReno has no need of.
+#[derive(Clone, Debug, Default)]
+struct More {
+    cubic: cubic::Cubic,
+    selective: Selective,
+    pace: Pace,
 }
 
 /// A sending end: two cache lines.
@@ -56,22 +84,22 @@ pub(in crate::packet) struct Sender {
     recover: u32,
     dup: u32,
     phase: Phase,
-    resend: bool,
+    /// What [`Sender::poll`] has to look at besides the window: [`RESEND`], [`SELECTIVE`], [`PACED`].
+    special: u8,
     /// Whether a partial acknowledgement has restarted the timer in this recovery.
     restarted: bool,
     /// Timeouts since new data was last acknowledged.
     timeouts: u8,
     /// When a timer of the engine will look at `deadline`; [`NEVER`] if none will.
     pub timer_at: u64,
-    /// The segment whose round trip is being timed, if `timing`.
-    timed: u32,
-    timing: bool,
     timed_at: u64,
     /// Round-trip time, its variation, and the timeout, in picoseconds; no sample yet if `srtt` is 0.
     srtt: u64,
     rttvar: u64,
     rto: u64,
     deadline: u64,
+    /// The segment whose round trip is being timed, since `timed_at`; [`UNTIMED`] if none is.
+    timed: u32,
     /// Segments sent again.
     pub repeats: u32,
     /// DCTCP: the part of marked segments, times 2^20; the end of the window that is being observed; what was seen in it.
@@ -81,8 +109,9 @@ pub(in crate::packet) struct Sender {
     marked: u32,
     /// Marks on segments below this have been answered.
     cut: u32,
-    /// Linked increases: segments to be acknowledged for one more, times 2^10; 0 if not linked.
+    /// Linked increases: segments to be acknowledged for one more, times 2^10; 0 if not linked; [`BY_CUBIC`].
     increase: u32,
+    more: Option<Box<More>>,
 }
 
 impl Sender {
@@ -99,31 +128,31 @@ impl Sender {
             recover: 0,
             dup: 0,
             phase: Phase::Closed,
-            resend: false,
+            special: if tcp.recovery == Recovery::NewReno { 0 } else { SELECTIVE } | if tcp.pacing { PACED } else { 0 },
             restarted: false,
             timeouts: 0,
             timer_at: NEVER,
-            timed: 0,
-            timing: false,
             timed_at: 0,
             srtt: 0,
             rttvar: 0,
             rto: tcp.rto_initial,
             deadline: NEVER,
+            timed: UNTIMED,
             repeats: 0,
             alpha: 1 << ALPHA_BITS,
             observed: 0,
             seen: 0,
             marked: 0,
             cut: 0,
-            increase: 0,
+            increase: if tcp.congestion == Congestion::Cubic { BY_CUBIC } else { 0 },
+            more: tcp.needs_more().then(Box::default),
         }
     }
 
     /// Opens the connection.
     pub fn open(&mut self, now: u64) {
         self.phase = Phase::SynSent;
-        self.resend = true;
+        self.special |= RESEND;
         self.start_timing(0, now);
     }
 
@@ -133,11 +162,11 @@ impl Sender {
             return;
         }
         self.phase = Phase::Open;
-        self.resend = false;
+        self.special &= !RESEND;
         self.deadline = NEVER;
-        if self.timing {
+        if self.timed != UNTIMED {
             self.sample(tcp, now - self.timed_at);
-            self.timing = false;
+            self.timed = UNTIMED;
         } else {
             // The SYN was sent twice, so nothing is known of the path: RFC 5681 section 3.1, RFC 6298 section 5.7.
             self.cwnd = 1;
@@ -154,11 +183,12 @@ impl Sender {
         }
         if number > self.una {
             let acked = number - self.una;
-            let fills = self.fills_window();
+            let fills = self.fills_window(self.flight());
             self.una = number;
             self.nxt = self.nxt.max(number);
-            if self.timing && number > self.timed {
-                self.timing = false;
+            // Nothing is above `UNTIMED`.
+            if number > self.timed {
+                self.timed = UNTIMED;
                 self.sample(tcp, now - self.timed_at);
             }
             if self.timeouts > 0 {
@@ -189,12 +219,13 @@ impl Sender {
                 // RFC 6582 section 3.2, step 3, full acknowledgement, option 1: no burst.
                 self.cwnd = self.ssthresh.min((self.high - self.una).max(1) + 1);
                 self.phase = Phase::Open;
+                self.special &= !RESEND;
                 self.dup = 0;
                 self.restart(now);
             }
             Phase::Recovery => {
                 // Partial: the next hole is lost too; deflate by what left the network.
-                self.resend = true;
+                self.special |= RESEND;
                 self.cwnd = self.cwnd.saturating_sub(acked).saturating_add(1).max(1);
                 if !self.restarted {
                     self.restarted = true;
@@ -209,7 +240,7 @@ impl Sender {
                 }
                 self.dup = 0;
                 if grows {
-                    self.grow(acked);
+                    self.grow(acked, now);
                 }
                 self.restart(now);
             }
@@ -228,28 +259,23 @@ impl Sender {
         } else if self.dup == DUPLICATES && self.phase == Phase::Open {
             // DEVIATION: RFC 6582 section 3.2 wants more than `recover` acknowledged after a fast recovery too. There nothing but holes is
             // sent again, so that duplicates at `recover` itself are a loss; the rule as it stands would wait for the timeout.
-            self.ssthresh = (self.flight() / 2).max(2);
+            self.ssthresh = self.reduced(self.flight());
             self.recover = self.high;
             self.cwnd = self.ssthresh + DUPLICATES;
             self.phase = Phase::Recovery;
             self.restarted = false;
-            self.resend = true;
+            self.special |= RESEND;
             self.restart(now);
         }
     }
 
     /// Slow start: one segment more an acknowledgement. Congestion avoidance: one more a window.
     #[inline]
-    fn grow(&mut self, acked: u32) {
+    fn grow(&mut self, acked: u32, now: u64) {
         if self.cwnd < self.ssthresh {
             self.cwnd += 1;
         } else if self.increase > 0 {
-            // In units of 2^-10 segments, `increase` of them make one.
-            self.credit += acked << INCREASE_BITS;
-            while self.credit >= self.increase {
-                self.credit -= self.increase;
-                self.cwnd += 1;
-            }
+            self.grow_otherwise(acked, now);
         } else {
             self.credit += acked;
             if self.credit >= self.cwnd {
@@ -257,6 +283,33 @@ impl Sender {
                 self.cwnd += 1;
             }
         }
+    }
+
+    /// Congestion avoidance by CUBIC, or with linked increases.
+    #[inline(never)]
+    fn grow_otherwise(&mut self, acked: u32, now: u64) {
+        if self.increase == BY_CUBIC {
+            let (window, srtt) = (self.cwnd, self.srtt);
+            self.cwnd = self.more().cubic.grow(window, acked, now, srtt);
+            return;
+        }
+        // In units of 2^-10 segments, `increase` of them make one.
+        self.credit += acked << INCREASE_BITS;
+        while self.credit >= self.increase {
+            self.credit -= self.increase;
+            self.cwnd += 1;
+        }
+    }
+
+    /// The threshold after a loss with so many segments under way.
+    #[cold]
+    fn reduced(&mut self, flight: u32) -> u32 {
+        let window = self.cwnd;
+        if self.increase == BY_CUBIC { self.more().cubic.reduce(window, flight) } else { (flight / 2).max(2) }
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.as_deref_mut().expect("a sender that needs more has it")
     }
 
     /// DCTCP: the part of segments that were marked, once a window of data (RFC 8257 section 3.3).
@@ -275,11 +328,14 @@ impl Sender {
 
     /// The first mark of a window of data: DCTCP shrinks by their part (RFC 8257 section 3.3), others halve (RFC 3168 section 6.1.2).
     fn cut_down(&mut self, tcp: &Tcp) {
-        let loss = match tcp.congestion {
-            Congestion::Dctcp => (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1),
-            _ => u64::from(self.cwnd / 2),
+        self.ssthresh = match tcp.congestion {
+            Congestion::Dctcp => {
+                let loss = (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1);
+                (self.cwnd - loss as u32).max(2)
+            }
+            Congestion::Cubic => self.reduced(self.cwnd),
+            _ => (self.cwnd - self.cwnd / 2).max(2),
         };
-        self.ssthresh = (self.cwnd - loss as u32).max(2);
         self.cwnd = self.cwnd.min(self.ssthresh);
         self.credit = 0;
         self.cut = self.nxt;
@@ -290,58 +346,102 @@ impl Sender {
         if self.deadline > now {
             return false;
         }
-        self.timing = false;
+        let selective = self.special & SELECTIVE != 0 && self.phase > Phase::SynSent;
+        if selective && !self.selective_timer(tcp, now) {
+            return true;
+        }
+        self.timed = UNTIMED;
         if self.timeouts >= GIVE_UP && self.rto >= tcp.rto_max {
             self.phase = Phase::Closed;
-            self.resend = false;
+            self.special &= !RESEND;
             self.deadline = NEVER;
             return true;
         }
         if self.phase == Phase::SynSent {
-            self.resend = true;
+            self.special |= RESEND;
         } else {
             // RFC 5681 section 3.1: not again for a segment that the timer has sent again already.
             if self.timeouts == 0 {
-                self.ssthresh = (self.flight() / 2).max(2);
+                self.ssthresh = self.reduced(self.flight());
+                if let Some(more) = &mut self.more {
+                    more.cubic.on_timeout();
+                }
             }
             self.recover = self.high;
             self.cwnd = 1;
             self.credit = 0;
-            self.nxt = self.una;
             self.phase = Phase::Loss;
             self.dup = 0;
-            self.resend = false;
+            if selective {
+                self.lose_on_timeout(tcp, now);
+            } else {
+                self.nxt = self.una;
+                self.special &= !RESEND;
+            }
         }
         self.timeouts = self.timeouts.saturating_add(1);
         self.rto = (self.rto * 2).min(tcp.rto_max);
-        self.deadline = now.saturating_add(self.rto);
+        self.restart(now);
+        if selective {
+            self.selective_timeout_began();
+        }
         true
+    }
+
+    /// Whether the retransmission timer has run out.
+    pub fn has_timed_out(&self, now: u64) -> bool {
+        match &self.more {
+            Some(more) if self.special & SELECTIVE != 0 && self.phase > Phase::SynSent => more.selective.has_timed_out(now),
+            _ => self.deadline <= now,
+        }
     }
 
     /// Whether the window limits what is under way, and not the NIC or the application: else it does not grow (RFC 7661). In slow start a
     /// flow whose burst waits for the NIC fills half of it, as in Linux.
     #[inline]
-    fn fills_window(&self) -> bool {
+    fn fills_window(&self, in_flight: u32) -> bool {
         let part = if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd };
-        self.flight() >= part
+        in_flight >= part
     }
 
     /// Whether there is a segment to send now.
     #[inline]
-    pub fn may_send(&self, tcp: &Tcp) -> bool {
-        let in_window = self.nxt < self.end && self.nxt - self.una < self.cwnd.min(tcp.max_window);
-        self.resend || in_window && self.phase > Phase::SynSent
+    pub fn may_send(&mut self, tcp: &Tcp) -> bool {
+        if self.special != 0 { self.may_send_special(tcp) } else { self.has_room(tcp) }
+    }
+
+    #[inline(never)]
+    fn may_send_special(&mut self, tcp: &Tcp) -> bool {
+        if self.phase <= Phase::SynSent {
+            return self.special & RESEND != 0;
+        }
+        if self.special & PACED != 0 && self.more().pace.is_announced() {
+            return false;
+        }
+        match self.special & SELECTIVE != 0 {
+            true => self.pick(tcp).is_some(),
+            false => self.special & RESEND != 0 || self.has_room(tcp),
+        }
     }
 
     /// The next segment to send now.
     #[inline]
     pub fn poll(&mut self, tcp: &Tcp, now: u64) -> Option<Segment> {
-        if self.resend {
-            return Some(self.poll_again(now));
+        if self.special != 0 {
+            return self.poll_special(tcp, now);
         }
-        if !self.may_send(tcp) {
-            return None;
-        }
+        if self.has_room(tcp) { Some(self.next_segment(now)) } else { None }
+    }
+
+    /// Whether the window has room for a segment that there is.
+    #[inline]
+    fn has_room(&self, tcp: &Tcp) -> bool {
+        self.nxt < self.end && self.nxt - self.una < self.cwnd.min(tcp.max_window) && self.phase > Phase::SynSent
+    }
+
+    /// Sends the segment at `nxt`.
+    #[inline]
+    fn next_segment(&mut self, now: u64) -> Segment {
         let number = self.nxt;
         let repeat = number < self.high;
         self.nxt += 1;
@@ -349,31 +449,69 @@ impl Sender {
             self.repeats += 1;
         } else {
             self.high = self.nxt;
-            if !self.timing {
+            if self.timed == UNTIMED {
                 self.start_timing(number, now);
             }
         }
         self.start(now);
-        Some(Segment::Data { number, repeat })
+        Segment::Data { number, repeat }
+    }
+
+    #[inline(never)]
+    fn poll_special(&mut self, tcp: &Tcp, now: u64) -> Option<Segment> {
+        if self.phase <= Phase::SynSent {
+            return (self.special & RESEND != 0).then(|| self.send_again(now));
+        }
+        let selective = self.special & SELECTIVE != 0;
+        let pick = if selective { Some(self.pick(tcp)?) } else { None };
+        if pick.is_none() && self.special & RESEND == 0 && !self.has_room(tcp) {
+            return None;
+        }
+        if self.special & PACED != 0 {
+            match self.more().pace.turn(now) {
+                Turn::Now => {}
+                Turn::Later(at) => return Some(Segment::Later { at }),
+                Turn::Announced => return None,
+            }
+        }
+        let segment = match pick {
+            Some(pick) => self.send_picked(tcp, now, pick),
+            None if self.special & RESEND != 0 => self.send_again(now),
+            None => self.next_segment(now),
+        };
+        if self.special & PACED != 0 {
+            let (srtt, window, ssthresh) = (self.srtt, self.cwnd, self.ssthresh);
+            self.more().pace.leaves(now, srtt, window, ssthresh);
+        }
+        Some(segment)
+    }
+
+    /// The time of [`Segment::Later`] has come.
+    pub fn on_release(&mut self) {
+        self.more().pace.on_time();
     }
 
     #[cold]
-    fn poll_again(&mut self, now: u64) -> Segment {
-        self.resend = false;
+    fn send_again(&mut self, now: u64) -> Segment {
+        self.special &= !RESEND;
         self.start(now);
         if self.phase == Phase::SynSent {
             return Segment::Syn;
         }
         self.repeats += 1;
         // Karn: what is sent twice times nothing.
-        self.timing = false;
+        self.timed = UNTIMED;
         self.nxt = self.nxt.max(self.una + 1);
         Segment::Data { number: self.una, repeat: true }
     }
 
     /// Whether the window has room for a segment that there is not yet.
     pub fn is_hungry(&self, tcp: &Tcp) -> bool {
-        self.phase >= Phase::Open && self.nxt == self.end && self.nxt - self.una < self.cwnd.min(tcp.max_window)
+        let in_flight = match &self.more {
+            Some(more) if self.special & SELECTIVE != 0 => more.selective.pipe(),
+            _ => self.nxt - self.una,
+        };
+        self.phase >= Phase::Open && self.nxt == self.end && in_flight < self.cwnd && self.nxt - self.una < tcp.max_window
     }
 
     /// One segment more to send.
@@ -406,7 +544,6 @@ impl Sender {
     fn start_timing(&mut self, number: u32, now: u64) {
         self.timed = number;
         self.timed_at = now;
-        self.timing = true;
     }
 
     /// RFC 6298 section 5.1: starts the timer if it does not run.
@@ -486,5 +623,17 @@ const ALPHA_BITS: u32 = 20;
 /// DCTCP's g = 1/16.
 const GAIN_BITS: u32 = 4;
 const INCREASE_BITS: u32 = 10;
+/// The increase is CUBIC's.
+const BY_CUBIC: u32 = u32::MAX;
+/// No round trip is being timed.
+const UNTIMED: u32 = u32::MAX;
+/// The SYN, or the first segment that is missing, goes out whatever the window.
+const RESEND: u8 = 1;
+/// Losses are recovered with SACK ([`selective`]).
+const SELECTIVE: u8 = 2;
+/// Segments wait for their turn ([`pace`]).
+const PACED: u8 = 4;
+/// A tail loss probe goes out whatever the window ([`rack`]).
+const PROBE: u8 = 8;
 
 const _: () = assert!(size_of::<Sender>() == 128, "two cache lines");

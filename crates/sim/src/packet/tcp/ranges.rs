@@ -1,0 +1,81 @@
+//! Sets of segment numbers, as ascending ranges with gaps between them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Segments that have arrived beyond a hole.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges(VecDeque<(u32, u32)>);
+
+impl Ranges {
+    /// Adds a range that is not empty; reports the parts of it that are new, in ascending order.
+    #[inline]
+    pub fn add(&mut self, from: u32, to: u32, mut fresh: impl FnMut(Range<u32>)) {
+        // Mostly the last one grows, or a new one begins beyond it.
+        let at = match self.0.back() {
+            Some(last) if last.1 == from => self.0.len() - 1,
+            Some(last) if last.1 < from => self.0.len(),
+            _ => self.0.partition_point(|r| r.1 < from),
+        };
+        let Some(&(start, end)) = self.0.get(at).filter(|r| r.0 <= to) else {
+            self.0.insert(at, (from, to));
+            return fresh(from..to);
+        };
+        if start <= from && to <= end {
+            return;
+        }
+        // The ranges from `at` up to `beyond` become one.
+        let (mut reached, mut beyond) = (from, at);
+        while let Some(&(start, end)) = self.0.get(beyond).filter(|r| r.0 <= to) {
+            if reached < start {
+                fresh(reached..start);
+            }
+            reached = reached.max(end);
+            beyond += 1;
+        }
+        if reached < to {
+            fresh(reached..to);
+        }
+        self.0[at] = (start.min(from), reached.max(to));
+        self.0.drain(at + 1..beyond);
+    }
+
+    /// Removes all numbers below `number`.
+    pub fn remove_below(&mut self, number: u32) {
+        while let Some(first) = self.0.front_mut() {
+            if first.1 > number {
+                first.0 = first.0.max(number);
+                break;
+            }
+            self.0.pop_front();
+        }
+    }
+
+    /// The first range, if it begins at `number` or before: that is then removed.
+    #[inline]
+    pub fn take_from(&mut self, number: u32) -> Option<(u32, u32)> {
+        self.0.front().filter(|r| r.0 <= number)?;
+        self.0.pop_front()
+    }
+
+    /// The range that a number is in.
+    pub fn around(&self, number: u32) -> Option<(u32, u32)> {
+        self.0.get(self.0.partition_point(|r| r.1 <= number)).copied().filter(|r| r.0 <= number)
+    }
+
+    /// The number that `above` others follow; `None` if there are fewer.
+    pub fn from_the_top(&self, mut above: u32) -> Option<u32> {
+        for &(start, end) in self.0.iter().rev() {
+            if end - start > above {
+                return Some(end - 1 - above);
+            }
+            above -= end - start;
+        }
+        None
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
