@@ -1,7 +1,7 @@
 //! The metrics of an executed run.
 
 use weft_fabric::Fabric;
-use weft_fabric::record::Outcome;
+use weft_fabric::record::{LinkRecord, Outcome};
 use weft_sim::world::TimedEvent;
 
 use crate::error::Result;
@@ -96,22 +96,34 @@ fn measure_recovery(fabric: &Fabric, outcome: &Outcome, events: &[TimedEvent], m
     metrics.put_some("restore_s", metrics::recovery::restore_s(fabric, outcome, events));
 }
 
-/// Reports that timeouts, and not the fabric, limit a run of packets. What failed links lose is no matter of queues.
+/// Reports that timeouts, and not the fabric, limit a run of packets: flows wait, while the links that dropped their packets are idle. What
+/// failed links lose is no matter of queues.
 fn warn_timeouts(fabric: &Fabric, run: &Run, outcome: &Outcome, metrics: &Metrics) {
     let Some(packets) = outcome.packets.as_ref().filter(|p| p.lost.is_empty()) else { return };
     let Some(lost) = metrics.get("timeout_fraction").filter(|&lost| lost >= TIMEOUTS_SHOWN) else { return };
-    let Some((size, held)) = least_switch_queue(fabric, &run.scenario) else { return };
+    let seconds = outcome.ended.saturating_since(weft_fabric::Instant::ZERO).as_secs_f64();
+    let busy_of = |l: &LinkRecord| l.bytes.0 as f64 * 8.0 / (fabric.link(l.id).capacity.as_f64() * seconds);
+    let (drops, weighted) = outcome.links.iter().fold((0.0, 0.0), |(drops, weighted), l| {
+        let own = l.drops as f64;
+        (drops + own, weighted + own * busy_of(l))
+    });
+    let busy = weighted / drops;
+    let Some((size, held)) = least_switch_queue(fabric, &run.scenario).filter(|_| busy < BUSY) else { return };
     let from = if run.scenario.world.queues.switch.is_none() { " by default" } else { "" };
     tracing::warn!(
-        "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops: queues limit this result, not the fabric. `switch_queue` is {size}{from}, {held} packets",
+        "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops on links that were {:.0} % busy: queues limit this result more \
+         than the fabric does. `switch_queue` is {size}{from}, {held} packets",
         which(run),
         lost * 100.0,
         packets.drops,
+        busy * 100.0,
     );
 }
 
 /// Less than this is not worth a line.
 const TIMEOUTS_SHOWN: f64 = 0.1;
+/// Links that are busier than this are the limit themselves.
+const BUSY: f64 = 0.9;
 
 fn which(run: &Run) -> String {
     let name = run.name();

@@ -199,7 +199,8 @@ impl PacketConfig {
     pub fn least_switch_queue(&self, fabric: &Fabric) -> Option<(Bytes, u64)> {
         let round_trip = longest_path(fabric, self.hop_delay) * 2;
         let packet = Bytes(self.transport.mss.0 + self.transport.header.0);
-        let of_switches = (0..fabric.links().len()).map(LinkId::from).filter(|&l| fabric.as_switch(fabric.link(l).from).is_some());
+        let of_switches =
+            (0..fabric.links().len()).map(LinkId::from).filter(|&l| fabric.as_switch(fabric.link(l).from).is_some());
         let least = of_switches.map(|link| self.queue(fabric, link, round_trip, packet).size).min()?;
         Some((least, least.0 / packet.0))
     }

@@ -166,7 +166,8 @@ impl Engine {
         let vms = shuffle.vms() as usize;
         let segments = world.load.bytes.0.div_ceil(u64::from(mss));
         let last = (world.load.bytes.0 - (segments - 1) * u64::from(mss)) as u16;
-        let idle = Tx { tcp: Sender::new(&tcp, 0), peer: 0, transfer: 0, vlan: 0, busy: false, begins: NEVER, chirps: 0, queued: false };
+        let idle =
+            Tx { tcp: Sender::new(&tcp, 0), peer: 0, transfer: 0, vlan: 0, busy: false, begins: NEVER, chirps: 0, queued: false };
         let lans = Lans::new(fabric, &hosts, plan, &Health::new(fabric));
         let faults = Faults::new(world, &lans)?.map(Box::new);
         let mut engine = Self {

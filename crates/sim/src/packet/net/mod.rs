@@ -251,7 +251,13 @@ impl Net {
         // Subflows are fed as they go.
         let to_send = if self.subflows > 1 { 0 } else { end };
         for _ in 0..self.subflows {
-            self.tx.push(Tx { tcp: Sender::new(&self.tcp, to_send), route: NOWHERE, last: last as u16, waits: false, queued: false });
+            self.tx.push(Tx {
+                tcp: Sender::new(&self.tcp, to_send),
+                route: NOWHERE,
+                last: last as u16,
+                waits: false,
+                queued: false,
+            });
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
         }
         if self.capture.is_some() {
