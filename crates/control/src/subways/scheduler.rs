@@ -18,7 +18,7 @@ use weft_fabric::rng::{Pcg64, Stream, stream};
 use weft_fabric::routing::access_paths::{crosses_itself, cut, nic_paths};
 use weft_fabric::routing::{AccessPath, Direction, FlowKey, NextHops, Path};
 use weft_fabric::topology::{Health, Part};
-use weft_fabric::{Bytes, Fabric, LinkId, RackId};
+use weft_fabric::{BitsPerSec, Bytes, Fabric, LinkId, RackId};
 
 use crate::controller::{Controller, FlowCounter, Input, Output};
 use crate::subways::config::{SubwaysConfig, SubwaysError};
@@ -138,9 +138,9 @@ impl Subways {
         let gain = self.config.ewma_gain;
         for (ring, load) in self.rings.iter().zip(&mut self.loads) {
             for (tor, port) in load.ports.iter_mut().enumerate() {
-                port.read(&self.bytes, bytes, seconds, gain);
-                for direction in 0..2 {
-                    let carried = self.traffic.detoured[direction][ring.tors[tor].index()].egress[REBIND];
+                let detoured = [0, 1].map(|d| self.traffic.detoured[d][ring.tors[tor].index()].egress[REBIND]);
+                port.read(&self.bytes, bytes, detoured, seconds, gain);
+                for (direction, carried) in detoured.into_iter().enumerate() {
                     let average = &mut load.detoured[direction][tor];
                     *average = gain * carried as f64 * 8.0 / seconds + (1.0 - gain) * *average;
                 }
@@ -205,8 +205,9 @@ impl Subways {
                     let Lane { capacity, utilisation, .. } = load.lane(lane, direction, 1.0);
                     remaining(capacity, utilisation, floor) as u64
                 };
-                let paths: Vec<AccessPath> =
-                    end.lanes.iter().map(|lane| AccessPath { links: lane.links.clone(), weight: weight(lane) }).collect();
+                let limit = |lane: &HostLane| lane.detour.map(|share| BitsPerSec(share.host as u64));
+                let path = |lane: &HostLane| AccessPath { links: lane.links.clone(), weight: weight(lane), limit: limit(lane) };
+                let paths: Vec<AccessPath> = end.lanes.iter().map(path).collect();
                 if end.sent.as_ref() != Some(&paths) {
                     self.outputs.push_back(Output::SetAccessPaths { host: end.host, direction, paths: Some(paths.clone()) });
                     end.sent = Some(paths);

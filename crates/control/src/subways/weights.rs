@@ -6,6 +6,9 @@
 //!   U_x   moving average of the used fraction of its uplinks, outbound        V_x = B_x (1 - U_x)   weight as a source's ToR
 //!   D_x   the same of the links down to it, inbound                           E_x = B_x (1 - D_x)   weight as a destination's ToR
 //! ```
+//! Detours that end at a ToR are left out of U and D: their cap follows from what is left beside them, so they make way, and the ToR's own racks
+//! need not avoid it (section 6: detours do not interfere with adjacent servers).
+//!
 //! DEVIATION: what remains is at least `floor` of the capacity. With every ToR full the printed weights are all 0, and a ToR that was
 //! full once would get no flow by which to be measured again.
 
@@ -19,7 +22,7 @@ pub struct Port {
     pub links: [Vec<LinkId>; 2],
     /// Bits per second of those that work: B.
     pub capacity: f64,
-    /// By direction: bits per second of the last reading.
+    /// By direction: bits per second of the last reading, without detours that end here.
     pub rate: [f64; 2],
     /// By direction: U and D.
     pub utilisation: [f64; 2],
@@ -45,11 +48,12 @@ impl Port {
         self.capacity = up.map(|&l| fabric.link(l).capacity.as_f64()).sum();
     }
 
-    /// Takes a reading: bytes by link now and at the last one, `seconds` ago. The first reading is the average.
-    pub fn read(&mut self, now: &[Bytes], last: &[Bytes], seconds: f64, gain: f64) {
+    /// Takes a reading: bytes by link now and at the last one, `seconds` ago, and by direction those of detours that end here. The first
+    /// reading is the average.
+    pub fn read(&mut self, now: &[Bytes], last: &[Bytes], detoured: [u64; 2], seconds: f64, gain: f64) {
         for direction in 0..2 {
             let bytes: u64 = self.links[direction].iter().map(|l| now[l.index()].0 - last[l.index()].0).sum();
-            self.rate[direction] = bytes as f64 * 8.0 / seconds;
+            self.rate[direction] = bytes.saturating_sub(detoured[direction]) as f64 * 8.0 / seconds;
             let used = if self.capacity > 0.0 { (self.rate[direction] / self.capacity).min(1.0) } else { 1.0 };
             let average = &mut self.utilisation[direction];
             *average = if self.read { gain * used + (1.0 - gain) * *average } else { used };
@@ -79,12 +83,13 @@ mod tests {
             let last = bytes.clone();
             bytes[port.links[0][1].index()].0 += up;
             bytes[port.links[1][0].index()].0 += down;
-            port.read(&bytes, &last, 0.01, 0.5);
+            port.read(&bytes, &last, [0, 6_250_000], 0.01, 0.5);
         };
         // 10 ms at 20 Gbps are 25 MB.
-        read(&mut port, 12_500_000, 6_250_000);
+        // Of what comes down, 5 Gbps are detours.
+        read(&mut port, 12_500_000, 12_500_000);
         assert_eq!(port.utilisation, [0.5, 0.25]);
-        read(&mut port, 0, 18_750_000);
+        read(&mut port, 0, 25_000_000);
         assert_eq!((port.utilisation, port.rate), ([0.25, 0.5], [0.0, 15e9]));
         assert_eq!(remaining(port.capacity, 0.25, 0.01), 15e9);
         assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.2e9);
@@ -100,7 +105,7 @@ mod tests {
         }
         port.repair(&fabric, &health);
         let bytes = vec![Bytes(0); fabric.links().len()];
-        port.read(&bytes, &bytes, 0.01, 0.5);
+        port.read(&bytes, &bytes, [0, 0], 0.01, 0.5);
         assert_eq!((port.capacity, port.utilisation), (0.0, [1.0, 1.0]));
         assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.0);
     }

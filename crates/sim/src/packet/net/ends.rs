@@ -174,6 +174,7 @@ impl Net {
             RETRANSMIT => self.retransmit(event.item),
             DELAYED_ACK => self.delayed_ack(event.item),
             REQUEST => self.request(event.item),
+            SHAPE => self.leave_shaper(event.item),
             _ => self.look(),
         }
     }
