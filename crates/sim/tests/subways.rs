@@ -184,8 +184,9 @@ fn detours_keep_their_cap_in_all_worlds() {
         for tor in [1, 2, 5, 6] {
             // Of 20 Gbps. Detours begin after T_detect, and take a few rounds until enough connections have moved there.
             let cap = usable * 20.0;
-            // At 5 % a server's share is less than the rate of one of its connections elsewhere: some have none on a detour.
-            let least = if usable < 0.1 { 0.3 } else { 0.8 };
+            // Less than that, for each of the ToR's two uplinks keeps to its part, and hashing loads them unevenly. At 5 % a server's share is
+            // less than the rate of one of its connections elsewhere: some have none on a detour.
+            let least = if usable < 0.1 { 0.2 } else { 0.5 };
             assert!((least * cap..1.005 * cap).contains(&gbps[tor]), "{name}: {gbps:?}");
         }
         assert!([3, 4].iter().all(|&tor| gbps[tor] > 19.0), "{name}: {gbps:?}");
