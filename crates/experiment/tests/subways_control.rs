@@ -86,3 +86,60 @@ fn settings_that_mean_nothing_are_refused_at_their_key() {
         assert!(!folder.path().join("r").exists());
     }
 }
+
+/// Warnings of `weft run` on the scenario with these settings: `PLACE: MESSAGE`, on one line each.
+fn warnings(scenario: &str, settings: &[&str]) -> Vec<String> {
+    let folder = folder(scenario);
+    let sets = settings.iter().flat_map(|set| ["--set", set]);
+    let args: Vec<&str> = ["run", "s.toml", "--out", "r", "--json"].into_iter().chain(sets).collect();
+    let output = weft(&args, folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stderr(&output).lines().filter(|line| line.contains("WARN") || line.contains("warning")).map(str::to_owned).collect()
+}
+
+const STRIDE: &str = r#"
+title = "a stride"
+[fabric]
+kind = "fat-tree"
+k = 4
+[traffic]
+pattern = "stride"
+stride = 4
+size = "1MB"
+[control]
+scheduler = "detour"
+detect = "20ms"
+[world]
+ideal = false
+"#;
+
+#[test]
+fn controllers_without_loops_are_warned_of_at_their_line() {
+    let warned = warnings(STRIDE, &[]);
+    assert!(warned.len() == 1 && warned[0].contains("s.toml:10: ") && warned[0].contains("no loops"), "{warned:?}");
+    // Every rack has both of its ToRs: nothing is remote.
+    let short = ["fabric.type=\"1D\"", "fabric.loop=2", "traffic.racks=[3, 4, 5]"];
+    let warned = warnings(SHUFFLE, &short);
+    assert!(warned.iter().any(|w| w.contains("no remote ToR")), "{warned:?}");
+    assert_eq!(warnings(SHUFFLE, &["traffic.racks=[3, 4, 5]"]), Vec::<String>::new());
+}
+
+#[test]
+fn settings_that_no_run_reads_are_warned_of_at_their_line() {
+    let warned = warnings(STRIDE, &["control.scheduler=none"]);
+    assert!(warned.len() == 1 && warned[0].contains("s.toml:11: `detect` has no effect: it needs `scheduler"), "{warned:?}");
+    for (set, needs) in [
+        ("control.iterations=1000", "annealing"),
+        ("control.flowlet_gap=1us", "packet world"),
+        ("control.spain_paths=4", "spain"),
+        ("control.reconverge=1ms", "[[event]]"),
+        ("control.vlb_local=false", "vlb"),
+    ] {
+        let key = set.split('=').next().unwrap_or_default();
+        let warned = warnings(SHUFFLE, &["traffic.racks=[3, 4, 5]", "fabric.type=1D", set]);
+        let says = |w: &String| w.contains(&format!("--set {key}: ")) && w.contains(needs);
+        assert!(warned.len() == 1 && says(&warned[0]), "{set}: {warned:?}");
+    }
+    // One run of a sweep reads it.
+    assert_eq!(warnings(SHUFFLE, &["traffic.racks=[3, 4, 5]", "control.detour_usable=0.5"]), Vec::<String>::new());
+}

@@ -96,7 +96,7 @@ fn weights_that_a_controller_sets_are_followed() {
     let mut router = router(&fabric, RoutingKind::Ecmp);
     let nic = |host: u32, n: usize| fabric.out(HostId(host).node())[n];
     let paths = |links: [LinkId; 2], weights: [u64; 2]| {
-        Some((0..2).map(|i| AccessPath { links: Path::from_slice(&[links[i]]), weight: weights[i] }).collect())
+        Some((0..2).map(|i| AccessPath { links: Path::from_slice(&[links[i]]), weight: weights[i], limit: None }).collect())
     };
     router.set_access_paths(HostId(0), Direction::Out, paths([nic(0, 0), nic(0, 1)], [3, 1]));
     router.set_access_paths(HostId(6), Direction::In, paths([nic(6, 0).reverse(), nic(6, 1).reverse()], [0, 7]));
@@ -118,7 +118,7 @@ fn a_detour_passes_servers_on_both_sides_and_never_itself() {
     // Host 4 (ToRs 2, 3) leaves over host 2 (1, 2) and host 0 (0, 1); host 14 (ToRs 7, 8) is reached over host 16 (8, 9).
     let leaving = Path::from_slice(&[nic(4, 0), nic(2, 1).reverse(), nic(2, 0), nic(0, 1).reverse(), nic(0, 0)]);
     let arriving = Path::from_slice(&[nic(16, 1).reverse(), nic(16, 0), nic(14, 1).reverse()]);
-    let path = |links: &Path, weight| AccessPath { links: links.clone(), weight };
+    let path = |links: &Path, weight| AccessPath { links: links.clone(), weight, limit: None };
     for kind in [RoutingKind::Ecmp, RoutingKind::SinglePath, RoutingKind::Vlb] {
         let mut router = router(&fabric, kind);
         router.set_access_paths(HostId(4), Direction::Out, Some(vec![path(&leaving, 1)]));

@@ -286,7 +286,7 @@ fn a_controller_weighs_ways_and_sends_flows_over_detours() {
     // Host 0 to ToR 1, from there to host 2 and to ToR 2.
     let detour = Path::from_slice(&[nic(0, 1), nic(2, 0).reverse(), nic(2, 1)]);
     let arriving = Path::from_slice(&[nic(6, 0).reverse()]);
-    let path = |links: &[LinkId], weight| AccessPath { links: Path::from_slice(links), weight };
+    let path = |links: &[LinkId], weight| AccessPath { links: Path::from_slice(links), weight, limit: None };
     let key = FlowKey::of_flow(0, HostId(0), HostId(6));
     let paths = Some(vec![path(&[nic(1, 0)], 0), path(&[nic(1, 1)], 5)]);
     let (controller, heard) = scripted(vec![

@@ -1,4 +1,4 @@
-//! Subways' controllers in the flow world: balance and detours around hot racks (Subways sections 5 and 6).
+//! Subways' controllers in the flow and the packet world: balance and detours around hot racks (Subways sections 5 and 6).
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use weft_fabric::routing::{Router, Routing};
 use weft_fabric::topology::{FabricBuilder, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, SwitchId};
-use weft_sim::flow::{FlowConfig, FlowWorld, Rates};
+use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
+use weft_sim::packet::{PacketConfig, PacketWorld, Transport};
 use weft_sim::world::{Change, TimedEvent};
 
 const GBPS: u64 = 1_000_000_000;
@@ -49,6 +50,8 @@ enum Scheduler {
     Ecmp,
     Adaptive(Rebind),
     Detour,
+    /// Detours that may use this part of what remains.
+    Capped(f64),
 }
 
 fn run(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, scheduler: Scheduler, events: Vec<TimedEvent>) -> Outcome {
@@ -56,10 +59,13 @@ fn run(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, scheduler: Scheduler, events:
 }
 
 fn world(fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, scheduler: Scheduler, events: Vec<TimedEvent>) -> FlowWorld {
+    let detour =
+        |usable| SubwaysConfig { detour: Some(DetourConfig { usable, ..DetourConfig::default() }), ..SubwaysConfig::default() };
     let config = match scheduler {
         Scheduler::Ecmp => None,
         Scheduler::Adaptive(rebind) => Some(SubwaysConfig { rebind, ..SubwaysConfig::default() }),
-        Scheduler::Detour => Some(SubwaysConfig { detour: Some(DetourConfig::default()), ..SubwaysConfig::default() }),
+        Scheduler::Detour => Some(detour(DetourConfig::default().usable)),
+        Scheduler::Capped(usable) => Some(detour(usable)),
     };
     let controller = config.map(|c| Box::new(Subways::new(Arc::clone(fabric), c).unwrap()) as Box<dyn Controller>);
     FlowWorld {
@@ -155,6 +161,63 @@ fn connections_of_adjacent_racks_get_equal_portions() {
     // Half of the connections at half the rate of the others: (0.75)^2 / 0.625.
     assert!((ecmp - 0.9).abs() < 0.03, "{ecmp}");
     assert!(adaptive > 0.97, "{adaptive}");
+}
+
+/// Section 6: detours get 60 % of what remains of a remote ToR, of its rate and whatever the flows are: these last, and would fill any link.
+#[test]
+fn detours_keep_their_cap_in_all_worlds() {
+    let fabric = two_loops();
+    let lasting = |inbound| flows(&[3], inbound, 0).into_iter().map(|f| FlowSpec { size: Size::Infinite, ..f }).collect();
+    for (name, world, inbound, usable) in [
+        ("max-min", Bounded::Flow(Rates::MaxMin), false, 0.6),
+        ("max-min, 5 %", Bounded::Flow(Rates::MaxMin), false, 0.05),
+        ("max-min, inbound", Bounded::Flow(Rates::MaxMin), true, 0.6),
+        ("AIMD", Bounded::Flow(Rates::Aimd(AimdParams::default())), false, 0.6),
+        ("packets", Bounded::Packet, false, 0.6),
+        ("packets, 5 %", Bounded::Packet, false, 0.05),
+        ("packets, inbound", Bounded::Packet, true, 0.6),
+    ] {
+        let outcome = world.run(&fabric, lasting(inbound), usable);
+        let load = by_tor(&fabric, &outcome, inbound);
+        let seconds = outcome.ended.saturating_since(Instant::ZERO).as_secs_f64();
+        let gbps: Vec<f64> = load.iter().map(|&bytes| bytes as f64 * 8.0 / seconds / 1e9).collect();
+        for tor in [1, 2, 5, 6] {
+            // Of 20 Gbps. Detours begin after T_detect, and take a few rounds until enough connections have moved there.
+            let cap = usable * 20.0;
+            // Less than that, for each of the ToR's two uplinks keeps to its part, and hashing loads them unevenly. At 5 % a server's share is
+            // less than the rate of one of its connections elsewhere: some have none on a detour.
+            let least = if usable < 0.1 { 0.2 } else { 0.5 };
+            assert!((least * cap..1.005 * cap).contains(&gbps[tor]), "{name}: {gbps:?}");
+        }
+        assert!([3, 4].iter().all(|&tor| gbps[tor] > 19.0), "{name}: {gbps:?}");
+    }
+}
+
+/// A world for flows that never end.
+#[derive(Clone, Copy)]
+enum Bounded {
+    Flow(Rates),
+    Packet,
+}
+
+impl Bounded {
+    fn run(self, fabric: &Arc<Fabric>, flows: Vec<FlowSpec>, usable: f64) -> Outcome {
+        let mut world = world(fabric, flows, Scheduler::Capped(usable), vec![]);
+        let duration = Duration::from_ms(200);
+        match self {
+            Self::Flow(rates) => {
+                world.config = FlowConfig { rates, duration, ..world.config };
+                world.run(&mut |_| {})
+            }
+            Self::Packet => {
+                let FlowWorld { fabric, router, controller, workload, events, .. } = world;
+                let transport = Transport { rto_min: Duration::from_ms(5), ..Transport::default() };
+                let (hop_delay, switch_queue) = (Duration::from_us(5), Some(Bytes(200_000)));
+                let config = PacketConfig { transport, duration, hop_delay, switch_queue, ..PacketConfig::default() };
+                PacketWorld { fabric, router, controller, workload, events, config }.run(&mut |_| {}).unwrap()
+            }
+        }
+    }
 }
 
 #[test]

@@ -18,17 +18,17 @@ use weft_fabric::rng::{Pcg64, Stream, stream};
 use weft_fabric::routing::access_paths::{crosses_itself, cut, nic_paths};
 use weft_fabric::routing::{AccessPath, Direction, FlowKey, NextHops, Path};
 use weft_fabric::topology::{Health, Part};
-use weft_fabric::{Bytes, Fabric, LinkId, RackId};
+use weft_fabric::{BitsPerSec, Bytes, Fabric, LinkId, RackId};
 
 use crate::controller::{Controller, FlowCounter, Input, Output};
 use crate::subways::config::{SubwaysConfig, SubwaysError};
 use crate::subways::detour::{self, Plan, Situation};
-use crate::subways::hosts::{DIRECTIONS, Ends, HostLane};
+use crate::subways::hosts::{DIRECTIONS, End, Ends, HostLane};
 use crate::subways::hot::Heat;
 use crate::subways::rebinding::{self, Lane, pick, split};
 use crate::subways::ring::Ring;
-use crate::subways::traffic::{DETECT, REBIND, Traffic};
-use crate::subways::weights::{Port, remaining};
+use crate::subways::traffic::{DETECT, Detoured, REBIND, Traffic};
+use crate::subways::weights::{Carried, Port, remaining};
 use crate::time::{Duration, Instant};
 
 /// The controllers of all loops of a fabric.
@@ -138,9 +138,12 @@ impl Subways {
         let gain = self.config.ewma_gain;
         for (ring, load) in self.rings.iter().zip(&mut self.loads) {
             for (tor, port) in load.ports.iter_mut().enumerate() {
-                port.read(&self.bytes, bytes, seconds, gain);
-                for direction in 0..2 {
-                    let carried = self.traffic.detoured[direction][ring.tors[tor].index()].egress[REBIND];
+                let detours = [0, 1].map(|d| {
+                    let Detoured { egress, origin } = self.traffic.detoured[d][ring.tors[tor].index()];
+                    Carried { egress: egress[REBIND], origin: origin[REBIND] }
+                });
+                port.read(&self.bytes, bytes, detours, seconds, gain);
+                for (direction, Carried { egress: carried, .. }) in detours.into_iter().enumerate() {
                     let average = &mut load.detoured[direction][tor];
                     *average = gain * carried as f64 * 8.0 / seconds + (1.0 - gain) * *average;
                 }
@@ -168,7 +171,9 @@ impl Subways {
                     let before_detours = all - bps(detoured.egress[DETECT]) + bps(detoured.origin[DETECT]);
                     let used = if port.capacity > 0.0 { before_detours / port.capacity } else { 1.0 };
                     load.heat[d].judge(tor, used, config.hot_threshold, now, config.hot_duration);
-                    usable.push(config.usable * (port.capacity - before_detours).max(0.0));
+                    let room = (port.capacity - before_detours).max(0.0);
+                    let even = evenly(&self.fabric, &port.links[d], &self.traffic.on_link, |l| bps(moved(l)), bps);
+                    usable.push(config.usable * room.min(even));
                 }
                 let room = room(ring, &self.ends, direction, straight);
                 let hot = load.heat[d].hot(now);
@@ -202,11 +207,12 @@ impl Subways {
                 let load = &self.loads[end.ring];
                 let floor = self.config.utilisation_floor;
                 let weight = |lane: &HostLane| {
-                    let Lane { capacity, utilisation, .. } = load.lane(lane, direction, 1.0);
+                    let Lane { capacity, utilisation, .. } = load.lane(end, lane, direction, 1.0);
                     remaining(capacity, utilisation, floor) as u64
                 };
-                let paths: Vec<AccessPath> =
-                    end.lanes.iter().map(|lane| AccessPath { links: lane.links.clone(), weight: weight(lane) }).collect();
+                let limit = |lane: &HostLane| lane.detour.map(|share| BitsPerSec(share.host as u64));
+                let path = |lane: &HostLane| AccessPath { links: lane.links.clone(), weight: weight(lane), limit: limit(lane) };
+                let paths: Vec<AccessPath> = end.lanes.iter().map(path).collect();
                 if end.sent.as_ref() != Some(&paths) {
                     self.outputs.push_back(Output::SetAccessPaths { host: end.host, direction, paths: Some(paths.clone()) });
                     end.sent = Some(paths);
@@ -252,12 +258,12 @@ impl Subways {
                 count[place][flow.lane[d].unwrap_or(elsewhere)] += 1;
             }
         }
-        let plan = |(end, count): (&crate::subways::hosts::End, &Vec<u32>)| {
+        let plan = |(end, count): (&End, &Vec<u32>)| {
             let (elsewhere, there) = count.split_last()?;
             if count.iter().all(|&n| n == 0) || (there.len() == 1 && *elsewhere == 0) {
                 return None;
             }
-            let lanes: Vec<Lane> = end.lanes.iter().map(|l| self.loads[end.ring].lane(l, direction, seconds)).collect();
+            let lanes: Vec<Lane> = end.lanes.iter().map(|l| self.loads[end.ring].lane(end, l, direction, seconds)).collect();
             let parts = split(&lanes, self.config.aggressiveness, self.config.utilisation_floor);
             Some(rebinding::Plan::new(parts, there, *elsewhere, self.config.rebind))
         };
@@ -359,14 +365,16 @@ impl Load {
     }
 
     /// A host's path as the formulas see it. A detour counts with what it may use of its egress, and with how much of that is used; its
-    /// limit is the host's equal share.
-    fn lane(&self, lane: &HostLane, direction: Direction, seconds: f64) -> Lane {
+    /// limit is the host's equal share. Hosts that do not detour see their ToRs as without detours.
+    fn lane(&self, end: &End, lane: &HostLane, direction: Direction, seconds: f64) -> Lane {
         let d = direction as usize;
         let rate = lane.bytes as f64 * 8.0 / seconds;
         match lane.detour {
             None => {
                 let port = &self.ports[lane.tor];
-                Lane { capacity: port.capacity, utilisation: port.utilisation[d], rate, limit: lane.nic }
+                let detours = end.lanes.iter().any(|l| l.detour.is_some());
+                let utilisation = if detours { port.utilisation[d] } else { port.before_detours[d] };
+                Lane { capacity: port.capacity, utilisation, rate, limit: lane.nic }
             }
             Some(share) => {
                 let egress = self.plans[d].egresses.iter().find(|e| e.tor == lane.tor);
@@ -376,6 +384,19 @@ impl Load {
             }
         }
     }
+}
+
+/// The most that all detours to a ToR can have so that none of its links to the switches above has more of them than it has left beside them, as
+/// they are spread over these links now. Switches hash whole connections: of a few, one link may have most.
+fn evenly(fabric: &Fabric, links: &[LinkId], detoured: &[u64], rate: impl Fn(LinkId) -> f64, bps: impl Fn(u64) -> f64) -> f64 {
+    let all: u64 = links.iter().map(|l| detoured[l.index()]).sum();
+    let busy = links.iter().filter(|l| detoured[l.index()] > 0);
+    let most = busy.map(|&l| {
+        let own = detoured[l.index()];
+        let left = fabric.link(l).capacity.as_f64() - (rate(l) - bps(own)).max(0.0);
+        left.max(0.0) * all as f64 / own as f64
+    });
+    most.fold(f64::INFINITY, f64::min)
 }
 
 /// What the links between a rack's servers and its ToRs have left beside what goes straight up from there. As elsewhere, flows through

@@ -14,6 +14,8 @@ pub struct Traffic {
     seen: Vec<(FlowKey, Bytes)>,
     /// By direction, then by switch: detoured bytes.
     pub detoured: [Vec<Detoured>; 2],
+    /// By link between a ToR and the switches above: detoured bytes since the last detection of hot ToRs.
+    pub on_link: Vec<u64>,
 }
 
 /// Detoured bytes of a ToR since its two readings began: for rebinding, and for detecting hot ToRs.
@@ -33,7 +35,7 @@ pub const DETECT: usize = 1;
 impl Traffic {
     pub fn new(fabric: &Fabric) -> Self {
         let none = vec![Detoured::default(); fabric.switch_count()];
-        Self { seen: Vec::new(), detoured: [none.clone(), none] }
+        Self { seen: Vec::new(), detoured: [none.clone(), none], on_link: vec![0; fabric.links().len()] }
     }
 
     /// Takes the counters of all flows under way, ascending by key.
@@ -60,6 +62,9 @@ impl Traffic {
             of.egress[reading] = 0;
             of.origin[reading] = 0;
         }
+        if reading == DETECT {
+            self.on_link.fill(0);
+        }
     }
 
     /// Books what a flow has moved since its counter stood at `before`. Flows through a shared ToR are nobody's load.
@@ -84,6 +89,10 @@ impl Traffic {
                 let of = &mut self.detoured[direction as usize];
                 of[origin.index()].origin.iter_mut().for_each(|n| *n += moved);
                 of[egress.index()].egress.iter_mut().for_each(|n| *n += moved);
+                if a < b {
+                    let link = if direction == Direction::Out { counter.path[a] } else { counter.path[b - 1] };
+                    self.on_link[link.index()] += moved;
+                }
             }
         }
     }

@@ -6,6 +6,10 @@
 //!   U_x   moving average of the used fraction of its uplinks, outbound        V_x = B_x (1 - U_x)   weight as a source's ToR
 //!   D_x   the same of the links down to it, inbound                           E_x = B_x (1 - D_x)   weight as a destination's ToR
 //! ```
+//! Racks that do not detour see what U and D would be without detours (section 6: detours do not interfere with adjacent servers): those that end
+//! at a ToR are left out, since their cap follows from what is left beside them, and those that begin there count as if they went up there. To a rack
+//! that detours, a ToR that its detours have relieved has room.
+//!
 //! DEVIATION: what remains is at least `floor` of the capacity. With every ToR full the printed weights are all 0, and a ToR that was
 //! full once would get no flow by which to be measured again.
 
@@ -19,10 +23,12 @@ pub struct Port {
     pub links: [Vec<LinkId>; 2],
     /// Bits per second of those that work: B.
     pub capacity: f64,
-    /// By direction: bits per second of the last reading.
+    /// By direction: bits per second of the last reading, without detours that end here.
     pub rate: [f64; 2],
-    /// By direction: U and D.
+    /// By direction: U and D without the detours that end here.
     pub utilisation: [f64; 2],
+    /// The same with those that begin here: before any detours.
+    pub before_detours: [f64; 2],
     read: bool,
 }
 
@@ -34,7 +40,14 @@ impl Port {
         let up = fabric.out(node).iter().copied().filter(|&l| fabric.node(fabric.link(l).to).tier > tier);
         let up: Vec<LinkId> = up.collect();
         let down = up.iter().map(|l| l.reverse()).collect();
-        let mut port = Self { links: [up, down], capacity: 0.0, rate: [0.0; 2], utilisation: [0.0; 2], read: false };
+        let mut port = Self {
+            links: [up, down],
+            capacity: 0.0,
+            rate: [0.0; 2],
+            utilisation: [0.0; 2],
+            before_detours: [0.0; 2],
+            read: false,
+        };
         port.repair(fabric, &Health::new(fabric));
         port
     }
@@ -45,17 +58,32 @@ impl Port {
         self.capacity = up.map(|&l| fabric.link(l).capacity.as_f64()).sum();
     }
 
-    /// Takes a reading: bytes by link now and at the last one, `seconds` ago. The first reading is the average.
-    pub fn read(&mut self, now: &[Bytes], last: &[Bytes], seconds: f64, gain: f64) {
-        for direction in 0..2 {
+    /// Takes a reading: bytes by link now and at the last one, `seconds` ago, and by direction those of detours. The first reading is the
+    /// average.
+    pub fn read(&mut self, now: &[Bytes], last: &[Bytes], detours: [Carried; 2], seconds: f64, gain: f64) {
+        for (direction, Carried { egress, origin }) in detours.into_iter().enumerate() {
             let bytes: u64 = self.links[direction].iter().map(|l| now[l.index()].0 - last[l.index()].0).sum();
-            self.rate[direction] = bytes as f64 * 8.0 / seconds;
-            let used = if self.capacity > 0.0 { (self.rate[direction] / self.capacity).min(1.0) } else { 1.0 };
-            let average = &mut self.utilisation[direction];
-            *average = if self.read { gain * used + (1.0 - gain) * *average } else { used };
+            let direct = bytes.saturating_sub(egress);
+            self.rate[direction] = direct as f64 * 8.0 / seconds;
+            let used = |bytes: u64| {
+                if self.capacity > 0.0 { (bytes as f64 * 8.0 / seconds / self.capacity).min(1.0) } else { 1.0 }
+            };
+            let (used, before) = (used(direct), used(direct + origin));
+            let mix = |average: &mut f64, new| *average = if self.read { gain * new + (1.0 - gain) * *average } else { new };
+            mix(&mut self.utilisation[direction], used);
+            mix(&mut self.before_detours[direction], before);
         }
         self.read = true;
     }
+}
+
+/// Bytes of detours that end at a ToR, and of those that begin there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// End.
+    pub egress: u64,
+    /// Begin.
+    pub origin: u64,
 }
 
 /// V_x or E_x, in bits per second.
@@ -79,12 +107,19 @@ mod tests {
             let last = bytes.clone();
             bytes[port.links[0][1].index()].0 += up;
             bytes[port.links[1][0].index()].0 += down;
-            port.read(&bytes, &last, 0.01, 0.5);
+            port.read(
+                &bytes,
+                &last,
+                [Carried { egress: 0, origin: 6_250_000 }, Carried { egress: 6_250_000, origin: 0 }],
+                0.01,
+                0.5,
+            );
         };
         // 10 ms at 20 Gbps are 25 MB.
-        read(&mut port, 12_500_000, 6_250_000);
-        assert_eq!(port.utilisation, [0.5, 0.25]);
-        read(&mut port, 0, 18_750_000);
+        // Of what comes down, 5 Gbps are detours; as much detours from here, and goes up elsewhere.
+        read(&mut port, 12_500_000, 12_500_000);
+        assert_eq!((port.utilisation, port.before_detours), ([0.5, 0.25], [0.75, 0.25]));
+        read(&mut port, 0, 25_000_000);
         assert_eq!((port.utilisation, port.rate), ([0.25, 0.5], [0.0, 15e9]));
         assert_eq!(remaining(port.capacity, 0.25, 0.01), 15e9);
         assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.2e9);
@@ -100,7 +135,7 @@ mod tests {
         }
         port.repair(&fabric, &health);
         let bytes = vec![Bytes(0); fabric.links().len()];
-        port.read(&bytes, &bytes, 0.01, 0.5);
+        port.read(&bytes, &bytes, [Carried::default(); 2], 0.01, 0.5);
         assert_eq!((port.capacity, port.utilisation), (0.0, [1.0, 1.0]));
         assert_eq!(remaining(port.capacity, 1.0, 0.01), 0.0);
     }

@@ -9,7 +9,9 @@ use weft_fabric::topology::shapes::subways::Balancing;
 use weft_sim::packet::bridged::Returns;
 
 use crate::error::KeyError;
+use crate::scenario::Scenario;
 use crate::scenario::keys::Keys;
+use crate::scenario::world::Kind;
 
 /// Routing and scheduling, and how quickly failures are noticed.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,6 +158,68 @@ impl Control {
         }
         Ok(control)
     }
+}
+
+/// A key that only some runs read.
+#[derive(Clone, Copy)]
+pub struct Reader {
+    /// The dotted key.
+    pub key: &'static str,
+    /// What reads it, as the end of a sentence that begins with "it needs".
+    pub needs: &'static str,
+    /// Whether this run does.
+    pub reads: fn(&Scenario) -> bool,
+}
+
+/// Keys of `[control]`, and of detours in `[world]`, that have no effect with other schedulers or another routing.
+pub const READERS: &[Reader] = &[
+    Reader { key: "control.period", needs: "a `scheduler`", reads: |s| s.control.scheduler != Scheduler::None },
+    Reader { key: "control.threshold", needs: HEDERA, reads: |s| s.control.scheduler.is_hedera() },
+    Reader { key: "control.iterations", needs: ANNEALING, reads: anneals },
+    Reader { key: "control.annealing_c", needs: ANNEALING, reads: anneals },
+    Reader { key: "control.ewma_gain", needs: SUBWAYS, reads: |s| s.control.scheduler.is_subways() },
+    Reader { key: "control.aggressiveness", needs: SUBWAYS, reads: |s| s.control.scheduler.is_subways() },
+    Reader { key: "control.utilisation_floor", needs: SUBWAYS, reads: |s| s.control.scheduler.is_subways() },
+    Reader { key: "control.rebind", needs: SUBWAYS, reads: |s| s.control.scheduler.is_subways() },
+    Reader {
+        key: "control.flowlet_gap",
+        needs: "`scheduler = \"adaptive\"` or `\"detour\"` in the packet world",
+        reads: |s| s.control.scheduler.is_subways() && s.world.kind != Kind::Flow,
+    },
+    Reader { key: "control.detect", needs: DETOUR, reads: detours },
+    Reader { key: "control.hot_duration", needs: DETOUR, reads: detours },
+    Reader { key: "control.hot_threshold", needs: DETOUR, reads: detours },
+    Reader { key: "control.detour_usable", needs: DETOUR, reads: detours },
+    Reader { key: "control.max_detour_servers", needs: DETOUR, reads: detours },
+    Reader { key: "control.edge_rule", needs: DETOUR, reads: detours },
+    // Keys of another world than the run's are no slip: one file serves several.
+    Reader { key: "world.detour_header", needs: DETOUR, reads: |s| detours(s) || s.world.kind != Kind::Packet },
+    Reader { key: "control.vlb_local", needs: "`routing = \"vlb\"`", reads: |s| s.control.routing.kind == RoutingKind::Vlb },
+    Reader { key: "control.spain_paths", needs: SPAIN, reads: spans },
+    Reader { key: "control.spain_orders", needs: SPAIN, reads: spans },
+    Reader { key: "control.special_trees", needs: SPAIN, reads: spans },
+    Reader { key: "control.spain_return", needs: SPAIN, reads: spans },
+    Reader { key: "control.chirp_period", needs: SPAIN, reads: spans },
+    Reader { key: "control.reconverge", needs: "an [[event]]", reads: |s| !s.events.is_empty() },
+    Reader { key: "control.restore_delay", needs: "an [[event]]", reads: |s| !s.events.is_empty() },
+];
+
+const HEDERA: &str = "a `scheduler` that places large flows, such as `\"annealing\"`";
+const ANNEALING: &str = "`scheduler = \"annealing\"` or `\"annealing-per-flow\"`";
+const SUBWAYS: &str = "`scheduler = \"adaptive\"` or `\"detour\"`";
+const DETOUR: &str = "`scheduler = \"detour\"`";
+const SPAIN: &str = "`routing = \"spain\"`";
+
+fn anneals(scenario: &Scenario) -> bool {
+    matches!(scenario.control.scheduler, Scheduler::Annealing | Scheduler::AnnealingPerFlow)
+}
+
+fn detours(scenario: &Scenario) -> bool {
+    scenario.control.scheduler == Scheduler::Detour
+}
+
+fn spans(scenario: &Scenario) -> bool {
+    scenario.control.bridging == Some(Bridging::Spain)
 }
 
 /// Which VLAN answers take.

@@ -18,6 +18,7 @@ use crate::scenario::source::{Overrides, Source, Variant};
 use crate::wall::Stopwatch;
 use crate::world::{self, Prepared};
 use fabrics::Fabrics;
+use warnings::Loops;
 
 /// All runs of a scenario file.
 pub struct Study {
@@ -87,7 +88,7 @@ impl Study {
     /// Prepares every run, so that no sweep stops half-way for a mistake in its last run. What fits in [`HELD_MAX`] is held until the run
     /// starts; the rest is prepared a second time then.
     fn check(&self, on_prepared: &mut dyn FnMut(&Run, &Prepared)) -> Result<()> {
-        let (mut loads, mut held) = (Vec::new(), 0);
+        let (mut loads, mut loops, mut held) = (Vec::new(), Vec::new(), 0);
         // Neighbours in a sweep often have the same fabric.
         let mut last = None;
         for (i, run) in self.runs.iter().enumerate() {
@@ -95,6 +96,10 @@ impl Study {
             on_prepared(run, &prepared);
             let seed = run.scenario.world.seed;
             loads.extend(run.scenario.traffic.offered_load(&prepared.fabric, seed).map_err(|e| self.source.at(e))?);
+            let scheduler = run.scenario.control.scheduler;
+            if scheduler.is_subways() {
+                loops.push((scheduler, Loops::of(&prepared.fabric)));
+            }
             if let Some(search) = self.searches.get(&i) {
                 self.build(&self.trial(i, search.to)?)?;
             }
@@ -107,6 +112,8 @@ impl Study {
         drop(last);
         warnings::warn_overload(self.runs.len(), &loads);
         warnings::warn_idle_expectations(&self.source, &self.runs);
+        warnings::warn_idle_settings(&self.source, &self.runs);
+        warnings::warn_no_loops(&self.source, &loops);
         warnings::warn_late_events(&self.source, &self.runs, |run, _| self.end_at_most(run));
         Ok(())
     }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use weft_fabric::{Duration, Instant};
+use weft_control::subways::Ring;
+use weft_fabric::{Duration, Fabric, Instant};
 
 use crate::expect::matches;
 use crate::scenario::Run;
-use crate::scenario::source::Source;
+use crate::scenario::control::{READERS, Reader, Scheduler};
+use crate::scenario::source::{Source, get};
 use crate::scenario::world::Event;
 
 /// Warns of arrivals beyond what a NIC can carry: queues that can only grow are rarely intended. `loads` holds the offered loads of
@@ -36,6 +38,70 @@ pub fn warn_idle_expectations(source: &Source, runs: &[Run]) {
                 "[[expect]] number {number} ({name}): no run has the settings of its `over`, so there is nothing to divide by"
             );
         }
+    }
+}
+
+/// Warns of settings that no run reads.
+pub fn warn_idle_settings(source: &Source, runs: &[Run]) {
+    for Reader { key, needs, reads } in READERS {
+        let mut given = runs.iter().filter(|run| get(&run.variant.table, key).is_some()).peekable();
+        if given.peek().is_some() && !given.any(|run| reads(&run.scenario)) {
+            tracing::warn!(
+                "{}: `{}` has no effect: it needs {needs}",
+                source.place_of(key).0,
+                key.rsplit('.').next().unwrap_or(key)
+            );
+        }
+    }
+}
+
+/// What there is for Subways' controllers on the fabric of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loops {
+    /// No server is on several ToRs.
+    None,
+    /// No loop has a ToR that is not its racks' own.
+    Short,
+    /// Some ToR is remote for some rack.
+    Long,
+}
+
+impl Loops {
+    /// The loops of a fabric.
+    pub fn of(fabric: &Fabric) -> Self {
+        let rings = Ring::all(fabric);
+        let long = |ring: &Ring| ring.tors.len() > ring.ports;
+        if rings.is_empty() {
+            Self::None
+        } else if rings.iter().any(long) {
+            Self::Long
+        } else {
+            Self::Short
+        }
+    }
+}
+
+/// Warns of controllers of Subways that have nothing to control; `loops` holds what the fabrics of their runs have, by scheduler.
+pub fn warn_no_loops(source: &Source, loops: &[(Scheduler, Loops)]) {
+    let count = |of: &dyn Fn(&(Scheduler, Loops)) -> bool| loops.iter().filter(|it| of(it)).count();
+    let place = || source.place_of("control.scheduler").0;
+    let none = count(&|it| it.1 == Loops::None);
+    if none > 0 {
+        let which =
+            if loops.len() > 1 { format!(" in {none} of the {} runs with such a scheduler", loops.len()) } else { String::new() };
+        tracing::warn!(
+            "{}: `scheduler = \"adaptive\"` and `\"detour\"` have no effect{which}: the fabric has no loops, for no server is on several ToRs; \
+             choose kind = \"subways\" with type 1 or 2, or another scheduler",
+            place()
+        );
+    }
+    let detours = count(&|it| it.0 == Scheduler::Detour);
+    if detours > 0 && none == 0 && count(&|it| *it == (Scheduler::Detour, Loops::Long)) == 0 {
+        tracing::warn!(
+            "{}: `scheduler = \"detour\"` has the effect of `\"adaptive\"`: a loop that is no longer than its servers have ports has no remote \
+             ToR; choose a longer `loop`",
+            place()
+        );
     }
 }
 

@@ -14,6 +14,7 @@ use crate::ids::{HostId, LinkId, NodeId};
 use crate::rng::mix;
 use crate::routing::Path;
 use crate::topology::{Fabric, Health};
+use crate::units::BitsPerSec;
 
 /// Which end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +32,9 @@ pub struct AccessPath {
     pub links: Path,
     /// Flows take it in proportion to this, in any unit common to the host's paths. If all weights are 0, they count as equal.
     pub weight: u64,
+    /// Of a detour: the most that all flows of the host on this path may send together, wherever their weights put them. The first server on
+    /// the path holds them to it: the source itself if it leaves, the first one that forwards if it arrives.
+    pub limit: Option<BitsPerSec>,
 }
 
 impl AccessPath {
@@ -55,7 +59,7 @@ pub fn nic_paths<'a>(
         Direction::In => nic.reverse(),
     });
     let up = links.filter(|&l| health.is_up(l));
-    up.map(|l| AccessPath { links: Path::from_slice(&[l]), weight: fabric.link(l).capacity.0 })
+    up.map(|l| AccessPath { links: Path::from_slice(&[l]), weight: fabric.link(l).capacity.0, limit: None })
 }
 
 /// Where a path from host to host is cut: `path[..a]` is its leaving access path, `path[a..b]` leads from ToR to ToR, `path[b..]` is its

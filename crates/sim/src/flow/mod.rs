@@ -119,11 +119,11 @@ impl FlowWorld {
         let end = Instant::ZERO.saturating_add(duration);
         match self.config.rates {
             Rates::MaxMin => {
-                let model = maxmin::MaxMin::new(&self.fabric);
+                let model = maxmin::MaxMin::new(Arc::clone(&self.fabric));
                 world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
             Rates::Aimd(params) => {
-                let model = aimd::Aimd::new(&self.fabric, params, self.config.seed);
+                let model = aimd::Aimd::new(Arc::clone(&self.fabric), params, self.config.seed);
                 let tick = params.tick.as_ps().max(1);
                 // The run ends with a whole tick.
                 let end = if end == Instant::MAX { end } else { Instant::from_ps(end.as_ps() / tick * tick) };

@@ -11,7 +11,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`wheel`] | what happens when |
-//! | [`ports`] | queues and links |
+//! | [`ports`], [`shapers`] | queues and links; queues of detours |
 //! | [`paths`], [`packets`] | where packets go, and what they are |
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
@@ -34,6 +34,7 @@ mod ports;
 mod reference;
 mod requests;
 mod settings;
+mod shapers;
 mod slab;
 mod tcp;
 mod team;

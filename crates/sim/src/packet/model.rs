@@ -2,7 +2,7 @@
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
 use weft_fabric::traffic::{FlowSpec, Size};
-use weft_fabric::{Duration, Fabric, FlowId, Instant, LinkId};
+use weft_fabric::{BitsPerSec, Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
@@ -136,6 +136,13 @@ impl Model for PacketModel {
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let end = (id.0 * self.subflows + subflow) as usize;
         self.engine.each(|net| net.rx[end].route = net.paths.intern(&self.fabric, path));
+    }
+
+    fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
+        self.engine.each(|net| {
+            let number = net.paths.limits.number(links);
+            net.shapers.set(number, rate);
+        });
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {

@@ -4,16 +4,22 @@
 use rustc_hash::FxHashMap;
 use weft_fabric::{Fabric, LinkId};
 
+use crate::world::Limits;
+
 /// The end of a path; larger than any word of a hop.
 pub(super) const END: u32 = u32::MAX;
 /// Set in the word of a hop by which a server forwards a detoured packet: there it loses a header.
 pub(super) const FORWARDED: u32 = 1 << 31;
+/// Set in a word that is no hop, but the number of a shaper before one.
+pub(super) const SHAPED: u32 = 3 << 30;
 
 /// All paths in use.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     words: Vec<u32>,
     known: FxHashMap<Box<[u32]>, u32>,
+    /// Numbered as the shapers.
+    pub limits: Limits,
 }
 
 /// A path: where it begins, and how often servers forward along it.
@@ -29,7 +35,7 @@ pub(super) struct Route {
 pub(super) const NOWHERE: Route = Route { begin: END, forwards: 0 };
 
 impl Paths {
-    /// The route along these links, stored if it is new.
+    /// The route along these links and through the shapers of their limits, stored if it is new.
     pub fn intern(&mut self, fabric: &Fabric, links: &[LinkId]) -> Route {
         if links.is_empty() {
             return NOWHERE;
@@ -38,8 +44,12 @@ impl Paths {
             let by_server = i > 0 && fabric.as_host(fabric.link(l).from).is_some();
             if by_server { l.0 | FORWARDED } else { l.0 }
         };
-        let words: Vec<u32> = links.iter().enumerate().map(hop).collect();
+        let mut words: Vec<u32> = links.iter().enumerate().map(hop).collect();
         let forwards = words.iter().filter(|&&w| w & FORWARDED != 0).count() as u16;
+        // From the last one on, so that positions stay what they are.
+        for limit in self.limits.on(fabric, links).iter().rev() {
+            words.insert(limit.before, limit.number | SHAPED);
+        }
         let begin = match self.known.get(&words[..]) {
             Some(&begin) => begin,
             None => {
@@ -51,6 +61,16 @@ impl Paths {
             }
         };
         Route { begin, forwards }
+    }
+
+    /// The first link of a route: its sender's NIC.
+    #[inline]
+    pub fn nic(&self, route: Route) -> Option<u32> {
+        if route.begin == END {
+            return None;
+        }
+        // Shapers may stand before it.
+        self.words[route.begin as usize..].iter().copied().find(|word| word & SHAPED != SHAPED)
     }
 
     /// The hop at a place.

@@ -94,6 +94,33 @@ pub(super) struct Queue {
     pub dithers: bool,
 }
 
+/// How large the queues of switches and shapers are, by their rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QueueRule {
+    /// A size for all; `None`: the rate times the round trip, at least `least`.
+    pub size: Option<Bytes>,
+    pub round_trip: Duration,
+    pub least: Bytes,
+    /// Beyond so many waiting bytes packets are marked; `None`: as `marks` says.
+    pub mark: Option<Bytes>,
+    /// Whether packets are marked beyond a quarter of the queue.
+    pub marks: bool,
+}
+
+impl QueueRule {
+    /// The size and the marking threshold of a queue that is emptied at this rate.
+    pub fn queue(&self, rate: BitsPerSec) -> (Bytes, Option<Bytes>) {
+        let size = self.size.unwrap_or(bandwidth_delay(rate, self.round_trip).max(self.least));
+        (size, self.mark.or(self.marks.then_some(Bytes(size.0 / 4))))
+    }
+}
+
+/// Bytes that a rate sends in a span.
+fn bandwidth_delay(rate: BitsPerSec, span: Duration) -> Bytes {
+    let bits = u128::from(rate.0) * u128::from(span.as_ps()) / 1_000_000_000_000;
+    Bytes(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+}
+
 /// All ports.
 #[derive(Clone, Debug)]
 pub(super) struct Ports {
@@ -249,7 +276,7 @@ impl Ports {
 /// The part that a port itself belongs to.
 pub(super) const NEAR: u8 = u8::MAX;
 /// Fractional bits of a byte's time.
-const FRACTION: u32 = 20;
+pub(super) const FRACTION: u32 = 20;
 
 /// Whether a packet that does not fit whole is accepted: by a draw from what came before, so that a run repeats.
 #[cold]
@@ -265,12 +292,12 @@ fn sending_time(class: &Class, len: u16) -> u64 {
 }
 
 /// 8 bits at 1 bps are 8e12 ps, 63 bits with the fraction: it holds, and 65,535 times that of 1 kbps and faster holds too.
-fn byte_time(rate: BitsPerSec) -> u64 {
+pub(super) fn byte_time(rate: BitsPerSec) -> u64 {
     let ps = ((8_000_000_000_000u128 << FRACTION) + u128::from(rate.0) / 2) / u128::from(rate.0);
     u64::try_from(ps).unwrap_or(u64::MAX).clamp(1, u64::MAX >> 16)
 }
 
-fn time_of(rate: BitsPerSec, bytes: Bytes) -> u64 {
+pub(super) fn time_of(rate: BitsPerSec, bytes: Bytes) -> u64 {
     let ps = (u128::from(bytes.0) * u128::from(byte_time(rate))) >> FRACTION;
     u64::try_from(ps).unwrap_or(u64::MAX).min(u64::MAX >> 8)
 }

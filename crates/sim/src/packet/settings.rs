@@ -6,8 +6,9 @@ use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
 use super::capture::Trace;
 use super::model::Engine;
 use super::net::{Extras, Net, Sizes};
-use super::ports::{Ports, Queue};
+use super::ports::{Ports, Queue, QueueRule};
 use super::requests::{Load, Requests};
+use super::shapers::Shapers;
 pub use super::tcp::Recovery;
 use super::tcp::{Congestion, Tcp};
 use super::team::{self, Team};
@@ -249,7 +250,8 @@ impl PacketConfig {
             Sizes { mss: transport.mss.0 as u16, header: transport.header.0 as u16, detour_header: self.detour_header.0 as u16 };
         let subflows = if let TransportKind::Mptcp { subflows } = transport.kind { subflows } else { 1 };
         let extras = Extras { subflows, load: self.requests.clone().map(Load::new), trace: self.trace.clone() };
-        Ok(Net::new(fabric, ports, self.tcp(), sizes, extras))
+        let shapers = Shapers::new(self.queue_rule(round_trip, packet));
+        Ok(Net::new(fabric, ports, shapers, self.tcp(), sizes, extras))
     }
 
     /// The queue before a link.
@@ -267,10 +269,19 @@ impl PacketConfig {
             let room = self.nic_queue.is_none().then_some(Bytes(packet.0 * NIC_ROOM));
             return Queue { rate, size, mark: None, room, jitter, dithers };
         }
-        let product = bandwidth_delay(rate, round_trip);
-        let size = self.switch_queue.unwrap_or(product.max(Bytes(packet.0 * LEAST_PACKETS)));
-        let dctcp = (self.transport.kind == TransportKind::Dctcp).then_some(Bytes(size.0 / 4));
-        Queue { rate, size, mark: self.ecn_threshold.or(dctcp), room: None, jitter: Duration::ZERO, dithers }
+        let (size, mark) = self.queue_rule(round_trip, packet).queue(rate);
+        Queue { rate, size, mark, room: None, jitter: Duration::ZERO, dithers }
+    }
+
+    /// The queues of switches and shapers.
+    fn queue_rule(&self, round_trip: Duration, packet: Bytes) -> QueueRule {
+        QueueRule {
+            size: self.switch_queue,
+            round_trip,
+            least: Bytes(packet.0 * LEAST_PACKETS),
+            mark: self.ecn_threshold,
+            marks: self.transport.kind == TransportKind::Dctcp,
+        }
     }
 
     /// What TCP's ends want to know.
@@ -329,12 +340,6 @@ fn farthest(fabric: &Fabric, from: NodeId, hop_delay: Duration) -> (NodeId, Dura
     let hosts = fabric.hosts().map(|h| h.node());
     let far = hosts.max_by_key(|h| (distance[h.index()], std::cmp::Reverse(h.0))).expect("a fabric has hosts");
     (far, Duration::from_ps(distance[far.index()]))
-}
-
-/// Bytes that a rate sends in a span.
-fn bandwidth_delay(rate: BitsPerSec, span: Duration) -> Bytes {
-    let bits = u128::from(rate.0) * u128::from(span.as_ps()) / 1_000_000_000_000;
-    Bytes(u64::try_from(bits / 8).unwrap_or(u64::MAX))
 }
 
 /// The largest packet.

@@ -13,6 +13,7 @@
 //! the controller's timer runs out; then the model settles. Within each of these, first in first out.
 
 mod ledger;
+mod limits;
 mod model;
 mod run;
 mod series;
@@ -25,6 +26,7 @@ use weft_fabric::topology::{Fabric, Part};
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
 
+pub(crate) use limits::Limits;
 pub(crate) use model::{Ended, Look, Model};
 pub(crate) use run::{Pace, run};
 

@@ -2,7 +2,7 @@
 
 use weft_fabric::record::Outcome;
 use weft_fabric::traffic::FlowSpec;
-use weft_fabric::{Duration, FlowId, Instant, LinkId};
+use weft_fabric::{BitsPerSec, Duration, FlowId, Instant, LinkId};
 
 /// A flow that has delivered all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,12 @@ pub(crate) trait Model {
     /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let _ = (id, subflow, path);
+    }
+
+    /// Flows that are given a path from now on, of which this access path is a part, have at most this rate there, together with those that
+    /// are on it already. A model without limits ignores it.
+    fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
+        let _ = (links, rate);
     }
 
     /// The next path that the flow is given is to be taken once it has sent nothing for so long.

@@ -425,7 +425,14 @@ impl<M: Model> Run<M> {
                     let bytes = self.ledger.link_bytes(&mut self.model);
                     controller.handle(now, Input::LinkCounters(LinkCounters { bytes: &bytes, read_at: now }));
                 }
-                Output::SetAccessPaths { host, direction, paths } => self.router.set_access_paths(host, direction, paths),
+                Output::SetAccessPaths { host, direction, paths } => {
+                    for path in paths.iter().flatten() {
+                        if let Some(rate) = path.limit {
+                            self.model.set_limit(&path.links, rate);
+                        }
+                    }
+                    self.router.set_access_paths(host, direction, paths);
+                }
                 Output::Rebind { flow, leaving, arriving, gap } => self.rebind(&flow, &leaving, &arriving, gap.to_ps()),
                 Output::SetPath { flow, path } => {
                     if let Some(id) = self.ledger.find(&flow) {

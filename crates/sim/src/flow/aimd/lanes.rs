@@ -58,10 +58,10 @@ pub(crate) trait Lanes: Send {
     fn swap_remove(&mut self, place: usize);
 }
 
-/// Lanes for paths of up to so many links among so many.
-pub(crate) fn lanes(path: usize, links: usize) -> Box<dyn Lanes> {
+/// Lanes for paths of up to so many links among so many, and limits after them.
+pub(crate) fn lanes(path: usize, links: usize, limits: usize) -> Box<dyn Lanes> {
     // One number is taken by the link that nobody fills.
-    if links < usize::from(u16::MAX) { of_width::<u16>(path, links) } else { of_width::<u32>(path, links) }
+    if links + limits < usize::from(u16::MAX) { of_width::<u16>(path, links) } else { of_width::<u32>(path, links) }
 }
 
 fn of_width<I: Index>(path: usize, links: usize) -> Box<dyn Lanes> {

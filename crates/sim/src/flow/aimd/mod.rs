@@ -9,14 +9,16 @@ mod lanes;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use weft_fabric::rng::{Stream, stream};
 use weft_fabric::time::PS_PER_S;
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
-use weft_fabric::{Duration, FlowId, Instant, LinkId};
+use weft_fabric::{BitsPerSec, Duration, FlowId, Instant, LinkId};
 
 use crate::flow::AimdParams;
-use crate::world::{Ended, Look, Model};
+use crate::world::{Ended, Limits, Look, Model};
 use lanes::{Draws, Entry, Lanes, MOST, SPARE, Step, TABLE_LEAST, lanes};
 
 /// The model. A flow has a slot; when it moves it also has a place in the lanes.
@@ -27,8 +29,11 @@ pub(crate) struct Aimd {
     step: Step,
     random: Draws,
     lanes: Box<dyn Lanes>,
-    links: usize,
-    /// What is left of each link, in quanta, and then the link that nobody fills.
+    fabric: Arc<Fabric>,
+    limits: Limits,
+    /// What each limit allows, in quanta.
+    limited: Vec<i32>,
+    /// What is left of each link, in quanta, then the link that nobody fills, then what is left of each limit.
     residuals: Vec<i32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -77,23 +82,25 @@ struct Units {
 }
 
 impl Aimd {
-    pub fn new(fabric: &Fabric, params: AimdParams, seed: u64) -> Self {
+    pub fn new(fabric: Arc<Fabric>, params: AimdParams, seed: u64) -> Self {
         let links = fabric.links();
         let most = links.iter().map(|l| l.capacity.0 / 8).max().unwrap_or(0);
         let quantum = most.div_ceil(MOST as u64).next_power_of_two();
         let tick = Duration::from_ps(params.tick.as_ps().max(1));
-        let quanta = |bytes_per_s: u64| (bytes_per_s / quantum).clamp(1, MOST as u64) as i32;
+        let units = Units { quantum, tick_ps: tick.as_ps() };
         let mut residuals: Vec<i32> = links.iter().map(|l| (l.capacity.0 / 8 / quantum) as i32).collect();
         residuals.push(SPARE);
         residuals.resize(residuals.len().max(TABLE_LEAST), 0);
         Self {
             now: Instant::ZERO,
             tick,
-            units: Units { quantum, tick_ps: tick.as_ps() },
-            step: Step { increase: quanta(params.increase_bytes_per_s), initial: quanta(params.initial_bytes_per_s) },
+            units,
+            step: Step { increase: units.quanta(params.increase_bytes_per_s), initial: units.quanta(params.initial_bytes_per_s) },
             random: Draws::new(stream(seed, Stream::Aimd)),
-            lanes: lanes(2, links.len()),
-            links: links.len(),
+            lanes: lanes(2, links.len(), 0),
+            fabric,
+            limits: Limits::default(),
+            limited: Vec::new(),
             residuals,
             slots: Vec::new(),
             free: Vec::new(),
@@ -124,7 +131,8 @@ impl Aimd {
         let state = &mut self.slots[slot as usize];
         state.state = State::Moving;
         let entry = &mut state.entry;
-        let free = entry.links.iter().map(|&l| self.residuals[l as usize]).min().unwrap_or(0);
+        // Less than nothing is free below a limit that has become lower.
+        let free = entry.links.iter().map(|&l| self.residuals[l as usize]).min().unwrap_or(0).max(0);
         if state.left_lanes == self.now {
             entry.rate = entry.rate.min(free);
         } else {
@@ -134,15 +142,25 @@ impl Aimd {
             self.residuals[link as usize] -= entry.rate;
         }
         if entry.links.len() > self.lanes.width() {
-            let mut wider = lanes(entry.links.len(), self.links);
-            (0..self.lanes.len()).for_each(|place| wider.push(&self.lanes.get(place)));
-            self.lanes = wider;
+            let width = entry.links.len();
+            self.rebuild_lanes(width);
         }
         if self.places_known {
             self.place_of.resize(self.slots.len(), u32::MAX);
             self.place_of[slot as usize] = self.lanes.len() as u32;
         }
         self.lanes.push(&self.slots[slot as usize].entry);
+    }
+
+    fn rebuild_lanes(&mut self, width: usize) {
+        let mut wider = lanes(width, self.fabric.links().len(), self.limited.len());
+        (0..self.lanes.len()).for_each(|place| wider.push(&self.lanes.get(place)));
+        self.lanes = wider;
+    }
+
+    /// The place of a limit among the residuals.
+    fn residual_of(&self, limit: u32) -> u32 {
+        self.fabric.links().len() as u32 + 1 + limit
     }
 
     /// Takes the flow at a place out of the lanes, and frees its bandwidth.
@@ -224,12 +242,29 @@ impl Model for Aimd {
             }
         }
         if !path.is_empty() {
+            let limits = self.limits.on(&self.fabric, path);
+            let first = self.residual_of(0);
+            let limits = limits.iter().map(|l| first + l.number);
             let flow = &mut self.slots[slot as usize];
-            flow.entry.links = path.iter().map(|l| l.0).collect();
+            flow.entry.links = path.iter().map(|l| l.0).chain(limits).collect();
             flow.state = State::Joining;
             self.joining.push(slot);
             self.ending += usize::from(finite);
         }
+    }
+
+    fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
+        let (number, links) = (self.limits.number(links), self.fabric.links().len());
+        let (limit, place) = (self.units.quanta(rate.0 / 8), self.residual_of(number) as usize);
+        if number as usize == self.limited.len() {
+            self.limited.push(0);
+            self.residuals.resize(self.residuals.len().max(place + 1), 0);
+            if links + self.limited.len() == usize::from(u16::MAX) {
+                // Numbers no longer fit in the narrow lanes.
+                self.rebuild_lanes(self.lanes.width());
+            }
+        }
+        self.residuals[place] += limit - std::mem::replace(&mut self.limited[number as usize], limit);
     }
 
     fn settle(&mut self) {
@@ -288,6 +323,11 @@ impl Model for Aimd {
 }
 
 impl Units {
+    /// A rate.
+    fn quanta(self, bytes_per_s: u64) -> i32 {
+        (bytes_per_s / self.quantum).clamp(1, MOST as u64) as i32
+    }
+
     /// Quanta x ticks that deliver so many bytes, rounded up.
     fn of_bytes(self, bytes: u64) -> i64 {
         let exact = (u128::from(bytes) * u128::from(PS_PER_S)).div_ceil(u128::from(self.quantum) * u128::from(self.tick_ps));

@@ -42,7 +42,7 @@ proptest! {
         let mut plain_random = random.clone();
         let widest = paths.iter().map(Vec::len).max().unwrap();
         let links = if wide { 70_000 } else { 14 };
-        let mut packed = lanes(widest, links);
+        let mut packed = lanes(widest, links, 0);
         let mut residuals = vec![0; links];
         residuals[..14].copy_from_slice(&capacities);
         residuals.push(SPARE);

@@ -19,7 +19,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
-use weft_fabric::LinkId;
 
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
 
@@ -87,20 +86,8 @@ struct Limit {
 
 impl Levels {
     pub fn new(capacities: impl Iterator<Item = f64>) -> Self {
-        let link = |capacity| Link {
-            capacity,
-            level: f64::INFINITY,
-            due_or_slack: capacity,
-            key: f64::NAN,
-            members: Vec::new(),
-            held: 0,
-            repair: 0,
-            raises: 0,
-            fresh: false,
-            dirty: false,
-        };
         Self {
-            links: capacities.map(link).collect(),
+            links: capacities.map(Link::new).collect(),
             flows: Vec::new(),
             places: Vec::new(),
             count: 0,
@@ -113,8 +100,20 @@ impl Levels {
         }
     }
 
+    /// Gives a link another capacity; the next number is a new link.
+    pub fn set_capacity(&mut self, link: u32, capacity: f64) {
+        match self.links.get_mut(link as usize) {
+            Some(known) if known.capacity == capacity => {}
+            Some(known) => {
+                known.capacity = capacity;
+                self.soil(link);
+            }
+            None => self.links.push(Link::new(capacity)),
+        }
+    }
+
     /// Puts a flow on its links; the slot must be free.
-    pub fn join(&mut self, slot: u32, path: &[LinkId]) {
+    pub fn join(&mut self, slot: u32, path: impl Iterator<Item = u32>) {
         let s = slot as usize;
         if s >= self.flows.len() {
             let free = Flow { limit: Limit::NONE, touched: false, links: SmallVec::new() };
@@ -122,12 +121,12 @@ impl Levels {
             self.places.resize(s + 1, SmallVec::new());
         }
         debug_assert!(self.flows[s].links.is_empty());
-        for &link in path {
-            let members = &mut self.links[link.index()].members;
-            self.flows[s].links.push(link.0);
+        for link in path {
+            let members = &mut self.links[link as usize].members;
+            self.flows[s].links.push(link);
             self.places[s].push(members.len() as u32);
             members.push(slot);
-            self.soil(link.0);
+            self.soil(link);
         }
         self.flows[s].limit = self.limit_of(slot);
         self.touch(slot);
@@ -393,6 +392,23 @@ impl Levels {
         let key = state.level.min(state.due_or_slack);
         if !queued || key < state.key {
             self.enqueue(link, key);
+        }
+    }
+}
+
+impl Link {
+    fn new(capacity: f64) -> Self {
+        Self {
+            capacity,
+            level: f64::INFINITY,
+            due_or_slack: capacity,
+            key: f64::NAN,
+            members: Vec::new(),
+            held: 0,
+            repair: 0,
+            raises: 0,
+            fresh: false,
+            dirty: false,
         }
     }
 }

@@ -9,12 +9,14 @@ pub(crate) mod solver;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use weft_fabric::time::PS_PER_S;
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
-use weft_fabric::{FlowId, Instant, LinkId};
+use weft_fabric::{BitsPerSec, FlowId, Instant, LinkId};
 
-use crate::world::{Ended, Look, Model};
+use crate::world::{Ended, Limits, Look, Model};
 use first::First;
 use levels::Levels;
 
@@ -22,7 +24,9 @@ use levels::Levels;
 #[derive(Debug)]
 pub(crate) struct MaxMin {
     now: Instant,
+    fabric: Arc<Fabric>,
     levels: Levels,
+    limits: Limits,
     ends: First,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -52,10 +56,12 @@ struct Slot {
 }
 
 impl MaxMin {
-    pub fn new(fabric: &Fabric) -> Self {
+    pub fn new(fabric: Arc<Fabric>) -> Self {
         Self {
             now: Instant::ZERO,
             levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64())),
+            fabric,
+            limits: Limits::default(),
             ends: First::default(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -129,9 +135,18 @@ impl Model for MaxMin {
         if path.is_empty() {
             self.set_rate(slot, 0.0);
         } else {
-            self.levels.join(slot, path);
+            // A limit is one more link, which only the flows of its path cross.
+            let first = self.fabric.links().len() as u32;
+            let limits = self.limits.on(&self.fabric, path);
+            let limits = limits.iter().map(|l| first + l.number);
+            self.levels.join(slot, path.iter().map(|l| l.0).chain(limits));
             self.ending += usize::from(finite);
         }
+    }
+
+    fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
+        let link = self.fabric.links().len() as u32 + self.limits.number(links);
+        self.levels.set_capacity(link, rate.as_f64());
     }
 
     fn settle(&mut self) {

@@ -7,7 +7,7 @@ use rand::RngExt;
 use weft_fabric::rng::{Stream, stream};
 use weft_fabric::routing::{FlowKey, Router, Routing};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
-use weft_fabric::{BitsPerSec, Duration, HostId, LinkId};
+use weft_fabric::{BitsPerSec, Duration, HostId};
 
 use super::levels::Levels;
 use super::solver::{MaxMinError, max_min};
@@ -98,7 +98,7 @@ fn thousands_of_repairs_do_not_drift() {
         if src == dst || rng.random_range(0..3) == 0 {
             paths[slot].clear();
         } else {
-            levels.join(slot as u32, &path);
+            levels.join(slot as u32, path.iter().map(|l| l.0));
             paths[slot] = path.iter().map(|l| l.0).collect();
         }
         let touched = levels.settle();
@@ -127,14 +127,14 @@ proptest! {
         }
     }
 
-    /// Flows come, go and move; after each change the repaired rates are those from scratch.
+    /// Flows come, go and move, and links change; after each change the repaired rates are those from scratch.
     #[test]
     fn repairs_give_what_filling_gives(
         link_count in 2u32..40,
         capacity_kind in 0..3,
         changes in proptest::collection::vec((0usize..60, path_strategy(40), 0..4), 1..300),
     ) {
-        let capacities: Vec<f64> = (0..link_count).map(|l| match capacity_kind {
+        let mut capacities: Vec<f64> = (0..link_count).map(|l| match capacity_kind {
             0 => 1e9,
             1 => if l % 3 == 0 { 1e10 } else { 1e9 },
             _ => 1e8 * (1.0 + f64::from(l * 7919 % 101)),
@@ -149,12 +149,16 @@ proptest! {
                 levels.leave(slot as u32);
                 paths[slot].clear();
             } else {
-                let links: Vec<LinkId> = path.iter().map(|&l| LinkId(l)).collect();
-                levels.join(slot as u32, &links);
+                levels.join(slot as u32, path.iter().copied());
                 paths[slot] = path;
             }
             if several == 0 {
                 continue;
+            }
+            if several == 3 {
+                let link = slot as u32 % link_count;
+                capacities[link as usize] *= if slot % 2 == 0 { 0.3 } else { 2.0 };
+                levels.set_capacity(link, capacities[link as usize]);
             }
             let touched = levels.settle();
             levels.recycle(touched);

@@ -173,8 +173,7 @@ impl Net {
     /// The NIC of a flow, if it takes nothing now.
     #[inline]
     fn full_nic(&self, flow: u32) -> Option<u32> {
-        let begin = self.tx[flow as usize].route.begin;
-        let link = if begin == END { return None } else { self.paths.at(begin) };
+        let link = self.paths.nic(self.tx[flow as usize].route)?;
         self.ports.is_full(link, self.now).then_some(link)
     }
 
@@ -191,7 +190,7 @@ impl Net {
         while let Some(flow) = self.ports.turn(link, self.now) {
             let tx = &mut self.tx[flow as usize];
             tx.queued = false;
-            if tx.route.begin == END || self.paths.at(tx.route.begin) != link {
+            if self.paths.nic(tx.route) != Some(link) {
                 self.pump(flow); // its route leads by another NIC now
                 continue;
             }
@@ -274,6 +273,7 @@ impl Net {
                 self.tx[event.item as usize].tcp.on_release();
                 self.pump(event.item);
             }
+            SHAPE => self.leave_shaper(event.item),
             _ => self.look(),
         }
     }

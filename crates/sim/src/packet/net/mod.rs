@@ -18,9 +18,10 @@ use weft_fabric::{Bytes, Fabric, HostId, Instant};
 use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
 use super::packets::{BLOCKS, CE, ECT, Kind, Packet, REPEAT};
-use super::paths::{END, FORWARDED, NOWHERE, Paths, Route};
+use super::paths::{END, FORWARDED, NOWHERE, Paths, Route, SHAPED};
 use super::ports::{Fate, NEAR, Ports};
 use super::requests::Load;
+use super::shapers::Shapers;
 use super::slab::Slab;
 use super::tcp::blocks::Blocks;
 use super::tcp::receiver::Receiver;
@@ -108,6 +109,7 @@ pub(super) struct Net {
     pub sizes: Sizes,
     pub paths: Paths,
     pub ports: Ports,
+    pub shapers: Shapers,
     pub tx: Vec<Tx>,
     pub rx: Vec<Rx>,
     pub totals: Totals,
@@ -178,13 +180,15 @@ const REQUEST: u32 = 2;
 const LOOK: u32 = 3;
 const NIC_ROOM: u32 = 4;
 const RELEASE: u32 = 5;
-const TIMERS: u32 = 6;
+/// A packet leaves a shaper.
+const SHAPE: u32 = 6;
+const TIMERS: u32 = 7;
 
 /// Approximate number of events between two progress reports.
 pub(super) const LOOK_EVERY: u64 = 1 << 18;
 
 impl Net {
-    pub fn new(fabric: &Fabric, ports: Ports, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
+    pub fn new(fabric: &Fabric, ports: Ports, shapers: Shapers, tcp: Tcp, sizes: Sizes, extras: Extras) -> Self {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
         let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(sizes.header));
@@ -195,6 +199,7 @@ impl Net {
             sizes,
             paths: Paths::default(),
             ports,
+            shapers,
             tx: Vec::new(),
             rx: Vec::new(),
             totals: Totals::default(),
@@ -427,9 +432,44 @@ impl Net {
         } else if hop == END {
             self.deliver(event.item);
         } else {
-            packet.len -= self.sizes.detour_header;
-            self.forward(hop & !FORWARDED, event.item);
+            self.forward_detoured(hop, event.item);
         }
+    }
+
+    /// A server passes a detoured packet on, through a shaper if there is one.
+    fn forward_detoured(&mut self, hop: u32, item: u32) {
+        if hop & SHAPED == SHAPED {
+            return self.shape(hop & !SHAPED, item);
+        }
+        if hop & FORWARDED != 0 {
+            self.packets[item].len -= self.sizes.detour_header;
+        }
+        self.forward(hop & !FORWARDED, item);
+    }
+
+    /// A packet comes to a shaper.
+    fn shape(&mut self, shaper: u32, item: u32) {
+        let packet = &mut self.packets[item];
+        match self.shapers.send(shaper, packet.len, self.now) {
+            Some((at, marked)) => {
+                if marked && packet.flags & ECT != 0 {
+                    packet.flags |= CE;
+                }
+                self.wheel.push(at, self.timers + SHAPE, item);
+            }
+            None => {
+                self.totals.drops += 1;
+                self.packets.remove(item);
+            }
+        }
+    }
+
+    /// A packet leaves its shaper.
+    fn leave_shaper(&mut self, item: u32) {
+        let packet = &mut self.packets[item];
+        packet.place += 1;
+        let hop = self.paths.at(packet.place);
+        self.forward_detoured(hop, item);
     }
 
     /// A host hands a packet of its own to its NIC.
@@ -437,6 +477,9 @@ impl Net {
     fn emit(&mut self, item: u32) {
         let Packet { flow, number, place, .. } = self.packets[item];
         let link = self.paths.at(place);
+        if link >= FORWARDED {
+            return self.shape(link & !SHAPED, item);
+        }
         let draw = mix(self.now ^ mix(u64::from(flow) << 32 | u64::from(number))) as u32;
         let at = self.ports.handed_over(link, self.now, draw);
         self.forward_at(link, item, at, true);
