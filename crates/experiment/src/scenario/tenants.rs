@@ -33,9 +33,10 @@ pub struct TenantLoad {
     pub scale: Scale,
 }
 
-/// A smaller network with the same ratio of table misses to frames. Tenants, rates of links, entries of tables, and the rate and the queue of their learning are
-/// multiplied by the factor; times, frames and transfers are as they were, and so is the rate of each VM. Buffers of ports are multiplied by its square root:
-/// a link that n flows share needs the bandwidth-delay product divided by the square root of n (Appenzeller, Keslassy and McKeown, "Sizing router buffers").
+/// A smaller network with the same ratio of table misses to frames. Tenants, rates of links, entries of tables, and the rate and the queue of
+/// their learning are multiplied by the factor; times, frames and transfers are as they were, and so is the rate of each VM. Buffers of ports
+/// are multiplied by its square root: a link that n flows share needs the bandwidth-delay product divided by the square root of n (Appenzeller,
+/// Keslassy and McKeown, "Sizing router buffers").
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale(f64);
 
@@ -185,7 +186,7 @@ impl TenantTable {
         let count = scale.count(self.count);
         if (f64::from(self.count) * scale.0 - f64::from(count)).abs() > 1e-6 {
             let message = format!("{} tenants times a `traffic.scale` of {} are not a whole number", self.count, scale.0);
-            return Err(KeyError::new(format!("{}.count", self.key), message, "choose a scale that divides the tenants, such as 0.1"));
+            return Err(KeyError::new(format!("{}.count", self.key), message, "choose a scale such as 0.1"));
         }
         let last = fabric.host_count() as u32 - 1;
         let mut hosts: Vec<u32> = self.hosts.clone().unwrap_or_else(|| (0..=last).collect());
