@@ -13,7 +13,7 @@ use weft_fabric::{Fabric, SwitchId};
 use crate::error::{KeyError, Result};
 use crate::scenario::keys::Keys;
 use crate::scenario::source::{Overrides, Source};
-use crate::scenario::tenants::{self, TenantSpec};
+use crate::scenario::tenants::{self, Scale, TenantSpec};
 use crate::scenario::{control, fabric::FabricSpec};
 
 /// VLANs, paths and configuration.
@@ -112,7 +112,7 @@ fn plan_of(source: &Source) -> Result<(Arc<Fabric>, Plan)> {
 
 /// The switches of the tenants' hosts.
 fn edges(fabric: &Fabric, spec: &TenantSpec) -> Result<Vec<SwitchId>, KeyError> {
-    let tenants = spec.on(fabric)?;
+    let tenants = spec.on(fabric, Scale::WHOLE)?;
     let hosts = tenants.iter().flat_map(|t| &t.hosts);
     let mut edges: Vec<SwitchId> = hosts.filter_map(|h| fabric.as_switch(fabric.link(fabric.out(h.node())[0]).to)).collect();
     edges.sort_unstable();

@@ -80,6 +80,31 @@ fn every_scheme_delivers_and_reports_its_metrics() {
     );
 }
 
+/// A quarter of a network whose tables are too small: each VM sends as much as before, and as many of its frames are flooded.
+#[test]
+fn a_scaled_network_has_the_same_ratio_of_misses_to_frames() {
+    let folder = folder(&[("count = 2", "count = 80"), ("size = \"20kB\"", "size = \"1MB\""), ("trials = 2\n", "")]);
+    let run = |set: &[&str]| {
+        let settings = [
+            &["control.routing=spanning-tree", "switches.learn_rate=2000", "world.switch_queue=150kB", "world.duration=20s"],
+            set,
+        ];
+        let metrics = metrics(folder.path(), &settings.concat());
+        let of = |name: &str| metrics[name].as_f64().unwrap_or_else(|| panic!("{name}: {metrics}"));
+        (of("vms"), of("goodput_bps"), of("fib_misses") / of("goodput_bps"))
+    };
+    let (whole, quarter) = (run(&[]), run(&["traffic.scale=0.25"]));
+    assert_eq!((whole.0, quarter.0), (320.0, 80.0));
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.2;
+    assert!(near(4.0 * quarter.1, whole.1) && near(quarter.2, whole.2), "{whole:?} {quarter:?}");
+    // With the tables as they were nothing would be missing.
+    let roomy = run(&["traffic.scale=0.25", "switches.fib_entries=400"]);
+    assert!(roomy.2 < 0.5 * whole.2, "{whole:?} {roomy:?}");
+    // Servers stay as many as they are, and so do the tables that hold them.
+    let servers = run(&["traffic.scale=0.25", "overlay.addresses=host", "switches.fib_entries=4"]);
+    assert!(servers.2 < 0.1 * whole.2, "{whole:?} {servers:?}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
     let folder = folder(&[(
@@ -147,6 +172,9 @@ fn what_means_nothing_is_refused_with_its_place() {
         ("fib_entries = 100", "fib_entries = 100\nfib_ways = 3", "no buckets of 3"),
         ("size = \"20kB\"", "size = \"0B\"", "0 bytes"),
         ("size = \"20kB\"", "incoming = 0", "refuse everything"),
+        ("size = \"20kB\"", "scale = 0.3", "2 tenants times a `traffic.scale` of 0.3 are not a whole number"),
+        ("size = \"20kB\"", "scale = 2.0", "above 0 and at most 1"),
+        ("size = \"20kB\"", "scale = 0.0", "above 0 and at most 1"),
         ("count = 2", "vms_per_host = 60000", "65,535"),
         ("routing = \"spain\"", "routing = \"spain\"\nspain_paths = 0", "spain_paths"),
         ("routing = \"spain\"", "routing = \"spain\"\nspecial_trees = 17", "16 are the most"),
@@ -237,6 +265,7 @@ fn a_run_in_a_lab_of_tenants_says_what_it_cannot_have() {
         ("routing = \"spain\"", "routing = \"spanning-tree\"".to_owned(), "over SPAIN's VLANs"),
         ("routing = \"spain\"", "routing = \"spain\"\nchirp_period = \"1ms\"".to_owned(), "write 10ms or more"),
         ("size = \"20kB\"", "size = \"20kB\"\ntrials = 3".to_owned(), "`\"world.seed\" = [1, 2, 3]`"),
+        ("size = \"20kB\"", "size = \"20kB\"\nscale = 0.5".to_owned(), "write `scale` in [world]"),
         ("[world]", event("kill = \"agent h9\""), "no node called `h9`"),
         ("[world]", event("kill = \"agent tenant17-vm1\""), "no node called `tenant17-vm1`"),
         ("[world]", event("kill = \"server 0\""), "no directory runs"),

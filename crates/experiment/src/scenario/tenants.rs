@@ -29,7 +29,16 @@ pub struct TenantLoad {
     pub trials: u32,
     /// Pause between two trials.
     pub gap: Duration,
+    /// How much smaller the simulated network is than the described one.
+    pub scale: Scale,
 }
+
+/// A smaller network with the same ratio of table misses to frames. Tenants, rates of links, entries of tables, and the rate and the queue of
+/// their learning are multiplied by the factor; times, frames and transfers are as they were, and so is the rate of each VM. Buffers of ports
+/// are multiplied by its square root: a link that n flows share needs the bandwidth-delay product divided by the square root of n (Appenzeller,
+/// Keslassy and McKeown, "Sizing router buffers").
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale(f64);
 
 /// Tenants, switches and overlay of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,18 +77,22 @@ impl TenantLoad {
             start_spread: keys.or("start_spread", Duration::from_secs(1))?,
             trials: keys.or("trials", 1)?,
             gap: keys.or("gap", Duration::from_secs(320))?,
+            scale: Scale(keys.or("scale", 1.0)?),
         };
         keys.has("pattern");
         keys.done()?;
         keys.check_not_zero("size", load.size, "a transfer of 0 bytes", "write a size such as \"10MB\"")?;
         keys.check_not_zero("incoming", load.incoming, "every VM would refuse everything", "write 3, as NetLord")?;
         keys.check_range("trials", load.trials, 0..=MOST_TRIALS, "write 3, as NetLord")?;
-        Ok(load)
+        match load.scale {
+            Scale(it) if it > 0.0 && it <= 1.0 => Ok(load),
+            Scale(it) => Err(keys.error("scale", format!("a network times {it}"), "write a number above 0 and at most 1")),
+        }
     }
 
     /// The load; `duration` is the limit of a trial.
     pub fn load(&self, duration: Duration, warmup: Duration) -> Load {
-        let Self { size, incoming, pause, start_spread, trials, gap } = *self;
+        let Self { size, incoming, pause, start_spread, trials, gap, .. } = *self;
         Load { bytes: size, incoming, pause, start_spread, trials, duration, gap, warmup }
     }
 
@@ -87,6 +100,39 @@ impl TenantLoad {
     pub const fn shuffle(&self) -> ShuffleLoad {
         let Self { size, incoming, pause, start_spread, .. } = *self;
         ShuffleLoad { size, incoming, pause, start_spread }
+    }
+}
+
+impl Scale {
+    /// The described network itself.
+    pub const WHOLE: Self = Self(1.0);
+
+    /// The network with links of these rates.
+    pub fn network(self, fabric: Fabric) -> Fabric {
+        fabric.scaled(self.0)
+    }
+
+    /// A smaller table, of whole buckets.
+    pub fn fib(self, fib: FibConfig) -> FibConfig {
+        let ways = fib.ways.unwrap_or(1);
+        if ways == 0 || !fib.entries.is_multiple_of(ways) {
+            return fib; // it is refused
+        }
+        FibConfig {
+            entries: self.count(fib.entries / ways).max(1).min(fib.entries / ways) * ways,
+            learn_rate: fib.learn_rate.map(|rate| self.count(rate).max(1)),
+            learn_queue: self.count(fib.learn_queue),
+            ..fib
+        }
+    }
+
+    /// A smaller buffer of a port.
+    pub fn buffer(self, buffer: Bytes) -> Bytes {
+        Bytes((buffer.0 as f64 * libm::sqrt(self.0)).round() as u64)
+    }
+
+    fn count(self, of: u32) -> u32 {
+        (f64::from(of) * self.0).round() as u32
     }
 }
 
@@ -106,9 +152,9 @@ impl TenantSpec {
     /// The tenants on a fabric.
     ///
     /// # Errors
-    /// Hosts that it does not have.
-    pub fn on(&self, fabric: &Fabric) -> Result<Vec<Tenants>, KeyError> {
-        self.tenants.iter().map(|t| t.on(fabric)).collect()
+    /// Hosts that it does not have, and fractions of tenants.
+    pub fn on(&self, fabric: &Fabric, scale: Scale) -> Result<Vec<Tenants>, KeyError> {
+        self.tenants.iter().map(|t| t.on(fabric, scale)).collect()
     }
 
     /// VMs of a server.
@@ -136,7 +182,12 @@ impl TenantTable {
         Ok(table)
     }
 
-    fn on(&self, fabric: &Fabric) -> Result<Tenants, KeyError> {
+    fn on(&self, fabric: &Fabric, scale: Scale) -> Result<Tenants, KeyError> {
+        let count = scale.count(self.count);
+        if (f64::from(self.count) * scale.0 - f64::from(count)).abs() > 1e-6 {
+            let message = format!("{} tenants times a `traffic.scale` of {} are not a whole number", self.count, scale.0);
+            return Err(KeyError::new(format!("{}.count", self.key), message, "choose a scale such as 0.1"));
+        }
         let last = fabric.host_count() as u32 - 1;
         let mut hosts: Vec<u32> = self.hosts.clone().unwrap_or_else(|| (0..=last).collect());
         hosts.sort_unstable();
@@ -145,7 +196,7 @@ impl TenantTable {
             let key = format!("{}.hosts", self.key);
             return Err(KeyError::at(key, Problem::NoHost { host, hosts: fabric.host_count() }));
         }
-        Ok(Tenants { count: self.count, hosts: hosts.into_iter().map(HostId).collect(), vms_per_host: self.vms_per_host })
+        Ok(Tenants { count, hosts: hosts.into_iter().map(HostId).collect(), vms_per_host: self.vms_per_host })
     }
 }
 
@@ -193,3 +244,29 @@ pub fn is_pattern(root: &Keys<'_>) -> bool {
 /// 64K.
 const FIB_ENTRIES: u32 = 65_536;
 const MOST_TRIALS: u32 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_rates_are_divided_and_buffers_by_the_square_root() {
+        let fib = FibConfig {
+            entries: 65_536,
+            ways: None,
+            ageing: Duration::from_secs(300),
+            learn_rate: Some(400),
+            learn_queue: 1_000,
+        };
+        assert_eq!(
+            Scale(0.01).fib(fib),
+            FibConfig { entries: 655, learn_rate: Some(4), learn_queue: 10, ..fib },
+            "the ageing stays: it is a time"
+        );
+        assert_eq!(Scale::WHOLE.fib(fib), fib);
+        let buckets = FibConfig { ways: Some(4), ..fib };
+        assert_eq!(Scale(0.01).fib(buckets).entries, 656, "whole buckets");
+        assert_eq!(Scale(0.0001).fib(FibConfig { entries: 100, ..fib }).entries, 1, "no table becomes none");
+        assert_eq!(Scale(0.01).buffer(Bytes(500_000)), Bytes(50_000));
+    }
+}

@@ -25,7 +25,7 @@ use crate::scenario::control::{Bridging, Scheduler};
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
 use crate::scenario::lab_tenants::store;
 use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
-use crate::scenario::tenants::TenantLoad;
+use crate::scenario::tenants::{Scale, TenantLoad};
 use crate::scenario::traffic::Traffic;
 use crate::scenario::world::{EventKind, LabRouting, LabSettings, Ospf};
 
@@ -158,6 +158,10 @@ fn check_tenants(scenario: &Scenario, load: &TenantLoad) -> Result<(), KeyError>
     if load.trials != 1 {
         let help = "write trials = 1, and `seeds = 3` in [world] for several";
         return Err(KeyError::new("traffic.trials", "a run in the lab is one trial", help));
+    }
+    if load.scale != Scale::WHOLE {
+        let help = "leave it out, and write `scale` in [world], which divides the rates of links";
+        return Err(KeyError::new("traffic.scale", "a lab has all its tenants", help));
     }
     Ok(())
 }

@@ -28,6 +28,7 @@ use weft_sim::world::{Progress, TimedEvent};
 use crate::error::Result;
 use crate::metrics::Metrics;
 use crate::scenario::Scenario;
+use crate::scenario::tenants::Scale;
 use crate::scenario::traffic::Traffic;
 use crate::scenario::traffic::flows::Flows;
 use crate::scenario::world::Kind;
@@ -95,7 +96,11 @@ impl Prepared {
 /// The first of its settings, its traffic and its events that this fabric cannot have.
 pub fn prepare(fabric: Arc<Fabric>, scenario: &Scenario) -> Result<Prepared> {
     let (world, is_lab) = (&scenario.world, scenario.world.kind == Kind::Lab);
-    let network = if is_lab { Arc::new(Fabric::clone(&fabric).scaled(world.lab.scale)) } else { Arc::clone(&fabric) };
+    let network = match &scenario.traffic {
+        _ if is_lab => Arc::new(Fabric::clone(&fabric).scaled(world.lab.scale)),
+        Traffic::Tenants(load) if load.scale != Scale::WHOLE => Arc::new(load.scale.network(Fabric::clone(&fabric))),
+        _ => Arc::clone(&fabric),
+    };
     scenario.overlay.check(&network)?;
     let work = match &scenario.traffic {
         Traffic::Tenants(load) if world.kind == Kind::Packet => {

@@ -6,13 +6,14 @@ use weft_control::netlord::spain::SpainConfig as AgentConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::{Duration, Fabric};
+use weft_sim::packet::PacketConfig;
 use weft_sim::packet::bridged::{Addresses, BridgedOutcome, BridgedWorld, FaultConfig, Multipath, Trial};
 
 use crate::error::{KeyError, Result};
 use crate::metrics::{self, Metrics};
 use crate::scenario::Scenario;
 use crate::scenario::control::Bridging;
-use crate::scenario::tenants::{TenantLoad, TenantSpec};
+use crate::scenario::tenants::{Scale, TenantLoad, TenantSpec};
 
 /// Tenants on bridges, and the limit of addresses that their metrics report.
 pub struct TenantRun {
@@ -28,7 +29,7 @@ pub fn prepare(fabric: &Arc<Fabric>, scenario: &Scenario, load: &TenantLoad) -> 
     let (settings, spec) = (&scenario.world, scenario.tenants.as_ref().expect("read with their pattern"));
     let world = BridgedWorld {
         fabric: Arc::clone(fabric),
-        tenants: spec.on(fabric)?,
+        tenants: spec.on(fabric, load.scale)?,
         load: load.load(settings.duration.unwrap_or(Duration::MAX), settings.warmup),
         multipath: match scenario.control.bridging {
             Some(Bridging::Spain) => Multipath::Spain(SpainConfig { seed: settings.seed, ..scenario.control.spain }),
@@ -36,9 +37,10 @@ pub fn prepare(fabric: &Arc<Fabric>, scenario: &Scenario, load: &TenantLoad) -> 
         },
         returns: scenario.control.spain_return,
         addresses: spec.addresses,
-        fib: spec.fib,
+        // Servers and edge switches are as many as before: their tables stay, and learn as fast.
+        fib: if spec.addresses == Addresses::Vm { load.scale.fib(spec.fib) } else { spec.fib },
         faults: faults(fabric, scenario)?,
-        packet: super::packet::config(fabric, scenario)?,
+        packet: packet(fabric, scenario, load.scale)?,
         seed: settings.seed,
     };
     world.check().map_err(KeyError::from)?;
@@ -62,6 +64,13 @@ impl TenantRun {
         metrics.put_some("mac_limit", self.mac_limit);
         Ok((outcome, metrics))
     }
+}
+
+/// Transport and buffers. A port whose buffer is not set has the default of its link.
+fn packet(fabric: &Fabric, scenario: &Scenario, scale: Scale) -> Result<PacketConfig> {
+    let config = super::packet::config(fabric, scenario)?;
+    let [switch_queue, nic_queue] = [config.switch_queue, config.nic_queue].map(|it| it.map(|buffer| scale.buffer(buffer)));
+    Ok(PacketConfig { switch_queue, nic_queue, ..config })
 }
 
 /// Failures in a run, and how soon they are detected.
