@@ -111,8 +111,8 @@ fn warn_timeouts(fabric: &Fabric, run: &Run, outcome: &Outcome, metrics: &Metric
     let Some((size, held)) = least_switch_queue(fabric, &run.scenario).filter(|_| busy < BUSY) else { return };
     let from = if run.scenario.world.queues.switch.is_none() { " by default" } else { "" };
     tracing::warn!(
-        "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops on links that were {:.0} % busy: queues limit this result more \
-         than the fabric does. `switch_queue` is {size}{from}, {held} packets",
+        "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops on links that were {:.0} % busy: queues limit this result \
+         more than the fabric does. `switch_queue` is {size}{from}, {held} packets",
         which(run),
         lost * 100.0,
         packets.drops,

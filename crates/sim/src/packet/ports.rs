@@ -12,7 +12,7 @@
 //! for one more, packets of other flows between them are dropped for as long as they come: a lock-out that no real switch has, whose buffers fill
 //! by cells and whose clocks drift. So a queue that dithers lets in what does not fit whole, with the probability of the part that fits.
 //!
-//! A NIC applies back-pressure to its host, as Linux does (byte queue limits below a fair queue): while it holds its `room`, flows wait with
+//! A NIC applies back-pressure to its host, as Linux does (byte queue limits below a fair queue): while it holds its `room`, flows keep
 //! their segments, and take turns as it drains. Nothing that a host itself sends is dropped there; what a server forwards may be.
 
 use std::collections::VecDeque;

@@ -356,8 +356,8 @@ const LEAST_WINDOW: u64 = 100_000;
 const MAX_PARTS: usize = 64;
 /// Linux's `txqueuelen`.
 const NIC_PACKETS: u64 = 1_000;
-/// Full packets in a NIC with back-pressure beyond which flows wait: more than an initial window, and less than the two bursts of 64 kB that
-/// Linux's TCP small queues allow each flow.
+/// Full packets in a NIC with back-pressure beyond which flows wait: more than an initial window, and less than the two bursts of 64 kB
+/// that Linux's TCP small queues allow each flow.
 const NIC_ROOM: u64 = 16;
 /// A queue by the bandwidth-delay product holds at least so many full packets: with less delay than that, it would hold none.
 const LEAST_PACKETS: u64 = 10;
