@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -14,6 +15,8 @@ HERE = Path(__file__).parent
 MSS = 1458
 HEADER = 42
 NIC_QUEUE = 1_500_000
+# Runs of a case with losses.
+RUNS = 20
 
 
 @dataclass
@@ -30,6 +33,19 @@ class Case:
     window: int
     # Source, destination, start in seconds, bytes.
     flows: list[tuple[int, int, float, int]]
+    # Congestion control and recovery of Weft.
+    kind: str = "newreno"
+    recovery: str = "newreno"
+
+    def is_lossy(self) -> bool:
+        """Whether its queues overflow: a few losses that fall otherwise change its times."""
+        return self.name.startswith(("two", "incast")) and "no-loss" not in self.name
+
+    def runs(self) -> list[Case]:
+        """The case, and if it is lossy the same with other starting times."""
+        rng = random.Random(1)
+        shifted = [[(a, b, at + rng.uniform(0, 1e-3), size) for a, b, at, size in self.flows] for _ in range(RUNS - 1)]
+        return [self, *(replace(self, flows=flows) for flows in shifted if self.is_lossy())]
 
 
 def incast(name: str, queue: int) -> Case:
@@ -46,6 +62,13 @@ CASES = [
     Case("two-later", 3, 5e-6, 150_000, 200, [(0, 2, 0.0, 20_000 * MSS), (1, 2, 0.01, 20_000 * MSS)]),
     incast("incast-no-loss", 10_000_000),
     incast("incast", 15_000),
+]
+# The cases with losses, with other transports.
+LOSSY = [case for case in CASES if case.name in ("two", "two-later", "incast")]
+CASES += [
+    replace(case, name=f"{case.name}-{name}", kind=kind, recovery="sack")
+    for name, kind in (("sack", "newreno"), ("cubic", "cubic"))
+    for case in LOSSY
 ]
 
 
@@ -65,7 +88,8 @@ delay = "{round(case.delay * 1e6)}us"
 [traffic]
 file = "flows.csv"
 [transport]
-kind = "newreno"
+kind = "{case.kind}"
+recovery = "{case.recovery}"
 mss = "{MSS}B"
 header = "{HEADER}B"
 max_window = "{case.window * MSS}B"
@@ -74,6 +98,7 @@ rto_min = "200ms"
 kind = "packet"
 switch_queue = "{case.queue}B"
 nic_queue = "{NIC_QUEUE}B"
+host_jitter = "0s"
 ideal = false
 """
     )
@@ -90,7 +115,8 @@ def run_ns3(case: Case) -> tuple[float, float, int]:
     if not hasattr(cppyy.gbl, "weft"):
         cppyy.cppdef((HERE / "star.cpp").read_text())
     star, vector = cppyy.gbl.weft, cppyy.gbl.std.vector
-    star.Configure(MSS, case.window)
+    control = {"newreno": "ns3::TcpLinuxReno", "cubic": "ns3::TcpCubic"}[case.kind]
+    star.Configure(MSS, case.window, control, case.recovery == "sack")
     links, flows = vector[star.Link](), vector[star.Flow]()
     for host in range(case.hosts):
         link = star.Link()
@@ -123,12 +149,21 @@ def main() -> None:
     for case in CASES:
         if args.cases and case.name not in args.cases:
             continue
-        (mean, last, drops), (mean3, last3, drops3) = run_weft(args.weft, case, args.out), run_ns3(case)
-        print(
-            f"| {case.name} | {mean:.6f} s | {mean3:.6f} s | {mean / mean3:.4f} "
-            f"| {last:.6f} s | {last3:.6f} s | {last / last3:.4f} | {drops} | {drops3} |",
-            flush=True,
-        )
+        ours, theirs = [[run(one) for one in case.runs()] for run in (lambda c: run_weft(args.weft, c, args.out), run_ns3)]
+        cells = [case.name]
+        for index, unit in ((0, " s"), (1, " s"), (2, "")):
+            (mean, error), (mean3, error3) = (spread([run[index] for run in runs]) for runs in (ours, theirs))
+            digits = 6 if unit else 0
+            cells += [f"{m:.{digits}f}{unit}" + (f" ± {e:.{digits - 3 if unit else 0}f}" if e else "") for m, e in ((mean, error), (mean3, error3))]
+            if unit:
+                cells.append(f"{mean / mean3:.4f}")
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """Mean and standard error of the mean."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return statistics.fmean(values), error
 
 
 if __name__ == "__main__":

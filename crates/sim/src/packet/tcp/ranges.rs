@@ -12,11 +12,18 @@ impl Ranges {
     #[inline]
     pub fn add(&mut self, from: u32, to: u32, mut fresh: impl FnMut(Range<u32>)) {
         // Mostly the last one grows, or a new one begins beyond it.
-        let at = match self.0.back() {
-            Some(last) if last.1 == from => self.0.len() - 1,
-            Some(last) if last.1 < from => self.0.len(),
-            _ => self.0.partition_point(|r| r.1 < from),
-        };
+        match self.0.back_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            Some(last) if last.1 < from => self.0.push_back((from, to)),
+            None => self.0.push_back((from, to)),
+            _ => return self.add_before(from, to, fresh),
+        }
+        fresh(from..to);
+    }
+
+    /// The same where it does not begin after all others.
+    fn add_before(&mut self, from: u32, to: u32, mut fresh: impl FnMut(Range<u32>)) {
+        let at = self.0.partition_point(|r| r.1 < from);
         let Some(&(start, end)) = self.0.get(at).filter(|r| r.0 <= to) else {
             self.0.insert(at, (from, to));
             return fresh(from..to);
@@ -64,7 +71,7 @@ impl Ranges {
     }
 
     /// The number that `above` others follow; `None` if there are fewer.
-    pub fn from_the_top(&self, mut above: u32) -> Option<u32> {
+    pub fn nth_from_top(&self, mut above: u32) -> Option<u32> {
         for &(start, end) in self.0.iter().rev() {
             if end - start > above {
                 return Some(end - 1 - above);

@@ -362,7 +362,9 @@ impl Sender {
         } else {
             // RFC 5681 section 3.1: not again for a segment that the timer has sent again already.
             if self.timeouts == 0 {
-                self.ssthresh = self.reduced(self.flight());
+                // With SACK, what has been sent since a hole is more than what is in the network: the window bounds that.
+                let flight = if selective { self.flight().min(self.cwnd) } else { self.flight() };
+                self.ssthresh = self.reduced(flight);
                 if let Some(more) = &mut self.more {
                     more.cubic.on_timeout();
                 }

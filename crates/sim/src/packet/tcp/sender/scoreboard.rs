@@ -80,7 +80,7 @@ impl Scoreboard {
 
     /// Whether so much has arrived beyond a hole that what is missing there is lost.
     pub fn has_overtaken(&self) -> bool {
-        self.sacked.from_the_top(OVERTAKEN - 1).is_some()
+        self.sacked.nth_from_top(OVERTAKEN - 1).is_some()
     }
 
     /// Whether any segment has to be sent again.
@@ -154,7 +154,7 @@ impl Scoreboard {
 
     /// Declares lost what [`OVERTAKEN`] segments have overtaken (RFC 6675 section 4, IsLost).
     pub fn lose_overtaken(&mut self) {
-        let Some(below) = self.sacked.from_the_top(OVERTAKEN - 1) else { return };
+        let Some(below) = self.sacked.nth_from_top(OVERTAKEN - 1) else { return };
         for number in self.overtaken.max(self.una)..below {
             let Sent { sacked, lost, .. } = self.segments[(number - self.una) as usize];
             if !sacked && !lost {
@@ -190,7 +190,7 @@ impl Scoreboard {
 
     /// The first segment in a hole that was not sent again and is not lost yet (rule 3).
     pub fn next_in_hole(&self) -> Option<u32> {
-        let top = self.sacked.from_the_top(0)?;
+        let top = self.sacked.nth_from_top(0)?;
         (self.high_again.max(self.una)..top).find(|n| !self.segments[(n - self.una) as usize].sacked)
     }
 

@@ -222,10 +222,10 @@ impl Sender {
     pub(super) fn pick(&mut self, tcp: &Tcp) -> Option<Pick> {
         let Self { una, nxt, end, cwnd, phase, .. } = *self;
         let has_new = nxt < end && nxt - una < tcp.max_window;
-        if self.special & (RESEND | PROBE) != 0 {
-            if let Some(pick) = self.pick_beyond_window(has_new) {
-                return Some(pick);
-            }
+        if self.special & (RESEND | PROBE) != 0
+            && let Some(pick) = self.pick_beyond_window(has_new)
+        {
+            return Some(pick);
         }
         let Selective { board, rescued, .. } = self.selective();
         if board.pipe() >= cwnd {

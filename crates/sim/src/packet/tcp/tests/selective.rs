@@ -103,10 +103,11 @@ fn a_timeout_repeats_what_has_not_arrived_and_nothing_else() {
     assert_eq!(s.time_out(), [0]);
     assert_eq!(s.tx.window(), 1);
     assert_eq!(s.sack(1, &[(3, 8)]), [1, 2]);
-    assert_eq!(s.sack(2, &[(3, 8)]), [8, 9]);
-    // What was sent before the timeout has been sent: new data. No new recovery before that is acknowledged (section 5.1).
-    assert_eq!(s.sack(8, &[]), [10, 11]);
-    assert_eq!(s.tx.window(), 4);
+    // Congestion avoidance from the half of the window of five that was in the network.
+    assert_eq!(s.sack(2, &[(3, 8)]), [8]);
+    // What was sent before the timeout has been sent again: new data.
+    assert_eq!(s.sack(8, &[]), [9, 10]);
+    assert_eq!(s.tx.window(), 3);
     assert_eq!(s.tx.repeats, 3 + 1 + 4);
 }
 
