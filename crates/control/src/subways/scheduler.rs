@@ -386,8 +386,8 @@ impl Load {
     }
 }
 
-/// The most that all detours to a ToR can have so that none of its links to the switches above has more of them than it has left beside them, as
-/// they are spread over these links now. Switches hash whole connections: of a few, one link may have most.
+/// The most that all detours to a ToR can have so that none of its links to the switches above has more of them than it has left
+/// beside them, as they are spread over these links now. Switches hash whole connections: of a few, one link may have most.
 fn evenly(fabric: &Fabric, links: &[LinkId], detoured: &[u64], rate: impl Fn(LinkId) -> f64, bps: impl Fn(u64) -> f64) -> f64 {
     let all: u64 = links.iter().map(|l| detoured[l.index()]).sum();
     let busy = links.iter().filter(|l| detoured[l.index()] > 0);

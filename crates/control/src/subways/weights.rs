@@ -6,9 +6,9 @@
 //!   U_x   moving average of the used fraction of its uplinks, outbound        V_x = B_x (1 - U_x)   weight as a source's ToR
 //!   D_x   the same of the links down to it, inbound                           E_x = B_x (1 - D_x)   weight as a destination's ToR
 //! ```
-//! Racks that do not detour see what U and D would be without detours (section 6: detours do not interfere with adjacent servers): those that end
-//! at a ToR are left out, since their cap follows from what is left beside them, and those that begin there count as if they went up there. To a rack
-//! that detours, a ToR that its detours have relieved has room.
+//! Racks that do not detour see what U and D would be without detours (section 6: they do not interfere with adjacent servers):
+//! those that end at a ToR are left out, since their cap follows from what is left beside them, and those that begin there count as
+//! if they went up there. To a rack that detours, a ToR that its detours have relieved has room.
 //!
 //! DEVIATION: what remains is at least `floor` of the capacity. With every ToR full the printed weights are all 0, and a ToR that was
 //! full once would get no flow by which to be measured again.
