@@ -80,28 +80,31 @@ fn every_scheme_delivers_and_reports_its_metrics() {
     );
 }
 
-/// A quarter of a network whose tables are too small: each VM sends as much as before, and as many of its frames are flooded.
+/// Half of a network whose tables are too small: each VM sends as much as before, and about as many of its frames are flooded. So few flows share a link
+/// here that a half is not exact; with tables that are not divided there are a thousand times fewer misses.
 #[test]
 fn a_scaled_network_has_the_same_ratio_of_misses_to_frames() {
-    let folder = folder(&[("count = 2", "count = 80"), ("size = \"20kB\"", "size = \"1MB\""), ("trials = 2\n", "")]);
+    let folder = folder(&[
+        ("count = 2", "count = 80"),
+        ("size = \"20kB\"", "size = \"10MB\""),
+        ("start_spread = \"1ms\"", "start_spread = \"1s\""),
+        ("trials = 2\n", ""),
+    ]);
     let run = |set: &[&str]| {
-        let settings = [
-            &["control.routing=spanning-tree", "switches.learn_rate=2000", "world.switch_queue=150kB", "world.duration=20s"],
-            set,
-        ];
-        let metrics = metrics(folder.path(), &settings.concat());
+        let world = ["world.switch_queue=150kB", "world.duration=5s", "world.warmup=2s"];
+        let metrics =
+            metrics(folder.path(), &[&["control.routing=spanning-tree", "switches.learn_rate=2000"], &world[..], set].concat());
         let of = |name: &str| metrics[name].as_f64().unwrap_or_else(|| panic!("{name}: {metrics}"));
         (of("vms"), of("goodput_bps"), of("fib_misses") / of("goodput_bps"))
     };
-    let (whole, quarter) = (run(&[]), run(&["traffic.scale=0.25"]));
-    assert_eq!((whole.0, quarter.0), (320.0, 80.0));
-    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.2;
-    assert!(near(4.0 * quarter.1, whole.1) && near(quarter.2, whole.2), "{whole:?} {quarter:?}");
-    // With the tables as they were nothing would be missing.
-    let roomy = run(&["traffic.scale=0.25", "switches.fib_entries=400"]);
-    assert!(roomy.2 < 0.5 * whole.2, "{whole:?} {roomy:?}");
+    let (whole, half) = (run(&[]), run(&["traffic.scale=0.5"]));
+    assert_eq!((whole.0, half.0), (320.0, 160.0));
+    let near = |a: f64, b: f64, factor: f64| a / b < factor && b / a < factor;
+    assert!(near(2.0 * half.1, whole.1, 1.2) && near(half.2, whole.2, 1.6), "{whole:?} {half:?}");
+    let roomy = run(&["traffic.scale=0.5", "switches.fib_entries=400"]);
+    assert!(roomy.2 < 0.1 * whole.2, "{whole:?} {roomy:?}");
     // Servers stay as many as they are, and so do the tables that hold them.
-    let servers = run(&["traffic.scale=0.25", "overlay.addresses=host", "switches.fib_entries=4"]);
+    let servers = run(&["traffic.scale=0.5", "overlay.addresses=host", "switches.fib_entries=4"]);
     assert!(servers.2 < 0.1 * whole.2, "{whole:?} {servers:?}");
 }
 
@@ -264,7 +267,7 @@ fn a_run_in_a_lab_of_tenants_says_what_it_cannot_have() {
         ("kind = \"netlord\"", "kind = \"none\"".to_owned(), "tenants of a lab are NetLord's"),
         ("routing = \"spain\"", "routing = \"spanning-tree\"".to_owned(), "over SPAIN's VLANs"),
         ("routing = \"spain\"", "routing = \"spain\"\nchirp_period = \"1ms\"".to_owned(), "write 10ms or more"),
-        ("size = \"20kB\"", "size = \"20kB\"\ntrials = 3".to_owned(), "`\"world.seed\" = [1, 2, 3]`"),
+        ("size = \"20kB\"", "size = \"20kB\"\ntrials = 3".to_owned(), "`seeds = 3` in [world]"),
         ("size = \"20kB\"", "size = \"20kB\"\nscale = 0.5".to_owned(), "write `scale` in [world]"),
         ("[world]", event("kill = \"agent h9\""), "no node called `h9`"),
         ("[world]", event("kill = \"agent tenant17-vm1\""), "no node called `tenant17-vm1`"),
