@@ -30,7 +30,7 @@ pub struct Verdict {
     /// With several seeds: half the width of the mean's 95 % confidence interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
-    /// Whether that interval is wider than the tolerance, or spans a bound: then more seeds may tell otherwise.
+    /// Whether that interval is wider than the tolerance, or spans a bound: then more seeds may decide otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub uncertain: bool,
     /// The tolerance: `5%`, `at least`, `at most`, `between`.

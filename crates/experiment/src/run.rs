@@ -73,7 +73,7 @@ fn run_one(
     Ok(completed)
 }
 
-/// Executes a run with its seed, measures it, and writes its records if it is told where.
+/// Executes a run with its seed, measures it, and writes its records if there is a place for them.
 fn run_seed(
     study: &Study,
     run: &Run,

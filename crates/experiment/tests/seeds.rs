@@ -86,11 +86,11 @@ fn each_seed_measures_what_a_run_of_its_own_does() {
 }
 
 #[test]
-fn the_table_tells_of_seeds_and_of_wide_intervals() {
+fn the_table_names_seeds_and_wide_intervals() {
     let folder = folder(SCENARIO);
     let output = weft(&["run", "s.toml"], folder.path());
     let table = stdout(&output);
-    for text in ["means of 4 seeds", "ci95", " ~ ", "more seeds may tell otherwise"] {
+    for text in ["means of 4 seeds", "ci95", " ~ ", "more seeds may decide otherwise"] {
         assert!(table.contains(text), "{text}: {table}");
     }
     let page = std::fs::read_to_string(folder.path().join("results/s/report.html")).expect("a page");

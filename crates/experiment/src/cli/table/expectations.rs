@@ -79,7 +79,7 @@ pub(super) fn of_expectations(runs: &[RunSummary], columns: Columns) -> String {
     }
     if all.iter().any(|(_, _, v)| v.uncertain) {
         text +=
-            "~ the mean's 95 % interval (ci95) is wider than the tolerance, or spans a bound: more seeds may tell otherwise\n";
+            "~ the mean's 95 % interval (ci95) is wider than the tolerance, or spans a bound: more seeds may decide otherwise\n";
     }
     causes.iter().enumerate().for_each(|(i, cause)| text += &format!("[{}] {cause}\n", i + 1));
     text
