@@ -154,7 +154,9 @@ def main() -> None:
         for index, unit in ((0, " s"), (1, " s"), (2, "")):
             (mean, error), (mean3, error3) = (spread([run[index] for run in runs]) for runs in (ours, theirs))
             digits = 6 if unit else 0
-            cells += [f"{m:.{digits}f}{unit}" + (f" ± {e:.{digits - 3 if unit else 0}f}" if e else "") for m, e in ((mean, error), (mean3, error3))]
+            for m, e in ((mean, error), (mean3, error3)):
+                spread = f" ± {e:.{digits - 3 if unit else 0}f}" if e else ""
+                cells.append(f"{m:.{digits}f}{unit}{spread}")
             if unit:
                 cells.append(f"{mean / mean3:.4f}")
         print("| " + " | ".join(cells) + " |", flush=True)
