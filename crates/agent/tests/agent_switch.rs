@@ -1,5 +1,5 @@
 //! The agent of a switch in network namespaces of its own: anycast addresses that come and go with routes, DHCP carried to a server and back, and nothing left at
-//! the end. As root; elsewhere it says that it is skipped.
+//! the end. As root; elsewhere it says that it is skipped. Its name starts with `timing_`, since it compares times and needs the processors for itself.
 
 #![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
 #![cfg(target_os = "linux")]
@@ -127,7 +127,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
 }
 
 #[test]
-fn addresses_follow_routes_and_dhcp_is_carried() {
+fn timing_addresses_follow_routes_and_dhcp_is_carried() {
     let Some(place) = Place::make() else { return };
     place.shell(0, "ip route add 10.0.0.2/32 dev p0; ip route add 10.0.0.3/32 dev p0");
     let mut agent = place.agent();

@@ -1,5 +1,7 @@
 //! Labs that really stand: reachability, rates, spreading, failures, and that nothing is left. As root; elsewhere they say that they are
 //! skipped.
+//!
+//! Tests whose name starts with `timing_` compare times, and need the processors for themselves.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -117,7 +119,7 @@ fn receive(stream: &mut TcpStream, warmup: Duration, time: Duration) -> f64 {
 }
 
 #[test]
-fn ospf_and_bfd_find_another_path() {
+fn timing_ospf_and_bfd_find_another_path() {
     let clos = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 1 };
     let Some(lab) = up(clos, 'c', Routing::Frr) else { return };
     everybody_answers(&lab, 1500);
