@@ -7,6 +7,8 @@
 //! | [`cubic`] | CUBIC's window (RFC 9438) |
 //! | [`pace`] | pacing |
 //!
+//! [`window`] has the congestion window, [`round_trip`] the retransmission timeout.
+//!
 //! ```text
 //!            acknowledged   under way       may be sent        not yet
 //!   segments  ........... | .......... | ................ | ...........
@@ -17,8 +19,10 @@
 pub(super) mod cubic;
 mod pace;
 mod rack;
+mod round_trip;
 pub(super) mod scoreboard;
 mod selective;
+mod window;
 
 use super::{Congestion, NEVER, Recovery, Tcp};
 use pace::{Pace, Turn};
@@ -269,76 +273,8 @@ impl Sender {
         }
     }
 
-    /// Slow start: one segment more an acknowledgement. Congestion avoidance: one more a window.
-    #[inline]
-    fn grow(&mut self, acked: u32, now: u64) {
-        if self.cwnd < self.ssthresh {
-            self.cwnd += 1;
-        } else if self.increase > 0 {
-            self.grow_otherwise(acked, now);
-        } else {
-            self.credit += acked;
-            if self.credit >= self.cwnd {
-                self.credit -= self.cwnd;
-                self.cwnd += 1;
-            }
-        }
-    }
-
-    /// Congestion avoidance by CUBIC, or with linked increases.
-    #[inline(never)]
-    fn grow_otherwise(&mut self, acked: u32, now: u64) {
-        if self.increase == BY_CUBIC {
-            let (window, srtt) = (self.cwnd, self.srtt);
-            self.cwnd = self.more().cubic.grow(window, acked, now, srtt);
-            return;
-        }
-        // In units of 2^-10 segments, `increase` of them make one.
-        self.credit += acked << INCREASE_BITS;
-        while self.credit >= self.increase {
-            self.credit -= self.increase;
-            self.cwnd += 1;
-        }
-    }
-
-    /// The threshold after a loss with so many segments under way.
-    #[cold]
-    fn reduced(&mut self, flight: u32) -> u32 {
-        let window = self.cwnd;
-        if self.increase == BY_CUBIC { self.more().cubic.reduce(window, flight) } else { (flight / 2).max(2) }
-    }
-
     fn more(&mut self) -> &mut More {
         self.more.as_deref_mut().expect("a sender that needs more has it")
-    }
-
-    /// DCTCP: the part of segments that were marked, once a window of data (RFC 8257 section 3.3).
-    fn observe(&mut self, acked: u32, marked: bool) {
-        self.seen += acked;
-        self.marked += if marked { acked } else { 0 };
-        if self.una <= self.observed {
-            return;
-        }
-        let part = ((u64::from(self.marked) << ALPHA_BITS) / u64::from(self.seen.max(1))) as u32;
-        self.alpha = self.alpha - (self.alpha >> GAIN_BITS) + (part >> GAIN_BITS);
-        self.observed = self.nxt;
-        self.seen = 0;
-        self.marked = 0;
-    }
-
-    /// The first mark of a window of data: DCTCP shrinks by their part (RFC 8257 section 3.3), others halve (RFC 3168 section 6.1.2).
-    fn cut_down(&mut self, tcp: &Tcp) {
-        self.ssthresh = match tcp.congestion {
-            Congestion::Dctcp => {
-                let loss = (u64::from(self.cwnd) * u64::from(self.alpha)) >> (ALPHA_BITS + 1);
-                (self.cwnd - loss as u32).max(2)
-            }
-            Congestion::Cubic => self.reduced(self.cwnd),
-            _ => (self.cwnd - self.cwnd / 2).max(2),
-        };
-        self.cwnd = self.cwnd.min(self.ssthresh);
-        self.credit = 0;
-        self.cut = self.nxt;
     }
 
     /// The deadline has passed. Returns whether it had: else the engine looks again later.
@@ -396,14 +332,6 @@ impl Sender {
             Some(more) if self.special & SELECTIVE != 0 && self.phase > Phase::SynSent => more.selective.has_timed_out(now),
             _ => self.deadline <= now,
         }
-    }
-
-    /// Whether the window limits what is under way, and not the NIC or the application: else it does not grow (RFC 7661). In slow start a
-    /// flow whose burst waits for the NIC fills half of it, as in Linux.
-    #[inline]
-    fn fills_window(&self, in_flight: u32) -> bool {
-        let part = if self.cwnd < self.ssthresh { self.cwnd / 2 } else { self.cwnd };
-        in_flight >= part
     }
 
     /// Whether there is a segment to send now.
@@ -532,53 +460,9 @@ impl Sender {
         number + 1 == self.end
     }
 
-    /// Linked increases: segments to be acknowledged for one more.
-    pub fn set_increase(&mut self, segments: f64) {
-        self.increase = (segments * f64::from(1 << INCREASE_BITS)).clamp(1.0, f64::from(u32::MAX / 2)) as u32;
-    }
-
     #[inline]
     fn flight(&self) -> u32 {
         self.nxt - self.una
-    }
-
-    #[inline]
-    fn start_timing(&mut self, number: u32, now: u64) {
-        self.timed = number;
-        self.timed_at = now;
-    }
-
-    /// RFC 6298 section 5.1: starts the timer if it does not run.
-    #[inline]
-    fn start(&mut self, now: u64) {
-        if self.deadline == NEVER {
-            self.deadline = now.saturating_add(self.rto);
-        }
-    }
-
-    #[inline]
-    fn restart(&mut self, now: u64) {
-        self.deadline = now.saturating_add(self.rto);
-    }
-
-    /// A round trip was measured: RFC 6298 section 2.
-    fn sample(&mut self, tcp: &Tcp, rtt: u64) {
-        let rtt = rtt.max(1);
-        if self.srtt == 0 {
-            self.srtt = rtt;
-            self.rttvar = rtt / 2;
-        } else {
-            self.rttvar = (self.rttvar * 3 + self.srtt.abs_diff(rtt)) / 4;
-            self.srtt = (self.srtt * 7 + rtt) / 8;
-        }
-        self.set_rto(tcp);
-    }
-
-    fn set_rto(&mut self, tcp: &Tcp) {
-        self.rto = match self.srtt {
-            0 => tcp.rto_initial,
-            srtt => (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(tcp.rto_min, tcp.rto_max),
-        };
     }
 
     /// When [`Sender::on_timer`] is due; [`NEVER`] if nothing is under way.
@@ -597,12 +481,6 @@ impl Sender {
         self.cwnd
     }
 
-    /// DCTCP's estimate of the part of marked segments.
-    #[cfg(test)]
-    pub fn alpha(&self) -> f64 {
-        f64::from(self.alpha) / f64::from(1u32 << ALPHA_BITS)
-    }
-
     /// Smoothed round-trip time in picoseconds, 0 before the first sample.
     pub fn srtt(&self) -> u64 {
         self.srtt
@@ -616,15 +494,10 @@ impl Sender {
 
 /// Duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
-/// Clock granularity of RFC 6298: 1 ns.
-const GRANULARITY: u64 = 1_000;
 /// A connection is given up after so many timeouts in a row, as in Linux, and not before the longest: that takes minutes (RFC 1122
 /// section 4.2.3.5), and lets a run end in which a host cannot be reached.
 const GIVE_UP: u8 = 15;
 const ALPHA_BITS: u32 = 20;
-/// DCTCP's g = 1/16.
-const GAIN_BITS: u32 = 4;
-const INCREASE_BITS: u32 = 10;
 /// The increase is CUBIC's.
 const BY_CUBIC: u32 = u32::MAX;
 /// No round trip is being timed.
