@@ -126,7 +126,7 @@ impl Load {
             }
             (_, Rates::Aimd { tick, .. }) => duration_s.map(|d| d / tick.as_secs_f64() * count * AIMD_STEP_S),
             (_, Rates::Slots) => Some(count * FLOW_S),
-            (_, Rates::MaxMin) => {
+            (_, Rates::MaxMin { .. }) => {
                 let spread = (count / hosts).max(1.0).sqrt() * (hosts / 8192.0).max(1.0).powi(3);
                 let rounds = match (scenario.control.scheduler, duration_s) {
                     (Scheduler::None, _) | (_, None) => 0.0,

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 
 use crate::error::{KeyError, Problem};
 use crate::metrics;
-use crate::scenario::keys::Keys;
+use crate::scenario::keys::{Keys, fraction_of_percent};
 use crate::scenario::source::flatten;
 
 /// One expectation.
@@ -135,12 +135,10 @@ fn read_bound(keys: &Keys<'_>) -> Result<Bound, KeyError> {
     match (value, at_least, at_most) {
         (Some(value), None, None) => {
             let text = within.unwrap_or_else(|| "10%".to_owned());
-            let fraction =
-                text.strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok()).filter(|p| *p >= 0.0 && p.is_finite());
-            let Some(percent) = fraction else {
+            let Some(fraction) = fraction_of_percent(&text) else {
                 return Err(keys.error("within", format!("`{text}` is not a tolerance"), "write it as \"5%\""));
             };
-            Ok(Bound::Near { value, fraction: percent / 100.0, text })
+            Ok(Bound::Near { value, fraction, text })
         }
         (None, Some(lower), Some(upper)) if lower > upper => Err(keys.error(
             "at_most",

@@ -32,6 +32,12 @@ pub trait FromToml: Sized {
     }
 }
 
+/// `5%` as 0.05; `None` for anything but a number of percent that is not negative.
+pub fn fraction_of_percent(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+    (percent >= 0.0 && percent.is_finite()).then_some(percent / 100.0)
+}
+
 impl<'a> Keys<'a> {
     /// Reads `table`, whose own place is `path` (empty for the file itself).
     pub fn new(path: impl Into<String>, table: &'a Table) -> Self {

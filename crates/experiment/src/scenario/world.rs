@@ -3,7 +3,7 @@
 use weft_fabric::{Bytes, Duration, Instant};
 
 use crate::error::{KeyError, Problem};
-use crate::scenario::keys::Keys;
+use crate::scenario::keys::{Keys, fraction_of_percent};
 
 /// The world of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +104,10 @@ pub struct Queues {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rates {
     /// Max-min fair, event driven.
-    MaxMin,
+    MaxMin {
+        /// The fraction by which rates may be below the fair ones; 0: exact.
+        tolerance: f64,
+    },
     /// Hedera section 5.5: additive increase, multiplicative decrease, in ticks.
     Aimd {
         /// One RTT.
@@ -324,6 +327,11 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
     let kind = keys.word("rates", &[("max-min", Kind::MaxMin), ("aimd", Kind::Aimd), ("slots", Kind::Slots)], Kind::MaxMin)?;
     let tick: Option<Duration> = keys.opt("tick")?;
     let increase: Option<Bytes> = keys.opt("increase")?;
+    let tolerance: Option<String> = keys.opt("tolerance")?;
+    if kind != Kind::MaxMin && tolerance.is_some() {
+        let (owner, write) = ("the max-min model", "write rates = \"max-min\"");
+        return Err(keys.problem("tolerance", Problem::BelongsTo { key: "tolerance".to_owned(), owner, write }));
+    }
     if kind != Kind::Aimd {
         for (key, given) in [("tick", tick.is_some()), ("increase", increase.is_some())] {
             if given {
@@ -333,7 +341,14 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
         }
     }
     match kind {
-        Kind::MaxMin => Ok(Rates::MaxMin),
+        Kind::MaxMin => {
+            let tolerance = tolerance.map_or(Ok(0.0), |text| {
+                fraction_of_percent(&text).filter(|&fraction| fraction <= MOST_TOLERANCE).ok_or_else(|| {
+                    keys.error("tolerance", format!("`{text}` is no tolerance of rates"), "write \"1%\"; at most \"10%\"")
+                })
+            })?;
+            Ok(Rates::MaxMin { tolerance })
+        }
         Kind::Slots => Ok(Rates::Slots),
         Kind::Aimd => {
             let tick = tick.unwrap_or(Duration::from_us(100));
@@ -342,6 +357,9 @@ fn read_rates(keys: &Keys<'_>) -> Result<Rates, KeyError> {
         }
     }
 }
+
+/// Rates that are farther from the fair ones than this say little.
+const MOST_TOLERANCE: f64 = 0.1;
 
 /// Reads `[[event]]`, in order of time; equal times keep their order.
 pub fn read_events(entries: &[Keys<'_>]) -> Result<Vec<Event>, KeyError> {

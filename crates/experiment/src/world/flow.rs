@@ -128,7 +128,7 @@ fn flow_config(scenario: &Scenario) -> FlowConfig {
     let (world, control) = (&scenario.world, &scenario.control);
     FlowConfig {
         rates: match world.rates {
-            world::Rates::MaxMin => Rates::MaxMin,
+            world::Rates::MaxMin { .. } => Rates::MaxMin,
             world::Rates::Aimd { tick, increase } => {
                 Rates::Aimd(AimdParams { tick, increase_bytes_per_s: increase.0, ..AimdParams::default() })
             }
@@ -137,6 +137,7 @@ fn flow_config(scenario: &Scenario) -> FlowConfig {
         duration: world.duration.unwrap_or(Duration::MAX),
         reconverge: control.reconverge,
         restore_delay: control.restore_delay,
+        tolerance: if let world::Rates::MaxMin { tolerance } = world.rates { tolerance } else { 0.0 },
         ..FlowConfig::new(Rates::MaxMin, world.seed)
     }
 }

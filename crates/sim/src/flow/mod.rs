@@ -61,6 +61,8 @@ pub struct FlowConfig {
     pub restore_delay: Duration,
     /// The most samples of link utilisation over the run, up to 1,000; 0 for none.
     pub link_samples: usize,
+    /// Max-min: the fraction by which the rate at which a link's flows fill it may stay below the fair one, below 1; 0 for exact rates.
+    pub tolerance: f64,
     /// Seed of the run: the AIMD model shuffles by it.
     pub seed: u64,
 }
@@ -68,7 +70,7 @@ pub struct FlowConfig {
 /// How rates are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rates {
-    /// Exact max-min fair rates at every instant.
+    /// Max-min fair rates at every instant: exact, or within [`FlowConfig::tolerance`].
     MaxMin,
     /// Slow start and AIMD in ticks (Hedera section 5.5).
     Aimd(AimdParams),
@@ -107,6 +109,7 @@ impl FlowConfig {
             reconverge: Duration::from_ms(100),
             restore_delay: Duration::ZERO,
             link_samples: 1_000,
+            tolerance: 0.0,
             seed,
         }
     }
@@ -119,7 +122,7 @@ impl FlowWorld {
         let end = Instant::ZERO.saturating_add(duration);
         match self.config.rates {
             Rates::MaxMin => {
-                let model = maxmin::MaxMin::new(Arc::clone(&self.fabric));
+                let model = maxmin::MaxMin::new(Arc::clone(&self.fabric), self.config.tolerance);
                 world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
             Rates::Aimd(params) => {

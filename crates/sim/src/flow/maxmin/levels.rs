@@ -13,7 +13,11 @@
 //! stay untouched.
 //!
 //! A level is always recomputed from the flows of the link, never adjusted, so errors do not add up over a run: levels agree
-//! with each other to [`TOLERANCE`] whatever happened before.
+//! with each other to [`ROUNDING`] whatever happened before.
+//!
+//! With a **tolerance** a level may stay below what is due by that fraction, and never above it, so no link is overfilled. A link
+//! then keeps count of what its flows leave of it, and gets another level only when that is used up, or would raise its level by
+//! more than the tolerance: most changes end at the links where they begin.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,6 +44,8 @@ pub(crate) struct Levels {
     queue: BinaryHeap<Reverse<(u64, u32)>>,
     /// Counts repairs, to detect stale [`Link::raises`].
     repair: u16,
+    /// The fraction by which a level may be below what is due; 0: exact.
+    tolerance: f64,
     scratch: Vec<f64>,
 }
 
@@ -51,7 +57,7 @@ struct Link {
     /// The level that its flows see.
     level: f64,
     /// While queued: the level that its flows' other links call for, as far as known; exact if `fresh`, else an estimate.
-    /// Else, if the level is infinite: what its flows leave of the capacity.
+    /// Else, if the level is infinite or there is a tolerance: what its flows leave of the capacity.
     due_or_slack: f64,
     /// The key under which it is queued; NaN if it is not.
     key: f64,
@@ -85,7 +91,8 @@ struct Limit {
 }
 
 impl Levels {
-    pub fn new(capacities: impl Iterator<Item = f64>) -> Self {
+    /// Levels of idle links, exact or with a tolerance (a fraction below 1).
+    pub fn new(capacities: impl Iterator<Item = f64>, tolerance: f64) -> Self {
         Self {
             links: capacities.map(Link::new).collect(),
             flows: Vec::new(),
@@ -96,6 +103,7 @@ impl Levels {
             touched: Vec::new(),
             queue: BinaryHeap::new(),
             repair: 0,
+            tolerance,
             scratch: Vec::new(),
         }
     }
@@ -211,7 +219,23 @@ impl Levels {
         state.held = held;
         state.fresh = true;
         state.due_or_slack = if state.level == level && held == 0 { left } else { level };
+        if self.tolerance > 0.0 && agree(state.level, level, self.tolerance) {
+            self.take_stock(link);
+        }
         level
+    }
+
+    /// Counts what the flows of a link leave of it at its level, and which of them it holds back.
+    fn take_stock(&mut self, link: u32) {
+        let state = &mut self.links[link as usize];
+        let limits = state.members.iter().map(|&slot| self.flows[slot as usize].limit.without(link));
+        let (mut used, mut held) = (0.0, 0);
+        for limit in limits {
+            used += limit.min(state.level);
+            held += u32::from(limit >= state.level);
+        }
+        state.held = held;
+        state.due_or_slack = state.capacity - used;
     }
 
     fn refill(&mut self) {
@@ -250,7 +274,7 @@ impl Levels {
             let due = self.examine(link);
             let state = &mut self.links[link as usize];
             state.dirty = false;
-            if !agree(state.level, due) {
+            if !agree(state.level, due, self.tolerance) {
                 let key = state.level.min(due);
                 self.enqueue(link, key);
             }
@@ -282,7 +306,7 @@ impl Levels {
     fn is_first(&mut self, link: u32) -> bool {
         let due = self.examine(link);
         let level = self.links[link as usize].level;
-        if agree(level, due) {
+        if agree(level, due, self.tolerance) {
             return false;
         }
         let key = level.min(due);
@@ -301,7 +325,8 @@ impl Levels {
     /// Gives a link its due level, and notifies the other links of its flows.
     fn adopt(&mut self, link: u32) {
         let state = &mut self.links[link as usize];
-        let (old, due) = (state.level, state.due_or_slack);
+        // With a tolerance the middle of what is allowed: as far from the next change upwards as downwards.
+        let (old, due) = (state.level, state.due_or_slack * (1.0 - self.tolerance / 2.0));
         let mut new = due;
         if new > old {
             state.raises = if state.repair == self.repair { state.raises + 1 } else { 1 };
@@ -324,6 +349,8 @@ impl Levels {
         } else if new == f64::INFINITY {
             // What is left of it was not noted: the first change to come looks.
             state.due_or_slack = 0.0;
+        } else if self.tolerance > 0.0 {
+            self.take_stock(link);
         }
     }
 
@@ -380,6 +407,14 @@ impl Levels {
             }
             if lower >= state.level {
                 return;
+            }
+            if self.tolerance > 0.0 && state.level < f64::INFINITY {
+                state.due_or_slack += was.min(state.level) - is.min(state.level);
+                state.held = state.held + u32::from(is >= state.level) - u32::from(was >= state.level);
+                let left = state.due_or_slack;
+                if left >= -ROUNDING_OF_SUMS * state.capacity && left <= self.tolerance * state.level * f64::from(state.held) {
+                    return;
+                }
             }
             state.due_or_slack = state.level;
         } else if lower >= state.level.max(state.due_or_slack) {
@@ -452,9 +487,9 @@ fn water_level(open: &mut Vec<f64>, capacity: f64) -> Water {
     }
 }
 
-/// Whether two levels are the same but for rounding.
-fn agree(a: f64, b: f64) -> bool {
-    a == b || (a - b).abs() <= TOLERANCE * a.min(b)
+/// Whether a level is the one due but for rounding, or below it by no more than the tolerance.
+fn agree(level: f64, due: f64, tolerance: f64) -> bool {
+    level == due || (level - due).abs() <= ROUNDING * level.min(due) || (level < due && level >= due * (1.0 - tolerance))
 }
 
 struct Members<'a>(&'a Levels);
@@ -474,7 +509,9 @@ impl Incidence for Members<'_> {
 }
 
 /// Levels that differ by less, relatively, are the same.
-const TOLERANCE: f64 = 1e-13;
+const ROUNDING: f64 = 1e-13;
+/// With a tolerance: what is left of a link is a sum of changes, and as precise as this fraction of its capacity.
+const ROUNDING_OF_SUMS: f64 = 1e-10;
 /// A link that is not full is looked at again when less than this part of its capacity seems left: far more than rounding can
 /// have added up to.
 const SLACK: f64 = 1e-6;

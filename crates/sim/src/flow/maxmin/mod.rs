@@ -56,10 +56,11 @@ struct Slot {
 }
 
 impl MaxMin {
-    pub fn new(fabric: Arc<Fabric>) -> Self {
+    /// Rates within a tolerance of the fair ones; 0: exact.
+    pub fn new(fabric: Arc<Fabric>, tolerance: f64) -> Self {
         Self {
             now: Instant::ZERO,
-            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64())),
+            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64()), tolerance),
             fabric,
             limits: Limits::default(),
             ends: First::default(),

@@ -75,17 +75,17 @@ fn bad_input_is_named() {
     assert_eq!(max_min(&[0, 0], &[], &[]), Ok(vec![f64::INFINITY]));
 }
 
-/// Coupled as in a data centre: several flows a host, hashed paths, one change at a time; the error must not grow.
-#[test]
-fn thousands_of_repairs_do_not_drift() {
+/// Coupled as in a data centre: several flows a host, hashed paths, one change at a time. Returns how far the rates are from the
+/// exact ones, relatively, in ascending order: of every flow after every fourth change.
+fn errors_of_repairs(tolerance: f64) -> Vec<f64> {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
     let fabric = Arc::new(fat_tree(8, link).unwrap());
     let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 1);
     let mut rng = stream(1, Stream::Traffic);
     let capacities: Vec<f64> = fabric.links().iter().map(|l| l.capacity.as_f64()).collect();
-    let mut levels = Levels::new(capacities.iter().copied());
+    let mut levels = Levels::new(capacities.iter().copied(), tolerance);
     let mut paths: Vec<Vec<u32>> = vec![Vec::new(); 700];
-    let mut worst = 0.0f64;
+    let mut errors = Vec::new();
     for change in 0..4_000u32 {
         let slot = rng.random_range(0..700usize);
         if !paths[slot].is_empty() {
@@ -107,11 +107,53 @@ fn thousands_of_repairs_do_not_drift() {
             let (offsets, links) = rows(&paths);
             let exact = max_min(&offsets, &links, &capacities).unwrap();
             for (slot, exact) in exact.into_iter().enumerate().filter(|(s, _)| !paths[*s].is_empty()) {
-                worst = worst.max((levels.rate(slot as u32) / exact - 1.0).abs());
+                errors.push((levels.rate(slot as u32) / exact - 1.0).abs());
             }
         }
     }
+    errors.sort_unstable_by(f64::total_cmp);
+    errors
+}
+
+/// The error must not grow.
+#[test]
+fn thousands_of_repairs_do_not_drift() {
+    let worst = *errors_of_repairs(0.0).last().unwrap();
     assert!(worst < 1e-10, "{worst}");
+}
+
+/// A tolerance of 1 % bounds a link's own error; what several links do to one flow adds up, seldom to more.
+#[test]
+fn most_rates_are_within_the_tolerance() {
+    let errors = errors_of_repairs(0.01);
+    let quantile = |q: f64| errors[((errors.len() - 1) as f64 * q) as usize];
+    eprintln!("median {}, p95 {}, p99 {}, max {}", quantile(0.5), quantile(0.95), quantile(0.99), quantile(1.0));
+    assert!(quantile(0.5) < 0.006 && quantile(0.95) < 0.01 && quantile(1.0) < 0.1);
+}
+
+/// What a tolerance promises: no link carries more than it can, and each flow has a link on which none is faster, and which
+/// would give the fastest at most the tolerance more.
+fn is_fair_within(tolerance: f64, paths: &[Vec<u32>], capacities: &[f64], rate: impl Fn(usize) -> f64) -> Result<(), String> {
+    let on = |link: u32| (0..paths.len()).filter(move |&f| paths[f].contains(&link));
+    for (link, capacity) in (0..).zip(capacities) {
+        let load: f64 = on(link).map(&rate).sum();
+        if load > capacity * (1.0 + 1e-9) {
+            return Err(format!("link {link} carries {load} of {capacity}"));
+        }
+    }
+    for flow in (0..paths.len()).filter(|&f| !paths[f].is_empty()) {
+        let own = rate(flow);
+        let holds = |&link: &u32| {
+            let slower: f64 = on(link).map(&rate).filter(|r| *r < own).sum();
+            let fastest = on(link).filter(|&f| rate(f) == own).count();
+            let share = (capacities[link as usize] - slower) / fastest as f64;
+            on(link).all(|f| rate(f) <= own) && own >= share * (1.0 - tolerance) * (1.0 - 1e-9)
+        };
+        if !paths[flow].iter().any(holds) {
+            return Err(format!("nothing holds flow {flow} at {own}"));
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -127,9 +169,11 @@ proptest! {
         }
     }
 
-    /// Flows come, go and move, and links change; after each change the repaired rates are those from scratch.
+    /// Flows come, go and move, and links change; after each change the repaired rates are those from scratch, or fair within the
+    /// tolerance.
     #[test]
     fn repairs_give_what_filling_gives(
+        tolerance in prop_oneof![Just(0.0), Just(0.0), Just(0.01), Just(0.1)],
         link_count in 2u32..40,
         capacity_kind in 0..3,
         changes in proptest::collection::vec((0usize..60, path_strategy(40), 0..4), 1..300),
@@ -139,7 +183,7 @@ proptest! {
             1 => if l % 3 == 0 { 1e10 } else { 1e9 },
             _ => 1e8 * (1.0 + f64::from(l * 7919 % 101)),
         }).collect();
-        let mut levels = Levels::new(capacities.iter().copied());
+        let mut levels = Levels::new(capacities.iter().copied(), tolerance);
         let mut paths: Vec<Vec<u32>> = vec![Vec::new(); 60];
         for (slot, path, several) in changes {
             let mut path: Vec<u32> = path.into_iter().map(|l| l % link_count).collect();
@@ -162,6 +206,11 @@ proptest! {
             }
             let touched = levels.settle();
             levels.recycle(touched);
+            if tolerance > 0.0 {
+                let fair = is_fair_within(tolerance, &paths, &capacities, |slot| levels.rate(slot as u32));
+                prop_assert!(fair.is_ok(), "{:?}", fair);
+                continue;
+            }
             let (offsets, links) = rows(&paths);
             let exact = max_min(&offsets, &links, &capacities).unwrap();
             for (slot, exact) in exact.into_iter().enumerate() {
