@@ -2,6 +2,7 @@
 
 use weft_fabric::Fabric;
 use weft_fabric::record::{LinkRecord, Outcome};
+use weft_sim::packet::SwitchQueue;
 use weft_sim::world::TimedEvent;
 
 use crate::error::Result;
@@ -109,10 +110,15 @@ fn warn_timeouts(fabric: &Fabric, run: &Run, outcome: &Outcome, metrics: &Metric
     });
     let busy = weighted / drops;
     let Some((size, held)) = least_switch_queue(fabric, &run.scenario).filter(|_| busy < BUSY) else { return };
-    let from = if run.scenario.world.queues.switch.is_none() { " by default" } else { "" };
+    let limit = match run.scenario.world.queues.switch {
+        SwitchQueue::Fixed(_) | SwitchQueue::BandwidthDelay => format!("`switch_queue` is {size}"),
+        SwitchQueue::Shared { .. } => {
+            format!("of the buffer that its switch shares (`switch_buffer`) a port holds {size} at most")
+        }
+    };
     tracing::warn!(
         "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops on links that were {:.0} % busy: queues limit this result \
-         more than the fabric does. `switch_queue` is {size}{from}, {held} packets",
+         more than the fabric does: {limit}, {held} packets",
         which(run),
         lost * 100.0,
         packets.drops,

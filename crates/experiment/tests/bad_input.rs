@@ -246,6 +246,12 @@ fn timeouts_that_limit_a_run_are_noted() {
         assert!(text.contains(part), "{text}");
     }
     assert!(!incast("10MB").contains("timeouts"));
+    let world = packets("switch_buffer = \"30kB\"", "");
+    let text = noted(&[(world[0].0, &world[0].1), (TRAFFIC, "pattern = \"incast\"\nsize = \"200kB\"")]);
+    assert!(
+        text.contains("of the buffer that its switch shares (`switch_buffer`) a port holds 15kB at most, 10 packets"),
+        "{text}"
+    );
 }
 
 #[track_caller]
@@ -258,6 +264,10 @@ fn refused_in_packets(world: &str, transport: &str, wanted: &[&str]) {
 fn packets_need_room_and_a_payload() {
     refused_in_packets("switch_queue = \"1499B\"", "", &["s.toml:22", "a queue of 1.499kB never holds a packet of 1.66kB"]);
     refused_in_packets("nic_queue = \"100B\"", "", &["s.toml:22", "never holds a packet of 1.66kB", "enlarge"]);
+    refused_in_packets("switch_buffer = \"3kB\"", "", &["s.toml:22", "a queue of 1.5kB never holds a packet of 1.66kB"]);
+    refused_in_packets("buffer_alpha = 0", "", &["s.toml:22", "an alpha is above 0", "such as 1"]);
+    let both = "switch_queue = \"150kB\"\nswitch_buffer = \"1MB\"";
+    refused_in_packets(both, "", &["s.toml:23", "share no buffer", "leave out `switch_queue` or `switch_buffer`"]);
     refused_in_packets("", "mss = \"0B\"", &["s.toml:18", "a segment carries nothing"]);
     refused_in_packets("", "mss = \"1MB\"", &["s.toml:18", "does not fit"]);
     refused_in_packets("", "header = \"0B\"", &["s.toml:18", "no header"]);

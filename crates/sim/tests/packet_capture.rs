@@ -8,7 +8,7 @@ use weft_fabric::routing::{Router, Routing};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, HostId, Instant, LinkId};
-use weft_sim::packet::{PacketConfig, PacketWorld, Trace, Transport, TransportKind};
+use weft_sim::packet::{PacketConfig, PacketWorld, SwitchQueue, Trace, Transport, TransportKind};
 
 /// Two flows into host 2 through a queue of 20 packets, that of host 0 not of whole segments and later: the capture of a NIC, and what host 0 sent again.
 fn capture(port: u32, kind: TransportKind, header: u64) -> (Vec<u8>, u32) {
@@ -30,7 +30,7 @@ fn capture(port: u32, kind: TransportKind, header: u64) -> (Vec<u8>, u32) {
         events: Vec::new(),
         config: PacketConfig {
             transport,
-            switch_queue: Some(Bytes(30_000)),
+            switch_queue: SwitchQueue::Fixed(Bytes(30_000)),
             host_jitter: Some(Duration::ZERO),
             trace: Trace { port: Some(LinkId(port)), packets: 100_000, ..Trace::default() },
             ..PacketConfig::default()

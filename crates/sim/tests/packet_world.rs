@@ -9,7 +9,7 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, RequestLoad, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, HostId, Instant, NodeId};
 use weft_sim::flow::{FlowConfig, FlowWorld, Rates};
-use weft_sim::packet::{PacketConfig, PacketWorld, Requests, Transport, TransportKind};
+use weft_sim::packet::{PacketConfig, PacketWorld, Requests, SwitchQueue, Transport, TransportKind};
 
 const GBPS: u64 = 1_000_000_000;
 /// Sending times in picoseconds of a full packet and of one without payload, at 1 and at 10 Gbps.
@@ -48,7 +48,7 @@ fn config(switch_queue: u64, initial_window: u32) -> PacketConfig {
     let transport = Transport { initial_window, ..Transport::default() };
     PacketConfig {
         transport,
-        switch_queue: Some(Bytes(switch_queue)),
+        switch_queue: SwitchQueue::Fixed(Bytes(switch_queue)),
         host_jitter: Some(Duration::ZERO),
         ..PacketConfig::default()
     }

@@ -10,7 +10,7 @@ use weft_fabric::topology::{FabricBuilder, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, SwitchId};
 use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
-use weft_sim::packet::{PacketConfig, PacketWorld, Transport};
+use weft_sim::packet::{PacketConfig, PacketWorld, SwitchQueue, Transport};
 use weft_sim::world::{Change, TimedEvent};
 
 const GBPS: u64 = 1_000_000_000;
@@ -212,7 +212,7 @@ impl Bounded {
             Self::Packet => {
                 let FlowWorld { fabric, router, controller, workload, events, .. } = world;
                 let transport = Transport { rto_min: Duration::from_ms(5), ..Transport::default() };
-                let (hop_delay, switch_queue) = (Duration::from_us(5), Some(Bytes(200_000)));
+                let (hop_delay, switch_queue) = (Duration::from_us(5), SwitchQueue::Fixed(Bytes(200_000)));
                 let config = PacketConfig { transport, duration, hop_delay, switch_queue, ..PacketConfig::default() };
                 PacketWorld { fabric, router, controller, workload, events, config }.run(&mut |_| {}).unwrap()
             }

@@ -238,7 +238,8 @@ fn of_packet(error: &PacketError) -> (&'static str, &'static str) {
     match error {
         PacketError::PacketTooLarge { .. } | PacketError::NoPayload => ("transport.mss", "write a size such as \"1460B\""),
         PacketError::NoHeader => ("transport.header", "write a size such as \"40B\""),
-        PacketError::QueueTooSmall { .. } => ("world.switch_queue", "enlarge `switch_queue` or `nic_queue`, or leave it out"),
+        PacketError::QueueTooSmall { .. } => ("world.switch_queue", "enlarge it, or leave it out"),
+        PacketError::Alpha(_) => ("world.buffer_alpha", "write a number such as 1 or 0.5"),
         PacketError::WindowTooSmall { .. } => ("transport.max_window", "enlarge it, or leave it out"),
         PacketError::NoWindow => ("transport.initial_window", "write 1 or more"),
         PacketError::Subflows(_) => ("transport.subflows", "choose a number from 2 to 16"),

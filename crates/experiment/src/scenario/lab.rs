@@ -57,7 +57,7 @@ impl LabSpec {
                 tenants,
                 settings: world.lab,
                 seed: world.seed,
-                switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),
+                switch_queue: world.queues.of_port().unwrap_or(SWITCH_QUEUE),
                 nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
                 delay_left_out: delay_left_out(&fabric),
                 fabric,

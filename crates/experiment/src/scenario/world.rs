@@ -1,6 +1,7 @@
 //! `[world]` and `[[event]]`: which world runs a scenario, for how long, and what fails during it.
 
 use weft_fabric::{Bytes, Duration, Instant};
+use weft_sim::packet::SwitchQueue;
 
 use crate::error::{KeyError, Problem};
 use crate::scenario::keys::{Keys, fraction_of_percent};
@@ -84,9 +85,9 @@ pub enum Kind {
 /// Settings of the packet world. The flow world reads and ignores them, so that one file serves both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queues {
-    /// Limit of the queue at a switch's port, in bytes; `None`: rate times round trip of the longest path.
-    pub switch: Option<Bytes>,
-    /// The same at a NIC; `None`: 1,000 packets.
+    /// What the ports of switches hold.
+    pub switch: SwitchQueue,
+    /// Limit of the queue at a NIC, in bytes; `None`: back-pressure.
     pub nic: Option<Bytes>,
     /// Queue length, in bytes, beyond which packets are marked.
     pub ecn_threshold: Option<Bytes>,
@@ -182,6 +183,13 @@ impl EventKind {
     }
 }
 
+impl Queues {
+    /// The queue of each port of a switch, if its size is given.
+    pub fn of_port(&self) -> Option<Bytes> {
+        if let SwitchQueue::Fixed(size) = self.switch { Some(size) } else { None }
+    }
+}
+
 impl World {
     /// The seeds with which a run is executed: its own, and the others.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + '_ {
@@ -205,7 +213,7 @@ impl World {
             kind,
             rates: read_rates(keys)?,
             queues: Queues {
-                switch: keys.opt("switch_queue")?,
+                switch: read_switch_queue(keys)?,
                 nic: keys.opt("nic_queue")?,
                 ecn_threshold: keys.opt("ecn_threshold")?,
                 hop_delay: keys.or("hop_delay", Duration::ZERO)?,
@@ -234,6 +242,25 @@ impl World {
             _ => Ok(world),
         }
     }
+}
+
+/// `switch_queue`: a size for each port, or `bdp`; or else `switch_buffer` and `buffer_alpha`.
+fn read_switch_queue(keys: &Keys<'_>) -> Result<SwitchQueue, KeyError> {
+    let buffer: Option<Bytes> = keys.opt("switch_buffer")?;
+    let alpha: Option<f64> = keys.opt("buffer_alpha")?;
+    if !keys.has("switch_queue") {
+        return Ok(SwitchQueue::Shared { buffer, alpha: alpha.unwrap_or(1.0) });
+    }
+    for (key, given) in [("switch_buffer", buffer.is_some()), ("buffer_alpha", alpha.is_some())] {
+        if given {
+            let message = "ports with a `switch_queue` of their own share no buffer";
+            return Err(keys.error(key, message, format!("leave out `switch_queue` or `{key}`")));
+        }
+    }
+    if keys.raw().get("switch_queue").and_then(toml::Value::as_str) == Some("bdp") {
+        return Ok(SwitchQueue::BandwidthDelay);
+    }
+    keys.need("switch_queue").map(SwitchQueue::Fixed)
 }
 
 /// `seed`, and `seeds`: how many from there on, or all of them as a list.

@@ -191,7 +191,7 @@ fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<(Plan, Vec<Event>)> {
         timers: timers(world.lab),
         scale: world.lab.scale,
         seed: world.seed,
-        switch_queue: world.queues.switch.unwrap_or(SWITCH_QUEUE),
+        switch_queue: world.queues.of_port().unwrap_or(SWITCH_QUEUE),
         nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
     };
     let plan = Plan::new(fabric, &settings).and_then(|plan| match &scenario.lab_tenants {

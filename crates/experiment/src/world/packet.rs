@@ -71,9 +71,14 @@ fn transport(fabric: &Fabric, scenario: &Scenario) -> Transport {
 
 /// An error of the queues, at the key of the one that is too small.
 fn at_queue(error: PacketError, queues: &Queues) -> KeyError {
-    let nic = matches!(error, PacketError::QueueTooSmall { queue, .. } if queues.switch != Some(queue));
-    let error = KeyError::from(error);
-    if nic { KeyError { key: "world.nic_queue".to_owned(), ..error } } else { error }
+    let key = match &error {
+        PacketError::QueueTooSmall { queue, .. } if queues.nic == Some(*queue) && queues.of_port() != Some(*queue) => {
+            "world.nic_queue"
+        }
+        PacketError::QueueTooSmall { .. } if queues.of_port().is_none() => "world.switch_buffer",
+        _ => return error.into(),
+    };
+    KeyError { key: key.to_owned(), ..error.into() }
 }
 
 /// Runs a world.

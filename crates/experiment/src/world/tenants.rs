@@ -6,8 +6,8 @@ use weft_control::netlord::spain::SpainConfig as AgentConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::{Duration, Fabric};
-use weft_sim::packet::PacketConfig;
 use weft_sim::packet::bridged::{Addresses, BridgedOutcome, BridgedWorld, FaultConfig, Multipath, Trial};
+use weft_sim::packet::{PacketConfig, SwitchQueue};
 
 use crate::error::{KeyError, Result};
 use crate::metrics::{self, Metrics};
@@ -69,7 +69,12 @@ impl TenantRun {
 /// Transport and buffers. A port whose buffer is not set has the default of its link.
 fn packet(fabric: &Fabric, scenario: &Scenario, scale: Scale) -> Result<PacketConfig> {
     let config = super::packet::config(fabric, scenario)?;
-    let [switch_queue, nic_queue] = [config.switch_queue, config.nic_queue].map(|it| it.map(|buffer| scale.buffer(buffer)));
+    let nic_queue = config.nic_queue.map(|queue| scale.buffer(queue));
+    let switch_queue = match config.switch_queue {
+        SwitchQueue::Fixed(queue) => SwitchQueue::Fixed(scale.buffer(queue)),
+        SwitchQueue::Shared { buffer, alpha } => SwitchQueue::Shared { buffer: buffer.map(|buffer| scale.buffer(buffer)), alpha },
+        SwitchQueue::BandwidthDelay => SwitchQueue::BandwidthDelay,
+    };
     Ok(PacketConfig { switch_queue, nic_queue, ..config })
 }
 

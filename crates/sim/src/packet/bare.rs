@@ -49,12 +49,13 @@ impl Bare {
         let endless = |l: LinkId| Queue {
             rate: fabric.link(l).capacity,
             size: Bytes(1 << 40),
+            shared: false,
             mark: None,
             room: None,
             jitter: Duration::ZERO,
             dithers: false,
         };
-        let ports = Ports::new(fabric, Duration::ZERO, endless);
+        let ports = Ports::new(fabric, Duration::ZERO, None, endless);
         let (width, slots) =
             super::net::wheel_size(fabric, &ports, super::net::Sizes { mss: 1460, header: 40, detour_header: 0 });
         let mut store = Paths::default();

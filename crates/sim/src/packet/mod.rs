@@ -11,7 +11,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`wheel`] | what happens when |
-//! | [`ports`], [`shapers`] | queues and links; queues of detours |
+//! | [`ports`], [`buffers`], [`shapers`] | queues and links; buffers that ports share; queues of detours |
 //! | [`paths`], [`packets`] | where packets go, and what they are |
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
@@ -23,6 +23,7 @@
 
 mod bare;
 pub mod bridged;
+mod buffers;
 mod capture;
 mod model;
 mod multipath;
@@ -55,7 +56,7 @@ use crate::world::{self, Pace, Parts, Progress, TimedEvent};
 pub use bare::bare_loop;
 pub use capture::Trace;
 pub use requests::Requests;
-pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Recovery, Transport, TransportKind};
+pub use settings::{MAX_PACKET, MAX_SUBFLOWS, PacketConfig, PacketError, Recovery, SwitchQueue, Transport, TransportKind};
 
 /// All that a run needs; [`PacketWorld::run`] consumes it.
 pub struct PacketWorld {

@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 use weft_fabric::rng::mix;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId};
 
+use super::buffers::{Buffers, share_of};
 use super::tcp::NEVER;
 
 /// What kinds of ports have in common.
@@ -41,6 +42,10 @@ struct Class {
     /// The longest that a host takes to hand over a packet.
     jitter: u64,
     dithers: bool,
+    /// The switch's ports share a buffer: `limit` is 0, so that no packet passes without asking there.
+    shared: bool,
+    /// The longest that a packet waits and is sent.
+    longest: u64,
 }
 
 /// The changing state of a port.
@@ -84,7 +89,10 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Queue {
     pub rate: BitsPerSec,
+    /// The most that it holds.
     pub size: Bytes,
+    /// Whether what it holds depends on the buffer that the switch's ports share.
+    pub shared: bool,
     pub mark: Option<Bytes>,
     /// Bytes beyond which the host's flows wait instead of sending into the queue; `None`: they send, and lose what does not fit.
     pub room: Option<Bytes>,
@@ -95,23 +103,34 @@ pub(super) struct Queue {
 }
 
 /// How large the queues of switches and shapers are, by their rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueRule {
-    /// A size for all; `None`: the rate times the round trip, at least `least`.
-    pub size: Option<Bytes>,
-    pub round_trip: Duration,
-    pub least: Bytes,
+    pub size: QueueSize,
     /// Beyond so many waiting bytes packets are marked; `None`: as `marks` says.
     pub mark: Option<Bytes>,
-    /// Whether packets are marked beyond a quarter of the queue.
+    /// Whether packets are marked beyond a quarter of the queue, or half of what a port adds to a shared buffer.
     pub marks: bool,
+}
+
+/// The size of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueSize {
+    Fixed(Bytes),
+    /// The rate times a round trip, at least so much.
+    BandwidthDelay(Duration, Bytes),
+    /// What a port of that rate adds to a shared buffer, with packets of that size.
+    Share(Bytes),
 }
 
 impl QueueRule {
     /// The size and the marking threshold of a queue that is emptied at this rate.
     pub fn queue(&self, rate: BitsPerSec) -> (Bytes, Option<Bytes>) {
-        let size = self.size.unwrap_or(bandwidth_delay(rate, self.round_trip).max(self.least));
-        (size, self.mark.or(self.marks.then_some(Bytes(size.0 / 4))))
+        let (size, part) = match self.size {
+            QueueSize::Fixed(size) => (size, 4),
+            QueueSize::BandwidthDelay(round_trip, least) => (bandwidth_delay(rate, round_trip).max(least), 4),
+            QueueSize::Share(packet) => (share_of(rate, packet), 2),
+        };
+        (size, self.mark.or(self.marks.then_some(Bytes(size.0 / part))))
     }
 }
 
@@ -126,23 +145,27 @@ fn bandwidth_delay(rate: BitsPerSec, span: Duration) -> Bytes {
 pub(super) struct Ports {
     ports: Vec<Port>,
     classes: Vec<Class>,
+    /// Of the classes that share them.
+    buffers: Option<Box<Buffers>>,
     /// By NIC: who waits for a turn there.
     waiting: FxHashMap<u32, VecDeque<u32>>,
 }
 
 impl Ports {
     /// The ports of a fabric. `queue` says what the queue before a link is; every forwarding switch adds `hop_delay`.
-    pub fn new(fabric: &Fabric, hop_delay: Duration, queue: impl Fn(LinkId) -> Queue) -> Self {
+    pub fn new(fabric: &Fabric, hop_delay: Duration, buffers: Option<Buffers>, queue: impl Fn(LinkId) -> Queue) -> Self {
         let mut classes: Vec<Class> = Vec::new();
         let ports = fabric.links().iter().enumerate().map(|(i, link)| {
-            let Queue { rate, size, mark, room, jitter, dithers } = queue(LinkId::from(i));
+            let Queue { rate, size, shared, mark, room, jitter, dithers } = queue(LinkId::from(i));
             // A packet that is handed over late must not find the queue empty.
             let low = room.map_or(0, |r| time_of(rate, r) / 2 + jitter.as_ps());
             let into_switch = fabric.as_switch(link.to).is_some();
             let class = Class {
                 byte_time: byte_time(rate),
                 delay: link.delay.as_ps() + if into_switch { hop_delay.as_ps() } else { 0 },
-                limit: time_of(rate, size),
+                limit: if shared { 0 } else { time_of(rate, size) },
+                shared,
+                longest: time_of(rate, size),
                 mark: mark.map_or(u64::MAX, |m| time_of(rate, m)),
                 full: room.map_or(NEVER, |r| low + time_of(rate, r) / 2),
                 low,
@@ -157,7 +180,7 @@ impl Ports {
             let class = u16::try_from(class).expect("fewer than 65,536 kinds of ports");
             Port { free: 0, bytes: 0, drops: 0, lost: 0, class, down: false, awaited: false, far: NEAR }
         });
-        Self { ports: ports.collect(), classes, waiting: FxHashMap::default() }
+        Self { ports: ports.collect(), classes, buffers: buffers.map(Box::new), waiting: FxHashMap::default() }
     }
 
     /// A packet of `len` bytes wants to leave over `link` at `now`. Where a host waits for its NIC, its own packets are never dropped.
@@ -167,7 +190,13 @@ impl Ports {
         let class = &self.classes[port.class as usize];
         let backlog = port.free.saturating_sub(now);
         let after = backlog + sending_time(class, len);
-        if (after > class.limit && !(own && class.full != NEVER) && !squeezes_in(port, class, backlog, after)) || port.down {
+        let fits = after <= class.limit || (own && class.full != NEVER) || {
+            match self.buffers.as_mut().filter(|_| class.shared && !port.down) {
+                Some(buffers) => fits_in_buffer(buffers, link, port, class, [now, backlog, after]),
+                None => squeezes_in(port, class, after - backlog, class.limit.saturating_sub(backlog)),
+            }
+        };
+        if !fits || port.down {
             port.drops += 1;
             return Fate::Dropped;
         }
@@ -264,7 +293,7 @@ impl Ports {
 
     /// The longest time from a packet's arrival to its arrival at the next node.
     pub fn longest_stay(&self) -> u64 {
-        self.classes.iter().map(|c| c.limit + c.delay).max().unwrap_or(0)
+        self.classes.iter().map(|c| c.longest + c.delay).max().unwrap_or(0)
     }
 
     #[inline]
@@ -280,10 +309,20 @@ pub(super) const FRACTION: u32 = 20;
 
 /// Whether a packet that does not fit whole is accepted: by a draw from what came before, so that a run repeats.
 #[cold]
-fn squeezes_in(port: &Port, class: &Class, backlog: u64, after: u64) -> bool {
-    let (own, room) = (after - backlog, class.limit.saturating_sub(backlog));
+fn squeezes_in(port: &Port, class: &Class, own: impl Into<u128>, room: impl Into<u128>) -> bool {
     let draw = mix(port.free ^ mix(port.bytes ^ u64::from(port.drops) << 40)) >> 32;
-    class.dithers && (u128::from(draw) * u128::from(own)) >> 32 < u128::from(room)
+    class.dithers && (u128::from(draw) * own.into()) >> 32 < room.into()
+}
+
+/// Whether a packet that has been sent `after` picoseconds from `now` finds room in the buffer of its switch, which then has it.
+#[inline(never)]
+fn fits_in_buffer(buffers: &mut Buffers, link: u32, port: &Port, class: &Class, [now, backlog, after]: [u64; 3]) -> bool {
+    let (own, room) = (buffers.need(link, after - backlog), buffers.room(link, now, backlog));
+    let fits = own <= room || squeezes_in(port, class, own, room);
+    if fits {
+        buffers.accept(link, now + after);
+    }
+    fits
 }
 
 #[inline]

@@ -3,10 +3,11 @@
 use weft_fabric::topology::Link;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
 
+use super::buffers::{Alpha, Buffers, share_of};
 use super::capture::Trace;
 use super::model::Engine;
 use super::net::{Extras, Net, Sizes};
-use super::ports::{Ports, Queue, QueueRule};
+use super::ports::{Ports, Queue, QueueRule, QueueSize};
 use super::requests::{Load, Requests};
 use super::shapers::Shapers;
 pub use super::tcp::Recovery;
@@ -71,13 +72,36 @@ impl Default for Transport {
     }
 }
 
+/// How much the ports of a switch hold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SwitchQueue {
+    /// Each port so many bytes.
+    Fixed(Bytes),
+    /// Each port its link's rate times the round trip of the longest path, at least 10 full packets.
+    BandwidthDelay,
+    /// All ports of a switch share a buffer: a port holds up to `alpha` times what is free of it.
+    Shared {
+        /// Its size; `None`: by the ports' rates, as in switches on the market.
+        buffer: Option<Bytes>,
+        /// Above 0.
+        alpha: f64,
+    },
+}
+
+impl Default for SwitchQueue {
+    /// A shared buffer as large as in switches on the market, and an alpha of 1.
+    fn default() -> Self {
+        Self::Shared { buffer: None, alpha: 1.0 }
+    }
+}
+
 /// Settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketConfig {
     /// How ends send.
     pub transport: Transport,
-    /// Buffer of a switch's port, in bytes; `None`: the link's rate times the round trip of the longest path.
-    pub switch_queue: Option<Bytes>,
+    /// How much the ports of switches hold.
+    pub switch_queue: SwitchQueue,
     /// The same at a host's NIC, which then drops what does not fit; `None`: the NIC applies back-pressure, and drops only packets that a
     /// server forwards for others, beyond 1,000 full packets as in Linux.
     pub nic_queue: Option<Bytes>,
@@ -114,7 +138,7 @@ impl Default for PacketConfig {
     fn default() -> Self {
         Self {
             transport: Transport::default(),
-            switch_queue: None,
+            switch_queue: SwitchQueue::default(),
             nic_queue: None,
             ecn_threshold: None,
             nic_duplex: 1.0,
@@ -152,6 +176,8 @@ pub enum PacketError {
     Subflows(u32),
     #[error("the least retransmission timeout is 0")]
     NoTimeout,
+    #[error("an alpha is above 0 and at most {MAX_ALPHA}, not {0}")]
+    Alpha(String),
     #[error("a NIC reaches a part of its rate, above 0 and at most 1, not {0}")]
     Duplex(String),
 }
@@ -173,7 +199,15 @@ impl PacketConfig {
         if packet > MAX_PACKET {
             return Err(PacketError::PacketTooLarge { packet });
         }
-        for queue in [self.switch_queue, self.nic_queue].into_iter().flatten() {
+        let switch_queue = match self.switch_queue {
+            SwitchQueue::Fixed(size) => Some(size),
+            SwitchQueue::Shared { alpha, .. } if !(alpha > 0.0 && alpha <= MAX_ALPHA) => {
+                return Err(PacketError::Alpha(alpha.to_string()));
+            }
+            SwitchQueue::Shared { buffer: Some(size), alpha } => Some(most_of_buffer(size, alpha)),
+            SwitchQueue::Shared { buffer: None, .. } | SwitchQueue::BandwidthDelay => None,
+        };
+        for queue in [switch_queue, self.nic_queue].into_iter().flatten() {
             if queue < packet {
                 return Err(PacketError::QueueTooSmall { queue, packet });
             }
@@ -245,7 +279,7 @@ impl PacketConfig {
         let transport = &self.transport;
         let round_trip = longest_path(fabric, self.hop_delay) * 2;
         let packet = Bytes(transport.mss.0 + transport.header.0);
-        let ports = Ports::new(fabric, self.hop_delay, |link| self.queue(fabric, link, round_trip, packet));
+        let ports = self.ports(fabric, round_trip, packet);
         let sizes =
             Sizes { mss: transport.mss.0 as u16, header: transport.header.0 as u16, detour_header: self.detour_header.0 as u16 };
         let subflows = if let TransportKind::Mptcp { subflows } = transport.kind { subflows } else { 1 };
@@ -254,31 +288,64 @@ impl PacketConfig {
         Ok(Net::new(fabric, ports, shapers, self.tcp(), sizes, extras))
     }
 
+    /// The ports of a fabric.
+    pub(super) fn ports(&self, fabric: &Fabric, round_trip: Duration, packet: Bytes) -> Ports {
+        let buffers = self.buffer_sizes(fabric, packet).map(|(sizes, alpha)| {
+            let rate = |link| fabric.as_switch(fabric.link(link).from).is_some().then(|| self.rate(fabric, link));
+            Buffers::new(fabric, &sizes, Alpha::new(alpha), rate)
+        });
+        Ports::new(fabric, self.hop_delay, buffers, |link| self.queue(fabric, link, round_trip, packet))
+    }
+
+    /// By node: the buffer that its ports share, with alpha; `None` if ports have queues of their own.
+    pub(super) fn buffer_sizes(&self, fabric: &Fabric, packet: Bytes) -> Option<(Vec<Bytes>, f64)> {
+        let SwitchQueue::Shared { alpha, .. } = self.switch_queue else { return None };
+        let nodes = (0..fabric.nodes().len() as u32).map(NodeId);
+        Some((nodes.map(|node| self.buffer_of(fabric, node, packet)).collect(), alpha))
+    }
+
+    /// The buffer that a node's ports share.
+    fn buffer_of(&self, fabric: &Fabric, node: NodeId, packet: Bytes) -> Bytes {
+        match self.switch_queue {
+            SwitchQueue::Shared { buffer: Some(size), .. } => size,
+            _ => Bytes(fabric.out(node).iter().map(|&l| share_of(fabric.link(l).capacity, packet).0).sum()),
+        }
+    }
+
+    /// What a link sends: NICs may not reach their rate.
+    fn rate(&self, fabric: &Fabric, link: LinkId) -> BitsPerSec {
+        let Link { from, to, capacity, .. } = *fabric.link(link);
+        let at_host = [from, to].iter().any(|&n| fabric.as_host(n).is_some());
+        if at_host && self.nic_duplex < 1.0 { BitsPerSec((capacity.as_f64() * self.nic_duplex) as u64) } else { capacity }
+    }
+
     /// The queue before a link.
     pub(super) fn queue(&self, fabric: &Fabric, link: LinkId, round_trip: Duration, packet: Bytes) -> Queue {
-        let Link { from, to, capacity, .. } = *fabric.link(link);
-        let [from_host, to_host] = [from, to].map(|n| fabric.as_host(n).is_some());
-        let rate = match (from_host || to_host) && self.nic_duplex < 1.0 {
-            true => BitsPerSec((capacity.as_f64() * self.nic_duplex) as u64),
-            false => capacity,
-        };
+        let from = fabric.link(link).from;
+        let rate = self.rate(fabric, link);
         let dithers = self.host_jitter != Some(Duration::ZERO);
-        if from_host {
+        if fabric.as_host(from).is_some() {
             let jitter = self.host_jitter.unwrap_or(rate.time_to_send(packet));
             let size = self.nic_queue.unwrap_or(Bytes(packet.0 * NIC_PACKETS));
             let room = self.nic_queue.is_none().then_some(Bytes(packet.0 * NIC_ROOM));
-            return Queue { rate, size, mark: None, room, jitter, dithers };
+            return Queue { rate, size, shared: false, mark: None, room, jitter, dithers };
         }
         let (size, mark) = self.queue_rule(round_trip, packet).queue(rate);
-        Queue { rate, size, mark, room: None, jitter: Duration::ZERO, dithers }
+        let (size, shared) = match self.switch_queue {
+            SwitchQueue::Shared { alpha, .. } => (most_of_buffer(self.buffer_of(fabric, from, packet), alpha), true),
+            SwitchQueue::Fixed(_) | SwitchQueue::BandwidthDelay => (size, false),
+        };
+        Queue { rate, size, shared, mark, room: None, jitter: Duration::ZERO, dithers }
     }
 
     /// The queues of switches and shapers.
     fn queue_rule(&self, round_trip: Duration, packet: Bytes) -> QueueRule {
         QueueRule {
-            size: self.switch_queue,
-            round_trip,
-            least: Bytes(packet.0 * LEAST_PACKETS),
+            size: match self.switch_queue {
+                SwitchQueue::Fixed(size) => QueueSize::Fixed(size),
+                SwitchQueue::BandwidthDelay => QueueSize::BandwidthDelay(round_trip, Bytes(packet.0 * LEAST_PACKETS)),
+                SwitchQueue::Shared { .. } => QueueSize::Share(packet),
+            },
             mark: self.ecn_threshold,
             marks: self.transport.kind == TransportKind::Dctcp,
         }
@@ -342,6 +409,13 @@ fn farthest(fabric: &Fabric, from: NodeId, hop_delay: Duration) -> (NodeId, Dura
     (far, Duration::from_ps(distance[far.index()]))
 }
 
+/// What a port holds at the most of a buffer of this size: all other queues are empty, and it has taken alpha of alpha + 1 parts.
+fn most_of_buffer(size: Bytes, alpha: f64) -> Bytes {
+    Bytes((size.0 as f64 * (alpha / (1.0 + alpha))) as u64)
+}
+
+/// The largest alpha.
+const MAX_ALPHA: f64 = 65_536.0;
 /// The largest packet.
 pub const MAX_PACKET: Bytes = Bytes(65_535);
 /// The most subflows of MPTCP.
@@ -359,5 +433,5 @@ const NIC_PACKETS: u64 = 1_000;
 /// Full packets in a NIC with back-pressure beyond which flows wait: more than an initial window, and less than the two bursts of 64 kB
 /// that Linux's TCP small queues allow each flow.
 const NIC_ROOM: u64 = 16;
-/// A queue by the bandwidth-delay product holds at least so many full packets: with less delay than that, it would hold none.
-const LEAST_PACKETS: u64 = 10;
+/// Queues hold at least so many full packets: a bandwidth-delay product may be less than one.
+pub(super) const LEAST_PACKETS: u64 = 10;

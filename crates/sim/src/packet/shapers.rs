@@ -64,10 +64,11 @@ impl Shapers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::ports::QueueSize;
     use weft_fabric::Bytes;
 
     fn shapers(size: u64, mark: u64) -> Shapers {
-        Shapers::new(QueueRule { size: Some(Bytes(size)), mark: Some(Bytes(mark)), ..QueueRule::default() })
+        Shapers::new(QueueRule { size: QueueSize::Fixed(Bytes(size)), mark: Some(Bytes(mark)), marks: false })
     }
 
     #[test]

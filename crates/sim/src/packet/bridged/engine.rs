@@ -153,7 +153,7 @@ impl Engine {
         let hosts = world.hosts();
         let round_trip = longest_path(fabric, config.hop_delay) * 2;
         let packet = Bytes(u64::from(mss) + u64::from(header));
-        let ports = Ports::new(fabric, config.hop_delay, |link| config.queue(fabric, link, round_trip, packet));
+        let ports = config.ports(fabric, round_trip, packet);
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, Sizes { mss, header, detour_header: 0 });
         let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(header));

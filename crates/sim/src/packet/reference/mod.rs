@@ -58,6 +58,8 @@ struct Ends {
 pub(super) struct Reference {
     fabric: Arc<Fabric>,
     tcp: Tcp,
+    /// By node, with alpha; `None` if ports share no buffers.
+    buffers: Option<(Vec<weft_fabric::Bytes>, f64)>,
     mss: u64,
     header: u64,
     subflows: usize,
@@ -94,6 +96,8 @@ impl Reference {
                 byte_time,
                 delay: link.delay.as_ps() + if forwards { config.hop_delay.as_ps() } else { 0 },
                 limit: time(queue.size.0),
+                rate: queue.rate.0,
+                shared: queue.shared,
                 mark: queue.mark.map(|m| time(m.0)),
                 room: queue.room.map(|r| [time(r.0) / 2, time(r.0) / 2 * 2]),
                 queue: VecDeque::new(),
@@ -108,6 +112,7 @@ impl Reference {
             ports: fabric.links().iter().enumerate().map(port).collect(),
             fabric: Arc::clone(fabric),
             tcp: config.tcp(),
+            buffers: config.buffer_sizes(fabric, packet),
             mss: config.transport.mss.0,
             header: config.transport.header.0,
             subflows: if let super::TransportKind::Mptcp { subflows } = config.transport.kind { subflows as usize } else { 1 },
@@ -190,10 +195,12 @@ impl Reference {
     /// A packet comes to the port of its next hop.
     fn enter(&mut self, mut packet: Packet) {
         let link = packet.path[packet.hop];
-        let port = &mut self.ports[link.index()];
-        let backlog = port.backlog(self.now);
+        let port = &self.ports[link.index()];
+        let (backlog, own) = (port.backlog(self.now), port.time(packet.len));
         let never_full = packet.hop == 0 && port.room.is_some();
-        if !port.up || backlog + port.time(packet.len) > port.limit && !never_full {
+        let fits = if port.shared { self.fits_in_buffer(link, own) } else { backlog + own <= port.limit };
+        let port = &mut self.ports[link.index()];
+        if !port.up || !fits && !never_full {
             port.books.refused += 1;
             if !port.up {
                 self.lost.insert(link, Instant::from_ps(self.now));
@@ -211,6 +218,21 @@ impl Reference {
         if idle {
             self.serve(link.0);
         }
+    }
+
+    /// Whether a packet that takes so long to send finds room in the buffer of its switch: all its queues are looked at.
+    fn fits_in_buffer(&self, link: LinkId, own: u64) -> bool {
+        let queued = |l: LinkId| {
+            let port = &self.ports[l.index()];
+            u128::from(port.backlog(self.now)) * u128::from(port.rate)
+        };
+        let node = self.fabric.link(link).from;
+        let occupied: u128 = self.fabric.out(node).iter().map(|&l| queued(l)).sum();
+        let (sizes, alpha) = self.buffers.as_ref().expect("a shared queue has a buffer");
+        let free = (u128::from(sizes[node.index()].0) * 8_000_000_000_000).saturating_sub(occupied);
+        let threshold = free * (alpha * 65_536.0).round() as u128 / 65_536;
+        let own = u128::from(own) * u128::from(self.ports[link.index()].rate);
+        queued(link) + own <= threshold && own <= free
     }
 
     fn send(&mut self, end: usize, what: What, marked: bool, len: u64, path: Rc<[LinkId]>) {

@@ -33,6 +33,10 @@ pub struct Port {
     pub byte_time: u128,
     pub delay: u64,
     pub limit: u64,
+    /// In bits per second.
+    pub rate: u64,
+    /// Whether a buffer that the switch's ports share counts, and not `limit`.
+    pub shared: bool,
     pub mark: Option<u64>,
     /// Back-pressure, in time: flows of the host wait while more than the second is here, and go on at the first.
     pub room: Option<[u64; 2]>,

@@ -7,7 +7,7 @@ fn across(switch_queue: u64, kind: TransportKind) -> (Arc<Fabric>, net::Net) {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(5) };
     let fabric = Arc::new(Shape::FatTree { k: 4 }.build(link, link).unwrap());
     let transport = Transport { kind, rto_min: Duration::from_ms(5), ..Transport::default() };
-    let config = PacketConfig { transport, switch_queue: Some(Bytes(switch_queue)), ..PacketConfig::default() };
+    let config = PacketConfig { transport, switch_queue: SwitchQueue::Fixed(Bytes(switch_queue)), ..PacketConfig::default() };
     let mut net = config.net(&fabric).unwrap();
     let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 3);
     for flow in 0..32u32 {

@@ -53,7 +53,7 @@ fn is_what_the_reference_is_under_load() {
         let transport = Transport { kind, recovery, pacing, delayed_ack, rto_min: Duration::from_ms(2), ..Transport::default() };
         let config = PacketConfig {
             transport,
-            switch_queue: Some(Bytes(20_000)),
+            switch_queue: SwitchQueue::Fixed(Bytes(20_000)),
             host_jitter: Some(Duration::ZERO),
             reconverge: Duration::from_ms(1),
             duration: Duration::from_secs(5),

@@ -133,10 +133,17 @@ fn configs() -> impl Strategy<Value = PacketConfig> {
             };
             Transport { max_window: max.map(|w| Bytes(w * transport.mss.0)), ..transport }
         });
-    let queues = (prop::option::of(2_300u64..60_000), prop::option::of(2_300u64..300_000), prop::option::of(0u64..20_000));
+    let switch = prop_oneof![
+        2 => (2_300u64..60_000).prop_map(|size| SwitchQueue::Fixed(Bytes(size))),
+        1 => Just(SwitchQueue::BandwidthDelay),
+        1 => Just(SwitchQueue::default()),
+        // A full packet must fit: with an alpha of a half a port holds a third.
+        3 => (7_000u64..100_000, 0.5f64..4.0).prop_map(|(size, alpha)| SwitchQueue::Shared { buffer: Some(Bytes(size)), alpha }),
+    ];
+    let queues = (switch, prop::option::of(2_300u64..300_000), prop::option::of(0u64..20_000));
     (transport, queues, 0u64..2_000_000, 1u64..50_000).prop_map(|(transport, (switch, nic, mark), hop, us)| PacketConfig {
         transport,
-        switch_queue: switch.map(Bytes),
+        switch_queue: switch,
         nic_queue: nic.map(Bytes),
         ecn_threshold: mark.map(Bytes),
         host_jitter: Some(Duration::ZERO),

@@ -43,7 +43,7 @@ fn dumbbell(delay_us: u64) -> Arc<Fabric> {
 
 fn config(kind: TransportKind, host_jitter: Option<Duration>, queue: u64) -> PacketConfig {
     let transport = Transport { kind, rto_min: Duration::from_ms(20), ..Transport::default() };
-    PacketConfig { transport, host_jitter, switch_queue: Some(Bytes(queue)), ..PacketConfig::default() }
+    PacketConfig { transport, host_jitter, switch_queue: SwitchQueue::Fixed(Bytes(queue)), ..PacketConfig::default() }
 }
 
 fn connect(net: &mut net::Net, fabric: &Arc<Fabric>, end: u32, key: &FlowKey) {

@@ -5,6 +5,7 @@ use weft_fabric::BitsPerSec;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 
 use super::super::*;
+use crate::packet::SwitchQueue;
 
 pub(super) const SCHEMES: [(Multipath, Addresses); 4] = [
     (Multipath::SpanningTree, Addresses::Vm),
@@ -36,7 +37,7 @@ pub(super) fn world(shape: Shape, tenants: u32, entries: u32) -> BridgedWorld {
         addresses: Addresses::Vm,
         fib: FibConfig { entries, ways: None, ageing: Duration::from_secs(1), learn_rate: None, learn_queue: 1_000 },
         faults: FaultConfig::default(),
-        packet: PacketConfig { switch_queue: Some(Bytes(150_000)), ..PacketConfig::default() },
+        packet: PacketConfig { switch_queue: SwitchQueue::Fixed(Bytes(150_000)), ..PacketConfig::default() },
         seed: 7,
     }
 }
@@ -195,7 +196,7 @@ proptest! {
         let (multipath, addresses) = SCHEMES[scheme];
         let mut world = world(TWO_LEVEL, tenants, entries);
         world.load = Load { bytes: Bytes(bytes), incoming, duration: Duration::from_ms(ms), trials: 2, ..world.load };
-        world.packet.switch_queue = Some(Bytes(queue));
+        world.packet.switch_queue = SwitchQueue::Fixed(Bytes(queue));
         world.packet.transport.delayed_ack = delays.then_some(Duration::from_ms(1));
         let outcome = run_and_balance(BridgedWorld { multipath, addresses, seed, ..world });
         for trial in &outcome.trials {
