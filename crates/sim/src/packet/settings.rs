@@ -409,7 +409,7 @@ fn farthest(fabric: &Fabric, from: NodeId, hop_delay: Duration) -> (NodeId, Dura
     (far, Duration::from_ps(distance[far.index()]))
 }
 
-/// What a port holds at the most of a buffer of this size: all other queues are empty, and it has taken alpha of alpha + 1 parts.
+/// The most that a port holds of a buffer of this size: all other queues are empty, and it has taken alpha of alpha + 1 parts.
 fn most_of_buffer(size: Bytes, alpha: f64) -> Bytes {
     Bytes((size.0 as f64 * (alpha / (1.0 + alpha))) as u64)
 }
