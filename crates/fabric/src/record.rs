@@ -226,6 +226,10 @@ pub struct PacketTotals {
     pub drops: u64,
     /// Segments sent again.
     pub retransmits: u64,
+    /// Segments that arrived after a later one without having been sent again, and segments delivered; 0 where they are not counted.
+    pub reordered: u64,
+    /// See `reordered`.
+    pub segments: u64,
     /// Retransmission timeouts, and how long flows waited for them together.
     pub timeouts: u64,
     /// See `timeouts`.

@@ -56,6 +56,8 @@ pub const NAMES: &[&str] = &[
     "efficiency",
     "drops",
     "retransmits",
+    "reordered",
+    "reordered_fraction",
     "timeout_fraction",
     "floods",
     "reconverge_s",
@@ -291,6 +293,10 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
         return;
     }
     metrics.put("retransmits", packets.retransmits as f64);
+    if packets.segments > 0 {
+        metrics.put("reordered", packets.reordered as f64);
+        metrics.put("reordered_fraction", packets.reordered as f64 / packets.segments as f64);
+    }
     if packets.timeouts > 0 {
         let span = |f: &FlowRecord| f.end.unwrap_or(outcome.ended).saturating_since(f.start).as_secs_f64();
         let all: f64 = outcome.flows.iter().map(span).sum();

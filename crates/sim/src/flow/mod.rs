@@ -114,12 +114,21 @@ impl FlowConfig {
 
 impl FlowWorld {
     /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
+    ///
+    /// # Panics
+    /// If the router gives flows several paths, and rates are other than max-min.
     pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
         let duration = self.config.duration;
         let end = Instant::ZERO.saturating_add(duration);
+        let spreads = self.router.spreads();
         match self.config.rates {
+            Rates::MaxMin if spreads => {
+                let model = maxmin::MaxMin::<maxmin::Shares>::new(Arc::clone(&self.fabric));
+                world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+            }
+            _ if spreads => panic!("only max-min rates have flows with several paths"),
             Rates::MaxMin => {
-                let model = maxmin::MaxMin::new(Arc::clone(&self.fabric));
+                let model = maxmin::MaxMin::<maxmin::Levels>::new(Arc::clone(&self.fabric));
                 world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
             Rates::Aimd(params) => {

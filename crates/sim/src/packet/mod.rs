@@ -13,6 +13,7 @@
 //! | [`wheel`] | what happens when |
 //! | [`ports`], [`shapers`] | queues and links; queues of detours |
 //! | [`paths`], [`packets`] | where packets go, and what they are |
+//! | [`spread`] | the choice among several paths |
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
 //! | [`team`] | one run on several cores |
@@ -36,6 +37,7 @@ mod requests;
 mod settings;
 mod shapers;
 mod slab;
+mod spread;
 mod tcp;
 mod team;
 mod touch;

@@ -1,6 +1,7 @@
 //! The engine as a model of the event loop: flows by id, links by id, instants.
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
+use weft_fabric::routing::Spread;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{BitsPerSec, Duration, Fabric, FlowId, Instant, LinkId};
 
@@ -134,8 +135,15 @@ impl Model for PacketModel {
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
-        let end = (id.0 * self.subflows + subflow) as usize;
-        self.engine.each(|net| net.rx[end].route = net.paths.intern(&self.fabric, path));
+        let end = id.0 * self.subflows + subflow;
+        self.engine.each(|net| {
+            let route = net.paths.intern(&self.fabric, path);
+            net.move_back(end, route);
+        });
+    }
+
+    fn spread(&mut self, id: FlowId, back: bool, spread: &Spread) {
+        self.engine.each(|net| net.spread(&self.fabric, id.0, back, spread));
     }
 
     fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
@@ -214,6 +222,7 @@ impl Model for PacketModel {
             }
             totals.hops += net.totals.hops;
             totals.drops += net.totals.drops;
+            totals.segments += net.totals.delivered;
             totals.timeouts += net.totals.timeouts;
             // Subflows wait side by side.
             let waited = net.totals.timed_out / u64::from(subflows);
@@ -225,7 +234,10 @@ impl Model for PacketModel {
         // Both ends of a link may stand in parts of their own: the later counts.
         totals.lost.sort_unstable_by_key(|&(link, at)| (link, std::cmp::Reverse(at)));
         totals.lost.dedup_by_key(|(link, _)| *link);
-        totals.retransmits = outcome.flows.iter().filter_map(|f| f.packets).map(|p| u64::from(p.retransmits)).sum();
+        for record in outcome.flows.iter().filter_map(|f| f.packets) {
+            totals.retransmits += u64::from(record.retransmits);
+            totals.reordered += u64::from(record.reordered);
+        }
         outcome.packets = Some(totals);
     }
 }

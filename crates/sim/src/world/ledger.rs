@@ -1,13 +1,16 @@
 //! The books: flows, the bytes that each link carried, and who is active.
 //!
 //! A link's bytes are booked when a flow that crosses it changes its path, ends, or a span of the series closes: always as whole
-//! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it.
+//! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it, and to the byte
+//! the shares of flows that are spread over several paths.
 
 use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Bytes, Duration, FlowId, HostId, Instant, LinkId};
+
+use std::collections::BTreeMap;
 
 use crate::world::model::Model;
 use crate::world::series::{LinkSeries, Samples};
@@ -33,6 +36,8 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     flows: Vec<Flow>,
+    /// By flow, where flows have several paths: the share of its bytes that each link carries. Empty where they have one.
+    shares: Vec<Box<[(LinkId, f64)]>>,
     active: Vec<FlowId>,
     ended: usize,
     last_end: Instant,
@@ -49,6 +54,7 @@ impl Ledger {
         Self {
             by_path,
             flows: Vec::new(),
+            shares: Vec::new(),
             active: Vec::new(),
             ended: 0,
             last_end: Instant::ZERO,
@@ -94,6 +100,23 @@ impl Ledger {
 
     pub fn flow_mut(&mut self, id: FlowId) -> &mut Flow {
         &mut self.flows[id.index()]
+    }
+
+    /// A flow and the shares of its bytes by link, none if it keeps to its path.
+    pub fn flow_and_shares(&mut self, id: FlowId) -> (&mut Flow, &[(LinkId, f64)]) {
+        (&mut self.flows[id.index()], self.shares.get(id.index()).map_or(&[], |s| s))
+    }
+
+    /// The flow spreads its bytes over several paths from now on, by their probabilities.
+    pub fn set_shares(&mut self, id: FlowId, paths: &[(Path, f64)]) {
+        let mut shares = BTreeMap::new();
+        for (path, probability) in paths {
+            path.iter().for_each(|&link| *shares.entry(link).or_insert(0.0) += probability);
+        }
+        if self.shares.len() <= id.index() {
+            self.shares.resize(id.index() + 1, Box::default());
+        }
+        self.shares[id.index()] = shares.into_iter().collect();
     }
 
     /// How switches see a flow.
@@ -161,9 +184,19 @@ impl Ledger {
         let record = &mut self.flows[id.index()].record;
         let more = delivered - record.bytes.0;
         if more > 0 {
-            record.bytes = Bytes(delivered);
-            for link in record.path.iter().filter(|_| self.by_path) {
-                self.link_bytes[link.index()] += more;
+            let before = std::mem::replace(&mut record.bytes, Bytes(delivered)).0;
+            match self.shares.get(id.index()).map_or(&[][..], |s| s) {
+                [] => {
+                    for link in record.path.iter().filter(|_| self.by_path) {
+                        self.link_bytes[link.index()] += more;
+                    }
+                }
+                shares => {
+                    let part = |bytes: u64, share: f64| (bytes as f64 * share) as u64;
+                    for &(link, share) in shares {
+                        self.link_bytes[link.index()] += part(delivered, share) - part(before, share);
+                    }
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{FlowKey, Path, Router};
+use weft_fabric::routing::{FlowKey, Path, Router, Spread};
 use weft_fabric::time::NsInstant;
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
@@ -313,8 +313,10 @@ impl<M: Model> Run<M> {
         }
     }
 
-    /// After routing has learnt: flows without a usable path get one; if a part came back, all unscheduled flows hash again.
-    fn reroute(&mut self, all: bool) {
+    /// After routing has learnt: flows without a usable path get one; if a part came back, or flows have several paths, all unscheduled
+    /// flows are routed again.
+    fn reroute(&mut self, gained: bool) {
+        let all = gained || self.router.spreads();
         let mut ids = self.ledger.active().to_vec();
         ids.sort_unstable();
         for id in ids {
@@ -337,6 +339,9 @@ impl<M: Model> Run<M> {
             self.route_back(id);
         }
         let key = self.ledger.key(id);
+        if let Some(spread) = self.router.spread(&key) {
+            return self.spread(id, &key, &spread);
+        }
         for subflow in 1..self.model.subflows() {
             self.route_subflow(id, &key, subflow);
         }
@@ -355,6 +360,23 @@ impl<M: Model> Run<M> {
         let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
         self.model.set_path_back(id, 0, &back);
         self.ledger.flow_mut(id).back = back;
+        if let Some(spread) = self.router.spread(&self.ledger.key(id).reverse()) {
+            self.model.spread(id, true, &spread);
+        }
+    }
+
+    /// The flow takes several paths. Its record has the one that it would take if switches hashed.
+    fn spread(&mut self, id: FlowId, key: &FlowKey, spread: &Spread) {
+        if !M::COUNTS_LINKS {
+            self.ledger.credit(id, self.model.delivered(id));
+            self.ledger.set_shares(id, &spread.paths);
+            if std::mem::take(&mut self.ledger.flow_mut(id).moving) {
+                self.model.set_path(id, 0, &[]);
+            }
+        }
+        let path = self.router.route(key).expect("there are several");
+        self.assign(id, path);
+        self.model.spread(id, false, spread);
     }
 
     fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
@@ -395,11 +417,19 @@ impl<M: Model> Run<M> {
 
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
-        let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
+        let (flow, shares) = self.ledger.flow_and_shares(id);
+        let works = || match shares {
+            [] => self.health.path_is_up(&flow.record.path),
+            shares => shares.iter().all(|&(link, _)| self.health.is_up(link)),
+        };
+        let moving = flow.routed && (M::BLIND || works());
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
+            match shares {
+                _ if !moving => self.model.set_path(id, 0, &[]),
+                [] => self.model.set_path(id, 0, &flow.record.path),
+                shares => self.model.set_shares(id, shares),
+            }
         }
     }
 

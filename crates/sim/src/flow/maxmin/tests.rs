@@ -10,6 +10,7 @@ use weft_fabric::topology::shapes::{Cabling, fat_tree};
 use weft_fabric::{BitsPerSec, Duration, HostId};
 
 use super::levels::Levels;
+use super::Sharing;
 use super::solver::{MaxMinError, max_min};
 
 /// Progressive filling as the textbook has it: raise all growing flows until some link is full, stop the flows on it, repeat.
@@ -98,7 +99,7 @@ fn thousands_of_repairs_do_not_drift() {
         if src == dst || rng.random_range(0..3) == 0 {
             paths[slot].clear();
         } else {
-            levels.join(slot as u32, path.iter().map(|l| l.0));
+            levels.join(slot as u32, path.iter().map(|l| (l.0, 1.0)));
             paths[slot] = path.iter().map(|l| l.0).collect();
         }
         let touched = levels.settle();
@@ -149,7 +150,7 @@ proptest! {
                 levels.leave(slot as u32);
                 paths[slot].clear();
             } else {
-                levels.join(slot as u32, path.iter().copied());
+                levels.join(slot as u32, path.iter().map(|&l| (l, 1.0)));
                 paths[slot] = path;
             }
             if several == 0 {

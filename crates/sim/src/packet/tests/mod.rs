@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{Router, Routing};
+use weft_fabric::routing::{Router, Routing, RoutingKind};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::topology::{Fabric, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
@@ -25,6 +25,7 @@ struct Case {
     flows: Vec<FlowSpec>,
     events: Vec<TimedEvent>,
     config: PacketConfig,
+    routing: RoutingKind,
     seed: u64,
 }
 
@@ -33,7 +34,7 @@ impl Case {
         let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = self.config;
         let parts = Parts {
             fabric: Arc::clone(&self.fabric),
-            router: Router::new(Arc::clone(&self.fabric), Routing::default(), self.seed),
+            router: Router::new(Arc::clone(&self.fabric), Routing { kind: self.routing, ..Routing::default() }, self.seed),
             controller: None,
             workload: Box::new(StaticWorkload::new(self.flows.clone())),
             events: self.events.clone(),
@@ -149,15 +150,23 @@ fn configs() -> impl Strategy<Value = PacketConfig> {
     })
 }
 
+fn routings() -> impl Strategy<Value = RoutingKind> {
+    prop_oneof![
+        4 => Just(RoutingKind::Ecmp),
+        2 => Just(RoutingKind::Spray),
+        3 => (0u64..500).prop_map(|us| RoutingKind::Flowlet { gap: Duration::from_us(us) }),
+    ]
+}
+
 fn cases() -> impl Strategy<Value = Case> {
     fabrics().prop_flat_map(|fabric| {
         let hosts = fabric.host_count() as u32;
-        (flows(hosts), changes(&fabric), configs(), any::<u64>()).prop_map(move |(flows, events, config, seed)| Case {
-            fabric: Arc::clone(&fabric),
-            flows,
-            events,
-            config,
-            seed,
+        let all = (flows(hosts), changes(&fabric), configs(), routings(), any::<u64>());
+        all.prop_map(move |(flows, events, config, routing, seed)| {
+            // Subflows have a path of their own.
+            let is_plain = matches!(config.transport.kind, TransportKind::Mptcp { .. });
+            let routing = if is_plain { RoutingKind::Ecmp } else { routing };
+            Case { fabric: Arc::clone(&fabric), flows, events, config, routing, seed }
         })
     })
 }
