@@ -543,7 +543,8 @@ fn a_failure_stops_sprayed_flows_until_routing_has_learnt() {
         TimedEvent { at: at_ms(100), change: Change::Fail(Part::Node(core)) },
         TimedEvent { at: at_ms(500), change: Change::Restore(Part::Node(core)) },
     ];
-    let into_core: Vec<LinkId> = (0..world.fabric.links().len()).map(LinkId::from).filter(|&l| world.fabric.link(l).to == core).collect();
+    let into_core: Vec<LinkId> =
+        (0..world.fabric.links().len()).map(LinkId::from).filter(|&l| world.fabric.link(l).to == core).collect();
     let outcome = run(world);
     assert_eq!(ends_ms(&outcome), [Some(1_200.0)]);
     // A quarter before the failure and after the repair.

@@ -31,14 +31,7 @@ impl Spread {
             *sum += probability;
             Some(*sum)
         });
-        Self {
-            routes,
-            up_to: up_to.collect(),
-            gap: spread.gap.as_ps(),
-            seed: spread.seed,
-            draws: 0,
-            left: None,
-        }
+        Self { routes, up_to: up_to.collect(), gap: spread.gap.as_ps(), seed: spread.seed, draws: 0, left: None }
     }
 
     /// The route of a packet that leaves at `now`, if it is another draw than that of the packet before.

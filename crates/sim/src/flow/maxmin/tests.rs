@@ -9,8 +9,8 @@ use weft_fabric::routing::{FlowKey, Router, Routing};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
 use weft_fabric::{BitsPerSec, Duration, HostId};
 
-use super::levels::Levels;
 use super::Sharing;
+use super::levels::Levels;
 use super::solver::{MaxMinError, max_min};
 
 /// Progressive filling as the textbook has it: raise all growing flows until some link is full, stop the flows on it, repeat.
