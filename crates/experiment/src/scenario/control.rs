@@ -6,6 +6,7 @@ use weft_fabric::routing::spain::{MAX_TREES, SpainConfig};
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
 use weft_fabric::time::NsDuration;
 use weft_fabric::topology::shapes::subways::Balancing;
+use weft_sim::packet::TransportKind;
 use weft_sim::packet::bridged::Returns;
 
 use crate::error::KeyError;
@@ -210,6 +211,8 @@ pub const READERS: &[Reader] = &[
         needs: "a `routing` that hashes flows, such as `\"ecmp\"`",
         reads: |s| s.control.routing.kind.gap().is_none(),
     },
+    Reader { key: "overlay.rehash", needs: "the packet world and one connection per flow", reads: rehashes },
+    Reader { key: "overlay.lookup", needs: "a simulated world", reads: |s| s.world.kind != Kind::Lab },
     Reader { key: "control.spain_paths", needs: SPAIN, reads: spans },
     Reader { key: "control.spain_orders", needs: SPAIN, reads: spans },
     Reader { key: "control.special_trees", needs: SPAIN, reads: spans },
@@ -231,6 +234,10 @@ fn anneals(scenario: &Scenario) -> bool {
 
 fn detours(scenario: &Scenario) -> bool {
     scenario.control.scheduler == Scheduler::Detour
+}
+
+fn rehashes(scenario: &Scenario) -> bool {
+    scenario.world.kind == Kind::Packet && !matches!(scenario.transport.transport.kind, TransportKind::Mptcp { .. })
 }
 
 fn spans(scenario: &Scenario) -> bool {

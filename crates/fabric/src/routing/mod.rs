@@ -69,6 +69,16 @@ impl FlowKey {
         Self { sport: self.sport ^ (number << 12) as u16, ..*self }
     }
 
+    /// The key as switches see it after so many re-hashes (VL2 section 4.2.2): other hashes, and so other paths. Without any it is the same.
+    #[must_use]
+    pub const fn salted(&self, salt: u32) -> Self {
+        if salt == 0 {
+            return *self;
+        }
+        let change = mix(salt as u64);
+        Self { sport: self.sport ^ change as u16, dport: self.dport ^ (change >> 16) as u16, ..*self }
+    }
+
     /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).
     #[inline]
     pub const fn entropy(&self, fields: HashFields) -> u64 {

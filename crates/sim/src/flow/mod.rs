@@ -26,7 +26,7 @@ use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
 
-use crate::world::{self, Pace, Parts};
+use crate::world::{self, Overlay, Pace, Parts};
 
 pub use crate::world::{Change, Progress, TimedEvent};
 pub use maxmin::solver::{MaxMinError, max_min};
@@ -61,6 +61,8 @@ pub struct FlowConfig {
     pub restore_delay: Duration,
     /// The most samples of link utilisation over the run, up to 1,000; 0 for none.
     pub link_samples: usize,
+    /// VL2's agents, if hosts have them.
+    pub overlay: Overlay,
     /// Seed of the run: the AIMD model shuffles by it.
     pub seed: u64,
 }
@@ -107,6 +109,7 @@ impl FlowConfig {
             reconverge: Duration::from_ms(100),
             restore_delay: Duration::ZERO,
             link_samples: 1_000,
+            overlay: Overlay::default(),
             seed,
         }
     }
@@ -152,8 +155,8 @@ impl FlowWorld {
 
     fn parts(self) -> Parts {
         let Self { fabric, router, controller, workload, events, config } = self;
-        let FlowConfig { reconverge, restore_delay, link_samples, .. } = config;
-        Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples }
+        let FlowConfig { reconverge, restore_delay, link_samples, overlay, .. } = config;
+        Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples, overlay }
     }
 }
 

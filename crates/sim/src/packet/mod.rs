@@ -84,11 +84,11 @@ impl PacketWorld {
         let Self { fabric, router, controller, workload, events, config } = self;
         let reacts = controller.is_some() || workload.reacts();
         let model = model::PacketModel::new(Arc::clone(&fabric), config.engine(&fabric, reacts)?);
-        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, overlay, .. } = config;
         // What failures cost shows between the events of the loop.
         let sample_every = (!events.is_empty()).then_some(SAMPLE_EVERY);
         let pace = Pace { end: Instant::ZERO.saturating_add(duration), sample_every, ..Pace::default() };
-        let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
+        let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples, overlay };
         Ok(world::run(parts, model, pace, progress))
     }
 }

@@ -7,7 +7,7 @@ use weft_fabric::{BitsPerSec, Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
-use super::net::{Ended, Net};
+use super::net::{Ended, NO_LINK, Net};
 use super::team::Team;
 use crate::world::{self, Look, Model};
 
@@ -27,6 +27,8 @@ pub(super) struct PacketModel {
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
     ended: Vec<Ended>,
+    /// Flows that have lost a full window.
+    congested: Vec<FlowId>,
     /// How long a flow must have been silent before it takes the next path that it is given.
     gap: (Option<FlowId>, Duration),
 }
@@ -86,6 +88,7 @@ impl PacketModel {
             ending: 0,
             short: 0,
             ended: Vec::new(),
+            congested: Vec::new(),
             gap: (None, Duration::ZERO),
         }
     }
@@ -116,8 +119,15 @@ impl Model for PacketModel {
             Size::Infinite => u64::MAX,
         };
         self.enter(Flow { src: spec.src.0, dst: spec.dst.0, bytes });
-        self.opening.push(id.0);
         self.ending += usize::from(bytes != u64::MAX);
+    }
+
+    fn open(&mut self, id: FlowId) {
+        self.opening.push(id.0);
+    }
+
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        std::mem::take(&mut self.congested)
     }
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
@@ -180,7 +190,11 @@ impl Model for PacketModel {
             Engine::One(net) => net.run(until.as_ps(), &mut self.ended, look),
             Engine::Team(team, _) => team.run(until.as_ps(), &mut self.ended, look),
         };
-        for Ended { at, flow, .. } in self.ended.drain(..) {
+        for Ended { at, link, flow } in self.ended.drain(..) {
+            if link == NO_LINK {
+                self.congested.push(FlowId(flow));
+                continue;
+            }
             let bytes = self.flows[flow as usize].bytes;
             self.short += bytes.next_multiple_of(self.unit) - bytes;
             self.ending -= 1;

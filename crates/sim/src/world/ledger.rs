@@ -28,6 +28,10 @@ pub(crate) struct Flow {
     pub moving: bool,
     /// Whether a scheduler chose the path.
     pub scheduled: bool,
+    /// Whether it waits for a lookup.
+    pub waits: bool,
+    /// How often it has got another hash.
+    pub salt: u32,
     /// Where it stands in the list of active flows.
     place: u32,
 }
@@ -153,6 +157,8 @@ impl Ledger {
             routed: false,
             moving: false,
             scheduled: false,
+            waits: false,
+            salt: 0,
             place,
         });
         self.active.push(id);
@@ -168,15 +174,32 @@ impl Ledger {
         flow.record.end = Some(at);
         flow.moving = false;
         let spec = FlowSpec { src: flow.record.src, dst: flow.record.dst, start: flow.record.start, size: flow.size };
+        self.remove(id);
+        self.ended += 1;
+        self.last_end = self.last_end.max(at);
+        spec
+    }
+
+    /// A flow is not under way any more.
+    fn remove(&mut self, id: FlowId) {
+        let flow = &mut self.flows[id.index()];
+        let (src, dst) = (flow.record.src, flow.record.dst);
         let place = std::mem::replace(&mut flow.place, GONE) as usize;
         self.active.swap_remove(place);
         if let Some(&moved) = self.active.get(place) {
             self.flows[moved.index()].place = place as u32;
         }
-        self.nics.end(spec.src, spec.dst);
-        self.ended += 1;
-        self.last_end = self.last_end.max(at);
-        spec
+        self.nics.end(src, dst);
+    }
+
+    /// A new flow does not start.
+    pub fn refuse(&mut self, id: FlowId) {
+        self.remove(id);
+    }
+
+    /// Whether a flow is under way.
+    pub fn is_active(&self, id: FlowId) -> bool {
+        self.flows[id.index()].place != GONE
     }
 
     /// Books what a flow has delivered in all so far on the links of its path.
@@ -240,6 +263,7 @@ impl Ledger {
             packets: None,
             traced: Traced::default(),
             services: Vec::new(),
+            overlay: None,
             lab: None,
         };
         model.finish(&mut outcome);

@@ -27,6 +27,16 @@ pub(crate) trait Model {
     /// A flow begins, standing still: it has no path yet.
     fn start(&mut self, id: FlowId, spec: &FlowSpec);
 
+    /// A flow that has been started sends from now on, if it has a path.
+    fn open(&mut self, id: FlowId) {
+        let _ = id;
+    }
+
+    /// Flows that have lost a full window since the last time this was asked. A model of rates knows none.
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        Vec::new()
+    }
+
     /// Paths that a flow takes at once.
     fn subflows(&self) -> u32 {
         1

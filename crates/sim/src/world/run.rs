@@ -8,11 +8,13 @@ use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
 use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use crate::world::ledger::Ledger;
 use crate::world::model::{Ended, Look, Model};
+use crate::world::overlay::Agents;
 use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
@@ -65,6 +67,9 @@ struct Run<M> {
     /// Rounds of the controller in a row during which nothing else was to happen.
     idle_rounds: u32,
     ended: Vec<Ended>,
+    agents: Agents,
+    /// Flows that wait for a lookup, and until when.
+    waiting: BinaryHeap<Reverse<(Instant, FlowId)>>,
 }
 
 /// Routing learns of a change. Ordered so that the heap's greatest is the earliest, then the first scheduled.
@@ -90,7 +95,7 @@ impl PartialOrd for RoutingUpdate {
 
 impl<M: Model> Run<M> {
     fn new(parts: Parts, model: M, pace: Pace) -> Self {
-        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples } = parts;
+        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples, overlay } = parts;
         events.sort_by_key(|e| e.at);
         events.reverse();
         Self {
@@ -114,6 +119,8 @@ impl<M: Model> Run<M> {
             next_sample: Instant::ZERO,
             idle_rounds: 0,
             ended: Vec::new(),
+            agents: Agents::new(overlay),
+            waiting: BinaryHeap::new(),
             fabric,
         }
     }
@@ -142,6 +149,9 @@ impl<M: Model> Run<M> {
             self.end_flow(flow);
         }
         self.ended = ended;
+        for id in self.model.take_congested() {
+            self.rehash(id);
+        }
         if self.nothing_left() {
             // A tick may go on after the last end: the run does not.
             self.now = self.ledger.last_end();
@@ -180,6 +190,7 @@ impl<M: Model> Run<M> {
             self.events.last().map(|e| e.at),
             self.updates.peek().map(|l| l.at),
             self.controller_due(),
+            self.waiting.peek().map(|w| w.0.0),
             sample.filter(|_| self.pace.end != Instant::MAX || self.model.will_end()),
             series,
         ]
@@ -204,7 +215,11 @@ impl<M: Model> Run<M> {
 
     /// Whether something besides the controller's timer will happen.
     fn is_moving(&self) -> bool {
-        self.model.will_end() || self.workload.next_start().is_some() || !self.events.is_empty() || !self.updates.is_empty()
+        self.model.will_end()
+            || self.workload.next_start().is_some()
+            || !self.events.is_empty()
+            || !self.updates.is_empty()
+            || !self.waiting.is_empty()
     }
 
     fn sample(&mut self) {
@@ -228,6 +243,13 @@ impl<M: Model> Run<M> {
     }
 
     fn begin_flows(&mut self) {
+        while let Some(&Reverse((at, id))) = self.waiting.peek()
+            && at <= self.now
+        {
+            self.waiting.pop();
+            self.ledger.flow_mut(id).waits = false;
+            self.open(id);
+        }
         while self.workload.next_start().is_some_and(|at| at <= self.now) {
             let Some(spec) = self.workload.next_flow() else { break };
             let id = self.ledger.begin(spec);
@@ -236,9 +258,41 @@ impl<M: Model> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
+            if !self.agents.admit(id, spec.src, spec.dst) {
+                self.ledger.refuse(id);
+                continue;
+            }
             self.model.start(id, &spec);
-            self.route(id);
+            let lookups = self.agents.look_up(spec.src, spec.dst);
+            if lookups == Duration::ZERO {
+                self.open(id);
+            } else {
+                self.ledger.flow_mut(id).waits = true;
+                self.waiting.push(Reverse((self.now.saturating_add(lookups), id)));
+            }
         }
+    }
+
+    fn open(&mut self, id: FlowId) {
+        self.route(id);
+        self.model.open(id);
+    }
+
+    /// A flow has lost a full window: it gets another hash, and so another path, if its host's agent allows. Its answers stay where they are.
+    fn rehash(&mut self, id: FlowId) {
+        let src = self.ledger.flow(id).record.src;
+        if !self.ledger.is_active(id) || !self.agents.rehash(id, src, self.now) {
+            return;
+        }
+        self.ledger.flow_mut(id).salt += 1;
+        if let Some(path) = self.router.route(&self.routing_key(id)) {
+            self.assign(id, path);
+        }
+    }
+
+    /// How switches see a flow whose agent may have given it another hash.
+    fn routing_key(&self, id: FlowId) -> FlowKey {
+        self.ledger.key(id).salted(self.ledger.flow(id).salt)
     }
 
     fn change_parts(&mut self) {
@@ -321,6 +375,9 @@ impl<M: Model> Run<M> {
         ids.sort_unstable();
         for id in ids {
             let flow = self.ledger.flow(id);
+            if flow.waits {
+                continue;
+            }
             let usable = flow.routed && self.believed.path_is_up(&flow.record.path);
             if !usable {
                 self.ledger.flow_mut(id).scheduled = false;
@@ -338,7 +395,7 @@ impl<M: Model> Run<M> {
         if M::ANSWERS {
             self.route_back(id);
         }
-        let key = self.ledger.key(id);
+        let key = self.routing_key(id);
         if let Some(spread) = self.router.spread(&key) {
             return self.spread(id, &key, &spread);
         }
@@ -507,6 +564,7 @@ impl<M: Model> Run<M> {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
         let mut outcome = self.ledger.finish(&self.fabric, self.now, &mut self.model, control);
         outcome.services = self.workload.services().to_vec();
+        outcome.overlay = self.agents.are_there().then_some(self.agents.record);
         outcome
     }
 }

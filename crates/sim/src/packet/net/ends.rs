@@ -303,6 +303,9 @@ impl Net {
         if timed_out {
             self.totals.timeouts += 1;
             self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
+            if self.rehashes {
+                self.ended.push(Ended { at: self.now, link: NO_LINK, flow: end });
+            }
         }
         self.pump(end);
         if self.subflows > 1 {

@@ -58,6 +58,8 @@ pub(super) struct Rx {
 pub(super) struct Extras {
     /// TCP connections that a flow has; 0 counts as 1.
     pub subflows: u32,
+    /// Whether flows that have lost a full window are reported.
+    pub rehashes: bool,
     /// Requests take the place of TCP.
     pub load: Option<Load>,
     pub trace: Trace,
@@ -120,7 +122,7 @@ pub(super) struct Net {
     timers: u32,
     /// Links that are down.
     down: usize,
-    /// Flows that have ended since the last look.
+    /// Flows that have ended since the last look, and those that have lost a full window.
     ended: Vec<Ended>,
     /// The link of the event under way.
     link: u32,
@@ -134,6 +136,8 @@ pub(super) struct Net {
     pub subflows: u32,
     /// Of each flow, if it has several.
     connections: Vec<Connection>,
+    /// Whether flows that have lost a full window are reported.
+    rehashes: bool,
     pub load: Option<Load>,
     trace: Trace,
     pub traced: Traced,
@@ -150,15 +154,18 @@ pub(super) struct Net {
     shown: Vec<(HostId, HostId, u64)>,
 }
 
-/// A flow has ended.
+/// A flow has ended, or has lost a full window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     /// In picoseconds.
     pub at: u64,
-    /// The link that its last packet came over: two flows that end at once have different ones.
+    /// The link that its last packet came over: two flows that end at once have different ones. Of one that has not ended [`NO_LINK`].
     pub link: u32,
     pub flow: u32,
 }
+
+/// Of a flow that has lost a full window.
+pub(super) const NO_LINK: u32 = u32::MAX;
 
 /// A packet on its way to another part of the fabric.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +202,7 @@ impl Net {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
         let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(sizes.header));
-        let Extras { subflows, load, trace } = extras;
+        let Extras { subflows, rehashes, load, trace } = extras;
         let mut net = Self {
             now: 0,
             tcp,
@@ -217,6 +224,7 @@ impl Net {
             special: subflows > 1 || tcp.has_sack(),
             subflows: subflows.max(1),
             connections: Vec::new(),
+            rehashes,
             load,
             traced: Traced::default(),
             captured: trace.port.map_or(u32::MAX, |l| l.0),

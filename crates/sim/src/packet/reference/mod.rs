@@ -81,6 +81,9 @@ pub(super) struct Reference {
     ends: BTreeMap<usize, Ends>,
     opening: Vec<usize>,
     ended: Vec<usize>,
+    /// Whether flows that have lost a full window are reported, and those that have.
+    rehashes: bool,
+    congested: Vec<FlowId>,
     ending: usize,
     delivered: u64,
     segments: u64,
@@ -131,6 +134,8 @@ impl Reference {
             ends: BTreeMap::new(),
             opening: Vec::new(),
             ended: Vec::new(),
+            rehashes: config.overlay.rehash && !matches!(config.transport.kind, super::TransportKind::Mptcp { .. }),
+            congested: Vec::new(),
             ending: 0,
             delivered: 0,
             segments: 0,
@@ -441,6 +446,9 @@ impl Reference {
         if tx.has_timed_out(self.now) {
             self.timeouts += 1;
             self.timed_out = self.timed_out.saturating_add(tx.rto());
+            if self.rehashes {
+                self.congested.push(FlowId(end as u32));
+            }
         }
         assert!(tx.on_timer(&self.tcp, self.now));
         self.pump(end);
@@ -488,8 +496,15 @@ impl Model for Reference {
             let ends = Ends { tx: Sender::new(&self.tcp, fed), rx: Receiver::new(), there, back, choices: [None, None] };
             self.ends.insert(id.index() * self.subflows + i, ends);
         }
-        self.opening.push(id.index());
         self.ending += usize::from(bytes.is_some());
+    }
+
+    fn open(&mut self, id: FlowId) {
+        self.opening.push(id.index());
+    }
+
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        std::mem::take(&mut self.congested)
     }
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
@@ -541,7 +556,7 @@ impl Model for Reference {
                 self.ending -= 1;
                 ended.push(Ended { id: FlowId(id as u32), at: Instant::from_ps(at) });
             }
-            if !ended.is_empty() {
+            if !ended.is_empty() || !self.congested.is_empty() {
                 return Instant::from_ps(at);
             }
         }

@@ -16,7 +16,7 @@ use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, CableId, Duration, HostId, Instant};
 
 use super::*;
-use crate::world::{Change, Model};
+use crate::world::{Change, Model, Overlay};
 
 /// A fabric, flows and failures, without a model.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ struct Case {
 
 impl Case {
     fn run(&self, model: impl Model) -> Outcome {
-        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = self.config;
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, ref overlay, .. } = self.config;
         let parts = Parts {
             fabric: Arc::clone(&self.fabric),
             router: Router::new(Arc::clone(&self.fabric), Routing { kind: self.routing, ..Routing::default() }, self.seed),
@@ -41,6 +41,7 @@ impl Case {
             reconverge,
             restore_delay,
             link_samples,
+            overlay: overlay.clone(),
         };
         let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
         world::run(parts, model, pace, &mut |_| {})
@@ -166,6 +167,9 @@ fn cases() -> impl Strategy<Value = Case> {
             // Subflows have a path of their own.
             let is_plain = matches!(config.transport.kind, TransportKind::Mptcp { .. });
             let routing = if is_plain { RoutingKind::Ecmp } else { routing };
+            let us = [0, 300][(seed % 2) as usize];
+            let overlay = Overlay { rehash: seed % 3 == 0, lookup: Duration::from_us(us), services: None };
+            let config = PacketConfig { overlay, ..config };
             Case { fabric: Arc::clone(&fabric), flows, events, config, routing, seed }
         })
     })
