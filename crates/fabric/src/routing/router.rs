@@ -60,7 +60,7 @@ impl RoutingKind {
 pub struct Spread {
     /// Each with its probability; the sum is 1.
     pub paths: Vec<(Path, f64)>,
-    /// A packet chooses anew if the flow sent nothing for so long before it.
+    /// A packet draws again if the flow sent nothing for so long before it.
     pub gap: Duration,
     /// For the draws.
     pub seed: u64,

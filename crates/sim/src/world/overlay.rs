@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use weft_control::vl2::agent::{REHASH_INTERVAL, REHASH_RATE, Rehash};
 use weft_fabric::record::OverlayRecord;
 use weft_fabric::{Duration, FlowId, HostId, Instant};
@@ -40,8 +40,8 @@ impl Services {
 #[derive(Debug)]
 pub(super) struct Agents {
     overlay: Overlay,
-    /// Pairs of a host and a peer whose location it knows.
-    known: FxHashSet<(HostId, HostId)>,
+    /// By host and peer whose location it has asked for: when it knows that.
+    known: FxHashMap<(HostId, HostId), Instant>,
     /// By host.
     rehash: BTreeMap<HostId, Rehash<FlowId>>,
     pub record: OverlayRecord,
@@ -49,7 +49,7 @@ pub(super) struct Agents {
 
 impl Agents {
     pub fn new(overlay: Overlay) -> Self {
-        Self { overlay, known: FxHashSet::default(), rehash: BTreeMap::new(), record: OverlayRecord::default() }
+        Self { overlay, known: FxHashMap::default(), rehash: BTreeMap::new(), record: OverlayRecord::default() }
     }
 
     /// Whether there is an overlay.
@@ -66,13 +66,15 @@ impl Agents {
         is_admitted
     }
 
-    /// How long a flow's first segment waits for lookups.
-    pub fn look_up(&mut self, src: HostId, dst: HostId) -> Duration {
+    /// Until when a flow waits for the lookup that comes next: its source's, then its destination's; `now` if it waits for none.
+    pub fn look_up(&mut self, src: HostId, dst: HostId, now: Instant) -> Instant {
         if self.overlay.lookup == Duration::ZERO {
-            return Duration::ZERO;
+            return now;
         }
-        let misses = [(src, dst), (dst, src)].into_iter().filter(|&pair| self.known.insert(pair)).count();
-        self.overlay.lookup * misses as u64
+        let answered = now.saturating_add(self.overlay.lookup);
+        let mut known_at = |pair| *self.known.entry(pair).or_insert(answered);
+        let at = known_at((src, dst));
+        if at > now { at } else { known_at((dst, src)).max(now) }
     }
 
     /// Whether a flow of a host that has lost a full window gets another hash; if so, that is recorded.
@@ -98,11 +100,16 @@ mod tests {
 
     #[test]
     fn a_pair_is_looked_up_once_from_each_side() {
-        let us = Duration::from_us;
-        let mut agents = Agents::new(Overlay { lookup: us(400), ..Overlay::default() });
-        assert_eq!(agents.look_up(HostId(0), HostId(1)), us(800));
-        assert_eq!(agents.look_up(HostId(0), HostId(1)), us(0));
-        assert_eq!(agents.look_up(HostId(1), HostId(0)), us(0));
-        assert_eq!(agents.look_up(HostId(0), HostId(2)), us(800));
+        let at = |us| Instant::ZERO + Duration::from_us(us);
+        let mut agents = Agents::new(Overlay { lookup: Duration::from_us(400), ..Overlay::default() });
+        let mut look_up = |src, dst, us| agents.look_up(HostId(src), HostId(dst), at(us));
+        assert_eq!(look_up(0, 1, 0), at(400));
+        assert_eq!(look_up(0, 1, 100), at(400), "the same lookup");
+        assert_eq!(look_up(0, 1, 400), at(800), "the answer waits too");
+        assert_eq!(look_up(1, 0, 500), at(800), "and so does a flow back");
+        assert_eq!((look_up(0, 1, 800), look_up(1, 0, 800)), (at(800), at(800)));
+        // Both ends ask at once, and know at once.
+        assert_eq!((look_up(2, 3, 0), look_up(3, 2, 0)), (at(400), at(400)));
+        assert_eq!((look_up(2, 3, 400), look_up(3, 2, 400)), (at(400), at(400)));
     }
 }

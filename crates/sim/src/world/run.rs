@@ -247,7 +247,6 @@ impl<M: Model> Run<M> {
             && at <= self.now
         {
             self.waiting.pop();
-            self.ledger.flow_mut(id).waits = false;
             self.open(id);
         }
         while self.workload.next_start().is_some_and(|at| at <= self.now) {
@@ -263,19 +262,21 @@ impl<M: Model> Run<M> {
                 continue;
             }
             self.model.start(id, &spec);
-            let lookups = self.agents.look_up(spec.src, spec.dst);
-            if lookups == Duration::ZERO {
-                self.open(id);
-            } else {
-                self.ledger.flow_mut(id).waits = true;
-                self.waiting.push(Reverse((self.now.saturating_add(lookups), id)));
-            }
+            self.open(id);
         }
     }
 
+    /// A flow sends, or waits for a lookup first.
     fn open(&mut self, id: FlowId) {
-        self.route(id);
-        self.model.open(id);
+        let record = &self.ledger.flow(id).record;
+        let at = self.agents.look_up(record.src, record.dst, self.now);
+        self.ledger.flow_mut(id).waits = at > self.now;
+        if at > self.now {
+            self.waiting.push(Reverse((at, id)));
+        } else {
+            self.route(id);
+            self.model.open(id);
+        }
     }
 
     /// A flow has lost a full window: it gets another hash, and so another path, if its host's agent allows. Its answers stay where they are.
