@@ -358,3 +358,36 @@ fn services_have_names_and_hosts() {
     assert_eq!([&metrics["flows"], &metrics["flows.one"], &metrics["flows.two"]], [11, 5, 6]);
     refused(&[("metric = \"completion_s\"", "metric = \"events.two\"")], &[], &["there is no metric `events.two`"]);
 }
+
+/// Packets that choose paths leave nothing to a scheduler, and a flowlet is nothing that rates know: errors at the line.
+#[test]
+fn what_makes_no_sense_with_spray_and_flowlets_is_refused() {
+    let spray = [("scheduler = \"first-fit\"\nperiod = \"100ms\"", "routing = \"spray\"")];
+    let flowlet = [("scheduler = \"first-fit\"\nperiod = \"100ms\"", "routing = \"flowlet\"\nflowlet_gap = \"0s\"")];
+    let packet = "world.kind=\"packet\"";
+    refused(&spray, &["--set", "control.scheduler=\"annealing\""], &["control.scheduler", "no path to be given"]);
+    refused(
+        &[("scheduler = \"first-fit\"", "routing = \"flowlet\"\nscheduler = \"adaptive\"")],
+        &["--set", packet],
+        &["s.toml:15"],
+    );
+    refused(
+        &[("scheduler = \"first-fit\"\n", "routing = \"flowlet\"\nscheduler = \"none\"\n")],
+        &[],
+        &["s.toml:14", "gap between packets"],
+    );
+    refused(
+        &[spray[0], ("duration = \"20s\"", "duration = \"20s\"\nrates = \"aimd\"")],
+        &[],
+        &["s.toml:18", "only max-min rates"],
+    );
+    refused(&flowlet, &["--set", packet], &["s.toml:15", "routing = \"spray\""]);
+    refused(&spray, &["--set", packet, "--set", "transport.kind=\"mptcp\""], &["transport.kind", "subflow"]);
+    refused(&spray, &["--set", "overlay.kind=\"vl2\""], &["s.toml:14", "routing = \"vlb\""]);
+    refused(&[(spray[0].0, "routing = \"sprays\"")], &[], &["s.toml:14", "did you mean `spray`?"]);
+    let noted = noted(&[(spray[0].0, "routing = \"spray\"\nflowlet_gap = \"1ms\"\npolarised = true")]);
+    assert!(
+        noted.contains("s.toml:15: `flowlet_gap` has no effect") && noted.contains("s.toml:16: `polarised` has no effect"),
+        "{noted}"
+    );
+}

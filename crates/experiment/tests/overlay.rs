@@ -52,7 +52,7 @@ fn slips_name_the_key_and_the_way_out() {
 
 #[test]
 fn headers_cost_what_they_weigh_in_a_world_of_packets() {
-    let services = format!("{VL2}\n[[service]]\nname = \"web\"\nhosts = \"0-15\"");
+    let services = format!("{VL2}\nlookup = \"0s\"\n[[service]]\nname = \"web\"\nhosts = \"0-15\"");
     let completion = |tables: &str, world: &str| {
         let changes = with(tables, VLB);
         let mut changes: Vec<(&str, &str)> = changes.iter().map(|(from, to)| (*from, to.as_str())).collect();
@@ -69,4 +69,31 @@ fn headers_cost_what_they_weigh_in_a_world_of_packets() {
     let ratio = completion(&services, "packet") / completion("", "packet");
     assert!((1540.0 / 1500.0 - 0.004..1620.0 / 1540.0 + 0.004).contains(&ratio), "{ratio}");
     assert!((completion(&services, "flow") - completion("", "flow")).abs() < 1e-9, "the flow world has no headers");
+}
+
+/// Flows of four services' worth of hosts: those between services that may not communicate do not start, and all others wait for two lookups.
+#[test]
+fn refused_flows_do_not_start_and_others_wait_for_lookups() {
+    let services = "[[service]]\nname = \"web\"\nhosts = \"0-7\"\nallow = [\"data\"]\n[[service]]\nname = \"data\"\nhosts = \"8-11\"\nallow = [\"web\"]";
+    for world in ["flow", "packet"] {
+        let metrics = |lookup: &str| {
+            let tables = format!("{VL2}\nlookup = \"{lookup}\"\n{services}");
+            let changes = with(&tables, VLB);
+            let mut changes: Vec<(&str, &str)> = changes.iter().map(|(from, to)| (*from, to.as_str())).collect();
+            changes.push(("size = \"125MB\"", "size = \"1MB\""));
+            let folder = folder_with(&changes);
+            let run = json(&weft(&["run", "s.toml", "--json", "--set", &format!("world.kind={world}")], folder.path()));
+            run["runs"][0]["metrics"].clone()
+        };
+        let without = metrics("0s");
+        // Hosts 8 to 11 send to 12 to 15, which are in no service, and these to 0 to 3.
+        assert_eq!(
+            (&without["flows"], &without["flows_finished"], &without["flows_refused"]),
+            (&16.into(), &8.into(), &8.into()),
+            "{world}"
+        );
+        assert!(without["completion_s"].as_f64().is_some(), "those that started have finished");
+        let delay = metrics("5ms")["fct_p50_s"].as_f64().unwrap() - without["fct_p50_s"].as_f64().unwrap();
+        assert!((delay - 0.010).abs() < 0.002, "{world}: {delay}");
+    }
 }

@@ -94,8 +94,19 @@ pub struct Outcome {
     pub control: ControlRecord,
     /// Of several services, the number of that to which each flow belongs; empty if there is only one.
     pub services: Vec<u16>,
+    /// What the agents of an overlay did, in a simulated world that has one.
+    pub overlay: Option<OverlayRecord>,
     /// What only a lab knows.
     pub lab: Option<LabRecord>,
+}
+
+/// What the agents of an overlay did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OverlayRecord {
+    /// Flows that did not start, for their hosts may not communicate; ascending.
+    pub refused: Vec<FlowId>,
+    /// Flows that got another hash after the loss of a full window, each time counted.
+    pub rehashes: u64,
 }
 
 /// What a run on real sockets knows besides.
@@ -226,6 +237,10 @@ pub struct PacketTotals {
     pub drops: u64,
     /// Segments sent again.
     pub retransmits: u64,
+    /// Segments that arrived after a later one without having been sent again, and segments delivered; 0 where they are not counted.
+    pub reordered: u64,
+    /// See `reordered`.
+    pub segments: u64,
     /// Retransmission timeouts, and how long flows waited for them together.
     pub timeouts: u64,
     /// See `timeouts`.

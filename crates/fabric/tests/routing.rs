@@ -395,3 +395,78 @@ proptest! {
         }
     }
 }
+
+/// Spray and flowlets choose among all shortest paths, each as likely as even draws at every switch make it.
+#[test]
+fn a_spread_is_all_shortest_paths_with_their_probabilities() {
+    for fabric in SHAPES.map(built).into_iter().chain([dual_homed()]) {
+        for k in [RoutingKind::Spray, RoutingKind::Flowlet { gap: Duration::from_us(7) }] {
+            let mut router = Router::new(Arc::clone(&fabric), kind(k), 1);
+            for (n, (src, dst)) in pairs(&fabric).into_iter().enumerate() {
+                let key = FlowKey::of_flow(n as u32, src, dst);
+                let spread = router.spread(&key).expect("healthy");
+                assert_eq!(Some(spread.gap), k.gap());
+                let ecmp = router.route(&key).expect("healthy");
+                let distinct: BTreeSet<&Path> = spread.paths.iter().map(|(path, _)| path).collect();
+                assert!(distinct.len() == spread.paths.len() && distinct.contains(&ecmp), "{}", fabric.title());
+                for (path, probability) in &spread.paths {
+                    check_path(&fabric, src, dst, path);
+                    assert_eq!((path.len(), path[0]), (ecmp.len(), ecmp[0]), "the host keeps to a NIC");
+                    assert!(*probability > 0.0);
+                }
+                let sum: f64 = spread.paths.iter().map(|(_, probability)| probability).sum();
+                assert!((sum - 1.0).abs() < 1e-12, "{sum}");
+            }
+        }
+        let mut router = Router::new(Arc::clone(&fabric), Routing::default(), 1);
+        assert_eq!(router.spread(&FlowKey::of_flow(0, HostId(0), HostId(1))), None);
+    }
+    let fabric = built(Shape::FatTree { k: 8 });
+    let mut router = Router::new(Arc::clone(&fabric), kind(RoutingKind::Spray), 1);
+    let of = |router: &mut Router| router.spread(&FlowKey::of_flow(0, HostId(0), HostId(127))).expect("a path").paths;
+    let paths = of(&mut router);
+    assert!(paths.len() == 16 && paths.iter().all(|(_, p)| *p == 1.0 / 16.0));
+    // Without one of the four cores of the first group, an aggregation switch draws among three: its paths are likelier than the others.
+    let mut health = Health::new(&fabric);
+    health.fail(&fabric, Part::Node(fabric.link(paths[0].0[2]).to));
+    router.health_changed(&health);
+    let mut weights: Vec<f64> = of(&mut router).iter().map(|(_, p)| *p).collect();
+    weights.sort_by(f64::total_cmp);
+    assert_eq!(weights, [[1.0 / 16.0; 12].as_slice(), &[1.0 / 12.0; 3]].concat());
+}
+
+/// Rings of switches in a row, joined at single switches, have more paths than are kept: those are drawn.
+#[test]
+fn of_too_many_paths_some_are_drawn() {
+    let mut b = FabricBuilder::new("rings");
+    let mut middles = Vec::new();
+    let [from, to] = ["a", "b"].map(|name| b.host(name, None));
+    let mut joint = b.switch("s0", 1, None);
+    b.cable(from, joint, LINK.rate, LINK.delay);
+    for ring in 0..12 {
+        let next = b.switch(format!("s{}", ring + 1), 1, None);
+        for side in 0..2 {
+            let name = format!("m{ring}.{side}");
+            let middle = b.switch(name.clone(), 2, None);
+            b.cable(joint, middle, LINK.rate, LINK.delay);
+            b.cable(middle, next, LINK.rate, LINK.delay);
+            middles.push(name);
+        }
+        joint = next;
+    }
+    b.cable(to, joint, LINK.rate, LINK.delay);
+    let fabric = Arc::new(b.build().expect("a fabric"));
+    let mut router = Router::new(Arc::clone(&fabric), kind(RoutingKind::Spray), 1);
+    let spread = router.spread(&FlowKey::of_flow(0, HostId(0), HostId(1))).expect("a path");
+    assert_eq!(spread.paths.len(), 1_024);
+    let mut crossed = vec![0; fabric.nodes().len()];
+    for (path, _) in &spread.paths {
+        check_path(&fabric, HostId(0), HostId(1), path);
+        path.iter().for_each(|l| crossed[fabric.link(*l).to.index()] += 1);
+    }
+    // Half of 1,024 in five standard deviations.
+    for name in middles {
+        let times = crossed[fabric.node_by_name(&name).expect("it is there").index()];
+        assert!((512 - 80..=512 + 80).contains(&times), "{name}: {times}");
+    }
+}

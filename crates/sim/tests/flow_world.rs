@@ -7,7 +7,7 @@ use rand::RngExt;
 use weft_control::controller::{Controller, FlowCounter, Input, Output};
 use weft_fabric::record::{ControlRecord, Outcome};
 use weft_fabric::rng::{Stream, stream};
-use weft_fabric::routing::{AccessPath, Direction, FlowKey, Path, RootLabel, RootPaths, Router, Routing};
+use weft_fabric::routing::{AccessPath, Direction, FlowKey, Path, RootLabel, RootPaths, Router, Routing, RoutingKind};
 use weft_fabric::time::{NsDuration, NsInstant};
 use weft_fabric::topology::shapes::{Cabling, fat_tree, single_switch};
 use weft_fabric::topology::{Fabric, FabricBuilder, Part};
@@ -522,4 +522,64 @@ proptest! {
         let again = run(build());
         prop_assert_eq!(format!("{outcome:?}"), format!("{again:?}"));
     }
+}
+
+fn sprayed(fabric: Fabric, flows: Vec<FlowSpec>) -> FlowWorld {
+    let mut world = world(fabric, flows, Rates::MaxMin);
+    world.router = Router::new(Arc::clone(&world.fabric), Routing { kind: RoutingKind::Spray, ..Routing::default() }, 1);
+    world
+}
+
+/// Even shares over all paths carry any permutation on a fat-tree at the rate of the NICs, where ECMP has collisions.
+#[test]
+fn spray_carries_any_permutation_at_full_rate() {
+    let hosts = 16;
+    for shift in 1..hosts {
+        let flows: Vec<_> = (0..hosts).map(|h| flow(h, (h + shift) % hosts, 0, SECOND)).collect();
+        let outcome = run(sprayed(fat_tree(4, GBPS).unwrap(), flows));
+        for end in ends_ms(&outcome) {
+            assert!((end.unwrap() - 1_000.0).abs() < 1e-6, "{end:?}");
+        }
+    }
+    // A lone flow between pods: half of it on each link up, a quarter at each core.
+    let outcome = run(sprayed(fat_tree(4, GBPS).unwrap(), vec![flow(0, 15, 0, SECOND)]));
+    let mut bytes: Vec<u64> = outcome.links.iter().map(|l| l.bytes.0).filter(|&b| b > 0).collect();
+    bytes.sort_unstable();
+    assert_eq!(bytes, [[SECOND / 4; 8].as_slice(), &[SECOND / 2; 4], &[SECOND; 2]].concat());
+}
+
+/// A flow that is sprayed is as slow as its most loaded link: it crosses both cores, and one of them has a link of a tenth.
+#[test]
+fn the_slowest_path_holds_back_a_sprayed_flow() {
+    let mut b = FabricBuilder::new("two cores");
+    let hosts = ["a", "b"].map(|name| b.host(name, None));
+    let edges = ["e0", "e1"].map(|name| b.switch(name, 1, None));
+    let cores = ["c0", "c1"].map(|name| b.switch(name, 2, None));
+    for (&host, &edge) in hosts.iter().zip(&edges) {
+        b.cable(host, edge, GBPS.rate, GBPS.delay);
+        b.cable(edge, cores[0], GBPS.rate, GBPS.delay);
+    }
+    b.cable(edges[0], cores[1], GBPS.rate, GBPS.delay);
+    b.cable(edges[1], cores[1], BitsPerSec(100_000_000), GBPS.delay);
+    let outcome = run(sprayed(b.build().unwrap(), vec![flow(0, 1, 0, SECOND)]));
+    assert_eq!(ends_ms(&outcome), [Some(5_000.0)]);
+}
+
+/// While one of its paths is broken a sprayed flow stands still, then it goes on by the others, and by all when it is back.
+#[test]
+fn a_failure_stops_sprayed_flows_until_routing_has_learnt() {
+    let mut world = sprayed(fat_tree(4, GBPS).unwrap(), vec![flow(0, 15, 0, SECOND)]);
+    let core = world.fabric.node_by_name("core0").unwrap();
+    world.config.reconverge = Duration::from_ms(200);
+    world.events = vec![
+        TimedEvent { at: at_ms(100), change: Change::Fail(Part::Node(core)) },
+        TimedEvent { at: at_ms(500), change: Change::Restore(Part::Node(core)) },
+    ];
+    let into_core: Vec<LinkId> =
+        (0..world.fabric.links().len()).map(LinkId::from).filter(|&l| world.fabric.link(l).to == core).collect();
+    let outcome = run(world);
+    assert_eq!(ends_ms(&outcome), [Some(1_200.0)]);
+    // A quarter before the failure and after the repair.
+    let bytes: u64 = into_core.iter().map(|l| outcome.links[l.index()].bytes.0).sum();
+    assert!(bytes.abs_diff((SECOND / 10 + SECOND * 7 / 10) / 4) <= 2, "{bytes}");
 }

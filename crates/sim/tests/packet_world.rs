@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{Router, Routing};
+use weft_fabric::routing::{FlowKey, Router, Routing, RoutingKind};
 use weft_fabric::topology::Fabric;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, RequestLoad, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, HostId, Instant, NodeId};
 use weft_sim::flow::{FlowConfig, FlowWorld, Rates};
 use weft_sim::packet::{PacketConfig, PacketWorld, Requests, SwitchQueue, Transport, TransportKind};
+use weft_sim::world::{Change, Overlay, TimedEvent};
 
 const GBPS: u64 = 1_000_000_000;
 /// Sending times in picoseconds of a full packet and of one without payload, at 1 and at 10 Gbps.
@@ -444,3 +445,43 @@ fn no_flow_locks_another_one_out() {
 
 /// Bytes of a second at 1 Gbps.
 const SECOND: f64 = 125e6;
+
+/// An intermediate switch loses everything and nobody notices. Flows whose segments cross it time out; with VL2's agents they get another
+/// hash, and end unless that, again and again, leads there or their answers do.
+#[test]
+fn a_rehash_takes_flows_around_a_silent_failure() {
+    let link = links(1, 5);
+    let fabric = Arc::new(Shape::VL2_TESTBED.build(link, links(10, 5)).unwrap());
+    let dead = fabric.switch_node(fabric.switches_of_tier(fabric.top_tier()).next().unwrap());
+    let router = || Router::new(Arc::clone(&fabric), Routing { kind: RoutingKind::Vlb, ..Routing::default() }, 1);
+    let flows: Vec<FlowSpec> = (0..20).map(|i| flow(i, 20 + i, 2_000_000)).collect();
+    let run = |rehash: bool| {
+        let part = weft_fabric::topology::Part::Node(dead);
+        let world = PacketWorld {
+            fabric: Arc::clone(&fabric),
+            router: router(),
+            controller: None,
+            workload: Box::new(StaticWorkload::new(flows.clone())),
+            events: vec![TimedEvent { at: Instant::ZERO + Duration::from_ms(1), change: Change::FailSilent(part) }],
+            config: PacketConfig {
+                overlay: Overlay { rehash, ..Overlay::default() },
+                duration: Duration::from_secs(60),
+                ..PacketConfig::default()
+            },
+        };
+        world.run(&mut |_| {}).unwrap()
+    };
+    let crosses = |key: &FlowKey| router().route(key).unwrap().iter().any(|&l| fabric.link(l).to == dead);
+    let key = |i: u32| FlowKey::of_flow(i, HostId(i), HostId(20 + i));
+    let there: Vec<bool> = (0..20).map(|i| crosses(&key(i))).collect();
+    let back: Vec<bool> = (0..20).map(|i| crosses(&key(i).reverse())).collect();
+    let ended = |outcome: &Outcome| outcome.flows.iter().map(|f| f.end.is_some()).collect::<Vec<_>>();
+    let (without, with) = (run(false), run(true));
+    assert_eq!(ended(&without), (0..20).map(|i| !there[i] && !back[i]).collect::<Vec<_>>());
+    assert_eq!(ended(&with), back.iter().map(|back| !back).collect::<Vec<_>>());
+    assert!((0..20).any(|i| there[i] && !back[i]), "the case has such flows");
+    assert_eq!(without.overlay, None);
+    assert!(with.overlay.as_ref().unwrap().rehashes >= 5, "{:?}", with.overlay);
+    // Its record has the path that it has taken last.
+    assert!((0..20).filter(|&i| !back[i]).all(|i| with.flows[i].path.iter().all(|&l| fabric.link(l).to != dead)));
+}

@@ -56,6 +56,9 @@ pub const NAMES: &[&str] = &[
     "efficiency",
     "drops",
     "retransmits",
+    "rehashes",
+    "reordered",
+    "reordered_fraction",
     "timeout_fraction",
     "floods",
     "reconverge_s",
@@ -235,14 +238,21 @@ pub fn measure(fabric: &Fabric, outcome: &Outcome, window: Option<Window>) -> Me
         metrics.put("fct_p50_s", percentile(&times, 0.50));
         metrics.put("fct_p99_s", percentile(&times, 0.99));
     }
-    if !outcome.flows.is_empty() && times.len() == outcome.flows.len() {
+    let refused = outcome.overlay.as_ref().map_or(0, |overlay| overlay.refused.len());
+    if times.len() + refused == outcome.flows.len() && !times.is_empty() {
         metrics.put_some("completion_s", outcome.flows.iter().filter_map(|f| f.end).max().map(|e| e.as_secs_f64()));
         metrics.put("host_completion_mean_s", host_completion_mean(fabric, &outcome.flows));
     }
-    metrics.put_some("jain_flows", jain(outcome.flows.iter().map(|f| flow_goodput_bps(f, outcome.ended))));
+    let started = outcome.flows.iter().filter(|f| !is_refused(outcome, f));
+    metrics.put_some("jain_flows", jain(started.map(|f| flow_goodput_bps(f, outcome.ended))));
     metrics.put_some("split_jain_mean", split_jain(fabric, outcome));
     metrics.put("events", outcome.events as f64);
     metrics
+}
+
+/// Whether a flow did not start because its hosts may not communicate.
+fn is_refused(outcome: &Outcome, flow: &FlowRecord) -> bool {
+    outcome.overlay.as_ref().is_some_and(|overlay| overlay.refused.binary_search(&flow.id).is_ok())
 }
 
 /// The aggregates of each of several services. Its goodput is over its own time: from its first flow's start to its last flow's end, or the run's.
@@ -291,6 +301,11 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
         return;
     }
     metrics.put("retransmits", packets.retransmits as f64);
+    metrics.put_some("rehashes", outcome.overlay.as_ref().map(|overlay| overlay.rehashes as f64));
+    if packets.segments > 0 {
+        metrics.put("reordered", packets.reordered as f64);
+        metrics.put("reordered_fraction", packets.reordered as f64 / packets.segments as f64);
+    }
     if packets.timeouts > 0 {
         let span = |f: &FlowRecord| f.end.unwrap_or(outcome.ended).saturating_since(f.start).as_secs_f64();
         let all: f64 = outcome.flows.iter().map(span).sum();

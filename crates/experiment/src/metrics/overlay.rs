@@ -25,6 +25,9 @@ pub fn measure_vl2(fabric: &Fabric, outcome: &Outcome, ecmp_width: u16, metrics:
     let pairs: BTreeSet<(HostId, HostId)> = outcome.flows.iter().flat_map(|f| [(f.src, f.dst), (f.dst, f.src)]).collect();
     let mut known = vec![0usize; fabric.hosts().len()];
     pairs.iter().for_each(|(own, _)| known[own.index()] += 1);
+    if let Some(overlay) = &outcome.overlay {
+        metrics.put("flows_refused", overlay.refused.len() as f64);
+    }
     metrics.put("header_bytes", VL2_HEADER);
     metrics.put("switch_entries_max", attached.into_iter().map(entries).max().unwrap_or(0) as f64);
     metrics.put("host_entries_max", known.into_iter().max().unwrap_or(0) as f64);

@@ -6,6 +6,7 @@ use weft_fabric::routing::spain::{MAX_TREES, SpainConfig};
 use weft_fabric::routing::{HashFields, Routing, RoutingKind};
 use weft_fabric::time::NsDuration;
 use weft_fabric::topology::shapes::subways::Balancing;
+use weft_sim::packet::TransportKind;
 use weft_sim::packet::bridged::Returns;
 
 use crate::error::KeyError;
@@ -90,9 +91,14 @@ const ROUTINGS: &[(&str, (RoutingKind, Option<Bridging>))] = &[
     ("ecmp", (RoutingKind::Ecmp, None)),
     ("single-path", (RoutingKind::SinglePath, None)),
     ("vlb", (RoutingKind::Vlb, None)),
+    ("spray", (RoutingKind::Spray, None)),
+    ("flowlet", (RoutingKind::Flowlet { gap: FLOWLET_GAP }, None)),
     ("spanning-tree", (RoutingKind::SinglePath, Some(Bridging::SpanningTree))),
     ("spain", (RoutingKind::SinglePath, Some(Bridging::Spain))),
 ];
+
+/// Longer than a path's queues of 150 kB at 10 Gbps take to drain, so that a flowlet rarely overtakes the one before; CONGA's default (SIGCOMM 2014).
+const FLOWLET_GAP: Duration = Duration::from_us(500);
 
 /// What the rapid spanning tree protocol takes to go around a link whose ends see that it is down: tens of milliseconds to a second (IEEE 802.1D-2004, 17).
 const RSTP: Duration = Duration::from_secs(1);
@@ -114,6 +120,8 @@ impl Control {
         };
         let period = keys.or("period", usual_period)?;
         let (kind, bridging) = keys.word("routing", ROUTINGS, (RoutingKind::Ecmp, None))?;
+        let gap = keys.opt("flowlet_gap")?;
+        let kind = with_gap(keys, kind, gap)?;
         let usual_reconverge = if bridging == Some(Bridging::SpanningTree) { RSTP } else { Duration::ZERO };
         let chirp_period = read_chirps(keys)?;
         let control = Self {
@@ -132,7 +140,7 @@ impl Control {
             threshold: keys.or("threshold", 0.1)?,
             iterations: keys.opt("iterations")?,
             annealing_c: keys.opt("annealing_c")?,
-            subways: subways(keys, scheduler, period)?,
+            subways: subways(keys, scheduler, period, gap)?,
             measure: keys.or("measure", false)?,
             reconverge: keys.or("reconverge", usual_reconverge)?,
             restore_delay: keys.or("restore_delay", Duration::ZERO)?,
@@ -183,8 +191,11 @@ pub const READERS: &[Reader] = &[
     Reader { key: "control.rebind", needs: SUBWAYS, reads: |s| s.control.scheduler.is_subways() },
     Reader {
         key: "control.flowlet_gap",
-        needs: "`scheduler = \"adaptive\"` or `\"detour\"` in the packet world",
-        reads: |s| s.control.scheduler.is_subways() && s.world.kind != Kind::Flow,
+        needs: "`routing = \"flowlet\"`, or `scheduler = \"adaptive\"` or `\"detour\"` in the packet world",
+        reads: |s| {
+            let is_rebound = s.control.scheduler.is_subways() && s.world.kind != Kind::Flow;
+            is_rebound || matches!(s.control.routing.kind, RoutingKind::Flowlet { .. })
+        },
     },
     Reader { key: "control.detect", needs: DETOUR, reads: detours },
     Reader { key: "control.hot_duration", needs: DETOUR, reads: detours },
@@ -195,6 +206,13 @@ pub const READERS: &[Reader] = &[
     // Keys of another world than the run's are no slip: one file serves several.
     Reader { key: "world.detour_header", needs: DETOUR, reads: |s| detours(s) || s.world.kind != Kind::Packet },
     Reader { key: "control.vlb_local", needs: "`routing = \"vlb\"`", reads: |s| s.control.routing.kind == RoutingKind::Vlb },
+    Reader {
+        key: "control.polarised",
+        needs: "a `routing` that hashes flows, such as `\"ecmp\"`",
+        reads: |s| s.control.routing.kind.gap().is_none(),
+    },
+    Reader { key: "overlay.rehash", needs: "the packet world and one connection per flow", reads: rehashes },
+    Reader { key: "overlay.lookup", needs: "a simulated world", reads: |s| s.world.kind != Kind::Lab },
     Reader { key: "control.spain_paths", needs: SPAIN, reads: spans },
     Reader { key: "control.spain_orders", needs: SPAIN, reads: spans },
     Reader { key: "control.special_trees", needs: SPAIN, reads: spans },
@@ -216,6 +234,10 @@ fn anneals(scenario: &Scenario) -> bool {
 
 fn detours(scenario: &Scenario) -> bool {
     scenario.control.scheduler == Scheduler::Detour
+}
+
+fn rehashes(scenario: &Scenario) -> bool {
+    scenario.world.kind == Kind::Packet && !matches!(scenario.transport.transport.kind, TransportKind::Mptcp { .. })
 }
 
 fn spans(scenario: &Scenario) -> bool {
@@ -270,8 +292,21 @@ impl Scheduler {
     }
 }
 
+/// The routing with the gap between flowlets that the scenario gives.
+fn with_gap(keys: &Keys<'_>, kind: RoutingKind, gap: Option<NsDuration>) -> Result<RoutingKind, KeyError> {
+    let (RoutingKind::Flowlet { .. }, Some(gap)) = (kind, gap) else { return Ok(kind) };
+    let why = "without a gap every packet is a flowlet";
+    keys.check_not_zero("flowlet_gap", gap, why, "write routing = \"spray\", or a time such as \"500us\"")?;
+    Ok(RoutingKind::Flowlet { gap: gap.to_ps() })
+}
+
 /// The settings of Subways' controllers, and their limits where one of them is chosen.
-fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: NsDuration) -> Result<SubwaysConfig, KeyError> {
+fn subways(
+    keys: &Keys<'_>,
+    scheduler: Scheduler,
+    period: NsDuration,
+    gap: Option<NsDuration>,
+) -> Result<SubwaysConfig, KeyError> {
     let (usual, usual_detour) = (SubwaysConfig::default(), DetourConfig::default());
     let detour = DetourConfig {
         detect: keys.or("detect", usual_detour.detect)?,
@@ -287,7 +322,7 @@ fn subways(keys: &Keys<'_>, scheduler: Scheduler, period: NsDuration) -> Result<
         aggressiveness: keys.or("aggressiveness", usual.aggressiveness)?,
         utilisation_floor: keys.or("utilisation_floor", usual.utilisation_floor)?,
         rebind: keys.word("rebind", REBINDS, usual.rebind)?,
-        flowlet_gap: keys.or("flowlet_gap", usual.flowlet_gap)?,
+        flowlet_gap: gap.unwrap_or(usual.flowlet_gap),
         detour: (scheduler == Scheduler::Detour).then_some(detour),
         seed: usual.seed,
     };

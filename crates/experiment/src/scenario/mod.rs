@@ -147,6 +147,7 @@ impl Scenario {
             return Err(KeyError::new("traffic.pattern", message, help));
         }
         self.check_overlay()?;
+        self.check_spread()?;
         self.check_events()?;
         self.check_steps()?;
         self.check_directory()?;
@@ -171,6 +172,40 @@ impl Scenario {
                 message,
                 "write routing = \"vlb\" in [control], or kind = \"none\" in [overlay]",
             ));
+        }
+        Ok(())
+    }
+
+    /// What makes no sense where the packets of a flow choose among paths.
+    fn check_spread(&self) -> Result<(), KeyError> {
+        let is_flowlet = match self.control.routing.kind {
+            RoutingKind::Spray => false,
+            RoutingKind::Flowlet { .. } => true,
+            _ => return Ok(()),
+        };
+        let wrong = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help));
+        let is_flow = self.world.kind == world::Kind::Flow;
+        if self.control.scheduler != Scheduler::None {
+            return Err(KeyError::no_scheduler("with `routing = \"spray\"` or `\"flowlet\"` a flow has no path to be given"));
+        }
+        if is_flow && is_flowlet {
+            let message = "the flow world knows rates, and a flowlet ends with a gap between packets";
+            return wrong("control.routing", message, "write kind = \"packet\" in [world], or routing = \"spray\" or \"ecmp\"");
+        }
+        match self.world.rates {
+            world::Rates::MaxMin { tolerance } if is_flow && tolerance > 0.0 => {
+                let message = "rates of flows that are spread over several paths are exact";
+                return wrong("world.tolerance", message, "leave it out, or write routing = \"ecmp\" in [control]");
+            }
+            world::Rates::Aimd { .. } | world::Rates::Slots if is_flow => {
+                let message = "only max-min rates share out a flow over several paths";
+                return wrong("world.rates", message, "write rates = \"max-min\", or routing = \"ecmp\" in [control]");
+            }
+            _ => {}
+        }
+        if !is_flow && matches!(self.transport.transport.kind, weft_sim::packet::TransportKind::Mptcp { .. }) {
+            let message = "each subflow of MPTCP keeps to a path of its own";
+            return wrong("transport.kind", message, "write another transport, or routing = \"ecmp\" in [control]");
         }
         Ok(())
     }

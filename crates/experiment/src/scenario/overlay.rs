@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weft_fabric::{Bytes, Fabric};
+use weft_fabric::{Bytes, Duration, Fabric};
+use weft_sim::world::{self, Overlay};
 
 use crate::error::{KeyError, Problem};
 use crate::scenario::directory::{self, Serving};
@@ -19,6 +20,10 @@ pub struct OverlaySpec {
     pub external: Vec<u32>,
     /// Its directory, as a lab has it.
     pub directory: Serving,
+    /// Whether agents give a flow that has lost a full window another hash, in simulated worlds.
+    pub rehash: bool,
+    /// What a lookup takes there.
+    pub lookup: Duration,
 }
 
 /// The overlays.
@@ -73,6 +78,8 @@ impl OverlaySpec {
         let locator = keys.word("locator", &[("tor", Locator::Tor), ("host", Locator::Host)], Locator::Tor)?;
         let ecmp_width: Option<u16> = keys.opt("ecmp_width")?;
         let external = keys.opt::<Numbers>("external")?.map_or_else(Vec::new, |n| n.0);
+        let rehash = keys.or("rehash", true)?;
+        let lookup = keys.or("lookup", LOOKUP)?;
         keys.done()?;
         let kind = match name.as_str() {
             "none" => Kind::None,
@@ -86,7 +93,7 @@ impl OverlaySpec {
             let why = "switches would spread over no next hop";
             keys.check_not_zero("ecmp_width", width, why, "write 1 or more, as `ecmp_width = 16`")?;
         }
-        for key in ["locator", "ecmp_width", "external"] {
+        for key in ["locator", "ecmp_width", "external", "rehash", "lookup"] {
             if kind == Kind::None && keys.has(key) {
                 let (owner, write) = ("the VL2 overlay", "write kind = \"vl2\"");
                 return Err(keys.problem(key, Problem::BelongsTo { key: key.to_owned(), owner, write }));
@@ -99,7 +106,7 @@ impl OverlaySpec {
         }
         let is_serving = kind != Kind::None && !directory::is_pattern(root);
         let directory = if is_serving { Serving::read(&root.table("directory")?)? } else { Serving::default() };
-        let spec = Self { kind, services, external, directory };
+        let spec = Self { kind, services, external, directory, rehash, lookup };
         spec.check_names()?;
         Ok(spec)
     }
@@ -110,6 +117,30 @@ impl OverlaySpec {
             Kind::None => Bytes(0),
             Kind::Vl2 { .. } => Bytes(40),
         }
+    }
+
+    /// What its agents do in a simulated world with so many hosts.
+    pub fn agents(&self, hosts: usize) -> Overlay {
+        if self.kind == Kind::None {
+            return Overlay::default();
+        }
+        Overlay { rehash: self.rehash, lookup: self.lookup, services: self.rules(hosts) }
+    }
+
+    /// The services as simulated worlds take them; the last one is that of all other hosts.
+    fn rules(&self, hosts: usize) -> Option<world::Services> {
+        let others = self.services.len() as u16;
+        let mut of_host = vec![others; hosts];
+        let mut may_resolve = Vec::new();
+        for (target, service) in (0..).zip(&self.services) {
+            service.hosts.iter().for_each(|&host| of_host[host as usize] = target);
+            for name in &service.allow {
+                let is_allowed =
+                    |asker: &u16| name == "*" || self.services.get(usize::from(*asker)).is_some_and(|s| s.name == *name);
+                may_resolve.extend((0..=others).filter(is_allowed).map(|asker| (asker, target)));
+            }
+        }
+        (!self.services.is_empty()).then_some(world::Services { of_host, may_resolve })
     }
 
     /// Whether the services fit the fabric.
@@ -178,6 +209,8 @@ impl Service {
     }
 }
 
+/// The median of three directory servers at 40,000 lookups per second (VL2 figure 14a, `scenarios/vl2/figure14a.toml`).
+const LOOKUP: Duration = Duration::from_us(400);
 /// The service of hosts that are in none.
 pub const OTHERS: &str = "others";
 /// What switches of the paper's time could (VL2 section 4.2.2).

@@ -7,7 +7,7 @@ use weft_fabric::routing::{Router, Routing};
 use weft_fabric::{Duration, Fabric};
 use weft_sim::flow::{AimdParams, FlowConfig, FlowWorld, Rates};
 use weft_sim::packet::{PacketConfig, PacketWorld, Trace};
-use weft_sim::world::{Progress, TimedEvent};
+use weft_sim::world::{Overlay, Progress, TimedEvent};
 
 use super::control::Scheduling;
 use super::events::timed_events;
@@ -45,7 +45,10 @@ pub fn prepare(network: &Arc<Fabric>, fabric: &Fabric, scenario: &Scenario) -> R
     let engine = match lab {
         Some(lab) => Engine::Lab(Box::new(lab)),
         None if scenario.world.kind == Kind::Packet => Engine::Packet(Box::new(packet::config(network, scenario)?)),
-        None => Engine::Flow(flow_config(scenario)),
+        None => {
+            let overlay = scenario.overlay.agents(network.host_count());
+            Engine::Flow(FlowConfig { overlay, ..flow_config(scenario) })
+        }
     };
     Ok(FlowRun { flows, events, scheduling: Scheduling::of(scenario)?, engine })
 }
@@ -92,7 +95,8 @@ impl FlowRun {
 
 /// A run without a duration lasts until its flows have ended, so they must.
 fn all_ended(outcome: &Outcome) -> Result<(), KeyError> {
-    match outcome.flows.iter().find(|f| f.end.is_none()) {
+    let refused = outcome.overlay.as_ref().map_or(&[][..], |overlay| &overlay.refused);
+    match outcome.flows.iter().find(|f| f.end.is_none() && refused.binary_search(&f.id).is_err()) {
         None => Ok(()),
         Some(flow) => Err(KeyError::new(
             "world",
@@ -116,12 +120,20 @@ pub fn execute_ideal(
     let router = Router::new(Arc::clone(ideal), Routing::default(), scenario.world.seed);
     let (fabric, controller, workload, events) = (Arc::clone(ideal), None, flows.begin(), Vec::new());
     if scenario.world.kind == Kind::Packet {
-        let config = PacketConfig { link_samples: 0, trace: Trace::default(), ..packet::config(network, scenario)? };
+        let config = packet::config(network, scenario)?;
+        let overlay = rules_alone(config.overlay);
+        let config = PacketConfig { link_samples: 0, trace: Trace::default(), overlay, ..config };
         let world = PacketWorld { fabric, router, controller, workload, events, config };
         return packet::execute(world, &mut |_| on_progress());
     }
-    let config = FlowConfig { link_samples: 0, ..flow_config(scenario) };
+    let overlay = rules_alone(scenario.overlay.agents(network.host_count()));
+    let config = FlowConfig { link_samples: 0, overlay, ..flow_config(scenario) };
     Ok(FlowWorld { fabric, router, controller, workload, events, config }.run(&mut |_| on_progress()))
+}
+
+/// The ideal switch refuses the same flows, and costs nothing.
+fn rules_alone(overlay: Overlay) -> Overlay {
+    Overlay { services: overlay.services, ..Overlay::default() }
 }
 
 fn flow_config(scenario: &Scenario) -> FlowConfig {

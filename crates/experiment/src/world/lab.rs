@@ -130,7 +130,7 @@ fn check(scenario: &Scenario) -> Result<()> {
     }
     if let Traffic::Tenants(load) = &scenario.traffic {
         check_tenants(scenario, load)?;
-    } else if control.routing.kind == RoutingKind::SinglePath {
+    } else if !matches!(control.routing.kind, RoutingKind::Ecmp | RoutingKind::Vlb) {
         return refuse("control.routing", "the lab spreads flows over all shortest paths", "write routing = \"ecmp\" or \"vlb\"");
     }
     if control.routing.hash != HashFields::FiveTuple {

@@ -31,6 +31,7 @@ pub(super) fn config(fabric: &Fabric, scenario: &Scenario) -> Result<PacketConfi
         duration: world.duration.unwrap_or(Duration::MAX),
         reconverge: control.reconverge,
         restore_delay: control.restore_delay,
+        overlay: scenario.overlay.agents(fabric.host_count()),
         ..PacketConfig::default()
     };
     config.check().map_err(|e| at_queue(e, queues))?;

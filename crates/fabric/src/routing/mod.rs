@@ -1,6 +1,7 @@
 //! Which path a flow takes through a fabric.
 //!
-//! [`next_hops::NextHops`] holds the shortest paths; [`router::Router`] picks one for a flow as the switches would (single path, ECMP, VLB);
+//! [`next_hops::NextHops`] holds the shortest paths; [`router::Router`] picks one for a flow as the switches would (single path, ECMP, VLB),
+//! or lists those among which its packets choose (spray, flowlets);
 //! [`access_paths`] describes how hosts with several NICs choose among theirs; [`roots::RootPaths`] names paths by the root that they cross, as a
 //! central scheduler does; [`spain`] packs several paths into VLANs; [`trees`] finds trees that reach all switches;
 //! [`optimal::splittable_fraction`] is the upper bound of all of them.
@@ -21,7 +22,7 @@ use crate::rng::mix;
 pub use access_paths::{AccessPath, Direction};
 pub use next_hops::NextHops;
 pub use roots::{RootLabel, RootPaths};
-pub use router::{Router, Routing, RoutingKind};
+pub use router::{Router, Routing, RoutingKind, Spread};
 
 /// Directed links from the source's NIC to the destination's NIC. A three-tier fabric needs at most six, and two more for each
 /// server that forwards on a detour.
@@ -66,6 +67,16 @@ impl FlowKey {
     #[must_use]
     pub const fn subflow(&self, number: u32) -> Self {
         Self { sport: self.sport ^ (number << 12) as u16, ..*self }
+    }
+
+    /// The key as switches see it after so many re-hashes (VL2 section 4.2.2): other hashes, and so other paths. Without any it is the same.
+    #[must_use]
+    pub const fn salted(&self, salt: u32) -> Self {
+        if salt == 0 {
+            return *self;
+        }
+        let change = mix(salt as u64);
+        Self { sport: self.sport ^ change as u16, dport: self.dport ^ (change >> 16) as u16, ..*self }
     }
 
     /// The fields that a switch hashes, in 64 well-mixed bits; a switch mixes its own seed in ([`router`]).

@@ -1,8 +1,11 @@
-//! What switches do with a flow that nobody schedules: single path, ECMP, or VLB.
+//! What switches do with a flow that nobody schedules: single path, ECMP, VLB, spray or flowlets.
 //!
 //! ECMP: every switch hashes the flow with a seed of its own and takes that one of its equal-cost next hops. One seed for all
 //! switches polarises: the next switch picks the same path again, and half of the paths stay empty. VLB (VL2 section 4.2.2): a
 //! random intermediate switch for each flow, ECMP to it and from it.
+//!
+//! Spray and flowlets do not hash: every switch draws a next hop for each packet (Dixit et al., INFOCOM 2013), or for each burst of a flow's
+//! packets after a pause (LetFlow: Vanini et al., NSDI 2017). [`Router::spread`] lists the paths that result, each with its probability.
 //!
 //! Hosts with several NICs first choose a leaving and an arriving [`AccessPath`] (Subways sections 4.2 and 4.3): a shared ToR if there is one,
 //! else by weight among the pairs whose ToRs are nearest to each other; switches then hash from the one ToR to the other. Between such
@@ -16,9 +19,10 @@ use smallvec::SmallVec;
 
 use crate::ids::{HostId, LinkId, NodeId, SwitchId};
 use crate::rng::{Stream, mix, reduce, stream};
-use crate::routing::access_paths::{AccessPath, Direction, Pairing, crosses_itself, nic_paths};
+use crate::routing::access_paths::{AccessPath, Direction, Pairing, crosses_itself, cut, nic_paths};
 use crate::routing::next_hops::{NextHops, Target};
 use crate::routing::{FlowKey, HashFields, Path};
+use crate::time::Duration;
 use crate::topology::{Fabric, Health};
 
 /// How switches choose among equal-cost next hops.
@@ -31,6 +35,35 @@ pub enum RoutingKind {
     Ecmp,
     /// Through a random intermediate switch a flow, by hash on the way to it and from it.
     Vlb,
+    /// At random, a packet and a switch.
+    Spray,
+    /// At random, a switch and a flowlet: the packets of a flow up to a pause.
+    Flowlet {
+        /// The shortest pause.
+        gap: Duration,
+    },
+}
+
+impl RoutingKind {
+    /// The shortest pause after which a flow's packets take another path, zero with spray; `None` if they keep to one.
+    pub fn gap(self) -> Option<Duration> {
+        match self {
+            Self::SinglePath | Self::Ecmp | Self::Vlb => None,
+            Self::Spray => Some(Duration::ZERO),
+            Self::Flowlet { gap } => Some(gap),
+        }
+    }
+}
+
+/// The paths among which the packets of a flow choose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    /// Each with its probability; the sum is 1.
+    pub paths: Vec<(Path, f64)>,
+    /// A packet draws again if the flow sent nothing for so long before it.
+    pub gap: Duration,
+    /// For the draws.
+    pub seed: u64,
 }
 
 /// Settings of [`Router`].
@@ -157,6 +190,53 @@ impl Router {
         Some(path)
     }
 
+    /// Whether the packets of a flow choose among paths.
+    pub fn spreads(&self) -> bool {
+        self.routing.kind.gap().is_some()
+    }
+
+    /// The paths among which the packets of a flow choose; `None` if they keep to the one of [`Router::route`], or there is none. A host with
+    /// several NICs binds the flow to one of them, by hash. Of more than [`MAX_PATHS`] paths so many are drawn.
+    pub fn spread(&mut self, key: &FlowKey) -> Option<Spread> {
+        let gap = self.routing.kind.gap()?;
+        let route = self.route(key)?;
+        let (a, b) = cut(&self.fabric, &route);
+        let (leaving, arriving) = (&route[..a], &route[b..]);
+        let target = Target::Switch(self.fabric.as_switch(self.fabric.link(arriving[0]).from)?);
+        let mut paths = Vec::new();
+        let mut open = vec![(Path::from_slice(leaving), 1.0)];
+        while let Some((path, probability)) = open.pop() {
+            let node = self.fabric.link(path[path.len() - 1]).to;
+            let choices = self.next_hops.toward(&self.believed, target, node);
+            if choices.is_empty() {
+                paths.push((path.iter().chain(arriving).copied().collect(), probability));
+            }
+            for &link in choices.iter().rev() {
+                let mut longer = path.clone();
+                longer.push(link);
+                open.push((longer, probability / choices.len() as f64));
+            }
+            if paths.len() + open.len() > MAX_PATHS {
+                paths = self.draw_paths(key, leaving, target, arriving)?;
+                break;
+            }
+        }
+        Some(Spread { paths, gap, seed: mix(key.entropy(HashFields::FiveTuple) ^ self.vlb_seed) })
+    }
+
+    /// As many paths as are kept, drawn switch by switch.
+    fn draw_paths(&mut self, key: &FlowKey, leaving: &[LinkId], target: Target, arriving: &[LinkId]) -> Option<Vec<(Path, f64)>> {
+        let entropy = key.entropy(HashFields::FiveTuple);
+        let node = self.fabric.link(leaving[leaving.len() - 1]).to;
+        let drawn = (0..MAX_PATHS).map(|i| {
+            let mut path = Path::from_slice(leaving);
+            self.walk(mix(entropy.wrapping_add(i as u64)), target, node, &mut path)?;
+            path.extend_from_slice(arriving);
+            Some((path, 1.0 / MAX_PATHS as f64))
+        });
+        drawn.collect()
+    }
+
     /// Whether either end of the flow has more than one way.
     fn chooses(&self, key: &FlowKey) -> bool {
         [(key.src, Direction::Out), (key.dst, Direction::In)]
@@ -262,6 +342,8 @@ impl Router {
 /// Few hosts have more paths.
 type AccessPaths = SmallVec<[AccessPath; 4]>;
 
+/// The most paths among which a flow's packets choose: a fat-tree of 65,536 hosts has 1,024.
+pub const MAX_PATHS: usize = 1_024;
 /// Before all intermediates are tried in turn: with half of them dead, one flow in 2^32 gets there.
 const REHASHES: u64 = 32;
 

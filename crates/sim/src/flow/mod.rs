@@ -26,7 +26,7 @@ use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Instant};
 
-use crate::world::{self, Pace, Parts};
+use crate::world::{self, Overlay, Pace, Parts};
 
 pub use crate::world::{Change, Progress, TimedEvent};
 pub use maxmin::solver::{MaxMinError, max_min};
@@ -63,6 +63,8 @@ pub struct FlowConfig {
     pub link_samples: usize,
     /// Max-min: the fraction by which the rate at which a link's flows fill it may stay below the fair one, below 1; 0 for exact rates.
     pub tolerance: f64,
+    /// VL2's agents, if hosts have them.
+    pub overlay: Overlay,
     /// Seed of the run: the AIMD model shuffles by it.
     pub seed: u64,
 }
@@ -110,6 +112,7 @@ impl FlowConfig {
             restore_delay: Duration::ZERO,
             link_samples: 1_000,
             tolerance: 0.0,
+            overlay: Overlay::default(),
             seed,
         }
     }
@@ -117,12 +120,24 @@ impl FlowConfig {
 
 impl FlowWorld {
     /// Carries the workload and says what happened. The same world gives the same outcome, bit by bit.
+    ///
+    /// # Panics
+    /// If the router gives flows several paths, and rates are other than max-min.
     pub fn run(self, progress: &mut dyn FnMut(Progress)) -> Outcome {
         let duration = self.config.duration;
         let end = Instant::ZERO.saturating_add(duration);
+        let spreads = self.router.spreads();
+        let fabric = Arc::clone(&self.fabric);
+        let capacities = fabric.links().iter().map(|l| l.capacity.as_f64());
         match self.config.rates {
+            Rates::MaxMin if spreads => {
+                let model = maxmin::MaxMin::new(Arc::clone(&fabric), maxmin::Shares::new(capacities));
+                world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
+            }
+            _ if spreads => panic!("only max-min rates have flows with several paths"),
             Rates::MaxMin => {
-                let model = maxmin::MaxMin::new(Arc::clone(&self.fabric), self.config.tolerance);
+                let levels = maxmin::Levels::new(capacities, self.config.tolerance);
+                let model = maxmin::MaxMin::new(Arc::clone(&fabric), levels);
                 world::run(self.parts(), model, Pace { end, unit: Duration::ZERO, sample_every: None }, progress)
             }
             Rates::Aimd(params) => {
@@ -146,8 +161,8 @@ impl FlowWorld {
 
     fn parts(self) -> Parts {
         let Self { fabric, router, controller, workload, events, config } = self;
-        let FlowConfig { reconverge, restore_delay, link_samples, .. } = config;
-        Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples }
+        let FlowConfig { reconverge, restore_delay, link_samples, overlay, .. } = config;
+        Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples, overlay }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`wheel`] | what happens when |
 //! | [`ports`], [`buffers`], [`shapers`] | queues and links; buffers that ports share; queues of detours |
 //! | [`paths`], [`packets`] | where packets go, and what they are |
+//! | [`spread`] | the choice among several paths |
 //! | [`tcp`], [`multipath`], [`requests`] | the ends |
 //! | [`net`] | the engine that joins them |
 //! | [`team`] | one run on several cores |
@@ -37,6 +38,7 @@ mod requests;
 mod settings;
 mod shapers;
 mod slab;
+mod spread;
 mod tcp;
 mod team;
 mod touch;
@@ -83,11 +85,11 @@ impl PacketWorld {
         let Self { fabric, router, controller, workload, events, config } = self;
         let reacts = controller.is_some() || workload.reacts();
         let model = model::PacketModel::new(Arc::clone(&fabric), config.engine(&fabric, reacts)?);
-        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = config;
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, overlay, .. } = config;
         // What failures cost shows between the events of the loop.
         let sample_every = (!events.is_empty()).then_some(SAMPLE_EVERY);
         let pace = Pace { end: Instant::ZERO.saturating_add(duration), sample_every, ..Pace::default() };
-        let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples };
+        let parts = Parts { fabric, router, controller, workload, events, reconverge, restore_delay, link_samples, overlay };
         Ok(world::run(parts, model, pace, progress))
     }
 }

@@ -1,12 +1,13 @@
 //! The engine as a model of the event loop: flows by id, links by id, instants.
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
+use weft_fabric::routing::Spread;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{BitsPerSec, Duration, Fabric, FlowId, Instant, LinkId};
 
 use std::sync::Arc;
 
-use super::net::{Ended, Net};
+use super::net::{Ended, NO_LINK, Net};
 use super::team::Team;
 use crate::world::{self, Look, Model};
 
@@ -26,6 +27,8 @@ pub(super) struct PacketModel {
     /// What flows lack of a whole number of segments, over all that have ended.
     short: u64,
     ended: Vec<Ended>,
+    /// Flows that have lost a full window.
+    congested: Vec<FlowId>,
     /// How long a flow must have been silent before it takes the next path that it is given.
     gap: (Option<FlowId>, Duration),
 }
@@ -85,6 +88,7 @@ impl PacketModel {
             ending: 0,
             short: 0,
             ended: Vec::new(),
+            congested: Vec::new(),
             gap: (None, Duration::ZERO),
         }
     }
@@ -115,8 +119,15 @@ impl Model for PacketModel {
             Size::Infinite => u64::MAX,
         };
         self.enter(Flow { src: spec.src.0, dst: spec.dst.0, bytes });
-        self.opening.push(id.0);
         self.ending += usize::from(bytes != u64::MAX);
+    }
+
+    fn open(&mut self, id: FlowId) {
+        self.opening.push(id.0);
+    }
+
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        std::mem::take(&mut self.congested)
     }
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
@@ -134,8 +145,15 @@ impl Model for PacketModel {
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
-        let end = (id.0 * self.subflows + subflow) as usize;
-        self.engine.each(|net| net.rx[end].route = net.paths.intern(&self.fabric, path));
+        let end = id.0 * self.subflows + subflow;
+        self.engine.each(|net| {
+            let route = net.paths.intern(&self.fabric, path);
+            net.move_back(end, route);
+        });
+    }
+
+    fn spread(&mut self, id: FlowId, back: bool, spread: &Spread) {
+        self.engine.each(|net| net.spread(&self.fabric, id.0, back, spread));
     }
 
     fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {
@@ -172,7 +190,11 @@ impl Model for PacketModel {
             Engine::One(net) => net.run(until.as_ps(), &mut self.ended, look),
             Engine::Team(team, _) => team.run(until.as_ps(), &mut self.ended, look),
         };
-        for Ended { at, flow, .. } in self.ended.drain(..) {
+        for Ended { at, link, flow } in self.ended.drain(..) {
+            if link == NO_LINK {
+                self.congested.push(FlowId(flow));
+                continue;
+            }
             let bytes = self.flows[flow as usize].bytes;
             self.short += bytes.next_multiple_of(self.unit) - bytes;
             self.ending -= 1;
@@ -214,6 +236,7 @@ impl Model for PacketModel {
             }
             totals.hops += net.totals.hops;
             totals.drops += net.totals.drops;
+            totals.segments += net.totals.delivered;
             totals.timeouts += net.totals.timeouts;
             // Subflows wait side by side.
             let waited = net.totals.timed_out / u64::from(subflows);
@@ -225,7 +248,10 @@ impl Model for PacketModel {
         // Both ends of a link may stand in parts of their own: the later counts.
         totals.lost.sort_unstable_by_key(|&(link, at)| (link, std::cmp::Reverse(at)));
         totals.lost.dedup_by_key(|(link, _)| *link);
-        totals.retransmits = outcome.flows.iter().filter_map(|f| f.packets).map(|p| u64::from(p.retransmits)).sum();
+        for record in outcome.flows.iter().filter_map(|f| f.packets) {
+            totals.retransmits += u64::from(record.retransmits);
+            totals.reordered += u64::from(record.reordered);
+        }
         outcome.packets = Some(totals);
     }
 }

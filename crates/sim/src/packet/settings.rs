@@ -13,6 +13,7 @@ use super::shapers::Shapers;
 pub use super::tcp::Recovery;
 use super::tcp::{Congestion, Tcp};
 use super::team::{self, Team};
+use crate::world::Overlay;
 
 /// How ends send.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,6 +133,8 @@ pub struct PacketConfig {
     pub restore_delay: Duration,
     /// The most samples of link utilisation over the run, up to 1,000; 0 for none.
     pub link_samples: usize,
+    /// VL2's agents, if hosts have them. They re-hash flows of one connection; those of MPTCP keep their paths.
+    pub overlay: Overlay,
 }
 
 impl Default for PacketConfig {
@@ -152,6 +155,7 @@ impl Default for PacketConfig {
             reconverge: Duration::from_ms(100),
             restore_delay: Duration::ZERO,
             link_samples: 1_000,
+            overlay: Overlay::default(),
         }
     }
 }
@@ -283,7 +287,8 @@ impl PacketConfig {
         let sizes =
             Sizes { mss: transport.mss.0 as u16, header: transport.header.0 as u16, detour_header: self.detour_header.0 as u16 };
         let subflows = if let TransportKind::Mptcp { subflows } = transport.kind { subflows } else { 1 };
-        let extras = Extras { subflows, load: self.requests.clone().map(Load::new), trace: self.trace.clone() };
+        let rehashes = self.overlay.rehash && subflows == 1;
+        let extras = Extras { subflows, rehashes, load: self.requests.clone().map(Load::new), trace: self.trace.clone() };
         let shapers = Shapers::new(self.queue_rule(round_trip, packet));
         Ok(Net::new(fabric, ports, shapers, self.tcp(), sizes, extras))
     }

@@ -101,7 +101,7 @@ impl Team {
             }
             if stop == until || ended.len() > before {
                 self.each().for_each(|mut net| net.now = now);
-                ended[before..].sort_unstable_by_key(|e| (e.at, e.link));
+                ended[before..].sort_unstable_by_key(|e| (e.at, e.link, e.flow));
                 return now;
             }
         }

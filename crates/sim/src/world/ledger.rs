@@ -1,13 +1,16 @@
 //! The books: flows, the bytes that each link carried, and who is active.
 //!
 //! A link's bytes are booked when a flow that crosses it changes its path, ends, or a span of the series closes: always as whole
-//! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it.
+//! bytes that the flow delivered since it was last booked. So the bytes of a link are exactly those of the flows on it, and to the byte
+//! the shares of flows that are spread over several paths.
 
 use weft_fabric::record::{ControlRecord, FlowRecord, LinkRecord, Outcome, Sample, Traced};
 use weft_fabric::routing::{FlowKey, Path};
 use weft_fabric::topology::Fabric;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Bytes, Duration, FlowId, HostId, Instant, LinkId};
+
+use std::collections::BTreeMap;
 
 use crate::world::model::Model;
 use crate::world::series::{LinkSeries, Samples};
@@ -25,6 +28,10 @@ pub(crate) struct Flow {
     pub moving: bool,
     /// Whether a scheduler chose the path.
     pub scheduled: bool,
+    /// Whether it waits for a lookup.
+    pub waits: bool,
+    /// How often it has got another hash.
+    pub salt: u32,
     /// Where it stands in the list of active flows.
     place: u32,
 }
@@ -33,6 +40,8 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     flows: Vec<Flow>,
+    /// By flow, where flows have several paths: the share of its bytes that each link carries. Empty where they have one.
+    shares: Vec<Box<[(LinkId, f64)]>>,
     active: Vec<FlowId>,
     ended: usize,
     last_end: Instant,
@@ -49,6 +58,7 @@ impl Ledger {
         Self {
             by_path,
             flows: Vec::new(),
+            shares: Vec::new(),
             active: Vec::new(),
             ended: 0,
             last_end: Instant::ZERO,
@@ -96,6 +106,23 @@ impl Ledger {
         &mut self.flows[id.index()]
     }
 
+    /// A flow and the shares of its bytes by link, none if it keeps to its path.
+    pub fn flow_and_shares(&mut self, id: FlowId) -> (&mut Flow, &[(LinkId, f64)]) {
+        (&mut self.flows[id.index()], self.shares.get(id.index()).map_or(&[], |s| s))
+    }
+
+    /// The flow spreads its bytes over several paths from now on, by their probabilities.
+    pub fn set_shares(&mut self, id: FlowId, paths: &[(Path, f64)]) {
+        let mut shares = BTreeMap::new();
+        for (path, probability) in paths {
+            path.iter().for_each(|&link| *shares.entry(link).or_insert(0.0) += probability);
+        }
+        if self.shares.len() <= id.index() {
+            self.shares.resize(id.index() + 1, Box::default());
+        }
+        self.shares[id.index()] = shares.into_iter().collect();
+    }
+
     /// How switches see a flow.
     pub fn key(&self, id: FlowId) -> FlowKey {
         let record = &self.flows[id.index()].record;
@@ -130,6 +157,8 @@ impl Ledger {
             routed: false,
             moving: false,
             scheduled: false,
+            waits: false,
+            salt: 0,
             place,
         });
         self.active.push(id);
@@ -145,15 +174,32 @@ impl Ledger {
         flow.record.end = Some(at);
         flow.moving = false;
         let spec = FlowSpec { src: flow.record.src, dst: flow.record.dst, start: flow.record.start, size: flow.size };
+        self.remove(id);
+        self.ended += 1;
+        self.last_end = self.last_end.max(at);
+        spec
+    }
+
+    /// A flow is not under way any more.
+    fn remove(&mut self, id: FlowId) {
+        let flow = &mut self.flows[id.index()];
+        let (src, dst) = (flow.record.src, flow.record.dst);
         let place = std::mem::replace(&mut flow.place, GONE) as usize;
         self.active.swap_remove(place);
         if let Some(&moved) = self.active.get(place) {
             self.flows[moved.index()].place = place as u32;
         }
-        self.nics.end(spec.src, spec.dst);
-        self.ended += 1;
-        self.last_end = self.last_end.max(at);
-        spec
+        self.nics.end(src, dst);
+    }
+
+    /// A new flow does not start.
+    pub fn refuse(&mut self, id: FlowId) {
+        self.remove(id);
+    }
+
+    /// Whether a flow is under way.
+    pub fn is_active(&self, id: FlowId) -> bool {
+        self.flows[id.index()].place != GONE
     }
 
     /// Books what a flow has delivered in all so far on the links of its path.
@@ -161,9 +207,19 @@ impl Ledger {
         let record = &mut self.flows[id.index()].record;
         let more = delivered - record.bytes.0;
         if more > 0 {
-            record.bytes = Bytes(delivered);
-            for link in record.path.iter().filter(|_| self.by_path) {
-                self.link_bytes[link.index()] += more;
+            let before = std::mem::replace(&mut record.bytes, Bytes(delivered)).0;
+            match self.shares.get(id.index()).map_or(&[][..], |s| s) {
+                [] => {
+                    for link in record.path.iter().filter(|_| self.by_path) {
+                        self.link_bytes[link.index()] += more;
+                    }
+                }
+                shares => {
+                    let part = |bytes: u64, share: f64| (bytes as f64 * share) as u64;
+                    for &(link, share) in shares {
+                        self.link_bytes[link.index()] += part(delivered, share) - part(before, share);
+                    }
+                }
             }
         }
     }
@@ -207,6 +263,7 @@ impl Ledger {
             packets: None,
             traced: Traced::default(),
             services: Vec::new(),
+            overlay: None,
             lab: None,
         };
         model.finish(&mut outcome);

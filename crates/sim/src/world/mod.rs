@@ -15,6 +15,7 @@
 mod ledger;
 mod limits;
 mod model;
+mod overlay;
 mod run;
 mod series;
 
@@ -28,6 +29,7 @@ use weft_fabric::{Duration, Instant};
 
 pub(crate) use limits::Limits;
 pub(crate) use model::{Ended, Look, Model};
+pub use overlay::{Overlay, Services};
 pub(crate) use run::{Pace, run};
 
 /// All that a run needs besides its model.
@@ -40,6 +42,7 @@ pub(crate) struct Parts {
     pub reconverge: Duration,
     pub restore_delay: Duration,
     pub link_samples: usize,
+    pub overlay: Overlay,
 }
 
 /// Something that happens to a part of the fabric at a given time.

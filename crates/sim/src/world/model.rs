@@ -1,6 +1,7 @@
 //! What the event loop asks of a model.
 
 use weft_fabric::record::Outcome;
+use weft_fabric::routing::Spread;
 use weft_fabric::traffic::FlowSpec;
 use weft_fabric::{BitsPerSec, Duration, FlowId, Instant, LinkId};
 
@@ -26,6 +27,16 @@ pub(crate) trait Model {
     /// A flow begins, standing still: it has no path yet.
     fn start(&mut self, id: FlowId, spec: &FlowSpec);
 
+    /// A flow that has been started sends from now on, if it has a path.
+    fn open(&mut self, id: FlowId) {
+        let _ = id;
+    }
+
+    /// Flows that have lost a full window since the last time this was asked. A model of rates knows none.
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        Vec::new()
+    }
+
     /// Paths that a flow takes at once.
     fn subflows(&self) -> u32 {
         1
@@ -37,6 +48,18 @@ pub(crate) trait Model {
     /// The path of the subflow's answers, if [`Model::ANSWERS`]; an empty one: they are lost.
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let _ = (id, subflow, path);
+    }
+
+    /// A model of packets: those of the flow that now has a path, or its answers (`back`), choose among several instead. Until the next
+    /// [`Model::set_path`] or [`Model::set_path_back`].
+    fn spread(&mut self, id: FlowId, back: bool, spread: &Spread) {
+        let _ = (id, back, spread);
+    }
+
+    /// A model of rates: the flow is spread over links from now on, each with a share of its rate; with none it stands still.
+    fn set_shares(&mut self, id: FlowId, shares: &[(LinkId, f64)]) {
+        let _ = (id, shares);
+        unreachable!("this model keeps a flow to one path");
     }
 
     /// Flows that are given a path from now on, of which this access path is a part, have at most this rate there, together with those that

@@ -2,17 +2,19 @@
 
 use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{FlowKey, Path, Router};
+use weft_fabric::routing::{FlowKey, Path, Router, Spread};
 use weft_fabric::time::NsInstant;
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
 use weft_fabric::{Bytes, Duration, FlowId, Instant, LinkId};
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use crate::world::ledger::Ledger;
 use crate::world::model::{Ended, Look, Model};
+use crate::world::overlay::Agents;
 use crate::world::{Change, Parts, Progress, TimedEvent};
 
 /// How the loop and a model share time.
@@ -65,6 +67,9 @@ struct Run<M> {
     /// Rounds of the controller in a row during which nothing else was to happen.
     idle_rounds: u32,
     ended: Vec<Ended>,
+    agents: Agents,
+    /// Flows that wait for a lookup, and until when.
+    waiting: BinaryHeap<Reverse<(Instant, FlowId)>>,
 }
 
 /// Routing learns of a change. Ordered so that the heap's greatest is the earliest, then the first scheduled.
@@ -90,7 +95,7 @@ impl PartialOrd for RoutingUpdate {
 
 impl<M: Model> Run<M> {
     fn new(parts: Parts, model: M, pace: Pace) -> Self {
-        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples } = parts;
+        let Parts { fabric, router, controller, workload, mut events, reconverge, restore_delay, link_samples, overlay } = parts;
         events.sort_by_key(|e| e.at);
         events.reverse();
         Self {
@@ -114,6 +119,8 @@ impl<M: Model> Run<M> {
             next_sample: Instant::ZERO,
             idle_rounds: 0,
             ended: Vec::new(),
+            agents: Agents::new(overlay),
+            waiting: BinaryHeap::new(),
             fabric,
         }
     }
@@ -142,6 +149,9 @@ impl<M: Model> Run<M> {
             self.end_flow(flow);
         }
         self.ended = ended;
+        for id in self.model.take_congested() {
+            self.rehash(id);
+        }
         if self.nothing_left() {
             // A tick may go on after the last end: the run does not.
             self.now = self.ledger.last_end();
@@ -180,6 +190,7 @@ impl<M: Model> Run<M> {
             self.events.last().map(|e| e.at),
             self.updates.peek().map(|l| l.at),
             self.controller_due(),
+            self.waiting.peek().map(|w| w.0.0),
             sample.filter(|_| self.pace.end != Instant::MAX || self.model.will_end()),
             series,
         ]
@@ -204,7 +215,11 @@ impl<M: Model> Run<M> {
 
     /// Whether something besides the controller's timer will happen.
     fn is_moving(&self) -> bool {
-        self.model.will_end() || self.workload.next_start().is_some() || !self.events.is_empty() || !self.updates.is_empty()
+        self.model.will_end()
+            || self.workload.next_start().is_some()
+            || !self.events.is_empty()
+            || !self.updates.is_empty()
+            || !self.waiting.is_empty()
     }
 
     fn sample(&mut self) {
@@ -228,6 +243,12 @@ impl<M: Model> Run<M> {
     }
 
     fn begin_flows(&mut self) {
+        while let Some(&Reverse((at, id))) = self.waiting.peek()
+            && at <= self.now
+        {
+            self.waiting.pop();
+            self.open(id);
+        }
         while self.workload.next_start().is_some_and(|at| at <= self.now) {
             let Some(spec) = self.workload.next_flow() else { break };
             let id = self.ledger.begin(spec);
@@ -236,9 +257,43 @@ impl<M: Model> Run<M> {
                 self.workload.flow_ended(id, &spec, self.now);
                 continue;
             }
+            if !self.agents.admit(id, spec.src, spec.dst) {
+                self.ledger.refuse(id);
+                continue;
+            }
             self.model.start(id, &spec);
-            self.route(id);
+            self.open(id);
         }
+    }
+
+    /// A flow sends, or waits for a lookup first.
+    fn open(&mut self, id: FlowId) {
+        let record = &self.ledger.flow(id).record;
+        let at = self.agents.look_up(record.src, record.dst, self.now);
+        self.ledger.flow_mut(id).waits = at > self.now;
+        if at > self.now {
+            self.waiting.push(Reverse((at, id)));
+        } else {
+            self.route(id);
+            self.model.open(id);
+        }
+    }
+
+    /// A flow has lost a full window: it gets another hash, and so another path, if its host's agent allows. Its answers stay where they are.
+    fn rehash(&mut self, id: FlowId) {
+        let src = self.ledger.flow(id).record.src;
+        if !self.ledger.is_active(id) || !self.agents.rehash(id, src, self.now) {
+            return;
+        }
+        self.ledger.flow_mut(id).salt += 1;
+        if let Some(path) = self.router.route(&self.routing_key(id)) {
+            self.assign(id, path);
+        }
+    }
+
+    /// How switches see a flow whose agent may have given it another hash.
+    fn routing_key(&self, id: FlowId) -> FlowKey {
+        self.ledger.key(id).salted(self.ledger.flow(id).salt)
     }
 
     fn change_parts(&mut self) {
@@ -313,12 +368,17 @@ impl<M: Model> Run<M> {
         }
     }
 
-    /// After routing has learnt: flows without a usable path get one; if a part came back, all unscheduled flows hash again.
-    fn reroute(&mut self, all: bool) {
+    /// After routing has learnt: flows without a usable path get one; if a part came back, or flows have several paths, all unscheduled
+    /// flows are routed again.
+    fn reroute(&mut self, gained: bool) {
+        let all = gained || self.router.spreads();
         let mut ids = self.ledger.active().to_vec();
         ids.sort_unstable();
         for id in ids {
             let flow = self.ledger.flow(id);
+            if flow.waits {
+                continue;
+            }
             let usable = flow.routed && self.believed.path_is_up(&flow.record.path);
             if !usable {
                 self.ledger.flow_mut(id).scheduled = false;
@@ -336,7 +396,10 @@ impl<M: Model> Run<M> {
         if M::ANSWERS {
             self.route_back(id);
         }
-        let key = self.ledger.key(id);
+        let key = self.routing_key(id);
+        if let Some(spread) = self.router.spread(&key) {
+            return self.spread(id, &key, &spread);
+        }
         for subflow in 1..self.model.subflows() {
             self.route_subflow(id, &key, subflow);
         }
@@ -355,6 +418,23 @@ impl<M: Model> Run<M> {
         let back = self.router.route(&self.ledger.key(id).reverse()).unwrap_or_default();
         self.model.set_path_back(id, 0, &back);
         self.ledger.flow_mut(id).back = back;
+        if let Some(spread) = self.router.spread(&self.ledger.key(id).reverse()) {
+            self.model.spread(id, true, &spread);
+        }
+    }
+
+    /// The flow takes several paths. Its record has the one that it would take if switches hashed.
+    fn spread(&mut self, id: FlowId, key: &FlowKey, spread: &Spread) {
+        if !M::COUNTS_LINKS {
+            self.ledger.credit(id, self.model.delivered(id));
+            self.ledger.set_shares(id, &spread.paths);
+            if std::mem::take(&mut self.ledger.flow_mut(id).moving) {
+                self.model.set_path(id, 0, &[]);
+            }
+        }
+        let path = self.router.route(key).expect("there are several");
+        self.assign(id, path);
+        self.model.spread(id, false, spread);
     }
 
     fn route_subflow(&mut self, id: FlowId, key: &FlowKey, subflow: u32) {
@@ -395,11 +475,19 @@ impl<M: Model> Run<M> {
 
     /// Starts or stops the flow as its path works or not.
     fn refresh(&mut self, id: FlowId) {
-        let flow = self.ledger.flow_mut(id);
-        let moving = flow.routed && (M::BLIND || self.health.path_is_up(&flow.record.path));
+        let (flow, shares) = self.ledger.flow_and_shares(id);
+        let works = || match shares {
+            [] => self.health.path_is_up(&flow.record.path),
+            shares => shares.iter().all(|&(link, _)| self.health.is_up(link)),
+        };
+        let moving = flow.routed && (M::BLIND || works());
         if moving != flow.moving {
             flow.moving = moving;
-            self.model.set_path(id, 0, if moving { &flow.record.path } else { &[] });
+            match shares {
+                _ if !moving => self.model.set_path(id, 0, &[]),
+                [] => self.model.set_path(id, 0, &flow.record.path),
+                shares => self.model.set_shares(id, shares),
+            }
         }
     }
 
@@ -477,6 +565,7 @@ impl<M: Model> Run<M> {
         let control = self.controller.as_ref().map(|c| c.record()).unwrap_or_default();
         let mut outcome = self.ledger.finish(&self.fabric, self.now, &mut self.model, control);
         outcome.services = self.workload.services().to_vec();
+        outcome.overlay = self.agents.are_there().then_some(self.agents.record);
         outcome
     }
 }

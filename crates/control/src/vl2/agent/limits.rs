@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 
 use crate::bucket::Bucket;
 use crate::time::{Duration, Instant};
-use crate::wire::packet::ip::Flow;
 
-/// Decides which flows take another path: one flow once in an interval, all together at a rate.
-#[derive(Debug)]
-pub(super) struct Rehash {
+/// Decides which flows of a host take another path: one flow once in an interval, all together at a rate. `F` names a flow.
+#[derive(Clone, Debug)]
+pub struct Rehash<F> {
     interval: Duration,
     all: Bucket,
     /// When each flow was re-hashed last.
-    last: BTreeMap<Flow, Instant>,
+    last: BTreeMap<F, Instant>,
 }
 
-impl Rehash {
+impl<F: Ord> Rehash<F> {
+    /// No flow has been re-hashed yet.
     pub fn new(interval: Duration, per_second: u32) -> Self {
         Self { interval, all: Bucket::new(per_second, per_second), last: BTreeMap::new() }
     }
 
     /// A flow lost a whole window: whether it is to be re-hashed.
-    pub fn congested(&mut self, flow: Flow, now: Instant) -> bool {
+    pub fn congested(&mut self, flow: F, now: Instant) -> bool {
         if self.last.get(&flow).is_some_and(|last| now.saturating_since(*last) < self.interval) {
             return false;
         }
@@ -37,12 +37,17 @@ impl Rehash {
     }
 }
 
+/// From one re-hash of a flow to the next at least, unless an agent's configuration says otherwise.
+pub const REHASH_INTERVAL: Duration = Duration::from_secs(1);
+/// Flows of a host re-hashed per second at most, the same.
+pub const REHASH_RATE: u32 = 100;
 /// Flows whose last re-hash is remembered.
 const FLOWS_MAX: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::packet::ip::Flow;
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Duration::from_ms(ms)

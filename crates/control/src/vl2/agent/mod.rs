@@ -48,6 +48,7 @@ use crate::wire::vl2::attach::AttachKey;
 pub use attachment::AttachState;
 pub use held::HeldLimits;
 pub use io::{AgentCounts, Input, Output, Peer, Reason};
+pub use limits::{REHASH_INTERVAL, REHASH_RATE, Rehash};
 pub use own::{OwnState, OwnView};
 pub use peers::PeerView;
 pub use servers::DIRECTORY_GROUP;
@@ -91,8 +92,8 @@ impl AgentConfig {
             held: HeldLimits::default(),
             refused: Duration::from_ms(500),
             refused_max: 4096,
-            rehash_interval: Duration::from_secs(1),
-            rehash_rate: 100,
+            rehash_interval: REHASH_INTERVAL,
+            rehash_rate: REHASH_RATE,
             adopted: Duration::from_secs(60),
         }
     }
@@ -128,7 +129,7 @@ pub struct Agent {
     servers: servers::Servers,
     peers: peers::Peers,
     held: held::Held,
-    rehash: limits::Rehash,
+    rehash: Rehash<Flow>,
     notify: Bucket,
     out: VecDeque<Output>,
     counts: AgentCounts,
@@ -156,7 +157,7 @@ impl Agent {
             servers: servers::Servers::default(),
             peers: peers::Peers::default(),
             held: held::Held::new(config.held),
-            rehash: limits::Rehash::new(config.rehash_interval, config.rehash_rate),
+            rehash: Rehash::new(config.rehash_interval, config.rehash_rate),
             notify: Bucket::new(NOTIFIES_PER_S, NOTIFIES_PER_S),
             out: VecDeque::new(),
             counts: AgentCounts::default(),

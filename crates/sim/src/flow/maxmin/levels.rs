@@ -24,6 +24,7 @@ use std::collections::BinaryHeap;
 
 use smallvec::SmallVec;
 
+use crate::flow::maxmin::Sharing;
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
 
 /// Flows by slot, links by id. A link and a flow are a cache line each: a repair jumps from one to the next.
@@ -107,9 +108,11 @@ impl Levels {
             scratch: Vec::new(),
         }
     }
+}
 
-    /// Gives a link another capacity; the next number is a new link.
-    pub fn set_capacity(&mut self, link: u32, capacity: f64) {
+/// A flow's rate is whole on each of its links.
+impl Sharing for Levels {
+    fn set_capacity(&mut self, link: u32, capacity: f64) {
         match self.links.get_mut(link as usize) {
             Some(known) if known.capacity == capacity => {}
             Some(known) => {
@@ -120,8 +123,7 @@ impl Levels {
         }
     }
 
-    /// Puts a flow on its links; the slot must be free.
-    pub fn join(&mut self, slot: u32, path: impl Iterator<Item = u32>) {
+    fn join(&mut self, slot: u32, path: impl Iterator<Item = (u32, f64)>) {
         let s = slot as usize;
         if s >= self.flows.len() {
             let free = Flow { limit: Limit::NONE, touched: false, links: SmallVec::new() };
@@ -129,7 +131,8 @@ impl Levels {
             self.places.resize(s + 1, SmallVec::new());
         }
         debug_assert!(self.flows[s].links.is_empty());
-        for link in path {
+        for (link, share) in path {
+            debug_assert!(share == 1.0, "its rate is whole");
             let members = &mut self.links[link as usize].members;
             self.flows[s].links.push(link);
             self.places[s].push(members.len() as u32);
@@ -142,8 +145,7 @@ impl Levels {
         self.changes += 1;
     }
 
-    /// Takes a flow off its links; the slot is free then.
-    pub fn leave(&mut self, slot: u32) {
+    fn leave(&mut self, slot: u32) {
         let links = std::mem::take(&mut self.flows[slot as usize].links);
         let places = std::mem::take(&mut self.places[slot as usize]);
         for (link, place) in links.into_iter().zip(places) {
@@ -159,8 +161,7 @@ impl Levels {
         self.changes += 1;
     }
 
-    /// Makes the rates max-min fair again. Returns the flows whose rate may have changed; see [`Levels::rate`].
-    pub fn settle(&mut self) -> Vec<u32> {
+    fn settle(&mut self) -> Vec<u32> {
         if self.changes > REFILL_LEAST && self.changes * REFILL_SHARE > self.count {
             self.refill();
         } else if !self.dirty.is_empty() {
@@ -174,17 +175,17 @@ impl Levels {
         touched
     }
 
-    /// The rate of a flow on some link.
-    pub fn rate(&self, slot: u32) -> f64 {
+    fn rate(&self, slot: u32) -> f64 {
         self.flows[slot as usize].limit.low
     }
 
-    /// Gives the list of [`Levels::settle`] back for reuse.
-    pub fn recycle(&mut self, mut touched: Vec<u32>) {
+    fn recycle(&mut self, mut touched: Vec<u32>) {
         touched.clear();
         self.touched = touched;
     }
+}
 
+impl Levels {
     fn soil(&mut self, link: u32) {
         if !std::mem::replace(&mut self.links[link as usize].dirty, true) {
             self.dirty.push(link);

@@ -1,10 +1,11 @@
 //! Flows at max-min fair rates, event by event.
 //!
-//! [`levels`] repairs the rates when flows come and go; [`solver`] computes them from scratch; [`first`] finds the flow that ends
-//! first. Between events rates are constant, so bytes grow linearly: a flow's bytes are booked only when its rate changes.
+//! [`levels`] repairs the rates when flows come and go; [`solver`] computes them from scratch; [`shares`] does so for flows that are spread
+//! over several paths; [`first`] finds the flow that ends first. Between events rates are constant, so bytes grow linearly: a flow's bytes are booked only when its rate changes.
 
 mod first;
 mod levels;
+mod shares;
 pub(crate) mod solver;
 #[cfg(test)]
 mod tests;
@@ -18,14 +19,32 @@ use weft_fabric::{BitsPerSec, FlowId, Instant, LinkId};
 
 use crate::world::{Ended, Limits, Look, Model};
 use first::First;
-use levels::Levels;
+
+pub(crate) use levels::Levels;
+pub(crate) use shares::Shares;
+
+/// Max-min fair rates of flows in slots, on links with capacities.
+pub(crate) trait Sharing {
+    /// Gives a link another capacity; the next number is a new link.
+    fn set_capacity(&mut self, link: u32, capacity: f64);
+    /// Puts a flow on its links, each with its share of the rate; the slot must be free.
+    fn join(&mut self, slot: u32, links: impl Iterator<Item = (u32, f64)>);
+    /// Takes a flow off its links; the slot is free then.
+    fn leave(&mut self, slot: u32);
+    /// Makes the rates fair again. Returns the flows whose rate may have changed, in a list to [`Sharing::recycle`].
+    fn settle(&mut self) -> Vec<u32>;
+    /// The rate of a flow on some link.
+    fn rate(&self, slot: u32) -> f64;
+    /// Takes the list back for reuse.
+    fn recycle(&mut self, touched: Vec<u32>);
+}
 
 /// The model. Flows under way have slots, which are used again.
 #[derive(Debug)]
-pub(crate) struct MaxMin {
+pub(crate) struct MaxMin<S> {
     now: Instant,
     fabric: Arc<Fabric>,
-    levels: Levels,
+    levels: S,
     limits: Limits,
     ends: First,
     slots: Vec<Slot>,
@@ -55,12 +74,12 @@ struct Slot {
     since: Instant,
 }
 
-impl MaxMin {
-    /// Rates within a tolerance of the fair ones; 0: exact.
-    pub fn new(fabric: Arc<Fabric>, tolerance: f64) -> Self {
+impl<S: Sharing> MaxMin<S> {
+    /// Nothing yet; `levels` has the links of the fabric.
+    pub fn new(fabric: Arc<Fabric>, levels: S) -> Self {
         Self {
             now: Instant::ZERO,
-            levels: Levels::new(fabric.links().iter().map(|l| l.capacity.as_f64()), tolerance),
+            levels,
             fabric,
             limits: Limits::default(),
             ends: First::default(),
@@ -78,6 +97,24 @@ impl MaxMin {
 
     fn slot(&self, id: FlowId) -> &Slot {
         &self.slots[self.slot_of[id.index()] as usize]
+    }
+
+    /// Takes a flow off the links that it is on, and puts it on others; `None`: it stands still.
+    fn put(&mut self, id: FlowId, links: Option<impl Iterator<Item = (u32, f64)>>) {
+        let slot = self.slot_of[id.index()];
+        let flow = &mut self.slots[slot as usize];
+        let finite = flow.size < f64::INFINITY;
+        if std::mem::replace(&mut flow.on_path, links.is_some()) {
+            self.levels.leave(slot);
+            self.ending -= usize::from(finite);
+        }
+        match links {
+            None => self.set_rate(slot, 0.0),
+            Some(links) => {
+                self.levels.join(slot, links);
+                self.ending += usize::from(finite);
+            }
+        }
     }
 
     fn set_rate(&mut self, slot: u32, rate_bps: f64) {
@@ -106,7 +143,7 @@ impl MaxMin {
     }
 }
 
-impl Model for MaxMin {
+impl<S: Sharing> Model for MaxMin<S> {
     fn start(&mut self, id: FlowId, spec: &FlowSpec) {
         let size = match spec.size {
             Size::Finite(bytes) => bytes.0 as f64,
@@ -126,23 +163,15 @@ impl Model for MaxMin {
     }
 
     fn set_path(&mut self, id: FlowId, _: u32, path: &[LinkId]) {
-        let slot = self.slot_of[id.index()];
-        let flow = &mut self.slots[slot as usize];
-        let finite = flow.size < f64::INFINITY;
-        if std::mem::replace(&mut flow.on_path, !path.is_empty()) {
-            self.levels.leave(slot);
-            self.ending -= usize::from(finite);
-        }
-        if path.is_empty() {
-            self.set_rate(slot, 0.0);
-        } else {
-            // A limit is one more link, which only the flows of its path cross.
-            let first = self.fabric.links().len() as u32;
-            let limits = self.limits.on(&self.fabric, path);
-            let limits = limits.iter().map(|l| first + l.number);
-            self.levels.join(slot, path.iter().map(|l| l.0).chain(limits));
-            self.ending += usize::from(finite);
-        }
+        // A limit is one more link, which only the flows of its path cross.
+        let first = self.fabric.links().len() as u32;
+        let limits = self.limits.on(&self.fabric, path);
+        let limits = limits.iter().map(|l| first + l.number);
+        self.put(id, (!path.is_empty()).then(|| path.iter().map(|l| l.0).chain(limits).map(|link| (link, 1.0))));
+    }
+
+    fn set_shares(&mut self, id: FlowId, shares: &[(LinkId, f64)]) {
+        self.put(id, (!shares.is_empty()).then(|| shares.iter().map(|&(link, share)| (link.0, share))));
     }
 
     fn set_limit(&mut self, links: &[LinkId], rate: BitsPerSec) {

@@ -9,6 +9,7 @@ use weft_fabric::routing::{FlowKey, Router, Routing};
 use weft_fabric::topology::shapes::{Cabling, fat_tree};
 use weft_fabric::{BitsPerSec, Duration, HostId};
 
+use super::Sharing;
 use super::levels::Levels;
 use super::solver::{MaxMinError, max_min};
 
@@ -98,7 +99,7 @@ fn errors_of_repairs(tolerance: f64) -> Vec<f64> {
         if src == dst || rng.random_range(0..3) == 0 {
             paths[slot].clear();
         } else {
-            levels.join(slot as u32, path.iter().map(|l| l.0));
+            levels.join(slot as u32, path.iter().map(|l| (l.0, 1.0)));
             paths[slot] = path.iter().map(|l| l.0).collect();
         }
         let touched = levels.settle();
@@ -193,7 +194,7 @@ proptest! {
                 levels.leave(slot as u32);
                 paths[slot].clear();
             } else {
-                levels.join(slot as u32, path.iter().copied());
+                levels.join(slot as u32, path.iter().map(|&l| (l, 1.0)));
                 paths[slot] = path;
             }
             if several == 0 {

@@ -22,7 +22,10 @@ impl Net {
                 self.tx[flow as usize].tcp.on_sack(&self.tcp, self.now, number, flags & CE != 0, &blocks);
                 self.pump(flow);
             }
-            Kind::Syn => self.answer(item, flow, Kind::SynAck, 0, false),
+            Kind::Syn => {
+                self.choose_route_back(flow);
+                self.answer(item, flow, Kind::SynAck, 0, false);
+            }
             Kind::SynAck => {
                 self.packets.remove(item);
                 self.tx[flow as usize].tcp.on_syn_ack(&self.tcp, self.now);
@@ -30,6 +33,9 @@ impl Net {
             }
             Kind::Request => {
                 let len = self.load.as_ref().map_or(0, |l| l.response_len());
+                if self.tx[flow as usize].moves {
+                    self.choose_route(flow);
+                }
                 let Route { begin, forwards } = self.tx[flow as usize].route;
                 self.reply(
                     item,
@@ -73,6 +79,9 @@ impl Net {
         }
         if let Some(before) = answer.early {
             self.acknowledge(flow, before, !answer.marked);
+        }
+        if SPECIAL && answer.ack.is_some() {
+            self.choose_route_back(flow);
         }
         match answer.ack {
             Some(number) if sack => self.answer_with(item, flow, number, answer.marked, blocks),
@@ -218,8 +227,8 @@ impl Net {
             self.wheel.push(at, self.timers + RELEASE, flow);
             return false;
         }
-        if self.tx[flow as usize].waits {
-            self.move_if_silent(flow);
+        if self.tx[flow as usize].moves {
+            self.choose_route(flow);
         }
         let ect = if self.tcp.ecn { ECT } else { 0 };
         let tx = &self.tx[flow as usize];
@@ -294,6 +303,9 @@ impl Net {
         if timed_out {
             self.totals.timeouts += 1;
             self.totals.timed_out = self.totals.timed_out.saturating_add(waited);
+            if self.rehashes {
+                self.ended.push(Ended { at: self.now, link: NO_LINK, flow: end });
+            }
         }
         self.pump(end);
         if self.subflows > 1 {
@@ -315,6 +327,7 @@ impl Net {
     #[cold]
     fn acknowledge(&mut self, end: u32, number: u32, marked: bool) {
         let kind = if self.tcp.has_sack() { Kind::Sack } else { Kind::Ack };
+        self.choose_route_back(end);
         let empty = Packet { flow: end, number, place: 0, len: 0, kind, flags: 0 };
         let item = self.packets.add(empty);
         self.answer(item, end, kind, number, marked);
@@ -326,6 +339,7 @@ impl Net {
         let (flow, number, next) = load.next(client);
         let len = load.request_len();
         self.wheel.push(next, self.timers + REQUEST, client);
+        self.choose_route_back(flow);
         let Route { begin, forwards } = self.rx[flow as usize].route;
         let len = len + forwards * self.sizes.detour_header;
         let packet = Packet { flow, number, place: begin, len, kind: Kind::Request, flags: 0 };

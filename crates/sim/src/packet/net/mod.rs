@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::rng::mix;
-use weft_fabric::routing::FlowKey;
+use weft_fabric::routing::{self, FlowKey};
 use weft_fabric::{Bytes, Fabric, HostId, Instant};
 
 use super::capture::{Capture, Shown, Trace};
@@ -23,6 +23,7 @@ use super::ports::{Fate, NEAR, Ports};
 use super::requests::Load;
 use super::shapers::Shapers;
 use super::slab::Slab;
+use super::spread::Spread;
 use super::tcp::blocks::Blocks;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
@@ -37,8 +38,8 @@ pub(super) struct Tx {
     pub route: Route,
     /// Payload of the last segment.
     pub last: u16,
-    /// Whether it waits for a gap to move ([`Net::moves`]).
-    waits: bool,
+    /// Whether its next packet may take another route ([`Net::moves`], [`Net::spreads`]).
+    moves: bool,
     /// Whether it waits for a turn at its NIC ([`Ports::wait`]).
     queued: bool,
 }
@@ -57,6 +58,8 @@ pub(super) struct Rx {
 pub(super) struct Extras {
     /// TCP connections that a flow has; 0 counts as 1.
     pub subflows: u32,
+    /// Whether flows that have lost a full window are reported.
+    pub rehashes: bool,
     /// Requests take the place of TCP.
     pub load: Option<Load>,
     pub trace: Trace,
@@ -119,7 +122,7 @@ pub(super) struct Net {
     timers: u32,
     /// Links that are down.
     down: usize,
-    /// Flows that have ended since the last look.
+    /// Flows that have ended since the last look, and those that have lost a full window.
     ended: Vec<Ended>,
     /// The link of the event under way.
     link: u32,
@@ -127,12 +130,14 @@ pub(super) struct Net {
     outboxes: Vec<Mail>,
     /// Blocks of the acknowledgements under way, by packet: as many as there were with SACK.
     blocks: Vec<Blocks>,
-    /// Whether arriving segments mean more than to plain TCP: with SACK, and with several subflows.
+    /// Whether arriving segments mean more than to plain TCP: with SACK, with several subflows, and where packets choose among paths.
     special: bool,
     /// TCP connections of a flow: the ends of flow f are those from `f * subflows` on.
     pub subflows: u32,
     /// Of each flow, if it has several.
     connections: Vec<Connection>,
+    /// Whether flows that have lost a full window are reported.
+    rehashes: bool,
     pub load: Option<Load>,
     trace: Trace,
     pub traced: Traced,
@@ -141,21 +146,26 @@ pub(super) struct Net {
     capture: Option<Capture>,
     /// Ends that move once they have been silent for long enough.
     moves: FxHashMap<u32, Move>,
+    /// By flow: the paths of its segments and of its acknowledgements. Empty where flows keep to one.
+    spreads: Vec<[Option<Spread>; 2]>,
     /// By link that was down: when it last lost a packet for that.
     pub lost: BTreeMap<u32, u64>,
     /// By flow, for captures: source, destination, bytes.
     shown: Vec<(HostId, HostId, u64)>,
 }
 
-/// A flow has ended.
+/// A flow has ended, or has lost a full window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     /// In picoseconds.
     pub at: u64,
-    /// The link that its last packet came over: two flows that end at once have different ones.
+    /// The link that its last packet came over: two flows that end at once have different ones. Of one that has not ended [`NO_LINK`].
     pub link: u32,
     pub flow: u32,
 }
+
+/// Of a flow that has lost a full window.
+pub(super) const NO_LINK: u32 = u32::MAX;
 
 /// A packet on its way to another part of the fabric.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +202,7 @@ impl Net {
         let links = fabric.links().len() as u32;
         let (width, slots) = wheel_size(fabric, &ports, sizes);
         let wheel = Wheel::new(width, slots, links + TIMERS, ports.look_ahead(sizes.header));
-        let Extras { subflows, load, trace } = extras;
+        let Extras { subflows, rehashes, load, trace } = extras;
         let mut net = Self {
             now: 0,
             tcp,
@@ -214,12 +224,14 @@ impl Net {
             special: subflows > 1 || tcp.has_sack(),
             subflows: subflows.max(1),
             connections: Vec::new(),
+            rehashes,
             load,
             traced: Traced::default(),
             captured: trace.port.map_or(u32::MAX, |l| l.0),
             capture: trace.port.map(|_| Capture::new(trace.packets)),
             trace,
             moves: FxHashMap::default(),
+            spreads: Vec::new(),
             lost: BTreeMap::new(),
             shown: Vec::new(),
         };
@@ -260,7 +272,7 @@ impl Net {
                 tcp: Sender::new(&self.tcp, to_send),
                 route: NOWHERE,
                 last: last as u16,
-                waits: false,
+                moves: false,
                 queued: false,
             });
             self.rx.push(Rx { tcp: Receiver::new(), route: NOWHERE, end });
@@ -300,18 +312,61 @@ impl Net {
     pub fn move_now(&mut self, end: u32, route: Route) {
         let tx = &mut self.tx[end as usize];
         tx.route = route;
-        if std::mem::take(&mut tx.waits) {
+        if std::mem::take(&mut tx.moves) {
             self.moves.remove(&end);
+            self.spreads.get_mut(end as usize).map(|of_end| of_end[0].take());
         }
+    }
+
+    /// An end answers by another route from now on.
+    pub fn move_back(&mut self, end: u32, route: Route) {
+        self.rx[end as usize].route = route;
+        self.spreads.get_mut(end as usize).map(|of_end| of_end[1].take());
+    }
+
+    /// The packets of a flow, or its acknowledgements (`back`), choose among paths from now on.
+    pub fn spread(&mut self, fabric: &Fabric, flow: u32, back: bool, spread: &routing::Spread) {
+        let routes = spread.paths.iter().map(|(path, _)| self.paths.intern(fabric, path)).collect();
+        if self.spreads.len() <= flow as usize {
+            self.spreads.resize(flow as usize + 1, [const { None }; 2]);
+        }
+        self.spreads[flow as usize][usize::from(back)] = Some(Spread::new(routes, spread));
+        self.special = true;
+        self.tx[flow as usize].moves |= !back;
     }
 
     /// An end sends by another route as soon as it has sent nothing for `gap`.
     pub fn move_at_gap(&mut self, end: u32, route: Route, gap: u64) {
-        self.tx[end as usize].waits = true;
+        self.tx[end as usize].moves = true;
         self.moves.insert(end, Move { route, gap, sent: self.now });
     }
 
+    /// The route of an end's next packet.
     #[cold]
+    fn choose_route(&mut self, end: u32) {
+        if self.spreads.is_empty() {
+            return self.move_if_silent(end);
+        }
+        let route = &mut self.tx[end as usize].route;
+        let now = self.paths.nic(*route).map_or(self.now, |nic| self.now.max(self.ports.free_at(nic)));
+        if let Some([Some(spread), _]) = self.spreads.get_mut(end as usize)
+            && let Some(drawn) = spread.draw(now)
+        {
+            *route = drawn;
+        }
+    }
+
+    /// The route of an end's next acknowledgement.
+    #[inline]
+    fn choose_route_back(&mut self, end: u32) {
+        let Some([_, Some(spread)]) = self.spreads.get_mut(end as usize) else { return };
+        let route = &mut self.rx[end as usize].route;
+        let now = self.paths.nic(*route).map_or(self.now, |nic| self.now.max(self.ports.free_at(nic)));
+        if let Some(drawn) = spread.draw(now) {
+            *route = drawn;
+        }
+    }
+
     fn move_if_silent(&mut self, end: u32) {
         let Some(change) = self.moves.get_mut(&end) else { return };
         if self.now - change.sent >= change.gap {

@@ -14,12 +14,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use weft_fabric::record::{Outcome, PacketRecord, PacketTotals};
+use weft_fabric::rng::mix;
+use weft_fabric::routing::Spread;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Fabric, FlowId, Instant, LinkId};
 
 use self::ports::{Books, Packet, Port, What};
 use super::multipath::{Connection, linked_increase};
 use super::settings::PacketConfig;
+use super::spread::fraction;
 use super::tcp::blocks::Blocks;
 use super::tcp::receiver::Receiver;
 use super::tcp::sender::{Segment, Sender};
@@ -51,6 +54,16 @@ struct Ends {
     rx: Receiver,
     there: Rc<[LinkId]>,
     back: Rc<[LinkId]>,
+    /// Paths of its segments and of its acknowledgements among which they choose.
+    choices: [Option<Choice>; 2],
+}
+
+/// Paths among which packets choose.
+#[derive(Debug)]
+struct Choice {
+    spread: Spread,
+    draws: u64,
+    left: Option<u64>,
 }
 
 /// The engine.
@@ -70,8 +83,12 @@ pub(super) struct Reference {
     ends: BTreeMap<usize, Ends>,
     opening: Vec<usize>,
     ended: Vec<usize>,
+    /// Whether flows that have lost a full window are reported, and those that have.
+    rehashes: bool,
+    congested: Vec<FlowId>,
     ending: usize,
     delivered: u64,
+    segments: u64,
     hops: u64,
     drops: u64,
     timeouts: u64,
@@ -122,8 +139,11 @@ impl Reference {
             ends: BTreeMap::new(),
             opening: Vec::new(),
             ended: Vec::new(),
+            rehashes: config.overlay.rehash && !matches!(config.transport.kind, super::TransportKind::Mptcp { .. }),
+            congested: Vec::new(),
             ending: 0,
             delivered: 0,
+            segments: 0,
             hops: 0,
             drops: 0,
             timeouts: 0,
@@ -244,7 +264,29 @@ impl Reference {
         }
     }
 
+    /// The path of an end's next packet, if those choose: after a pause, between the times at which their NIC begins with them.
+    fn choose(&mut self, end: usize, back: bool) {
+        let Ends { there, back: answers, choices, .. } = self.ends.get_mut(&end).expect("a known end");
+        let path = if back { answers } else { there };
+        let Some(Choice { spread, draws, left }) = &mut choices[usize::from(back)] else { return };
+        let now = self.now + path.first().map_or(0, |nic| self.ports[nic.index()].backlog(self.now));
+        if left.replace(now).is_some_and(|left| now - left < spread.gap.as_ps()) {
+            return;
+        }
+        *draws += 1;
+        let point = fraction(mix(spread.seed.wrapping_add(*draws)));
+        let mut sum = 0.0;
+        for (candidate, probability) in &spread.paths {
+            *path = Rc::from(&candidate[..]);
+            sum += probability;
+            if point < sum {
+                break;
+            }
+        }
+    }
+
     fn answer(&mut self, end: usize, what: What, marked: bool) {
+        self.choose(end, true);
         let back = Rc::clone(&self.ends[&end].back);
         let option = if let What::Ack { blocks, .. } = what { u64::from(blocks.bytes()) } else { 0 };
         self.send(end, what, marked, self.header + option, back);
@@ -293,6 +335,7 @@ impl Reference {
             fresh = flow.connection.arrive(end % self.subflows, number);
             next = flow.connection.next();
         }
+        self.segments += u64::from(fresh);
         let Some(bytes) = flow.bytes else {
             self.delivered += u64::from(fresh) * self.mss;
             return;
@@ -379,12 +422,16 @@ impl Reference {
             return false;
         }
         let Some(segment) = ends.tx.poll(&self.tcp, self.now) else { return false };
+        if !matches!(segment, Segment::Later { .. }) {
+            self.choose(end, false);
+        }
+        let (ends, bytes) = (&self.ends[&end], self.flows[&(end / self.subflows)].bytes);
         let there = Rc::clone(&ends.there);
         match segment {
             Segment::Syn => self.send(end, What::Syn, false, self.header, there),
             Segment::Data { number, repeat } => {
                 let whole = u64::from(number + 1) * self.mss;
-                let over = match flow.bytes {
+                let over = match bytes {
                     Some(bytes) if self.subflows == 1 => whole.saturating_sub(bytes),
                     _ => 0,
                 };
@@ -421,6 +468,9 @@ impl Reference {
         if tx.has_timed_out(self.now) {
             self.timeouts += 1;
             self.timed_out = self.timed_out.saturating_add(tx.rto());
+            if self.rehashes {
+                self.congested.push(FlowId(end as u32));
+            }
         }
         assert!(tx.on_timer(&self.tcp, self.now));
         self.pump(end);
@@ -465,21 +515,37 @@ impl Model for Reference {
         let fed = if self.subflows > 1 { 0 } else { segments };
         for i in 0..self.subflows {
             let (there, back) = (Rc::from([]), Rc::from([]));
-            let ends = Ends { tx: Sender::new(&self.tcp, fed), rx: Receiver::new(), there, back };
+            let ends = Ends { tx: Sender::new(&self.tcp, fed), rx: Receiver::new(), there, back, choices: [None, None] };
             self.ends.insert(id.index() * self.subflows + i, ends);
         }
-        self.opening.push(id.index());
         self.ending += usize::from(bytes.is_some());
+    }
+
+    fn open(&mut self, id: FlowId) {
+        self.opening.push(id.index());
+    }
+
+    fn take_congested(&mut self) -> Vec<FlowId> {
+        std::mem::take(&mut self.congested)
     }
 
     fn set_path(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let end = id.index() * self.subflows + subflow as usize;
-        self.ends.get_mut(&end).expect("a known end").there = Rc::from(path);
+        let ends = self.ends.get_mut(&end).expect("a known end");
+        ends.there = Rc::from(path);
+        ends.choices[0] = None;
     }
 
     fn set_path_back(&mut self, id: FlowId, subflow: u32, path: &[LinkId]) {
         let end = id.index() * self.subflows + subflow as usize;
-        self.ends.get_mut(&end).expect("a known end").back = Rc::from(path);
+        let ends = self.ends.get_mut(&end).expect("a known end");
+        ends.back = Rc::from(path);
+        ends.choices[1] = None;
+    }
+
+    fn spread(&mut self, id: FlowId, back: bool, spread: &Spread) {
+        let ends = self.ends.get_mut(&id.index()).expect("a known end");
+        ends.choices[usize::from(back)] = Some(Choice { spread: spread.clone(), draws: 0, left: None });
     }
 
     fn set_link(&mut self, link: LinkId, up: bool) {
@@ -512,7 +578,7 @@ impl Model for Reference {
                 self.ending -= 1;
                 ended.push(Ended { id: FlowId(id as u32), at: Instant::from_ps(at) });
             }
-            if !ended.is_empty() {
+            if !ended.is_empty() || !self.congested.is_empty() {
                 return Instant::from_ps(at);
             }
         }
@@ -543,7 +609,7 @@ impl Model for Reference {
 
     fn finish(&mut self, outcome: &mut Outcome) {
         self.check_books();
-        let mut all = 0;
+        let (mut all, mut reordered) = (0, 0);
         for flow in &mut outcome.flows {
             let ends = self.siblings(flow.id.index() * self.subflows).filter_map(|e| self.ends.get(&e));
             let mut record = PacketRecord::default();
@@ -552,6 +618,7 @@ impl Model for Reference {
                 record.reordered += end.rx.reordered;
             }
             all += u64::from(record.retransmits);
+            reordered += u64::from(record.reordered);
             flow.packets = Some(record);
         }
         for (link, port) in outcome.links.iter_mut().zip(&self.ports) {
@@ -562,6 +629,8 @@ impl Model for Reference {
             hops,
             drops,
             retransmits: all,
+            reordered,
+            segments: self.segments,
             timeouts: self.timeouts,
             timed_out: weft_fabric::Duration::from_ps(self.timed_out / self.subflows as u64),
             requests: None,

@@ -53,7 +53,7 @@ impl Receiver {
     pub fn on_segment(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool, repeat: bool) -> Answer {
         let before = self.next;
         let had_islands = self.islands.as_ref().is_some_and(|i| !i.ranges.is_empty());
-        if number < self.high && !repeat && number >= self.next {
+        if number < self.high && !repeat {
             self.reordered += 1;
         }
         self.high = self.high.max(number + 1);

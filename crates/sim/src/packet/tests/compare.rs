@@ -37,7 +37,15 @@ fn is_what_the_reference_is_under_load() {
     let at = |ms, change| TimedEvent { at: Instant::ZERO + Duration::from_ms(ms), change };
     let events = vec![at(1, Change::Fail(Part::Node(aggregation))), at(4, Change::Restore(Part::Node(aggregation)))];
     let ms = Some(Duration::from_ms(1));
-    for (kind, recovery, pacing, delayed_ack) in [
+    let flowlet = RoutingKind::Flowlet { gap: Duration::from_us(20) };
+    let choosing = [
+        (TransportKind::NewReno, Recovery::NewReno, false, None, RoutingKind::Spray),
+        (TransportKind::NewReno, Recovery::Rack, false, None, RoutingKind::Spray),
+        (TransportKind::Dctcp, Recovery::NewReno, false, ms, RoutingKind::Spray),
+        (TransportKind::NewReno, Recovery::NewReno, false, ms, flowlet),
+        (TransportKind::Cubic, Recovery::Rack, true, None, flowlet),
+    ];
+    let plain = [
         (TransportKind::NewReno, Recovery::NewReno, false, None),
         (TransportKind::NewReno, Recovery::NewReno, false, ms),
         (TransportKind::NewReno, Recovery::Sack, false, None),
@@ -49,7 +57,9 @@ fn is_what_the_reference_is_under_load() {
         (TransportKind::Cubic, Recovery::Rack, false, None),
         (TransportKind::Mptcp { subflows: 4 }, Recovery::NewReno, false, None),
         (TransportKind::Mptcp { subflows: 4 }, Recovery::Rack, false, None),
-    ] {
+    ];
+    let plain = plain.map(|(kind, recovery, pacing, delayed_ack)| (kind, recovery, pacing, delayed_ack, RoutingKind::Ecmp));
+    for (kind, recovery, pacing, delayed_ack, routing) in plain.into_iter().chain(choosing) {
         let transport = Transport { kind, recovery, pacing, delayed_ack, rto_min: Duration::from_ms(2), ..Transport::default() };
         let config = PacketConfig {
             transport,
@@ -59,10 +69,12 @@ fn is_what_the_reference_is_under_load() {
             duration: Duration::from_secs(5),
             ..PacketConfig::default()
         };
-        let case = Case { fabric: Arc::clone(&fabric), flows: flows.clone(), events: events.clone(), config, seed: 7 };
+        let case = Case { fabric: Arc::clone(&fabric), flows: flows.clone(), events: events.clone(), config, routing, seed: 7 };
         let outcome = check(&case);
-        assert!(outcome.flows.iter().all(|f| f.end.is_some()), "{kind:?}, {recovery:?}");
+        assert!(outcome.flows.iter().all(|f| f.end.is_some()), "{kind:?}, {recovery:?}, {routing:?}");
         let totals = outcome.packets.unwrap();
-        assert!(totals.drops > 100 && totals.retransmits > 100, "{kind:?}, {recovery:?}: {totals:?}");
+        assert!(totals.drops > 100 && totals.retransmits > 100, "{kind:?}, {recovery:?}, {routing:?}: {totals:?}");
+        let reordered: u32 = outcome.flows.iter().filter_map(|f| f.packets).map(|p| p.reordered).sum();
+        assert!(routing != RoutingKind::Spray || reordered > 100, "{kind:?}, {recovery:?}, {routing:?}: {reordered}");
     }
 }

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{Router, Routing};
+use weft_fabric::routing::{Router, Routing, RoutingKind};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::topology::{Fabric, Part};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, CableId, Duration, HostId, Instant};
 
 use super::*;
-use crate::world::{Change, Model};
+use crate::world::{Change, Model, Overlay};
 
 /// A fabric, flows and failures, without a model.
 #[derive(Clone, Debug)]
@@ -25,21 +25,23 @@ struct Case {
     flows: Vec<FlowSpec>,
     events: Vec<TimedEvent>,
     config: PacketConfig,
+    routing: RoutingKind,
     seed: u64,
 }
 
 impl Case {
     fn run(&self, model: impl Model) -> Outcome {
-        let PacketConfig { duration, reconverge, restore_delay, link_samples, .. } = self.config;
+        let PacketConfig { duration, reconverge, restore_delay, link_samples, ref overlay, .. } = self.config;
         let parts = Parts {
             fabric: Arc::clone(&self.fabric),
-            router: Router::new(Arc::clone(&self.fabric), Routing::default(), self.seed),
+            router: Router::new(Arc::clone(&self.fabric), Routing { kind: self.routing, ..Routing::default() }, self.seed),
             controller: None,
             workload: Box::new(StaticWorkload::new(self.flows.clone())),
             events: self.events.clone(),
             reconverge,
             restore_delay,
             link_samples,
+            overlay: overlay.clone(),
         };
         let pace = Pace { end: Instant::ZERO.saturating_add(duration), ..Pace::default() };
         world::run(parts, model, pace, &mut |_| {})
@@ -156,15 +158,26 @@ fn configs() -> impl Strategy<Value = PacketConfig> {
     })
 }
 
+fn routings() -> impl Strategy<Value = RoutingKind> {
+    prop_oneof![
+        4 => Just(RoutingKind::Ecmp),
+        2 => Just(RoutingKind::Spray),
+        3 => (0u64..500).prop_map(|us| RoutingKind::Flowlet { gap: Duration::from_us(us) }),
+    ]
+}
+
 fn cases() -> impl Strategy<Value = Case> {
     fabrics().prop_flat_map(|fabric| {
         let hosts = fabric.host_count() as u32;
-        (flows(hosts), changes(&fabric), configs(), any::<u64>()).prop_map(move |(flows, events, config, seed)| Case {
-            fabric: Arc::clone(&fabric),
-            flows,
-            events,
-            config,
-            seed,
+        let all = (flows(hosts), changes(&fabric), configs(), routings(), any::<u64>());
+        all.prop_map(move |(flows, events, config, routing, seed)| {
+            // Subflows have a path of their own.
+            let is_plain = matches!(config.transport.kind, TransportKind::Mptcp { .. });
+            let routing = if is_plain { RoutingKind::Ecmp } else { routing };
+            let us = [0, 300][(seed % 2) as usize];
+            let overlay = Overlay { rehash: seed % 3 == 0, lookup: Duration::from_us(us), services: None };
+            let config = PacketConfig { overlay, ..config };
+            Case { fabric: Arc::clone(&fabric), flows, events, config, routing, seed }
         })
     })
 }
