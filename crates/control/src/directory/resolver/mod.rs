@@ -103,7 +103,7 @@ pub enum Input<'a> {
     },
     /// The deadline has come.
     Timer,
-    /// A packet came to where its receiver is not any more: a server is told who holds a stale mapping.
+    /// A packet came to where its receiver is not any more: a server learns who holds a stale mapping.
     Misdelivered(Misdelivered),
     /// The directory servers, from now on.
     SetServers(&'a [SocketAddr]),

@@ -386,7 +386,7 @@ fn without_a_cache_an_answer_that_comes_late_reaches_who_waits() {
         bench.pass(Duration::from_ms(100));
         assert_eq!(resolutions(&bench.drain().1), []);
     }
-    // Somebody else wants it too, meanwhile.
+    // Somebody else wants it too, before it is answered.
     bench.ask(&[(key(1), None, 2)]);
     bench.answer(&first, 9, 1, &[(4, Finding::Found(mapping(1, 5)))]);
     let outputs = bench.drain().1;
