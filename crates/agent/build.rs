@@ -1,4 +1,5 @@
-//! Compiles the programs of the data planes (`bpf/OVERLAY/{host,switch}.bpf.c`) with clang into `OUT_DIR`, where `src/*/dataplane` embed them.
+//! Compiles the programs of the data planes (`bpf/OVERLAY/{host,switch}.bpf.c`) with clang into `OUT_DIR`, where `src/*/dataplane` embed them, and
+//! generates Rust types from theirs (`src/dataplane/generated.rs`).
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -15,19 +16,22 @@ fn main() {
     for overlay in ["vl2", "netlord"] {
         for role in ["host", "switch"] {
             let source = Path::new("bpf").join(overlay).join(format!("{role}.bpf.c"));
-            compile(&source, &out.join(format!("{overlay}_{role}.bpf.o")));
+            compile(&source, &out, &format!("{overlay}_{role}"));
         }
     }
 }
 
-fn compile(source: &Path, object: &Path) {
+fn compile(source: &Path, out: &Path, name: &str) {
     // Where Debian has the headers of this machine's kind (asm/types.h).
     let machine = format!("-I/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it"));
     let built = SkeletonBuilder::new()
         .source(source)
-        .obj(object)
+        .obj(out.join(format!("{name}.bpf.o")))
+        .reference_obj(true)
+        // Nobody reads it, and where the component is missing rustup has a `rustfmt` that fails. One that is not there is left out.
+        .rustfmt(out.join("no-rustfmt"))
         .clang_args([&machine, "-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-unused-function", "-Werror"])
-        .build();
+        .build_and_generate(out.join(format!("{name}.skel.rs")));
     if let Err(error) = built {
         panic!(
             "cannot compile {}: {error:#}\nscripts/setup-daemons.sh installs what it needs: clang and the kernel's headers",

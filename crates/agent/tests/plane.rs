@@ -227,12 +227,12 @@ fn stream_with_agents(path: &Path, overlay: &mut Overlay, to: IpAddr) -> (u64, V
 fn senders_learn_what_fits() {
     let Some((path, mut overlay)) = path("mtu") else { return };
     for (to, mtu) in [(IpAddr::from(AA[1]), 1100), (AA6[1].into(), 1300)] {
-        let Some(PeerState::Known(peer)) = overlay.hosts[0].peer(to).unwrap() else { panic!("{to} is known") };
-        overlay.hosts[0].set_peer(to, &weft_agent::vl2::dataplane::Peer { mtu, ..peer }).unwrap();
+        let usual = overlay.hosts[0].settings().clone();
+        overlay.hosts[0].set_settings(&HostSettings { underlay_mtu: mtu + 40, ..usual.clone() }).unwrap();
         let (bytes, events) = stream_with_agents(&path, &mut overlay, to);
         assert!(bytes > 1_000_000, "{to}: {bytes} bytes");
         assert!(events.iter().any(|e| matches!(e, Event::TooBig { mtu: reported, .. } if *reported == mtu)), "{events:?}");
-        overlay.hosts[0].set_peer(to, &peer).unwrap();
+        overlay.hosts[0].set_settings(&usual).unwrap();
     }
     // A link of the fabric that carries less: its router says so to the outer source.
     path.ip(Node::Host1, "route flush cache").unwrap();

@@ -14,7 +14,7 @@ struct netlord_headers {
 	struct iphdr ip;
 };
 
-always_inline int to_agent(struct __sk_buff *skb, __u32 kind, __u32 counter)
+always_inline int to_agent(struct __sk_buff *skb, enum netlord_event_kind kind, __u32 counter)
 {
 	if (!report_frame(skb, kind))
 		return drop(NETLORD_EVENTS_FULL);
@@ -22,8 +22,13 @@ always_inline int to_agent(struct __sk_buff *skb, __u32 kind, __u32 counter)
 	return TC_ACT_STOLEN;
 }
 
+slow_path long send_event(const struct netlord_event *event)
+{
+	return event ? bpf_ringbuf_output(&events, (void *)event, sizeof(*event), 0) : -1;
+}
+
 /* Reports of use and life of a path, no more often than the agent needs them (section 3.4). */
-slow_path void report_path(const struct netlord_path *path, __u32 kind, __u32 port)
+slow_path void report_path(const struct netlord_path *path, enum netlord_event_kind kind, __u32 port)
 {
 	struct netlord_reported fresh = {};
 	struct netlord_reported *last;
@@ -48,7 +53,7 @@ slow_path void report_path(const struct netlord_path *path, __u32 kind, __u32 po
 	event.kind = kind;
 	event.path = *path;
 	event.port = port;
-	if (!bpf_ringbuf_output(&events, &event, sizeof(event), 0))
+	if (!send_event(&event))
 		*at = now;
 }
 

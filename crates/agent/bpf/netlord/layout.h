@@ -1,7 +1,7 @@
 /* What the programs of NetLord's data plane and user space agree on: constants, the layout of maps, and the names of counters.
  *
  * MAC addresses, IP addresses, tenants (the low 24 bits) and MAC spaces are in network order; all else is the machine's.
- * `src/netlord/dataplane/layout.rs` is the other half. Sections are those of the NetLord paper.
+ * User space has these types from the programs' BTF, which keeps what is in a map or the argument of a function. Sections are those of the NetLord paper.
  */
 #ifndef WEFT_NETLORD_H
 #define WEFT_NETLORD_H
@@ -86,15 +86,17 @@ struct netlord_reached {
 	__u8 zero[2];
 };
 
+struct netlord_choice {
+	__u64 hash;
+	__u16 vlan;
+	__u16 zero[3];
+};
+
 /* The VLANs to an edge switch that work, with the hash of each. */
 struct netlord_paths {
 	__u32 count;
 	__u32 zero;
-	struct {
-		__u64 hash;
-		__u16 vlan;
-		__u16 zero[3];
-	} path[NETLORD_PATHS_MAX];
+	struct netlord_choice path[NETLORD_PATHS_MAX];
 };
 
 /* A (VLAN, edge switch) pair, from an interface to the fabric. */
@@ -151,7 +153,7 @@ enum netlord_event_kind {
 
 /* Followed by `captured` bytes of the frame, without the tag. */
 struct netlord_event {
-	__u32 kind;
+	enum netlord_event_kind kind;
 	__u32 captured;
 	__u32 ifindex;
 	__u32 segment; /* bytes of payload a segment; 0: one frame */
@@ -197,12 +199,12 @@ struct netlord_hop {
 	__u8 zero[2];
 };
 
-#define NETLORD_DENY 1
+enum netlord_limit_kind { NETLORD_RATE, NETLORD_DENY };
 
 /* What the fabric does with a tenant's packets (sections 4.1 and 6). */
 struct netlord_limit {
 	struct bpf_spin_lock lock;
-	__u32 flags;
+	enum netlord_limit_kind kind;
 	__u64 bytes_per_second; /* 0: no limit */
 	__u64 burst_bytes;
 	__u64 tokens; /* thousandths of a byte */

@@ -63,7 +63,7 @@ struct netlord_large_event {
 };
 
 /* Whether there was room and the frame could be read. */
-always_inline int fill_event(struct __sk_buff *skb, __u32 kind, struct netlord_event *event, __u8 *frame, __u32 most)
+always_inline int fill_event(struct __sk_buff *skb, enum netlord_event_kind kind, struct netlord_event *event, __u8 *frame, __u32 most)
 {
 	__u32 length = skb->len;
 	int failed;
@@ -84,7 +84,7 @@ always_inline int fill_event(struct __sk_buff *skb, __u32 kind, struct netlord_e
 }
 
 /* Reports a frame to user space, all of it. Whether there was room. */
-slow_path int report_frame(struct __sk_buff *skb, __u32 kind)
+slow_path int report_frame(struct __sk_buff *skb, enum netlord_event_kind kind)
 {
 	if (skb->len <= NETLORD_EVENT_SMALL) {
 		struct netlord_small_event *place = bpf_ringbuf_reserve(&events, sizeof(*place), 0);

@@ -245,7 +245,7 @@ always_inline __u32 admit(struct __sk_buff *skb, __be32 tenant)
 		if (!counts)
 			return NETLORD_FAILED;
 	}
-	if (limit && limit->flags & NETLORD_DENY) {
+	if (limit && limit->kind == NETLORD_DENY) {
 		__sync_fetch_and_add(&counts->denied, 1);
 		return NETLORD_DENIED;
 	}

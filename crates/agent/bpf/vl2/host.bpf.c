@@ -135,7 +135,7 @@ always_inline void remember_path(__u32 bits, __u32 hash, const struct vl2_flow *
 }
 
 /* Reports a packet with so many bytes of it; it was `counted` for, or dropped if there is no room. */
-always_inline int hand_over(struct __sk_buff *skb, __u32 kind, const struct vl2_flow *flow, __u32 counted)
+always_inline int hand_over(struct __sk_buff *skb, enum vl2_event_kind kind, const struct vl2_flow *flow, __u32 counted)
 {
 	struct vl2_scratch *place;
 
@@ -178,8 +178,6 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 	struct vl2_headers headers;
 	__be32 source;
 
-	if (peer->mtu && peer->mtu < limit)
-		limit = peer->mtu;
 	if (wire_length(skb, ETH_HLEN, p) > limit)
 		return too_big(skb, &p->flow, limit);
 	hash = salted_hash(skb, s, &p->flow);
@@ -417,7 +415,7 @@ slow_path int entropy_in(struct __sk_buff *skb, const struct vl2_packet *p)
 	if (!p || !is_icmp_error(skb, p) || !take(VL2_BUCKET_ICMP, 1000, 100))
 		return drop(VL2_ENTROPY_TARGET);
 	place = begin(VL2_EVENT_ICMP, &p->flow);
-	if (!place || !report(skb, place, VL2_EXCERPT))
+	if (!place || !report(skb, place, VL2_HELD_MAX))
 		return drop(VL2_EVENTS_FULL);
 	return consume(VL2_ICMP_ERRORS);
 }

@@ -1,7 +1,7 @@
 /* What the programs of VL2's data plane and user space agree on: constants, the layout of maps, and the names of counters.
  *
  * Every address is 16 bytes, IPv4 as ::ffff:a.b.c.d, so that one table serves both versions. Addresses, ports and outer headers are in
- * network order; all else is the machine's. `src/vl2/dataplane/layout.rs` is the other half.
+ * network order; all else is the machine's. User space has these types from the programs' BTF, which keeps what is in a map or the argument of a function.
  */
 #ifndef WEFT_VL2_H
 #define WEFT_VL2_H
@@ -56,8 +56,10 @@ struct vl2_prefix {
 	struct vl2_address mask;
 };
 
-#define VL2_LOCATOR_HOST 1 /* this host strips the last header itself */
-#define VL2_INTERMEDIATES 2 /* packets bounce off an intermediate switch */
+enum vl2_flags {
+	VL2_LOCATOR_HOST = 1, /* this host strips the last header itself */
+	VL2_INTERMEDIATES = 2, /* packets bounce off an intermediate switch */
+};
 
 struct vl2_settings {
 	struct vl2_prefix aa4;
@@ -68,7 +70,7 @@ struct vl2_settings {
 	__be32 entropy_mask;
 	__u8 gateway[ETH_ALEN];
 	__u8 mac[ETH_ALEN];
-	__u32 flags;
+	enum vl2_flags flags;
 	__u32 mtu;
 	__u32 broadcast_per_second;
 	__u32 broadcast_burst;
@@ -77,14 +79,14 @@ struct vl2_settings {
 	__u64 congestion_ns;
 };
 
-enum vl2_peer_state { VL2_KNOWN, VL2_FORBIDDEN, VL2_UNKNOWN };
+enum vl2_peer_state { VL2_KNOWN, VL2_FORBIDDEN, VL2_UNKNOWN } __attribute__((packed));
 
 struct vl2_peer {
 	__be32 locator;
 	__u16 group;
-	__u16 mtu; /* 0: the settings' */
+	__u16 zero;
 	__u8 mac[ETH_ALEN];
-	__u8 state; /* enum vl2_peer_state */
+	enum vl2_peer_state state;
 	__u8 used; /* set by the programs, cleared by user space */
 };
 
@@ -139,7 +141,7 @@ enum vl2_event_kind {
 
 /* Followed by `captured` bytes of the frame. */
 struct vl2_event {
-	__u32 kind;
+	enum vl2_event_kind kind;
 	__u32 captured;
 	__u32 segment; /* bytes of payload a segment; 0: one packet */
 	__u32 mtu;

@@ -95,7 +95,7 @@ always_inline int take(__u32 which, __u32 per_second, __u32 burst)
 }
 
 /* The place where an event is put together, cleared but for the frame. */
-always_inline struct vl2_scratch *begin(__u32 kind, const struct vl2_flow *flow)
+always_inline struct vl2_scratch *begin(enum vl2_event_kind kind, const struct vl2_flow *flow)
 {
 	__u32 zero = 0;
 	struct vl2_scratch *place = bpf_map_lookup_elem(&scratch, &zero);

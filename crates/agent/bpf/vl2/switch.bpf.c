@@ -6,13 +6,13 @@
  */
 #include "packet.h"
 
-/* Own addresses whose packets are stripped, and in which role: enum vl2_strip. */
+/* Own addresses whose packets are stripped, and in which role. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 256);
 	__type(key, __be32);
-	__type(value, __u32);
+	__type(value, enum vl2_strip);
 } strips SEC(".maps");
 
 /* The next header has to be another outer one, between locators: an intermediate switch relays nothing else. */
@@ -65,7 +65,7 @@ always_inline int deliver(struct __sk_buff *skb, const struct vl2_settings *s, c
 always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s, __u32 version)
 {
 	struct vl2_packet p;
-	__u32 *role = NULL;
+	const enum vl2_strip *role;
 	int right = parse(skb, ETH_HLEN, version, &p);
 
 	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination))

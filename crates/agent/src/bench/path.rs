@@ -268,7 +268,7 @@ fn host(own: usize, pins: &FilePath) -> Result<HostPlane> {
     let mut plane = HostPlane::attach("eth0", &settings, pins)?;
     plane.set_group(GROUP, &[ANYCAST])?;
     let (local, other) = (Local { service: SERVICE, multicast: Some(MULTICAST) }, 1 - own);
-    let peer = Peer { locator: TOR[other], group: GROUP, mac: None, mtu: 0 };
+    let peer = Peer { locator: TOR[other], group: GROUP, mac: None };
     for (mine, theirs) in [(IpAddr::from(AA[own]), IpAddr::from(AA[other])), (AA6[own].into(), AA6[other].into())] {
         plane.set_local(mine, &local)?;
         plane.set_peer(theirs, &peer)?;

@@ -16,7 +16,8 @@ use std::{fs, io};
 
 use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TcAttachPoint, TcHook, TcHookBuilder};
 
-use super::maps::Table;
+use super::bytes::Plain;
+use super::maps::{Table, TableName};
 use super::{PlaneError, Result};
 
 /// Loaded programs and their maps.
@@ -73,8 +74,8 @@ impl Loaded {
     }
 
     /// One of the maps, as a table.
-    pub fn table(&self, name: &'static str) -> Table<'_> {
-        Table { map: self.map(name), name }
+    pub fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
+        Table::new(self.map(name.0), name.0)
     }
 
     /// One of the maps.

@@ -2,22 +2,44 @@
 
 use libbpf_rs::{ErrorKind, MapCore as _, MapFlags, MapHandle};
 
+use std::marker::PhantomData;
+
+use super::bytes::Plain;
 use super::{PlaneError, Result};
 
-/// A map with the name that errors give it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Table<'a> {
-    pub map: &'a MapHandle,
-    pub name: &'static str,
+/// The name of a map of the programs, and the types of its keys and values.
+#[derive(Debug)]
+pub(crate) struct TableName<K, V>(pub &'static str, PhantomData<(K, V)>);
+
+impl<K, V> TableName<K, V> {
+    pub const fn new(name: &'static str) -> Self {
+        Self(name, PhantomData)
+    }
 }
 
-impl Table<'_> {
+/// A map with the name that errors give it.
+#[derive(Debug)]
+pub(crate) struct Table<'a, K, V> {
+    map: &'a MapHandle,
+    name: &'static str,
+    types: PhantomData<(K, V)>,
+}
+
+impl<'a, K: Plain, V: Plain> Table<'a, K, V> {
+    /// # Panics
+    /// If the map's keys and values have other sizes than these types.
+    pub fn new(map: &'a MapHandle, name: &'static str) -> Self {
+        let sizes = (size_of::<K>() as u32, size_of::<V>() as u32);
+        assert_eq!((map.key_size(), map.value_size()), sizes, "keys and values of `{name}`");
+        Self { map, name, types: PhantomData }
+    }
+
     /// Sets an entry.
     ///
     /// # Errors
     /// [`PlaneError::Full`], or [`PlaneError::Bpf`].
-    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.map.update(key, value, MapFlags::ANY).map_err(|error| {
+    pub fn set(&self, key: &K, value: &V) -> Result<()> {
+        self.map.update(key.bytes(), value.bytes(), MapFlags::ANY).map_err(|error| {
             if self.is_full() {
                 PlaneError::Full { table: self.name, limit: self.map.max_entries() }
             } else {
@@ -39,16 +61,21 @@ impl Table<'_> {
     ///
     /// # Errors
     /// [`PlaneError::Bpf`].
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.map.lookup(key, MapFlags::ANY).map_err(PlaneError::bpf("read table", self.name))
+    pub fn get(&self, key: &K) -> Result<Option<V>> {
+        self.value(key.bytes())
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<V>> {
+        let value = self.map.lookup(key, MapFlags::ANY).map_err(PlaneError::bpf("read table", self.name))?;
+        Ok(value.and_then(|bytes| V::read(&bytes).map(|(value, _)| value)))
     }
 
     /// Removes an entry, if it is there.
     ///
     /// # Errors
     /// [`PlaneError::Bpf`].
-    pub fn remove(&self, key: &[u8]) -> Result<()> {
-        match self.map.delete(key) {
+    pub fn remove(&self, key: &K) -> Result<()> {
+        match self.map.delete(key.bytes()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(PlaneError::bpf("write table", self.name)(error)),
             _ => Ok(()),
         }
@@ -58,18 +85,32 @@ impl Table<'_> {
     ///
     /// # Errors
     /// [`PlaneError::Bpf`].
-    pub fn all(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let mut entries = Vec::new();
-        for key in self.map.keys() {
+    pub fn all(&self) -> Result<Vec<(K, V)>> {
+        let mut keys: Vec<Vec<u8>> = self.map.keys().collect();
+        keys.sort_unstable();
+        // A removal in the middle of the iteration makes it start over.
+        keys.dedup();
+        let mut entries = Vec::with_capacity(keys.len());
+        for key in keys {
             // It may have gone since.
-            if let Some(value) = self.get(&key)? {
-                entries.push((key, value));
+            if let (Some((name, _)), Some(value)) = (K::read(&key), self.value(&key)?) {
+                entries.push((name, value));
             }
         }
-        entries.sort_unstable();
-        // A removal in the middle of the iteration makes it start over.
-        entries.dedup_by(|a, b| a.0 == b.0);
         Ok(entries)
+    }
+
+    /// Removes all entries of which this is true.
+    ///
+    /// # Errors
+    /// [`PlaneError::Bpf`].
+    pub fn remove_all(&self, is_old: impl Fn(&K, &V) -> bool) -> Result<usize> {
+        let mut count = 0;
+        for (key, _) in self.all()?.iter().filter(|(key, value)| is_old(key, value)) {
+            self.remove(key)?;
+            count += 1;
+        }
+        Ok(count)
     }
 }
 

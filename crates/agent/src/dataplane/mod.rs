@@ -4,6 +4,7 @@
 pub(crate) mod bytes;
 pub(crate) mod clock;
 mod error;
+pub(crate) mod generated;
 pub(crate) mod load;
 pub(crate) mod maps;
 pub(crate) mod nic;

@@ -4,9 +4,10 @@ use weft_control::netlord::{EdgePort, Location};
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::MacAddr;
 
+use super::layout::{netlord_event, netlord_event_kind};
 use super::segments::finish;
 use super::with_tag;
-use crate::dataplane::bytes::array;
+use crate::dataplane::bytes::Plain as _;
 
 /// Something that the tables did not decide, or that the agent is to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,37 +39,26 @@ pub enum Event {
     },
 }
 
-/// Bytes of an event before the frame: `struct netlord_event`.
-pub(super) const HEAD: usize = 32;
-
-const FROM_VIF: u32 = 1;
-const FROM_UPLINK: u32 = 2;
-const SENT: u32 = 3;
-const HEARD: u32 = 4;
-const ARP: u32 = 5;
-
 /// Reads what the ring buffer held; none if it is no event of this build.
 pub(super) fn read(bytes: &[u8]) -> Option<Event> {
-    let (head, frame) = bytes.split_at_checked(HEAD)?;
-    let number = |at: usize| u32::from_ne_bytes(array(head, at));
-    let (kind, ifindex) = (number(0), number(8));
-    let tag = (head[18] != 0).then(|| u16::from_ne_bytes(array(head, 16)));
-    let whole = || Some(with_tag(frame.get(..number(4) as usize)?, tag));
-    let segment = u16::try_from(number(12)).unwrap_or(u16::MAX);
-    let finished = || {
-        let frames = finish(frame.get(..number(4) as usize)?.to_vec(), segment);
-        Some(frames.iter().map(|it| with_tag(it, tag)).collect())
-    };
+    let (event, frame) = netlord_event::read(bytes)?;
+    let frame = frame.get(..event.captured as usize)?;
+    let ifindex = event.ifindex;
+    let tag = (event.tagged != 0).then_some(event.tag);
+    let segment = u16::try_from(event.segment).unwrap_or(u16::MAX);
     let path = || {
-        let at = Location { switch: MacAddr(array(head, 24)), port: EdgePort::new(u16::from(head[19]))? };
-        Some((number(20), at, VlanId::new(u16::from_ne_bytes(array(head, 30)))?))
+        let at = Location { switch: MacAddr(event.path.switch_mac), port: EdgePort::new(event.port.into())? };
+        Some((event.path.uplink, at, VlanId::new(event.path.vlan)?))
     };
-    Some(match kind {
-        FROM_VIF => Event::FromVif { ifindex, frames: finished()? },
-        FROM_UPLINK => Event::FromFabric { ifindex, frame: whole()? },
-        SENT => path().map(|(by, at, vlan)| Event::Sent(by, at, vlan))?,
-        HEARD => path().map(|(by, at, vlan)| Event::Heard(by, at, vlan))?,
-        ARP => Event::Arp { ifindex, frame: whole()? },
+    Some(match event.kind {
+        netlord_event_kind::NETLORD_EVENT_VIF => {
+            let frames = finish(frame.to_vec(), segment);
+            Event::FromVif { ifindex, frames: frames.iter().map(|it| with_tag(it, tag)).collect() }
+        }
+        netlord_event_kind::NETLORD_EVENT_UPLINK => Event::FromFabric { ifindex, frame: with_tag(frame, tag) },
+        netlord_event_kind::NETLORD_EVENT_SENT => path().map(|(by, at, vlan)| Event::Sent(by, at, vlan))?,
+        netlord_event_kind::NETLORD_EVENT_HEARD => path().map(|(by, at, vlan)| Event::Heard(by, at, vlan))?,
+        netlord_event_kind::NETLORD_EVENT_ARP => Event::Arp { ifindex, frame: with_tag(frame, tag) },
         _ => return None,
     })
 }

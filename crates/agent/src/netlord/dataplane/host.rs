@@ -14,12 +14,13 @@ use weft_fabric::MacAddr;
 
 use super::counters::{HOST_COUNTERS, Named};
 use super::event::{self, Event};
-use super::layout;
+use super::layout::{self, HOST_SETTINGS, LOCALS, OWNED, PATHS, REMOTES, ROUTED, UPLINKS, VIFS};
 use super::settings::HostSettings;
 use super::tables::{Inherited, InheritedVif};
+use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{self, Table};
+use crate::dataplane::maps::{self, Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::{PlaneError, Result};
@@ -47,7 +48,7 @@ impl HostPlane {
         let loaded = Loaded::load(OBJECT, &[], pin_dir)?;
         let ring = Ring::new(loaded.map("events"), event::read)?;
         let plane = Self { loaded, ring, interfaces: BTreeMap::new() };
-        plane.table("settings").set(&[0; 4], &layout::host_settings(settings))?;
+        plane.table(&HOST_SETTINGS).set(&0, &layout::host_settings(settings))?;
         Ok(plane)
     }
 
@@ -61,11 +62,10 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn inherited(&self) -> Result<Inherited> {
-        let index = |key: &[u8]| key.try_into().map_or(0, u32::from_ne_bytes);
-        let vifs = self.table("vifs").all()?;
-        let vifs = vifs.iter().map(|(key, value)| InheritedVif { ifindex: index(key), vif: layout::read_vif(value) });
-        let remotes = self.table("remotes").all()?;
-        let remotes = remotes.iter().filter_map(|(key, value)| Some((layout::read_name(key), layout::read_place(value)?)));
+        let vifs = self.table(&VIFS).all()?;
+        let vifs = vifs.iter().map(|(ifindex, vif)| InheritedVif { ifindex: *ifindex, vif: layout::read_vif(vif) });
+        let remotes = self.table(&REMOTES).all()?;
+        let remotes = remotes.iter().filter_map(|(name, place)| Some((layout::read_name(name), layout::read_place(place)?)));
         Ok((vifs.collect(), remotes.collect()))
     }
 
@@ -113,7 +113,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn set_uplink(&mut self, ifindex: u32, mac: MacAddr, mtu: u32, at: Option<Location>) -> Result<()> {
-        self.table("uplinks").set(&ifindex.to_ne_bytes(), &layout::uplink(mac, mtu, at))
+        self.table(&UPLINKS).set(&ifindex, &layout::uplink(mac, mtu, at))
     }
 
     /// What a VM's interface is, and by which one its frames leave.
@@ -121,7 +121,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_vif(&mut self, ifindex: u32, vif: Vif, uplink: Option<u32>) -> Result<()> {
-        self.table("vifs").set(&ifindex.to_ne_bytes(), &layout::vif(vif, uplink))
+        self.table(&VIFS).set(&ifindex, &layout::vif(vif, uplink))
     }
 
     /// A VM's interface is one no longer: what comes by it is dropped. It may be gone already.
@@ -129,13 +129,9 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_vif(&mut self, ifindex: u32) -> Result<()> {
-        self.table("vifs").remove(&ifindex.to_ne_bytes())?;
+        self.table(&VIFS).remove(&ifindex)?;
         self.interfaces.remove(&ifindex);
-        let owned = self.table("owned");
-        for (key, _) in owned.all()?.iter().filter(|(key, _)| key[..4] == ifindex.to_ne_bytes()) {
-            owned.remove(key)?;
-        }
-        Ok(())
+        self.table(&OWNED).remove_all(|owned, _| owned.ifindex == ifindex).map(drop)
     }
 
     /// An address that a VM in the public space may send from.
@@ -143,7 +139,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_owned(&mut self, ifindex: u32, ip: IpAddr) -> Result<()> {
-        self.table("owned").set(&layout::owned(ifindex, ip), &[1])
+        self.table(&OWNED).set(&layout::owned(ifindex, ip), &1)
     }
 
     /// A VIF is on this server, at this interface; `None`: not any more.
@@ -151,9 +147,9 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_local(&mut self, vif: Vif, ifindex: Option<u32>) -> Result<()> {
-        let table = self.table("locals");
+        let table = self.table(&LOCALS);
         match ifindex {
-            Some(ifindex) => table.set(&layout::name(vif), &ifindex.to_ne_bytes()),
+            Some(ifindex) => table.set(&layout::name(vif), &ifindex),
             None => table.remove(&layout::name(vif)),
         }
     }
@@ -163,7 +159,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_remote(&mut self, vif: Vif, at: Option<Location>) -> Result<()> {
-        let table = self.table("remotes");
+        let table = self.table(&REMOTES);
         match at {
             Some(at) => table.set(&layout::name(vif), &layout::place(at)),
             None => table.remove(&layout::name(vif)),
@@ -173,7 +169,7 @@ impl HostPlane {
     /// Remote VIFs in the table, and its size.
     pub fn remotes(&self) -> (usize, u32) {
         use libbpf_rs::MapCore as _;
-        (self.table("remotes").len(), self.loaded.map("remotes").max_entries())
+        (self.table(&REMOTES).len(), self.loaded.map("remotes").max_entries())
     }
 
     /// The VLANs that flows from an interface to an edge switch choose among, at most 16; none: it cannot be reached from there.
@@ -181,7 +177,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_paths(&mut self, uplink: u32, switch: MacAddr, vlans: &[VlanId]) -> Result<()> {
-        let (table, key) = (self.table("paths"), layout::reached(uplink, switch));
+        let (table, key) = (self.table(&PATHS), layout::reached(uplink, switch));
         if vlans.is_empty() {
             return table.remove(&key);
         }
@@ -195,7 +191,7 @@ impl HostPlane {
     pub fn set_route(&mut self, flow: &RoutedFlow, hold: Duration) -> Result<()> {
         let now = monotonic_ns().map_err(PlaneError::system("read", "the clock"))?;
         let until = now.saturating_add(hold.as_nanos() as u64);
-        self.table("routed").set(&layout::route_key(flow), &layout::route(flow, until))
+        self.table(&ROUTED).set(&layout::route_key(flow), &layout::route(flow, until))
     }
 
     /// Forgets what virtual routers did.
@@ -203,11 +199,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn clear_routes(&mut self) -> Result<()> {
-        let table = self.table("routed");
-        for (key, _) in table.all()? {
-            table.remove(&key)?;
-        }
-        Ok(())
+        self.table(&ROUTED).remove_all(|_, _| true).map(drop)
     }
 
     /// Sends a frame by an interface that the plane is on: to the fabric, or to a VM.
@@ -261,7 +253,7 @@ impl HostPlane {
         &self.loaded
     }
 
-    fn table(&self, name: &'static str) -> Table<'_> {
+    fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
         self.loaded.table(name)
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of the maps' keys and values: the other half of `bpf/netlord/layout.h`, written and read field by field.
+//! The tables of the programs, and the domain's values as their keys and values: the types of `bpf/netlord/layout.h`, generated from the programs.
 
 use std::net::IpAddr;
 
@@ -11,215 +11,170 @@ use weft_fabric::{MacAddr, TenantId};
 use super::settings::{HostSettings, SwitchSettings};
 use super::tables::{FibEntry, Limit, Port, TenantTraffic};
 use crate::dataplane::Rate;
-use crate::dataplane::bytes::{address, array};
+use crate::dataplane::bytes::{address, plain};
+pub(super) use crate::dataplane::generated::netlord_host::types::{
+    netlord_choice, netlord_event, netlord_event_kind, netlord_host_settings, netlord_name, netlord_owned, netlord_paths,
+    netlord_place, netlord_reached, netlord_route, netlord_route_key, netlord_uplink, netlord_vif,
+};
+pub(super) use crate::dataplane::generated::netlord_switch::types::{
+    netlord_fib_entry, netlord_fib_key, netlord_hop, netlord_limit, netlord_limit_kind, netlord_port, netlord_prefix,
+    netlord_switch_settings, netlord_tenant, netlord_vlan,
+};
+use crate::dataplane::maps::TableName;
 
-/// VLANs to one edge switch that the tables hold.
-pub(super) const PATHS_MAX: usize = 16;
-/// Ports of a switch in one VLAN.
-pub(super) const VLAN_PORTS: usize = 128;
+plain!(netlord_event, netlord_host_settings, netlord_name, netlord_owned, netlord_paths, netlord_place);
+plain!(netlord_reached, netlord_route, netlord_route_key, netlord_uplink, netlord_vif);
+plain!(netlord_fib_entry, netlord_fib_key, netlord_hop, netlord_limit, netlord_port, netlord_prefix);
+plain!(netlord_switch_settings, netlord_tenant, netlord_vlan);
 
-/// Sizes of keys and values, for the test that compares them with the programs'.
-#[cfg(test)]
-pub(super) const SIZES: &[(&str, usize, usize)] = &[
-    ("uplinks", 4, 20),
-    ("vifs", 4, 20),
-    ("locals", 16, 4),
-    ("remotes", 16, 8),
-    ("paths", 12, 8 + 16 * PATHS_MAX),
-    ("reported", 12, 16),
-    ("owned", 20, 1),
-    ("routed", 48, 24),
-    ("ports", 4, 4),
-    ("vlans", 4, 4 + 4 * VLAN_PORTS),
-    ("members", 8, 1),
-    ("fib", 8, 16),
-    ("routes", 8, 12),
-    ("limits", 4, 40),
-    ("tenants", 4, 32),
-];
+pub(super) const HOST_SETTINGS: TableName<u32, netlord_host_settings> = TableName::new("settings");
+/// By interface, as those of VIFs.
+pub(super) const UPLINKS: TableName<u32, netlord_uplink> = TableName::new("uplinks");
+pub(super) const VIFS: TableName<u32, netlord_vif> = TableName::new("vifs");
+pub(super) const LOCALS: TableName<netlord_name, u32> = TableName::new("locals");
+pub(super) const REMOTES: TableName<netlord_name, netlord_place> = TableName::new("remotes");
+pub(super) const PATHS: TableName<netlord_reached, netlord_paths> = TableName::new("paths");
+pub(super) const OWNED: TableName<netlord_owned, u8> = TableName::new("owned");
+pub(super) const ROUTED: TableName<netlord_route_key, netlord_route> = TableName::new("routed");
 
-pub(super) fn host_settings(s: &HostSettings) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&(s.report_interval.as_nanos() as u64).to_ne_bytes());
-    bytes[8..12].copy_from_slice(&s.misdelivered.per_second.to_ne_bytes());
-    bytes[12..].copy_from_slice(&s.misdelivered.burst.to_ne_bytes());
-    bytes
+pub(super) const SWITCH_SETTINGS: TableName<u32, netlord_switch_settings> = TableName::new("settings");
+pub(super) const PORTS: TableName<u32, netlord_port> = TableName::new("ports");
+pub(super) const VLANS: TableName<u32, netlord_vlan> = TableName::new("vlans");
+/// By [`member`].
+pub(super) const MEMBERS: TableName<u64, u8> = TableName::new("members");
+pub(super) const FIB: TableName<netlord_fib_key, netlord_fib_entry> = TableName::new("fib");
+pub(super) const ROUTES: TableName<netlord_prefix, netlord_hop> = TableName::new("routes");
+/// By tenant, in network order, as what is counted.
+pub(super) const LIMITS: TableName<u32, netlord_limit> = TableName::new("limits");
+pub(super) const TENANTS: TableName<u32, netlord_tenant> = TableName::new("tenants");
+
+pub(super) fn host_settings(s: &HostSettings) -> netlord_host_settings {
+    let Rate { per_second: misses_per_second, burst: misses_burst } = s.misdelivered;
+    let report_ns = s.report_interval.as_nanos() as u64;
+    netlord_host_settings { report_ns, misses_per_second, misses_burst }
 }
 
-pub(super) fn uplink(mac: MacAddr, mtu: u32, at: Option<Location>) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&mtu.to_ne_bytes());
-    bytes[4..10].copy_from_slice(&mac.0);
-    if let Some(at) = at {
-        bytes[10..16].copy_from_slice(&at.switch.0);
-        bytes[16] = at.port.get();
-    }
-    bytes
+pub(super) fn uplink(mac: MacAddr, mtu: u32, at: Option<Location>) -> netlord_uplink {
+    let (switch_mac, port) = at.map_or_else(Default::default, |at| (at.switch.0, at.port.get()));
+    netlord_uplink { mtu, mac: mac.0, switch_mac, port, ..netlord_uplink::default() }
 }
 
-pub(super) fn vif(vif: Vif, uplink: Option<u32>) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&vif.tenant.0.to_be_bytes());
-    bytes[4..8].copy_from_slice(&vif.space.0.to_be_bytes());
-    bytes[8..12].copy_from_slice(&uplink.unwrap_or(0).to_ne_bytes());
-    bytes[12..18].copy_from_slice(&vif.mac.0);
-    bytes
+pub(super) fn vif(vif: Vif, uplink: Option<u32>) -> netlord_vif {
+    let netlord_name { tenant, space, mac, .. } = name(vif);
+    netlord_vif { tenant, space, uplink: uplink.unwrap_or(0), mac, ..netlord_vif::default() }
 }
 
-pub(super) fn read_vif(bytes: &[u8]) -> Vif {
-    let tenant = TenantId(u32::from_be_bytes(array(bytes, 0)));
-    Vif { tenant, space: MacSpace(u32::from_be_bytes(array(bytes, 4))), mac: MacAddr(array(bytes, 12)) }
+pub(super) fn read_vif(vif: &netlord_vif) -> Vif {
+    let &netlord_vif { tenant, space, mac, .. } = vif;
+    read_name(&netlord_name { tenant, space, mac, ..netlord_name::default() })
 }
 
-pub(super) fn name(vif: Vif) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&vif.tenant.0.to_be_bytes());
-    bytes[4..8].copy_from_slice(&vif.space.0.to_be_bytes());
-    bytes[8..14].copy_from_slice(&vif.mac.0);
-    bytes
+pub(super) fn name(vif: Vif) -> netlord_name {
+    netlord_name { tenant: tenant(vif.tenant), space: vif.space.0.to_be(), mac: vif.mac.0, ..netlord_name::default() }
 }
 
-pub(super) fn read_name(bytes: &[u8]) -> Vif {
-    let tenant = TenantId(u32::from_be_bytes(array(bytes, 0)));
-    Vif { tenant, space: MacSpace(u32::from_be_bytes(array(bytes, 4))), mac: MacAddr(array(bytes, 8)) }
+pub(super) fn read_name(name: &netlord_name) -> Vif {
+    let (tenant, space) = (TenantId(u32::from_be(name.tenant)), MacSpace(u32::from_be(name.space)));
+    Vif { tenant, space, mac: MacAddr(name.mac) }
 }
 
-pub(super) fn place(at: Location) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..6].copy_from_slice(&at.switch.0);
-    bytes[6] = at.port.get();
-    bytes
+pub(super) fn place(at: Location) -> netlord_place {
+    netlord_place { switch_mac: at.switch.0, port: at.port.get(), ..netlord_place::default() }
 }
 
-pub(super) fn read_place(bytes: &[u8]) -> Option<Location> {
-    Some(Location { switch: MacAddr(array(bytes, 0)), port: EdgePort::new(u16::from(bytes[6]))? })
+pub(super) fn read_place(place: &netlord_place) -> Option<Location> {
+    Some(Location { switch: MacAddr(place.switch_mac), port: EdgePort::new(place.port.into())? })
 }
 
-pub(super) fn reached(uplink: u32, switch: MacAddr) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&uplink.to_ne_bytes());
-    bytes[4..10].copy_from_slice(&switch.0);
-    bytes
+pub(super) fn reached(uplink: u32, switch: MacAddr) -> netlord_reached {
+    netlord_reached { uplink, switch_mac: switch.0, ..netlord_reached::default() }
 }
 
 /// The VLANs with the hash of each, which is half of [`choose`](weft_control::netlord::spain::choose).
-pub(super) fn paths(vlans: &[VlanId]) -> [u8; 8 + 16 * PATHS_MAX] {
-    let mut bytes = [0; 8 + 16 * PATHS_MAX];
-    let count = vlans.len().min(PATHS_MAX);
-    bytes[..4].copy_from_slice(&(count as u32).to_ne_bytes());
-    for (slot, vlan) in bytes[8..].chunks_exact_mut(16).zip(vlans) {
-        slot[..8].copy_from_slice(&mix(u64::from(vlan.get()) + 1).to_ne_bytes());
-        slot[8..10].copy_from_slice(&vlan.get().to_ne_bytes());
+pub(super) fn paths(vlans: &[VlanId]) -> netlord_paths {
+    let mut paths = netlord_paths::default();
+    for (place, vlan) in paths.path.iter_mut().zip(vlans) {
+        *place = netlord_choice { hash: mix(u64::from(vlan.get()) + 1), vlan: vlan.get(), ..netlord_choice::default() };
+        paths.count += 1;
     }
-    bytes
+    paths
 }
 
-pub(super) fn owned(ifindex: u32, ip: IpAddr) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&ifindex.to_ne_bytes());
-    bytes[4..].copy_from_slice(&address(ip));
-    bytes
+pub(super) fn owned(ifindex: u32, ip: IpAddr) -> netlord_owned {
+    netlord_owned { ifindex, address: address(ip) }
 }
 
-pub(super) fn route_key(flow: &RoutedFlow) -> [u8; 48] {
-    let mut bytes = [0; 48];
-    bytes[..4].copy_from_slice(&flow.id.0.to_ne_bytes());
-    bytes[4..10].copy_from_slice(&flow.router.0);
-    bytes[10] = flow.protocol;
-    bytes[12..28].copy_from_slice(&address(flow.source));
-    bytes[28..44].copy_from_slice(&address(flow.destination));
-    bytes[44..46].copy_from_slice(&flow.port.to_be_bytes());
-    bytes
-}
-
-pub(super) fn route(flow: &RoutedFlow, until_ns: u64) -> [u8; 24] {
-    let mut bytes = [0; 24];
-    bytes[..8].copy_from_slice(&until_ns.to_ne_bytes());
-    bytes[8..12].copy_from_slice(&flow.to.space.0.to_be_bytes());
-    bytes[12..18].copy_from_slice(&flow.to.mac.0);
-    bytes[18..].copy_from_slice(&flow.from.0);
-    bytes
-}
-
-pub(super) fn switch_settings(s: &SwitchSettings) -> [u8; 24] {
-    let mut bytes = [0; 24];
-    bytes[..6].copy_from_slice(&s.mac.unwrap_or_default().0);
-    bytes[8..16].copy_from_slice(&u64::try_from(s.ageing.as_nanos()).unwrap_or(u64::MAX).to_ne_bytes());
-    let learn = s.learn.unwrap_or(Rate { per_second: 0, burst: 0 });
-    bytes[16..20].copy_from_slice(&learn.per_second.to_ne_bytes());
-    bytes[20..].copy_from_slice(&learn.burst.to_ne_bytes());
-    bytes
-}
-
-pub(super) fn port(port: &Port) -> [u8; 4] {
-    u32::from(port.native.map_or(0, VlanId::get)).to_ne_bytes()
-}
-
-pub(super) fn vlan(ports: &[u32]) -> [u8; 4 + 4 * VLAN_PORTS] {
-    let mut bytes = [0; 4 + 4 * VLAN_PORTS];
-    bytes[..4].copy_from_slice(&(ports.len().min(VLAN_PORTS) as u32).to_ne_bytes());
-    for (slot, port) in bytes[4..].chunks_exact_mut(4).zip(ports) {
-        slot.copy_from_slice(&port.to_ne_bytes());
+pub(super) fn route_key(flow: &RoutedFlow) -> netlord_route_key {
+    netlord_route_key {
+        ifindex: flow.id.0,
+        router: flow.router.0,
+        protocol: flow.protocol,
+        source: address(flow.source),
+        destination: address(flow.destination),
+        port: flow.port.to_be(),
+        ..netlord_route_key::default()
     }
-    bytes
 }
 
-pub(super) fn member(ifindex: u32, vlan: VlanId) -> [u8; 8] {
-    (u64::from(ifindex) << 16 | u64::from(vlan.get())).to_ne_bytes()
+pub(super) fn route(flow: &RoutedFlow, until_ns: u64) -> netlord_route {
+    netlord_route { until_ns, space: flow.to.space.0.to_be(), mac: flow.to.mac.0, source: flow.from.0 }
 }
 
-pub(super) fn prefix(port: EdgePort) -> [u8; 8] {
-    let mut bytes = [0; 8];
-    bytes[..4].copy_from_slice(&8u32.to_ne_bytes());
-    bytes[4] = port.get();
-    bytes
+pub(super) fn switch_settings(s: &SwitchSettings) -> netlord_switch_settings {
+    let Rate { per_second: learn_per_second, burst: learn_burst } = s.learn.unwrap_or(Rate { per_second: 0, burst: 0 });
+    let ageing_ns = u64::try_from(s.ageing.as_nanos()).unwrap_or(u64::MAX);
+    let mac = s.mac.unwrap_or_default().0;
+    netlord_switch_settings { mac, ageing_ns, learn_per_second, learn_burst, ..netlord_switch_settings::default() }
 }
 
-pub(super) fn hop(ifindex: u32, mac: Option<MacAddr>) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&ifindex.to_ne_bytes());
-    bytes[4..10].copy_from_slice(&mac.unwrap_or_default().0);
-    bytes
+pub(super) fn port(port: &Port) -> netlord_port {
+    netlord_port { native: port.native.map_or(0, VlanId::get).into() }
+}
+
+/// The ports of a VLAN; none if they are too many, and how many fit.
+pub(super) fn vlan(ports: &[u32]) -> Result<netlord_vlan, usize> {
+    let mut vlan = netlord_vlan { count: ports.len() as u32, ..netlord_vlan::default() };
+    let most = vlan.ifindex.len();
+    vlan.ifindex.get_mut(..ports.len()).ok_or(most)?.copy_from_slice(ports);
+    Ok(vlan)
+}
+
+pub(super) fn member(ifindex: u32, vlan: VlanId) -> u64 {
+    u64::from(ifindex) << 16 | u64::from(vlan.get())
+}
+
+pub(super) fn prefix(port: EdgePort) -> netlord_prefix {
+    netlord_prefix { length: 8, address: u32::from_ne_bytes([port.get(), 0, 0, 0]) }
+}
+
+pub(super) fn hop(ifindex: u32, mac: Option<MacAddr>) -> netlord_hop {
+    netlord_hop { ifindex, mac: mac.unwrap_or_default().0, ..netlord_hop::default() }
 }
 
 /// Interface and MAC address of a hop, if that is known.
-pub(super) fn read_hop(bytes: &[u8]) -> Option<(u32, MacAddr)> {
-    let mac = MacAddr(array(bytes, 4));
-    (mac != MacAddr::default()).then(|| (u32::from_ne_bytes(array(bytes, 0)), mac))
+pub(super) fn read_hop(hop: &netlord_hop) -> Option<(u32, MacAddr)> {
+    let mac = MacAddr(hop.mac);
+    (mac != MacAddr::default()).then_some((hop.ifindex, mac))
 }
 
-pub(super) fn limit(limit: Limit) -> [u8; 40] {
-    let mut bytes = [0; 40];
+pub(super) fn limit(limit: Limit) -> netlord_limit {
     match limit {
-        Limit::Deny => bytes[4..8].copy_from_slice(&1u32.to_ne_bytes()),
+        Limit::Deny => netlord_limit { kind: netlord_limit_kind::NETLORD_DENY, ..netlord_limit::default() },
         Limit::Rate { bytes_per_second, burst_bytes } => {
-            bytes[8..16].copy_from_slice(&bytes_per_second.to_ne_bytes());
-            bytes[16..24].copy_from_slice(&burst_bytes.to_ne_bytes());
+            netlord_limit { bytes_per_second, burst_bytes, ..netlord_limit::default() }
         }
     }
-    bytes
 }
 
-pub(super) fn tenant(id: TenantId) -> [u8; 4] {
-    id.0.to_be_bytes()
+pub(super) const fn tenant(id: TenantId) -> u32 {
+    id.0.to_be()
 }
 
-pub(super) fn read_tenant(key: &[u8], value: &[u8]) -> TenantTraffic {
-    let number = |at: usize| u64::from_ne_bytes(array(value, at));
-    TenantTraffic {
-        tenant: TenantId(u32::from_be_bytes(array(key, 0))),
-        packets: number(0),
-        bytes: number(8),
-        denied: number(16),
-        limited: number(24),
-    }
+pub(super) fn read_tenant(tenant: u32, sent: &netlord_tenant) -> TenantTraffic {
+    let &netlord_tenant { packets, bytes, denied, limited } = sent;
+    TenantTraffic { tenant: TenantId(u32::from_be(tenant)), packets, bytes, denied, limited }
 }
 
-pub(super) fn read_fib(key: &[u8], value: &[u8]) -> FibEntry {
-    FibEntry {
-        mac: MacAddr(array(key, 0)),
-        vlan: u16::from_ne_bytes(array(key, 6)),
-        ifindex: u32::from_ne_bytes(array(value, 8)),
-        seen_ns: u64::from_ne_bytes(array(value, 0)),
-    }
+pub(super) fn read_fib(key: &netlord_fib_key, entry: &netlord_fib_entry) -> FibEntry {
+    FibEntry { mac: MacAddr(key.mac), vlan: key.vlan, ifindex: entry.ifindex, seen_ns: entry.seen_ns }
 }

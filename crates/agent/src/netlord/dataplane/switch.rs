@@ -13,12 +13,13 @@ use weft_fabric::{MacAddr, TenantId};
 
 use super::counters::{Named, SWITCH_COUNTERS};
 use super::event::{self, Event};
-use super::layout;
+use super::layout::{self, FIB, LIMITS, MEMBERS, PORTS, ROUTES, SWITCH_SETTINGS, TENANTS, VLANS};
 use super::settings::SwitchSettings;
 use super::tables::{FibEntry, Limit, Port, TenantTraffic};
+use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{self, Table};
+use crate::dataplane::maps::{self, Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::{PlaneError, Result};
@@ -51,7 +52,7 @@ impl SwitchPlane {
 
     fn begin(&mut self, settings: &SwitchSettings, ports: &[Port]) -> Result<()> {
         let nics = ports.iter().map(|port| Nic::find(&port.device)).collect::<Result<Vec<_>>>()?;
-        self.table("settings").set(&[0; 4], &layout::switch_settings(settings))?;
+        self.table(&SWITCH_SETTINGS).set(&0, &layout::switch_settings(settings))?;
         self.write_vlans(ports, &nics)?;
         ports.iter().zip(nics).try_for_each(|(port, nic)| self.add_port(port, nic))
     }
@@ -67,7 +68,7 @@ impl SwitchPlane {
     fn write_vlans(&self, ports: &[Port], nics: &[Nic]) -> Result<()> {
         let mut by_vlan: BTreeMap<VlanId, Vec<u32>> = BTreeMap::new();
         let mut wanted = BTreeSet::new();
-        let (members, vlans) = (self.table("members"), self.table("vlans"));
+        let (members, vlans) = (self.table(&MEMBERS), self.table(&VLANS));
         for (port, nic) in ports.iter().zip(nics) {
             for &vlan in port.vlans.iter().chain(&port.native) {
                 by_vlan.entry(vlan).or_default().push(nic.index as u32);
@@ -75,36 +76,30 @@ impl SwitchPlane {
             }
         }
         for key in &wanted {
-            members.set(key, &[1])?;
+            members.set(key, &1)?;
         }
         // Of an earlier configuration.
-        for (key, _) in members.all()?.iter().filter(|(key, _)| !wanted.iter().any(|it| it[..] == key[..])) {
-            members.remove(key)?;
-        }
-        let is_here = |key: &[u8]| by_vlan.keys().any(|vlan| key == u32::from(vlan.get()).to_ne_bytes());
-        for (key, _) in vlans.all()?.iter().filter(|(key, _)| !is_here(key)) {
-            vlans.remove(key)?;
-        }
+        members.remove_all(|key, _| !wanted.contains(key))?;
+        vlans.remove_all(|key, _| !by_vlan.keys().any(|vlan| *key == u32::from(vlan.get())))?;
         for (vlan, members) in by_vlan {
-            if members.len() > layout::VLAN_PORTS {
-                let (has, most) = (members.len(), layout::VLAN_PORTS);
-                return Err(PlaneError::Setting(format!("VLAN {} has {has} ports here, and at most {most} fit", vlan.get())));
-            }
-            vlans.set(&u32::from(vlan.get()).to_ne_bytes(), &layout::vlan(&members))?;
+            let (vlan, has) = (vlan.get(), members.len());
+            let value = layout::vlan(&members)
+                .map_err(|most| PlaneError::Setting(format!("VLAN {vlan} has {has} ports here, and at most {most} fit")))?;
+            vlans.set(&vlan.into(), &value)?;
         }
         Ok(())
     }
 
     fn add_port(&mut self, port: &Port, nic: Nic) -> Result<()> {
         let index = nic.index as u32;
-        self.table("ports").set(&index.to_ne_bytes(), &layout::port(port))?;
+        self.table(&PORTS).set(&index, &layout::port(port))?;
         let socket = FrameSocket::new(nic, 0, false)?;
         socket.listen(nic, Listen::Everything).map_err(PlaneError::system("receive everything on", &port.device))?;
         self.loaded.attach(ON_PORT, nic.index, TC_INGRESS)?;
         self.ports.insert(index, (port.clone(), socket));
         if let Some(number) = port.number {
             // What an earlier process learned holds until the server announces otherwise.
-            let before = self.table("routes").get(&layout::prefix(number))?;
+            let before = self.table(&ROUTES).get(&layout::prefix(number))?;
             let before = before.and_then(|hop| layout::read_hop(&hop)).filter(|&(at, _)| at == index).map(|(_, mac)| mac);
             self.set_server(index, port.server.or(before))?;
         }
@@ -135,7 +130,7 @@ impl SwitchPlane {
         let Some((port, _)) = self.ports.get_mut(&ifindex) else { return Ok(()) };
         let Some(number) = port.number else { return Ok(()) };
         port.server = mac;
-        self.table("routes").set(&layout::prefix(number), &layout::hop(ifindex, mac))
+        self.table(&ROUTES).set(&layout::prefix(number), &layout::hop(ifindex, mac))
     }
 
     /// What the switch does with a tenant's packets; `None`: it passes them.
@@ -143,7 +138,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_limit(&mut self, tenant: TenantId, limit: Option<Limit>) -> Result<()> {
-        let table = self.table("limits");
+        let table = self.table(&LIMITS);
         match limit {
             Some(limit) => table.set(&layout::tenant(tenant), &layout::limit(limit)),
             None => table.remove(&layout::tenant(tenant)),
@@ -155,11 +150,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn clear_limits(&mut self) -> Result<()> {
-        let table = self.table("limits");
-        for (key, _) in table.all()? {
-            table.remove(&key)?;
-        }
-        Ok(())
+        self.table(&LIMITS).remove_all(|_, _| true).map(drop)
     }
 
     /// What each tenant sent over the last hop here.
@@ -167,8 +158,8 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn tenants(&self) -> Result<Vec<TenantTraffic>> {
-        let all = self.table("tenants").all()?;
-        Ok(all.iter().map(|(key, value)| layout::read_tenant(key, value)).collect())
+        let all = self.table(&TENANTS).all()?;
+        Ok(all.iter().map(|(tenant, sent)| layout::read_tenant(*tenant, sent)).collect())
     }
 
     /// The learned addresses, and how many fit.
@@ -177,9 +168,9 @@ impl SwitchPlane {
     /// [`PlaneError`] if the kernel refuses.
     pub fn fib(&self) -> Result<(Vec<FibEntry>, u32)> {
         use libbpf_rs::MapCore as _;
-        let all = self.table("fib").all()?;
+        let all = self.table(&FIB).all()?;
         let size = self.loaded.map("fib").max_entries();
-        Ok((all.iter().map(|(key, value)| layout::read_fib(key, value)).collect(), size))
+        Ok((all.iter().map(|(key, entry)| layout::read_fib(key, entry)).collect(), size))
     }
 
     /// Forgets learned addresses that were silent for too long.
@@ -189,15 +180,7 @@ impl SwitchPlane {
     pub fn expire(&mut self, ageing: Duration) -> Result<usize> {
         let now = monotonic_ns().map_err(PlaneError::system("read", "the clock"))?;
         let limit = u64::try_from(ageing.as_nanos()).unwrap_or(u64::MAX);
-        let table = self.table("fib");
-        let all = table.all()?;
-        let old = all.iter().filter(|(key, value)| now.saturating_sub(layout::read_fib(key, value).seen_ns) > limit);
-        let mut count = 0;
-        for (key, _) in old {
-            table.remove(key)?;
-            count += 1;
-        }
-        Ok(count)
+        self.table(&FIB).remove_all(|_, entry| now.saturating_sub(entry.seen_ns) > limit)
     }
 
     /// Sends a frame by a port.
@@ -242,11 +225,11 @@ impl SwitchPlane {
     #[cfg(test)]
     pub(super) fn write_for_test(&self, ifindex: u32, native: VlanId, servers: &[(EdgePort, u32, Option<MacAddr>)]) {
         let port = Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
-        self.table("ports").set(&ifindex.to_ne_bytes(), &layout::port(&port)).unwrap();
-        self.table("members").set(&layout::member(ifindex, native), &[1]).unwrap();
-        self.table("vlans").set(&u32::from(native.get()).to_ne_bytes(), &layout::vlan(&[ifindex])).unwrap();
+        self.table(&PORTS).set(&ifindex, &layout::port(&port)).unwrap();
+        self.table(&MEMBERS).set(&layout::member(ifindex, native), &1).unwrap();
+        self.table(&VLANS).set(&native.get().into(), &layout::vlan(&[ifindex]).unwrap()).unwrap();
         for &(number, to, mac) in servers {
-            self.table("routes").set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
+            self.table(&ROUTES).set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
         }
     }
 
@@ -255,7 +238,7 @@ impl SwitchPlane {
         &self.loaded
     }
 
-    fn table(&self, name: &'static str) -> Table<'_> {
+    fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
         self.loaded.table(name)
     }
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 pub use weft_control::wire::packet::ip::Flow;
+pub use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
 /// Something that the programs cannot decide, or that the agent must know.
@@ -41,12 +42,8 @@ pub enum Event {
         flow: Option<Flow>,
         /// Who sent it.
         from: Ipv4Addr,
-        /// ICMP type.
-        kind: u8,
-        /// ICMP code.
-        code: u8,
-        /// The largest inner packet that gets through, if that is what it says.
-        mtu: Option<u16>,
+        /// What it says; an MTU is that of inner packets.
+        problem: Problem,
     },
     /// An inner packet was too big for the fabric. Its sender has got an ICMP error.
     TooBig {

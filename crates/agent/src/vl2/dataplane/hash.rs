@@ -5,18 +5,18 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::{Flow, layout};
-use crate::dataplane::bytes::array;
+use crate::dataplane::bytes::{Plain as _, array};
 
 /// MurmurHash3 (32 bits) of a five-tuple, with a salt as its seed.
 pub(super) fn hash_flow(flow: &Flow, salt: u32) -> u32 {
-    let bytes = layout::flow(flow);
+    let flow = layout::flow(flow);
     let mut hash = salt;
-    for word in bytes.chunks_exact(4) {
+    for word in flow.bytes().chunks_exact(4) {
         let word = u32::from_ne_bytes(array(word, 0));
         hash ^= word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
         hash = hash.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
     }
-    hash ^= layout::FLOW as u32;
+    hash ^= size_of_val(&flow) as u32;
     hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
     hash ^ hash >> 16

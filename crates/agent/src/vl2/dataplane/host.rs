@@ -7,15 +7,18 @@ use std::path::Path;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS};
 use weft_control::directory::key::GroupId;
+use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
 use super::hash::{self, hash_flow, outer_source};
-use super::icmp::{self, IcmpProblem, icmp_error_to_sender};
-use super::layout::{self, RawEvent};
+use super::icmp::{self, icmp_error_to_sender};
+use super::layout::{
+    self, FLOWS, GROUPS, LOCALS, MULTICASTS, PATHS, PEERS, RawEvent, SETTINGS, vl2_event_kind, vl2_flow_state, vl2_settings,
+};
 use super::{Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerState, Refusal};
-use crate::dataplane::bytes::{address, array, read_address};
+use crate::dataplane::bytes::{Plain, array, be, read_be};
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::Table;
+use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Nic};
 use crate::dataplane::offload::with_offloads;
 use crate::dataplane::ring::Ring;
@@ -44,7 +47,7 @@ impl HostPlane {
     /// [`PlaneError`] if the interface is missing, settings contradict each other, or the kernel refuses.
     pub fn attach(interface: &str, settings: &HostSettings, pin_dir: &Path) -> Result<Self> {
         let nic = Nic::find(interface)?;
-        let bytes = layout::host_settings(settings, nic.mac)?;
+        let values = layout::host_settings(settings, nic.mac)?;
         let loaded = load(settings, pin_dir)?;
         let mut plane = Self {
             ring: Ring::new(loaded.map("events"), layout::read_event)?,
@@ -55,13 +58,13 @@ impl HostPlane {
             release_in: FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?,
             release_out: FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?,
         };
-        let begun = plane.begin(&bytes);
+        let begun = plane.begin(&values);
         plane.rollback_on_error(begun)?;
         Ok(plane)
     }
 
-    fn begin(&mut self, settings: &[u8]) -> Result<()> {
-        self.table("settings").set(&ONLY, settings)?;
+    fn begin(&mut self, settings: &vl2_settings) -> Result<()> {
+        self.table(&SETTINGS).set(&0, settings)?;
         self.loaded.attach("vl2_in", self.nic.index, TC_INGRESS)?;
         self.loaded.attach("vl2_out", self.nic.index, TC_EGRESS)
     }
@@ -98,13 +101,13 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if they contradict each other.
     pub fn set_settings(&mut self, settings: &HostSettings) -> Result<()> {
-        let bytes = layout::host_settings(settings, self.nic.mac)?;
+        let values = layout::host_settings(settings, self.nic.mac)?;
         if settings.entropy.prefix_len() != self.settings.entropy.prefix_len() {
             return Err(PlaneError::Setting(
                 "the length of the entropy prefix is fixed until the programs are detached".to_owned(),
             ));
         }
-        self.table("settings").set(&ONLY, &bytes)?;
+        self.table(&SETTINGS).set(&0, &values)?;
         self.settings = settings.clone();
         Ok(())
     }
@@ -139,7 +142,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_peer(&mut self, aa: IpAddr) -> Result<()> {
-        self.table("peers").remove(&address(aa))
+        self.table(&PEERS).remove(&layout::key(aa))
     }
 
     /// What the table says of an AA.
@@ -147,8 +150,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn peer(&self, aa: IpAddr) -> Result<Option<PeerState>> {
-        let entry = self.table("peers").get(&address(aa))?;
-        Ok(entry.map(|bytes| layout::read_peer(&bytes).0))
+        Ok(self.table(&PEERS).get(&layout::key(aa))?.as_ref().map(layout::read_peer))
     }
 
     /// The whole table, ordered by AA.
@@ -156,8 +158,8 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn peers(&self) -> Result<Vec<(IpAddr, PeerState)>> {
-        let entries = self.table("peers").all()?;
-        Ok(entries.iter().map(|(key, value)| (read_key(key), layout::read_peer(value).0)).collect())
+        let entries = self.table(&PEERS).all()?;
+        Ok(entries.iter().map(|(key, peer)| (layout::read_key(key), layout::read_peer(peer))).collect())
     }
 
     /// Whether packets went to an AA or came from it since the last time this was asked.
@@ -165,13 +167,13 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn take_used(&mut self, aa: IpAddr) -> Result<bool> {
-        let (table, key) = (self.table("peers"), address(aa));
-        let Some(entry) = table.get(&key)? else { return Ok(false) };
-        let (state, used) = layout::read_peer(&entry);
-        if used {
-            table.set(&key, &layout::peer(&state, false))?;
+        let (table, key) = (self.table(&PEERS), layout::key(aa));
+        let Some(mut peer) = table.get(&key)? else { return Ok(false) };
+        let was_used = std::mem::take(&mut peer.used) != 0;
+        if was_used {
+            table.set(&key, &peer)?;
         }
-        Ok(used)
+        Ok(was_used)
     }
 
     /// The anycast addresses of a group, 1 to 16: flows spread over them. Without them its peers are misses.
@@ -179,11 +181,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if there are none or too many.
     pub fn set_group(&mut self, group: GroupId, anycast: &[Ipv4Addr]) -> Result<()> {
-        if anycast.is_empty() || anycast.len() > layout::GROUP_MAX {
-            let (group, count, most) = (group.0, anycast.len(), layout::GROUP_MAX);
-            return Err(PlaneError::Setting(format!("group {group} has {count} anycast addresses; 1 to {most} are possible")));
-        }
-        self.table("groups").set(&u32::from(group.0).to_ne_bytes(), &layout::group(anycast))
+        self.table(&GROUPS).set(&group.0.into(), &layout::group(group, anycast)?)
     }
 
     /// Forgets a group.
@@ -191,7 +189,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_group(&mut self, group: GroupId) -> Result<()> {
-        self.table("groups").remove(&u32::from(group.0).to_ne_bytes())
+        self.table(&GROUPS).remove(&group.0.into())
     }
 
     /// An AA that is of this host: it may send with it, and receive.
@@ -199,7 +197,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_local(&mut self, aa: IpAddr, local: &Local) -> Result<()> {
-        self.table("locals").set(&address(aa), &layout::local(local))?;
+        self.table(&LOCALS).set(&layout::key(aa), &layout::local(local))?;
         self.write_multicasts()
     }
 
@@ -208,7 +206,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_local(&mut self, aa: IpAddr) -> Result<()> {
-        self.table("locals").remove(&address(aa))?;
+        self.table(&LOCALS).remove(&layout::key(aa))?;
         self.write_multicasts()
     }
 
@@ -217,8 +215,8 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn locals(&self) -> Result<Vec<(IpAddr, Local)>> {
-        let entries = self.table("locals").all()?;
-        Ok(entries.iter().map(|(key, value)| (read_key(key), layout::read_local(value))).collect())
+        let entries = self.table(&LOCALS).all()?;
+        Ok(entries.iter().map(|(key, local)| (layout::read_key(key), layout::read_local(local))).collect())
     }
 
     /// Changes what is mixed into a flow's hash, and so its path (VL2, section 4.2.2).
@@ -226,11 +224,10 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn salt(&mut self, flow: Flow, salt: u32) -> Result<()> {
-        let (table, key) = (self.table("flows"), layout::flow(&flow));
+        let (table, key) = (self.table(&FLOWS), layout::flow(&flow));
         // The kernel's hash and the time of the last event stay, so that the change itself is no event.
-        let mut state = table.get(&key)?.unwrap_or_else(|| vec![0; layout::FLOW_STATE]);
-        state[..4].copy_from_slice(&salt.to_ne_bytes());
-        table.set(&key, &state)
+        let state = table.get(&key)?.unwrap_or_default();
+        table.set(&key, &vl2_flow_state { salt, ..state })
     }
 
     /// The outer source that a flow has now: its path, as far as the host decides it.
@@ -250,9 +247,8 @@ impl HostPlane {
     }
 
     fn hash(&self, flow: Flow) -> Result<u32> {
-        let state = self.table("flows").get(&layout::flow(&flow))?;
-        let salt = state.map_or(0, |bytes| u32::from_ne_bytes(array(&bytes, 0)));
-        Ok(hash_flow(&flow, salt))
+        let state = self.table(&FLOWS).get(&layout::flow(&flow))?;
+        Ok(hash_flow(&flow, state.unwrap_or_default().salt))
     }
 
     /// Readable when there are events; for epoll.
@@ -306,26 +302,22 @@ impl HostPlane {
         Counters::read(self.loaded.map("counters"))
     }
 
-    fn table(&self, name: &'static str) -> Table<'_> {
+    fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
         self.loaded.table(name)
     }
 
     fn write_peer(&self, aa: IpAddr, state: &PeerState) -> Result<()> {
-        let (table, key) = (self.table("peers"), address(aa));
-        let used = table.get(&key)?.is_some_and(|bytes| layout::read_peer(&bytes).1);
+        let (table, key) = (self.table(&PEERS), layout::key(aa));
+        let used = table.get(&key)?.is_some_and(|peer| peer.used != 0);
         table.set(&key, &layout::peer(state, used))
     }
 
     /// The multicast addresses of the services of this host's AAs: what comes for them is taken.
     fn write_multicasts(&self) -> Result<()> {
-        let table = self.table("multicasts");
+        let table = self.table(&MULTICASTS);
         let wanted: BTreeSet<Ipv4Addr> = self.locals()?.iter().filter_map(|(_, local)| local.multicast).collect();
-        for (key, _) in table.all()? {
-            if !wanted.contains(&Ipv4Addr::from(array::<4>(&key, 0))) {
-                table.remove(&key)?;
-            }
-        }
-        wanted.iter().try_for_each(|group| table.set(&group.octets(), &ONLY))
+        table.remove_all(|key, _| !wanted.contains(&read_be(*key)))?;
+        wanted.iter().try_for_each(|&group| table.set(&be(group), &0))
     }
 
     /// What an event means; the sender of a packet that failed gets an ICMP error.
@@ -334,19 +326,21 @@ impl HostPlane {
         let (source, destination) = (flow.source, flow.destination);
         let held = |frame| Held { frame, segment };
         Ok(Some(match kind {
-            layout::EVENT_RESOLVE if frame.len() >= 12 => {
+            vl2_event_kind::VL2_EVENT_RESOLVE if frame.len() >= 12 => {
                 Event::Resolve { target: destination, asker: source, asker_mac: MacAddr(array(&frame, 6)) }
             }
-            layout::EVENT_MISS_OUT => Event::Miss { direction: Direction::Out, source, destination, held: held(frame) },
-            layout::EVENT_MISS_IN => Event::Miss { direction: Direction::In, source, destination, held: held(frame) },
-            layout::EVENT_CONGESTION => Event::Congestion { flow },
-            layout::EVENT_UNDELIVERABLE => Event::Undeliverable { source, destination, outer_source, locator },
-            layout::EVENT_TOO_BIG => {
+            vl2_event_kind::VL2_EVENT_MISS_OUT => {
+                Event::Miss { direction: Direction::Out, source, destination, held: held(frame) }
+            }
+            vl2_event_kind::VL2_EVENT_MISS_IN => Event::Miss { direction: Direction::In, source, destination, held: held(frame) },
+            vl2_event_kind::VL2_EVENT_CONGESTION => Event::Congestion { flow },
+            vl2_event_kind::VL2_EVENT_UNDELIVERABLE => Event::Undeliverable { source, destination, outer_source, locator },
+            vl2_event_kind::VL2_EVENT_TOO_BIG => {
                 let inner = frame.get(ETHERNET..).unwrap_or_default();
-                self.inject_error(icmp_error_to_sender(inner, None, IcmpProblem::TooBig(mtu), self.nic.mac))?;
+                self.inject_error(icmp_error_to_sender(inner, None, Problem::TooBig { mtu }, self.nic.mac))?;
                 Event::TooBig { flow, mtu }
             }
-            layout::EVENT_ICMP => return self.fabric_error(&frame),
+            vl2_event_kind::VL2_EVENT_ICMP => return self.fabric_error(&frame),
             _ => return Ok(None),
         }))
     }
@@ -357,21 +351,21 @@ impl HostPlane {
         let Some(error) = icmp::read(packet, self.settings.entropy) else { return Ok(None) };
         let flow = match error.flow() {
             // Quoted, and yet none of ours: a guess of someone else.
-            Some(flow) if self.table("locals").get(&address(flow.source))?.is_none() => return Ok(None),
+            Some(flow) if self.table(&LOCALS).get(&layout::key(flow.source))?.is_none() => return Ok(None),
             Some(flow) => {
-                self.inject_error(icmp_error_to_sender(error.inner, Some(error.from), error.problem(), self.nic.mac))?;
+                self.inject_error(icmp_error_to_sender(error.inner, Some(error.from), error.problem_of_inner(), self.nic.mac))?;
                 Some(flow)
             }
             None => self.last_flow_of(error.outer_source)?,
         };
-        Ok(Some(Event::IcmpError { flow, from: error.from, kind: error.kind, code: error.code, mtu: error.mtu }))
+        Ok(Some(Event::IcmpError { flow, from: error.from, problem: error.problem }))
     }
 
     /// The flow that last had an outer source.
     fn last_flow_of(&self, outer: Ipv4Addr) -> Result<Option<Flow>> {
         let bits = u32::from(outer) & self.settings.entropy.hostmask().to_bits() & (layout::PATHS_MAX - 1);
-        let entry = self.table("paths").get(&bits.to_ne_bytes())?;
-        Ok(entry.filter(|bytes| bytes.iter().any(|&b| b != 0)).map(|bytes| layout::read_flow(&bytes[4..])))
+        let path = self.table(&PATHS).get(&bits)?;
+        Ok(path.filter(|path| path.bytes().iter().any(|&byte| byte != 0)).map(|path| layout::read_flow(&path.flow)))
     }
 
     fn inject_error(&self, frame: Option<Vec<u8>>) -> Result<()> {
@@ -380,8 +374,6 @@ impl HostPlane {
     }
 }
 
-/// The key of maps with one entry.
-const ONLY: [u8; 4] = [0; 4];
 const ETHERNET: usize = 14;
 
 /// The programs over their maps, with the sizes of the settings.
@@ -398,8 +390,4 @@ pub(super) fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Loaded> {
         ("paths", (1u32 << wild.min(16)).min(layout::PATHS_MAX)),
     ];
     Loaded::load(OBJECT, &sizes, pin_dir)
-}
-
-fn read_key(key: &[u8]) -> IpAddr {
-    read_address(array(key, 0))
 }

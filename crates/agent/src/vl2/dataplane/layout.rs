@@ -1,71 +1,101 @@
-//! The bytes of the maps' keys and values and of the events: the other half of `bpf/vl2/layout.h`, written and read field by field.
+//! The tables of the programs, and the domain's values as their keys and values: the types of `bpf/vl2/layout.h`, generated from the programs.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use weft_control::directory::key::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
 use super::{
-    Attached, Flow, HostSettings, Local, LocatorKind, OUTER_HEADER, Peer, PeerState, Refusal, SwitchSettings, VIRTUAL_MAC,
+    Attached, Flow, HostSettings, Local, LocatorKind, OUTER_HEADER, Peer, PeerState, Refusal, StripRole, SwitchSettings,
+    VIRTUAL_MAC,
 };
-use crate::dataplane::bytes::{Writer, address, array, read_address};
+use crate::dataplane::bytes::{Plain, address, array, be, plain, read_address, read_be};
+pub(super) use crate::dataplane::generated::vl2_host::types::{
+    vl2_address, vl2_event, vl2_event_kind, vl2_flags, vl2_flow, vl2_flow_state, vl2_group, vl2_local, vl2_path, vl2_peer,
+    vl2_peer_state, vl2_prefix, vl2_settings,
+};
+pub(super) use crate::dataplane::generated::vl2_switch::types::vl2_strip;
+use crate::dataplane::maps::TableName;
 use crate::dataplane::{PlaneError, Rate, Result};
+
+plain!(vl2_address, vl2_event, vl2_flow, vl2_flow_state, vl2_group, vl2_local, vl2_path, vl2_peer, vl2_settings, vl2_strip);
+
+pub(super) const SETTINGS: TableName<u32, vl2_settings> = TableName::new("settings");
+pub(super) const PEERS: TableName<vl2_address, vl2_peer> = TableName::new("peers");
+pub(super) const LOCALS: TableName<vl2_address, vl2_local> = TableName::new("locals");
+pub(super) const GROUPS: TableName<u32, vl2_group> = TableName::new("groups");
+/// By address, in network order.
+pub(super) const MULTICASTS: TableName<u32, u32> = TableName::new("multicasts");
+pub(super) const FLOWS: TableName<vl2_flow, vl2_flow_state> = TableName::new("flows");
+pub(super) const PATHS: TableName<u32, vl2_path> = TableName::new("paths");
+/// By address, in network order.
+pub(super) const STRIPS: TableName<u32, vl2_strip> = TableName::new("strips");
 
 /// Marks of packets that the agent sends; only CAP_NET_ADMIN sets marks.
 pub(super) const MARK_TO_STACK: u32 = 0x5746_0001;
 pub(super) const MARK_RELEASE_IN: u32 = 0x5746_0002;
 pub(super) const MARK_RELEASE_OUT: u32 = 0x5746_0003;
 
-/// Addresses per group, at most.
-pub(super) const GROUP_MAX: usize = 16;
 /// Outer sources whose last flow is remembered, at most.
 pub(super) const PATHS_MAX: u32 = 65_536;
 
-/// Bytes of the values, by map; a pinned map of another size is of another build.
-pub(super) const SETTINGS: usize = 128;
-pub(super) const PEER: usize = 16;
-pub(super) const LOCAL: usize = 20;
-pub(super) const GROUP: usize = 4 + 4 * GROUP_MAX;
-pub(super) const FLOW: usize = 40;
-pub(super) const FLOW_STATE: usize = 16;
-/// Bytes of an event before the frame.
-pub(super) const EVENT: usize = 24 + FLOW;
+/// An address, of either version.
+pub(super) fn key(ip: IpAddr) -> vl2_address {
+    words(address(ip))
+}
 
-/// An address and a mask; nothing is within none: its mask is empty and its address is not.
-fn prefix4(prefix: Option<Ipv4Net>) -> [u8; 32] {
+/// The reverse.
+pub(super) fn read_key(address: &vl2_address) -> IpAddr {
+    read_address(array(address.bytes(), 0))
+}
+
+fn words(octets: [u8; 16]) -> vl2_address {
+    vl2_address { word: std::array::from_fn(|n| u32::from_ne_bytes(array(&octets, 4 * n))) }
+}
+
+fn prefix4(prefix: Option<Ipv4Net>) -> vl2_prefix {
     let Some(prefix) = prefix else { return nothing() };
-    let mask = Ipv6Addr::from(u128::MAX << 32 | u128::from(prefix.netmask().to_bits())).octets();
-    Writer::new().put(&address(prefix.network().into())).put(&mask).done()
+    let mask = Ipv6Addr::from(u128::MAX << 32 | u128::from(prefix.netmask().to_bits()));
+    vl2_prefix { address: key(prefix.network().into()), mask: words(mask.octets()) }
 }
 
-fn prefix6(prefix: Option<Ipv6Net>) -> [u8; 32] {
+fn prefix6(prefix: Option<Ipv6Net>) -> vl2_prefix {
     let Some(prefix) = prefix else { return nothing() };
-    Writer::new().put(&prefix.network().octets()).put(&prefix.netmask().octets()).done()
+    vl2_prefix { address: words(prefix.network().octets()), mask: words(prefix.netmask().octets()) }
 }
 
-fn nothing() -> [u8; 32] {
-    Writer::new().put(&[0xff; 16]).skip(16).done()
+/// Nothing is within: the mask is empty and the address is not.
+fn nothing() -> vl2_prefix {
+    vl2_prefix { address: words([0xff; 16]), ..vl2_prefix::default() }
 }
-
-const LOCATOR_HOST: u32 = 1;
-const INTERMEDIATES: u32 = 2;
 
 /// A host's settings, with its NIC's MAC address.
 ///
 /// # Errors
 /// [`PlaneError::Setting`] if they contradict each other.
-pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<[u8; SETTINGS]> {
+pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<vl2_settings> {
     check(s)?;
-    let tor = s.tor.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    let mut flags = if s.locator == LocatorKind::Host { LOCATOR_HOST } else { 0 };
-    flags |= if s.intermediates { INTERMEDIATES } else { 0 };
-    let interval = u64::try_from(s.congestion_interval.as_nanos()).unwrap_or(u64::MAX);
-    let writer = Writer::new().put(&prefix4(s.aa4)).put(&prefix6(s.aa6)).put(&s.la.octets()).put(&tor.octets());
-    let writer = writer.put(&s.entropy.network().octets()).put(&s.entropy.netmask().octets());
-    let writer = writer.put(&s.gateway.0).put(&mac.0).number(flags).number(u32::from(s.underlay_mtu));
-    let writer = rate(rate(writer, s.broadcast), UNDELIVERABLE);
-    Ok(writer.skip(4).put(&interval.to_ne_bytes()).done())
+    let flag = |is_set: bool, flag: vl2_flags| if is_set { flag.0 } else { 0 };
+    let locator = flag(s.locator == LocatorKind::Host, vl2_flags::VL2_LOCATOR_HOST);
+    Ok(vl2_settings {
+        aa4: prefix4(s.aa4),
+        aa6: prefix6(s.aa6),
+        la: be(s.la),
+        tor: be(s.tor.unwrap_or(Ipv4Addr::UNSPECIFIED)),
+        entropy: be(s.entropy.network()),
+        entropy_mask: be(s.entropy.netmask()),
+        gateway: s.gateway.0,
+        mac: mac.0,
+        flags: vl2_flags(locator | flag(s.intermediates, vl2_flags::VL2_INTERMEDIATES)),
+        mtu: s.underlay_mtu.into(),
+        broadcast_per_second: per_second(s.broadcast),
+        broadcast_burst: s.broadcast.burst,
+        samples_per_second: per_second(UNDELIVERABLE),
+        samples_burst: UNDELIVERABLE.burst,
+        congestion_ns: u64::try_from(s.congestion_interval.as_nanos()).unwrap_or(u64::MAX),
+        ..vl2_settings::default()
+    })
 }
 
 fn check(s: &HostSettings) -> Result<()> {
@@ -87,101 +117,117 @@ fn check(s: &HostSettings) -> Result<()> {
 }
 
 /// A switch's settings.
-pub(super) fn switch_settings(s: &SwitchSettings) -> [u8; SETTINGS] {
-    let writer = Writer::new().put(&prefix4(s.aa4)).put(&prefix6(s.aa6)).skip(16 + 12 + 16);
-    rate(writer, s.samples).skip(4 + 8).done()
+pub(super) fn switch_settings(s: &SwitchSettings) -> vl2_settings {
+    let (samples_per_second, samples_burst) = (per_second(s.samples), s.samples.burst);
+    vl2_settings { aa4: prefix4(s.aa4), aa6: prefix6(s.aa6), samples_per_second, samples_burst, ..vl2_settings::default() }
 }
 
 /// Samples of undeliverable packets that a host reports if it is its own locator.
 const UNDELIVERABLE: Rate = Rate { per_second: 100, burst: 20 };
 
-/// A token bucket; the programs count billionths of a packet over ten seconds in 64 bits.
-fn rate<const N: usize>(writer: Writer<N>, rate: Rate) -> Writer<N> {
-    writer.number(rate.per_second.min(1_000_000_000)).number(rate.burst)
+/// The programs count billionths of a packet over ten seconds in 64 bits.
+fn per_second(rate: Rate) -> u32 {
+    rate.per_second.min(1_000_000_000)
 }
 
 /// An entry of the table of peers.
-pub(super) fn peer(state: &PeerState, used: bool) -> [u8; PEER] {
-    let (peer, number) = match state {
-        PeerState::Known(peer) => (*peer, 0),
-        PeerState::Refused(refusal) => {
-            let none = Peer { locator: Ipv4Addr::UNSPECIFIED, group: GroupId(0), mac: None, mtu: 0 };
-            (none, if *refusal == Refusal::Forbidden { 1 } else { 2 })
+pub(super) fn peer(state: &PeerState, used: bool) -> vl2_peer {
+    let used = used.into();
+    match state {
+        PeerState::Known(Peer { locator, group, mac }) => {
+            let mac = mac.unwrap_or(VIRTUAL_MAC).0;
+            vl2_peer { locator: be(*locator), group: group.0, mac, state: vl2_peer_state::VL2_KNOWN, used, ..vl2_peer::default() }
         }
-    };
-    let writer = Writer::new().put(&peer.locator.octets()).put(&peer.group.0.to_ne_bytes()).put(&peer.mtu.to_ne_bytes());
-    writer.put(&peer.mac.unwrap_or(VIRTUAL_MAC).0).put(&[number, u8::from(used)]).done()
+        PeerState::Refused(Refusal::Forbidden) => vl2_peer { state: vl2_peer_state::VL2_FORBIDDEN, used, ..vl2_peer::default() },
+        PeerState::Refused(Refusal::Unknown) => vl2_peer { state: vl2_peer_state::VL2_UNKNOWN, used, ..vl2_peer::default() },
+    }
 }
 
-/// The reverse, and whether it was used.
-pub(super) fn read_peer(bytes: &[u8]) -> (PeerState, bool) {
-    let mac = MacAddr(array(bytes, 8));
-    let peer = Peer {
-        locator: Ipv4Addr::from(array::<4>(bytes, 0)),
-        group: GroupId(u16::from_ne_bytes(array(bytes, 4))),
-        mac: (mac != VIRTUAL_MAC).then_some(mac),
-        mtu: u16::from_ne_bytes(array(bytes, 6)),
-    };
-    let state = match bytes[14] {
-        0 => PeerState::Known(peer),
-        1 => PeerState::Refused(Refusal::Forbidden),
+/// The reverse, but for whether it was used.
+pub(super) fn read_peer(peer: &vl2_peer) -> PeerState {
+    let mac = MacAddr(peer.mac);
+    match peer.state {
+        vl2_peer_state::VL2_KNOWN => PeerState::Known(Peer {
+            locator: read_be(peer.locator),
+            group: GroupId(peer.group),
+            mac: (mac != VIRTUAL_MAC).then_some(mac),
+        }),
+        vl2_peer_state::VL2_FORBIDDEN => PeerState::Refused(Refusal::Forbidden),
         _ => PeerState::Refused(Refusal::Unknown),
-    };
-    (state, bytes[15] != 0)
+    }
 }
 
 /// An AA of a host.
-pub(super) fn local(local: &Local) -> [u8; LOCAL] {
-    let multicast = local.multicast.unwrap_or(Ipv4Addr::UNSPECIFIED);
-    Writer::new().put(&multicast.octets()).number(local.service.0).skip(12).done()
+pub(super) fn local(local: &Local) -> vl2_local {
+    let multicast = be(local.multicast.unwrap_or(Ipv4Addr::UNSPECIFIED));
+    vl2_local { multicast, service: local.service.0, ..vl2_local::default() }
 }
 
 /// The reverse.
-pub(super) fn read_local(bytes: &[u8]) -> Local {
-    let multicast = Ipv4Addr::from(array::<4>(bytes, 0));
-    let service = ServiceId(u32::from_ne_bytes(array(bytes, 4)));
-    Local { service, multicast: (!multicast.is_unspecified()).then_some(multicast) }
+pub(super) fn read_local(local: &vl2_local) -> Local {
+    let multicast = read_be(local.multicast);
+    Local { service: ServiceId(local.service), multicast: (!multicast.is_unspecified()).then_some(multicast) }
 }
 
 /// An AA behind a port.
-pub(super) fn attached(a: &Attached) -> [u8; LOCAL] {
-    Writer::new().skip(4).number(a.service.0).number(a.port).put(&a.mac.0).skip(2).done()
+pub(super) fn attached(a: &Attached) -> vl2_local {
+    vl2_local { service: a.service.0, port: a.port, mac: a.mac.0, ..vl2_local::default() }
 }
 
 /// The reverse.
-pub(super) fn read_attached(bytes: &[u8]) -> Attached {
-    let service = ServiceId(u32::from_ne_bytes(array(bytes, 4)));
-    Attached { port: u32::from_ne_bytes(array(bytes, 8)), mac: MacAddr(array(bytes, 12)), service }
+pub(super) fn read_attached(local: &vl2_local) -> Attached {
+    Attached { port: local.port, mac: MacAddr(local.mac), service: ServiceId(local.service) }
+}
+
+/// What a switch does for an address.
+pub(super) const fn strip(role: StripRole) -> vl2_strip {
+    match role {
+        StripRole::Intermediate => vl2_strip::VL2_STRIP_INTERMEDIATE,
+        StripRole::Tor => vl2_strip::VL2_STRIP_TOR,
+    }
 }
 
 /// The anycast addresses of a group.
-pub(super) fn group(anycast: &[Ipv4Addr]) -> [u8; GROUP] {
-    let count = u32::try_from(anycast.len()).unwrap_or(u32::MAX);
-    let writer = anycast.iter().fold(Writer::new().number(count), |writer, a| writer.put(&a.octets()));
-    writer.skip(4 * (GROUP_MAX - anycast.len())).done()
+///
+/// # Errors
+/// [`PlaneError::Setting`] if there are none or too many.
+pub(super) fn group(id: GroupId, anycast: &[Ipv4Addr]) -> Result<vl2_group> {
+    let mut group = vl2_group { count: anycast.len() as u32, ..vl2_group::default() };
+    let (count, most) = (anycast.len(), group.anycast.len());
+    if !(1..=most).contains(&count) {
+        return Err(PlaneError::Setting(format!("group {} has {count} anycast addresses; 1 to {most} are possible", id.0)));
+    }
+    group.anycast.iter_mut().zip(anycast).for_each(|(place, &it)| *place = be(it));
+    Ok(group)
 }
 
 /// A five-tuple.
-pub(super) fn flow(f: &Flow) -> [u8; FLOW] {
-    let writer = Writer::new().put(&address(f.source)).put(&address(f.destination));
-    writer.put(&f.source_port.to_be_bytes()).put(&f.destination_port.to_be_bytes()).put(&[f.protocol, 0, 0, 0]).done()
+pub(super) fn flow(f: &Flow) -> vl2_flow {
+    vl2_flow {
+        source: key(f.source),
+        destination: key(f.destination),
+        source_port: f.source_port.to_be(),
+        destination_port: f.destination_port.to_be(),
+        protocol: f.protocol,
+        ..vl2_flow::default()
+    }
 }
 
 /// The reverse.
-pub(super) fn read_flow(bytes: &[u8]) -> Flow {
+pub(super) fn read_flow(flow: &vl2_flow) -> Flow {
     Flow {
-        source: read_address(array(bytes, 0)),
-        destination: read_address(array(bytes, 16)),
-        protocol: bytes[36],
-        source_port: u16::from_be_bytes(array(bytes, 32)),
-        destination_port: u16::from_be_bytes(array(bytes, 34)),
+        source: read_key(&flow.source),
+        destination: read_key(&flow.destination),
+        protocol: flow.protocol,
+        source_port: u16::from_be(flow.source_port),
+        destination_port: u16::from_be(flow.destination_port),
     }
 }
 
 /// An event before it is understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RawEvent {
-    pub kind: u32,
+    pub kind: vl2_event_kind,
     pub segment: u16,
     pub mtu: u16,
     pub outer_source: Ipv4Addr,
@@ -190,25 +236,16 @@ pub(super) struct RawEvent {
     pub frame: Vec<u8>,
 }
 
-pub(super) const EVENT_RESOLVE: u32 = 1;
-pub(super) const EVENT_MISS_OUT: u32 = 2;
-pub(super) const EVENT_MISS_IN: u32 = 3;
-pub(super) const EVENT_CONGESTION: u32 = 4;
-pub(super) const EVENT_ICMP: u32 = 5;
-pub(super) const EVENT_TOO_BIG: u32 = 6;
-pub(super) const EVENT_UNDELIVERABLE: u32 = 7;
-
 /// Reads what the ring buffer held; none if it is no event of this build.
 pub(super) fn read_event(bytes: &[u8]) -> Option<RawEvent> {
-    let (head, frame) = bytes.split_at_checked(EVENT)?;
-    let number = |at: usize| u32::from_ne_bytes(array(head, at));
+    let (event, frame) = vl2_event::read(bytes)?;
     Some(RawEvent {
-        kind: number(0),
-        segment: u16::try_from(number(8)).unwrap_or(u16::MAX),
-        mtu: u16::try_from(number(12)).unwrap_or(u16::MAX),
-        outer_source: Ipv4Addr::from(array::<4>(head, 16)),
-        locator: Ipv4Addr::from(array::<4>(head, 20)),
-        flow: read_flow(&head[24..]),
-        frame: frame.get(..number(4) as usize)?.to_vec(),
+        kind: event.kind,
+        segment: u16::try_from(event.segment).unwrap_or(u16::MAX),
+        mtu: u16::try_from(event.mtu).unwrap_or(u16::MAX),
+        outer_source: read_be(event.outer_source),
+        locator: read_be(event.locator),
+        flow: read_flow(&event.flow),
+        frame: frame.get(..event.captured as usize)?.to_vec(),
     })
 }

@@ -33,10 +33,11 @@ mod tests;
 pub use counters::{Counter, Counters};
 pub use event::{Direction, Event, Flow, Held};
 pub use host::HostPlane;
+pub use icmp::icmp_error_to_sender;
 pub use settings::{HostSettings, Limits, LocatorKind, SwitchSettings};
 pub use switch::SwitchPlane;
-pub use tables::{Attached, Local, Peer, PeerState, Refusal, StripRole};
-pub use weft_control::vl2::agent::VIRTUAL_MAC;
+pub use tables::{Attached, Local, PeerState, Refusal, StripRole};
+pub use weft_control::vl2::agent::{Peer, VIRTUAL_MAC};
 
 /// Bytes that one outer header takes; a packet carries two, or one if it crosses no intermediate switch.
 pub const OUTER_HEADER: u16 = 20;

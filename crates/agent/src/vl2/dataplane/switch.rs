@@ -6,12 +6,12 @@ use std::path::Path;
 
 use libbpf_rs::TC_INGRESS;
 
-use super::layout::{self, RawEvent};
+use super::layout::{self, LOCALS, RawEvent, SETTINGS, STRIPS, vl2_event_kind};
 use super::{Attached, Counters, Event, StripRole, SwitchSettings};
 use crate::dataplane::Result;
-use crate::dataplane::bytes::{address, array, read_address};
+use crate::dataplane::bytes::{Plain, be};
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::Table;
+use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::Nic;
 use crate::dataplane::ring::Ring;
 
@@ -56,7 +56,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn set_settings(&mut self, settings: &SwitchSettings) -> Result<()> {
-        self.table("settings").set(&ONLY, &layout::switch_settings(settings))
+        self.table(&SETTINGS).set(&0, &layout::switch_settings(settings))
     }
 
     /// Puts the program on one more port. No error if it is there.
@@ -80,11 +80,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
     pub fn set_strip(&mut self, la: Ipv4Addr, role: StripRole) -> Result<()> {
-        let number: u32 = match role {
-            StripRole::Intermediate => 1,
-            StripRole::Tor => 2,
-        };
-        self.table("strips").set(&la.octets(), &number.to_ne_bytes())
+        self.table(&STRIPS).set(&be(la), &layout::strip(role))
     }
 
     /// They no longer are.
@@ -92,7 +88,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn remove_strip(&mut self, la: Ipv4Addr) -> Result<()> {
-        self.table("strips").remove(&la.octets())
+        self.table(&STRIPS).remove(&be(la))
     }
 
     /// An AA that is behind a port of this ToR.
@@ -100,7 +96,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
     pub fn set_local(&mut self, aa: IpAddr, attached: &Attached) -> Result<()> {
-        self.table("locals").set(&address(aa), &layout::attached(attached))
+        self.table(&LOCALS).set(&layout::key(aa), &layout::attached(attached))
     }
 
     /// An AA that no longer is.
@@ -108,7 +104,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn remove_local(&mut self, aa: IpAddr) -> Result<()> {
-        self.table("locals").remove(&address(aa))
+        self.table(&LOCALS).remove(&layout::key(aa))
     }
 
     /// The AAs behind the ports, in order.
@@ -116,9 +112,8 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn locals(&self) -> Result<Vec<(IpAddr, Attached)>> {
-        let entries = self.table("locals").all()?;
-        let read = |(key, value): &(Vec<u8>, Vec<u8>)| (read_address(array(key, 0)), layout::read_attached(value));
-        Ok(entries.iter().map(read).collect())
+        let entries = self.table(&LOCALS).all()?;
+        Ok(entries.iter().map(|(key, local)| (layout::read_key(key), layout::read_attached(local))).collect())
     }
 
     /// Readable when there are events; for epoll.
@@ -131,7 +126,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn events(&mut self) -> Result<Vec<Event>> {
-        let undeliverable = self.ring.take()?.into_iter().filter(|raw| raw.kind == layout::EVENT_UNDELIVERABLE);
+        let undeliverable = self.ring.take()?.into_iter().filter(|raw| raw.kind == vl2_event_kind::VL2_EVENT_UNDELIVERABLE);
         let read = |raw: layout::RawEvent| Event::Undeliverable {
             source: raw.flow.source,
             destination: raw.flow.destination,
@@ -149,13 +144,10 @@ impl SwitchPlane {
         Counters::read(self.loaded.map("counters"))
     }
 
-    fn table(&self, name: &'static str) -> Table<'_> {
+    fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
         self.loaded.table(name)
     }
 }
-
-/// The key of maps with one entry.
-const ONLY: [u8; 4] = [0; 4];
 
 /// The program over its maps, with the sizes of the settings.
 pub(super) fn load(settings: &SwitchSettings, pin_dir: &Path) -> Result<Loaded> {

@@ -2,21 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use weft_control::directory::key::{GroupId, ServiceId};
+use weft_control::directory::key::ServiceId;
+use weft_control::vl2::agent::Peer;
 use weft_fabric::MacAddr;
-
-/// Where packets for an AA go. That there is one also means that packets from it are accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The last outer destination: the ToR's LA, or the host's own.
-    pub locator: Ipv4Addr,
-    /// The group of intermediate switches that it is reached through; 0: none, one header.
-    pub group: GroupId,
-    /// What answers ARP for it; none: [`VIRTUAL_MAC`](super::VIRTUAL_MAC).
-    pub mac: Option<MacAddr>,
-    /// The largest inner packet, if a path was found to carry less than the settings say; 0 if not.
-    pub mtu: u16,
-}
 
 /// What the table of peers says of an AA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
-use weft_control::vl2::agent::{Output, VIRTUAL_MAC};
+use weft_control::vl2::agent::Output;
 use weft_control::wire::packet::ethernet::Ethernet;
-use weft_control::wire::packet::ip;
-use weft_control::wire::vl2::icmp::{IcmpError, Problem};
+use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
 use crate::dataplane::PlaneError;
 use crate::error::{Error, Result};
-use crate::vl2::dataplane::{Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, Peer, PeerState, Refusal};
+use crate::vl2::dataplane::{
+    Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, PeerState, Refusal, icmp_error_to_sender,
+};
 
 /// The data plane of a host.
 pub(super) struct Plane {
@@ -137,10 +138,7 @@ impl Plane {
     pub fn apply(&mut self, output: Output) {
         let what = name(&output);
         let done = match output {
-            Output::SetPeer { address, peer } => {
-                let peer = Peer { locator: peer.locator, group: peer.group, mac: peer.mac, mtu: 0 };
-                self.host.set_peer(address, &peer)
-            }
+            Output::SetPeer { address, peer } => self.host.set_peer(address, &peer),
             Output::RefusePeer { address, is_forbidden } => {
                 self.host.refuse_peer(address, if is_forbidden { Refusal::Forbidden } else { Refusal::Unknown })
             }
@@ -163,7 +161,9 @@ impl Plane {
                 }
                 let is_forbidden = reason == weft_control::vl2::agent::Reason::Forbidden;
                 let problem = if is_forbidden { Problem::Prohibited } else { Problem::HostUnreachable };
-                error_about(held.frame(), self.la, problem).map_or(Ok(()), |frame| self.host.inject(&frame))
+                let Ok(frame) = Ethernet::parse(held.frame()) else { return };
+                let error = icmp_error_to_sender(frame.payload, Some(self.la), problem, frame.src);
+                error.map_or(Ok(()), |frame| self.host.inject(&frame))
             }
             Output::Salt { flow, salt } => self.host.salt(flow, salt),
             Output::Send { .. } | Output::SendAttach { .. } | Output::Announce(_) | Output::Attachment { .. } => Ok(()),
@@ -213,16 +213,4 @@ const fn name(output: &Output) -> &'static str {
         Output::Salt { .. } => "give a flow another path",
         _ => "do",
     }
-}
-
-/// The ICMP error about a frame that its sender on this host gets, if it may get one.
-fn error_about(frame: &[u8], la: Ipv4Addr, problem: Problem) -> Option<Vec<u8>> {
-    let frame = Ethernet::parse(frame).ok()?;
-    let packet = ip::Packet::new(frame.payload).ok()?;
-    // There is no IPv6 locator address: the error comes from the peer itself.
-    let teller = if packet.is_v6() { packet.destination() } else { IpAddr::V4(la) };
-    let mut out = Vec::with_capacity(600);
-    Ethernet { dst: frame.src, src: VIRTUAL_MAC, payload: &[], ..frame }.emit(&mut out);
-    IcmpError { teller, problem, about: packet.bytes() }.emit(&mut out).ok()?;
-    Some(out)
 }

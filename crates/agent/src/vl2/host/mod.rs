@@ -157,9 +157,9 @@ impl Host {
                     self.input(Input::Missed { local, peer, bytes, token });
                 }
                 Event::Congestion { flow } => self.input(Input::Congested(flow)),
-                Event::IcmpError { flow, from, kind, code, mtu } => {
+                Event::IcmpError { flow, from, problem } => {
                     let flow = flow.map(|flow| flow.to_string());
-                    tracing::debug!(?flow, %from, kind, code, ?mtu, "an ICMP error from the fabric");
+                    tracing::debug!(?flow, %from, ?problem, "an ICMP error from the fabric");
                 }
                 Event::TooBig { flow, mtu } => tracing::debug!(%flow, mtu, "too big for the fabric"),
                 Event::Undeliverable { source, destination, .. } => tracing::debug!(%source, %destination, "not here"),

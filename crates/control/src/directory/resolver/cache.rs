@@ -234,11 +234,15 @@ impl Cache {
                 self.found -= 1;
                 self.evicted.push(name);
             }
-            self.forgotten.resize(BUCKETS, Generation::default());
-            let bucket = bucket(&name.0);
-            self.forgotten[bucket] = self.forgotten[bucket].max(entry.generation);
-            return;
+            return self.at_least(&name.0, entry.generation);
         }
+    }
+
+    /// Of a key that is not held, nothing older is taken.
+    pub fn at_least(&mut self, key: &Key, generation: Generation) {
+        self.forgotten.resize(BUCKETS, Generation::default());
+        let bucket = bucket(key);
+        self.forgotten[bucket] = self.forgotten[bucket].max(generation);
     }
 
     /// Found entries that were evicted since this was asked last.

@@ -28,10 +28,10 @@ use weft_fabric::rng::Pcg64;
 
 use super::auth::PrincipalKey;
 use super::key::{Generation, Key, PrincipalId, Value};
-use super::servers::{Refusal, Servers};
+use super::servers::{Refusal, Servers, cookie_of};
 use super::steady::Steady;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Answer, Finding, Header, Message};
+use crate::wire::directory::{Answer, Finding, Header, Kind, Message, Misdelivered};
 use cache::{Cache, Name, Said};
 use lookups::Lookups;
 
@@ -56,7 +56,7 @@ pub struct ResolverConfig {
     pub retry: Retry,
     /// A lookup that nobody has answered by then has failed.
     pub give_up: Duration,
-    /// Names that the cache holds at most; 0: every lookup is sent, for those who measure servers.
+    /// Names that the cache holds at most; 0: every lookup is sent, for those who decide by it (switches) or measure servers.
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
@@ -103,6 +103,8 @@ pub enum Input<'a> {
     },
     /// The deadline has come.
     Timer,
+    /// A packet came to where its receiver is not any more: a server learns who holds a stale mapping.
+    Misdelivered(Misdelivered),
     /// The directory servers, from now on.
     SetServers(&'a [SocketAddr]),
 }
@@ -211,6 +213,8 @@ enum What {
     Lookup { batch: u64, asker: Option<Key>, keys: Vec<Key> },
     /// What was withdrawn since.
     Sync { since: Generation },
+    /// Not answered, but perhaps challenged.
+    Report(Misdelivered),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -247,6 +251,7 @@ impl Resolver {
         match input {
             Input::Resolve { key, asker, token } => self.resolve((key, asker), token),
             Input::Datagram { from, bytes } => self.datagram(from, bytes),
+            Input::Misdelivered(report) => self.report_misdelivered(report),
             Input::Timer => {}
             Input::SetServers(list) => self.set_servers(list),
         }
@@ -290,6 +295,23 @@ impl Resolver {
     /// [`Output::Invalidated`] says so.
     pub fn refresh(&mut self, key: Key, asker: Option<Key>) {
         self.lookups.refresh((key, asker));
+    }
+
+    /// From now on nothing older is believed of a key.
+    pub fn at_least(&mut self, key: &Key, generation: Generation) {
+        self.cache.at_least(key, generation);
+    }
+
+    fn report_misdelivered(&mut self, report: Misdelivered) {
+        if let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() {
+            self.send_report(server, report);
+        }
+    }
+
+    fn send_report(&mut self, to: SocketAddr, report: Misdelivered) {
+        let (request, bytes) = self.servers.seal(to, Kind::Misdelivered, |out| Message::Misdelivered(report).emit(out));
+        self.expect(to, request, What::Report(report), cookie_of(&bytes));
+        self.out.push_back(Output::Send { to, bytes });
     }
 
     fn resolve(&mut self, name: Name, token: u64) {
@@ -366,6 +388,7 @@ impl Resolver {
         match &exchange.what {
             What::Lookup { batch, asker, keys } => self.send_batch(id.0, *batch, *asker, keys.clone()),
             What::Sync { since } => self.send_sync(id.0, *since),
+            What::Report(report) => self.send_report(id.0, *report),
         }
     }
 
@@ -384,7 +407,8 @@ impl Resolver {
     fn expect(&mut self, to: SocketAddr, request: u64, what: What, cookie: u64) {
         let expires = self.now + EXPIRES;
         self.timers.insert((expires, Timer::Expire(to, request)));
-        self.exchanges.insert((to, request), Exchange { sent: self.now, expires, cookie, missed: false, what });
+        let missed = matches!(what, What::Report(_));
+        self.exchanges.insert((to, request), Exchange { sent: self.now, expires, cookie, missed, what });
     }
 
     fn answered(&mut self, from: SocketAddr, batch: u64, asker: Option<Key>, keys: &[Key], answer: &Answer<'_>, sent: Instant) {
@@ -395,6 +419,10 @@ impl Resolver {
         let mut useless = false;
         for (&key, (generation, finding)) in keys.iter().zip(answer.results()) {
             let name = (key, asker);
+            if self.config.capacity == 0 && !self.lookups.is_in(batch, &name) {
+                // Who waits now asked later than this was asked.
+                continue;
+            }
             if finding == Finding::Elsewhere {
                 useless = true;
                 continue;
@@ -446,6 +474,24 @@ impl Resolver {
         true
     }
 
+    /// A request was not answered for long. Its answer is still good while somebody waits for one of its keys.
+    fn expire(&mut self, id: (SocketAddr, u64)) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        if !std::mem::replace(&mut exchange.missed, true) {
+            self.servers.missed(id.0);
+        }
+        let is_waited_for = match &exchange.what {
+            What::Lookup { batch, asker, keys } => keys.iter().any(|&key| self.lookups.is_in(*batch, &(key, *asker))),
+            What::Sync { .. } | What::Report(_) => false,
+        };
+        if is_waited_for {
+            exchange.expires = self.now + EXPIRES;
+            self.timers.insert((exchange.expires, Timer::Expire(id.0, id.1)));
+        } else {
+            self.exchanges.remove(&id);
+        }
+    }
+
     fn run_timers(&mut self) {
         while let Some(&(at, timer)) = self.timers.first()
             && at <= self.now
@@ -453,13 +499,7 @@ impl Resolver {
             self.timers.pop_first();
             match timer {
                 Timer::Retry(batch) => self.retry(batch),
-                Timer::Expire(server, request) => {
-                    if let Some(exchange) = self.exchanges.remove(&(server, request))
-                        && !exchange.missed
-                    {
-                        self.servers.missed(server);
-                    }
-                }
+                Timer::Expire(server, request) => self.expire((server, request)),
             }
         }
         if self.cache.next_expiry() <= self.now {
@@ -473,5 +513,5 @@ impl Resolver {
     }
 }
 
-/// An answer that comes later than this is not waited for.
+/// An answer that comes later than this is waited for only if somebody waits for its keys.
 const EXPIRES: Duration = Duration::from_secs(2);

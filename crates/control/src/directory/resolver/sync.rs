@@ -29,6 +29,8 @@ impl Resolver {
     pub(super) fn covered_since(&mut self, revision: Generation) {
         match &mut self.sync.since {
             Some(since) => *since = (*since).min(revision),
+            // What is not held is not renewed.
+            None if self.cache.found() == 0 => {}
             None => {
                 self.sync = SyncState { since: Some(revision), at: self.now + EVERY, attempts: 0 };
             }

@@ -375,3 +375,66 @@ fn what_is_evicted_is_named() {
         assert_eq!(used, held, "whatever is used is held, so that it can be withdrawn");
     }
 }
+
+#[test]
+fn without_a_cache_an_answer_that_comes_late_reaches_who_waits() {
+    let give_up = Duration::from_secs(10);
+    let mut bench = Bench::new(1, ResolverConfig { capacity: 0, give_up, ..ResolverConfig::new(ME) });
+    bench.ask(&[(key(1), None, 1)]);
+    let first = bench.drain().0.remove(0);
+    for _ in 0..70 {
+        bench.pass(Duration::from_ms(100));
+        assert_eq!(resolutions(&bench.drain().1), []);
+    }
+    // Somebody else wants it too, before it is answered.
+    bench.ask(&[(key(1), None, 2)]);
+    bench.answer(&first, 9, 1, &[(4, Finding::Found(mapping(1, 5)))]);
+    let outputs = bench.drain().1;
+    assert_eq!(resolutions(&outputs), vec![Resolution::Found(Generation(4), mapping(1, 5)); 2], "{outputs:?}");
+    // An answer that nobody waits for is none.
+    bench.answer(&first, 9, 1, &[(4, Finding::Found(mapping(1, 5)))]);
+    assert_eq!((bench.drain().1, bench.agent.held()), (vec![], 0));
+}
+
+#[test]
+fn without_a_cache_no_answer_is_older_than_the_lookup() {
+    let mut bench = Bench::new(2, ResolverConfig { capacity: 0, ..ResolverConfig::new(ME) });
+    bench.ask(&[(key(1), None, 1)]);
+    let first = bench.drain().0;
+    bench.answer(&first[0], 9, 1, &[(4, Finding::Found(mapping(1, 5)))]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Found(Generation(4), mapping(1, 5))]);
+    bench.ask(&[(key(1), None, 2)]);
+    let second = bench.drain().0;
+    bench.answer(&first[1], 9, 1, &[(4, Finding::Found(mapping(1, 5)))]);
+    assert_eq!(resolutions(&bench.drain().1), [], "it was asked before");
+    bench.answer(&second[0], 9, 1, &[(5, Finding::Found(mapping(2, 5)))]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Found(Generation(5), mapping(2, 5))]);
+}
+
+#[test]
+fn without_a_cache_nothing_older_is_believed_than_is_known() {
+    let mut bench = Bench::new(1, ResolverConfig { capacity: 0, ..ResolverConfig::new(ME) });
+    bench.agent.at_least(&key(1), Generation(8));
+    bench.ask(&[(key(1), None, 1)]);
+    let sent = bench.drain().0.remove(0);
+    bench.answer(&sent, 7, 1, &[(4, Finding::Found(mapping(1, 5)))]);
+    assert_eq!(resolutions(&bench.drain().1), []);
+    bench.pass(Duration::from_ms(10));
+    let again = bench.drain().0.remove(0);
+    bench.answer(&again, 9, 1, &[(8, Finding::Found(mapping(2, 5)))]);
+    assert_eq!(resolutions(&bench.drain().1), [Resolution::Found(Generation(8), mapping(2, 5))]);
+}
+
+#[test]
+fn a_misdelivered_packet_is_reported_to_one_server_also_if_that_is_new() {
+    let mut bench = Bench::new(3, ResolverConfig { capacity: 0, ..ResolverConfig::new(ME) });
+    let report = Misdelivered { asker: key(1), key: key(2), stale: Locator::V4(Ipv4Addr::new(30, 0, 0, 2)) };
+    bench.agent.handle(bench.now, Input::Misdelivered(report));
+    let sent = bench.drain().0;
+    assert_eq!((sent.len(), sent[0].header.kind), (1, Kind::Misdelivered));
+    bench.reply(&sent[0], Kind::Challenge, |out| Message::Challenge.emit(out));
+    let again = bench.drain().0;
+    assert_eq!((again.len(), again[0].header.kind, again[0].header.cookie), (1, Kind::Misdelivered, 77));
+    bench.pass(Duration::from_secs(5));
+    assert_eq!((bench.drain().0.len(), bench.agent.deadline()), (0, None), "it is not answered");
+}

@@ -9,15 +9,13 @@
 //! | part | question it answers |
 //! | --- | --- |
 //! | this | which addresses are here ([`Tor`]) |
-//! | `lookups` | lookups in the directory, and reports of undeliverable packets |
-//! | `limits` | how many of these |
+//! | `limits` | how many reports of undeliverable packets |
 //! | `servers` | which directory servers there are |
 //! | [`anycast_failover`] | which anycast addresses an intermediate switch has |
 
 pub mod anycast_failover;
 mod io;
 mod limits;
-mod lookups;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -29,17 +27,17 @@ use weft_fabric::rng::Pcg64;
 
 use crate::directory::attempts::UpdateResult;
 use crate::directory::auth::PrincipalKey;
+use crate::directory::resolver::{self, Resolution, Resolver, ResolverConfig};
 use crate::directory::steady::Steady;
 use crate::directory::updater::{self, Updater, UpdaterConfig};
 use crate::directory::{Generation, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Finding, Op};
+use crate::wire::directory::{Misdelivered, Op};
 use crate::wire::vl2::attach::{Attach, Code, Frame, Kind};
 
 pub use io::{Channel, Counts, Host, Input, Local, Output, TorConfig};
 
 use limits::Limits;
-use lookups::LookupClient;
 use servers::Servers;
 
 /// The machine of a ToR.
@@ -50,10 +48,12 @@ pub struct Tor {
     now: Instant,
     hosts: BTreeMap<PrincipalId, HostState>,
     local: BTreeMap<IpAddr, Local>,
-    lookups: LookupClient,
+    /// Nothing is cached: what it decides is to be true now.
+    resolver: Resolver,
     servers: Servers,
     updater: Updater,
-    /// Updates under way, by token.
+    /// Lookups and updates under way, by token.
+    lookups: BTreeMap<u64, Name>,
     updates: BTreeMap<u64, Name>,
     last_token: u64,
     limits: Limits,
@@ -97,9 +97,10 @@ enum Progress {
     Asked {
         /// Answers so far that would refuse: a server may be behind.
         doubts: u32,
-        /// When nobody waits any longer.
-        give_up: Instant,
+        token: u64,
     },
+    /// After so many such answers it is to be asked, a little later.
+    Doubted(u32),
     /// It is being written.
     Writing(u64),
     /// This was answered.
@@ -112,14 +113,17 @@ impl Tor {
     /// A ToR without hosts, that knows no directory server.
     pub fn new(config: TorConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
         let updates = UpdaterConfig { first_number: config.first_number, ..UpdaterConfig::new(config.principal) };
+        let own = ResolverConfig::new(config.principal);
+        let uncached = ResolverConfig { capacity: 0, give_up: GIVE_UP, first_request: config.first_number, ..own };
         Self {
             clock: Steady::default(),
             now: Instant::ZERO,
             hosts: BTreeMap::new(),
             local: BTreeMap::new(),
-            lookups: LookupClient::new(config.principal, key, config.first_number, rng.clone()),
+            resolver: Resolver::new(uncached, key, rng.clone()),
             servers: Servers::default(),
             updater: Updater::new(updates, key, rng),
+            lookups: BTreeMap::new(),
             updates: BTreeMap::new(),
             last_token: 0,
             limits: Limits::new(config.reports_per_s, config.report_again),
@@ -135,21 +139,23 @@ impl Tor {
         self.now = self.clock.at(now);
         match input {
             Input::Attach { from, port, bytes } => self.attach(from, port, bytes),
-            Input::Directory { channel: Channel::Enquiries, from, bytes } => self.answered(from, bytes),
+            Input::Directory { channel: Channel::Enquiries, from, bytes } => {
+                self.resolver.handle(self.now, resolver::Input::Datagram { from, bytes });
+            }
             Input::Directory { channel: Channel::Updates, from, bytes } => {
                 self.updater.handle(self.now, updater::Input::Datagram { from, bytes });
             }
             Input::Undeliverable { source, destination } => self.undeliverable(source, destination),
             Input::SetServers(servers) => self.set_servers(servers),
             Input::SetHosts(hosts) => self.set_hosts(hosts),
-            Input::Timer => self.updater.handle(self.now, updater::Input::Timer),
+            Input::Timer => {
+                self.updater.handle(self.now, updater::Input::Timer);
+                self.resolver.handle(self.now, resolver::Input::Timer);
+            }
         }
         self.run_timers();
         self.servers_timer();
-        self.run_updater();
-        while let Some((to, bytes)) = self.lookups.poll() {
-            self.out.push_back(Output::Send { channel: Channel::Enquiries, to, bytes });
-        }
+        self.run_machines();
     }
 
     /// What is to be done next; `None`: nothing until the next input.
@@ -160,7 +166,8 @@ impl Tor {
     /// When [`Input::Timer`] is due; `None`: nothing is under way, and no server is known.
     pub fn deadline(&self) -> Option<Instant> {
         let own = self.timers.first().map(|&(at, _)| at);
-        own.into_iter().chain(self.updater.deadline()).chain(self.servers.due).min().map(|at| self.clock.to_host(at))
+        let machines = self.updater.deadline().into_iter().chain(self.resolver.deadline());
+        own.into_iter().chain(machines).chain(self.servers.due).min().map(|at| self.clock.to_host(at))
     }
 
     /// The addresses that are here, in their order.
@@ -203,7 +210,7 @@ impl Tor {
         match progress {
             Some(Progress::Over(code)) => self.send_answer(from, &message, code),
             Some(Progress::Unanswered) => self.begin(from, message),
-            Some(Progress::Asked { .. } | Progress::Writing(_)) => {}
+            Some(Progress::Asked { .. } | Progress::Doubted(_) | Progress::Writing(_)) => {}
             None if message.sequence <= last => {
                 self.counts.replayed += 1;
                 self.send_answer(from, &message, Code::Old);
@@ -232,13 +239,11 @@ impl Tor {
     /// A new request, or an old one that nobody could answer.
     fn begin(&mut self, from: SocketAddr, message: Attach) {
         let name = (message.principal, message.address);
-        let give_up = self.now + GIVE_UP;
-        let progress = Progress::Asked { doubts: 0, give_up };
         let Some(state) = self.hosts.get_mut(&message.principal) else { return };
-        state.heard.insert(message.address, Heard { last: message, from, at: self.now, progress });
+        state.heard.insert(message.address, Heard { last: message, from, at: self.now, progress: Progress::Unanswered });
         self.timers.insert((self.now + self.config.forget_after, Timer::Silence(name.0, name.1)));
         match message.kind {
-            Kind::Attach => self.ask(name),
+            Kind::Attach => self.ask(name, 0),
             Kind::Detach => {
                 self.remove(name);
                 self.over(name, Code::Done);
@@ -247,49 +252,53 @@ impl Tor {
     }
 
     /// Asks the directory where the address is, and whose.
-    fn ask(&mut self, name: Name) {
-        let Some(heard) = self.heard(name) else { return };
-        let sequence = heard.last.sequence;
-        let again = self.lookups.look_up(self.now, Key::from(name.1), name.0, sequence);
-        self.timers.insert((again, Timer::Step(name.0, name.1)));
+    fn ask(&mut self, name: Name, doubts: u32) {
+        if self.lookups.values().any(|other| other.1 == name.1) {
+            // Its answer may be older than this request.
+            return self.ask_later(name, doubts);
+        }
+        let token = self.next_token();
+        self.lookups.insert(token, name);
+        self.set_progress(name, Progress::Asked { doubts, token });
+        self.resolver.handle(self.now, resolver::Input::Resolve { key: Key::from(name.1), asker: None, token });
     }
 
-    fn answered(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let Some(answer) = self.lookups.datagram(self.now, from, bytes) else { return };
-        let address = match answer.key {
-            Key::Group(_) => return self.servers_answered(&answer),
-            Key::App4(ip) => IpAddr::V4(ip),
-            Key::App6(ip) => IpAddr::V6(ip),
-            _ => return,
-        };
-        let name = (answer.principal, address);
-        let Some(Heard { last, progress: Progress::Asked { doubts, give_up }, .. }) = self.heard(name).cloned() else { return };
-        if last.sequence != answer.sequence {
+    fn ask_later(&mut self, name: Name, doubts: u32) {
+        self.set_progress(name, Progress::Doubted(doubts));
+        self.timers.insert((self.now + DOUBT_TIME, Timer::Step(name.0, name.1)));
+    }
+
+    const fn next_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+
+    fn resolved(&mut self, token: u64, resolution: Resolution) {
+        if token == servers::TOKEN {
+            return self.servers_resolved(&resolution);
+        }
+        let Some(name) = self.lookups.remove(&token) else { return };
+        let Some(Heard { last, progress: Progress::Asked { doubts, token: of }, .. }) = self.heard(name).cloned() else { return };
+        if of != token {
             return;
         }
-        match judge(&last, answer.finding, self.config.locator) {
+        match judge(&last, resolution, self.config.locator) {
             Verdict::Here(service) => {
                 self.insert(name, service);
                 self.over(name, Code::Done);
             }
-            Verdict::Elsewhere(mapping) => self.bring(name, answer.generation, mapping),
+            Verdict::Elsewhere(generation, mapping) => self.bring(name, generation, mapping),
             // A server may be behind: one more answer, a little later.
-            Verdict::Refuse(_) if doubts < DOUBTS => {
-                self.set_progress(name, Progress::Asked { doubts: doubts + 1, give_up });
-                self.lookups.forget(answer.key, name.0);
-                self.timers.insert((self.now + DOUBT_TIME, Timer::Step(name.0, name.1)));
-            }
+            Verdict::Refuse(_) if doubts < DOUBTS => self.ask_later(name, doubts + 1),
             Verdict::Refuse(code) => self.refuse(name, code),
-            // Another server, when the time of this one is over.
-            Verdict::AskAnother => {}
+            Verdict::Unanswered => self.set_progress(name, Progress::Unanswered),
         }
     }
 
     /// The address is this host's: packets may come before all have heard.
     fn bring(&mut self, name: Name, generation: Generation, mapping: Mapping) {
         self.insert(name, mapping.service);
-        self.last_token += 1;
-        let token = self.last_token;
+        let token = self.next_token();
         let value = Value::Mapping(Mapping { locator: self.config.locator, ..mapping });
         let op = Op { key: Key::from(name.1), expect: Some(generation), value: Some(value) };
         self.set_progress(name, Progress::Writing(token));
@@ -297,13 +306,26 @@ impl Tor {
         self.updater.handle(self.now, updater::Input::Submit { ops: vec![op], token });
     }
 
-    fn run_updater(&mut self) {
-        while let Some(output) = self.updater.poll() {
-            match output {
-                updater::Output::Send { to, bytes } => {
-                    self.out.push_back(Output::Send { channel: Channel::Updates, to, bytes });
+    /// Either's outcome may be work for the other.
+    fn run_machines(&mut self) {
+        loop {
+            if let Some(output) = self.resolver.poll() {
+                match output {
+                    resolver::Output::Send { to, bytes } => {
+                        self.out.push_back(Output::Send { channel: Channel::Enquiries, to, bytes });
+                    }
+                    resolver::Output::Resolved { token, resolution, .. } => self.resolved(token, resolution),
+                    resolver::Output::Invalidated { .. } => {}
                 }
-                updater::Output::Done { token, result } => self.updated(token, result),
+            } else if let Some(output) = self.updater.poll() {
+                match output {
+                    updater::Output::Send { to, bytes } => {
+                        self.out.push_back(Output::Send { channel: Channel::Updates, to, bytes });
+                    }
+                    updater::Output::Done { token, result } => self.updated(token, result),
+                }
+            } else {
+                return;
             }
         }
     }
@@ -318,9 +340,8 @@ impl Tor {
             UpdateResult::Refused(_) | UpdateResult::Malformed(_) => self.refuse(name, Code::Forbidden),
             // Somebody was quicker: what is it now?
             UpdateResult::Conflict { generation, .. } => {
-                self.lookups.at_least(generation);
-                self.set_progress(name, Progress::Asked { doubts: 0, give_up: self.now + GIVE_UP });
-                self.ask(name);
+                self.resolver.at_least(&Key::from(name.1), generation);
+                self.ask(name, 0);
             }
             UpdateResult::NotApplied | UpdateResult::Unknown => self.set_progress(name, Progress::Unanswered),
         }
@@ -387,22 +408,18 @@ impl Tor {
 
     fn undeliverable(&mut self, source: IpAddr, destination: IpAddr) {
         let is_coming = self.hosts.values().any(|state| {
-            state
-                .heard
-                .get(&destination)
-                .is_some_and(|heard| matches!(heard.progress, Progress::Asked { .. } | Progress::Writing(_)))
+            state.heard.get(&destination).is_some_and(|heard| !matches!(heard.progress, Progress::Over(_) | Progress::Unanswered))
         });
         if self.local.contains_key(&destination) || is_coming {
             return;
         }
-        if !self.limits.allow(self.now, source, destination) {
+        if !self.limits.allow(self.now, source, destination) || self.servers().is_empty() {
             return self.counts.unreported += 1;
         }
-        if self.lookups.report(self.now, Key::from(source), Key::from(destination), self.config.locator) {
-            self.counts.reported += 1;
-        } else {
-            self.counts.unreported += 1;
-        }
+        self.counts.reported += 1;
+        let (asker, key) = (Key::from(source), Key::from(destination));
+        let report = Misdelivered { asker, key, stale: self.config.locator };
+        self.resolver.handle(self.now, resolver::Input::Misdelivered(report));
     }
 
     fn run_timers(&mut self) {
@@ -417,14 +434,10 @@ impl Tor {
         }
     }
 
-    /// A lookup was not answered in time, or is to be repeated.
+    /// A lookup is due.
     fn step(&mut self, name: Name) {
-        let Some(Heard { progress: Progress::Asked { give_up, .. }, .. }) = self.heard(name) else { return };
-        if *give_up <= self.now {
-            return self.set_progress(name, Progress::Unanswered);
-        }
-        if self.lookups.is_due(self.now, Key::from(name.1), name.0) {
-            self.ask(name);
+        if let Some(&Heard { progress: Progress::Doubted(doubts), .. }) = self.heard(name) {
+            self.ask(name, doubts);
         }
     }
 
@@ -459,24 +472,24 @@ enum Verdict {
     /// The address is this host's, and here; its service.
     Here(ServiceId),
     /// It is this host's, and is to be brought here.
-    Elsewhere(Mapping),
+    Elsewhere(Generation, Mapping),
     /// It is not this host's.
     Refuse(Code),
-    /// The server cannot say.
-    AskAnother,
+    /// No server has answered.
+    Unanswered,
 }
 
-fn judge(request: &Attach, finding: Finding, here: Locator) -> Verdict {
-    match finding {
-        Finding::Found(Value::Mapping(it)) if it.owner != request.principal => Verdict::Refuse(Code::NotOwner),
-        Finding::Found(Value::Mapping(it)) if request.service != ServiceId(0) && it.service != request.service => {
+fn judge(request: &Attach, resolution: Resolution, here: Locator) -> Verdict {
+    match resolution {
+        Resolution::Found(_, Value::Mapping(it)) if it.owner != request.principal => Verdict::Refuse(Code::NotOwner),
+        Resolution::Found(_, Value::Mapping(it)) if request.service != ServiceId(0) && it.service != request.service => {
             Verdict::Refuse(Code::OtherService)
         }
-        Finding::Found(Value::Mapping(it)) if it.locator == here => Verdict::Here(it.service),
-        Finding::Found(Value::Mapping(it)) => Verdict::Elsewhere(it),
-        Finding::Found(Value::Group(_)) | Finding::Unknown => Verdict::Refuse(Code::Unknown),
-        Finding::Forbidden => Verdict::Refuse(Code::Forbidden),
-        Finding::Elsewhere => Verdict::AskAnother,
+        Resolution::Found(_, Value::Mapping(it)) if it.locator == here => Verdict::Here(it.service),
+        Resolution::Found(generation, Value::Mapping(it)) => Verdict::Elsewhere(generation, it),
+        Resolution::Found(_, Value::Group(_)) | Resolution::Unknown => Verdict::Refuse(Code::Unknown),
+        Resolution::Forbidden => Verdict::Refuse(Code::Forbidden),
+        Resolution::Unanswered => Verdict::Unanswered,
     }
 }
 

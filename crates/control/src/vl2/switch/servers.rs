@@ -4,12 +4,11 @@
 use std::net::SocketAddr;
 
 use super::Tor;
-use super::lookups::Answer;
+use crate::directory::resolver::{self, Resolution};
 use crate::directory::updater;
-use crate::directory::{Key, PrincipalId, Value};
+use crate::directory::{Key, Value};
 use crate::time::{Duration, Instant};
 use crate::vl2::agent::DIRECTORY_GROUP;
-use crate::wire::directory::Finding;
 
 /// The servers that are known.
 #[derive(Debug, Default)]
@@ -18,8 +17,6 @@ pub(super) struct Servers {
     all: Vec<SocketAddr>,
     /// When the directory is asked, again.
     pub due: Option<Instant>,
-    /// Questions that nobody has answered yet.
-    unanswered: u32,
 }
 
 impl Tor {
@@ -30,7 +27,6 @@ impl Tor {
 
     pub(super) fn set_servers(&mut self, configured: &[SocketAddr]) {
         self.servers.configured = configured.to_vec();
-        self.servers.unanswered = 0;
         self.use_servers(configured.to_vec());
         self.ask_for_servers();
     }
@@ -42,25 +38,20 @@ impl Tor {
     }
 
     fn ask_for_servers(&mut self) {
-        if self.servers.unanswered >= TRIES {
-            self.servers.unanswered = 0;
-            self.lookups.forget(Key::Group(DIRECTORY_GROUP), NOBODY);
-            self.servers.due = Some(self.now + AGAIN);
-            return;
-        }
-        self.servers.unanswered += 1;
-        let again = self.lookups.look_up(self.now, Key::Group(DIRECTORY_GROUP), NOBODY, 0);
-        self.servers.due = Some(again);
+        self.servers.due = Some(self.now + AGAIN);
+        let key = Key::Group(DIRECTORY_GROUP);
+        self.resolver.handle(self.now, resolver::Input::Resolve { key, asker: None, token: TOKEN });
     }
 
     /// What the directory says of its servers.
-    pub(super) fn servers_answered(&mut self, answer: &Answer) {
-        self.servers.unanswered = 0;
-        self.servers.due = Some(self.now + AGAIN);
+    pub(super) fn servers_resolved(&mut self, resolution: &Resolution) {
         let Some(port) = self.servers.configured.first().map(SocketAddr::port) else { return };
         let mut all = self.servers.configured.clone();
-        if let Finding::Found(Value::Group(addresses)) = &answer.finding {
-            all.extend(addresses.iter().map(|&ip| SocketAddr::new(ip, port)));
+        match resolution {
+            Resolution::Found(_, Value::Group(addresses)) => all.extend(addresses.iter().map(|&ip| SocketAddr::new(ip, port))),
+            // Nobody says that there are no others.
+            Resolution::Unanswered => return,
+            _ => {}
         }
         self.use_servers(all);
     }
@@ -69,15 +60,13 @@ impl Tor {
         all.sort_unstable();
         all.dedup();
         if all != self.servers.all {
-            self.lookups.set_servers(&all);
+            self.resolver.handle(self.now, resolver::Input::SetServers(&all));
             self.updater.handle(self.now, updater::Input::SetServers(&all));
             self.servers.all = all;
         }
     }
 }
 
-/// On whose behalf it is asked: the switch's own.
-const NOBODY: PrincipalId = PrincipalId(0);
+/// Of the lookup.
+pub(super) const TOKEN: u64 = 0;
 const AGAIN: Duration = Duration::from_secs(20);
-/// Questions in a row that nobody answers.
-const TRIES: u32 = 5;

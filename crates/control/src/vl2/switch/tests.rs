@@ -10,8 +10,8 @@ use crate::directory::GroupId;
 use crate::directory::auth::{Secret, Tagger};
 use crate::vl2::agent::DIRECTORY_GROUP;
 use crate::wire::directory::{
-    Acknowledgement, AnswerWriter, Frame as DirectoryFrame, Header, Kind as DirectoryKind, Message, Misdelivered, Outcome, State,
-    Vitals,
+    Acknowledgement, AnswerWriter, Finding, Frame as DirectoryFrame, Header, Kind as DirectoryKind, Message, Misdelivered,
+    Outcome, State, Vitals,
 };
 
 const ME: PrincipalId = PrincipalId(40);
@@ -377,6 +377,25 @@ fn without_a_directory_nobody_is_answered_and_later_all_are() {
     world.say(&message);
     world.pass(S);
     assert_eq!(world.events(), ["+20.0.0.1 3", "1 Done"]);
+}
+
+#[test]
+fn no_answer_is_older_than_the_request_that_it_decides() {
+    let mut world = World::new();
+    world.provision(1, HERE, HOST);
+    world.settle();
+    let (from, bytes) = ("10.1.1.3:6000".parse().unwrap(), World::message(Kind::Attach, OTHER, 1, 1).emit(&attach_key(OTHER)));
+    world.tor.handle(world.now, Input::Attach { from, port: 4, bytes: &bytes });
+    let Some(Output::Send { channel, to, bytes }) = world.tor.poll() else { panic!("a lookup") };
+    let late = world.directory(&bytes).unwrap();
+    world.provision(1, THERE, HOST);
+    world.say(&World::message(Kind::Attach, HOST, 1, 2));
+    world.tor.handle(world.now, Input::Directory { channel, from: to, bytes: &late });
+    world.pass(S);
+    let mut events = world.events();
+    events.sort_unstable();
+    assert_eq!(events, ["+20.0.0.1 3", "1 NotOwner", "2 Done"]);
+    assert_eq!(world.locator(1), HERE, "the late answer said so, and it was not so any more");
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl<'a> Packet<'a> {
 
     /// The flow that it belongs to: ports are 0 where there are none.
     pub fn flow(&self) -> Flow {
-        let has_ports = matches!(self.protocol(), TCP | UDP) && !self.is_later_fragment() && self.payload().len() >= 4;
+        let has_ports = has_ports(self.protocol()) && !self.is_later_fragment() && self.payload().len() >= 4;
         let port = |at| if has_ports { u16_at(self.payload(), at) } else { 0 };
         Flow {
             source: self.source(),
@@ -280,6 +280,11 @@ impl Ipv6 {
     pub fn pseudo_sum(&self) -> u32 {
         pseudo_sum(self.payload, self.next, &[self.source.octets(), self.destination.octets()].concat())
     }
+}
+
+/// TCP, UDP, DCCP, SCTP and UDP-Lite begin with two ports.
+const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | 33 | 132 | 136)
 }
 
 fn pseudo_sum(payload: u16, protocol: u8, addresses: &[u8]) -> u32 {

@@ -6,14 +6,13 @@ mod fuzz;
 mod host;
 mod switch;
 
-use libbpf_rs::MapCore as _;
 use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
 use weft_control::wire::packet::checksum;
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet, VlanId};
 use weft_fabric::{MacAddr, TenantId};
 
 use super::counters::{HOST_COUNTERS, Name, Named, SWITCH_COUNTERS};
-use super::{HostPlane, HostSettings, SwitchPlane, SwitchSettings, layout};
+use super::{HostPlane, HostSettings, SwitchPlane, SwitchSettings};
 use crate::dataplane::testing::PinDir;
 
 /// The interface that frames come by.
@@ -127,18 +126,9 @@ fn counters_have_the_names_and_the_order_of_the_programs() {
 }
 
 #[test]
-fn values_have_the_sizes_that_the_programs_give_them() {
-    let Some((_pins, host)) = server() else { return };
-    let pins = PinDir::new().unwrap();
+fn the_table_of_learned_addresses_has_the_size_of_the_settings() {
+    let Some(pins) = PinDir::new() else { return };
     let settings = SwitchSettings { mac: None, fib_entries: 77, ageing: std::time::Duration::from_secs(1), learn: None };
     let switch = SwitchPlane::attach(&settings, &[], &pins.0).unwrap();
-    const OF_SWITCH: [&str; 7] = ["ports", "vlans", "members", "fib", "routes", "limits", "tenants"];
-    for &(name, key, value) in layout::SIZES {
-        let loaded = if OF_SWITCH.contains(&name) { switch.loaded() } else { host.loaded() };
-        let map = loaded.map(name);
-        assert_eq!((map.key_size() as usize, map.value_size() as usize), (key, value), "{name}");
-    }
-    assert_eq!(host.loaded().map("settings").value_size(), 16);
-    assert_eq!(switch.loaded().map("settings").value_size(), 24);
-    assert_eq!(switch.fib().unwrap().1, 77, "the table has the switch's size");
+    assert_eq!(switch.fib().unwrap().1, 77);
 }

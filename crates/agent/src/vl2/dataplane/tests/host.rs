@@ -2,14 +2,12 @@
 
 use super::super::event::{Direction, Held};
 use super::super::hash::hash_flow;
-use super::super::icmp::flow_of;
-use super::super::layout::{self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, RawEvent};
+use super::super::layout::{self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, RawEvent, vl2_event_kind, vl2_flow_state};
 use super::super::{Flow, LocatorKind};
 use super::packets::*;
 use super::{Counter, counted};
 use crate::dataplane::Rate;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::Table;
 use crate::dataplane::offload::{fold, words};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::testing::{CONSUMED, DROPPED, OK, PinDir, REDIRECTED, run, run_segments};
@@ -83,10 +81,8 @@ fn options_and_extension_headers_do_not_hide_the_ports() {
 fn a_salt_changes_the_path_of_its_flow_alone() {
     with_host(|loaded| {
         let (packet, other) = (ip4(OWN, FAR, 6, &tcp(1)), ip4(OWN, FAR, 17, &tcp(1)));
-        let mut state = vec![0; layout::FLOW_STATE];
-        state[..4].copy_from_slice(&77u32.to_ne_bytes());
-        let flows = Table { map: loaded.map("flows"), name: "flows" };
-        flows.set(&layout::flow(&flow_of(&packet).unwrap()), &state).unwrap();
+        let state = vl2_flow_state { salt: 77, ..vl2_flow_state::default() };
+        loaded.table(&layout::FLOWS).set(&layout::flow(&flow_of(&packet).unwrap()), &state).unwrap();
         assert_ne!(pushed(&packet, 0), pushed(&packet, 77));
         assert_eq!(out(loaded, &packet), (OK, pushed(&packet, 77)));
         assert_eq!(out(loaded, &other), (OK, pushed(&other, 0)));
@@ -182,7 +178,10 @@ fn a_packet_that_does_not_fit_is_reported_with_its_limit() {
             let ((answer, _), counts) = counted(loaded, || run_segments(loaded, "vl2_out", &frame, 0, segment));
             assert_eq!((answer, counts), (DROPPED, vec![(Counter::TooBig, 1)]));
             let event = event(loaded);
-            assert_eq!((event.kind, event.mtu, event.flow), (layout::EVENT_TOO_BIG, limit, flow_of(&packet).unwrap()));
+            assert_eq!(
+                (event.kind, event.mtu, event.flow),
+                (vl2_event_kind::VL2_EVENT_TOO_BIG, limit, flow_of(&packet).unwrap())
+            );
             assert_eq!(event.frame, frame[..frame.len().min(576)]);
         }
     });
@@ -195,7 +194,10 @@ fn a_miss_is_held_whole_and_goes_when_its_peer_is_there() {
             let frame = from_stack(&packet);
             assert_eq!(reason(loaded, "vl2_out", &frame, 0), (CONSUMED, Counter::MissOut));
             let event = event(loaded);
-            assert_eq!((event.kind, &event.frame, event.flow), (layout::EVENT_MISS_OUT, &frame, flow_of(&packet).unwrap()));
+            assert_eq!(
+                (event.kind, &event.frame, event.flow),
+                (vl2_event_kind::VL2_EVENT_MISS_OUT, &frame, flow_of(&packet).unwrap())
+            );
             assert_eq!(reason(loaded, "vl2_out", &frame, MARK_RELEASE_OUT), (DROPPED, Counter::ReleasedLate));
         }
         let known = ip4(OWN, FAR, 6, &tcp(5));
@@ -231,7 +233,10 @@ fn arp_is_answered_asked_or_left_alone() {
         assert_eq!(run(loaded, "vl2_out", &ask(LA, FAR), 0), (REDIRECTED, arp(2, (PEER_MAC, FAR), (NIC, LA))));
         assert_eq!(reason(loaded, "vl2_out", &ask(OWN, STRANGER), 0), (CONSUMED, Counter::ResolveAsked));
         let asked = event(loaded);
-        assert_eq!((asked.kind, asked.flow.source, asked.flow.destination), (1, OWN.into(), STRANGER.into()));
+        assert_eq!(
+            (asked.kind, asked.flow.source, asked.flow.destination),
+            (vl2_event_kind::VL2_EVENT_RESOLVE, OWN.into(), STRANGER.into())
+        );
         assert_eq!(asked.frame[6..12], NIC.0);
         let unspecified = "0.0.0.0".parse().unwrap();
         for frame in [ask(unspecified, FAR), ask(OWN, OWN), ask(FAR, FAR), ask(STRANGER, OWN), arp(2, (NIC, OWN), (GATEWAY, FAR))]

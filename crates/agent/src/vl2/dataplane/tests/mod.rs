@@ -7,9 +7,7 @@ mod host;
 mod packets;
 mod switch;
 
-use libbpf_rs::MapCore as _;
-
-use super::{Counter, Counters, layout};
+use super::{Counter, Counters, PeerState, Refusal, layout};
 use crate::dataplane::load::Loaded;
 use crate::dataplane::testing::PinDir;
 
@@ -33,33 +31,22 @@ fn counters_have_the_names_and_the_order_of_the_programs() {
 }
 
 #[test]
-fn values_have_the_sizes_that_the_programs_give_them() {
-    let Some(pins) = PinDir::new() else { return };
-    let loaded = super::host::load(&packets::settings(), &pins.0).unwrap();
-    let sizes = [("settings", layout::SETTINGS), ("peers", layout::PEER), ("locals", layout::LOCAL), ("groups", layout::GROUP)];
-    for (name, size) in sizes.into_iter().chain([("flows", layout::FLOW_STATE), ("paths", 4 + layout::FLOW)]) {
-        assert_eq!(loaded.map(name).value_size() as usize, size, "{name}");
-    }
-    assert_eq!(loaded.map("flows").key_size() as usize, layout::FLOW);
-}
-
-#[test]
 fn the_next_process_adopts_the_tables_and_another_shape_does_not() {
     let Some(pins) = PinDir::new() else { return };
     let settings = packets::settings();
     let first = super::host::load(&settings, &pins.0).unwrap();
     assert!(!first.adopted);
-    let key = [7u8; 16];
-    first.map("peers").update(&key, &[1; layout::PEER], libbpf_rs::MapFlags::ANY).unwrap();
+    let (key, peer) = (layout::key([7, 7, 7, 7].into()), layout::peer(&PeerState::Refused(Refusal::Unknown), false));
+    first.table(&layout::PEERS).set(&key, &peer).unwrap();
     drop(first);
     let second = super::host::load(&settings, &pins.0).unwrap();
     assert!(second.adopted);
-    assert!(second.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_some());
+    assert!(second.table(&layout::PEERS).get(&key).unwrap().is_some());
     drop(second);
     std::fs::remove_file(pins.0.join("groups")).unwrap();
     let mut third = super::host::load(&settings, &pins.0).unwrap();
     assert!(!third.adopted, "a part of the tables is none");
-    assert!(third.map("peers").lookup(&key, libbpf_rs::MapFlags::ANY).unwrap().is_none());
+    assert!(third.table(&layout::PEERS).get(&key).unwrap().is_none());
     third.detach().unwrap();
     assert!(!pins.0.exists());
 }

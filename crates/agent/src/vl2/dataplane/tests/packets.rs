@@ -3,14 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_control::directory::key::{GroupId, ServiceId};
+use weft_control::wire::packet::ip::Packet;
 use weft_fabric::MacAddr;
 
 use super::super::hash::{anycast, hash_flow, outer_source};
-use super::super::icmp::flow_of;
-use super::super::{HostSettings, Local, Peer, PeerState, Refusal, layout};
-use crate::dataplane::bytes::address;
+use super::super::{Flow, HostSettings, Local, Peer, PeerState, Refusal, layout};
+use crate::dataplane::bytes::be;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::Table;
 use crate::dataplane::offload::{fold, words};
 
 pub const NIC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -29,6 +28,11 @@ pub const FORBIDDEN: Ipv4Addr = Ipv4Addr::new(20, 0, 0, 4);
 pub const UNKNOWN: Ipv4Addr = Ipv4Addr::new(20, 0, 0, 5);
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(20, 0, 0, 99);
 pub const EXTERNAL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// The five-tuple of a packet.
+pub fn flow_of(ip: &[u8]) -> Option<Flow> {
+    Packet::cut(ip).ok().map(|packet| packet.flow())
+}
 
 /// The same, IPv6.
 pub const fn v6(ip: Ipv4Addr) -> Ipv6Addr {
@@ -51,11 +55,10 @@ pub fn settings() -> HostSettings {
 /// Programs of a host that knows the addresses above.
 pub fn host(pins: &super::PinDir, settings: &HostSettings) -> Loaded {
     let loaded = super::super::host::load(settings, &pins.0).unwrap();
-    let set = |name, key: &[u8], value: &[u8]| Table { map: loaded.map(name), name }.set(key, value).unwrap();
-    set("settings", &[0; 4], &layout::host_settings(settings, NIC).unwrap());
-    set("groups", &1u32.to_ne_bytes(), &layout::group(&ANYCAST));
-    set("multicasts", &SERVICE_GROUP.octets(), &[0; 4]);
-    let peer = |locator| PeerState::Known(Peer { locator, group: GroupId(1), mac: Some(PEER_MAC), mtu: 0 });
+    loaded.table(&layout::SETTINGS).set(&0, &layout::host_settings(settings, NIC).unwrap()).unwrap();
+    loaded.table(&layout::GROUPS).set(&1, &layout::group(GroupId(1), &ANYCAST).unwrap()).unwrap();
+    loaded.table(&layout::MULTICASTS).set(&be(SERVICE_GROUP), &0).unwrap();
+    let peer = |locator| PeerState::Known(Peer { locator, group: GroupId(1), mac: Some(PEER_MAC) });
     let peers = [
         (FAR, peer(FAR_TOR)),
         (NEAR, peer(TOR)),
@@ -63,12 +66,14 @@ pub fn host(pins: &super::PinDir, settings: &HostSettings) -> Loaded {
         (UNKNOWN, PeerState::Refused(Refusal::Unknown)),
     ];
     for (aa, state) in peers {
-        set("peers", &address(aa.into()), &layout::peer(&state, false));
-        set("peers", &address(v6(aa).into()), &layout::peer(&state, false));
+        for address in [aa.into(), v6(aa).into()] {
+            loaded.table(&layout::PEERS).set(&layout::key(address), &layout::peer(&state, false)).unwrap();
+        }
     }
     let local = layout::local(&Local { service: ServiceId(9), multicast: Some(SERVICE_GROUP) });
-    set("locals", &address(OWN.into()), &local);
-    set("locals", &address(v6(OWN).into()), &local);
+    for address in [OWN.into(), v6(OWN).into()] {
+        loaded.table(&layout::LOCALS).set(&layout::key(address), &local).unwrap();
+    }
     loaded
 }
 

@@ -5,13 +5,12 @@ use std::net::Ipv4Addr;
 use weft_control::directory::key::ServiceId;
 use weft_fabric::MacAddr;
 
-use super::super::{Attached, SwitchSettings, layout};
+use super::super::{Attached, StripRole, SwitchSettings, layout};
 use super::packets::*;
 use super::{Counter, counted};
 use crate::dataplane::Rate;
-use crate::dataplane::bytes::address;
+use crate::dataplane::bytes::be;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::Table;
 use crate::dataplane::ring::Ring;
 use crate::dataplane::testing::{DROPPED, OK, PinDir, REDIRECTED, run};
 
@@ -27,13 +26,13 @@ pub fn switch(pins: &PinDir) -> Loaded {
         ..Default::default()
     };
     let loaded = super::super::switch::load(&settings, &pins.0).unwrap();
-    let set = |name, key: &[u8], value: &[u8]| Table { map: loaded.map(name), name }.set(key, value).unwrap();
-    set("settings", &[0; 4], &layout::switch_settings(&settings));
-    set("strips", &TOR.octets(), &2u32.to_ne_bytes());
-    set("strips", &ANYCAST[0].octets(), &1u32.to_ne_bytes());
+    loaded.table(&layout::SETTINGS).set(&0, &layout::switch_settings(&settings)).unwrap();
+    loaded.table(&layout::STRIPS).set(&be(TOR), &layout::strip(StripRole::Tor)).unwrap();
+    loaded.table(&layout::STRIPS).set(&be(ANYCAST[0]), &layout::strip(StripRole::Intermediate)).unwrap();
     let attached = layout::attached(&Attached { port: 1, mac: HOST_MAC, service: ServiceId(9) });
-    set("locals", &address(OWN.into()), &attached);
-    set("locals", &address(v6(OWN).into()), &attached);
+    for address in [OWN.into(), v6(OWN).into()] {
+        loaded.table(&layout::LOCALS).set(&layout::key(address), &attached).unwrap();
+    }
     loaded
 }
 
