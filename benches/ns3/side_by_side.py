@@ -35,7 +35,7 @@ class Case:
     flows: list[tuple[int, int, float, int]]
     # Congestion control and recovery of Weft.
     kind: str = "newreno"
-    recovery: str = "newreno"
+    sack: bool = False
 
     def is_lossy(self) -> bool:
         """Whether its queues overflow: a few losses that fall otherwise change its times."""
@@ -66,7 +66,7 @@ CASES = [
 # The cases with losses, with other transports.
 LOSSY = [case for case in CASES if case.name in ("two", "two-later", "incast")]
 CASES += [
-    replace(case, name=f"{case.name}-{name}", kind=kind, recovery="sack")
+    replace(case, name=f"{case.name}-{name}", kind=kind, sack=True)
     for name, kind in (("sack", "newreno"), ("cubic", "cubic"))
     for case in LOSSY
 ]
@@ -89,7 +89,8 @@ delay = "{round(case.delay * 1e6)}us"
 file = "flows.csv"
 [transport]
 kind = "{case.kind}"
-recovery = "{case.recovery}"
+sack = {str(case.sack).lower()}
+rack = false
 mss = "{MSS}B"
 header = "{HEADER}B"
 max_window = "{case.window * MSS}B"
@@ -116,7 +117,7 @@ def run_ns3(case: Case) -> tuple[float, float, int]:
         cppyy.cppdef((HERE / "star.cpp").read_text())
     star, vector = cppyy.gbl.weft, cppyy.gbl.std.vector
     control = {"newreno": "ns3::TcpLinuxReno", "cubic": "ns3::TcpCubic"}[case.kind]
-    star.Configure(MSS, case.window, control, case.recovery == "sack")
+    star.Configure(MSS, case.window, control, case.sack)
     links, flows = vector[star.Link](), vector[star.Flow]()
     for host in range(case.hosts):
         link = star.Link()

@@ -113,12 +113,12 @@ fn warn_timeouts(fabric: &Fabric, run: &Run, outcome: &Outcome, metrics: &Metric
     let limit = match run.scenario.world.queues.switch {
         SwitchQueue::Fixed(_) | SwitchQueue::BandwidthDelay => format!("`switch_queue` is {size}"),
         SwitchQueue::Shared { .. } => {
-            format!("of the buffer that its switch shares (`switch_buffer`) a port holds {size} at most")
+            format!("Of the buffer that its switch shares (`switch_buffer`) a port holds at most {size}")
         }
     };
     tracing::warn!(
         "{}: {:.0} % of the flows' time was lost in timeouts, after {} drops on links that were {:.0} % busy: queues limit this result \
-         more than the fabric does: {limit}, {held} packets",
+         more than the fabric does. {limit}, {held} packets",
         which(run),
         lost * 100.0,
         packets.drops,

@@ -249,7 +249,7 @@ fn timeouts_that_limit_a_run_are_noted() {
     let world = packets("switch_buffer = \"30kB\"", "");
     let text = noted(&[(world[0].0, &world[0].1), (TRAFFIC, "pattern = \"incast\"\nsize = \"200kB\"")]);
     assert!(
-        text.contains("of the buffer that its switch shares (`switch_buffer`) a port holds 15kB at most, 10 packets"),
+        text.contains("Of the buffer that its switch shares (`switch_buffer`) a port holds at most 15kB, 10 packets"),
         "{text}"
     );
 }
@@ -297,7 +297,8 @@ fn mptcp_has_from_2_to_16_subflows_and_no_scheduler() {
     refused_in_packets("", "kind = \"mptcp\"", &["s.toml:14", "spreads its subflows itself", "scheduler = \"none\""]);
     refused_in_packets("", "subflows = 4", &["s.toml:18", "only MPTCP has subflows"]);
     refused_in_packets("", "kind = \"dtcp\"", &["s.toml:18", "did you mean `dctcp`?"]);
-    refused_in_packets("", "recovery = \"sacks\"", &["s.toml:18", "did you mean `sack`?"]);
+    refused_in_packets("", "sack = false\nrack = true", &["s.toml:18", "selective acknowledgements", "rack = false"]);
+    refused_in_packets("", "recovery = \"sack\"", &["s.toml:18", "recovery"]);
     refused_in_packets("", "pacing = 1", &["s.toml:18", "pacing"]);
 }
 

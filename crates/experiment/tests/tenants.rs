@@ -186,7 +186,7 @@ fn what_means_nothing_is_refused_with_its_place() {
         ("[world]", "[[event]]\nat = \"1s\"\nfail = \"switch core0\"\n[world]", "may never end"),
         ("[world]", "[[event]]\nat = \"1s\"\nkill = \"agent h0\"\n[world]\nduration = \"2s\"", "knows no `kill`"),
         ("[world]", "[transport]\nmss = \"20B\"\n[world]", "no room"),
-        ("[world]", "[transport]\nkind = \"cubic\"\n[world]", "write recovery = \"newreno\""),
+        ("[world]", "[transport]\nkind = \"cubic\"\n[world]", "write sack = false and rack = false"),
         ("[world]", "[transport]\npacing = true\n[world]", "do not pace"),
     ] {
         let netlord = if to.contains("mss") { ("kind = \"none\"", "kind = \"netlord\"") } else { ("title", "title") };

@@ -260,7 +260,7 @@ fn of_bridged(error: &BridgedError) -> (&'static str, &'static str) {
             ("tenant", "lower `count`, `hosts` or `vms_per_host`")
         }
         BridgedError::Associativity { .. } => ("switches.fib_ways", "write a number that divides `fib_entries`, such as 4"),
-        BridgedError::Recovery => ("transport.recovery", "write recovery = \"newreno\""),
+        BridgedError::Recovery => ("transport.sack", "write sack = false and rack = false"),
         BridgedError::Pacing => ("transport.pacing", "leave it out"),
         BridgedError::NoBytes => ("traffic.size", "write a size such as \"10MB\""),
         BridgedError::NoIncoming => ("traffic.incoming", "write 3, as NetLord"),

@@ -26,8 +26,6 @@ enum Kind {
 const KINDS: &[(&str, Kind)] =
     &[("newreno", Kind::NewReno), ("cubic", Kind::Cubic), ("dctcp", Kind::Dctcp), ("mptcp", Kind::Mptcp)];
 
-const RECOVERIES: &[(&str, Recovery)] = &[("newreno", Recovery::NewReno), ("sack", Recovery::Sack), ("rack", Recovery::Rack)];
-
 impl TransportSpec {
     /// Reads `[transport]`.
     pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
@@ -45,8 +43,7 @@ impl TransportSpec {
                 Kind::Cubic => TransportKind::Cubic,
                 Kind::Mptcp => TransportKind::Mptcp { subflows: subflows.unwrap_or(DEFAULT_SUBFLOWS) },
             },
-            // Hosts with CUBIC recover losses as Linux does; the papers' hosts do not.
-            recovery: keys.word("recovery", RECOVERIES, if kind == Kind::Cubic { Recovery::Rack } else { default.recovery })?,
+            recovery: read_recovery(keys, kind)?,
             pacing: keys.or("pacing", default.pacing)?,
             mss: keys.or("mss", default.mss)?,
             header: keys.or("header", default.header)?,
@@ -65,6 +62,23 @@ impl TransportSpec {
     pub fn under(mut self, header: Bytes) -> Self {
         self.transport.header = Bytes(self.transport.header.0 + header.0);
         self
+    }
+}
+
+/// `sack` and `rack`. Hosts with CUBIC recover losses as Linux does; the papers' hosts do not.
+fn read_recovery(keys: &Keys<'_>, kind: Kind) -> Result<Recovery, KeyError> {
+    let sack: Option<bool> = keys.opt("sack")?;
+    let rack: Option<bool> = keys.opt("rack")?;
+    match (rack.unwrap_or(kind == Kind::Cubic && sack != Some(false)), sack) {
+        (true, Some(false)) => Err(keys.error(
+            "sack",
+            "RACK-TLP takes what has arrived from selective acknowledgements",
+            "write rack = false, or leave out `sack`",
+        )),
+        (true, _) => Ok(Recovery::Rack),
+        (false, Some(true)) => Ok(Recovery::Sack),
+        (false, None) if kind == Kind::Cubic => Ok(Recovery::Sack),
+        (false, _) => Ok(Recovery::NewReno),
     }
 }
 
