@@ -129,12 +129,8 @@ impl Alpha {
 /// 64 MB for 32 of 400 Gbps: Tomahawk 3). A port that is slower than 1 Gbps counts as one of 1 Gbps, and each adds 10 full packets at least.
 pub(super) fn share_of(rate: BitsPerSec, packet: Bytes) -> Bytes {
     const GBPS: u64 = 1_000_000_000;
-    let per_gbps: u32 = match rate.0 {
-        0..=GBPS => 45_000,
-        ..=10_000_000_000 => 14_000,
-        ..=40_000_000_000 => 9_400,
-        _ => 5_000,
-    };
+    const PER_GBPS: [(u64, u32); 4] = [(GBPS, 45_000), (10 * GBPS, 14_000), (40 * GBPS, 9_400), (u64::MAX, 5_000)];
+    let (_, per_gbps) = PER_GBPS.into_iter().find(|(most, _)| rate.0 <= *most).expect("the last row has no limit");
     let of_rate = u128::from(per_gbps) * u128::from(rate.0.max(GBPS)) / u128::from(GBPS);
     Bytes(u64::try_from(of_rate).unwrap_or(u64::MAX).max(packet.0.saturating_mul(LEAST_PACKETS)))
 }
