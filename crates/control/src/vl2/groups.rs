@@ -211,7 +211,9 @@ mod tests {
 
         #[test]
         fn a_failure_moves_only_what_the_failed_one_served((groups, alive) in any_case(), pick in any::<prop::sample::Index>()) {
-            prop_assume!(alive.len() > 1);
+            if alive.len() < 2 {
+                return Ok(());
+            }
             let failed = *alive.iter().nth(pick.index(alive.len())).unwrap();
             let rest: BTreeSet<_> = alive.iter().copied().filter(|&it| it != failed).collect();
             let (before, after) = (assignment(&groups, &alive), assignment(&groups, &rest));
