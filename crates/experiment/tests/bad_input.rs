@@ -265,9 +265,13 @@ fn packets_need_room_and_a_payload() {
     refused_in_packets("switch_queue = \"1499B\"", "", &["s.toml:22", "a queue of 1.499kB never holds a packet of 1.66kB"]);
     refused_in_packets("nic_queue = \"100B\"", "", &["s.toml:22", "never holds a packet of 1.66kB", "enlarge"]);
     refused_in_packets("switch_buffer = \"3kB\"", "", &["s.toml:22", "a queue of 1.5kB never holds a packet of 1.66kB"]);
-    refused_in_packets("buffer_alpha = 0", "", &["s.toml:22", "an alpha is above 0", "such as 1"]);
+    refused_in_packets("buffer_alpha = 0", "", &["s.toml:22", "an alpha is from 0.0625", "such as 1"]);
     let both = "switch_queue = \"150kB\"\nswitch_buffer = \"1MB\"";
-    refused_in_packets(both, "", &["s.toml:23", "share no buffer", "leave out `switch_queue` or `switch_buffer`"]);
+    refused_in_packets(
+        both,
+        "",
+        &["s.toml:23", "share no buffer", "leave out `switch_buffer`, or write switch_queue = \"shared\""],
+    );
     refused_in_packets("", "mss = \"0B\"", &["s.toml:18", "a segment carries nothing"]);
     refused_in_packets("", "mss = \"1MB\"", &["s.toml:18", "does not fit"]);
     refused_in_packets("", "header = \"0B\"", &["s.toml:18", "no header"]);

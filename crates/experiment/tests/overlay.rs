@@ -97,3 +97,20 @@ fn refused_flows_do_not_start_and_others_wait_for_lookups() {
         assert!((delay - 0.010).abs() < 0.002, "{world}: {delay}");
     }
 }
+
+/// A source whose next flow waits for the end of the one before goes on when that is refused.
+#[test]
+fn a_shuffle_goes_on_after_refusals() {
+    let services = "[[service]]\nname = \"web\"\nhosts = \"0-7\"\nallow = [\"data\"]\n[[service]]\nname = \"data\"\nhosts = \"8-11\"\nallow = [\"web\"]";
+    for world in ["flow", "packet"] {
+        let changes = with(&format!("{VL2}\n{services}"), VLB);
+        let mut changes: Vec<(&str, &str)> = changes.iter().map(|(from, to)| (*from, to.as_str())).collect();
+        changes.push(("pattern = \"stride\"\nstride = 4\nsize = \"125MB\"", "pattern = \"shuffle\"\nsize = \"100kB\""));
+        let folder = folder_with(&changes);
+        let run = json(&weft(&["run", "s.toml", "--json", "--set", &format!("world.kind={world}")], folder.path()));
+        let metrics = &run["runs"][0]["metrics"];
+        // The four hosts of no service and the twelve others may not communicate.
+        let counts = ["flows", "flows_refused", "flows_finished"].map(|name| metrics[name].as_u64());
+        assert_eq!(counts, [Some(16 * 15), Some(2 * 4 * 12), Some(16 * 15 - 2 * 4 * 12)], "{world}");
+    }
+}

@@ -259,9 +259,10 @@ fn is_refused(outcome: &Outcome, flow: &FlowRecord) -> bool {
 pub fn measure_services(outcome: &Outcome, names: &[String], metrics: &mut Metrics) {
     for (service, name) in (0..).zip(names) {
         let owned = outcome.flows.iter().zip(&outcome.services).filter(|(_, s)| **s == service);
-        let flows: Vec<&FlowRecord> = owned.map(|(flow, _)| flow).collect();
+        let all: Vec<&FlowRecord> = owned.map(|(flow, _)| flow).collect();
+        metrics.put_of("flows", name, all.len() as f64);
+        let flows: Vec<&FlowRecord> = all.into_iter().filter(|flow| !is_refused(outcome, flow)).collect();
         let times = completion_times(flows.iter().copied());
-        metrics.put_of("flows", name, flows.len() as f64);
         metrics.put_of("flows_finished", name, times.len() as f64);
         if !times.is_empty() {
             metrics.put_of("fct_mean_s", name, times.iter().sum::<f64>() / times.len() as f64);

@@ -244,20 +244,21 @@ impl World {
     }
 }
 
-/// `switch_queue`: a size for each port, or `bdp`; or else `switch_buffer` and `buffer_alpha`.
+/// `switch_queue`: a size for each port, or `bdp`; without it, or if it is `shared`, `switch_buffer` and `buffer_alpha`.
 fn read_switch_queue(keys: &Keys<'_>) -> Result<SwitchQueue, KeyError> {
     let buffer: Option<Bytes> = keys.opt("switch_buffer")?;
     let alpha: Option<f64> = keys.opt("buffer_alpha")?;
-    if !keys.has("switch_queue") {
+    let word = keys.raw().get("switch_queue").and_then(toml::Value::as_str);
+    if !keys.has("switch_queue") || word == Some("shared") {
         return Ok(SwitchQueue::Shared { buffer, alpha: alpha.unwrap_or(1.0) });
     }
     for (key, given) in [("switch_buffer", buffer.is_some()), ("buffer_alpha", alpha.is_some())] {
         if given {
             let message = "ports with a `switch_queue` of their own share no buffer";
-            return Err(keys.error(key, message, format!("leave out `switch_queue` or `{key}`")));
+            return Err(keys.error(key, message, format!("leave out `{key}`, or write switch_queue = \"shared\"")));
         }
     }
-    if keys.raw().get("switch_queue").and_then(toml::Value::as_str) == Some("bdp") {
+    if word == Some("bdp") {
         return Ok(SwitchQueue::BandwidthDelay);
     }
     keys.need("switch_queue").map(SwitchQueue::Fixed)

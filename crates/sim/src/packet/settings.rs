@@ -180,7 +180,7 @@ pub enum PacketError {
     Subflows(u32),
     #[error("the least retransmission timeout is 0")]
     NoTimeout,
-    #[error("an alpha is above 0 and at most {MAX_ALPHA}, not {0}")]
+    #[error("an alpha is from {LEAST_ALPHA} to {MAX_ALPHA}, less only with a `switch_buffer`, not {0}")]
     Alpha(String),
     #[error("a NIC reaches a part of its rate, above 0 and at most 1, not {0}")]
     Duplex(String),
@@ -205,7 +205,9 @@ impl PacketConfig {
         }
         let switch_queue = match self.switch_queue {
             SwitchQueue::Fixed(size) => Some(size),
-            SwitchQueue::Shared { alpha, .. } if !(alpha > 0.0 && alpha <= MAX_ALPHA) => {
+            SwitchQueue::Shared { buffer, alpha }
+                if !(alpha > 0.0 && alpha <= MAX_ALPHA && (buffer.is_some() || alpha >= LEAST_ALPHA)) =>
+            {
                 return Err(PacketError::Alpha(alpha.to_string()));
             }
             SwitchQueue::Shared { buffer: Some(size), alpha } => Some(most_of_buffer(size, alpha)),
@@ -336,9 +338,14 @@ impl PacketConfig {
             return Queue { rate, size, shared: false, mark: None, room, jitter, dithers };
         }
         let (size, mark) = self.queue_rule(round_trip, packet).queue(rate);
-        let (size, shared) = match self.switch_queue {
-            SwitchQueue::Shared { alpha, .. } => (most_of_buffer(self.buffer_of(fabric, from, packet), alpha), true),
-            SwitchQueue::Fixed(_) | SwitchQueue::BandwidthDelay => (size, false),
+        let (size, mark, shared) = match self.switch_queue {
+            SwitchQueue::Shared { alpha, .. } => {
+                let most = most_of_buffer(self.buffer_of(fabric, from, packet), alpha);
+                // A port that never holds as much would never mark.
+                let mark = self.ecn_threshold.or(mark.map(|mark| mark.min(Bytes(most.0 / 2))));
+                (most, mark, true)
+            }
+            SwitchQueue::Fixed(_) | SwitchQueue::BandwidthDelay => (size, mark, false),
         };
         Queue { rate, size, shared, mark, room: None, jitter: Duration::ZERO, dithers }
     }
@@ -419,6 +426,8 @@ fn most_of_buffer(size: Bytes, alpha: f64) -> Bytes {
     Bytes((size.0 as f64 * (alpha / (1.0 + alpha))) as u64)
 }
 
+/// The smallest alpha for buffers by the ports' rates: each port adds 10 packets at least, and so holds one.
+const LEAST_ALPHA: f64 = 0.0625;
 /// The largest alpha.
 const MAX_ALPHA: f64 = 65_536.0;
 /// The largest packet.

@@ -66,6 +66,11 @@ impl Agents {
         is_admitted
     }
 
+    /// From the first packet of a refused flow until its source knows: a lookup. Not at once, so that a source with refused peers alone makes time pass.
+    pub fn refusal_takes(&self) -> Duration {
+        self.overlay.lookup.max(LEAST_REFUSAL)
+    }
+
     /// Until when a flow waits for the lookup that comes next: its source's, then its destination's; `now` if it waits for none.
     pub fn look_up(&mut self, src: HostId, dst: HostId, now: Instant) -> Instant {
         if self.overlay.lookup == Duration::ZERO {
@@ -85,6 +90,9 @@ impl Agents {
         is_rehashed
     }
 }
+
+/// What a refusal takes where lookups take nothing.
+const LEAST_REFUSAL: Duration = Duration::from_us(100);
 
 #[cfg(test)]
 mod tests {

@@ -259,6 +259,8 @@ impl<M: Model> Run<M> {
             }
             if !self.agents.admit(id, spec.src, spec.dst) {
                 self.ledger.refuse(id);
+                // Who waits for its end goes on when the refusal is known.
+                self.workload.flow_ended(id, &spec, self.now + self.agents.refusal_takes());
                 continue;
             }
             self.model.start(id, &spec);
@@ -286,6 +288,7 @@ impl<M: Model> Run<M> {
             return;
         }
         self.ledger.flow_mut(id).salt += 1;
+        self.ledger.flow_mut(id).scheduled = false;
         if let Some(path) = self.router.route(&self.routing_key(id)) {
             self.assign(id, path);
         }

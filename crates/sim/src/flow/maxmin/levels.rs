@@ -254,6 +254,9 @@ impl Levels {
             let state = &mut self.links[link as usize];
             if state.level == f64::INFINITY && level < f64::INFINITY {
                 state.level = level;
+                if self.tolerance > 0.0 {
+                    self.take_stock(link);
+                }
             }
         }
         self.relimit();

@@ -132,6 +132,27 @@ fn most_rates_are_within_the_tolerance() {
     assert!(quantile(0.5) < 0.006 && quantile(0.95) < 0.01 && quantile(1.0) < 0.1);
 }
 
+/// Twelve flows fill link 0 and link 1 at once: of the latter, filling says nothing. When a thirteenth, which link 2 has held back, grows there, link 1 notices.
+#[test]
+fn what_filling_leaves_full_is_known_to_be_full() {
+    let capacities = [12.0, 12.5, 1.0, 1e3];
+    let mut levels = Levels::new(capacities.into_iter(), 0.1);
+    let mut paths = vec![vec![0, 1]; 12];
+    paths.extend([vec![1, 2], vec![2]]);
+    // Enough beginnings at once for filling from scratch.
+    paths.extend(vec![vec![3]; 40]);
+    for (slot, path) in (0..).zip(&paths) {
+        levels.join(slot, path.iter().map(|&l| (l, 1.0)));
+    }
+    let touched = levels.settle();
+    levels.recycle(touched);
+    levels.leave(13);
+    paths[13].clear();
+    let touched = levels.settle();
+    levels.recycle(touched);
+    is_fair_within(0.1, &paths, &capacities, |slot| levels.rate(slot as u32)).unwrap();
+}
+
 /// What a tolerance promises: no link carries more than it can, and each flow has a link on which none is faster, and which
 /// would give the fastest at most the tolerance more.
 fn is_fair_within(tolerance: f64, paths: &[Vec<u32>], capacities: &[f64], rate: impl Fn(usize) -> f64) -> Result<(), String> {
