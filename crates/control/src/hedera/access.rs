@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use weft_fabric::routing::{Path, RootLabel, RootPaths};
 use weft_fabric::{Fabric, Health, HostId, LinkId, NodeId, RackId};
 
-use crate::hedera::network::Units;
+use crate::hedera::units::Units;
 
 /// The bundles of all hosts, and which of them each label takes.
 #[derive(Clone, Debug)]

@@ -28,6 +28,7 @@ pub mod scheduler;
 mod shares;
 #[cfg(test)]
 mod testing;
+pub mod units;
 
 pub use config::{HederaConfig, HederaError, Placer};
 pub use control_loop::control_loop_length;

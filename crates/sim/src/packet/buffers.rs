@@ -13,8 +13,6 @@ use std::collections::BinaryHeap;
 use weft_fabric::topology::Fabric;
 use weft_fabric::{BitsPerSec, Bytes, LinkId};
 
-use super::settings::LEAST_PACKETS;
-
 /// The shared buffers of all switches.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers {
@@ -134,6 +132,9 @@ pub(super) fn share_of(rate: BitsPerSec, packet: Bytes) -> Bytes {
     let of_rate = u128::from(per_gbps) * u128::from(rate.0.max(GBPS)) / u128::from(GBPS);
     Bytes(u64::try_from(of_rate).unwrap_or(u64::MAX).max(packet.0.saturating_mul(LEAST_PACKETS)))
 }
+
+/// Queues by the product of bandwidth and delay, and parts of a shared buffer, hold at least so many full packets: the product may be less than one.
+pub(super) const LEAST_PACKETS: u64 = 10;
 
 #[cfg(test)]
 mod tests {

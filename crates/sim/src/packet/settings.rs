@@ -3,7 +3,7 @@
 use weft_fabric::topology::Link;
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, LinkId, NodeId};
 
-use super::buffers::{Alpha, Buffers, share_of};
+use super::buffers::{Alpha, Buffers, LEAST_PACKETS, share_of};
 use super::capture::Trace;
 use super::model::Engine;
 use super::net::{Extras, Net, Sizes};
@@ -447,5 +447,3 @@ const NIC_PACKETS: u64 = 1_000;
 /// Full packets in a NIC with back-pressure beyond which flows wait: more than an initial window, and less than the two bursts of 64 kB
 /// that Linux's TCP small queues allow each flow.
 const NIC_ROOM: u64 = 16;
-/// Queues hold at least so many full packets: a bandwidth-delay product may be less than one.
-pub(super) const LEAST_PACKETS: u64 = 10;

@@ -15,9 +15,9 @@
 //! A level is always recomputed from the flows of the link, never adjusted, so errors do not add up over a run: levels agree
 //! with each other to [`ROUNDING`] whatever happened before.
 //!
-//! With a **tolerance** a level may stay below what is due by that fraction, and never above it, so no link is overfilled. A link
-//! then keeps count of what its flows leave of it, and gets another level only when that is used up, or would raise its level by
-//! more than the tolerance: most changes end at the links where they begin.
+//! With a **tolerance** a level may lag behind what is due, and is never above it, so no link is overfilled. A link then keeps count of
+//! what its flows leave of it, and gets another level only when that is used up, or exceeds the tolerance of what it gives to the flows that it
+//! holds back: most changes end at the links where they begin.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
