@@ -73,6 +73,12 @@ impl Paths {
         self.words[route.begin as usize..].iter().copied().find(|word| word & SHAPED != SHAPED)
     }
 
+    /// Where the hop at a place is stored.
+    #[inline]
+    pub fn as_ptr(&self, place: u32) -> *const u32 {
+        self.words.as_ptr().wrapping_add(place as usize)
+    }
+
     /// The hop at a place.
     #[inline]
     pub fn at(&self, place: u32) -> u32 {

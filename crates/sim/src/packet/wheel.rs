@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            now
-//!   slots    | 0 | 1 | 2 | ...                      | n-1 |      one slot = 2^width ps, events unsorted in blocks of 15
+//!   slots    | 0 | 1 | 2 | ...                      | n-1 |      one slot = 2^width ps, events unsorted in blocks of 14
 //!              |                                                 sorted when its turn comes: time, link, packet
 //!   far      rounds: [n slots later) [2n slots later) ...        events beyond the wheel wait for their round
 //! ```
@@ -10,6 +10,8 @@
 //! two arrivals share both: a link delivers one packet at a time. Order never depends on how packets are numbered.
 
 use std::collections::BTreeMap;
+
+use super::touch::touch;
 
 /// An event taken from the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,10 +68,13 @@ struct Slot {
 #[repr(align(128))]
 struct Block {
     words: [u64; BLOCK],
-    next: u32,
+    /// The blocks that were filled before it in the same slot, the last one first; of a free block, the first is the next free one.
+    before: [u32; AHEAD],
 }
 
-const BLOCK: usize = 15;
+const BLOCK: usize = 14;
+/// So many blocks are fetched at once when a slot is emptied.
+const AHEAD: usize = 4;
 const NONE: u32 = u32::MAX;
 const EMPTY: Slot = Slot { block: NONE, count: 0 };
 
@@ -147,16 +152,18 @@ impl Wheel {
     #[cold]
     #[inline(never)]
     fn put_in_new_block(&mut self, slot: usize, word: u64) {
-        let block = self.free;
-        let before = self.slots[slot].block;
-        let block = if block == NONE {
-            self.blocks.push(Block { words: [0; BLOCK], next: before });
-            self.blocks.len() as u32 - 1
-        } else {
-            self.free = self.blocks[block as usize].next;
-            self.blocks[block as usize].next = before;
-            block
+        let last = self.slots[slot].block;
+        let before = match self.blocks.get(last as usize) {
+            Some(&Block { before: [first, second, third, _], .. }) => [last, first, second, third],
+            None => [NONE; AHEAD],
         };
+        let mut block = self.free;
+        if block == NONE {
+            block = self.blocks.len() as u32;
+            self.blocks.push(Block { words: [0; BLOCK], before });
+        } else {
+            self.free = std::mem::replace(&mut self.blocks[block as usize].before, before)[0];
+        }
         self.blocks[block as usize].words[0] = word;
         self.slots[slot] = Slot { block, count: 1 };
         self.occupied[slot / 64] |= 1 << (slot % 64);
@@ -302,14 +309,16 @@ impl Wheel {
         self.occupied[slot / 64] &= !(1 << (slot % 64));
         self.scratch.clear();
         while block != NONE {
-            let Block { words, next } = &mut self.blocks[block as usize];
-            for &word in &words[..count as usize] {
-                self.scratch.push(word);
-            }
+            let Block { words, before } = &mut self.blocks[block as usize];
+            self.scratch.extend_from_slice(&words[..count as usize]);
             count = BLOCK as u32;
-            let after = std::mem::replace(next, self.free);
+            let [after, .., far] = *before;
+            before[0] = self.free;
             self.free = block;
             block = after;
+            let far = self.blocks.as_ptr().wrapping_add(far as usize);
+            touch(far);
+            touch(far.cast::<u8>().wrapping_add(64));
         }
         self.scratch.sort_unstable();
         let Layout { width, item_bits, link_bits } = self.layout;

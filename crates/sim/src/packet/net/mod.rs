@@ -587,8 +587,13 @@ impl Net {
     /// Touches what the events after this one will need, step by step: the packet, its next hop, then its port or its flow's end.
     #[inline]
     fn look_ahead(&self) {
-        if let Some(event) = self.wheel.ahead(12) {
+        if let Some(event) = self.wheel.ahead(20) {
             touch(self.packets.as_ptr(event.item));
+        }
+        if let Some(event) = self.wheel.ahead(10)
+            && event.link < self.timers
+        {
+            touch(self.paths.as_ptr(self.packets[event.item].place + 1));
         }
         if let Some(event) = self.wheel.ahead(4)
             && event.link < self.timers

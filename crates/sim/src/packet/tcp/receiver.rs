@@ -29,6 +29,8 @@ pub(in crate::packet) struct Receiver {
     mark: bool,
     /// Whether a timer of the engine will look at `due`.
     pub armed: bool,
+    /// Whether there are islands: so that a segment in order looks at one cache line alone.
+    has_islands: bool,
     /// Segments that arrived after a later one without having been repeated.
     pub reordered: u32,
     /// Beyond `next`: segments that have arrived. Most flows never have any, and a receiver stays one cache line.
@@ -45,14 +47,14 @@ struct Islands {
 
 impl Receiver {
     pub fn new() -> Self {
-        Self { next: 0, high: 0, due: NEVER, mark: false, armed: false, reordered: 0, islands: None }
+        Self { next: 0, high: 0, due: NEVER, mark: false, armed: false, has_islands: false, reordered: 0, islands: None }
     }
 
     /// A segment arrives.
     #[inline]
     pub fn on_segment(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool, repeat: bool) -> Answer {
         let before = self.next;
-        let had_islands = self.islands.as_ref().is_some_and(|i| !i.ranges.is_empty());
+        let had_islands = self.has_islands;
         if number < self.high && !repeat {
             self.reordered += 1;
         }
@@ -142,11 +144,13 @@ impl Receiver {
         while let Some(island) = islands.ranges.take_from(self.next) {
             self.next = self.next.max(island.1);
         }
+        self.has_islands = !islands.ranges.is_empty();
     }
 
     /// A segment beyond a hole.
     #[inline(never)]
     fn land(&mut self, number: u32) {
+        self.has_islands = true;
         self.islands.get_or_insert_default().ranges.add(number, number + 1, |_| ());
     }
 }
