@@ -51,6 +51,7 @@ pub(super) struct Wheel {
     /// So many slots may have their turn together: what happens in them pushes events beyond them, as a rule.
     span: u64,
     scratch: Vec<u64>,
+    sorted: Vec<u64>,
     /// Events of later rounds, by round.
     far: BTreeMap<u64, Vec<Event>>,
     far_count: usize,
@@ -96,6 +97,7 @@ impl Wheel {
             next: 0,
             span: (look_ahead >> width).clamp(1, slots as u64 / 2),
             scratch: Vec::new(),
+            sorted: Vec::new(),
             far: BTreeMap::new(),
             far_count: 0,
             pending: 0,
@@ -320,8 +322,8 @@ impl Wheel {
             touch(far);
             touch(far.cast::<u8>().wrapping_add(64));
         }
-        self.scratch.sort_unstable();
         let Layout { width, item_bits, link_bits } = self.layout;
+        sort(&mut self.scratch, &mut self.sorted, width + link_bits + item_bits);
         let begin = self.slot << width;
         self.current.extend(self.scratch.iter().map(|&word| {
             let (item, rest) = (word & ((1 << item_bits) - 1), word >> item_bits);
@@ -329,6 +331,51 @@ impl Wheel {
         }));
     }
 }
+
+/// Sorts words of so many bits. Their times are spread over the slot, as a rule: so first into as many buckets as there are words, by their
+/// highest bits, which leaves little to sort.
+fn sort(words: &mut Vec<u64>, sorted: &mut Vec<u64>, bits: u32) {
+    if words.len() < FEW {
+        return words.sort_unstable();
+    }
+    let buckets = words.len().ilog2().min(BUCKETS.ilog2());
+    let shift = bits - buckets;
+    let mut ends = [0u32; BUCKETS];
+    let ends = &mut ends[..1 << buckets];
+    for &word in words.iter() {
+        ends[(word >> shift) as usize] += 1;
+    }
+    if ends.iter().any(|&count| count > CROWD) {
+        return words.sort_unstable();
+    }
+    let mut sum = 0;
+    for end in ends.iter_mut() {
+        sum += std::mem::replace(end, sum);
+    }
+    sorted.clear();
+    sorted.resize(words.len(), 0);
+    for &word in words.iter() {
+        let end = &mut ends[(word >> shift) as usize];
+        sorted[*end as usize] = word;
+        *end += 1;
+    }
+    // What is left is sorted by insertion: a word moves only within its bucket.
+    for i in 1..sorted.len() {
+        let word = sorted[i];
+        let mut at = i;
+        while at > 0 && sorted[at - 1] > word {
+            sorted[at] = sorted[at - 1];
+            at -= 1;
+        }
+        sorted[at] = word;
+    }
+    std::mem::swap(words, sorted);
+}
+
+const FEW: usize = 48;
+const BUCKETS: usize = 1 << 10;
+/// So many words in a bucket are better sorted in general.
+const CROWD: u32 = 24;
 
 /// Enough events at once to fetch ahead what they need.
 const AT_HAND: usize = 128;

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use weft_fabric::record::{QueueSample, Traced, WindowSample};
 use weft_fabric::rng::mix;
 use weft_fabric::routing::{self, FlowKey};
-use weft_fabric::{Bytes, Fabric, HostId, Instant};
+use weft_fabric::{Bytes, Fabric, HostId, Instant, LinkId};
 
 use super::capture::{Capture, Shown, Trace};
 use super::multipath::{Connection, linked_increase};
@@ -601,6 +601,8 @@ impl Net {
             let packet = &self.packets[event.item];
             let hop = self.paths.at(packet.place + 1);
             if hop == END {
+                // The answer goes the way back, as a rule.
+                touch(self.ports.as_ptr(LinkId(event.link).reverse().0));
                 match packet.kind {
                     Kind::Data => touch(self.rx.as_ptr().wrapping_add(packet.flow as usize)),
                     _ => {
