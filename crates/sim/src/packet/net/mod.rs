@@ -607,8 +607,7 @@ impl Net {
                     Kind::Data => touch(self.rx.as_ptr().wrapping_add(packet.flow as usize)),
                     _ => {
                         let tx = self.tx.as_ptr().wrapping_add(packet.flow as usize);
-                        touch(tx);
-                        touch(tx.cast::<u8>().wrapping_add(64));
+                        (0..size_of::<Tx>()).step_by(64).for_each(|at| touch(tx.cast::<u8>().wrapping_add(at)));
                     }
                 }
             } else {
@@ -639,5 +638,5 @@ pub(super) fn wheel_size(fabric: &Fabric, ports: &Ports, sizes: Sizes) -> (u32, 
     (width, (slots as usize).next_power_of_two())
 }
 
-const EVENTS_A_SLOT: f64 = 2_500.0;
+const EVENTS_A_SLOT: f64 = 6_000.0;
 const MAX_SLOTS: usize = 1 << 14;

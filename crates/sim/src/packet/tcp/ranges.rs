@@ -65,6 +65,12 @@ impl Ranges {
         self.0.pop_front()
     }
 
+    /// The start of the last range, if it ends at `number`: it is then removed.
+    pub fn take_up_to(&mut self, number: u32) -> Option<u32> {
+        self.0.back().filter(|r| r.1 == number)?;
+        self.0.pop_back().map(|r| r.0)
+    }
+
     /// The range that a number is in.
     pub fn around(&self, number: u32) -> Option<(u32, u32)> {
         self.0.get(self.0.partition_point(|r| r.1 <= number)).copied().filter(|r| r.0 <= number)

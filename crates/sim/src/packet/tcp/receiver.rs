@@ -21,23 +21,23 @@ pub(in crate::packet) struct Answer {
 #[derive(Clone, Debug)]
 pub(in crate::packet) struct Receiver {
     next: u32,
-    /// One beyond the highest segment that has arrived.
+    /// One beyond the highest segment that has arrived. Beyond `next`, and only then, there are islands.
     high: u32,
+    /// The last island is from here to `high`. It is the one that grows, so it is kept apart from the others.
+    last: u32,
     /// When an acknowledgement that waits is due; [`NEVER`] if none waits.
     due: u64,
     /// The state of the congestion mark that the last segment had (RFC 8257 section 3.2).
     mark: bool,
     /// Whether a timer of the engine will look at `due`.
     pub armed: bool,
-    /// Whether there are islands: so that a segment in order looks at one cache line alone.
-    has_islands: bool,
     /// Segments that arrived after a later one without having been repeated.
     pub reordered: u32,
-    /// Beyond `next`: segments that have arrived. Most flows never have any, and a receiver stays one cache line.
+    /// Islands before the last one. Most flows never have any, and a receiver stays one cache line.
     islands: Option<Box<Islands>>,
 }
 
-/// Segments that have arrived beyond a hole.
+/// Segments that have arrived beyond a hole and before another one.
 #[derive(Clone, Debug, Default)]
 struct Islands {
     ranges: Ranges,
@@ -47,22 +47,23 @@ struct Islands {
 
 impl Receiver {
     pub fn new() -> Self {
-        Self { next: 0, high: 0, due: NEVER, mark: false, armed: false, has_islands: false, reordered: 0, islands: None }
+        Self { next: 0, high: 0, last: 0, due: NEVER, mark: false, armed: false, reordered: 0, islands: None }
     }
 
     /// A segment arrives.
     #[inline]
     pub fn on_segment(&mut self, tcp: &Tcp, now: u64, number: u32, marked: bool, repeat: bool) -> Answer {
         let before = self.next;
-        let had_islands = self.has_islands;
+        let had_islands = self.next < self.high;
         if number < self.high && !repeat {
             self.reordered += 1;
         }
-        self.high = self.high.max(number + 1);
         if number == self.next {
             self.next += 1;
             if had_islands {
                 self.absorb();
+            } else {
+                self.high = self.next;
             }
         } else if number > self.next {
             self.land(number);
@@ -107,7 +108,15 @@ impl Receiver {
 
     /// Whether a segment has arrived before.
     pub fn has(&self, number: u32) -> bool {
-        number < self.next || self.islands.as_ref().is_some_and(|i| i.ranges.around(number).is_some())
+        number < self.next || self.around(number).is_some()
+    }
+
+    /// The island that a segment is in.
+    fn around(&self, number: u32) -> Option<(u32, u32)> {
+        if self.next < self.high && (self.last..self.high).contains(&number) {
+            return Some((self.last, self.high));
+        }
+        self.islands.as_ref()?.ranges.around(number)
     }
 
     /// What an acknowledgement reports that answers the arrival of a segment, a `duplicate` if it had arrived before: that segment (RFC
@@ -117,15 +126,17 @@ impl Receiver {
         if duplicate {
             blocks.push((number, number + 1));
         }
-        let Some(Islands { ranges, recent }) = self.islands.as_deref_mut() else { return blocks };
-        let own = ranges.around(number);
-        if let Some((start, end)) = own {
+        if self.next == self.high {
+            return blocks;
+        }
+        let mut recent = std::mem::take(&mut self.islands.get_or_insert_default().recent);
+        if let Some((start, end)) = self.around(number) {
             recent.retain(|n| !(start..end).contains(n));
             recent.insert(0, number);
         }
         let mut i = 0;
         while i < recent.len() && blocks.len() < MAX_BLOCKS {
-            match ranges.around(recent[i]) {
+            match self.around(recent[i]) {
                 Some(range) if !blocks.reported(duplicate).contains(&range) => {
                     blocks.push(range);
                     i += 1;
@@ -135,22 +146,40 @@ impl Receiver {
                 }
             }
         }
+        self.islands.get_or_insert_default().recent = recent;
         blocks
     }
 
     /// Islands that have become part of what is in order.
     fn absorb(&mut self) {
-        let Some(islands) = &mut self.islands else { return };
-        while let Some(island) = islands.ranges.take_from(self.next) {
-            self.next = self.next.max(island.1);
+        if self.last <= self.next {
+            // There is none before the last one.
+            self.next = self.high;
+        } else if let Some(islands) = &mut self.islands {
+            while let Some(island) = islands.ranges.take_from(self.next) {
+                self.next = self.next.max(island.1);
+            }
         }
-        self.has_islands = !islands.ranges.is_empty();
     }
 
     /// A segment beyond a hole.
     #[inline(never)]
     fn land(&mut self, number: u32) {
-        self.has_islands = true;
-        self.islands.get_or_insert_default().ranges.add(number, number + 1, |_| ());
+        let has_islands = self.next < self.high;
+        if number == self.high {
+            self.high += 1;
+        } else if number > self.high {
+            if has_islands {
+                self.islands.get_or_insert_default().ranges.add(self.last, self.high, |_| ());
+            }
+            self.last = number;
+            self.high = number + 1;
+        } else if number < self.last {
+            let ranges = &mut self.islands.get_or_insert_default().ranges;
+            ranges.add(number, number + 1, |_| ());
+            if let Some(start) = ranges.take_up_to(self.last) {
+                self.last = start;
+            }
+        }
     }
 }

@@ -244,4 +244,21 @@ proptest! {
             prop_assert_eq!(blocks.as_slice(), expected);
         }
     }
+
+    #[test]
+    fn a_receiver_knows_what_has_arrived(order in prop::collection::vec(0u32..40, 1..160)) {
+        let tcp = Tcp::default();
+        let (mut rx, mut arrived) = (Receiver::new(), BTreeSet::new());
+        for number in order {
+            let before = rx.next();
+            prop_assert_eq!(rx.has(number), arrived.contains(&number));
+            arrived.insert(number);
+            let answer = rx.on_segment(&tcp, 0, number, false, false);
+            let next = (0..).find(|n| !arrived.contains(n)).unwrap();
+            prop_assert_eq!((rx.next(), answer.fresh), (next, next - before));
+            for n in 0..42 {
+                prop_assert_eq!(rx.has(n), arrived.contains(&n), "{}", n);
+            }
+        }
+    }
 }
