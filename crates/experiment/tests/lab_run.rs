@@ -98,7 +98,7 @@ fn overlays_are_compared_with_plain_forwarding() {
     }
     assert_eq!(cases[1]["ratio_to_plain"], 1.0);
     let alone = weft(&["bench", "agent", "--case", "plain", "--overlay", "vl2", "--runs", "1", "--seconds", "1"], folder.path());
-    assert!(stdout(&alone).contains("agent-vl2-plain") && !stdout(&alone).contains("netlord"), "{}", stdout(&alone));
+    assert!(stdout(&alone).contains("vl2-plain") && !stdout(&alone).contains("netlord"), "{}", stdout(&alone));
 }
 
 #[test]
