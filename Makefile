@@ -194,7 +194,6 @@ bench-directory: build ## Rates, latencies and faults of the directory, compared
 .PHONY: bench-agent
 bench-agent: build ## What VL2's headers and NetLord's encapsulation cost on real packets beside plain forwarding; as root
 	$(RELEASE) bench agent
-	$(RELEASE) bench agent --overlay netlord
 
 .PHONY: bench-simgrid
 bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)

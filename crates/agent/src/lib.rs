@@ -8,7 +8,6 @@
 //! ```
 #![allow(clippy::disallowed_methods)] // Daemons live by the wall clock.
 
-pub mod bench;
 mod cli;
 pub mod config;
 mod daemon;

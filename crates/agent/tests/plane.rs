@@ -4,8 +4,7 @@
 
 #![allow(clippy::disallowed_methods)] // Sockets live by the wall clock.
 
-#[path = "support/ebpf.rs"]
-mod ebpf;
+mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -14,27 +13,73 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_agent::bench::{AA, AA6, Node, Overlay, Path, ping, stream};
+use support::ebpf;
+use support::fabric::{ANYCAST, HOSTS, Host, Network};
 use weft_agent::vl2::dataplane::{
-    Counter, Direction, Event, Flow, HostPlane, HostSettings, LocatorKind, PeerState, Refusal, StripRole, VIRTUAL_MAC,
+    Counter, Direction, Event, Flow, HostPlane, HostSettings, Local, LocatorKind, Peer, PeerState, Refusal, StripRole,
+    SwitchPlane, VIRTUAL_MAC,
 };
+use weft_control::directory::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
 const SHORT: Duration = Duration::from_millis(500);
+/// The third host of the network has nothing to do here.
+const A: Host = HOSTS[0];
+const B: Host = HOSTS[1];
 
-/// A path with VL2 on it; none where that is not possible.
-fn path(label: &str) -> Option<(Path, Overlay)> {
+/// The programs of the network.
+struct Overlay {
+    hosts: [HostPlane; 2],
+    /// Those of both ToRs and of the intermediate switch.
+    switches: [SwitchPlane; 3],
+}
+
+/// A network with VL2 on it: the hosts know each other, the switches what they strip. None where that is not possible.
+fn network(name: &str) -> Option<(Network, Overlay)> {
     if !ebpf::is_possible() {
         return None;
     }
-    let path = Path::build(label).unwrap();
-    let overlay = path.attach().unwrap();
-    Some((path, overlay))
+    let network = Network::new(name)?;
+    let switches = network.start_switches();
+    for host in [A, B] {
+        // An AA's route has the MTU that is left below two outer headers.
+        network.ip(host.name, &format!("route replace 20.0.0.0/8 dev eth0 src {} mtu 1560", host.aa()));
+        network.ip(host.name, &format!("addr add {}/64 dev eth0 nodad", host.aa6()));
+        network.ip(host.name, "route replace fd20::/64 dev eth0 proto kernel metric 256 mtu 1560");
+    }
+    let hosts = [attach(&network, A, B), attach(&network, B, A)];
+    Some((network, Overlay { hosts, switches }))
+}
+
+/// The programs of a host that knows itself and the other.
+fn attach(network: &Network, own: Host, other: Host) -> HostPlane {
+    let mut settings = HostSettings::new(own.la(), format!("10.201.{}.0/24", own.number).parse().unwrap());
+    settings.tor = Some(own.tor_la);
+    settings.aa4 = Some("20.0.0.0/8".parse().unwrap());
+    settings.aa6 = Some("fd20::/64".parse().unwrap());
+    settings.gateway = network.mac(own.tor, own.tor_port);
+    network.within(own.name, || {
+        let mut plane = HostPlane::attach("eth0", &settings, &network.pins(own.name)).unwrap();
+        plane.set_group(GroupId(1), &[ANYCAST]).unwrap();
+        // Nothing forwards the service's multicast here.
+        let local = Local { service: ServiceId(1), multicast: Some(Ipv4Addr::new(239, 1, 0, 1)) };
+        let peer = Peer { locator: other.tor_la, group: GroupId(1), mac: None };
+        for (mine, theirs) in [(own.aa().into(), other.aa().into()), (own.aa6().into(), IpAddr::from(other.aa6()))] {
+            plane.set_local(mine, &local).unwrap();
+            plane.set_peer(theirs, &peer).unwrap();
+        }
+        plane
+    })
+}
+
+/// A stream from the first host to an address of the second: its bytes.
+fn stream(network: &Network, to: IpAddr, duration: Duration) -> u64 {
+    network.stream(A.name, B.name, to, duration)
 }
 
 fn drops(overlay: &Overlay) -> Vec<String> {
     let hosts = overlay.hosts.iter().map(|host| host.counters().unwrap());
-    let switches = overlay.tors.iter().chain([&overlay.intermediate]).map(|switch| switch.counters().unwrap());
+    let switches = overlay.switches.iter().map(|switch| switch.counters().unwrap());
     let of = |all: weft_agent::vl2::dataplane::Counters| {
         all.iter().filter(|(c, v)| c.is_drop() && *v > 0).map(|(c, v)| format!("{} {v}", c.name())).collect::<Vec<_>>()
     };
@@ -42,7 +87,7 @@ fn drops(overlay: &Overlay) -> Vec<String> {
 }
 
 /// A peer's entry, taken out of a host's table.
-fn forget(host: &mut HostPlane, aa: IpAddr) -> weft_agent::vl2::dataplane::Peer {
+fn forget(host: &mut HostPlane, aa: IpAddr) -> Peer {
     let Some(PeerState::Known(peer)) = host.peer(aa).unwrap() else { panic!("{aa} is known") };
     host.remove_peer(aa).unwrap();
     peer
@@ -62,38 +107,37 @@ fn wait<T>(host: &mut HostPlane, wanted: impl Fn(Event) -> Option<T>) -> T {
 
 #[test]
 fn tcp_of_both_versions_crosses_whole_segments_and_all() {
-    let Some((path, overlay)) = path("tcp") else { return };
-    for (to, large) in [(IpAddr::from(AA[1]), 9000), (AA6[1].into(), 9000)] {
-        ping(&path, to, 3).unwrap();
+    let Some((network, overlay)) = network("tcp") else { return };
+    for (to, large) in [(IpAddr::from(B.aa()), 9000), (B.aa6().into(), 9000)] {
+        assert!(network.ping(A.name, to, 3), "{to} answers");
         let before = overlay.hosts[1].counters().unwrap();
-        let sent = stream(&path, to, SHORT).unwrap();
+        let bytes = stream(&network, to, SHORT);
         let after = overlay.hosts[1].counters().unwrap().since(&before);
-        let packet = sent.bytes / after.get(Counter::Delivered);
-        eprintln!("{to}: {:.2} Gbps, {packet} bytes a packet", sent.goodput_bps() / 1e9);
+        let packet = bytes / after.get(Counter::Delivered);
         assert!(packet > large, "segmentation offload is kept: {packet} bytes a packet");
     }
     let sender = overlay.hosts[0].counters().unwrap();
     assert!(sender.get(Counter::PushedTwo) > 100 && sender.get(Counter::PushedOne) == 0);
-    assert_eq!(sender.get(Counter::PushedTwo), overlay.tors[1].counters().unwrap().get(Counter::StrippedTor));
+    assert_eq!(sender.get(Counter::PushedTwo), overlay.switches[1].counters().unwrap().get(Counter::StrippedTor));
     assert_eq!(sender.get(Counter::PushedTwo), overlay.hosts[1].counters().unwrap().get(Counter::Delivered));
     assert_eq!(drops(&overlay), [""; 0]);
 }
 
 #[test]
 fn a_host_can_be_its_own_locator() {
-    let Some((path, mut overlay)) = path("own") else { return };
+    let Some((network, mut overlay)) = network("own") else { return };
     let las = [overlay.hosts[0].settings().la, overlay.hosts[1].settings().la];
     for (host, la) in overlay.hosts.iter_mut().zip([las[1], las[0]]) {
         host.set_settings(&HostSettings { locator: LocatorKind::Host, ..host.settings().clone() }).unwrap();
         for (aa, state) in host.peers().unwrap() {
             let PeerState::Known(peer) = state else { panic!("{aa} is known") };
-            host.set_peer(aa, &weft_agent::vl2::dataplane::Peer { locator: la, ..peer }).unwrap();
+            host.set_peer(aa, &Peer { locator: la, ..peer }).unwrap();
         }
     }
-    assert!(stream(&path, AA[1].into(), SHORT).unwrap().bytes > 1_000_000);
-    assert!(stream(&path, AA6[1].into(), SHORT).unwrap().bytes > 1_000_000);
+    assert!(stream(&network, B.aa().into(), SHORT) > 1_000_000);
+    assert!(stream(&network, B.aa6().into(), SHORT) > 1_000_000);
     assert!(overlay.hosts[1].counters().unwrap().get(Counter::StrippedHost) > 100);
-    assert_eq!(overlay.tors[1].counters().unwrap().get(Counter::StrippedTor), 0);
+    assert_eq!(overlay.switches[1].counters().unwrap().get(Counter::StrippedTor), 0);
     assert_eq!(drops(&overlay), [""; 0]);
 }
 
@@ -105,22 +149,22 @@ fn arp_reply(asker: Ipv4Addr, asker_mac: MacAddr, target: Ipv4Addr) -> Vec<u8> {
 
 #[test]
 fn an_unknown_peer_is_asked_for_and_its_first_packet_arrives() {
-    let Some((path, mut overlay)) = path("miss") else { return };
-    let (there, here) = (IpAddr::from(AA[1]), IpAddr::from(AA[0]));
+    let Some((network, mut overlay)) = network("miss") else { return };
+    let (there, here) = (IpAddr::from(B.aa()), IpAddr::from(A.aa()));
     let [host1, host2] = &mut overlay.hosts;
     let (far, near) = (forget(host1, there), forget(host2, here));
-    let receiver = path.within(Node::Host2, || UdpSocket::bind((AA[1], 7000))).unwrap().unwrap();
+    let receiver = network.within(B.name, || UdpSocket::bind((B.aa(), 7000))).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let sender = path.within(Node::Host1, || UdpSocket::bind((AA[0], 0))).unwrap().unwrap();
+    let sender = network.within(A.name, || UdpSocket::bind((A.aa(), 0))).unwrap();
     sender.set_ttl(1).unwrap();
-    sender.send_to(b"first", (AA[1], 7000)).unwrap();
+    sender.send_to(b"first", (B.aa(), 7000)).unwrap();
     let asked = wait(host1, |event| match event {
         Event::Resolve { target, asker, asker_mac } => Some((target, asker, asker_mac)),
         _ => None,
     });
     assert_eq!((asked.0, asked.1), (there, here));
     // It is answered, and still not known: the packet itself is a miss now.
-    host1.inject(&arp_reply(AA[0], asked.2, AA[1])).unwrap();
+    host1.inject(&arp_reply(A.aa(), asked.2, B.aa())).unwrap();
     let miss = |direction| {
         move |event| match event {
             Event::Miss { direction: d, source, destination, held } if d == direction => Some((source, destination, held)),
@@ -146,11 +190,11 @@ fn an_unknown_peer_is_asked_for_and_its_first_packet_arrives() {
 
 #[test]
 fn a_tcp_packet_of_many_segments_is_held_and_released_whole() {
-    let Some((path, mut overlay)) = path("gso") else { return };
-    for (here, there) in [(IpAddr::from(AA[0]), IpAddr::from(AA[1])), (AA6[0].into(), AA6[1].into())] {
-        let listener = path.within(Node::Host2, || TcpListener::bind((there, 0))).unwrap().unwrap();
+    let Some((network, mut overlay)) = network("gso") else { return };
+    for (here, there) in [(IpAddr::from(A.aa()), IpAddr::from(B.aa())), (A.aa6().into(), B.aa6().into())] {
+        let listener = network.within(B.name, || TcpListener::bind((there, 0))).unwrap();
         let target = listener.local_addr().unwrap();
-        let mut sender = path.within(Node::Host1, || TcpStream::connect(target)).unwrap().unwrap();
+        let mut sender = network.within(A.name, || TcpStream::connect(target)).unwrap();
         let (mut receiver, _) = listener.accept().unwrap();
         let host1 = &mut overlay.hosts[0];
         let far = forget(host1, there);
@@ -184,27 +228,27 @@ fn a_tcp_packet_of_many_segments_is_held_and_released_whole() {
 
 #[test]
 fn what_is_refused_or_forged_does_not_cross() {
-    let Some((path, mut overlay)) = path("deny") else { return };
+    let Some((network, mut overlay)) = network("deny") else { return };
     let [host1, host2] = &mut overlay.hosts;
-    let receiver = path.within(Node::Host2, || UdpSocket::bind((AA[1], 7000))).unwrap().unwrap();
+    let receiver = network.within(B.name, || UdpSocket::bind((B.aa(), 7000))).unwrap();
     receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    let sender = path.within(Node::Host1, || UdpSocket::bind((AA[0], 0))).unwrap().unwrap();
-    let sends = || sender.send_to(b"x", (AA[1], 7000)).is_ok() && receiver.recv_from(&mut [0; 9]).is_ok();
+    let sender = network.within(A.name, || UdpSocket::bind((A.aa(), 0))).unwrap();
+    let sends = || sender.send_to(b"x", (B.aa(), 7000)).is_ok() && receiver.recv_from(&mut [0; 9]).is_ok();
     assert!(sends());
-    host2.refuse_peer(AA[0].into(), Refusal::Forbidden).unwrap();
+    host2.refuse_peer(A.aa().into(), Refusal::Forbidden).unwrap();
     assert!(!sends());
     assert_eq!(host2.counters().unwrap().get(Counter::InForbidden), 1);
     // An address that is not this host's.
-    path.ip(Node::Host1, "addr add 20.0.0.77/8 dev eth0").unwrap();
-    let forger = path.within(Node::Host1, || UdpSocket::bind("20.0.0.77:0")).unwrap().unwrap();
-    let _ = forger.send_to(b"x", (AA[1], 7000));
+    network.ip(A.name, "addr add 20.0.0.77/8 dev eth0");
+    let forger = network.within(A.name, || UdpSocket::bind("20.0.0.77:0")).unwrap();
+    let _ = forger.send_to(b"x", (B.aa(), 7000));
     thread::sleep(Duration::from_millis(50));
     assert!(host1.counters().unwrap().get(Counter::ForgedSource) > 0);
     assert!(receiver.recv_from(&mut [0; 9]).is_err());
 }
 
 /// A stream while an agent reads the events of both hosts: its bytes, and the events of the first.
-fn stream_with_agents(path: &Path, overlay: &mut Overlay, to: IpAddr) -> (u64, Vec<Event>) {
+fn stream_with_agents(network: &Network, overlay: &mut Overlay, to: IpAddr) -> (u64, Vec<Event>) {
     let stop = AtomicBool::new(false);
     let [host1, host2] = &mut overlay.hosts;
     thread::scope(|scope| {
@@ -217,32 +261,32 @@ fn stream_with_agents(path: &Path, overlay: &mut Overlay, to: IpAddr) -> (u64, V
             }
             events
         });
-        let sent = stream(path, to, Duration::from_secs(2));
+        let bytes = stream(network, to, Duration::from_secs(2));
         stop.store(true, Ordering::Relaxed);
-        (sent.unwrap().bytes, agents.join().unwrap())
+        (bytes, agents.join().unwrap())
     })
 }
 
 #[test]
 fn senders_learn_what_fits() {
-    let Some((path, mut overlay)) = path("mtu") else { return };
-    for (to, mtu) in [(IpAddr::from(AA[1]), 1100), (AA6[1].into(), 1300)] {
+    let Some((network, mut overlay)) = network("mtu") else { return };
+    for (to, mtu) in [(IpAddr::from(B.aa()), 1100), (B.aa6().into(), 1300)] {
         let usual = overlay.hosts[0].settings().clone();
         overlay.hosts[0].set_settings(&HostSettings { underlay_mtu: mtu + 40, ..usual.clone() }).unwrap();
-        let (bytes, events) = stream_with_agents(&path, &mut overlay, to);
+        let (bytes, events) = stream_with_agents(&network, &mut overlay, to);
         assert!(bytes > 1_000_000, "{to}: {bytes} bytes");
         assert!(events.iter().any(|e| matches!(e, Event::TooBig { mtu: reported, .. } if *reported == mtu)), "{events:?}");
         overlay.hosts[0].set_settings(&usual).unwrap();
     }
     // A link of the fabric that carries less: its router says so to the outer source.
-    path.ip(Node::Host1, "route flush cache").unwrap();
-    path.ip(Node::Tor1, "link set core mtu 1400").unwrap();
-    path.ip(Node::Intermediate, "link set left mtu 1400").unwrap();
-    path.ip(Node::Host1, "tcp_metrics flush").unwrap();
-    path.ip(Node::Host1, "route replace 20.0.0.0/8 dev eth0 src 20.0.0.1 mtu 1560").unwrap();
-    path.ip(Node::Host1, "-6 route replace fd20::/64 dev eth0 proto kernel metric 256 mtu 1560").unwrap();
-    for to in [IpAddr::from(AA[1]), AA6[1].into()] {
-        let (bytes, events) = stream_with_agents(&path, &mut overlay, to);
+    network.ip(A.name, "route flush cache");
+    network.ip(A.tor, "link set u0 mtu 1400");
+    network.ip("mid", "link set p1 mtu 1400");
+    network.ip(A.name, "tcp_metrics flush");
+    network.ip(A.name, "route replace 20.0.0.0/8 dev eth0 src 20.0.0.1 mtu 1560");
+    network.ip(A.name, "-6 route replace fd20::/64 dev eth0 proto kernel metric 256 mtu 1560");
+    for to in [IpAddr::from(B.aa()), B.aa6().into()] {
+        let (bytes, events) = stream_with_agents(&network, &mut overlay, to);
         eprintln!("{to}: {bytes} bytes over a link of 1400, {} events", events.len());
         assert!(bytes > 1_000_000, "{to}: {bytes} bytes, {:?}", events.first());
     }
@@ -252,52 +296,48 @@ fn senders_learn_what_fits() {
 
 #[test]
 fn a_restarted_agent_adopts_what_runs() {
-    let Some((path, overlay)) = path("adopt") else { return };
-    let pins = path.pins().join("h1");
-    let Overlay { hosts: [host1, host2], tors, intermediate } = overlay;
+    let Some((network, overlay)) = network("adopt") else { return };
+    let pins = network.pins(A.name);
+    let [host1, host2] = overlay.hosts;
     let settings = host1.settings().clone();
-    let sent = thread::scope(|scope| {
-        let stream = scope.spawn(|| stream(&path, AA[1].into(), Duration::from_secs(2)));
+    let adopt = || network.within(A.name, || HostPlane::attach("eth0", &settings, &pins)).unwrap();
+    let bytes = thread::scope(|scope| {
+        let stream = scope.spawn(|| stream(&network, B.aa().into(), Duration::from_secs(2)));
         // The agent is gone; its programs are not.
         drop(host1);
         thread::sleep(SHORT);
         for _ in 0..3 {
-            let again = path.within(Node::Host1, || HostPlane::attach("eth0", &settings, &pins)).unwrap().unwrap();
+            let again = adopt();
             assert!(again.adopted());
             assert_eq!(again.peers().unwrap().len(), 2);
             assert!(again.counters().unwrap().get(Counter::PushedTwo) > 0);
         }
-        stream.join().unwrap().unwrap()
+        stream.join().unwrap()
     });
-    assert!(sent.bytes > 10_000_000, "{} bytes", sent.bytes);
+    assert!(bytes > 10_000_000, "{bytes} bytes");
     assert_eq!(host2.counters().unwrap().drops(), 0);
-    let host1 = path.within(Node::Host1, || HostPlane::attach("eth0", &settings, &pins)).unwrap().unwrap();
-    Overlay { hosts: [host1, host2], tors, intermediate }.detach(&path).unwrap();
+    let host1 = adopt();
+    network.within(A.name, || host1.detach()).unwrap();
     assert!(!pins.exists());
-    let filters = Command::new("tc")
-        .args(["-n", &path.namespace(Node::Host1), "filter", "show", "dev", "eth0", "egress"])
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8_lossy(&filters.stdout), "");
+    assert_eq!(network.output(A.name, &["tc", "filter", "show", "dev", "eth0", "egress"]), "");
 }
 
 #[test]
 fn a_sender_that_times_out_is_an_event_and_a_salt_moves_its_flow() {
-    let Some((path, mut overlay)) = path("rto") else { return };
-    let tor = Ipv4Addr::new(10, 255, 2, 1);
+    let Some((network, mut overlay)) = network("rto") else { return };
     let [host1, _] = &mut overlay.hosts;
     let (flow, bytes) = thread::scope(|scope| {
-        let stream = scope.spawn(|| stream(&path, AA[1].into(), Duration::from_secs(4)));
+        let stream = scope.spawn(|| stream(&network, B.aa().into(), Duration::from_secs(4)));
         thread::sleep(SHORT);
-        overlay.tors[1].remove_strip(tor).unwrap();
+        overlay.switches[1].remove_strip(B.tor_la).unwrap();
         let flow: Flow = wait(host1, |event| match event {
             Event::Congestion { flow } => Some(flow),
             _ => None,
         });
-        overlay.tors[1].set_strip(tor, StripRole::Tor).unwrap();
-        (flow, stream.join().unwrap().unwrap().bytes)
+        overlay.switches[1].set_strip(B.tor_la, StripRole::Tor).unwrap();
+        (flow, stream.join().unwrap())
     });
-    assert_eq!((flow.source, flow.destination, flow.protocol), (AA[0].into(), AA[1].into(), 6));
+    assert_eq!((flow.source, flow.destination, flow.protocol), (A.aa().into(), B.aa().into(), 6));
     assert!(bytes > 1_000_000);
     let host1 = &mut overlay.hosts[0];
     let (before, sources): (_, Vec<_>) = (
@@ -313,32 +353,16 @@ fn a_sender_that_times_out_is_an_event_and_a_salt_moves_its_flow() {
 }
 
 /// tshark on a switch's port, started and listening.
-fn tshark(path: &Path, filter: &str) -> Option<Child> {
-    let namespace = format!("--net=/run/netns/{}", path.namespace(Node::Tor1));
-    let fields = ["frame.protocols", "ip.src", "ip.dst", "ip.proto", "ip.ttl", "ipv6.dst", "tcp.dstport", "ip.checksum.status"];
-    let mut command = Command::new("nsenter");
-    command.args([
-        &namespace,
-        "tshark",
-        "-l",
-        "-n",
-        "-i",
-        "core",
-        "-c",
-        "3",
-        "-o",
-        "ip.check_checksum:TRUE",
-        "-f",
-        filter,
-        "-T",
-        "fields",
-    ]);
-    command.args(fields.iter().flat_map(|field| ["-e", field]));
+fn tshark(network: &Network, filter: &str) -> Option<Child> {
     if Command::new("tshark").arg("--version").output().is_err() {
         assert!(std::env::var_os("CI").is_none(), "no tshark: run scripts/setup-capture.sh");
         eprintln!("left out: tshark is not installed");
         return None;
     }
+    let fields = ["frame.protocols", "ip.src", "ip.dst", "ip.proto", "ip.ttl", "ipv6.dst", "tcp.dstport", "ip.checksum.status"];
+    let mut command = network.command(A.tor, "tshark");
+    command.args(["-l", "-n", "-i", "u0", "-c", "3", "-o", "ip.check_checksum:TRUE", "-f", filter, "-T", "fields"]);
+    command.args(fields.iter().flat_map(|field| ["-e", field]));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let said =
         BufReader::new(child.stderr.as_mut().unwrap()).lines().map_while(Result::ok).find(|line| line.contains("Capturing"));
@@ -349,26 +373,26 @@ fn tshark(path: &Path, filter: &str) -> Option<Child> {
 
 #[test]
 fn tshark_reads_what_is_on_the_wire() {
-    let Some((path, overlay)) = path("shark") else { return };
+    let Some((network, overlay)) = network("shark") else { return };
     for (to, protocols, inner) in
-        [(IpAddr::from(AA[1]), "eth:ethertype:ip:ip:ip:tcp", "4,4,6"), (AA6[1].into(), "eth:ethertype:ip:ip:ipv6:tcp", "4,41")]
+        [(IpAddr::from(B.aa()), "eth:ethertype:ip:ip:ip:tcp", "4,4,6"), (B.aa6().into(), "eth:ethertype:ip:ip:ipv6:tcp", "4,41")]
     {
         let proto = if to.is_ipv4() { "ip proto 4 and ip[29] = 4" } else { "ip proto 4 and ip[29] = 41" };
-        let Some(child) = tshark(&path, &format!("{proto} and src net 10.200.1.0/24")) else { return };
-        stream(&path, to, SHORT).unwrap();
+        let Some(child) = tshark(&network, &format!("{proto} and src net 10.201.1.0/24")) else { return };
+        stream(&network, to, SHORT);
         let out = child.wait_with_output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split('\t').collect()).collect();
         let tcp: Vec<_> = lines.iter().filter(|line| line[0].starts_with(protocols)).collect();
         assert!(!tcp.is_empty(), "{text}");
         for line in tcp {
-            let outer = ["10.254.0.1", "10.255.2.1"];
+            let outer = [ANYCAST, B.tor_la].map(|to| to.to_string());
             let to_is: Vec<&str> = line[2].split(',').collect();
             assert_eq!(to_is[..2], outer);
             assert_eq!(line[3], inner);
             let from: Vec<Ipv4Addr> = line[1].split(',').map(|ip| ip.parse().unwrap()).collect();
             assert_eq!(from[0], from[1], "one flow, one outer source");
-            assert_eq!(from[0].octets()[..3], [10, 200, 1]);
+            assert_eq!(from[0].octets()[..3], [10, 201, 1]);
             assert!(line[7].split(',').take(2).all(|status| status == "1"), "checksums of the outer headers: {}", line[7]);
         }
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{folder_with, json, lab_is_possible, stderr, stdout, weft};
+use support::{agents_are_possible, folder_with, json, lab_is_possible, stderr, stdout, weft};
 
 /// Flows of a quarter of a second or so at 20 Mbps.
 const LAB: &[(&str, &str)] = &[
@@ -75,6 +75,30 @@ fn a_sweep_has_both_worlds_in_one_table() {
     let kinds: Vec<&Value> = summary["runs"].as_array().expect("runs").iter().map(|r| &r["set"]["world.kind"]).collect();
     assert_eq!(kinds, ["lab", "flow"]);
     assert!(summary["runs"][1].get("lab").is_none());
+}
+
+#[test]
+fn overlays_are_compared_with_plain_forwarding() {
+    if !agents_are_possible() {
+        return;
+    }
+    let folder = folder_with(&[]);
+    let result = json(&weft(&["bench", "agent", "--runs", "2", "--seconds", "1", "--json"], folder.path()));
+    let cases = result["cases"].as_array().expect("cases");
+    let names: Vec<&Value> = cases.iter().map(|case| &case["name"]).collect();
+    assert_eq!(names, ["agent-netlord", "agent-netlord-plain", "agent-vl2", "agent-vl2-plain"]);
+    for case in cases {
+        assert_eq!((&case["hosts"], &case["flows"]), (&2.into(), &16.into()), "{case:#}");
+        for key in ["wall_s", "rss_bytes", "goodput_bps", "ratio_to_plain", "rtt_min_s", "cpu_per_gbit_s"] {
+            assert!(case[key].as_f64().is_some_and(|value| value > 0.0), "{key}: {case:#}");
+        }
+        let [least, median, most] = ["ratio_min", "ratio_to_plain", "ratio_max"].map(|key| case[key].as_f64().expect("a number"));
+        // Packets of many segments stay whole: otherwise it would be a twentieth.
+        assert!(0.2 < least && least <= median && median <= most, "{case:#}");
+    }
+    assert_eq!(cases[1]["ratio_to_plain"], 1.0);
+    let alone = weft(&["bench", "agent", "--case", "plain", "--overlay", "vl2", "--runs", "1", "--seconds", "1"], folder.path());
+    assert!(stdout(&alone).contains("vl2-plain") && !stdout(&alone).contains("netlord"), "{}", stdout(&alone));
 }
 
 #[test]
@@ -192,6 +216,10 @@ fn without_root_a_run_fails_and_a_check_skips() {
     };
     if let Some(run) = as_nobody(&["run", "s.toml", "--json"]) {
         assert!(run.status.code() == Some(2) && stderr(&run).contains("only root may"), "{}", stderr(&run));
+    }
+    if let Some(bench) = as_nobody(&["bench", "agent", "--json"]) {
+        assert!(bench.status.code() == Some(2) && stderr(&bench).contains("only root may"), "{}", stderr(&bench));
+        assert_eq!(stdout(&bench), "");
     }
     // What needs no root is carried all the same.
     let text = std::fs::read_to_string(folder.path().join("s.toml")).expect("it was written");

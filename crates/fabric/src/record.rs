@@ -116,6 +116,8 @@ pub struct LabRecord {
     pub scale: f64,
     /// The part of the run that the machine's processors were idle.
     pub cpu_idle_fraction: Option<f64>,
+    /// Processor time of the sending and receiving process, and of the kernel on its behalf, in seconds.
+    pub cpu_s: f64,
     /// By flow.
     pub tcp: Vec<TcpRecord>,
     /// What failed, ended, moved and returned, in order of time, and what flows noticed of it.

@@ -1,11 +1,14 @@
-//! Counters of the kernel: bytes, packets and drops of every port's queue, and the idle time of the processors.
+//! Counters of the kernel: bytes, packets and drops of every port's queue, and the time of the processors.
 //!
 //! The queue (TBF) counts packets as they are on the link: with Ethernet's header, and with the headers of every segment after TSO. The device
 //! itself counts the headers of a large packet once.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use weft_fabric::{Fabric, LinkId, NodeId};
 
 use crate::error::{LabError, Result};
@@ -117,23 +120,25 @@ fn failed(place: &str, cause: std::io::Error) -> LabError {
     LabError::Kernel { what: "read counters", place: place.to_owned(), cause }
 }
 
-/// Times of all processors since boot, in ticks.
+/// Times of all processors since boot, in ticks, and the time that this process has had of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cpu {
     idle: u64,
     all: u64,
+    own: Duration,
 }
 
 impl Cpu {
     pub(crate) fn now() -> Self {
-        fs::read_to_string("/proc/stat").map_or(Self::default(), |text| Self::parse(&text))
+        let all = fs::read_to_string("/proc/stat").map_or(Self::default(), |text| Self::parse(&text));
+        Self { own: own_time(), ..all }
     }
 
     fn parse(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
         // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two.
         let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
-        Self { idle: ticks.iter().skip(3).take(2).sum(), all: ticks.iter().sum() }
+        Self { idle: ticks.iter().skip(3).take(2).sum(), all: ticks.iter().sum(), own: Duration::ZERO }
     }
 
     /// The idle fraction of the time since `before`; `None` if no time has passed.
@@ -141,6 +146,16 @@ impl Cpu {
         let all = self.all.checked_sub(before.all).filter(|&t| t > 0)?;
         Some(self.idle.saturating_sub(before.idle) as f64 / all as f64)
     }
+
+    /// The time that this process has had since `before`: its own code, and the kernel's work on its behalf.
+    pub(crate) fn own_since(self, before: Self) -> Duration {
+        self.own.saturating_sub(before.own)
+    }
+}
+
+fn own_time() -> Duration {
+    let time = |t: TimeVal| Duration::from_secs(t.tv_sec() as u64) + Duration::from_micros(t.tv_usec() as u64);
+    getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |usage| time(usage.user_time()) + time(usage.system_time()))
 }
 
 const RTM_GETQDISC: u16 = 38;

@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use weft_directory::daemon::command_line;
 
-use crate::bench::{self, BenchArgs};
 use crate::error::Error;
 
 /// The agent of a host or a switch, and commands to a running one.
@@ -42,8 +41,6 @@ enum Command {
     Vif(commands::VifArgs),
     /// Which path a flow takes, probed hop by hop
     Trace(trace::TraceArgs),
-    /// What the overlay costs beside plain forwarding and VXLAN; needs root, leaves nothing
-    Bench(BenchArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -65,7 +62,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Detach(args) => commands::detach(&args),
         Command::Vif(args) => commands::vif(&args),
         Command::Trace(args) => trace::run(&args),
-        Command::Bench(args) => return bench::main(&args),
         Command::Manual { folder } => command_line::write_manual::<Program>("weft-agent", &folder)
             .map(|()| true)
             .map_err(|cause| Error::File { action: "write to", path: folder, cause }),

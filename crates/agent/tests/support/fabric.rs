@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -25,17 +25,17 @@ use super::process::program;
 use super::shared::{WRITER, client_of, die_with_parent, secret, write_secret};
 
 pub const DIRECTORY: &str = "10.9.9.1:5303";
-const ANYCAST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
-const NODES: [&str; 6] = ["a", "b", "c", "tor1", "tor2", "mid"];
+pub const ANYCAST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+const NODES: &[&str] = &["a", "b", "c", "tor1", "tor2", "mid"];
 
 /// A host: its number, which is its principal's too, and its ToR's.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     pub name: &'static str,
     pub number: u8,
-    tor: &'static str,
-    tor_la: Ipv4Addr,
-    tor_port: &'static str,
+    pub tor: &'static str,
+    pub tor_la: Ipv4Addr,
+    pub tor_port: &'static str,
 }
 
 pub const HOSTS: [Host; 3] = [
@@ -52,11 +52,16 @@ impl Host {
     pub fn aa(self) -> Ipv4Addr {
         [20, 0, 0, self.number].into()
     }
+
+    pub fn aa6(self) -> Ipv6Addr {
+        [0xfd20, 0, 0, 0, 0, 0, 0, self.number.into()].into()
+    }
 }
 
 /// The network, and the programs in it.
 pub struct Network {
     folder: tempfile::TempDir,
+    nodes: &'static [&'static str],
     prefix: String,
     pins: PathBuf,
     programs: Vec<(String, Program)>,
@@ -71,6 +76,13 @@ struct Program {
 impl Network {
     /// Makes the network. None, with a word, where that is not possible; in CI that is a failure.
     pub fn new(name: &str) -> Option<Self> {
+        let network = Self::bare(name, NODES)?;
+        network.wire();
+        Some(network)
+    }
+
+    /// The same, of nodes without cables.
+    pub fn bare(name: &str, nodes: &'static [&'static str]) -> Option<Self> {
         // SAFETY: it only asks.
         if unsafe { libc::geteuid() } != 0 {
             assert!(std::env::var_os("CI").is_none(), "namespaces and eBPF need root");
@@ -83,16 +95,18 @@ impl Network {
         }
         let pins = PathBuf::from(format!("/sys/fs/bpf/agent-{name}-{id}"));
         let (folder, prefix) = (tempfile::tempdir().unwrap(), format!("agent-{name}-{id}-"));
-        let network = Self { folder, prefix, pins, programs: Vec::new() };
-        network.wire();
+        let network = Self { folder, nodes, prefix, pins, programs: Vec::new() };
+        for node in nodes {
+            run(&format!("ip netns add {}", network.namespace(node)));
+            network.ip(node, "link set lo up");
+            // No address is used twice: nothing waits for duplicate address detection.
+            network.set(node, "ipv6/conf/all/accept_dad", "0");
+            network.set(node, "ipv6/conf/default/accept_dad", "0");
+        }
         Some(network)
     }
 
     fn wire(&self) {
-        for node in NODES {
-            run(&format!("ip netns add {}{node}", self.prefix));
-            self.ip(node, "link set lo up");
-        }
         for host in HOSTS {
             self.cable((host.name, "eth0"), (host.tor, host.tor_port));
             let n = host.number;
@@ -117,46 +131,53 @@ impl Network {
         self.ip("mid", &format!("addr add {ANYCAST}/32 dev lo"));
         self.ip("mid", "addr add 10.9.9.1/32 dev lo");
         for switch in ["tor1", "tor2", "mid"] {
-            self.within(switch, || {
-                for (name, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("icmp_ratemask", "0")] {
-                    std::fs::write(Path::new("/proc/sys/net/ipv4").join(name), value).unwrap();
-                }
-            });
+            for (name, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("icmp_ratemask", "0")] {
+                self.set(switch, &format!("ipv4/{name}"), value);
+            }
         }
     }
 
-    fn cable(&self, (a, port_a): (&str, &str), (b, port_b): (&str, &str)) {
+    /// Writes a setting of a node's network.
+    pub fn set(&self, node: &str, key: &str, value: &str) {
+        self.within(node, || std::fs::write(Path::new("/proc/sys/net").join(key), value).unwrap());
+    }
+
+    pub fn cable(&self, (a, port_a): (&str, &str), (b, port_b): (&str, &str)) {
         let p = &self.prefix;
         run(&format!("ip link add {port_a} netns {p}{a} mtu 1600 type veth peer name {port_b} netns {p}{b} mtu 1600"));
         self.ip(a, &format!("link set {port_a} mtu 1600 up"));
         self.ip(b, &format!("link set {port_b} mtu 1600 up"));
     }
 
-    /// Puts the programs on the switches, and writes their tables.
-    pub fn start_switches(&self) {
-        let settings = SwitchSettings { aa4: Some("20.0.0.0/8".parse().unwrap()), ..SwitchSettings::default() };
+    /// Puts the programs on the switches, and writes their tables: those of both ToRs and of the intermediate switch.
+    pub fn start_switches(&self) -> [SwitchPlane; 3] {
+        let (aa4, aa6) = ("20.0.0.0/8".parse().unwrap(), "fd20::/64".parse().unwrap());
+        let settings = SwitchSettings { aa4: Some(aa4), aa6: Some(aa6), ..SwitchSettings::default() };
         let strips = [
             ("tor1", Ipv4Addr::new(10, 1, 1, 1), StripRole::Tor, ["p0", "u0"].as_slice()),
             ("tor2", Ipv4Addr::new(10, 1, 2, 1), StripRole::Tor, &["p0", "p1", "u0"]),
             ("mid", ANYCAST, StripRole::Intermediate, &["p1", "p2"]),
         ];
-        for (switch, la, role, ports) in strips {
-            let pins = self.pins.join(switch);
+        strips.map(|(switch, la, role, ports)| {
+            let pins = self.pins(switch);
             // Programs and tables stay when it is dropped.
             self.within(switch, || {
                 let mut plane = SwitchPlane::attach(ports, &settings, &pins).unwrap();
                 plane.set_strip(la, role).unwrap();
                 for host in HOSTS.iter().filter(|host| host.tor == switch) {
                     let port = index_of(host.tor_port);
-                    let mac = self.mac(host.name);
-                    plane.set_local(host.aa().into(), &Attached { port, mac, service: ServiceId(1) }).unwrap();
+                    let mac = self.mac(host.name, "eth0");
+                    for address in [IpAddr::from(host.aa()), host.aa6().into()] {
+                        plane.set_local(address, &Attached { port, mac, service: ServiceId(1) }).unwrap();
+                    }
                 }
-            });
-        }
+                plane
+            })
+        })
     }
 
-    fn mac(&self, host: &str) -> weft_fabric::MacAddr {
-        let shown = self.output(host, &["ip", "-j", "link", "show", "dev", "eth0"]);
+    pub fn mac(&self, node: &str, device: &str) -> weft_fabric::MacAddr {
+        let shown = self.output(node, &["ip", "-j", "link", "show", "dev", device]);
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
         shown[0]["address"].as_str().unwrap().parse().unwrap()
     }
@@ -187,7 +208,7 @@ impl Network {
         let _ = std::fs::remove_file(&key);
         let mut file = File::options().write(true).create_new(true).mode(0o600).open(&key).unwrap();
         std::io::Write::write_all(&mut file, secret().key_of(PrincipalId(host.number.into())).to_hex().as_bytes()).unwrap();
-        let (key, socket, pins) = (key.display(), self.socket(host), self.pins.join(host.name));
+        let (key, socket, pins) = (key.display(), self.socket(host), self.pins(host.name));
         let (number, aa) = (host.number, host.aa());
         let metrics = if more.contains("metrics") { "" } else { "metrics = \"off\"\n" };
         format!(
@@ -209,6 +230,16 @@ impl Network {
         self.path(name).to_str().unwrap().to_owned()
     }
 
+    /// Where a node's programs and tables are pinned.
+    pub fn pins(&self, node: &str) -> PathBuf {
+        self.pins.join(node)
+    }
+
+    /// A node's namespace, as `ip netns` names it.
+    pub fn namespace(&self, node: &str) -> String {
+        format!("{}{node}", self.prefix)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -227,9 +258,10 @@ impl Network {
         self.programs.push((name.to_owned(), program));
     }
 
-    fn command(&self, node: &str, program: &str) -> Command {
+    /// A program in a node's network.
+    pub fn command(&self, node: &str, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}{node}", self.prefix)).arg(program);
+        command.arg(format!("--net=/run/netns/{}", self.namespace(node))).arg(program);
         command
     }
 
@@ -315,7 +347,7 @@ impl Network {
 
     /// Does something on a thread in a node's network.
     pub fn within<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(format!("/run/netns/{}{node}", self.prefix)).unwrap();
+        let file = File::open(format!("/run/netns/{}", self.namespace(node))).unwrap();
         let enter = move || {
             use std::os::fd::AsRawFd;
             // SAFETY: only this thread changes its network, and it ends with the work.
@@ -327,7 +359,7 @@ impl Network {
     }
 
     pub fn ip(&self, node: &str, arguments: &str) {
-        run(&format!("ip -n {}{node} {arguments}", self.prefix));
+        run(&format!("ip -n {} {arguments}", self.namespace(node)));
     }
 
     pub fn output(&self, node: &str, words: &[&str]) -> String {
@@ -356,8 +388,8 @@ impl Drop for Network {
             }
         }
         let _ = std::fs::remove_dir_all(&self.pins);
-        for node in NODES {
-            let _ = Command::new("ip").args(["netns", "del", &format!("{}{node}", self.prefix)]).stderr(Stdio::null()).status();
+        for node in self.nodes {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(node)]).stderr(Stdio::null()).status();
         }
         let _ = std::fs::remove_dir_all(&self.pins);
     }

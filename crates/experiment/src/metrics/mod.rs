@@ -102,10 +102,11 @@ pub const NAMES: &[&str] = &[
     "wall_s",
     "rss_bytes",
     "cpu_idle_fraction",
+    "cpu_per_gbit_s",
 ];
 
 /// Metrics that differ from one run of the same scenario to the next. Only `summary.json` holds them.
-pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rss_bytes", "cpu_idle_fraction"];
+pub const WALL_CLOCK: &[&str] = &["demand_wall_s", "place_wall_s", "wall_s", "rss_bytes", "cpu_idle_fraction", "cpu_per_gbit_s"];
 
 /// Metrics that each of several services has too, as `goodput_bps.NAME`.
 pub const OF_SERVICES: &[&str] =
@@ -323,6 +324,9 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
 pub fn measure_lab(outcome: &Outcome, metrics: &mut Metrics) {
     let Some(lab) = &outcome.lab else { return };
     metrics.put_some("cpu_idle_fraction", lab.cpu_idle_fraction);
+    let gbits = outcome.flows.iter().map(|f| f.bytes.0 as f64).sum::<f64>() * 8e-9;
+    // Nothing delivered: an infinite one, which is left out.
+    metrics.put("cpu_per_gbit_s", lab.cpu_s / gbits);
     metrics.put("flows_broken", lab.broken as f64);
     metrics.put_some("rtt_min_s", lab.tcp.iter().map(|tcp| tcp.min_rtt_s).filter(|&rtt| rtt > 0.0).reduce(f64::min));
     metrics.put_some("isolation_drops", lab.isolation_drops.map(|drops| drops as f64));

@@ -54,7 +54,7 @@ pub(crate) fn configure_addresses(plan: &Plan, netlord: &Netlord, stop: &AtomicB
         let namespace = &plan.nodes[vm.node].namespace;
         netns::enter(namespace)?;
         netns::set(&commands::ipv6_sysctls(), namespace)?;
-        netns::batch("ip", &commands::netlord::vm(vm), namespace)?;
+        netns::batch("ip", &commands::netlord::vm(plan, vm), namespace)?;
         if netlord.core == CoreSwitch::Ovs { ovs::write_checksums("eth0", namespace) } else { Ok(()) }
     })?;
     let hosts: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host).collect();

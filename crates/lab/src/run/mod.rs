@@ -88,7 +88,7 @@ pub fn execute(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn 
     let times = &times[..];
     let mut monitor = Monitor::open(plan, fabric, vlb, events.clone(), end, stop)?;
     let over = AtomicBool::new(false);
-    let (traffic, probes, measured, idle) = std::thread::scope(|scope| {
+    let (traffic, probes, measured, cpu) = std::thread::scope(|scope| {
         let guard = SetOnDrop(&over);
         let (counters, over) = (&counters, &over);
         let (ready, start) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
@@ -124,15 +124,16 @@ pub fn execute(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn 
                 over.store(true, Ordering::Relaxed);
             }
         }
-        let idle = Cpu::now().idle_since(before);
+        let after = Cpu::now();
+        let cpu = (after.idle_since(before), after.own_since(before));
         drop(guard);
-        (joined(traffic), probes.map_or_else(|| Ok(Vec::new()), joined), joined(monitor), idle)
+        (joined(traffic), probes.map_or_else(|| Ok(Vec::new()), joined), joined(monitor), cpu)
     });
     // An error of the monitor ends the traffic too, so it is reported first.
     let measured = measured?;
     let (mut traffic, requests) = traffic?;
     traffic.probes = probes?;
-    let mut outcome = record::outcome(plan, fabric, traffic, measured, &events, idle, stop)?;
+    let mut outcome = record::outcome(plan, fabric, traffic, measured, &events, cpu, stop)?;
     outcome.packets.as_mut().expect("packets are counted").requests = requests;
     Ok(outcome)
 }

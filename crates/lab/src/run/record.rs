@@ -1,6 +1,7 @@
 //! From measurements to the records that every world returns.
 
 use std::sync::atomic::AtomicBool;
+use std::time::Duration as StdDuration;
 
 use weft_fabric::record::{
     BridgeTotals, FaultRecord, FlowRecord, LabRecord, LinkRecord, LinkSample, Outcome, PacketRecord, PacketTotals, Sample,
@@ -24,7 +25,7 @@ pub(super) fn outcome(
     traffic: TrafficOutcome,
     measured: Measurements,
     events: &[Event],
-    idle: Option<f64>,
+    (idle, own): (Option<f64>, StdDuration),
     stop: &AtomicBool,
 ) -> Result<Outcome> {
     let TrafficOutcome { flows, samples, windows, ended, services, refused, probes } = traffic;
@@ -65,6 +66,7 @@ pub(super) fn outcome(
         lab: Some(LabRecord {
             scale: plan.scale,
             cpu_idle_fraction: idle,
+            cpu_s: own.as_secs_f64(),
             tcp: flows.iter().map(tcp_record).collect(),
             faults: faults(plan, fabric, events, &ends, &flows, &probes, ended),
             broken,

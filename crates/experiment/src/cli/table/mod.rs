@@ -100,7 +100,7 @@ fn shown_metrics(runs: &[RunSummary], columns: Columns) -> Vec<String> {
 }
 
 /// Metrics of the machine, not of the network.
-const INCIDENTAL: &[&str] = &["wall_s", "rss_bytes", "cpu_idle_fraction"];
+const INCIDENTAL: &[&str] = &["wall_s", "rss_bytes", "cpu_idle_fraction", "cpu_per_gbit_s"];
 /// Metrics shown of a workload without goodput.
 const FEW: usize = 3;
 

@@ -1,6 +1,7 @@
 //! `weft bench`: the cases of `scenarios/bench/`, run by the ordinary engine.
 
-use std::ffi::OsString;
+mod agent;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use weft_fabric::traffic::{Size, flows_known_at_start};
 use weft_sim::packet::bare_loop;
 
 use crate::bundle;
-use crate::cli::{external, print_json, print_text, table};
+use crate::cli::{print_json, print_text, table};
 use crate::error::{Error, Result};
 use crate::run;
 use crate::scenario::source::Overrides;
@@ -28,13 +29,13 @@ pub struct BenchArgs {
     /// Only cases whose name contains this
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Runs of each case; the fastest counts
+    /// Runs of each case; the fastest counts, of `agent` the median
     #[arg(long, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// `agent`: how long each stream lasts
+    /// `agent`: how long each run lasts [default: as the case has it]
     #[arg(long, value_name = "N")]
     seconds: Option<u32>,
-    /// `agent`: what is compared with plain forwarding
+    /// `agent`: the overlay that is compared with plain forwarding [default: both]
     #[arg(long, value_enum, value_name = "OVERLAY")]
     overlay: Option<Overlay>,
     /// Where the cases are
@@ -64,7 +65,7 @@ enum Set {
     Packet,
     /// Hedera's algorithms
     Control,
-    /// What the overlay costs on real packets: runs `weft-agent bench`, as root
+    /// What the overlays cost on real packets, in the lab, as root
     Agent,
 }
 
@@ -104,11 +105,12 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if args.runs == 0 {
         return Err(Error::usage("a case that is not run cannot be measured", "write `--runs 1` or more"));
     }
+    let files = files(args)?;
     if args.set == Set::Agent {
-        return external("weft-agent", &of_agent(args));
+        return agent::run(args, &files);
     }
     let mut cases = Vec::new();
-    for file in files(args)? {
+    for file in files {
         let mut best: Option<Case> = None;
         for _ in 0..args.runs {
             let case = in_own_process(&file)?;
@@ -129,22 +131,16 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments of `weft-agent bench`.
-fn of_agent(args: &BenchArgs) -> Vec<OsString> {
-    let mut all: Vec<OsString> = vec!["bench".into(), "--runs".into(), args.runs.to_string().into()];
-    all.extend(args.seconds.iter().flat_map(|s| ["--seconds".into(), s.to_string().into()]));
-    let name = |overlay: &Overlay| if *overlay == Overlay::Netlord { "netlord" } else { "vl2" };
-    all.extend(args.overlay.iter().flat_map(|overlay| ["--overlay".into(), name(overlay).into()]));
-    all.extend(args.json.then(|| "--json".into()));
-    all
-}
-
 fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
     let prefix = match args.set {
         Set::Flow => "flow-",
         Set::Packet => "packet-",
         Set::Control => "control-",
-        Set::Agent => unreachable!("it has a program of its own"),
+        Set::Agent => match args.overlay {
+            None => "agent-",
+            Some(Overlay::Vl2) => "agent-vl2",
+            Some(Overlay::Netlord) => "agent-netlord",
+        },
     };
     let folder = &args.scenarios;
     let mut files = bundle::scenarios_below(folder).map_err(|e| Error::io("read", folder, e))?;
