@@ -1,8 +1,9 @@
 //! Shortest paths: for each target, the set of links that lead a switch one hop nearer.
 //!
-//! A row is computed by breadth-first search when a target is first asked for, in O(links), and kept until the fabric's health
-//! changes. Sets are interned: in a regular fabric a switch has one set for "up" and one for each way down, so that a row is one
-//! 32-bit number a switch, and a lookup is two loads. A host with one NIC has no place in a row: it has no choice.
+//! The distances of a row are computed by breadth-first search when a target is first asked for, in O(links), the set of a switch when that
+//! switch is; both are kept until the fabric's health changes. Sets are interned: in a regular fabric a switch has one set for "up" and one
+//! for each way down, so that a row has one 32-bit number a switch, and a lookup is two loads. A host with one NIC has no place in a row: it
+//! has no choice.
 
 use std::sync::Arc;
 
@@ -28,10 +29,19 @@ pub struct NextHops {
     graph: Arc<SwitchGraph>,
     /// Hosts with several NICs, ascending.
     multi_homed: Arc<[HostId]>,
-    /// By target (racks, then switches): for each switch, then for each multi-homed host, the number of its set.
-    rows: Vec<Option<Box<[u32]>>>,
+    /// By target: racks, then switches.
+    rows: Vec<Option<Row>>,
     sets: Sets,
     scratch: Scratch,
+}
+
+/// One target.
+#[derive(Clone, Debug)]
+struct Row {
+    /// By switch: hops to the target, or [`UNREACHED`].
+    distance: Box<[u16]>,
+    /// By switch, then by multi-homed host: the number of its set, or [`UNKNOWN`].
+    sets: Box<[u32]>,
 }
 
 /// Sets of links, each stored once.
@@ -45,31 +55,31 @@ struct Sets {
 
 #[derive(Clone, Debug, Default)]
 struct Scratch {
-    /// By switch.
-    distance: Vec<u16>,
     queue: Vec<u32>,
     set: Vec<LinkId>,
-    /// By switch: its set in the row before, most often the same.
+    /// By switch, then by multi-homed host: its set in another row, most often the same.
     last: Vec<u32>,
 }
 
 const UNREACHED: u16 = u16::MAX;
-/// The set of a node that cannot reach the target: empty.
-const NO_WAY: u32 = 0;
-/// The set of the target itself: empty.
-const ARRIVED: u32 = 1;
+/// The set without links: at the target, and where there is no path.
+const EMPTY: u32 = 0;
+/// A set that nobody has asked for.
+const UNKNOWN: u32 = u32::MAX;
 
 impl NextHops {
     /// No rows yet.
     pub fn new(fabric: Arc<Fabric>) -> Self {
         let targets = fabric.racks().len() + fabric.switch_count();
+        let multi_homed: Arc<[HostId]> = fabric.hosts().filter(|h| fabric.out(h.node()).len() > 1).collect();
+        let last = vec![EMPTY; fabric.switch_count() + multi_homed.len()];
         Self {
             graph: Arc::new(SwitchGraph::new(&fabric)),
-            multi_homed: fabric.hosts().filter(|h| fabric.out(h.node()).len() > 1).collect(),
+            multi_homed,
             fabric,
             rows: vec![None; targets],
-            sets: Sets { bounds: vec![(0, 0); 2], members: Vec::new(), interned: FxHashMap::default() },
-            scratch: Scratch::default(),
+            sets: Sets { bounds: vec![(0, 0)], members: Vec::new(), interned: FxHashMap::default() },
+            scratch: Scratch { last, ..Scratch::default() },
         }
     }
 
@@ -85,16 +95,33 @@ impl NextHops {
         if self.rows[index].is_none() {
             self.rows[index] = Some(self.search(health, target));
         }
-        let row = self.rows[index].as_ref().expect("computed above");
+        let Row { distance, sets } = self.rows[index].as_mut().expect("computed above");
         let column = match (self.fabric.as_switch(node), self.fabric.out(node)) {
             (Some(switch), _) => switch.index(),
             (None, nic @ [only]) => {
                 let switch = self.fabric.as_switch(self.fabric.link(*only).to).expect("hosts touch only switches");
-                return if health.is_up(*only) && row[switch.index()] != NO_WAY { nic } else { &[] };
+                return if health.is_up(*only) && distance[switch.index()] != UNREACHED { nic } else { &[] };
             }
             (None, _) => self.graph.len() + self.multi_homed.binary_search(&HostId(node.0)).expect("it has several NICs"),
         };
-        self.sets.members(row[column])
+        if sets[column] == UNKNOWN {
+            let Scratch { set, last, .. } = &mut self.scratch;
+            set.clear();
+            if let Some(switch) = self.fabric.as_switch(node) {
+                let here = distance[column];
+                if here != 0 && here != UNREACHED {
+                    let nearer = |to: u32, link| distance[to as usize] == here - 1 && health.is_up(link);
+                    set.extend(self.graph.arcs(switch.0).iter().filter(|a| nearer(a.to, a.link)).map(|a| a.link));
+                }
+            } else {
+                let up = self.fabric.out(node).iter().filter(|&&l| health.is_up(l));
+                let of = |l: LinkId| distance[self.fabric.link(l).to.index() - self.fabric.host_count()];
+                let nearest = up.clone().map(|&l| of(l)).min().unwrap_or(UNREACHED);
+                set.extend(up.filter(|&&l| nearest != UNREACHED && of(l) == nearest));
+            }
+            sets[column] = self.sets.intern_near(set, &mut last[column]);
+        }
+        self.sets.members(sets[column])
     }
 
     /// How many links a switch is from another; `None` if there is no path.
@@ -117,12 +144,9 @@ impl NextHops {
     }
 
     /// Breadth-first from the target against the direction of the links. Hosts never forward.
-    fn search(&mut self, health: &Health, target: Target) -> Box<[u32]> {
-        let Self { fabric, graph, multi_homed, sets, scratch, .. } = self;
-        let Scratch { distance, queue, set, last } = scratch;
-        last.resize(graph.len(), NO_WAY);
-        distance.clear();
-        distance.resize(graph.len(), UNREACHED);
+    fn search(&mut self, health: &Health, target: Target) -> Row {
+        let Self { fabric, graph, multi_homed, scratch: Scratch { queue, .. }, .. } = self;
+        let mut distance = vec![UNREACHED; graph.len()];
         queue.clear();
         for switch in targets(fabric, target) {
             if health.node_is_up(fabric.switch_node(switch)) && distance[switch.index()] == UNREACHED {
@@ -141,35 +165,7 @@ impl NextHops {
                 }
             }
         }
-        let mut row = Vec::with_capacity(graph.len() + multi_homed.len());
-        for switch in 0..graph.len() as u32 {
-            row.push(match distance[switch as usize] {
-                0 => ARRIVED,
-                UNREACHED => NO_WAY,
-                here => {
-                    set.clear();
-                    let nearer =
-                        graph.arcs(switch).iter().filter(|a| distance[a.to as usize] == here - 1 && health.is_up(a.link));
-                    set.extend(nearer.map(|a| a.link));
-                    sets.intern_near(set, &mut last[switch as usize])
-                }
-            });
-        }
-        for host in multi_homed.iter() {
-            let paths = || {
-                let up = fabric.out(host.node()).iter().filter(|&&l| health.is_up(l));
-                up.map(|&l| (distance[fabric.link(l).to.index() - fabric.host_count()], l))
-            };
-            let nearest = paths().map(|w| w.0).min().unwrap_or(UNREACHED);
-            row.push(if nearest == UNREACHED {
-                NO_WAY
-            } else {
-                set.clear();
-                set.extend(paths().filter(|w| w.0 == nearest).map(|w| w.1));
-                sets.intern(set)
-            });
-        }
-        row.into()
+        Row { distance: distance.into(), sets: vec![UNKNOWN; graph.len() + multi_homed.len()].into() }
     }
 }
 
@@ -188,6 +184,9 @@ impl Sets {
     }
 
     fn intern(&mut self, set: &[LinkId]) -> u32 {
+        if set.is_empty() {
+            return EMPTY;
+        }
         if let Some(&known) = self.interned.get(set) {
             return known;
         }
