@@ -503,8 +503,8 @@ impl Incidence for Members<'_> {
         self.0.flows.len()
     }
 
-    fn links(&self, flow: u32) -> impl Iterator<Item = u32> {
-        self.0.flows[flow as usize].links.iter().copied()
+    fn links(&self, flow: u32) -> impl Iterator<Item = (u32, f64)> {
+        self.0.flows[flow as usize].links.iter().map(|&link| (link, 1.0))
     }
 
     fn members(&self, link: u32) -> &[u32] {

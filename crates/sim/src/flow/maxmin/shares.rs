@@ -1,14 +1,11 @@
 //! Max-min fair rates of flows that are spread over several paths.
 //!
 //! A flow has one rate, of which each of its links carries a share: packets that choose among paths at random load them so, and the most
-//! loaded link holds back the whole flow, for what it delays or drops is missing from all. All flows grow together, as in
-//! [`super::solver`]; the link with the lowest rate at which its flows fill it stops them. Rates are computed from scratch whenever
-//! flows have come or gone, in O((F + L) log L) for F flow-link pairs and L links.
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+//! loaded link holds back the whole flow, for what it delays or drops is missing from all. Rates are computed from scratch whenever
+//! flows have come or gone ([`super::solver`]).
 
 use crate::flow::maxmin::Sharing;
+use crate::flow::maxmin::solver::{Incidence, fill};
 
 /// Flows by slot, links by number.
 #[derive(Debug)]
@@ -25,14 +22,16 @@ struct Flow {
     rate: f64,
 }
 
-/// What is known of a link while rates grow.
+/// Flows, and what crosses each link.
+struct Parts<'a> {
+    flows: &'a [Flow],
+    links: Vec<Link>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Link {
-    left: f64,
-    /// Flows that still grow, and the sum of their shares.
-    growing: u32,
-    weight: f64,
     members: Vec<u32>,
+    weight: f64,
 }
 
 impl Shares {
@@ -79,51 +78,34 @@ impl Sharing for Shares {
 
 impl Shares {
     fn fill(&mut self) {
-        let mut links: Vec<Link> = self.capacities.iter().map(|&left| Link { left, ..Link::default() }).collect();
-        for (slot, flow) in (0..).zip(&mut self.flows) {
-            flow.rate = f64::INFINITY;
-            for &(link, share) in &flow.links {
+        let mut links = vec![Link::default(); self.capacities.len()];
+        for (slot, flow) in (0..).zip(&self.flows) {
+            for &(link, part) in &flow.links {
                 let link = &mut links[link as usize];
-                link.growing += 1;
-                link.weight += share;
                 link.members.push(slot);
+                link.weight += part;
             }
         }
-        // Positive floats order like their bits.
-        let with_flows = (0..links.len()).filter(|&l| links[l].growing > 0);
-        let mut heap: BinaryHeap<Reverse<(u64, u32)>> = with_flows.map(|l| Reverse((links[l].level(), l as u32))).collect();
-        while let Some(Reverse((key, number))) = heap.pop() {
-            let link = &mut links[number as usize];
-            if link.growing == 0 {
-                continue;
-            }
-            let now = link.level();
-            if now > key && heap.peek().is_some_and(|&Reverse((next, _))| now > next) {
-                heap.push(Reverse((now, number)));
-                continue;
-            }
-            let rate = f64::from_bits(now);
-            for slot in std::mem::take(&mut link.members) {
-                let flow = &mut self.flows[slot as usize];
-                if flow.rate < f64::INFINITY {
-                    continue;
-                }
-                flow.rate = rate;
-                for &(link, share) in &flow.links {
-                    let link = &mut links[link as usize];
-                    link.left -= rate * share;
-                    link.weight -= share;
-                    link.growing -= 1;
-                }
-            }
-        }
+        let rates = fill(&Parts { flows: &self.flows, links }, &self.capacities).rates;
+        self.flows.iter_mut().zip(rates).for_each(|(flow, rate)| flow.rate = rate);
     }
 }
 
-impl Link {
-    /// The bits of the rate at which the flows that still grow fill the link.
-    fn level(&self) -> u64 {
-        (self.left.max(0.0) / self.weight).to_bits()
+impl Incidence for Parts<'_> {
+    fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn links(&self, flow: u32) -> impl Iterator<Item = (u32, f64)> {
+        self.flows[flow as usize].links.iter().copied()
+    }
+
+    fn members(&self, link: u32) -> &[u32] {
+        &self.links[link as usize].members
+    }
+
+    fn weight(&self, link: u32) -> f64 {
+        self.links[link as usize].weight
     }
 }
 

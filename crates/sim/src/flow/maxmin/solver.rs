@@ -1,7 +1,7 @@
 //! Max-min fair rates from scratch: progressive filling.
 //!
-//! All flows grow together; the link with the smallest fair share (what is left of its capacity over its flows that still grow)
-//! fills first and stops its flows, which leaves other links more for the rest. A fair share never falls while this goes on, so a
+//! All flows grow together; the link with the smallest fair share (what is left of its capacity over its flows that still grow, each with
+//! the part of its rate that crosses the link) fills first and stops its flows, which leaves other links more for the rest. A fair share never falls while this goes on, so a
 //! heap with outdated keys serves: a link taken out too early goes back in. O((F + L) log L) for F flow-link pairs and L links.
 
 use std::cmp::Reverse;
@@ -11,10 +11,30 @@ use std::collections::BinaryHeap;
 pub(crate) trait Incidence {
     /// Number of flows.
     fn flow_count(&self) -> usize;
-    /// Links of a flow.
-    fn links(&self, flow: u32) -> impl Iterator<Item = u32>;
+    /// Links of a flow, and the part of its rate that crosses each.
+    fn links(&self, flow: u32) -> impl Iterator<Item = (u32, f64)>;
     /// Flows of a link.
     fn members(&self, link: u32) -> &[u32];
+    /// The sum of their parts: of flows with one path, their number.
+    fn weight(&self, link: u32) -> f64 {
+        self.members(link).len() as f64
+    }
+}
+
+/// What is known of a link while rates grow.
+#[derive(Clone, Copy)]
+struct Link {
+    left: f64,
+    /// Of the flows that still grow.
+    weight: f64,
+    growing: u32,
+}
+
+impl Link {
+    /// The bits of the rate at which the flows that still grow fill the link. Positive floats order like their bits.
+    fn level(&self) -> u64 {
+        (self.left.max(0.0) / self.weight).to_bits()
+    }
 }
 
 /// What filling gives.
@@ -30,32 +50,32 @@ pub(crate) struct Filled {
 pub(crate) fn fill(net: &impl Incidence, capacities: &[f64]) -> Filled {
     let mut levels = vec![f64::INFINITY; capacities.len()];
     let mut rates = vec![f64::INFINITY; net.flow_count()];
-    let mut left = capacities.to_vec();
-    let mut growing: Vec<u32> = (0..capacities.len() as u32).map(|l| net.members(l).len() as u32).collect();
-    let share = |left: f64, growing: u32| (left.max(0.0) / f64::from(growing)).to_bits();
-    let first = (0..capacities.len()).filter(|&l| growing[l] > 0).map(|l| Reverse((share(left[l], growing[l]), l as u32)));
-    // Positive floats order like their bits.
+    let of = |(number, &left): (u32, &f64)| Link { left, weight: net.weight(number), growing: net.members(number).len() as u32 };
+    let mut links: Vec<Link> = (0..).zip(capacities).map(of).collect();
+    let first = (0..).zip(&links).filter(|(_, link)| link.growing > 0).map(|(number, link)| Reverse((link.level(), number)));
     let mut heap: BinaryHeap<Reverse<(u64, u32)>> = first.collect::<Vec<_>>().into();
-    while let Some(Reverse((key, link))) = heap.pop() {
-        let l = link as usize;
-        if growing[l] == 0 {
+    while let Some(Reverse((key, number))) = heap.pop() {
+        let link = links[number as usize];
+        if link.growing == 0 {
             continue;
         }
-        let now = share(left[l], growing[l]);
+        let now = link.level();
         if now > key && heap.peek().is_some_and(|&Reverse((next, _))| now > next) {
-            heap.push(Reverse((now, link)));
+            heap.push(Reverse((now, number)));
             continue;
         }
         let level = f64::from_bits(now);
-        levels[l] = level;
-        for &flow in net.members(link) {
+        levels[number as usize] = level;
+        for &flow in net.members(number) {
             if rates[flow as usize] < f64::INFINITY {
                 continue;
             }
             rates[flow as usize] = level;
-            for other in net.links(flow) {
-                left[other as usize] -= level;
-                growing[other as usize] -= 1;
+            for (other, part) in net.links(flow) {
+                let link = &mut links[other as usize];
+                link.left -= level * part;
+                link.weight -= part;
+                link.growing -= 1;
             }
         }
     }
@@ -151,8 +171,8 @@ impl Incidence for Rows<'_> {
         self.offsets.len().saturating_sub(1)
     }
 
-    fn links(&self, flow: u32) -> impl Iterator<Item = u32> {
-        self.links[self.offsets[flow as usize]..self.offsets[flow as usize + 1]].iter().copied()
+    fn links(&self, flow: u32) -> impl Iterator<Item = (u32, f64)> {
+        self.links[self.offsets[flow as usize]..self.offsets[flow as usize + 1]].iter().map(|&link| (link, 1.0))
     }
 
     fn members(&self, link: u32) -> &[u32] {

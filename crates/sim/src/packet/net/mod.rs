@@ -5,6 +5,7 @@
 //! acknowledgement on the spot.
 
 mod ends;
+mod routes;
 mod show;
 
 use std::collections::BTreeMap;
@@ -305,75 +306,6 @@ impl Net {
             (Some(load), _) => load.delivered[flow as usize],
             (None, Some(connection)) => u64::from(connection.next()),
             (None, None) => u64::from(self.rx[flow as usize].tcp.next()),
-        }
-    }
-
-    /// An end sends by another route from now on.
-    pub fn move_now(&mut self, end: u32, route: Route) {
-        let tx = &mut self.tx[end as usize];
-        tx.route = route;
-        if std::mem::take(&mut tx.moves) {
-            self.moves.remove(&end);
-            self.spreads.get_mut(end as usize).map(|of_end| of_end[0].take());
-        }
-    }
-
-    /// An end answers by another route from now on.
-    pub fn move_back(&mut self, end: u32, route: Route) {
-        self.rx[end as usize].route = route;
-        self.spreads.get_mut(end as usize).map(|of_end| of_end[1].take());
-    }
-
-    /// The packets of a flow, or its acknowledgements (`back`), choose among paths from now on.
-    pub fn spread(&mut self, fabric: &Fabric, flow: u32, back: bool, spread: &routing::Spread) {
-        let routes = spread.paths.iter().map(|(path, _)| self.paths.intern(fabric, path)).collect();
-        if self.spreads.len() <= flow as usize {
-            self.spreads.resize(flow as usize + 1, [const { None }; 2]);
-        }
-        self.spreads[flow as usize][usize::from(back)] = Some(Spread::new(routes, spread));
-        self.special = true;
-        self.tx[flow as usize].moves |= !back;
-    }
-
-    /// An end sends by another route as soon as it has sent nothing for `gap`.
-    pub fn move_at_gap(&mut self, end: u32, route: Route, gap: u64) {
-        self.tx[end as usize].moves = true;
-        self.moves.insert(end, Move { route, gap, sent: self.now });
-    }
-
-    /// The route of an end's next packet.
-    #[cold]
-    fn choose_route(&mut self, end: u32) {
-        if self.spreads.is_empty() {
-            return self.move_if_silent(end);
-        }
-        let route = &mut self.tx[end as usize].route;
-        let now = self.paths.nic(*route).map_or(self.now, |nic| self.now.max(self.ports.free_at(nic)));
-        if let Some([Some(spread), _]) = self.spreads.get_mut(end as usize)
-            && let Some(drawn) = spread.draw(now)
-        {
-            *route = drawn;
-        }
-    }
-
-    /// The route of an end's next acknowledgement.
-    #[inline]
-    fn choose_route_back(&mut self, end: u32) {
-        let Some([_, Some(spread)]) = self.spreads.get_mut(end as usize) else { return };
-        let route = &mut self.rx[end as usize].route;
-        let now = self.paths.nic(*route).map_or(self.now, |nic| self.now.max(self.ports.free_at(nic)));
-        if let Some(drawn) = spread.draw(now) {
-            *route = drawn;
-        }
-    }
-
-    fn move_if_silent(&mut self, end: u32) {
-        let Some(change) = self.moves.get_mut(&end) else { return };
-        if self.now - change.sent >= change.gap {
-            let route = change.route;
-            self.move_now(end, route);
-        } else {
-            change.sent = self.now;
         }
     }
 
