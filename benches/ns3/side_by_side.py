@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# ns-3's point-to-point frames have 2 bytes, IPv4 and TCP 40: a full packet has 1,500 in both.
-MSS = 1458
-HEADER = 42
+# ns-3's point-to-point frames have 2 bytes, IPv4 and TCP 40, timestamps 12: a full packet has 1,500 in both.
+MSS = 1446
+HEADER = 54
 NIC_QUEUE = 1_500_000
 # Runs of a case with losses.
 RUNS = 20
@@ -156,8 +156,8 @@ def main() -> None:
             (mean, error), (mean3, error3) = (spread([run[index] for run in runs]) for runs in (ours, theirs))
             digits = 6 if unit else 0
             for m, e in ((mean, error), (mean3, error3)):
-                spread = f" ± {e:.{digits - 3 if unit else 0}f}" if e else ""
-                cells.append(f"{m:.{digits}f}{unit}{spread}")
+                plus_minus = f" ± {e:.{digits - 3 if unit else 0}f}" if e else ""
+                cells.append(f"{m:.{digits}f}{unit}{plus_minus}")
             if unit:
                 cells.append(f"{mean / mean3:.4f}")
         print("| " + " | ".join(cells) + " |", flush=True)
