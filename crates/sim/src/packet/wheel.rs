@@ -441,6 +441,22 @@ mod tests {
         ) {
             compare(width, 64, look_ahead, &start, &delays, &stops);
         }
+
+        #[test]
+        fn words_are_sorted(
+            bits in 12u32..=64,
+            percent_at_once in prop_oneof![Just(0u64), Just(1), Just(40)],
+            words in prop::collection::vec(any::<u64>(), 0..3_000),
+        ) {
+            let highest = u64::MAX >> (64 - bits);
+            let word = |w: u64| if w % 100 < percent_at_once { highest / 3 } else { w & highest };
+            let words: Vec<u64> = words.into_iter().map(word).collect();
+            let mut expected = words.clone();
+            expected.sort_unstable();
+            let (mut sorted, mut scratch) = (words, vec![7]);
+            sort(&mut sorted, &mut scratch, bits);
+            prop_assert_eq!(sorted, expected);
+        }
     }
 
     #[test]

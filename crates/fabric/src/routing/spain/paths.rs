@@ -3,7 +3,8 @@
 //! A used cable is penalised with more than any path is long, so the search runs in stages:
 //! 1. shortest paths over cables that the pair does not use yet: depth first along falling distances, and A* once no path of the shortest
 //!    length is left;
-//! 2. if fewer were found than both switches have cables, augmenting paths as of a maximum flow, which reach the largest number there is;
+//! 2. if fewer were found than both switches have cables, augmenting paths as of a maximum flow, which reach the largest number there is
+//!    (and may give up a shortest path for two longer ones);
 //! 3. further paths of the shortest length that share as few cables as possible with the earlier ones, until one repeats.
 //!
 //! One pass for each target: its distances serve all sources. O(paths x cables near them) on regular fabrics; stage 2 looks at the

@@ -110,9 +110,10 @@ fn check(fabric: &Fabric, plan: &Plan, wanted: u32) {
                 }
                 assert_eq!(at, b.index());
             }
-            assert_eq!(paths[0].1.len(), nearest[a.index()], "the first path is a shortest one");
-            // The first paths are disjoint, as many as there can be.
+            // The first paths are disjoint, as many as there can be: then each may be longer than the shortest path, which would cut others off.
             let most = max_disjoint(fabric, a, b).min(u64::from(wanted)) as usize;
+            assert!(paths[0].1.len() == nearest[a.index()] || most > 1, "the only disjoint path is a shortest one");
+            assert!(paths[..most].is_sorted_by_key(|p| p.1.len()), "the shortest disjoint path comes first");
             assert!(paths.len() >= most, "{} paths where {most} disjoint ones are possible", paths.len());
             let cables: Vec<CableId> = paths[..most].iter().flat_map(|p| p.1.clone()).collect();
             assert_eq!(cables.iter().collect::<BTreeSet<_>>().len(), cables.len(), "a cable in two of {most} disjoint paths");
@@ -217,4 +218,25 @@ fn the_same_seed_gives_the_same_plan() {
         plan.vlans().map(|(v, c)| (v, c.to_vec())).collect::<Vec<_>>()
     };
     assert_eq!(vlans(3), vlans(3));
+}
+
+#[test]
+fn two_disjoint_paths_rather_than_the_shortest() {
+    // 0 - 2 - 3 - 1 is the shortest path, and cuts off both 0 - 2 - 4 - 5 - 1 and 0 - 6 - 7 - 3 - 1.
+    let mut fabric = FabricBuilder::new("a trap");
+    let ids: Vec<SwitchId> = (0..8).map(|i| fabric.switch(format!("s{i}"), 1, None)).collect();
+    for i in 0..2 {
+        let host = fabric.host(format!("h{i}"), None);
+        fabric.cable(host, ids[i], LINK.rate, LINK.delay);
+    }
+    for (a, b) in [(0, 2), (2, 3), (3, 1), (2, 4), (4, 5), (5, 1), (0, 6), (6, 7), (7, 3)] {
+        fabric.cable(ids[a], ids[b], LINK.rate, LINK.delay);
+    }
+    let fabric = fabric.build().unwrap();
+    for (wanted, lengths) in [(1, &[3][..]), (2, &[4, 4]), (3, &[4, 4, 3])] {
+        let plan = plan(&fabric, wanted);
+        check(&fabric, &plan, wanted);
+        let paths = plan.paths_between(ids[0], ids[1]);
+        assert_eq!(paths.map(|p| p.1.len()).collect::<Vec<_>>(), lengths);
+    }
 }
