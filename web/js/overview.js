@@ -56,10 +56,11 @@ function facts(model) {
   return items.length > 0 && h("ul", { class: "facts" }, items.map(([strong, rest]) => h("li", {}, h("b", {}, strong), rest)));
 }
 
+const stat = (term, value, ...notes) => h("div", { class: "stat" }, h("dt", {}, term), h("dd", {}, value), notes);
+
 function cards(model) {
   const several = model.runs.length > 1;
   const of = (run) => several && h("p", {}, swatch(run.colour), run.label);
-  const stat = (term, value, ...notes) => h("div", { class: "stat" }, h("dt", {}, term), h("dd", {}, value), notes);
   const split = (text) => {
     const [number, ...unit] = text.split("\u00a0");
     return unit.length > 0 ? [number, " ", h("small", {}, unit.join("\u00a0"))] : number;
@@ -80,14 +81,18 @@ function cards(model) {
   if (quickest) list.push(stat(several ? `Shortest ${term.replace(/^C/, "c")}` : term, split(quantity("s", quickest.metric.get(completion))), of(quickest)));
   const answered = best("latency_mean_s");
   if (answered) list.push(stat(several ? "Lowest mean latency" : "Mean latency", split(quantity("s", answered.metric.get("latency_mean_s"))), of(answered)));
-  const verdicts = model.runs.flatMap((r) => r.expect.map((e) => verdictOf(e, r)));
-  if (verdicts.length > 0) {
-    const count = (kind) => verdicts.filter((v) => v.kind === kind).length;
-    const [ok, miss, known, untrusted] = [count("ok"), count("miss"), count("known"), count("untrusted")];
-    const distrust = model.runs.every((r) => r.trusted) ? "not comparable" : model.runs.every((r) => r.comparable) ? "UNTRUSTED" : "UNTRUSTED or not comparable";
-    const notes = [miss > 0 && h("span", { class: "pill miss" }, `${miss} missed`), known > 0 && h("span", { class: "pill known" }, `${known} known miss${known > 1 ? "es" : ""}`),
-      untrusted > 0 && h("span", { class: "pill untrusted" }, `${untrusted} ${distrust}`), ok === verdicts.length && h("span", { class: "pill ok" }, "all reproduced")];
-    list.push(stat("Published results reproduced", [String(ok), h("small", {}, ` of ${verdicts.length}`)], h("p", {}, notes.filter(Boolean).flatMap((n, i) => (i ? [" ", n] : [n])))));
-  }
+  const verdicts = (own) => model.runs.flatMap((r) => r.expect.filter((e) => (e.kind === "own") === own).map((e) => verdictOf(e, r)));
+  list.push(...[verdictStat(model, "Published results reproduced", "all reproduced", verdicts(false)), verdictStat(model, "Own guards met", "all met", verdicts(true))].filter(Boolean));
   return list;
+}
+
+// How many of some expectations are met, and what became of the others; null if there are none.
+function verdictStat(model, title, whole, verdicts) {
+  if (verdicts.length === 0) return null;
+  const count = (kind) => verdicts.filter((v) => v.kind === kind).length;
+  const [ok, miss, known, untrusted] = [count("ok"), count("miss"), count("known"), count("untrusted")];
+  const distrust = model.runs.every((r) => r.trusted) ? "not comparable" : model.runs.every((r) => r.comparable) ? "UNTRUSTED" : "UNTRUSTED or not comparable";
+  const notes = [miss > 0 && h("span", { class: "pill miss" }, `${miss} missed`), known > 0 && h("span", { class: "pill known" }, `${known} known miss${known > 1 ? "es" : ""}`),
+    untrusted > 0 && h("span", { class: "pill untrusted" }, `${untrusted} ${distrust}`), ok === verdicts.length && h("span", { class: "pill ok" }, whole)];
+  return stat(title, [String(ok), h("small", {}, ` of ${verdicts.length}`)], h("p", {}, notes.filter(Boolean).flatMap((n, i) => (i ? [" ", n] : [n]))));
 }

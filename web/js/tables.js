@@ -148,7 +148,7 @@ function expectations(model) {
     { title: "Measured", numeric: true, value: (r) => r.measured, cell: (r) => h("td", { class: "best" }, value(r)(r.measured), r.ci95 > 0 && h("span", { class: "cell-note", title: "half the width of the mean's 95 % confidence interval" }, `± ${value(r)(r.ci95)}`)) },
     { title: "Deviation", numeric: true, value: deviation, cell: (r) => h("td", {}, difference(deviation(r))) },
   ].filter(Boolean);
-  return h("div", { id: "paper" }, h("h3", { class: "sub" }, "Comparison with the paper"), sortableTable(plural(rows.length, "expectation"), columns, rows));
+  return h("div", { id: "paper" }, h("h3", { class: "sub" }, rows.every((r) => r.kind === "own") ? "Own guards" : "Comparison with the paper"), sortableTable(plural(rows.length, "expectation"), columns, rows));
 }
 
 // A signed share: "+1.5 %"; without a sign if it rounds to zero.

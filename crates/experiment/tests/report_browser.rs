@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use synthetic::sets;
 use weft_experiment::report::{EventMark, FaultSummary, RunReport, render};
+use weft_experiment::scenario::expect::Kind;
 
 #[test]
 fn a_sweep_is_drawn_in_full() {
@@ -32,6 +33,17 @@ fn a_sweep_is_drawn_in_full() {
     assert_eq!(count(&page, "class=\"pill ok\""), 2);
     assert_eq!(count(&page, "class=\"pill miss\""), 1 + 1, "in the head and in the table");
     assert_eq!(count(&page, "class=\"pill known\""), 1 + 1);
+}
+
+#[test]
+fn own_guards_are_no_published_results() {
+    let mut runs = sets::sweep();
+    runs.iter_mut().flat_map(|run| &mut run.body.expect).for_each(|expectation| expectation.kind = Kind::Own);
+    let Some(page) = dumped("Own guards", &runs) else { return };
+    assert!(page.contains("Own guards met"));
+    for words in ["Published results reproduced", "Comparison with the paper"] {
+        assert!(!page.contains(words), "{words}");
+    }
 }
 
 #[test]
