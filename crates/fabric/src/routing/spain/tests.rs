@@ -225,9 +225,9 @@ fn two_disjoint_paths_rather_than_the_shortest() {
     // 0 - 2 - 3 - 1 is the shortest path, and cuts off both 0 - 2 - 4 - 5 - 1 and 0 - 6 - 7 - 3 - 1.
     let mut fabric = FabricBuilder::new("a trap");
     let ids: Vec<SwitchId> = (0..8).map(|i| fabric.switch(format!("s{i}"), 1, None)).collect();
-    for i in 0..2 {
+    for (i, &id) in ids[..2].iter().enumerate() {
         let host = fabric.host(format!("h{i}"), None);
-        fabric.cable(host, ids[i], LINK.rate, LINK.delay);
+        fabric.cable(host, id, LINK.rate, LINK.delay);
     }
     for (a, b) in [(0, 2), (2, 3), (3, 1), (2, 4), (4, 5), (5, 1), (0, 6), (6, 7), (7, 3)] {
         fabric.cable(ids[a], ids[b], LINK.rate, LINK.delay);
