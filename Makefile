@@ -47,10 +47,10 @@ weft: ## Build the program `weft` alone, optimised, into target/release
 	$(CARGO) build --release --locked --package weft-experiment --bin weft
 
 .PHONY: build
-build: ## Build the programs `weft`, `weft-directory` and `weft-agent`, optimised, into target/release
+build: ## Build `weft` and the daemons, optimised, into target/release
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
-	$(CARGO) build --release --locked --package weft-experiment --bin weft --package weft-directory --bin weft-directory --package weft-agent --bin weft-agent
+	$(CARGO) build --release --locked --package weft-experiment --package weft-directory --package weft-agent --package weft-scheduler --bins
 
 .PHONY: python
 python: ## Build the Python package, optimised, into .venv

@@ -9,14 +9,14 @@ built=$1
 prefix=$2
 to=${3:-}$prefix
 [[ $prefix = /* ]] || fail "PREFIX=$prefix is not an absolute path" "make install PREFIX=/usr/local"
-for program in weft weft-directory weft-agent; do
+for program in weft weft-directory weft-agent weft-scheduler; do
     [ -x "$built/$program" ] || fail "$built/$program is not built" "make build"
 done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-for program in weft weft-directory weft-agent; do
+for program in weft weft-directory weft-agent weft-scheduler; do
     install -D -m 755 "$built/$program" "$to/bin/$program"
     # `weft` has a page for each command; those of the daemons' own programs take the place of its short ones.
     "$built/$program" manual "$scratch"
@@ -35,7 +35,7 @@ complete bash bash-completion/completions/weft
 complete zsh zsh/site-functions/_weft
 complete fish fish/vendor_completions.d/weft.fish
 
-for unit in crates/agent/systemd/weft-agent.service crates/directory/systemd/weft-directory.service; do
+for unit in crates/{agent,directory,scheduler}/systemd/*.service; do
     sed -e "s|/usr/bin/|$prefix/bin/|g" -e "s|/usr/share/|$prefix/share/|g" "$unit" >"$scratch/unit"
     install -D -m 644 "$scratch/unit" "$to/lib/systemd/system/$(basename "$unit")"
 done

@@ -28,7 +28,7 @@ build_weft() {
 build_daemons() {
     scripts/setup-daemons.sh
     scripts/setup-lab.sh
-    build "the directory and the agent" weft-agent 4 --package weft-directory --bin weft-directory --package weft-agent --bin weft-agent
+    build "the daemons" weft-agent 4 --package weft-directory --package weft-agent --package weft-scheduler --bins
 }
 
 has_labs() {

@@ -92,7 +92,7 @@ chroot "$root" apt-get install --yes --no-install-recommends /tmp/weft.deb >"$wo
 passes "deb: weft works" within "$root" bash -c "$uses_weft"
 passes "deb: manual pages, completions, units, examples" within "$root" bash -c '
     set -e
-    for file in man/man1/weft.1.gz man/man1/weft-run.1.gz man/man1/weft-agent.1.gz man/man1/weft-directory-serve.1.gz \
+    for file in man/man1/weft.1.gz man/man1/weft-run.1.gz man/man1/weft-agent.1.gz man/man1/weft-scheduler.1.gz man/man1/weft-directory-serve.1.gz \
         bash-completion/completions/weft zsh/site-functions/_weft fish/vendor_completions.d/weft.fish \
         doc/weft/examples/scenarios/first.toml doc/weft/running-on-hosts.md; do
         test -s "/usr/share/$file" || { echo "/usr/share/$file is missing"; exit 1; }
@@ -115,13 +115,14 @@ passes "deb: a directory serves, and ends with a signal to weft" within "$root" 
     ! weft directory get 10.0.0.7 >/dev/null 2>&1
 '
 passes "deb: the agent explains a configuration that is missing" within "$root" bash -c '! weft agent --check --config /etc/weft/agent.toml 2>/tmp/e && grep -q agent.toml /tmp/e'
+passes "deb: the scheduler explains a configuration that is missing" within "$root" bash -c '! weft scheduler run --check --config /etc/weft/scheduler.toml 2>/tmp/e && grep -q scheduler.toml /tmp/e'
 passes "deb: it is removed without a rest" chroot "$root" bash -c 'dpkg --purge weft && ! test -e /usr/bin/weft && ! test -e /usr/share/doc/weft'
 
 say "the wheel, in an environment without Rust"
 python=${PYTHON:-python3}
 "$python" -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$out"/weft-*.whl
-passes "wheel: the programs" env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" bash -c "$uses_weft weft directory --version; weft agent --version"
+passes "wheel: the programs" env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" bash -c "$uses_weft weft directory --version; weft agent --version; weft scheduler --version"
 passes "wheel: import weft" env -i PATH="$work/venv/bin:/usr/bin:/bin" HOME="$work" "$work/venv/bin/python" -c '
 import weft
 result = weft.run("@first", set={"fabric.k": 8, "control.scheduler": "none"})

@@ -64,10 +64,8 @@ sudo() { "$@"; }
 def programs() -> pathlib.Path:
     """The folder of the built programs."""
     folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
-    if not all((folder / name).exists() for name in ["weft", "weft-directory", "weft-agent"]):
-        assert not os.environ.get("CI"), (
-            "the programs are not built: cargo build -p weft-experiment -p weft-directory -p weft-agent"
-        )
+    if not all((folder / name).exists() for name in ["weft", "weft-directory", "weft-agent", "weft-scheduler"]):
+        assert not os.environ.get("CI"), "the programs are not built: cargo build --workspace --bins"
         pytest.skip("the programs are not built")
     return folder
 

@@ -10,6 +10,8 @@ use weft_control::netlord::spain::SpainError;
 use weft_control::vl2::groups::GroupsError;
 use weft_directory::client::ClientError;
 use weft_directory::daemon::command_line::{OutputError, file_remedy};
+use weft_directory::daemon::config::KeyError;
+use weft_directory::daemon::socket::AskError;
 
 use crate::dataplane::PlaneError;
 
@@ -20,17 +22,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key of a configuration is wrong.
-    #[error("{}:{line}: {message}", file.display())]
-    Key {
-        /// The configuration.
-        file: PathBuf,
-        /// The key's line, from 1.
-        line: usize,
-        /// What is wrong.
-        message: String,
-        /// The remedy.
-        help: String,
-    },
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// This machine lacks what a key of a configuration names.
     #[error("{}:{line}: {cause}", file.display())]
     Named {
@@ -208,7 +201,7 @@ impl Error {
     /// The remedy; empty if there is none.
     pub fn remedy(&self) -> String {
         match self {
-            Self::Key { help, .. } | Self::Refused { help, .. } => help.clone(),
+            Self::Key(KeyError { help, .. }) | Self::Refused { help, .. } => help.clone(),
             Self::Named { cause, .. } => cause.remedy(),
             Self::Fixed(_) | Self::NoReload(_) => "restart the agent; with on_exit = \"keep\" known flows go on".to_owned(),
             Self::File { cause, .. } => file_remedy(cause.kind()).to_owned(),
@@ -237,6 +230,16 @@ impl Error {
             | Self::Command { .. }
             | Self::Groups(_) => String::new(),
             Self::Plane(_) => "run it as root; `weft lab doctor` lists what this system lacks".to_owned(),
+        }
+    }
+}
+
+impl From<AskError> for Error {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::NoDaemon { path, cause } => Self::NoAgent { path, cause },
+            AskError::Ended => Self::Ended,
+            AskError::Refused { message, help } => Self::Refused { message, help },
         }
     }
 }

@@ -17,7 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+use weft_directory::daemon::socket as daemon;
 
 use crate::error::{Error, Result};
 
@@ -83,17 +84,17 @@ pub struct PendingRequest {
 impl PendingRequest {
     /// Answers with a result.
     pub fn answer(self, value: &Value) {
-        self.send(&json!({ "ok": value }));
+        self.send(daemon::accepted(value));
     }
 
     /// Answers that it cannot be done, and what helps.
     pub fn refuse(self, message: &str, help: &str) {
-        self.send(&json!({ "error": { "message": message, "help": help } }));
+        self.send(daemon::refused(message, help));
     }
 
-    fn send(self, value: &Value) {
+    fn send(self, line: String) {
         // A client that has gone needs no answer.
-        let _ = self.reply.try_send(value.to_string());
+        let _ = self.reply.try_send(line);
     }
 }
 
@@ -186,11 +187,7 @@ fn serve(stream: &UnixStream, sender: &Sender<PendingRequest>, waker: &UnixStrea
         Ok(request) => request,
         Err(error) => {
             let message = format!("not a request: {error}");
-            return writeln!(
-                stream,
-                "{}",
-                json!({ "error": { "message": message, "help": "are both programs of one version?" } })
-            );
+            return writeln!(stream, "{}", daemon::refused(&message, "are both programs of one version?"));
         }
     };
     let (reply, answer) = sync_channel(1);
@@ -205,19 +202,7 @@ fn serve(stream: &UnixStream, sender: &Sender<PendingRequest>, waker: &UnixStrea
 /// # Errors
 /// [`Error`] if there is none, or it says no.
 pub fn ask(path: &Path, request: &Request, timeout: Duration) -> Result<Value> {
-    let none = |cause| Error::NoAgent { path: path.to_owned(), cause };
-    let mut stream = UnixStream::connect(path).map_err(none)?;
-    stream.set_read_timeout(Some(timeout)).map_err(none)?;
-    let line = serde_json::to_string(request).expect("a request is JSON");
-    writeln!(stream, "{line}").map_err(none)?;
-    let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(none)?;
-    let mut answer: Value = serde_json::from_str(&answer).map_err(|_| Error::Ended)?;
-    if let Some(value) = answer.get_mut("ok") {
-        return Ok(value.take());
-    }
-    let text = |name: &str| answer["error"][name].as_str().unwrap_or_default().to_owned();
-    Err(Error::Refused { message: text("message"), help: text("help") })
+    Ok(daemon::ask(path, request, timeout)?)
 }
 
 /// Connections at a time.

@@ -8,6 +8,7 @@ pub mod controller;
 pub mod directory;
 pub mod hedera;
 pub mod netlord;
+pub mod openflow;
 pub mod prefix;
 pub mod subways;
 pub mod time;

@@ -146,10 +146,10 @@ impl LabSummary {
                 TRUSTED_IDLE * 100.0,
             );
         }
-        let (routing, ospf) = match settings.routing {
+        let (routing, ospf) = match run.scenario.lab_routing() {
             _ if lab.bridges.is_some() => ("spain", None),
-            LabRouting::Static => ("static", None),
             LabRouting::Frr => ("frr", Some(settings.ospf.to_string())),
+            routing => (routing.name(), None),
         };
         let faults = lab.faults.iter().map(FaultSummary::from).collect();
         Self { scale: lab.scale, routing, ospf, trusted, faults }

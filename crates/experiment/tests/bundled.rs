@@ -73,17 +73,15 @@ fn weft_becomes_the_program_that_it_starts() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::process::{Command, Stdio};
 
+    // Beside `weft`, where it looks first.
     let folder = tempfile::tempdir().expect("a temporary folder");
+    let weft = folder.path().join("weft");
+    std::fs::copy(env!("CARGO_BIN_EXE_weft"), &weft).expect("copied");
     let program = folder.path().join("weft-scheduler");
     std::fs::write(&program, "#!/bin/sh\necho $$ \"$@\"\nexit 7\n").expect("written");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("set");
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a PATH"));
-    let child = Command::new(env!("CARGO_BIN_EXE_weft"))
-        .args(["scheduler", "run", "--config", "x"])
-        .env("PATH", path)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("weft starts");
+    let child =
+        Command::new(&weft).args(["scheduler", "run", "--config", "x"]).stdout(Stdio::piped()).spawn().expect("weft starts");
     let id = child.id();
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(stdout(&output), format!("{id} run --config x\n"));

@@ -443,7 +443,11 @@ fn bad_scenarios_are_refused_with_place_and_remedy() {
             &["there is no metric `completion`", "did you mean `completion_s`?"],
         ),
         ("duration = \"20s\"", "duration = \"20s\"\nkind = \"lob\"", &["s.toml:19", "no world `lob`"]),
-        ("duration = \"20s\"", "duration = \"20s\"\nkind = \"lab\"", &["s.toml:14", "in the lab switches alone choose"]),
+        (
+            "duration = \"20s\"",
+            "duration = \"20s\"\nkind = \"lab\"\nrouting = \"frr\"",
+            &["s.toml:14", "switches alone choose paths"],
+        ),
         ("[traffic]", "[traffic]\nfile = \"nowhere.csv\"\n[other]", &["nowhere.csv"]),
         ("title = ", "title ", &["s.toml:1"]),
     ];

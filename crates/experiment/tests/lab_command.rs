@@ -12,6 +12,9 @@ use std::time::Duration;
 use serde_json::Value;
 use support::{folder_with, json, stderr, stdout, weft};
 
+/// With a scheduler the switches would be Open vSwitch.
+const UNSCHEDULED: (&str, &str) = ("scheduler = \"first-fit\"", "scheduler = \"none\"");
+
 /// A lab's name for a test, removed with it whatever becomes of it.
 struct Name(String);
 
@@ -80,7 +83,7 @@ fn a_session_with_a_lab() {
     if !possible() {
         return;
     }
-    let (folder, name) = (folder_with(&[]), Name::new('a'));
+    let (folder, name) = (folder_with(&[UNSCHEDULED]), Name::new('a'));
     let at = folder.path();
     let up = json(&name.lab(&["up", "s.toml", "--routing", "static", "--json"], at));
     assert_eq!((&up["hosts"], &up["switches"], &up["cables"]), (&16.into(), &20.into(), &48.into()));
@@ -116,7 +119,7 @@ fn ctrl_c_leaves_nothing() {
     if !possible() {
         return;
     }
-    let (folder, name) = (folder_with(&[]), Name::new('b'));
+    let (folder, name) = (folder_with(&[UNSCHEDULED]), Name::new('b'));
     let mut up = name.up_until(36, folder.path());
     let pid = up.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
@@ -129,7 +132,7 @@ fn what_a_crash_leaves_is_found_and_removed() {
     if !possible() {
         return;
     }
-    let (folder, name) = (folder_with(&[]), Name::new('c'));
+    let (folder, name) = (folder_with(&[UNSCHEDULED]), Name::new('c'));
     for namespaces in [5, 36] {
         let mut up = name.up_until(namespaces, folder.path());
         up.kill().expect("killed");
@@ -161,7 +164,7 @@ fn mistakes_are_reported_with_their_place() {
 #[test]
 fn without_root_it_says_so() {
     use std::os::unix::process::CommandExt as _;
-    let folder = folder_with(&[]);
+    let folder = folder_with(&[UNSCHEDULED]);
     let is_root = stdout(&Command::new("id").arg("-u").output().expect("id")).trim() == "0";
     let mut up = Command::new(env!("CARGO_BIN_EXE_weft"));
     up.args(["lab", "up", "s.toml"]).current_dir(folder.path());

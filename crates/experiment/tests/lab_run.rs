@@ -183,7 +183,11 @@ fn what_a_killed_run_left_the_next_one_removes() {
 #[test]
 fn what_a_lab_cannot_do_is_refused_beforehand() {
     for (change, message) in [
-        (("scheduler = \"first-fit\"", "scheduler = \"annealing\""), "switches alone"),
+        (("scheduler = \"first-fit\"", "scheduler = \"adaptive\""), "in the lab switches alone"),
+        (
+            ("duration = \"20s\"", "duration = \"20s\"\nrouting = \"openflow\"\n[overlay]\nkind = \"vl2\""),
+            "leave out `[overlay]`",
+        ),
         (("scheduler = \"first-fit\"", "routing = \"single-path\""), "all shortest paths"),
         (("duration = \"20s\"", "duration = \"20s\"\nscale = 1e-6"), "s.toml:19: the link"),
         (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"1500ms\" }"), "whole seconds"),
@@ -197,6 +201,19 @@ fn what_a_lab_cannot_do_is_refused_beforehand() {
         let out = weft(&["run", "s.toml", "--world", "lab"], folder.path());
         assert!(out.status.code() == Some(2) && stderr(&out).contains(message), "{message}: {}", stderr(&out));
         assert!(!folder.path().join("results").exists());
+    }
+    // A scheduler and a routing that exclude each other, both named.
+    for (routing, scheduler, messages) in [
+        ("static", "annealing", ["control.scheduler", "routing = \"static\" in [world]"]),
+        ("frr", "first-fit", ["control.scheduler", "write routing = \"openflow\" in [world]"]),
+        ("openflow", "none\"\nrouting = \"vlb", ["spread flows over all shortest paths", "routing = \"openflow\" in [world]"]),
+    ] {
+        let routing = format!("duration = \"20s\"\nrouting = \"{routing}\"");
+        let scheduler = format!("scheduler = \"{scheduler}\"");
+        let folder = folder_with(&[("duration = \"20s\"", &routing), ("scheduler = \"first-fit\"", &scheduler)]);
+        let out = weft(&["run", "s.toml", "--world", "lab"], folder.path());
+        assert_eq!(out.status.code(), Some(2));
+        messages.iter().for_each(|message| assert!(stderr(&out).contains(message), "{message}: {}", stderr(&out)));
     }
 }
 

@@ -81,7 +81,7 @@ fn programs() -> Vec<Check> {
     checks.push(of("FRR", found, State::Optional, &what, "apt-get install frr, and `systemctl disable --now frr`"));
     let switch = "/usr/sbin/ovs-vswitchd";
     let found = Path::new(switch).is_file().then(|| version(switch, "--version")).flatten();
-    let what = "for `switches.core = \"ovs\"` with NetLord";
+    let what = "for `--routing openflow`, and `switches.core = \"ovs\"` with NetLord";
     checks.push(of("Open vSwitch", found, State::Optional, what, "apt-get install openvswitch-switch, and disable its service"));
     let server = "/usr/sbin/dnsmasq";
     let found = Path::new(server).is_file().then(|| version(server, "--version")).flatten();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::plan::{LabName, PlanError};
+use crate::programs::SCHEDULER;
 
 /// The result of functions that change the system.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;
@@ -39,6 +40,10 @@ pub enum LabError {
     Kernel { what: &'static str, place: String, cause: std::io::Error },
     #[error("OSPF has not found all routes after {seconds} s: {missing} are missing, such as {example}")]
     NotConverged { seconds: u64, missing: usize, example: String },
+    #[error("the switches have no rules after {seconds} s: {problem}{}", not_connected(switches))]
+    NotConnected { seconds: u64, switches: Vec<String>, problem: String },
+    #[error("the switches of the lab `{0}` forward by OpenFlow rules: there are no routes to follow")]
+    Openflow(LabName),
     #[error("{daemon} of {node} did not start: {message}")]
     Daemon { daemon: &'static str, node: String, message: String },
     #[error("{program} is neither beside this program nor on the PATH")]
@@ -70,16 +75,27 @@ impl LabError {
             }
             Self::NotAHost { .. } => "name two hosts, such as `h0` and `h1`".to_owned(),
             Self::Bridged(_) => "`weft agent status` of a host lists the VLANs to each edge switch".to_owned(),
+            Self::Openflow(_) => {
+                "`weft-scheduler placements --config FILE` lists the paths of large flows; FILE is scheduler/scheduler.toml in the lab's folder of /run/weft/labs"
+                    .to_owned()
+            }
             Self::Missing { package, .. } => format!("install the package `{package}` (scripts/setup-lab.sh does)"),
+            Self::NoProgram { program } if program == SCHEDULER => {
+                "`make build` builds it; or write routing = \"frr\" in [world], and no `scheduler`".to_owned()
+            }
             Self::NoProgram { .. } => "`make build` builds it; or leave `[overlay]` out of the scenario".to_owned(),
             Self::NoEtcd => {
                 "scripts/setup-etcd.sh installs it; or write `directory.store = \"embedded\"` for one server".to_owned()
             }
+            Self::Program { program, .. } if program == SCHEDULER => "`weft lab doctor` shows what this system lacks".to_owned(),
             Self::Program { .. } | Self::NotAttached { .. } => {
                 "`weft lab doctor` shows what this system lacks; `--set overlay.kind=none` runs without the overlay".to_owned()
             }
             Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` shows what this system lacks".to_owned(),
             Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),
+            Self::NotConnected { .. } => {
+                "a machine at its limit needs a smaller fabric; `weft lab up --routing static` needs neither Open vSwitch nor a scheduler".to_owned()
+            }
             Self::NotConverged { .. } | Self::Daemon { .. } => {
                 "`weft lab up --routing static` needs no FRR; a machine at its limit needs a smaller fabric".to_owned()
             }
@@ -88,5 +104,13 @@ impl LabError {
 
     pub(crate) fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
         Self::Io { what, path: path.to_owned(), cause }
+    }
+}
+
+/// The names of switches that are not connected, as the end of a sentence.
+fn not_connected(switches: &[String]) -> String {
+    match switches {
+        [] => String::new(),
+        names => format!("; not connected: {}", names.join(", ")),
     }
 }

@@ -16,9 +16,10 @@ use crate::agents::{self, OverlayStatus, OverlayTimes};
 use crate::clock::{self, Stopwatch};
 use crate::congestion::{self, SysctlGuard};
 use crate::error::{LabError, Result};
+use crate::openflow::SchedulerStatus;
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Process, Record};
-use crate::{commands, ebpf, frr, neighbours, netns, overlay};
+use crate::{commands, ebpf, frr, neighbours, netns, openflow, overlay};
 
 /// A lab that is up.
 #[derive(Clone, Debug)]
@@ -36,7 +37,7 @@ pub struct Times {
     pub cables_s: f64,
     /// Addresses, routes and rates.
     pub devices_s: f64,
-    /// FRR started and converged; 0 without it.
+    /// FRR started and converged, or all switches started and their rules installed; 0 with static routes.
     pub routing_s: f64,
     /// The overlay, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +77,9 @@ pub struct Status {
     pub daemons: usize,
     /// Seconds since it was made.
     pub age_s: Option<u64>,
+    /// The scheduler of its switches, if they have one and it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<SchedulerStatus>,
     /// The programs of its overlay, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlay: Option<OverlayStatus>,
@@ -111,6 +115,9 @@ impl Lab {
     pub(crate) fn up_for(owner: Option<Process>, plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
         overlay::check(&plan)?;
+        if plan.openflow.is_some() {
+            openflow::check()?;
+        }
         let folder = match Folder::create(&plan.name)? {
             Some(folder) => folder,
             None => replace_broken(&plan.name)?,
@@ -140,15 +147,16 @@ impl Lab {
         }
     }
 
-    /// Waits until FRR has found all routes of the plan, and BFD all neighbours, as after a repair.
+    /// Waits until FRR has found all routes of the plan, and BFD all neighbours, as after a repair; or until all switches have the scheduler's rules.
     ///
     /// # Errors
-    /// [`LabError::NotConverged`] after a minute, [`LabError::Interrupted`] when `stop` is set.
+    /// [`LabError::NotConverged`] or [`LabError::NotConnected`] after a minute, [`LabError::Interrupted`] when `stop` is set.
     pub fn converge(&self, stop: &AtomicBool) -> Result<()> {
         let plan = &self.record.plan;
         match plan.routing {
             Routing::Static => Ok(()),
             Routing::Frr => frr::converge(plan, &state::daemons(&state::path(&plan.name)), stop),
+            Routing::Openflow => openflow::scheduler::wait_until_ready(plan, None, stop),
         }
     }
 
@@ -214,6 +222,7 @@ pub fn status(name: &LabName) -> Status {
         namespaces: namespaces.len(),
         daemons,
         age_s: record.as_ref().map(|r| clock::unix_seconds().saturating_sub(r.since_unix_s)),
+        scheduler: plan.and_then(openflow::status),
         overlay: plan.and_then(agents::status),
     }
 }
@@ -230,7 +239,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     let guard = SysctlGuard::allow(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
-        netns::set(&node.sysctls(), &node.namespace)
+        netns::set(&node.sysctls(plan.routing), &node.namespace)
     })?;
     drop(guard);
     times.namespaces_s = watch.elapsed().as_secs_f64();
@@ -242,10 +251,11 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     // All devices before any route: a port without its peer has no carrier.
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace)?;
+        configure_devices(plan, node)?;
         netns::batch("tc", &commands::shaping(node), &node.namespace)?;
-        // Bridges choose no path by a hash, and VMs do not forward.
-        let forwards = !matches!(node.role, Role::Host | Role::Vm) && plan.overlay.netlord().is_none();
+        // The kernel forwards nothing at hosts, VMs and switches that are bridges.
+        let is_bridged = plan.overlay.netlord().is_some() || plan.openflow.is_some();
+        let forwards = !matches!(node.role, Role::Host | Role::Vm) && !is_bridged;
         if forwards { ebpf::forget_hashes(&program, node) } else { Ok(()) }
     })?;
     netns::each(&plan.nodes, stop, |node| {
@@ -260,9 +270,22 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
         frr::converge(plan, &state::daemons(folder.path()), stop)?;
         times.routing_s = watch.elapsed().as_secs_f64();
     }
+    if let Some(openflow) = &plan.openflow {
+        let watch = Stopwatch::new();
+        openflow::start(plan, openflow, stop)?;
+        times.routing_s = watch.elapsed().as_secs_f64();
+    }
     times.overlay = overlay::start(plan, stop)?;
     folder.built()?;
     Ok(times)
+}
+
+/// Configures the devices of a node, in the namespace of the thread.
+fn configure_devices(plan: &Plan, node: &Node) -> Result<()> {
+    match plan.routing {
+        Routing::Openflow => openflow::configure_devices(node),
+        Routing::Static | Routing::Frr => netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace),
+    }
 }
 
 /// The folder of a new lab in place of one that a crash left.

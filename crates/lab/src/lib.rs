@@ -13,6 +13,7 @@
 //! | [`commands`] | writes the plan as batches for `ip` and `tc` |
 //! | [`netns`] | creates, enters and removes namespaces |
 //! | [`frr`] | configures and starts the routing daemons, and waits until they have converged |
+//! | [`openflow`] | starts Open vSwitch and its scheduler in place of routers |
 //! | [`state`] | keeps the labs that are up, and those that a crash left |
 //! | [`lab`] | brings a lab up, and takes it down to nothing |
 //! | [`programs`] | finds, starts, queries and kills the programs of an overlay |
@@ -63,7 +64,11 @@ pub mod netlord;
 #[cfg(target_os = "linux")]
 pub mod netns;
 #[cfg(target_os = "linux")]
+pub mod openflow;
+#[cfg(target_os = "linux")]
 mod overlay;
+#[cfg(target_os = "linux")]
+mod ovs;
 #[cfg(target_os = "linux")]
 pub mod paths;
 #[cfg(target_os = "linux")]

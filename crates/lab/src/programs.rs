@@ -201,6 +201,8 @@ pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
 pub(crate) const AGENT: &str = "weft-agent";
 /// The name of the directory's program.
 pub(crate) const DIRECTORY: &str = "weft-directory";
+/// The name of the scheduler's program.
+pub(crate) const SCHEDULER: &str = "weft-scheduler";
 /// The name of etcd's program.
 pub(crate) const ETCD: &str = "etcd";
 /// How long to wait for programs to become ready.

@@ -35,10 +35,11 @@ pub(crate) fn install(plan: &Plan, fabric: &Fabric, stop: &AtomicBool) -> Result
         match plan.routing {
             Routing::Static => netns::batch("ip", &routes(plan, fabric, i, &|_| true), &node.namespace),
             Routing::Frr => follow_ospf(plan, fabric, i),
+            Routing::Openflow => Ok(()),
         }
     })?;
     match plan.routing {
-        Routing::Static => Ok(()),
+        Routing::Static | Routing::Openflow => Ok(()),
         Routing::Frr => converge(plan, fabric, &switches, stop),
     }
 }

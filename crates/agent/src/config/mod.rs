@@ -10,8 +10,10 @@ use toml::Spanned;
 
 use crate::error::{Error, Result};
 
-pub use place::Place;
-pub(crate) use values::{address_or_off, check_ports, default_metrics, default_socket, from_text, optional_from_text, read_key};
+pub(crate) use place::At;
+pub(crate) use values::{check_ports, default_metrics, default_socket, read_key};
+pub use weft_directory::daemon::config::Place;
+pub(crate) use weft_directory::daemon::config::{address_or_off, from_text, optional_from_text};
 
 /// What a machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -106,6 +108,9 @@ impl ConfigFile {
 
     /// The file and its text, for errors with their lines.
     pub fn place(&self) -> Place<'_> {
-        Place { path: &self.path, text: &self.text }
+        Place { path: &self.path, text: &self.text, page: PAGE }
     }
 }
+
+/// The page that has every key.
+pub(crate) const PAGE: &str = "docs/running-on-hosts.md";

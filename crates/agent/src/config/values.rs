@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use weft_control::directory::auth::PrincipalKey;
 
@@ -21,34 +19,6 @@ pub(crate) fn default_socket() -> PathBuf {
 #[allow(clippy::unnecessary_wraps)] // The form that serde requires.
 pub(crate) fn default_metrics() -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], 9304)))
-}
-
-/// A value that is written as text.
-pub(crate) fn from_text<'de, D: Deserializer<'de>, T>(from: D) -> std::result::Result<T, D::Error>
-where
-    T: FromStr,
-    T::Err: std::fmt::Display,
-{
-    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-}
-
-/// An optional value that is written as text.
-pub(crate) fn optional_from_text<'de, D: Deserializer<'de>, T>(from: D) -> std::result::Result<Option<T>, D::Error>
-where
-    T: FromStr,
-    T::Err: std::fmt::Display,
-{
-    from_text(from).map(Some)
-}
-
-/// `address:port`, or `off`.
-pub(crate) fn address_or_off<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<SocketAddr>, D::Error> {
-    let text = String::deserialize(from)?;
-    if text == "off" {
-        return Ok(None);
-    }
-    let wrong = |_| serde::de::Error::custom(format!("`{text}` is not address:port, and not `off`"));
-    text.parse().map(Some).map_err(wrong)
 }
 
 /// A key, from a file that nobody else can read.

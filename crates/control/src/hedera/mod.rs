@@ -27,7 +27,7 @@ pub mod planner;
 pub mod scheduler;
 mod shares;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod units;
 
 pub use config::{HederaConfig, HederaError, Placer};

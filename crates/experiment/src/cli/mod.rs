@@ -242,7 +242,7 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
         Ok(code) => Ok(code),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
             format!("`{name}` is not installed"),
-            "put it beside `weft` or on the PATH; `make build` builds weft-directory and weft-agent",
+            "put it beside `weft` or on the PATH; `make build` builds weft-directory, weft-agent and weft-scheduler",
         )),
         Err(e) => Err(Error::io("run", &program, e)),
     }

@@ -1,4 +1,4 @@
-//! What `weft lab up` takes from a scenario: `[fabric]`, `[overlay]`, `[[service]]`, `[[tenant]]`, and the lab's settings, `seed` and the queues of `[world]`.
+//! What `weft lab up` takes from a scenario: `[fabric]`, `[control]`, `[overlay]`, `[[service]]`, `[[tenant]]`, and the lab's settings, `seed` and the queues of `[world]`.
 //! Whatever else it holds is for runs.
 
 use std::path::PathBuf;
@@ -7,12 +7,13 @@ use weft_fabric::{Bytes, Duration, Fabric};
 use weft_lab::plan::netlord::NetlordSpec;
 
 use crate::error::{KeyError, Result};
+use crate::scenario::control::Control;
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::keys::Keys;
 use crate::scenario::lab_tenants;
-use crate::scenario::overlay::OverlaySpec;
+use crate::scenario::overlay::{Kind, OverlaySpec};
 use crate::scenario::source::Source;
-use crate::scenario::world::{LabSettings, World};
+use crate::scenario::world::{LabRouting, LabSettings, World};
 
 /// A fabric to be built of namespaces.
 #[derive(Debug)]
@@ -25,8 +26,12 @@ pub struct LabSpec {
     pub overlay: OverlaySpec,
     /// or NetLord.
     pub tenants: Option<NetlordSpec>,
-    /// Rates, and who finds the routes.
+    /// Rates, and OSPF's timers.
     pub settings: LabSettings,
+    /// Who finds the routes.
+    pub routing: LabRouting,
+    /// The scheduler.
+    pub control: Control,
     /// Seed of the hash seeds.
     pub seed: u64,
     /// Limit of the queue at a switch's port, in bytes.
@@ -46,16 +51,21 @@ impl LabSpec {
         let variant = source.variants()?.swap_remove(0);
         let root = Keys::new("", &variant.table);
         let read = || -> Result<Self, KeyError> {
-            let fabric = FabricSpec::read(&root.table("fabric")?, &source.folder)?.build()?;
+            let fabric = FabricSpec::read(&root.table("fabric")?, &source.folder)?;
+            let control = Control::read(&root.table("control")?, fabric.balancing())?;
+            let fabric = fabric.build()?;
             let tenants = lab_tenants::read(&root, &source.folder, &fabric)?;
             let overlay = if tenants.is_some() { OverlaySpec::default() } else { OverlaySpec::read(&root)? };
             overlay.check(&fabric)?;
             let world = World::read(&root.table("world")?)?;
+            let has_overlay = tenants.is_some() || overlay.kind != Kind::None;
             Ok(Self {
                 scenario,
                 overlay,
                 tenants,
                 settings: world.lab,
+                routing: world.lab.routing(control.scheduler, has_overlay),
+                control,
                 seed: world.seed,
                 switch_queue: world.queues.of_port().unwrap_or(SWITCH_QUEUE),
                 nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),

@@ -44,7 +44,7 @@ use tenants::TenantSpec;
 use trace::TraceSpec;
 use traffic::Traffic;
 use transport::TransportSpec;
-use world::{Event, World};
+use world::{Event, LabRouting, World};
 
 /// One run: its settings and what they mean.
 #[derive(Debug)]
@@ -134,6 +134,12 @@ impl Scenario {
         root.done()?;
         scenario.check_together()?;
         Ok(scenario)
+    }
+
+    /// What computes the routes in a lab.
+    pub fn lab_routing(&self) -> LabRouting {
+        let has_overlay = self.overlay.kind != overlay::Kind::None || self.tenants.is_some();
+        self.world.lab.routing(self.control.scheduler, has_overlay)
     }
 
     /// Checks across sections.

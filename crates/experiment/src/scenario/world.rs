@@ -4,6 +4,7 @@ use weft_fabric::{Bytes, Duration, Instant};
 use weft_sim::packet::SwitchQueue;
 
 use crate::error::{KeyError, Problem};
+use crate::scenario::control::Scheduler;
 use crate::scenario::keys::{Keys, fraction_of_percent};
 
 /// The world of a run.
@@ -36,8 +37,8 @@ pub struct World {
 pub struct LabSettings {
     /// Factor of the links' rates; simulated worlds ignore it.
     pub scale: f64,
-    /// What computes the routes.
-    pub routing: LabRouting,
+    /// What computes the routes; `None`: the scheduler and the overlay decide ([`LabSettings::routing`]).
+    pub routing: Option<LabRouting>,
     /// OSPF's timers: how soon it detects failures.
     pub ospf: Ospf,
 }
@@ -49,6 +50,8 @@ pub enum LabRouting {
     Frr,
     /// Kernel routes that stay as they are.
     Static,
+    /// A scheduler, by OpenFlow rules in switches that are Open vSwitch.
+    Openflow,
 }
 
 /// OSPF's timers.
@@ -307,16 +310,36 @@ impl std::fmt::Display for Ospf {
     }
 }
 
+impl LabRouting {
+    /// Its name in scenarios.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Frr => "frr",
+            Self::Static => "static",
+            Self::Openflow => "openflow",
+        }
+    }
+}
+
 impl LabSettings {
+    /// What computes the routes: OpenFlow where large flows are scheduled, unless there is an overlay or the scenario asks for something else.
+    pub fn routing(&self, scheduler: Scheduler, has_overlay: bool) -> LabRouting {
+        let usual = if scheduler.is_hedera() && !has_overlay { LabRouting::Openflow } else { LabRouting::Frr };
+        self.routing.unwrap_or(usual)
+    }
+
     fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let scale = keys.or("scale", 0.01)?;
         if !(scale > 0.0 && scale <= 1.0) {
             return Err(keys.error("scale", format!("rates times {scale}"), "write a number above 0 and at most 1"));
         }
-        let routing = keys.word("routing", &[("frr", LabRouting::Frr), ("static", LabRouting::Static)], LabRouting::Frr)?;
+        let routing = if keys.has("routing") { Some(keys.word("routing", LAB_ROUTINGS, LabRouting::Frr)?) } else { None };
         Ok(Self { scale, routing, ospf: read_ospf(keys)? })
     }
 }
+
+const LAB_ROUTINGS: &[(&str, LabRouting)] =
+    &[("frr", LabRouting::Frr), ("static", LabRouting::Static), ("openflow", LabRouting::Openflow)];
 
 fn read_ospf(keys: &Keys<'_>) -> Result<Ospf, KeyError> {
     if keys.raw().get("ospf").is_none_or(toml::Value::is_str) {

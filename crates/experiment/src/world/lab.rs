@@ -12,6 +12,7 @@ use weft_fabric::{Duration, Fabric, Instant};
 use weft_lab::events::{Event, EventSpec, Verb};
 use weft_lab::need_root;
 use weft_lab::plan::netlord::{Exchange, MTU_VM, Reach};
+use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
 use weft_lab::run::{Job, Load, execute, name_of_run};
@@ -21,7 +22,7 @@ use weft_sim::world::Progress;
 
 use crate::error::{KeyError, Problem, Result};
 use crate::scenario::Scenario;
-use crate::scenario::control::{Bridging, Scheduler};
+use crate::scenario::control::{Bridging, Control, Scheduler};
 use crate::scenario::lab::{NIC_QUEUE, SWITCH_QUEUE, delay_left_out};
 use crate::scenario::lab_tenants::store;
 use crate::scenario::overlay::{Kind, Locator, OverlaySpec, Service};
@@ -125,13 +126,14 @@ fn check(scenario: &Scenario) -> Result<()> {
     if scenario.traffic.is_requests() && scenario.world.duration.is_none() {
         return Err(KeyError::at("world", Problem::Endless { what: "these requests never end" }).into());
     }
-    if control.scheduler != Scheduler::None {
-        return Err(KeyError::no_scheduler("in the lab switches alone choose paths").into());
-    }
+    check_scheduler(scenario)?;
     if let Traffic::Tenants(load) = &scenario.traffic {
         check_tenants(scenario, load)?;
     } else if !matches!(control.routing.kind, RoutingKind::Ecmp | RoutingKind::Vlb) {
         return refuse("control.routing", "the lab spreads flows over all shortest paths", "write routing = \"ecmp\" or \"vlb\"");
+    } else if scenario.lab_routing() == LabRouting::Openflow && control.routing.kind != RoutingKind::Ecmp {
+        let message = "with routing = \"openflow\" in [world] the switches' rules spread flows over all shortest paths";
+        return refuse("control.routing", message, "write routing = \"ecmp\"");
     }
     if control.routing.hash != HashFields::FiveTuple {
         return refuse("control.hash", "the lab's switches hash the five-tuple", "write hash = \"5-tuple\"");
@@ -143,6 +145,21 @@ fn check(scenario: &Scenario) -> Result<()> {
         return refuse("transport.kind", "the lab's hosts use the kernel's TCP, which is CUBIC", "leave `kind` out");
     }
     Ok(())
+}
+
+/// Hedera's schedulers install rules by OpenFlow; those of Subways need switches that report their load.
+fn check_scheduler(scenario: &Scenario) -> Result<(), KeyError> {
+    let scheduler = scenario.control.scheduler;
+    let is_steered = scenario.lab_routing() == LabRouting::Openflow;
+    match scenario.world.lab.routing {
+        _ if scheduler == Scheduler::None || (scheduler.is_hedera() && is_steered) => Ok(()),
+        Some(given) if scheduler.is_hedera() => {
+            let message = format!("with routing = \"{}\" in [world] the lab's switches alone choose paths", given.name());
+            let help = "write routing = \"openflow\" in [world], or leave `control.scheduler` out";
+            Err(KeyError::new("control.scheduler", message, help))
+        }
+        _ => Err(KeyError::no_scheduler("in the lab switches alone choose paths")),
+    }
 }
 
 /// Tenants of a lab are those of NetLord, in one trial.
@@ -187,14 +204,15 @@ fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<(Plan, Vec<Event>)> {
     let world = &scenario.world;
     let settings = Settings {
         name: name_of_run(),
-        routing: routing(world.lab),
+        routing: routing(scenario.lab_routing()),
         timers: timers(world.lab),
         scale: world.lab.scale,
         seed: world.seed,
         switch_queue: world.queues.of_port().unwrap_or(SWITCH_QUEUE),
         nic_queue: world.queues.nic.unwrap_or(NIC_QUEUE),
     };
-    let plan = Plan::new(fabric, &settings).and_then(|plan| match &scenario.lab_tenants {
+    let plan = Plan::new(fabric, &settings).map(|plan| plan.with_scheduler(scheduler(&scenario.control, world.seed)));
+    let plan = plan.and_then(|plan| match &scenario.lab_tenants {
         Some(tenants) => plan.with_netlord(fabric, tenants),
         None => laid_over(plan, fabric, &scenario.overlay),
     });
@@ -234,11 +252,25 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
 }
 
 /// Who finds the routes.
-pub fn routing(lab: LabSettings) -> Routing {
-    match lab.routing {
+pub fn routing(routing: LabRouting) -> Routing {
+    match routing {
         LabRouting::Frr => Routing::Frr,
         LabRouting::Static => Routing::Static,
+        LabRouting::Openflow => Routing::Openflow,
     }
+}
+
+/// The settings of the lab's scheduler. Those of Subways, which move flows between NICs, are not for it.
+pub fn scheduler(control: &Control, seed: u64) -> SchedulerSpec {
+    let kind = match control.scheduler {
+        Scheduler::None | Scheduler::Adaptive | Scheduler::Detour => SchedulerKind::None,
+        Scheduler::FirstFit => SchedulerKind::FirstFit,
+        Scheduler::Annealing => SchedulerKind::Annealing,
+        Scheduler::AnnealingPerFlow => SchedulerKind::AnnealingPerFlow,
+        Scheduler::EdgeColoring => SchedulerKind::EdgeColoring,
+    };
+    let Control { period, threshold, iterations, annealing_c: c, .. } = *control;
+    SchedulerSpec { kind, period_ns: period.as_ns(), threshold, seed, iterations, c }
 }
 
 /// How soon OSPF notices.

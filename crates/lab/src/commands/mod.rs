@@ -1,6 +1,7 @@
 //! A plan as batches for `ip` and `tc` (`-batch`), one command per line. Nothing is run here.
 
 pub mod netlord;
+pub mod openflow;
 pub mod vl2;
 
 use std::fmt::Write as _;

@@ -32,6 +32,10 @@ pub enum EventError {
     Bridges,
     #[error("no FRR runs here: the lab's routes are static")]
     StaticRoutes,
+    #[error("no FRR runs here: the lab's switches forward by OpenFlow rules")]
+    Rules,
+    #[error("no scheduler runs here: the lab's switches route by themselves")]
+    NoScheduler,
     #[error("no FRR runs on {name}: it is a host")]
     NotARouter { name: String },
     #[error("`{text}` does not say who moves where")]
@@ -80,6 +84,8 @@ impl EventError {
             Self::NoDirectory => "write locations = \"directory\" in [overlay], or such as \"agent h0\" or \"agent edge0\" here",
             Self::NoServer { .. } => "name one of them, or raise `servers` in [directory]",
             Self::Bridges => "write such as \"agent edge0\"",
+            Self::Rules => "write \"scheduler\", or routing = \"frr\" in [world]",
+            Self::NoScheduler => "write routing = \"openflow\" in [world], or leave the event out",
             Self::StaticRoutes => "write routing = \"frr\" in [world], or leave the event out",
             Self::NotARouter { .. } => "name a switch, such as \"frr agg0\"",
             Self::HostMove { .. } => "write such as \"host h1 to tor2\"",

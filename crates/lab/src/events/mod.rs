@@ -96,7 +96,7 @@ impl Change {
             },
             Self::Kill(program) | Self::Restart(program) => match program {
                 Program::Agent(node) | Program::Frr(node) => of_node(node),
-                Program::Server(_) | Program::Store => None,
+                Program::Server(_) | Program::Store | Program::Scheduler => None,
             },
             Self::Move(which) => plan.overlay.vl2().map(|vl2| vec![vl2.moves[which].host]),
             // It might disturb anybody.

@@ -5,6 +5,7 @@
 //! | `agent NODE` | `weft-agent` of a host or a switch | its eBPF programs and their tables, a switch's anycast addresses |
 //! | `server N` | `weft-directory`, the Nth from 0 | its store |
 //! | `store` | the etcd that directory servers share | what the servers hold in memory |
+//! | `scheduler` | `weft-scheduler` | the switches' rules |
 //! | `frr NODE` | all routing daemons of a switch | the kernel's routes, until zebra starts again |
 
 use std::sync::atomic::AtomicBool;
@@ -15,6 +16,7 @@ use weft_fabric::topology::edit_distance;
 use super::EventError;
 use crate::directory::{Directory, kill_server, kill_store};
 use crate::error::Result;
+use crate::openflow::scheduler;
 use crate::plan::{DirectoryServers, Node, Overlay, Plan, Role, Routing, Store};
 use crate::programs::wait_for;
 use crate::{agents, frr, netns, programs, state, vlb};
@@ -28,12 +30,14 @@ pub enum Program {
     Server(usize),
     /// The store that the directory servers share.
     Store,
+    /// The scheduler of the switches.
+    Scheduler,
     /// The routing daemons of a switch, an index into [`Plan::nodes`].
     Frr(usize),
 }
 
 impl Program {
-    /// Reads `agent NODE`, `server N`, `store` or `frr NODE`.
+    /// Reads `agent NODE`, `server N`, `store`, `scheduler` or `frr NODE`.
     ///
     /// # Errors
     /// [`EventError`] if there is no such program in the plan.
@@ -47,6 +51,7 @@ impl Program {
                 Store::Etcd => Ok(Self::Store),
                 Store::Embedded => Err(EventError::StoreEmbedded),
             },
+            "scheduler" if name.is_empty() => plan.openflow.as_ref().map(|_| Self::Scheduler).ok_or(EventError::NoScheduler),
             "frr" => routers(plan, name).map(Self::Frr),
             _ => Err(EventError::NoProgram { text: text.to_owned() }),
         }
@@ -58,6 +63,7 @@ impl Program {
             Self::Agent(node) => format!("agent {}", plan.nodes[node].name),
             Self::Server(number) => format!("server {number}"),
             Self::Store => "store".to_owned(),
+            Self::Scheduler => "scheduler".to_owned(),
             Self::Frr(node) => format!("frr {}", plan.nodes[node].name),
         }
     }
@@ -68,6 +74,7 @@ impl Program {
             Self::Agent(node) => agents::kill(&plan.nodes[node]),
             Self::Server(number) => kill_server(plan, number),
             Self::Store => kill_store(plan),
+            Self::Scheduler => scheduler::kill(plan),
             Self::Frr(node) => programs::kill(&plan.nodes[node].namespace, &[&frr::ALL[..], &["staticd"]].concat()) > 0,
         }
     }
@@ -80,6 +87,7 @@ impl Program {
                 Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(number)?], stop))
             }
             Self::Store => Directory::of_lab(plan).map_or(Ok(()), |directory| directory.start_store()),
+            Self::Scheduler => scheduler::restart(plan, stop),
             Self::Frr(index) => {
                 let node = &plan.nodes[index];
                 netns::within(&node.namespace, || {
@@ -127,8 +135,10 @@ fn routers(plan: &Plan, name: &str) -> Result<usize, EventError> {
     if let Overlay::Netlord(_) = plan.overlay {
         return Err(EventError::Bridges);
     }
-    if plan.routing == Routing::Static {
-        return Err(EventError::StaticRoutes);
+    match plan.routing {
+        Routing::Static => return Err(EventError::StaticRoutes),
+        Routing::Openflow => return Err(EventError::Rules),
+        Routing::Frr => {}
     }
     let is_host = |node: &Node| node.role == Role::Host;
     match node(plan, name)? {

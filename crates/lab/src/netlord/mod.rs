@@ -23,6 +23,7 @@ use crate::agents::{OverlayFiles, folder};
 use crate::clock::Stopwatch;
 use crate::directory::{Directory, TENANTS};
 use crate::error::Result;
+use crate::ovs::write_checksums;
 use crate::plan::netlord::{CoreSwitch, Netlord};
 use crate::plan::{Node, Plan, Role};
 use crate::{commands, netns};
@@ -45,7 +46,7 @@ pub(crate) fn check(netlord: &Netlord) -> Result<()> {
         provider::check()?;
         provider.directory.as_ref().map_or(Ok(()), |it| Directory::check(it.store))?;
     }
-    if netlord.core == CoreSwitch::Ovs { ovs::check() } else { Ok(()) }
+    if netlord.core == CoreSwitch::Ovs { crate::ovs::check() } else { Ok(()) }
 }
 
 /// Gives VMs their addresses; their devices are up.
@@ -55,7 +56,7 @@ pub(crate) fn configure_addresses(plan: &Plan, netlord: &Netlord, stop: &AtomicB
         netns::enter(namespace)?;
         netns::set(&commands::ipv6_sysctls(), namespace)?;
         netns::batch("ip", &commands::netlord::vm(plan, vm), namespace)?;
-        if netlord.core == CoreSwitch::Ovs { ovs::write_checksums("eth0", namespace) } else { Ok(()) }
+        if netlord.core == CoreSwitch::Ovs { write_checksums("eth0", namespace) } else { Ok(()) }
     })?;
     let hosts: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host).collect();
     netns::each(&hosts, stop, |(at, node)| {
@@ -86,7 +87,7 @@ pub(crate) fn start(plan: &Plan, netlord: &Netlord, stop: &AtomicBool) -> Result
         netns::each(&provider.leases, stop, |lease| {
             let namespace = &plan.nodes[lease.node].namespace;
             netns::enter(namespace)?;
-            ovs::write_checksums(files::PROVIDER_DEVICE, namespace)
+            write_checksums(files::PROVIDER_DEVICE, namespace)
         })?;
     }
     let agents_s = watch.elapsed().as_secs_f64();

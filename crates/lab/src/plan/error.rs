@@ -57,6 +57,14 @@ pub enum PlanError {
     DirectoryServers { servers: u16, hosts: usize },
     #[error("no locator of {tor} is left for a host that moves there: move it to another switch")]
     NoRoom { tor: String },
+    #[error(
+        "{host} has several NICs, and the scheduler's rules know hosts with one: write routing = \"static\", or use another fabric"
+    )]
+    OpenflowNics { host: String },
+    #[error("an overlay is laid over switches that route: leave out `[overlay]`, or write routing = \"frr\" in [world]")]
+    OpenflowOverlay,
+    #[error("the scheduler's file of the fabric cannot be written: {reason}")]
+    OpenflowFabric { reason: String },
     #[error(transparent)]
     Groups(#[from] weft_control::vl2::groups::GroupsError),
 }
@@ -70,7 +78,8 @@ impl PlanError {
             Self::DirectoryServers { .. } => "directory.servers",
             Self::SeveralPlaces { .. } => "overlay.locations",
             Self::NoSubnet { .. } | Self::SubnetTooSmall { .. } => "overlay.provider",
-            Self::Addresses(_) | Self::TooManyCables { .. } => "fabric",
+            Self::OpenflowNics { .. } | Self::OpenflowOverlay => "world.routing",
+            Self::Addresses(_) | Self::TooManyCables { .. } | Self::OpenflowFabric { .. } => "fabric",
             Self::SeveralNics { .. }
             | Self::Tenants(_)
             | Self::Spain(_)

@@ -21,6 +21,7 @@ pub mod directory;
 mod error;
 mod name;
 pub mod netlord;
+pub mod openflow;
 pub mod outside;
 pub mod overlay;
 mod routes;
@@ -81,6 +82,8 @@ pub enum Routing {
     Static,
     /// By FRR: OSPF with BFD.
     Frr,
+    /// By a scheduler over OpenFlow: switches are Open vSwitch and forward by rules ([`openflow`]).
+    Openflow,
 }
 
 /// OSPF's timers.
@@ -127,6 +130,9 @@ pub struct Plan {
     /// The router outside of the data centre, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<outside::Outside>,
+    /// What steers the switches, with [`Routing::Openflow`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openflow: Option<openflow::Openflow>,
 }
 
 /// A namespace.
@@ -273,8 +279,10 @@ impl Plan {
         }
         routes::fill(&mut nodes);
         let Settings { name, routing, timers, scale, .. } = settings.clone();
-        let fabric = fabric.title().to_owned();
-        Ok(Self { name, fabric, routing, timers, scale, nodes, overlay: Overlay::None, outside: None })
+        let title = fabric.title().to_owned();
+        let (overlay, outside, openflow) = (Overlay::None, None, None);
+        let plan = Self { name, fabric: title, routing, timers, scale, nodes, overlay, outside, openflow };
+        if routing == Routing::Openflow { plan.with_openflow(fabric) } else { Ok(plan) }
     }
 
     /// The node of that name.
@@ -354,7 +362,7 @@ impl Plan {
 
 impl Node {
     /// `/proc/sys` settings of the namespace, in the order in which they are written; before there are links, which inherit them.
-    pub fn sysctls(&self) -> Vec<(&'static str, String)> {
+    pub fn sysctls(&self, routing: Routing) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             // Packets may arrive by any of several shortest paths.
             ("net/ipv4/conf/all/rp_filter", "0".to_owned()),
@@ -369,6 +377,8 @@ impl Node {
         settings.extend(match self.role {
             // Otherwise inherited, and BBR is the default of some systems.
             Role::Host | Role::Vm => vec![("net/ipv4/tcp_congestion_control", CONGESTION_CONTROL.to_owned())],
+            // The kernel forwards nothing there.
+            Role::Switch if routing == Routing::Openflow => Vec::new(),
             Role::Switch | Role::Outside => vec![
                 ("net/ipv4/ip_forward", "1".to_owned()),
                 ("net/ipv4/conf/all/ignore_routes_with_linkdown", "1".to_owned()),

@@ -120,7 +120,7 @@ fn a_host_with_two_nics_has_two_ways() {
 #[test]
 fn settings_of_a_host_and_a_switch() {
     let plan = plan(Shape::Switch { hosts: 2 });
-    let text = |n: &Node| n.sysctls().iter().map(|(k, v)| format!("{k} = {v}\n")).collect::<String>();
+    let text = |n: &Node| n.sysctls(Routing::Static).iter().map(|(k, v)| format!("{k} = {v}\n")).collect::<String>();
     let (host, switch) = (&plan.nodes[0], &plan.nodes[2]);
     insta::assert_snapshot!(format!("{}:\n{}{}:\n{}", host.name, text(host), switch.name, text(switch)));
 }

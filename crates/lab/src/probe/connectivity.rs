@@ -26,7 +26,7 @@ use crate::plan::netlord::{Netlord, Vm, v4_of};
 use crate::plan::vl2::Vl2;
 use crate::plan::{Node, Overlay, Plan, Role, Routing};
 use crate::programs::pause;
-use crate::{events, frr, netlord, netns, state};
+use crate::{events, frr, netlord, netns, openflow, state};
 
 /// The results of all tests.
 #[derive(Clone, Debug, Serialize)]
@@ -242,6 +242,9 @@ fn link_failure(plan: &Plan, stop: &AtomicBool) -> Outcome {
 fn wait_for_repair(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     if plan.routing == Routing::Frr {
         frr::converge(plan, &state::daemons(&state::path(&plan.name)), stop)?;
+    }
+    if plan.openflow.is_some() {
+        openflow::scheduler::wait_until_ready(plan, None, stop)?;
     }
     if plan.overlay.netlord().is_some() { netlord::agents::wait_until_healthy(plan, stop) } else { Ok(()) }
 }

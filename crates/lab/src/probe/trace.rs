@@ -105,6 +105,9 @@ pub fn follow(plan: &Plan, flow: Flow) -> Result<Trace> {
     if plan.overlay.netlord().is_some() {
         return Err(LabError::Bridged(plan.name.clone()));
     }
+    if plan.openflow.is_some() {
+        return Err(LabError::Openflow(plan.name.clone()));
+    }
     let (picked, broken) = predict(plan, &flow)?;
     let src = plan.node(&flow.src).expect("a flow of this plan");
     let answers = netns::within(&src.namespace, || {

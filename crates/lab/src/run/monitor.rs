@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use weft_fabric::record::{BridgeTotals, Forged};
+use weft_fabric::record::{BridgeTotals, ControlRecord, Forged};
 use weft_fabric::{Duration, Fabric, Instant, LinkId, NodeId};
 
 use crate::clock::RunClock;
 use crate::counters::{Counters, LinkCounters};
 use crate::error::{LabError, Result};
-use crate::events::{self, Change, Event, Injector};
+use crate::events::{self, Change, Event, Injector, Program};
 use crate::netlord;
+use crate::openflow::scheduler::Activity;
 use crate::plan::{Plan, PortId};
 
 /// The measurements of a run.
@@ -23,6 +24,8 @@ pub(super) struct Measurements {
     pub bridges: Option<BridgeTotals>,
     /// The outcome of forged frames.
     pub forged: Option<Forged>,
+    /// What the scheduler of the switches did.
+    pub control: ControlRecord,
 }
 
 /// All counters at one time.
@@ -44,6 +47,8 @@ pub(super) struct Monitor<'a> {
     lost: Vec<(LinkId, Instant)>,
     /// Counters of NetLord's bridges before the run.
     bridges: Option<BridgeTotals>,
+    /// What the scheduler does, if there is one.
+    control: Option<Activity>,
 }
 
 impl<'a> Monitor<'a> {
@@ -62,11 +67,12 @@ impl<'a> Monitor<'a> {
         let injector = Injector::new(plan, fabric, vlb);
         let bridges = plan.overlay.netlord().is_some().then(|| netlord::totals(plan));
         let (readings, silent, lost) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { fabric, injector, events, counters, interval, readings, silent, lost, bridges })
+        Ok(Self { fabric, injector, events, counters, interval, readings, silent, lost, bridges, control: None })
     }
 
     /// Takes the first reading, before any traffic is sent.
     pub(super) fn begin(&mut self, clock: RunClock) -> Result<()> {
+        self.control = Activity::begin(self.injector.plan());
         self.read(clock)
     }
 
@@ -95,12 +101,18 @@ impl<'a> Monitor<'a> {
         }
         self.read(clock)?;
         let bridges = self.bridges.map(|before| netlord::totals(self.injector.plan()).since(&before));
-        Ok(Measurements { readings: self.readings, lost: self.lost, bridges, forged: self.injector.forged() })
+        let control = self.control.map_or_else(ControlRecord::default, |it| it.total(self.injector.plan()));
+        Ok(Measurements { readings: self.readings, lost: self.lost, bridges, forged: self.injector.forged(), control })
     }
 
     fn apply(&mut self, event: Event, over: &AtomicBool) -> Result<()> {
         if let Change::Move(which) = event.change {
             return self.move_host(which, over);
+        }
+        if let Change::Kill(Program::Scheduler) | Change::Restart(Program::Scheduler) = event.change
+            && let Some(control) = &mut self.control
+        {
+            control.interrupt(self.injector.plan());
         }
         let silent = self.injector.apply(event.change, over)?;
         self.silent.extend(silent);

@@ -34,8 +34,8 @@ pub(super) fn outcome(
         tracing::warn!("{broken} of {} flows lost their connection: they are in the results as unfinished", flows.len());
     }
     let ends = plan.ends();
-    // Switches have no routes to an overlay's addresses.
-    let mut paths = if plan.overlay.is_none() { Some(Paths::open(plan, fabric, stop)?) } else { None };
+    // Switches have no routes to an overlay's addresses, and those of OpenFlow have none at all.
+    let mut paths = if plan.overlay.is_none() && plan.openflow.is_none() { Some(Paths::open(plan, fabric, stop)?) } else { None };
     let mut records = Vec::with_capacity(flows.len());
     for (i, flow) in flows.iter().enumerate() {
         // Routes may have changed since a flow ended: only paths of open flows are known.
@@ -74,6 +74,7 @@ pub(super) fn outcome(
             forged: measured.forged,
             bridges: measured.bridges.map(|totals| BridgeTotals { refused: refused as u64, ..totals }),
         }),
+        control: measured.control,
         traced: weft_fabric::record::Traced { windows, ..Default::default() },
         flows: records,
         ended,

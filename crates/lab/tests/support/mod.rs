@@ -153,7 +153,7 @@ pub fn programs(needed: &[&str]) -> bool {
         return false;
     }
     let Some(missing) = needed.iter().find(|program| weft_lab::programs::find(program).is_err()) else { return true };
-    let why = format!("{missing} is not built: `cargo build -p weft-directory -p weft-agent` builds it");
+    let why = format!("{missing} is not built: `cargo build --workspace` builds it");
     assert!(std::env::var_os("CI").is_none(), "{why}");
     eprintln!("SKIPPED: {why}");
     false

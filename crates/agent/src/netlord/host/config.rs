@@ -25,8 +25,8 @@ use weft_fabric::MacAddr;
 use super::paths::read_tables;
 use super::tenants::first_tenants;
 use crate::config::{
-    OnExit, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket, from_text, optional_from_text,
-    read_key,
+    At as _, OnExit, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket, from_text,
+    optional_from_text, read_key,
 };
 use crate::dataplane::find_interface;
 use crate::error::Result;

@@ -12,7 +12,9 @@ use weft_control::time::Duration;
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::{BitsPerSec, Bytes, MacAddr, TenantId};
 
-use crate::config::{OnExit, Place, Role, address_or_off, default_metrics, default_socket, from_text, optional_from_text};
+use crate::config::{
+    At as _, OnExit, Place, Role, address_or_off, default_metrics, default_socket, from_text, optional_from_text,
+};
 use crate::dataplane::{Rate, find_interface};
 use crate::error::Result;
 use crate::netlord::dataplane::{Limit, Port, SwitchSettings};

@@ -92,7 +92,7 @@ impl Daemon for Switch {
 impl Switch {
     fn start(config: SwitchConfig) -> Result<Self> {
         // The file was checked when it was read: there is no place to point at any more.
-        let limits = config.limits(&Place { path: std::path::Path::new(""), text: "" })?;
+        let limits = config.limits(&Place { path: std::path::Path::new(""), text: "", page: crate::config::PAGE })?;
         exporter::serve(config.metrics)?;
         let mut plane = SwitchPlane::attach(&config.settings(), &config.ports(), &config.pins())?;
         let limited = plane.clear_limits();

@@ -14,7 +14,7 @@ use weft_fabric::{Bytes, MacAddr};
 
 use super::link::Link;
 use crate::config::{
-    ConfigFile, OnExit, Overlay, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket,
+    At as _, ConfigFile, OnExit, Overlay, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket,
     from_text, optional_from_text, read_key,
 };
 use crate::directory::bind;

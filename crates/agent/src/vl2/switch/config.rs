@@ -14,10 +14,10 @@ use weft_control::vl2::groups::Groups;
 use weft_control::wire::vl2::attach::AttachKey;
 
 use crate::config::{
-    ConfigFile, OnExit, Overlay, Place, Role, address_or_off, check_ports, default_metrics, from_text, read_key,
+    At as _, ConfigFile, OnExit, Overlay, Place, Role, address_or_off, check_ports, default_metrics, from_text, read_key,
 };
 use crate::dataplane::find_interface;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The configuration of a switch's agent.
 #[derive(Debug, Deserialize)]
@@ -102,9 +102,8 @@ impl SwitchConfig {
             config.check_hosts(tor, place)?;
         }
         if let Some(part) = &config.intermediate {
-            part.groups().map_err(|error| {
-                place.error(part.anycast.span(), &error.to_string(), "list all intermediate switches, and an address a group")
-            })?;
+            let help = "list all intermediate switches, and an address a group";
+            part.groups().map_err(|error| place.error::<Error>(part.anycast.span(), &error.to_string(), help))?;
             if !part.switches.get_ref().contains(&config.la) {
                 let message = format!("`la` {} is not among the intermediate switches", config.la);
                 return Err(place.error(
@@ -241,7 +240,7 @@ address = "10.1.1.2"
 "#;
 
     fn read(text: &str) -> Result<SwitchConfig> {
-        SwitchConfig::read(&Place { path: Path::new("switch.toml"), text })
+        SwitchConfig::read(&Place { path: Path::new("switch.toml"), text, page: crate::config::PAGE })
     }
 
     #[test]

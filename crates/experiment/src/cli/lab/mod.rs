@@ -95,7 +95,7 @@ struct Of {
 struct UpArgs {
     /// The scenario file: its [fabric], and scale, seed and queues of its [world]
     scenario: PathBuf,
-    /// Who finds the routes [default: world.routing of the scenario, frr]
+    /// Who finds the routes [default: world.routing of the scenario, openflow with a scheduler, frr]
     #[arg(long, value_enum)]
     routing: Option<RoutingArg>,
     #[command(flatten)]
@@ -116,6 +116,8 @@ enum RoutingArg {
     Static,
     /// OSPF and BFD, by FRR in every switch
     Frr,
+    /// OpenFlow rules in Open vSwitch, by the scheduler of the scenario
+    Openflow,
 }
 
 #[derive(Debug, Args)]
@@ -179,7 +181,8 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         routing: match args.routing {
             Some(RoutingArg::Static) => Routing::Static,
             Some(RoutingArg::Frr) => Routing::Frr,
-            None => of_settings::routing(spec.settings),
+            Some(RoutingArg::Openflow) => Routing::Openflow,
+            None => of_settings::routing(spec.routing),
         },
         timers: of_settings::timers(spec.settings),
         scale: spec.settings.scale,
@@ -187,7 +190,9 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         switch_queue: spec.switch_queue,
         nic_queue: spec.nic_queue,
     };
-    let plan = Plan::new(&spec.fabric, &settings).and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
+    let scheduler = of_settings::scheduler(&spec.control, spec.seed);
+    let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler));
+    let plan = plan.and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
     let plan = match &spec.tenants {
         Some(tenants) => plan.and_then(|plan| plan.with_netlord(&spec.fabric, tenants)),
         None => plan,

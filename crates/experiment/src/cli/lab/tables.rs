@@ -42,6 +42,7 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
     let routing = match plan.routing {
         Routing::Static => String::new(),
         Routing::Frr => format!(", OSPF {}", seconds(times.routing_s)),
+        Routing::Openflow => format!(", Open vSwitch and its rules {}", seconds(times.routing_s)),
     };
     format!(
         "lab `{}` is up after {}: {}, {} hosts and {} switches\n\
@@ -61,6 +62,30 @@ pub(super) fn of_up(plan: &Plan, wall_s: f64, times: &Times) -> String {
         plan.overlay.netlord().and_then(|n| n.vms.first()).map_or(&host.name, |vm| &plan.nodes[vm.node].name),
         of = if plan.name == LabName::default() { String::new() } else { format!(" --name {}", plan.name) },
     )
+}
+
+const fn routing_text(routing: Routing) -> &'static str {
+    match routing {
+        Routing::Static => "static",
+        Routing::Frr => "frr",
+        Routing::Openflow => "openflow",
+    }
+}
+
+/// A line for each lab with a scheduler.
+fn of_schedulers(labs: &[Status]) -> String {
+    let mut text = String::new();
+    for lab in labs.iter().filter(|lab| lab.routing == Some(Routing::Openflow)) {
+        let _ = match &lab.scheduler {
+            Some(it) => writeln!(
+                text,
+                "{}: scheduler with {} of {} switches connected, {} rounds, {} moves, {} flows placed: {}",
+                lab.name, it.connected, it.switches, it.rounds, it.moves, it.placements, it.verdict
+            ),
+            None => writeln!(text, "{}: the scheduler does not answer", lab.name),
+        };
+    }
+    text
 }
 
 /// Whether the run that it goes with was killed.
@@ -96,7 +121,7 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
             lab.name.to_string(),
             state_of(lab, is_seen).to_owned(),
             lab.fabric.clone().unwrap_or_else(unknown),
-            lab.routing.map_or_else(unknown, |r| if r == Routing::Frr { "frr".to_owned() } else { "static".to_owned() }),
+            lab.routing.map_or_else(unknown, |r| routing_text(r).to_owned()),
             lab.scale.map_or_else(unknown, |s| s.to_string()),
             lab.hosts.to_string(),
             lab.switches.to_string(),
@@ -115,6 +140,7 @@ pub(super) fn of_labs(labs: &[Status]) -> String {
         text += "whether their programs run is seen by root alone: sudo weft lab status\n";
         return text;
     }
+    text += &of_schedulers(labs);
     for (lab, overlay) in labs.iter().filter_map(|lab| Some((lab, lab.overlay.as_ref()?))) {
         if let Some(vms) = lab.vms {
             let (running, agents, memory) = (overlay.running, overlay.agents, overlay.rss_bytes as f64 / 1e6);

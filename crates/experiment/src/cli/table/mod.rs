@@ -123,16 +123,23 @@ fn of_labs(runs: &[RunSummary]) -> String {
     let line = |run: &RunSummary| {
         let lab = run.lab.as_ref()?;
         let settings = if runs.len() > 1 { format!(" {}", settings_text(&run.set)) } else { String::new() };
-        let routing = lab.ospf.as_ref().map_or_else(
-            || if lab.routing == "spain" { "SPAIN VLANs" } else { "static routes" }.to_owned(),
-            |timers| format!("OSPF with {timers} timers"),
-        );
+        let routing =
+            lab.ospf.as_ref().map_or_else(|| routing_text(lab.routing).to_owned(), |timers| format!("OSPF with {timers} timers"));
         let idle = run.metrics.get("cpu_idle_fraction").map_or("unknown".to_owned(), |i| format!("{:.0} %", i * 100.0));
         let untrusted = "UNTRUSTED: CPU was saturated: these results reflect this machine, not the network; lower world.scale\n";
         let warning = if lab.trusted { "" } else { untrusted };
         Some(format!("lab{settings}: real packets, link rates x {}, {routing}, idle CPU {idle}\n{warning}", lab.scale))
     };
     runs.iter().filter_map(line).collect()
+}
+
+/// What computes the routes, if not OSPF.
+fn routing_text(routing: &str) -> &'static str {
+    match routing {
+        "spain" => "SPAIN VLANs",
+        "openflow" => "OpenFlow rules",
+        _ => "static routes",
+    }
 }
 
 /// What flows noticed of failures and moves in labs.

@@ -18,6 +18,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] if the fabric does not allow it, or the tenants' file is invalid.
     pub fn with_netlord(mut self, fabric: &Fabric, spec: &NetlordSpec) -> Result<Self, PlanError> {
+        self.check_underlay()?;
         let tenants = Tenants::parse(&spec.file)?;
         let spain = Spain::new(fabric, &spec.spain)?;
         self.unroute();

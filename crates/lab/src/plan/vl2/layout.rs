@@ -14,6 +14,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] if the fabric or the addresses do not allow it.
     pub fn with_vl2(mut self, fabric: &Fabric, spec: &Vl2Spec) -> Result<Self, PlanError> {
+        self.check_underlay()?;
         if let Some(host) = self.hosts().find(|h| h.ports.len() != 1) {
             return Err(PlanError::SeveralNics { host: host.name.clone() });
         }

@@ -1,0 +1,161 @@
+//! What switches say: answers, errors, ports that fail, connections that end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use weft_fabric::routing::FlowKey;
+use weft_fabric::topology::Part;
+use weft_fabric::{Bytes, SwitchId};
+
+use super::rules::Rules;
+use super::{OpenFlowNetwork, Output, Pending, Phase, messages};
+use crate::controller::{FlowCounter, Input as ControllerInput};
+use crate::openflow::port::PortReason;
+use crate::openflow::{Body, FlowEntry, Message, MultipartReply, PortStatus, ReplyBody, Statistics};
+use crate::time::Instant;
+
+impl OpenFlowNetwork {
+    pub(super) fn received(&mut self, now: Instant, id: SwitchId, message: Message) {
+        let pending = &mut self.switches[id.index()].pending;
+        match message.body {
+            Body::MultipartReply(reply) => {
+                if let Some(asked) = pending.remove(&message.xid) {
+                    self.reply(now, id, asked, reply);
+                }
+            }
+            Body::BarrierReply if pending.remove(&message.xid) == Some(Pending::Installed) => {
+                self.switches[id.index()].phase = Phase::Ready;
+            }
+            Body::RoleReply(_) => {
+                pending.remove(&message.xid);
+                self.reconcile_if_known(id);
+            }
+            Body::Error(error) => {
+                let asked = pending.remove(&message.xid);
+                if IS_SLAVE.contains(&(error.kind, error.code)) {
+                    self.switches[id.index()].phase = Phase::Superseded;
+                    self.switches[id.index()].pending.clear();
+                }
+                self.switches[id.index()].refused += 1;
+                self.outputs.push_back(Output::Refused(id, error));
+                if asked == Some(Pending::Counters) {
+                    self.answered(now, id);
+                }
+                self.reconcile_if_known(id);
+            }
+            Body::PortStatus(PortStatus { port, reason }) => {
+                let is_up = reason != PortReason::Delete && port.is_up();
+                self.port_is(now, id, port.number, is_up);
+            }
+            Body::FlowRemoved(removed) if messages::is_counter(removed.table) => {
+                let Some(key) = messages::connection(&self.identities, &removed.matching) else { return };
+                self.ended(now, key);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was asked with this xid has an answer that cannot be read.
+    pub(super) fn unreadable(&mut self, now: Instant, id: SwitchId, xid: u32) {
+        match self.switches[id.index()].pending.remove(&xid) {
+            Some(Pending::Counters) => self.answered(now, id),
+            Some(_) => self.reconcile_if_known(id),
+            None => {}
+        }
+    }
+
+    pub(super) fn reply(&mut self, now: Instant, id: SwitchId, asked: Pending, reply: MultipartReply) {
+        match (asked, reply.body) {
+            (Pending::Ports, ReplyBody::PortDescriptions(ports)) => {
+                let mut missing: BTreeSet<u32> = self.ports_of(id);
+                for port in ports {
+                    missing.remove(&port.number);
+                    self.port_is(now, id, port.number, port.is_up());
+                }
+                missing.iter().for_each(|&port| self.port_is(now, id, port, false));
+                self.switches[id.index()].missing_ports = missing.into_iter().collect();
+            }
+            (Pending::Groups, ReplyBody::GroupDescriptions(groups)) => {
+                self.switches[id.index()].found.groups = groups.into_iter().map(|g| g.id).collect();
+            }
+            (Pending::Rules, ReplyBody::Flows(entries)) => {
+                let identities = &self.identities;
+                let flows = entries.into_iter().filter_map(|entry| messages::found(identities, entry)).collect();
+                self.switches[id.index()].found.flows = flows;
+            }
+            (Pending::Counters, ReplyBody::Flows(entries)) => {
+                let identities = &self.identities;
+                let of = |entry: &FlowEntry| {
+                    let key = messages::connection(identities, &entry.matching)?;
+                    let Statistics { bytes, duration, .. } = entry.statistics;
+                    Some((key, Bytes(bytes?), duration?))
+                };
+                self.counters.replace(now, id, entries.iter().filter_map(of));
+                self.forget_ended(id);
+                self.answered(now, id);
+            }
+            _ => {}
+        }
+        self.reconcile_if_known(id);
+    }
+
+    /// Once a switch has answered everything that a reconciliation needs.
+    pub(super) fn reconcile_if_known(&mut self, id: SwitchId) {
+        let switch = &self.switches[id.index()];
+        if switch.phase == Phase::Asking && switch.pending.is_empty() {
+            self.reconcile(id);
+        }
+    }
+
+    /// A port of a switch works or does not; a cable works if both of its ends do.
+    pub(super) fn port_is(&mut self, now: Instant, id: SwitchId, port: u32, up: bool) {
+        let Some(link) = self.identities.link_of(id, port) else { return };
+        let known = if up { self.dead_ports.remove(&link) } else { self.dead_ports.insert(link) };
+        if !known {
+            return;
+        }
+        let cable = link.cable();
+        let works = cable.links().iter().all(|link| !self.dead_ports.contains(link));
+        let fabric = Arc::clone(self.fabric());
+        let part = Part::Cable(cable);
+        let changed = if works { self.health.restore(&fabric, part) } else { self.health.fail(&fabric, part) };
+        if changed.is_empty() {
+            return;
+        }
+        self.next_hops.invalidate();
+        for switch in fabric.switches() {
+            if matches!(self.switches[switch.index()].phase, Phase::Installing | Phase::Ready) {
+                let wanted = Rules::of(&self.identities, &self.health, &mut self.next_hops, switch);
+                self.install(switch, wanted);
+            }
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.handle(now, if works { ControllerInput::Restored(part) } else { ControllerInput::Failed(part) });
+        }
+    }
+
+    /// A connection has ended or is idle: its counter has gone, and its placement goes.
+    pub(super) fn ended(&mut self, now: Instant, key: FlowKey) {
+        self.counters.remove(&key);
+        if let Some(controller) = &mut self.controller {
+            let counter = FlowCounter { flow: key, bytes: Bytes(0), read_at: now, path: &[] };
+            controller.handle(now, ControllerInput::FlowRemoved(counter));
+        }
+        self.clear(key);
+    }
+
+    /// Placements of connections that an edge switch no longer counts: they ended while no scheduler was connected.
+    pub(super) fn forget_ended(&mut self, edge: SwitchId) {
+        let is_gone = |key: &&FlowKey| self.identities.edge_of(key.src) == edge && self.counters.get(key).is_none();
+        let gone: Vec<FlowKey> = self.placed.keys().filter(is_gone).copied().collect();
+        gone.into_iter().for_each(|key| self.clear(key));
+    }
+
+    pub(super) fn ports_of(&self, id: SwitchId) -> BTreeSet<u32> {
+        let fabric = self.fabric();
+        fabric.out(fabric.switch_node(id)).iter().map(|&link| self.identities.port(link)).collect()
+    }
+}
+
+/// Errors that say that another controller is master: OFPBRC_IS_SLAVE, OFPRRFC_STALE.
+const IS_SLAVE: [(u16, u16); 2] = [(1, 10), (11, 0)];

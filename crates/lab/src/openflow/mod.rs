@@ -1,0 +1,52 @@
+//! Open vSwitch as the switches of a lab, and the scheduler that steers them over OpenFlow.
+//!
+//! ```text
+//!   /run/weft/labs/NAME/
+//!     scheduler/     fabric.weft, scheduler.toml; openflow.sock, to which switches connect; scheduler.sock, its status; scheduler.log
+//!     openflow/NODE/ the files of a switch; br0.controller is a link to openflow.sock: Open vSwitch connects to no other socket
+//! ```
+//! The control network is apart from the fabric: Unix sockets, which reach into every namespace.
+
+pub mod scheduler;
+mod switches;
+
+use std::sync::atomic::AtomicBool;
+
+use crate::error::Result;
+use crate::plan::openflow::Openflow;
+use crate::plan::{Node, Plan, Role};
+use crate::programs::{SCHEDULER, find};
+use crate::{commands, netns, ovs};
+
+pub use scheduler::{SchedulerStatus, status};
+
+/// Checks that the programs are installed, before anything is made.
+///
+/// # Errors
+/// [`LabError::NoProgram`](crate::LabError::NoProgram), [`LabError::Missing`](crate::LabError::Missing).
+pub(crate) fn check() -> Result<()> {
+    find(SCHEDULER)?;
+    ovs::check()
+}
+
+/// Configures the devices of a node, in the namespace of the thread.
+pub(crate) fn configure_devices(node: &Node) -> Result<()> {
+    let place = &node.namespace;
+    if node.role == Role::Switch {
+        return netns::batch("ip", &commands::openflow::switch(node), place);
+    }
+    netns::batch("ip", &(commands::openflow::host(node) + &commands::devices(node, false)), place)?;
+    ovs::write_checksums(&node.ports[0].name, place)
+}
+
+/// Starts the scheduler and all switches; returns when every switch has its rules.
+pub(crate) fn start(plan: &Plan, openflow: &Openflow, stop: &AtomicBool) -> Result<()> {
+    scheduler::write(plan, openflow)?;
+    let started = scheduler::start(plan, stop)?;
+    let switches: Vec<&Node> = plan.switches().collect();
+    netns::each_of(&switches, STARTS, stop, |node| switches::start(plan, node))?;
+    scheduler::wait_until_ready(plan, Some(&started), stop)
+}
+
+/// Switches that start at a time.
+const STARTS: usize = 8;

@@ -1,0 +1,180 @@
+//! `weft-scheduler` of a lab: its files, how it is started and asked. The lab knows its configuration and its commands, and nothing else of it.
+//!
+//! It runs in the namespace of the first switch, where `down` finds it; it sends no packets.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+use weft_fabric::record::ControlRecord;
+
+use super::switches;
+use crate::clock::Deadline;
+use crate::error::{LabError, Result};
+use crate::plan::openflow::{FABRIC_FILE, Openflow, SOCKET_OF_SWITCHES};
+use crate::plan::{Node, Plan};
+use crate::programs::{self, READY_WITHIN, SCHEDULER, StartedProgram, find, pause};
+use crate::state;
+
+/// What `weft-scheduler status` reports.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchedulerStatus {
+    /// `ok`, or a problem.
+    pub verdict: String,
+    /// Whether all switches are connected and have all rules.
+    pub ready: bool,
+    /// Switches of the fabric.
+    pub switches: usize,
+    /// Those that are connected.
+    pub connected: usize,
+    /// Rules that are installed.
+    pub installed: u64,
+    /// Rounds since it started.
+    pub rounds: u64,
+    /// Large flows per round, on average.
+    pub large_flows: f64,
+    /// Changes of a flow's path since it started.
+    pub moves: u64,
+    /// Flows that have a path of their own now.
+    pub placements: usize,
+    /// Problems, such as switches that are not connected.
+    pub problems: Vec<String>,
+}
+
+/// What the scheduler does during a run, also if it is killed and started again, which counts from 0.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    /// Its counters at the start of the run, or 0 after it was killed.
+    base: ControlRecord,
+    /// Of schedulers that were killed.
+    earlier: ControlRecord,
+}
+
+impl Activity {
+    /// From now on; `None` if the lab has no scheduler.
+    pub(crate) fn begin(plan: &Plan) -> Option<Self> {
+        plan.openflow.as_ref().map(|_| Self { base: counters(plan), earlier: ControlRecord::default() })
+    }
+
+    /// The scheduler is about to be killed.
+    pub(crate) fn interrupt(&mut self, plan: &Plan) {
+        self.earlier = self.total(plan);
+        self.base = ControlRecord::default();
+    }
+
+    /// Up to now.
+    pub(crate) fn total(&self, plan: &Plan) -> ControlRecord {
+        let now = counters(plan);
+        let sum = |of: fn(&ControlRecord) -> u64| of(&self.earlier) + of(&now).saturating_sub(of(&self.base));
+        ControlRecord {
+            rounds: sum(|it| it.rounds),
+            large_flows: sum(|it| it.large_flows),
+            moves: sum(|it| it.moves),
+            ..ControlRecord::default()
+        }
+    }
+}
+
+/// The present counters, 0 if it does not answer.
+fn counters(plan: &Plan) -> ControlRecord {
+    let SchedulerStatus { rounds, large_flows, moves, .. } = status(plan).unwrap_or_default();
+    let large_flows = (large_flows * rounds as f64).round() as u64;
+    ControlRecord { rounds, large_flows, moves, ..ControlRecord::default() }
+}
+
+/// The folder of its files.
+pub(super) fn folder(plan: &Plan) -> PathBuf {
+    state::path(&plan.name).join("scheduler")
+}
+
+/// Its configuration.
+pub fn config(plan: &Plan) -> PathBuf {
+    folder(plan).join("scheduler.toml")
+}
+
+/// Its status; `None` if the lab has none, or it does not answer.
+pub fn status(plan: &Plan) -> Option<SchedulerStatus> {
+    plan.openflow.as_ref()?;
+    let mut command = Command::new(find(SCHEDULER).ok()?);
+    command.arg("status").arg("--config").arg(config(plan)).arg("--json").stdin(Stdio::null());
+    // Exit code 1 says that something is wrong, such as a cable that the run took down: it is an answer as well.
+    serde_json::from_slice(&command.output().ok()?.stdout).ok()
+}
+
+/// Writes its files.
+pub(super) fn write(plan: &Plan, openflow: &Openflow) -> Result<()> {
+    let folder = folder(plan);
+    fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
+    for (path, text) in [(folder.join(FABRIC_FILE), &openflow.fabric), (config(plan), &openflow.config(plan))] {
+        fs::write(&path, text).map_err(|e| LabError::io("write", &path, e))?;
+    }
+    Ok(())
+}
+
+/// Starts it; returns when switches can connect.
+pub(super) fn start(plan: &Plan, stop: &AtomicBool) -> Result<StartedProgram> {
+    let (program, log, socket) = (find(SCHEDULER)?, folder(plan).join("scheduler.log"), folder(plan).join(SOCKET_OF_SWITCHES));
+    // That of one that was killed: it would seem to be there at once.
+    let _ = fs::remove_file(&socket);
+    let arguments = ["run".to_owned(), "--config".to_owned(), config(plan).display().to_string()];
+    let started = programs::start(&program, &arguments, &place(plan).namespace, &log)?;
+    let deadline = Deadline::after(READY_WITHIN);
+    while !socket.exists() {
+        started.is_ready()?;
+        if deadline.has_passed() {
+            return Err(started.failed(&format!("it does not listen after {} s", READY_WITHIN.as_secs())));
+        }
+        pause(stop)?;
+    }
+    Ok(started)
+}
+
+/// Waits until all switches are connected and have their rules.
+pub(crate) fn wait_until_ready(plan: &Plan, started: Option<&StartedProgram>, stop: &AtomicBool) -> Result<()> {
+    let deadline = Deadline::after(READY_WITHIN);
+    loop {
+        let status = status(plan);
+        if status.as_ref().is_some_and(|status| status.ready) {
+            return Ok(());
+        }
+        started.map_or(Ok(true), StartedProgram::is_ready)?;
+        if deadline.has_passed() {
+            return Err(not_ready(plan, status));
+        }
+        pause(stop)?;
+    }
+}
+
+fn not_ready(plan: &Plan, status: Option<SchedulerStatus>) -> LabError {
+    let seconds = READY_WITHIN.as_secs();
+    let switches: Vec<String> =
+        plan.switches().filter(|node| !switches::is_connected(plan, node)).map(|node| node.name.clone()).collect();
+    let problem = match status {
+        None => "it does not answer".to_owned(),
+        Some(it) => {
+            let SchedulerStatus { switches, connected, installed, problems, .. } = it;
+            let problems = if problems.is_empty() { String::new() } else { format!(": {}", problems.join("; ")) };
+            format!("of {switches} switches {connected} are connected, {installed} have all rules{problems}")
+        }
+    };
+    LabError::NotConnected { seconds, switches, problem }
+}
+
+/// Kills it. Whether it ran.
+pub(crate) fn kill(plan: &Plan) -> bool {
+    programs::kill(&place(plan).namespace, &[SCHEDULER]) > 0
+}
+
+/// Starts it again with the files of its first start; returns when all switches have connected again.
+pub(crate) fn restart(plan: &Plan, stop: &AtomicBool) -> Result<()> {
+    let started = start(plan, stop)?;
+    wait_until_ready(plan, Some(&started), stop)
+}
+
+/// The switch in whose namespace it runs.
+fn place(plan: &Plan) -> &Node {
+    plan.switches().next().expect("a fabric has switches")
+}

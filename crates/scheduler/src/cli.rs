@@ -1,0 +1,189 @@
+//! The command line of `weft-scheduler`. `docs/cli.md` has every argument.
+//!
+//! Exit code 0: done; 1: the answer is no; 2: an error, with its remedy.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
+use weft_directory::daemon::command_line::{self, LogForm, print_json, print_text};
+use weft_directory::daemon::socket::ask;
+use weft_directory::daemon::start_log;
+
+use crate::config::Config;
+use crate::daemon;
+use crate::error::{Error, Result};
+use crate::requests::Request;
+
+/// Steers large flows over OpenFlow switches (Hedera), and commands to a running scheduler.
+#[derive(Debug, Parser)]
+#[command(name = "weft scheduler", bin_name = "weft scheduler", version, about, long_about = None, disable_help_subcommand = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the scheduler until SIGTERM or SIGINT
+    Run(RunArgs),
+    /// How the running scheduler is
+    Status(AskArgs),
+    /// The flows that it has placed, each with its path
+    Placements(AskArgs),
+    /// Where a flow goes, and where it has a choice
+    Explain {
+        /// Hosts and TCP ports: h0:5000-h9:80
+        flow: String,
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// Write the manual pages into a folder, for packages
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Check the configuration and exit
+    #[arg(long)]
+    check: bool,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, default_value_t)]
+    log: LogForm,
+    /// Print the line READY as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct ConfigArg {
+    /// The scheduler's configuration
+    #[arg(long, value_name = "FILE", env = "WEFT_SCHEDULER_CONFIG", default_value = "/etc/weft/scheduler.toml")]
+    config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct AskArgs {
+    #[command(flatten)]
+    config: ConfigArg,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let program = match command_line::parse::<Program>(arguments) {
+        Ok(program) => program,
+        Err(code) => return code,
+    };
+    command_line::exit_code(match program.command {
+        Command::Run(args) => run(&args),
+        Command::Status(args) => status(&args),
+        Command::Placements(args) => placements(&args),
+        Command::Explain { flow, ask } => explain(flow, &ask),
+        Command::Manual { folder } => command_line::write_manual::<Program>("weft-scheduler", &folder)
+            .map(|()| true)
+            .map_err(|cause| Error::Manual { path: folder, cause }),
+    })
+}
+
+fn run(args: &RunArgs) -> Result<bool> {
+    let file = &args.config.config;
+    let config = Config::read(file)?;
+    if args.check {
+        print_text(&format!("{} is right\n", file.display()))?;
+        return Ok(true);
+    }
+    start_log(args.log == LogForm::Json);
+    daemon::run(config, args.json)?;
+    Ok(true)
+}
+
+impl AskArgs {
+    fn ask(&self, request: &Request) -> Result<Value> {
+        Ok(ask(&Config::socket_of(&self.config.config)?, request, ANSWER)?)
+    }
+}
+
+fn status(args: &AskArgs) -> Result<bool> {
+    let status = args.ask(&Request::Status)?;
+    if args.json {
+        print_json(&status)?;
+    } else {
+        let text = |name: &str| status[name].as_str().unwrap_or_default();
+        let mut out = format!("{}: {}\n", text("verdict"), text("summary"));
+        let problems = status["problems"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        problems.for_each(|problem| out += &format!("  {problem}\n"));
+        let number = |name: &str| status[name].as_f64().unwrap_or_default();
+        out += &format!(
+            "  {} rounds, {:.1} large flows in each, {} moves\n",
+            number("rounds"),
+            number("large_flows"),
+            number("moves")
+        );
+        print_text(&out)?;
+    }
+    Ok(status["verdict"] == "ok")
+}
+
+fn placements(args: &AskArgs) -> Result<bool> {
+    let answer = args.ask(&Request::Placements)?;
+    if args.json {
+        print_json(&answer)?;
+        return Ok(true);
+    }
+    let mut out = String::new();
+    for placement in answer["placements"].as_array().into_iter().flatten() {
+        let text = |name: &str| placement[name].as_str().unwrap_or_default();
+        let flow = format!("{}:{}-{}:{}", text("src"), placement["sport"], text("dst"), placement["dport"]);
+        out += &format!("{flow}  {}\n", text("switches"));
+    }
+    print_text(&out)?;
+    Ok(true)
+}
+
+fn explain(flow: String, args: &AskArgs) -> Result<bool> {
+    let answer = args.ask(&Request::Explain { flow })?;
+    if args.json {
+        print_json(&answer)?;
+        return Ok(true);
+    }
+    let mut out = format!("{}: {}\n", answer["flow"].as_str().unwrap_or_default(), answer["state"].as_str().unwrap_or_default());
+    for link in answer["path"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        out += &format!("  {link}\n");
+    }
+    if answer["path"].is_null() {
+        for choice in answer["equal_paths_at"].as_array().into_iter().flatten() {
+            out +=
+                &format!("  {} chooses by hash among ports {}\n", choice["switch"].as_str().unwrap_or_default(), choice["ports"]);
+        }
+    }
+    if let Some(rate) = answer["counter"]["mean_bps"].as_f64() {
+        out += &format!("  {:.2} Mbit/s on average, {} bytes\n", rate / 1e6, answer["counter"]["bytes"]);
+    }
+    print_text(&out)?;
+    Ok(true)
+}
+
+/// For the scheduler to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_argument_is_in_the_way_of_another() {
+        super::Program::command().debug_assert();
+    }
+}

@@ -1,0 +1,395 @@
+//! The configuration: `docs/openflow.md` has every key.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use toml::Spanned;
+use weft_control::controller::Controller;
+use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placer};
+use weft_control::openflow::network::{HostIdentity, Identities, IdentityError};
+use weft_control::time::Duration;
+use weft_directory::daemon::config::{Place, address_or_off, from_text};
+use weft_fabric::formats::topology::read;
+use weft_fabric::{Fabric, MacAddr, NodeId};
+
+use crate::error::{Error, Result};
+
+/// Everything that the daemon needs, checked.
+pub struct Config {
+    /// The switches and hosts.
+    pub identities: Identities,
+    /// The scheduler; `None`: flows are hashed.
+    pub controller: Option<Box<dyn Controller>>,
+    /// Which algorithm.
+    pub algorithm: Algorithm,
+    /// Of its choices, and of the switches' hashes.
+    pub seed: u64,
+    /// After which an idle flow's entries are dropped.
+    pub idle_timeout: Duration,
+    /// Where switches connect.
+    pub listen: Vec<Listen>,
+    /// The Unix socket for commands.
+    pub socket: PathBuf,
+    /// Where Prometheus metrics are served, if anywhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The algorithm that places large flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// None: flows are hashed.
+    None,
+    /// Global First Fit.
+    FirstFit,
+    /// Simulated Annealing.
+    #[default]
+    Annealing,
+    /// Annealing with a core a flow.
+    AnnealingPerFlow,
+    /// Colouring of edges.
+    EdgeColoring,
+}
+
+/// An address where switches connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// The file, as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    fabric: Spanned<PathBuf>,
+    #[serde(default = "default_listen")]
+    listen: Spanned<Vec<ListenText>>,
+    #[serde(default = "default_socket")]
+    socket: PathBuf,
+    #[serde(default = "default_metrics", deserialize_with = "address_or_off")]
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    scheduler: Scheduler,
+    #[serde(default)]
+    switch: Vec<SwitchKeys>,
+    host: Spanned<Vec<HostKeys>>,
+}
+
+/// `[scheduler]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scheduler {
+    kind: Option<Spanned<Algorithm>>,
+    period: Option<Spanned<Text<Duration>>>,
+    threshold: Option<Spanned<f64>>,
+    iterations: Option<u32>,
+    c: Option<Spanned<f64>>,
+    seed: Option<u64>,
+    idle_timeout: Option<Spanned<Text<Duration>>>,
+}
+
+/// `[[switch]]`: only what differs from the rule.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SwitchKeys {
+    name: Spanned<String>,
+    datapath: Option<Spanned<String>>,
+    #[serde(default)]
+    ports: BTreeMap<Spanned<String>, u32>,
+}
+
+/// `[[host]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostKeys {
+    name: Spanned<String>,
+    address: Ipv4Addr,
+    #[serde(deserialize_with = "from_text")]
+    mac: MacAddr,
+}
+
+/// A value that is written as text.
+#[derive(Clone, Copy, Debug)]
+struct Text<T>(T);
+
+/// `unix:PATH`, `tcp:ADDRESS:PORT`, or `ADDRESS:PORT`.
+#[derive(Clone, Debug)]
+struct ListenText(Listen);
+
+impl Config {
+    /// Reads a configuration and the fabric that it names.
+    ///
+    /// # Errors
+    /// [`Error`] that names file and line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = read_file(path)?;
+        let place = Place { path, text: &text, page: PAGE };
+        let keys: Keys = place.parse()?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let fabric = Arc::new(keys.fabric(&place, folder)?);
+        let identities = keys.identities(&place, &fabric)?;
+        let hedera = keys.scheduler.hedera();
+        let idle_timeout = keys.scheduler.idle_timeout(&place, hedera.period)?;
+        let algorithm = keys.scheduler.algorithm();
+        let controller = match algorithm {
+            Algorithm::None => None,
+            _ => {
+                let controller = Hedera::new(fabric, hedera);
+                let controller = controller.map_err(|e| {
+                    let span = keys.scheduler.span(&e).unwrap_or_else(|| keys.fabric.span());
+                    place.error::<Error>(span, &e.to_string(), "write another value in [scheduler]")
+                })?;
+                Some(Box::new(controller) as Box<dyn Controller>)
+            }
+        };
+        let at = |path: PathBuf| folder.join(path);
+        let listen = keys.listen.get_ref().iter().map(|ListenText(listen)| match listen {
+            Listen::Unix(path) => Listen::Unix(at(path.clone())),
+            Listen::Tcp(address) => Listen::Tcp(*address),
+        });
+        let listen: Vec<Listen> = listen.collect();
+        if listen.is_empty() {
+            return Err(place.error(keys.listen.span(), "no address for switches", "write such as [\"tcp:0.0.0.0:6653\"]"));
+        }
+        let (seed, socket) = (hedera.seed, at(keys.socket));
+        if listen.contains(&Listen::Unix(socket.clone())) {
+            return Err(place.error(keys.listen.span(), "this is the `socket` for commands", "write another path"));
+        }
+        Ok(Self { identities, controller, algorithm, seed, idle_timeout, listen, socket, metrics: keys.metrics })
+    }
+
+    /// The socket of the daemon with this configuration; nothing else of it is checked.
+    ///
+    /// # Errors
+    /// [`Error`] that names file and line.
+    pub fn socket_of(path: &Path) -> Result<PathBuf> {
+        let text = read_file(path)?;
+        let keys: Keys = Place { path, text: &text, page: PAGE }.parse()?;
+        Ok(path.parent().unwrap_or(Path::new("")).join(keys.socket))
+    }
+}
+
+impl Keys {
+    fn fabric(&self, place: &Place<'_>, folder: &Path) -> Result<Fabric> {
+        let path = folder.join(self.fabric.get_ref());
+        let span = || self.fabric.span();
+        let bytes = std::fs::read(&path).map_err(|cause| {
+            let help = "`weft topo SCENARIO --export native --out FILE` writes one";
+            place.error::<Error>(span(), &format!("cannot read the fabric {}: {cause}", path.display()), help)
+        })?;
+        let imported = read(&bytes);
+        let imported =
+            imported.map_err(|e| place.error::<Error>(span(), &format!("the fabric {}: {e}", path.display()), &e.help))?;
+        Ok(imported.fabric)
+    }
+
+    fn identities(&self, place: &Place<'_>, fabric: &Arc<Fabric>) -> Result<Identities> {
+        let hosts = self.hosts(place, fabric)?;
+        let mut datapaths: Vec<u64> = fabric.switches().map(|s| u64::from(s.0) + 1).collect();
+        let mut ports = vec![0; fabric.links().len()];
+        for switch in fabric.switches() {
+            for (port, &link) in (1..).zip(fabric.out(fabric.switch_node(switch))) {
+                ports[link.index()] = port;
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for keys in &self.switch {
+            let node = find(place, fabric, &keys.name)?;
+            if !seen.insert(node) {
+                return Err(place.error(keys.name.span(), "the switch is there twice", "write it as one `[[switch]]`"));
+            }
+            let Some(switch) = fabric.as_switch(node) else {
+                return Err(place.error(keys.name.span(), "this is a host of the fabric", "write it as `[[host]]`"));
+            };
+            if let Some(datapath) = &keys.datapath {
+                datapaths[switch.index()] = parse_datapath(datapath.get_ref()).ok_or_else(|| {
+                    let help = "write 16 hexadecimal digits, as `ovs-vsctl get bridge br0 datapath_id` prints them";
+                    place.error::<Error>(datapath.span(), "not a datapath", help)
+                })?;
+            }
+            for (peer, &port) in &keys.ports {
+                let to = find(place, fabric, peer)?;
+                let link = fabric.out(node).iter().find(|&&l| fabric.link(l).to == to);
+                let link = link.ok_or_else(|| {
+                    let message = format!("`{}` has no cable to `{}`", keys.name.get_ref(), peer.get_ref());
+                    place.error::<Error>(peer.span(), &message, "the fabric's file lists the cables")
+                })?;
+                ports[link.index()] = port;
+            }
+        }
+        let identities = Identities::with(Arc::clone(fabric), datapaths, ports, hosts);
+        identities.map_err(|error| {
+            let (names, help) = concerned(&error);
+            let span = names.into_iter().find_map(|name| self.span_of(name)).unwrap_or_else(|| self.fabric.span());
+            place.error(span, &error.to_string(), help)
+        })
+    }
+
+    /// Where a switch or host is written, if it is.
+    fn span_of(&self, name: &str) -> Option<Range<usize>> {
+        let mut names = self.switch.iter().map(|s| &s.name).chain(self.host.get_ref().iter().map(|h| &h.name));
+        names.find(|written| written.get_ref() == name).map(Spanned::span)
+    }
+
+    fn hosts(&self, place: &Place<'_>, fabric: &Fabric) -> Result<Vec<HostIdentity>> {
+        let mut hosts = vec![None; fabric.host_count()];
+        for keys in self.host.get_ref() {
+            let node = find(place, fabric, &keys.name)?;
+            let Some(host) = fabric.as_host(node) else {
+                return Err(place.error(keys.name.span(), "this is a switch of the fabric", "write it as `[[switch]]`"));
+            };
+            let identity = HostIdentity { address: keys.address, mac: keys.mac };
+            if hosts[host.index()].replace(identity).is_some() {
+                return Err(place.error(keys.name.span(), "the host is there twice", "remove one"));
+            }
+        }
+        let missing = fabric.hosts().find(|h| hosts[h.index()].is_none());
+        if let Some(host) = missing {
+            let message = format!("host `{}` of the fabric has no `[[host]]`", fabric.node(host.node()).name);
+            return Err(place.error(self.host.span(), &message, "add it, with `name`, `address` and `mac`"));
+        }
+        Ok(hosts.into_iter().flatten().collect())
+    }
+}
+
+/// The switches and hosts that an error is about, and its remedy.
+fn concerned(error: &IdentityError) -> (Vec<&str>, &'static str) {
+    match error {
+        IdentityError::SameDatapath { first, second, .. } => (vec![second, first], "give one of them another `datapath`"),
+        IdentityError::SamePort { switch, .. } => (vec![switch], "write `ports` as the switch numbers them"),
+        IdentityError::PortNumber { switch, .. } => (vec![switch], "write `ports` as the switch numbers them"),
+        IdentityError::SameAddress { first, second, .. } => (vec![second, first], "give one of them another `address`"),
+        IdentityError::SwitchMac(host) => (vec![host], "give its NIC another MAC address"),
+        IdentityError::SeveralNics { .. } => (Vec::new(), "write a fabric where each host has one cable"),
+        IdentityError::Addresses(_) => (Vec::new(), "docs/formats-topology.md describes racks and pods"),
+    }
+}
+
+/// At most 16 hexadecimal digits, with colons or without.
+fn parse_datapath(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x").unwrap_or(text).replace(':', "");
+    let is_hex = digits.len() <= 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u64::from_str_radix(&digits, 16).ok().filter(|_| is_hex)
+}
+
+fn find(place: &Place<'_>, fabric: &Fabric, name: &Spanned<String>) -> Result<NodeId> {
+    fabric.node_by_name(name.get_ref()).ok_or_else(|| {
+        let message = format!("the fabric has no `{}`", name.get_ref());
+        place.error(name.span(), &message, "names are those of the fabric's file")
+    })
+}
+
+impl Scheduler {
+    fn algorithm(&self) -> Algorithm {
+        self.kind.as_ref().map_or_else(Algorithm::default, |kind| *kind.get_ref())
+    }
+
+    /// The key that an error is about, if it is there.
+    fn span(&self, error: &HederaError) -> Option<Range<usize>> {
+        match error {
+            HederaError::Period => self.period.as_ref().map(Spanned::span),
+            HederaError::Threshold(_) => self.threshold.as_ref().map(Spanned::span),
+            HederaError::C(_) => self.c.as_ref().map(Spanned::span),
+            HederaError::Flows(_) => None,
+        }
+    }
+
+    fn hedera(&self) -> HederaConfig {
+        let default = HederaConfig::default();
+        HederaConfig {
+            period: self.period.as_ref().map_or(default.period, |period| period.get_ref().0),
+            threshold: self.threshold.as_ref().map_or(default.threshold, |threshold| *threshold.get_ref()),
+            placer: match self.algorithm() {
+                Algorithm::FirstFit => Placer::FirstFit,
+                Algorithm::None | Algorithm::Annealing => Placer::Annealing,
+                Algorithm::AnnealingPerFlow => Placer::AnnealingPerFlow,
+                Algorithm::EdgeColoring => Placer::EdgeColoring,
+            },
+            iterations: self.iterations,
+            c: self.c.as_ref().map(|c| *c.get_ref()),
+            seed: self.seed.unwrap_or(default.seed),
+        }
+    }
+
+    /// Twice the period, at least 10 s: a flow that only pauses is not forgotten between two readings.
+    fn idle_timeout(&self, place: &Place<'_>, period: Duration) -> Result<Duration> {
+        let longest = Duration::from_secs(u64::from(u16::MAX));
+        let Some(given) = &self.idle_timeout else { return Ok((period.min(longest / 2) * 2).max(Duration::from_secs(10))) };
+        let Text(timeout) = *given.get_ref();
+        if timeout < Duration::from_secs(1) || timeout > longest {
+            return Err(place.error(
+                given.span(),
+                "switches count idle time in seconds, from 1 to 65,535",
+                "write such as \"10s\"",
+            ));
+        }
+        Ok(timeout)
+    }
+}
+
+impl<'de, T: FromStr> Deserialize<'de> for Text<T>
+where
+    T::Err: fmt::Display,
+{
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        from_text(from).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ListenText {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        from_text(from).map(Self)
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        let address = text.strip_prefix("tcp:").unwrap_or(text);
+        address.parse().map(Self::Tcp).map_err(|_| format!("`{text}` is neither `tcp:ADDRESS:PORT` nor `unix:PATH`"))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|cause| Error::Input { path: path.to_owned(), cause })
+}
+
+fn default_listen() -> Spanned<Vec<ListenText>> {
+    Spanned::new(0..0, vec![ListenText(Listen::Tcp(SocketAddr::from(([0, 0, 0, 0], OPENFLOW))))])
+}
+
+fn default_socket() -> PathBuf {
+    PathBuf::from("/run/weft-scheduler/scheduler.sock")
+}
+
+#[allow(clippy::unnecessary_wraps)] // The form that serde requires.
+fn default_metrics() -> Option<SocketAddr> {
+    Some(SocketAddr::from(([127, 0, 0, 1], 9305)))
+}
+
+/// The port of OpenFlow.
+const OPENFLOW: u16 = 6653;
+/// The page that has every key.
+const PAGE: &str = "docs/openflow.md";

@@ -1,0 +1,224 @@
+//! What the daemon knows: a session for each connection, the network of all switches. No I/O but the writers of connections.
+
+use std::collections::BTreeMap;
+
+use weft_control::openflow::network::{Input, OpenFlowNetwork, Output};
+use weft_control::openflow::session::{Input as SessionInput, Output as SessionOutput};
+use weft_control::openflow::{Features, Message, ParseError, Session, Version};
+use weft_control::time::{Duration, Instant};
+use weft_fabric::SwitchId;
+
+use crate::connections::{ConnectionId, Event, QUEUE, QUEUE_UNKNOWN, Writer};
+
+/// Sessions and network.
+pub(crate) struct Core {
+    pub network: OpenFlowNetwork,
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// The connection of each switch.
+    by_switch: BTreeMap<SwitchId, ConnectionId>,
+    /// Datapaths that are no switch of the fabric: the last [`STRANGERS`] at most.
+    strangers: BTreeMap<u64, Stranger>,
+    /// Malformed messages, and connections that ended for a fault of the switch.
+    pub faults: u64,
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    session: Session,
+    writer: Writer,
+    pub peer: String,
+    pub switch: Option<(SwitchId, Version)>,
+    /// Messages that could not be read.
+    malformed: u64,
+}
+
+/// A datapath that is no switch of the fabric.
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    times: u64,
+    last: Instant,
+}
+
+impl Core {
+    pub fn new(network: OpenFlowNetwork) -> Self {
+        Self { network, connections: BTreeMap::new(), by_switch: BTreeMap::new(), strangers: BTreeMap::new(), faults: 0 }
+    }
+
+    /// Takes an event of a connection.
+    pub fn event(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Opened(id, writer, peer) => {
+                self.connections.insert(id, Connection { session: Session::new(now), writer, peer, switch: None, malformed: 0 });
+                self.run_session(now, id);
+            }
+            Event::Received(id, bytes) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.session.handle(now, SessionInput::Received(&bytes));
+                    self.run_session(now, id);
+                }
+            }
+            Event::Closed(id, reason) => self.close(now, id, &reason),
+        }
+        self.run_network(now);
+    }
+
+    /// Runs whatever is due.
+    pub fn timer(&mut self, now: Instant) {
+        let due = |c: &Connection| c.session.deadline().is_some_and(|deadline| deadline <= now);
+        let due: Vec<ConnectionId> = self.connections.iter().filter(|(_, c)| due(c)).map(|(&id, _)| id).collect();
+        for id in due {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.session.handle(now, SessionInput::Timer);
+                self.run_session(now, id);
+            }
+        }
+        if self.network.deadline().is_some_and(|deadline| deadline <= now) {
+            self.network.handle(now, Input::Timer);
+        }
+        self.run_network(now);
+    }
+
+    /// When something is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        let sessions = self.connections.values().filter_map(|c| c.session.deadline());
+        sessions.chain(self.network.deadline()).min()
+    }
+
+    /// The sessions that are up, by switch.
+    pub fn sessions(&self) -> impl Iterator<Item = (SwitchId, Version, &str)> {
+        self.by_switch.values().filter_map(|id| self.connections.get(id)).filter_map(|connection| {
+            let (switch, version) = connection.switch?;
+            Some((switch, version, connection.peer.as_str()))
+        })
+    }
+
+    /// Datapaths that are no switch of the fabric and connected lately, each with how often it did.
+    pub fn strangers(&self, now: Instant) -> impl Iterator<Item = (u64, u64)> {
+        let lately = self.strangers.iter().filter(move |(_, stranger)| stranger.is_recent(now));
+        lately.map(|(&datapath, stranger)| (datapath, stranger.times))
+    }
+
+    /// Does what a session wants.
+    fn run_session(&mut self, now: Instant, id: ConnectionId) {
+        while let Some(connection) = self.connections.get_mut(&id) {
+            let Some(output) = connection.session.poll() else { return };
+            match output {
+                SessionOutput::Send(bytes) => {
+                    let limit = if connection.switch.is_some() { QUEUE } else { QUEUE_UNKNOWN };
+                    if !connection.writer.send(bytes, limit) {
+                        self.faults += 1;
+                        self.close(now, id, "it does not read what it is sent");
+                    }
+                }
+                SessionOutput::Up { version, features } => self.up(now, id, version, &features),
+                SessionOutput::Message(message) => self.received(now, id, message),
+                SessionOutput::Malformed { xid, error } => {
+                    connection.malformed += 1;
+                    let (number, switch) = (connection.malformed, connection.switch);
+                    self.malformed(now, switch, xid, number, error);
+                }
+                SessionOutput::Unsent { error, .. } => tracing::error!(%error, "a message was not sent"),
+                SessionOutput::Closed(reason) => {
+                    self.faults += 1;
+                    self.close(now, id, &reason.to_string());
+                }
+            }
+        }
+    }
+
+    fn up(&mut self, now: Instant, id: ConnectionId, version: Version, features: &Features) {
+        let datapath = features.datapath;
+        let Some(switch) = self.network.identities().switch_of(datapath) else {
+            self.strangers.retain(|_, stranger| stranger.is_recent(now));
+            if self.strangers.len() < STRANGERS || self.strangers.contains_key(&datapath) {
+                let stranger = self.strangers.entry(datapath).or_insert(Stranger { times: 0, last: now });
+                *stranger = Stranger { times: stranger.times + 1, last: now };
+            }
+            self.close(now, id, &format!("datapath {datapath:016x} is no switch of the fabric"));
+            return;
+        };
+        if features.auxiliary != 0 {
+            self.close(now, id, "it is an auxiliary connection, which is not used");
+            return;
+        }
+        if let Some(&old) = self.by_switch.get(&switch) {
+            // It has come again before its old connection was found dead.
+            self.close(now, old, "the switch has connected again");
+        }
+        self.by_switch.insert(switch, id);
+        let name = self.name(switch);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.switch = Some((switch, version));
+        tracing::info!(switch = name, %version, peer = connection.peer, "switch connected");
+        self.network.handle(now, Input::Up(switch, version));
+    }
+
+    fn received(&mut self, now: Instant, id: ConnectionId, message: Message) {
+        if let Some((switch, _)) = self.connections.get(&id).and_then(|c| c.switch) {
+            self.network.handle(now, Input::Received(switch, message));
+        }
+    }
+
+    /// Drops the message of this number that cannot be read.
+    fn malformed(&mut self, now: Instant, switch: Option<(SwitchId, Version)>, xid: u32, number: u64, error: ParseError) {
+        self.faults += 1;
+        let Some((switch, _)) = switch else { return };
+        // A switch that sends many does not fill the log.
+        if number.is_power_of_two() {
+            tracing::warn!(switch = self.name(switch), number, %error, "a malformed message was dropped");
+        }
+        self.network.handle(now, Input::Unreadable(switch, xid));
+    }
+
+    fn close(&mut self, now: Instant, id: ConnectionId, reason: &str) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        let Some((switch, _)) = connection.switch else {
+            tracing::warn!(peer = connection.peer, reason, "a connection ended");
+            return;
+        };
+        if self.by_switch.get(&switch) == Some(&id) {
+            self.by_switch.remove(&switch);
+            tracing::warn!(switch = self.name(switch), reason, "switch gone: its rules stay");
+            self.network.handle(now, Input::Down(switch));
+        }
+    }
+
+    /// Does what the network wants.
+    fn run_network(&mut self, now: Instant) {
+        while let Some(output) = self.network.poll() {
+            match output {
+                Output::Send(switch, message) => {
+                    let Some(&id) = self.by_switch.get(&switch) else { continue };
+                    if let Some(connection) = self.connections.get_mut(&id) {
+                        connection.session.handle(now, SessionInput::Send(message));
+                        self.run_session(now, id);
+                    }
+                }
+                Output::Refused(switch, error) => {
+                    tracing::warn!(
+                        switch = self.name(switch),
+                        kind = error.kind,
+                        code = error.code,
+                        "the switch refused a message"
+                    );
+                }
+            }
+        }
+    }
+
+    fn name(&self, switch: SwitchId) -> String {
+        let fabric = self.network.identities().fabric();
+        fabric.node(fabric.switch_node(switch)).name.to_string()
+    }
+}
+
+impl Stranger {
+    fn is_recent(self, now: Instant) -> bool {
+        now.saturating_since(self.last) < RECENT
+    }
+}
+
+/// Datapaths that are no switch of the fabric and are remembered, at most.
+const STRANGERS: usize = 64;
+/// How long they are remembered: a switch tries again within seconds.
+const RECENT: Duration = Duration::from_secs(60);

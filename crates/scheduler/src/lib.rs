@@ -1,0 +1,22 @@
+//! `weft-scheduler`: steers the flows of a real fabric (Hedera, sections 3 and 4.6). Decisions are those of [`weft_control`]; here are
+//! sockets, clocks and the configuration.
+//!
+//! ```text
+//!   switches --TCP, Unix sockets--> connections --bytes--> core: a Session each, one OpenFlowNetwork, its Controller
+//!                                        ^------bytes--------'  ^
+//!   weft-scheduler status, placements, explain --Unix socket----'
+//! ```
+#![allow(clippy::disallowed_methods)] // Daemons live by the wall clock.
+
+mod cli;
+pub mod config;
+mod connections;
+mod core;
+mod daemon;
+mod error;
+mod explain;
+mod metrics;
+mod requests;
+mod status;
+
+pub use cli::main;
