@@ -4,6 +4,9 @@
 #![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
 #![cfg(target_os = "linux")]
 
+#[path = "support/ebpf.rs"]
+mod ebpf;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,8 +29,8 @@ impl Place {
         let names = ["s", "h", "d"].map(|letter| format!("swt{id}{letter}"));
         let mut place = Self { folder: tempfile::tempdir().expect("a folder"), names };
         let added = place.names.iter().all(|name| run("ip", &["netns", "add", name]));
-        let has_bpf = Path::new("/sys/fs/bpf/maps.debug").exists() || run("mount", &["-t", "bpf", "bpf", "/sys/fs/bpf"]);
-        if !added || !has_bpf {
+        let has_bpf = added && ebpf::mount_bpffs();
+        if !has_bpf {
             assert!(std::env::var_os("CI").is_none(), "it takes root, network namespaces and bpffs");
             eprintln!("SKIPPED: it takes root, network namespaces and bpffs");
             for name in &place.names {

@@ -115,9 +115,13 @@ pub(crate) fn prepare() -> Result<()> {
     bound.map_err(|e| kernel("share /run/netns", "the system", e))
 }
 
-/// Mounts bpffs on /sys/fs/bpf if it is not mounted; it stays mounted.
+/// Mounts bpffs on /sys/fs/bpf if it is not mounted; it stays mounted. A second mount would hide what was pinned in the first: one program at
+/// a time looks and mounts.
 pub(crate) fn mount_bpf() -> Result<()> {
     let folder = Path::new(BPF);
+    let above = File::open("/sys/fs").map_err(|e| LabError::io("open", Path::new("/sys/fs"), e))?;
+    let _lock =
+        Flock::lock(above, FlockArg::LockExclusive).map_err(|(_, e)| LabError::io("lock", Path::new("/sys/fs"), e.into()))?;
     let of = |path: &Path| fs::metadata(path).map(|m| m.dev());
     let is_mounted = matches!((of(folder), of(Path::new("/sys/fs"))), (Ok(a), Ok(b)) if a != b);
     if is_mounted {

@@ -90,9 +90,7 @@ impl Network {
             return None;
         }
         let id = std::process::id();
-        if !is_bpffs() {
-            run("mount -t bpf bpf /sys/fs/bpf");
-        }
+        assert!(super::ebpf::mount_bpffs(), "bpffs is mounted");
         let pins = PathBuf::from(format!("/sys/fs/bpf/agent-{name}-{id}"));
         let (folder, prefix) = (tempfile::tempdir().unwrap(), format!("agent-{name}-{id}-"));
         let network = Self { folder, nodes, prefix, pins, programs: Vec::new() };
@@ -404,10 +402,6 @@ fn index_of(port: &str) -> u32 {
     let name = std::ffi::CString::new(port).unwrap();
     // SAFETY: the name ends with a zero.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
-}
-
-fn is_bpffs() -> bool {
-    std::fs::read_to_string("/proc/mounts").unwrap_or_default().lines().any(|line| line.contains(" /sys/fs/bpf bpf "))
 }
 
 fn run(command: &str) {
