@@ -45,7 +45,7 @@ struct Work {
     readers: Vec<JoinHandle<(u64, Duration)>>,
     acknowledged: Arc<AtomicU64>,
     /// How long updates may stand still.
-    patience: Duration,
+    limit: Duration,
 }
 
 impl Work {
@@ -61,7 +61,7 @@ impl Work {
     }
 
     fn begin_as(addresses: &[String], writers: Writers) -> Self {
-        let patience = writers.timeout.max(Duration::from_secs(15));
+        let limit = writers.timeout.max(Duration::from_secs(15));
         let (begun, stop, acknowledged) = (Instant::now(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         // A first value of every key, so that readers always find something.
         let mut client = Servers::client(addresses, writers.timeout.max(Duration::from_secs(10)));
@@ -81,14 +81,14 @@ impl Work {
             std::thread::spawn(move || read(&addresses, at_least, &stop))
         };
         let writers = std::iter::once(first).chain((0..2).map(writer)).collect();
-        Self { begun, stop: stop.clone(), writers, readers: (0..2).map(reader).collect(), acknowledged, patience }
+        Self { begun, stop: stop.clone(), writers, readers: (0..2).map(reader).collect(), acknowledged, limit }
     }
 
     /// Waits until so many more updates were acknowledged; how long that took.
     fn progress(&self, updates: u64) -> Duration {
         let (from, begun) = (self.acknowledged.load(Ordering::Relaxed), Instant::now());
         while self.acknowledged.load(Ordering::Relaxed) < from + updates {
-            assert!(begun.elapsed() < self.patience, "updates do not go on");
+            assert!(begun.elapsed() < self.limit, "updates do not go on");
             std::thread::sleep(Duration::from_millis(5));
         }
         begun.elapsed()
