@@ -12,9 +12,11 @@ use serde_json::Value;
 use weft_directory::daemon::command_line::{self, LogForm, print_json, print_text};
 use weft_directory::daemon::socket::ask;
 use weft_directory::daemon::start_log;
+use weft_fabric::BitsPerSec;
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::daemon;
+use crate::discover::Job;
 use crate::error::{Error, Result};
 use crate::requests::Request;
 
@@ -41,6 +43,8 @@ enum Command {
         #[command(flatten)]
         ask: AskArgs,
     },
+    /// Find switches, cables and hosts, and write the configuration of a scheduler for them
+    Discover(DiscoverArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -62,6 +66,19 @@ struct RunArgs {
     /// Print the line READY as JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+struct DiscoverArgs {
+    /// Where switches connect: tcp:ADDRESS:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "tcp:0.0.0.0:6653")]
+    listen: Vec<Listen>,
+    /// The folder for fabric.weft and scheduler.toml
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    out: PathBuf,
+    /// Rate of all cables, such as 10Gbps; otherwise that which the switches report
+    #[arg(long)]
+    rate: Option<BitsPerSec>,
 }
 
 #[derive(Debug, Args)]
@@ -91,6 +108,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Status(args) => status(&args),
         Command::Placements(args) => placements(&args),
         Command::Explain { flow, ask } => explain(flow, &ask),
+        Command::Discover(DiscoverArgs { listen, out, rate }) => discover(Job { listen, folder: out, rate }),
         Command::Manual { folder } => command_line::write_manual::<Program>("weft-scheduler", &folder)
             .map(|()| true)
             .map_err(|cause| Error::Manual { path: folder, cause }),
@@ -106,6 +124,11 @@ fn run(args: &RunArgs) -> Result<bool> {
     }
     start_log(args.log == LogForm::Json);
     daemon::run(config, args.json)?;
+    Ok(true)
+}
+
+fn discover(job: Job) -> Result<bool> {
+    print_text(&crate::discover::run(&job)?)?;
     Ok(true)
 }
 

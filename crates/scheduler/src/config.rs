@@ -16,7 +16,7 @@ use weft_control::openflow::network::{HostIdentity, Identities, IdentityError};
 use weft_control::time::Duration;
 use weft_directory::daemon::config::{Place, address_or_off, from_text};
 use weft_fabric::formats::topology::read;
-use weft_fabric::{Fabric, MacAddr, NodeId};
+use weft_fabric::{Fabric, LinkId, MacAddr, NodeId};
 
 use crate::error::{Error, Result};
 
@@ -104,7 +104,15 @@ struct SwitchKeys {
     name: Spanned<String>,
     datapath: Option<Spanned<String>>,
     #[serde(default)]
-    ports: BTreeMap<Spanned<String>, u32>,
+    ports: BTreeMap<Spanned<String>, Ports>,
+}
+
+/// The port of the cable to a neighbour; of several, in the order of the fabric.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a port number, or a list of them")]
+enum Ports {
+    One(u32),
+    Each(Vec<u32>),
 }
 
 /// `[[host]]`.
@@ -216,14 +224,24 @@ impl Keys {
                     place.error::<Error>(datapath.span(), "not a datapath", help)
                 })?;
             }
-            for (peer, &port) in &keys.ports {
+            for (peer, given) in &keys.ports {
                 let to = find(place, fabric, peer)?;
-                let link = fabric.out(node).iter().find(|&&l| fabric.link(l).to == to);
-                let link = link.ok_or_else(|| {
-                    let message = format!("`{}` has no cable to `{}`", keys.name.get_ref(), peer.get_ref());
-                    place.error::<Error>(peer.span(), &message, "the fabric's file lists the cables")
-                })?;
-                ports[link.index()] = port;
+                let links: Vec<LinkId> = fabric.out(node).iter().copied().filter(|&l| fabric.link(l).to == to).collect();
+                let given = match given {
+                    Ports::One(port) => std::slice::from_ref(port),
+                    Ports::Each(ports) => ports,
+                };
+                if links.len() != given.len() {
+                    let cables = match links.len() {
+                        0 => "no cable".to_owned(),
+                        1 => "one cable".to_owned(),
+                        several => format!("{several} cables"),
+                    };
+                    let message = format!("`{}` has {cables} to `{}`", keys.name.get_ref(), peer.get_ref());
+                    let help = "the fabric's file lists the cables; for several, write a list of ports";
+                    return Err(place.error(peer.span(), &message, help));
+                }
+                links.iter().zip(given).for_each(|(link, &port)| ports[link.index()] = port);
             }
         }
         let identities = Identities::with(Arc::clone(fabric), datapaths, ports, hosts);

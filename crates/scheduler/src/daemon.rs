@@ -1,6 +1,7 @@
 //! The life of the daemon: it listens, reports that it is ready to be connected to, handles events in one task, and ends on SIGTERM or SIGINT. Switches keep
 //! their rules.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -44,7 +45,8 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
     notify::systemd("READY=1");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let generation = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { idle_timeout: config.idle_timeout, seed: config.seed, generation };
+    let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
+    let settings = Settings { idle_timeout: config.idle_timeout, seed: config.seed, generation, secret };
     let mut core = Core::new(OpenFlowNetwork::new(config.identities, config.controller, settings));
     let start = std::time::Instant::now();
     let now = || Instant::from_ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use miette::Diagnostic;
+use weft_control::openflow::discovery::DiscoveryError;
 use weft_directory::daemon::command_line::{OutputError, file_remedy};
 use weft_directory::daemon::config::KeyError;
 use weft_directory::daemon::socket::AskError;
@@ -57,6 +58,23 @@ pub enum Error {
     /// No answer of a running scheduler.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// What was found is no fabric.
+    #[error("no fabric was found: {0}")]
+    Discovery(#[from] DiscoveryError),
+    /// What was found cannot be written.
+    #[error("what was found cannot be written: {0}")]
+    Discovered(String),
+    /// A file that would be written is there.
+    #[error("{} exists", .0.display())]
+    Exists(PathBuf),
+    /// A file cannot be written.
+    #[error("cannot write {}: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
     /// Standard output cannot be written to.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -86,8 +104,24 @@ impl Error {
                 "is it running? `systemctl status weft-scheduler`; `--config FILE` names its configuration".to_owned()
             }
             Self::Ask(AskError::Ended) => "look at its log: `journalctl -u weft-scheduler`".to_owned(),
-            Self::Output(OutputError(cause)) | Self::Manual { cause, .. } => file_remedy(cause.kind()).to_owned(),
+            Self::Discovery(error) => remedy_of_discovery(error).to_owned(),
+            Self::Discovered(_) => String::new(),
+            Self::Exists(_) => "write another folder: `--out FOLDER`".to_owned(),
+            Self::Output(OutputError(cause)) | Self::Manual { cause, .. } | Self::Write { cause, .. } => {
+                file_remedy(cause.kind()).to_owned()
+            }
         }
+    }
+}
+
+const fn remedy_of_discovery(error: &DiscoveryError) -> &'static str {
+    match error {
+        DiscoveryError::NoSwitches => "on each switch: `ovs-vsctl set-controller br0 tcp:ADDRESS-OF-THIS-MACHINE:6653`",
+        DiscoveryError::NoHosts => "let each host send something, such as a ping of its gateway",
+        DiscoveryError::SharedPort { .. } => "give each host a port of its own: hosts behind another switch cannot be steered",
+        DiscoveryError::NoSpeed(_) => "give the rate of the cables: `--rate 10Gbps`",
+        DiscoveryError::Fabric(_) => "are all switches connected, and all their ports up?",
+        DiscoveryError::Identity(_) => "change it at the switch or the host, and search again",
     }
 }
 

@@ -13,6 +13,7 @@ pub mod config;
 mod connections;
 mod core;
 mod daemon;
+mod discover;
 mod error;
 mod explain;
 mod metrics;

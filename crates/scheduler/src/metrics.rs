@@ -29,6 +29,8 @@ pub(crate) fn update(core: &Core) {
     gauge!("weft_scheduler_flows_counted").set(status.counted_flows as f64);
     gauge!("weft_scheduler_flows_placed").set(core.network.placements().len() as f64);
     gauge!("weft_scheduler_cables_failed").set(status.failed_cables as f64);
+    gauge!("weft_scheduler_cables_wrong").set(status.miscabled.len() as f64);
+    gauge!("weft_scheduler_ports_without_lldp").set(status.silent.len() as f64);
     counter!("weft_scheduler_rounds_total").absolute(record.rounds);
     counter!("weft_scheduler_rounds_late_total").absolute(status.late_rounds);
     counter!("weft_scheduler_moves_total").absolute(record.moves);

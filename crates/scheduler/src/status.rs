@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use weft_control::openflow::network::Status;
 use weft_control::time::Instant;
-use weft_fabric::SwitchId;
 use weft_fabric::routing::FlowKey;
+use weft_fabric::{LinkId, SwitchId};
 
 use crate::core::Core;
 
@@ -43,7 +43,7 @@ pub(crate) fn status(core: &Core, now: Instant) -> Value {
         "rounds": record.rounds, "late_rounds": status.late_rounds, "moves": record.moves,
         "large_flows": record.large_flows as f64 / record.rounds.max(1) as f64,
         "placements": network.placements().len(), "counted_flows": status.counted_flows,
-        "failed_cables": status.failed_cables, "refused": status.refused.iter().map(|r| r.1).sum::<u64>(),
+        "failed_cables": status.failed_cables, "miscabled": status.miscabled.len(), "refused": status.refused.iter().map(|r| r.1).sum::<u64>(),
         "sessions": sessions,
     })
 }
@@ -92,8 +92,28 @@ fn problems(core: &Core, status: &Status, now: Instant) -> Vec<String> {
         let which = names(&mut status.refused.iter().map(|r| r.0));
         problems.push(format!("rules or requests were refused (the log says which): {which}"));
     }
+    let port = |link: LinkId| {
+        let (identities, fabric) = (core.network.identities(), core.network.identities().fabric());
+        format!("{} port {}", fabric.node(fabric.link(link).from).name, identities.port(link))
+    };
+    let other_end = |link: LinkId| port(link.reverse());
+    for &[a, b] in status.miscabled.iter().take(SHOWN) {
+        let fabric = format!("{} to {} and {} to {}", port(a), other_end(a), port(b), other_end(b));
+        problems.push(format!("a cable connects {} and {}; the fabric connects {fabric}", port(a), port(b)));
+    }
+    let silent: Vec<String> =
+        status.silent.iter().take(SHOWN).map(|&link| format!("{} from {}", port(link), other_end(link))).collect();
+    if !silent.is_empty() {
+        let more = status.silent.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        problems.push(format!(
+            "no LLDP comes to {}{more}: whether these cables are as the fabric says is not known",
+            silent.join(", ")
+        ));
+    }
     if status.failed_cables > 0 {
-        problems.push(format!("{} cables are down", status.failed_cables));
+        let why = if status.miscabled.is_empty() { "are down" } else { "are down, or lead elsewhere, and not used" };
+        problems.push(format!("{} cables {why}", status.failed_cables));
     }
     for (datapath, times) in core.strangers(now).take(SHOWN) {
         problems.push(format!("datapath {datapath:016x} is no switch of the fabric, and has connected {times} times"));

@@ -114,8 +114,38 @@ fn switches() {
     with("name = \"tor1\"\ndatapath = \"00:00:00:00:00:00:00:01\"", 8, "`tor0` and `tor1` have the same datapath");
     with("name = \"tor0\"\nports = { agg0 = 0 }", 8, "port 0 of switch `tor0`: ports are numbered from 1");
     with("name = \"tor0\"\nports = { agg0 = 4294967295 }", 8, "port 4294967295 of switch `tor0`");
-    with("name = \"tor0\"\nports = { agg0 = -1 }", 9, "expected a whole number");
+    with("name = \"tor0\"\nports = { agg0 = -1 }", 9, "a port number, or a list of them");
+    with("name = \"tor0\"\nports = { agg0 = [3, 4] }", 9, "`tor0` has one cable to `agg0`");
     with("name = \"tor0\"\nports = { agg0 = 4 }", 8, "switch `tor0` has two links at port 4: to `agg0` and to `agg1`");
     with("name = \"tor0\"\nports = { tor1 = 4 }", 9, "`tor0` has no cable to `tor1`");
     with("name = \"tor0\"\nports = { agg7 = 4 }", 9, "the fabric has no `agg7`");
+}
+
+#[test]
+fn several_cables_between_two_switches_have_a_port_each() {
+    let second = "cable tor0 agg0 1Gbps 1us\ncable tor0 agg0 1Gbps 1us parallel\n";
+    let ports = |ports: &str| format!("{CONFIG}[[switch]]\nname = \"tor0\"\nports = {{ agg0 = {ports}, agg1 = 9 }}\n");
+    let scheduler = Scheduler::with(&ports("[7, 8]"));
+    std::fs::write(scheduler.path("fabric.weft"), FABRIC.replace("cable tor0 agg0 1Gbps 1us\n", second)).unwrap();
+    let answer = scheduler.command_output(&["run", "--check"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    std::fs::write(scheduler.path("scheduler.toml"), ports("7")).unwrap();
+    is_refused(&scheduler, 25, "`tor0` has 2 cables to `agg0`");
+    std::fs::write(scheduler.path("scheduler.toml"), ports("[7, 9]")).unwrap();
+    is_refused(&scheduler, 24, "switch `tor0` has two links at port 9");
+}
+
+#[test]
+fn discovery_overwrites_nothing_and_needs_an_address() {
+    let scheduler = Scheduler::with(CONFIG);
+    let out = scheduler.folder.path().display().to_string();
+    let refused = |args: &[&str], reason: &str| {
+        let answer = scheduler.bare_output(&[&["discover", "--out", &out], args].concat());
+        assert_eq!(answer.code, Some(2), "{}", answer.stderr);
+        assert!(answer.stderr.contains(reason), "{}", answer.stderr);
+    };
+    refused(&[], "fabric.weft exists");
+    refused(&["--listen", "somewhere"], "neither");
+    refused(&["--rate", "fast"], "rate");
+    assert_eq!(std::fs::read_to_string(scheduler.path("fabric.weft")).unwrap(), FABRIC);
 }

@@ -16,6 +16,7 @@
 //! the extensions: `learn`, `resubmit`, `move`, registers, the selection method of a group.
 
 pub mod action;
+pub mod discovery;
 pub mod entries;
 pub mod error;
 pub mod field;
@@ -23,6 +24,7 @@ pub mod flow;
 pub mod framer;
 pub mod group;
 pub mod learn;
+pub mod lldp;
 pub mod matching;
 pub mod message;
 pub mod multipart;

@@ -131,9 +131,17 @@ impl Port {
     /// There is no link.
     pub const STATE_LINK_DOWN: u32 = 1;
 
+    /// Whatever monitors the link, such as BFD, sees its other end.
+    pub const STATE_LIVE: u32 = 4;
+
     /// Whether packets can pass.
     pub const fn is_up(&self) -> bool {
         self.config & Self::CONFIG_DOWN == 0 && self.state & Self::STATE_LINK_DOWN == 0
+    }
+
+    /// Whether the switch says that the other end is there; some never do.
+    pub const fn is_live(&self) -> bool {
+        self.state & Self::STATE_LIVE != 0
     }
 
     /// Appends the port.

@@ -45,6 +45,7 @@ pub(crate) fn start(plan: &Plan, openflow: &Openflow, stop: &AtomicBool) -> Resu
     let started = scheduler::start(plan, stop)?;
     let switches: Vec<&Node> = plan.switches().collect();
     netns::each_of(&switches, STARTS, stop, |node| switches::start(plan, node))?;
+    // With BFD, a cable works once both of its ends have heard each other.
     scheduler::wait_until_ready(plan, Some(&started), stop)
 }
 

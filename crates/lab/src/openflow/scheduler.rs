@@ -40,6 +40,10 @@ pub struct SchedulerStatus {
     pub moves: u64,
     /// Flows that have a path of their own now.
     pub placements: usize,
+    /// Cables that are down or lead elsewhere.
+    pub failed_cables: usize,
+    /// Cables that lead elsewhere than the fabric says.
+    pub miscabled: usize,
     /// Problems, such as switches that are not connected.
     pub problems: Vec<String>,
 }
@@ -132,12 +136,21 @@ pub(super) fn start(plan: &Plan, stop: &AtomicBool) -> Result<StartedProgram> {
     Ok(started)
 }
 
-/// Waits until all switches are connected and have their rules.
+/// Waits until all switches are connected and have their rules, and all cables work.
 pub(crate) fn wait_until_ready(plan: &Plan, started: Option<&StartedProgram>, stop: &AtomicBool) -> Result<()> {
+    wait(plan, started, stop, |status| status.ready && status.failed_cables == 0)
+}
+
+fn wait(
+    plan: &Plan,
+    started: Option<&StartedProgram>,
+    stop: &AtomicBool,
+    is_over: impl Fn(&SchedulerStatus) -> bool,
+) -> Result<()> {
     let deadline = Deadline::after(READY_WITHIN);
     loop {
         let status = status(plan);
-        if status.as_ref().is_some_and(|status| status.ready) {
+        if status.as_ref().is_some_and(&is_over) {
             return Ok(());
         }
         started.map_or(Ok(true), StartedProgram::is_ready)?;
@@ -164,14 +177,18 @@ fn not_ready(plan: &Plan, status: Option<SchedulerStatus>) -> LabError {
 }
 
 /// Kills it. Whether it ran.
-pub(crate) fn kill(plan: &Plan) -> bool {
+pub fn kill(plan: &Plan) -> bool {
     programs::kill(&place(plan).namespace, &[SCHEDULER]) > 0
 }
 
 /// Starts it again with the files of its first start; returns when all switches have connected again.
-pub(crate) fn restart(plan: &Plan, stop: &AtomicBool) -> Result<()> {
+///
+/// # Errors
+/// [`LabError`] if it does not start, or not all switches connect.
+pub fn restart(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     let started = start(plan, stop)?;
-    wait_until_ready(plan, Some(&started), stop)
+    // A cable may have been taken down.
+    wait(plan, Some(&started), stop, |status| status.ready)
 }
 
 /// The switch in whose namespace it runs.

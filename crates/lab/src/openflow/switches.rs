@@ -7,7 +7,7 @@ use crate::agents::name_of;
 use crate::error::{LabError, Result};
 use crate::ovs::{Configuration, Switch};
 use crate::plan::openflow::{SOCKET_OF_SWITCHES, datapath_of};
-use crate::plan::{Node, Plan};
+use crate::plan::{Node, Plan, Role};
 use crate::state;
 
 /// Starts the switch of a node; returns when its ports are in the bridge.
@@ -47,12 +47,17 @@ fn configuration(plan: &Plan, node: &Node, controller: &str) -> Configuration {
     ));
     configuration.add("set bridge br0 controller=@controller");
     for (number, port) in (1..).zip(&node.ports) {
-        configuration.add_port(&port.name, "", &format!("ofport_request={number}"));
+        let is_monitored = plan.timers.bfd && plan.nodes[port.peer.node].role == Role::Switch;
+        let bfd = if is_monitored { format!(" bfd:enable=true bfd:min_tx={BFD_MS} bfd:min_rx={BFD_MS}") } else { String::new() };
+        configuration.add_port(&port.name, "", &format!("ofport_request={number}{bfd}"));
     }
     configuration
 }
 
 /// The only Unix socket to which Open vSwitch lets its bridge connect.
 const CONTROLLER: &str = "br0.controller";
+/// Between BFD's packets; after three that are lost a port is no longer live. The processors of a lab are busy: with shorter intervals switches
+/// that merely wait for one would be taken for dead.
+const BFD_MS: u32 = 300;
 /// The age of flows' counters, at most: half of a round of 200 ms.
 const REVALIDATE_MS: u32 = 100;

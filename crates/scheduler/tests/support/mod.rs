@@ -129,9 +129,12 @@ impl Scheduler {
 
     /// Runs a command of the program to its end.
     pub fn command_output(&self, args: &[&str]) -> Answer {
-        let output = self.command(args).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Answer { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        answer(&mut self.command(args))
+    }
+
+    /// The same without a configuration.
+    pub fn bare_output(&self, args: &[&str]) -> Answer {
+        answer(Command::new(env!("CARGO_BIN_EXE_weft-scheduler")).args(args).stdin(Stdio::null()))
     }
 
     /// The status, with its exit code.
@@ -203,6 +206,12 @@ impl Scheduler {
         command.env_remove("WEFT_LOG").env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
         command
     }
+}
+
+fn answer(command: &mut Command) -> Answer {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Answer { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 impl Drop for Scheduler {

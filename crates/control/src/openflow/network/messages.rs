@@ -6,12 +6,14 @@ use ipnet::Ipv4Net;
 use weft_fabric::rng::mix;
 use weft_fabric::routing::FlowKey;
 
+use crate::openflow::action::NO_BUFFER;
 use crate::openflow::network::identities::{Identities, VIRTUAL_MAC};
 use crate::openflow::network::rules::{Action as Does, Matched};
 use crate::openflow::{
     Action, Body, Bucket, Field, FieldId, FlowEntry, FlowFilter, FlowFlags, FlowMod, Group, GroupKind, GroupMod, Instruction,
-    Learn, LearnSpec, Match, MultipartRequest, Selection, Version, port,
+    Learn, LearnSpec, Match, MultipartRequest, PacketOut, Selection, Version, port,
 };
+use crate::wire::packet::lldp::NEAREST_BRIDGE;
 
 /// A rule of ours that a switch has.
 #[derive(Clone, Debug)]
@@ -64,6 +66,11 @@ pub(super) fn basis(seed: u64, datapath: u64) -> u32 {
     mix(seed ^ mix(datapath)) as u32
 }
 
+/// A frame that leaves by a port.
+pub(super) fn out_of(port: u32, frame: Vec<u8>) -> PacketOut {
+    PacketOut::new(port::CONTROLLER, vec![Action::output(port)], frame)
+}
+
 /// Asks for all rules with our cookies.
 pub(super) fn all_rules() -> MultipartRequest {
     MultipartRequest::Flows(FlowFilter { cookie: COOKIE, cookie_mask: COOKIE_MASK, ..FlowFilter::default() })
@@ -106,6 +113,10 @@ pub(super) const fn is_counter(table: u8) -> bool {
 /// Table, priority and match.
 fn place(identities: &Identities, matched: Matched) -> (u8, u16, Match) {
     match matched {
+        Matched::Lldp(port) => {
+            let fields = [Field::in_port(port), Field::eth_type(LLDP), Field::eth_dst(NEAREST_BRIDGE)];
+            (TABLE_INGRESS, 40, Match::of(fields))
+        }
         Matched::Arp(port) => {
             let fields = [Field::in_port(port), Field::eth_type(ARP), Field::arp_op(REQUEST)];
             (TABLE_INGRESS, 30, Match::of(fields))
@@ -138,6 +149,7 @@ fn place(identities: &Identities, matched: Matched) -> (u8, u16, Match) {
 fn matched(identities: &Identities, entry: &FlowEntry) -> Option<Matched> {
     let matching = &entry.matching;
     let candidate = match (entry.table, entry.priority) {
+        (TABLE_INGRESS, 40) => Matched::Lldp(matching.in_port()?),
         (TABLE_INGRESS, 30) => Matched::Arp(matching.in_port()?),
         (TABLE_INGRESS, 20) => Matched::FromHost(matching.in_port()?),
         (TABLE_INGRESS, 0) => Matched::Ingress,
@@ -156,6 +168,7 @@ fn matched(identities: &Identities, entry: &FlowEntry) -> Option<Matched> {
 fn instructions(does: Does, idle_timeout: u16) -> Vec<Instruction> {
     let apply = |actions: Vec<Action>| vec![Instruction::ApplyActions(actions)];
     match does {
+        Does::HandOver => apply(vec![Action::Output { port: port::CONTROLLER, max_len: NO_BUFFER }]),
         Does::AnswerArp => apply(answer_arp()),
         Does::Count => vec![
             Instruction::ApplyActions(vec![
@@ -194,7 +207,7 @@ fn count(idle_timeout: u16) -> Learn {
 }
 
 /// Makes a reply of an ARP request: whatever address is asked for, it is behind the switch.
-fn answer_arp() -> Vec<Action> {
+pub fn answer_arp() -> Vec<Action> {
     let spare = FieldId::register(0);
     vec![
         Action::copy(FieldId::ETH_SRC, FieldId::ETH_DST),
@@ -222,6 +235,7 @@ const TABLE_FORWARD: u8 = 2;
 
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
+const LLDP: u16 = 0x88cc;
 const TCP: u8 = 6;
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;

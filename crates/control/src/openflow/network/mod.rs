@@ -14,8 +14,9 @@
 //! - Of two schedulers at a time the one that started last is master of the switches (OpenFlow 1.3.5, section 6.3.6). The other notices it at the first refusal, and
 //!   leaves the switch alone.
 //! - A port that goes down fails its cable: the scheduler moves placed flows, and default routes are computed again. With no scheduler
-//!   running, each switch's groups leave out their own dead ports.
+//!   running, each switch's groups leave out their own dead ports. So does a cable that leads elsewhere than the fabric says (LLDP).
 
+mod cables;
 mod counters;
 mod identities;
 mod messages;
@@ -35,11 +36,14 @@ use weft_fabric::topology::Health;
 use weft_fabric::{Bytes, Fabric, HostId, LinkId, SwitchId};
 
 use crate::controller::Controller;
+use crate::openflow::lldp::Announcer;
 use crate::openflow::{Body, ControllerRole, ErrorMessage, Message, MultipartRequest, Role, Version};
 use crate::time::{Duration, Instant, NS_PER_S};
 
 pub use identities::{HostIdentity, Identities, IdentityError, VIRTUAL_MAC};
+pub(super) use messages::answer_arp;
 
+use cables::Cables;
 use counters::Counters;
 use rules::{Matched, Rules};
 
@@ -78,6 +82,8 @@ pub struct OpenFlowNetwork {
     choice: NextHops,
     /// Links whose sending port is down.
     dead_ports: BTreeSet<LinkId>,
+    announcer: Announcer,
+    cables: Cables,
     /// By switch.
     switches: Vec<Switch>,
     counters: Counters,
@@ -98,6 +104,8 @@ pub struct Settings {
     pub seed: u64,
     /// Grows from one start of a scheduler to the next: the last one is master.
     pub generation: u64,
+    /// Of the LLDP announcements of ports: random, so that nobody else makes them.
+    pub secret: [u64; 2],
 }
 
 /// A switch.
@@ -115,6 +123,10 @@ struct Switch {
     found: Found,
     refused: u64,
     missing_ports: Vec<u32>,
+    /// It has called a port live.
+    knows_liveness: bool,
+    /// Ports that are up and that it does not call live.
+    lifeless: BTreeSet<u32>,
 }
 
 /// How far a switch is.
@@ -180,8 +192,12 @@ pub struct Status {
     pub missing_ports: Vec<(SwitchId, u32)>,
     /// Messages that each switch has refused.
     pub refused: Vec<(SwitchId, u64)>,
-    /// Cables that are down.
+    /// Cables that are not used: they are down, or lead elsewhere.
     pub failed_cables: usize,
+    /// Ports that a cable connects and the fabric does not, each by the link that leaves there.
+    pub miscabled: Vec<[LinkId; 2]>,
+    /// Links at whose port no announcement of the other end comes in.
+    pub silent: Vec<LinkId>,
     /// Rounds that went on without the counters of some switch.
     pub late_rounds: u64,
     /// TCP connections that are counted.
@@ -196,8 +212,10 @@ impl OpenFlowNetwork {
         Self {
             health: Health::new(&fabric),
             choice: NextHops::new(Arc::clone(&fabric)),
-            next_hops: NextHops::new(fabric),
             dead_ports: BTreeSet::new(),
+            announcer: Announcer::new(settings.secret),
+            cables: Cables::new(&fabric),
+            next_hops: NextHops::new(fabric),
             controller,
             settings,
             switches,
@@ -230,7 +248,7 @@ impl OpenFlowNetwork {
     /// When to call `handle` with [`Input::Timer`].
     pub fn deadline(&self) -> Option<Instant> {
         let round = self.controller.as_ref().and_then(|c| c.deadline());
-        round.into_iter().chain(self.reading.as_ref().map(|r| r.until)).min()
+        round.into_iter().chain(self.reading.as_ref().map(|r| r.until)).chain(self.cables.next).min()
     }
 
     /// The fabric's parts as OpenFlow names them.
@@ -272,6 +290,8 @@ impl OpenFlowNetwork {
             failed_cables: fabric.cables().filter(|c| !self.health.is_up(c.links()[0])).count(),
             late_rounds: self.counters.late_rounds,
             counted_flows: self.counters.len(),
+            miscabled: self.cables.wrong().collect(),
+            silent: self.cables.silent().collect(),
             ..Status::default()
         };
         for (id, switch) in fabric.switches().zip(&self.switches) {

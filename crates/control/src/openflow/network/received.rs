@@ -1,13 +1,10 @@
 //! What switches say: answers, errors, ports that fail, connections that end.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use weft_fabric::routing::FlowKey;
-use weft_fabric::topology::Part;
 use weft_fabric::{Bytes, SwitchId};
 
-use super::rules::Rules;
 use super::{OpenFlowNetwork, Output, Pending, Phase, messages};
 use crate::controller::{FlowCounter, Input as ControllerInput};
 use crate::openflow::port::PortReason;
@@ -25,6 +22,7 @@ impl OpenFlowNetwork {
             }
             Body::BarrierReply if pending.remove(&message.xid) == Some(Pending::Installed) => {
                 self.switches[id.index()].phase = Phase::Ready;
+                self.announce_around(now, id);
             }
             Body::RoleReply(_) => {
                 pending.remove(&message.xid);
@@ -44,9 +42,13 @@ impl OpenFlowNetwork {
                 self.reconcile_if_known(id);
             }
             Body::PortStatus(PortStatus { port, reason }) => {
-                let is_up = reason != PortReason::Delete && port.is_up();
-                self.port_is(now, id, port.number, is_up);
+                if reason == PortReason::Delete {
+                    self.port_is(now, id, port.number, false);
+                } else {
+                    self.ports_are(now, id, &[port]);
+                }
             }
+            Body::PacketIn(packet) => self.packet_in(now, id, &packet),
             Body::FlowRemoved(removed) if messages::is_counter(removed.table) => {
                 let Some(key) = messages::connection(&self.identities, &removed.matching) else { return };
                 self.ended(now, key);
@@ -67,11 +69,9 @@ impl OpenFlowNetwork {
     pub(super) fn reply(&mut self, now: Instant, id: SwitchId, asked: Pending, reply: MultipartReply) {
         match (asked, reply.body) {
             (Pending::Ports, ReplyBody::PortDescriptions(ports)) => {
+                self.ports_are(now, id, &ports);
                 let mut missing: BTreeSet<u32> = self.ports_of(id);
-                for port in ports {
-                    missing.remove(&port.number);
-                    self.port_is(now, id, port.number, port.is_up());
-                }
+                missing.retain(|number| !ports.iter().any(|port| port.number == *number));
                 missing.iter().for_each(|&port| self.port_is(now, id, port, false));
                 self.switches[id.index()].missing_ports = missing.into_iter().collect();
             }
@@ -104,33 +104,6 @@ impl OpenFlowNetwork {
         let switch = &self.switches[id.index()];
         if switch.phase == Phase::Asking && switch.pending.is_empty() {
             self.reconcile(id);
-        }
-    }
-
-    /// A port of a switch works or does not; a cable works if both of its ends do.
-    pub(super) fn port_is(&mut self, now: Instant, id: SwitchId, port: u32, up: bool) {
-        let Some(link) = self.identities.link_of(id, port) else { return };
-        let known = if up { self.dead_ports.remove(&link) } else { self.dead_ports.insert(link) };
-        if !known {
-            return;
-        }
-        let cable = link.cable();
-        let works = cable.links().iter().all(|link| !self.dead_ports.contains(link));
-        let fabric = Arc::clone(self.fabric());
-        let part = Part::Cable(cable);
-        let changed = if works { self.health.restore(&fabric, part) } else { self.health.fail(&fabric, part) };
-        if changed.is_empty() {
-            return;
-        }
-        self.next_hops.invalidate();
-        for switch in fabric.switches() {
-            if matches!(self.switches[switch.index()].phase, Phase::Installing | Phase::Ready) {
-                let wanted = Rules::of(&self.identities, &self.health, &mut self.next_hops, switch);
-                self.install(switch, wanted);
-            }
-        }
-        if let Some(controller) = &mut self.controller {
-            controller.handle(now, if works { ControllerInput::Restored(part) } else { ControllerInput::Failed(part) });
         }
     }
 

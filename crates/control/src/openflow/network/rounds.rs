@@ -10,6 +10,9 @@ use crate::time::{Duration, Instant};
 
 impl OpenFlowNetwork {
     pub(super) fn timer(&mut self, now: Instant) {
+        if self.cables.next.is_some_and(|next| next <= now) {
+            self.announce_all(now);
+        }
         if self.reading.as_ref().is_some_and(|reading| reading.until <= now) {
             self.counters.late_rounds += 1;
             self.finish_reading(now);

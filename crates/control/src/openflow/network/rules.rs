@@ -1,7 +1,8 @@
 //! What a switch is to have: rules by which it forwards without a controller, and those of placed flows.
 //!
 //! ```text
-//!   table 0, ingress      from a host: ARP is answered; TCP is counted: learn(table 1), look there; then table 2
+//!   table 0, ingress      from a switch: LLDP goes to the controller;
+//!                         from a host: ARP is answered; TCP is counted: learn(table 1), look there; then table 2
 //!   table 1, counters     an entry for each TCP connection of an attached host, which the switch makes itself and drops when it is idle
 //!   table 2, forwarding   a placed flow -> its port;  an attached host -> its port;  a rack -> port or group of equal shortest paths
 //! ```
@@ -26,6 +27,8 @@ use crate::openflow::network::identities::Identities;
 /// What is matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Matched {
+    /// LLDP of the switch at a port.
+    Lldp(u32),
     /// ARP requests of the host at a port.
     Arp(u32),
     /// TCP of the host at a port.
@@ -43,6 +46,8 @@ pub enum Matched {
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// The controller gets it.
+    HandOver,
     /// The switch answers with its own MAC address.
     AnswerArp,
     /// Counts the connection, and forwards.
@@ -76,8 +81,12 @@ impl Rules {
         let mut rules = Self::default();
         rules.flows.extend([(Matched::Ingress, Action::Continue), (Matched::Forward, Action::Drop)]);
         for &link in fabric.out(node) {
-            let Some(host) = fabric.as_host(fabric.link(link).to) else { continue };
-            let (port, identity) = (identities.port(link), identities.host(host));
+            let port = identities.port(link);
+            let Some(host) = fabric.as_host(fabric.link(link).to) else {
+                rules.flows.insert(Matched::Lldp(port), Action::HandOver);
+                continue;
+            };
+            let identity = identities.host(host);
             rules.flows.insert(Matched::Arp(port), Action::AnswerArp);
             rules.flows.insert(Matched::FromHost(port), Action::Count);
             rules.flows.insert(Matched::To(identity.address, 32), Action::Deliver(identity.mac, port));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use weft_fabric::addressing::Addressing;
+use weft_fabric::topology::Link;
 use weft_fabric::{Fabric, HostId, MacAddr};
 
 use super::rules::Action;
@@ -15,8 +16,8 @@ use crate::hedera::testing::fat_tree;
 use crate::hedera::{Hedera, HederaConfig, Placer};
 use crate::openflow::port::PortReason;
 use crate::openflow::{
-    Action as Do, FieldId, FlowCommand, FlowEntry, FlowMod, FlowRemoved, FlowRemovedReason, Group, GroupCommand, Instruction,
-    Match, MultipartReply, Port, PortStatus, ReplyBody, Statistics,
+    Action as Do, Field, FieldId, FlowCommand, FlowEntry, FlowMod, FlowRemoved, FlowRemovedReason, Group, GroupCommand,
+    Instruction, Match, MultipartReply, PacketIn, PacketOut, Port, PortStatus, ReplyBody, Statistics,
 };
 
 /// A switch that keeps rules and groups, and answers.
@@ -39,6 +40,8 @@ struct World {
     network: OpenFlowNetwork,
     fabric: Arc<Fabric>,
     switches: Vec<Model>,
+    /// Where each link's port is connected to, if that is not as the fabric says; `None`: to nothing that speaks LLDP.
+    wires: BTreeMap<LinkId, Option<LinkId>>,
     now: Instant,
 }
 
@@ -147,11 +150,11 @@ impl World {
 
     fn without_switches(fabric: Arc<Fabric>, controller: Option<HederaConfig>) -> Self {
         let controller = controller.map(|c| Box::new(Hedera::new(Arc::clone(&fabric), c).unwrap()) as Box<dyn Controller>);
-        let settings = Settings { idle_timeout: Duration::from_secs(10), seed: 1, generation: 1 };
+        let settings = Settings { idle_timeout: Duration::from_secs(10), seed: 1, generation: 1, secret: [1, 2] };
         let network = OpenFlowNetwork::new(identities(&fabric), controller, settings);
         let ports = |s: SwitchId| fabric.out(fabric.switch_node(s)).len() as u32;
         let switches = fabric.switches().map(|s| Model { ports: ports(s), ..Model::default() }).collect();
-        Self { network, fabric, switches, now: Instant::ZERO }
+        Self { network, fabric, switches, wires: BTreeMap::new(), now: Instant::ZERO }
     }
 
     /// The same switches below another scheduler.
@@ -174,6 +177,10 @@ impl World {
                 Output::Refused(id, _) if self.switches[id.index()].superseded => continue,
                 Output::Refused(..) => panic!("{output:?}"),
             };
+            if let Body::PacketOut(out) = message.body {
+                self.deliver(id, out);
+                continue;
+            }
             let switch = &mut self.switches[id.index()];
             if switch.mute && matches!(message.body, Body::MultipartRequest(_)) {
                 continue;
@@ -182,6 +189,27 @@ impl World {
                 self.network.handle(self.now, Input::Received(id, Message { xid: message.xid, body }));
             }
         }
+    }
+
+    /// A frame leaves a switch, and comes to the controller where it arrives if a rule says so.
+    fn deliver(&mut self, id: SwitchId, out: PacketOut) {
+        let [Do::Output { port, .. }] = out.actions[..] else { panic!("{out:?}") };
+        let link = self.network.identities.link_of(id, port).expect("a port of the fabric");
+        assert!(!self.switches[id.index()].dead_ports.contains(&port), "nothing is sent out of a dead port");
+        let Some(at) = *self.wires.get(&link).unwrap_or(&Some(link.reverse())) else { return };
+        let to = self.fabric.as_switch(self.fabric.link(at).from).expect("LLDP goes to switches");
+        let in_port = self.network.identities.port(at);
+        let (fields, length) = (Match::of([Field::in_port(in_port)]), out.data.len() as u16);
+        let is_taken = |f: &FlowMod| f.table == 0 && f.priority == 40 && f.matching.in_port() == Some(in_port);
+        if self.switches[to.index()].flows.iter().any(is_taken) {
+            let packet = PacketIn { buffer: None, length, reason: 1, table: 0, cookie: 0, fields, data: out.data };
+            self.network.handle(self.now, Input::Received(to, Message { xid: 0, body: Body::PacketIn(packet) }));
+        }
+    }
+
+    /// The cables of two links are plugged in at each other's second end.
+    fn swap(&mut self, a: LinkId, b: LinkId) {
+        self.wires.extend([(a, Some(b.reverse())), (b.reverse(), Some(a)), (b, Some(a.reverse())), (a.reverse(), Some(b))]);
     }
 
     fn wait(&mut self, time: Duration) {
@@ -386,8 +414,7 @@ fn a_new_scheduler_does_not_take_the_past_of_a_connection_for_its_rate() {
 #[test]
 fn rules_of_another_fabric_are_removed() {
     let mut world = World::without_switches(fat_tree(4), None);
-    let stale =
-        Match::of([crate::openflow::Field::eth_type(0x0800), crate::openflow::Field::ipv4_dst(Ipv4Addr::new(10, 9, 9, 9))]);
+    let stale = Match::of([Field::eth_type(0x0800), Field::ipv4_dst(Ipv4Addr::new(10, 9, 9, 9))]);
     let mut flow = FlowMod::add(2, 32, stale, Vec::new());
     flow.cookie = 0x5745_4654 << 32 | 1;
     world.switches[0].flows.push(flow);
@@ -465,6 +492,103 @@ fn a_failed_cable_moves_its_flows_and_the_default_routes() {
     assert!(all.len() >= 2);
 }
 
+/// The links between two tiers, upwards.
+fn upward(world: &World, from: &str) -> Vec<LinkId> {
+    let node = |node| world.fabric.node(node);
+    let links = world.fabric.links().iter().enumerate();
+    let is_up = |link: &Link| node(link.from).name.starts_with(from) && node(link.to).tier > node(link.from).tier;
+    links.filter(|(_, link)| is_up(link)).map(|(i, _)| LinkId::from(i)).collect()
+}
+
+#[test]
+fn swapped_cables_are_named_and_not_used_until_they_are_right() {
+    let mut world = World::without_switches(fat_tree(4), Some(first_fit()));
+    let up = upward(&world, "agg");
+    // Of two aggregation switches, to different cores.
+    let (a, b) = (up[0], *up.iter().find(|&&l| world.fabric.link(l).to != world.fabric.link(up[0]).to).unwrap());
+    world.swap(a, b);
+    world.restart(Some(first_fit()));
+    let mut wrong = vec![[a, b.reverse()], [b, a.reverse()]];
+    wrong.iter_mut().for_each(|pair| pair.sort());
+    wrong.sort();
+    assert_eq!((world.network.status().miscabled, world.network.status().failed_cables), (wrong, 2));
+    for (src, dst, pick) in (0..16).flat_map(|s| (0..16).map(move |d| (s, d))).flat_map(|(s, d)| (0..4).map(move |p| (s, d, p))) {
+        if src != dst {
+            let path = world.carry(key(src, dst), pick).expect("everything is reached on other ways");
+            assert!(!path.iter().any(|link| [a.cable(), b.cable()].contains(&link.cable())));
+        }
+    }
+    // Plugged in again as they should be: the ports go down and up.
+    for link in [a, b] {
+        world.set_cable(link, false);
+    }
+    world.wires.clear();
+    for link in [a, b] {
+        world.set_cable(link, true);
+    }
+    assert_eq!((world.network.status().miscabled, world.network.status().failed_cables), (Vec::new(), 0));
+}
+
+#[test]
+fn a_cable_that_is_moved_while_ports_stay_up_is_found_within_an_interval() {
+    let mut world = World::new(fat_tree(4), None);
+    assert_eq!(world.network.status().miscabled.len(), 0);
+    let up = upward(&world, "edge");
+    let (a, b) = (up[0], up[3]);
+    world.swap(a, b);
+    world.wait(Duration::from_secs(16));
+    assert_eq!((world.network.status().miscabled.len(), world.network.status().failed_cables), (2, 2));
+    world.wires.clear();
+    world.wait(Duration::from_secs(16));
+    assert_eq!((world.network.status().miscabled.len(), world.network.status().failed_cables), (0, 0));
+}
+
+#[test]
+fn a_cable_over_which_nothing_is_heard_is_reported_and_used() {
+    let mut world = World::new(fat_tree(4), None);
+    let link = upward(&world, "agg")[0];
+    world.wires.insert(link, None);
+    world.wait(Duration::from_secs(120));
+    assert_eq!((world.network.status().silent, world.network.status().failed_cables), (vec![link.reverse()], 0));
+    world.wires.clear();
+    world.wait(Duration::from_secs(16));
+    assert_eq!(world.network.status().silent, []);
+}
+
+#[test]
+fn what_others_announce_changes_nothing() {
+    let mut world = World::new(fat_tree(4), None);
+    let id = world.fabric.switches().next().unwrap();
+    let up = upward(&world, "edge")[0];
+    let fields = Match::of([Field::in_port(world.network.identities.port(up))]);
+    let forged = Announcer::new([3, 4]).frame(crate::openflow::lldp::SwitchPort { datapath: 9, port: 1 }, 45);
+    for data in [forged, vec![0; 3], Vec::new()] {
+        let packet = PacketIn { buffer: None, length: 60, reason: 1, table: 0, cookie: 0, fields: fields.clone(), data };
+        world.step(Input::Received(id, Message { xid: 0, body: Body::PacketIn(packet) }));
+    }
+    assert_eq!((world.network.status().miscabled, world.network.status().failed_cables), (Vec::new(), 0));
+}
+
+#[test]
+fn a_port_that_is_no_longer_live_is_not_used() {
+    let mut world = World::new(fat_tree(4), None);
+    let link = upward(&world, "agg")[0];
+    let switch = world.fabric.as_switch(world.fabric.link(link).from).unwrap();
+    let (number, other) = (world.network.identities.port(link), 1);
+    let mut says = |port: Port| {
+        let status = PortStatus { reason: PortReason::Modify, port };
+        world.step(Input::Received(switch, Message { xid: 0, body: Body::PortStatus(status) }));
+        world.network.status().failed_cables
+    };
+    let (up, live) = (|n| port(n, true), |n| Port { state: Port::STATE_LIVE, ..port(n, true) });
+    assert_eq!(says(up(number)), 0, "a switch that knows nothing of liveness");
+    assert_eq!(says(live(other)), 3, "it does, and has not called the other three live");
+    assert_eq!(says(live(number)), 2);
+    assert_eq!(says(up(number)), 3);
+    let down = |n| Port { state: Port::STATE_LIVE | Port::STATE_LINK_DOWN, ..port(n, true) };
+    assert_eq!((says(live(number)), says(down(number))), (2, 3));
+}
+
 #[test]
 fn a_switch_that_lacks_a_port_is_reported() {
     let mut world = World::without_switches(fat_tree(4), None);
@@ -491,6 +615,24 @@ fn two_switches_of_one_datapath_are_an_error() {
 }
 
 proptest! {
+    /// However cables between switches are plugged in: those that are wrong are not used, and only those.
+    #[test]
+    fn the_cables_that_are_wrong_are_known(swaps in proptest::collection::vec((0usize..32, 0usize..32), 0..6)) {
+        let mut world = World::without_switches(fat_tree(4), None);
+        let between: Vec<LinkId> = ["edge", "agg"].iter().flat_map(|tier| upward(&world, tier)).collect();
+        let mut ends: Vec<usize> = (0..between.len()).collect();
+        swaps.iter().for_each(|&(a, b)| ends.swap(a % between.len(), b % between.len()));
+        for (i, &end) in ends.iter().enumerate() {
+            let (link, at) = (between[i], between[end].reverse());
+            world.wires.extend([(link, Some(at)), (at, Some(link))]);
+        }
+        world.restart(None);
+        let wrong: BTreeSet<[LinkId; 2]> = ends.iter().enumerate().filter(|(i, end)| i != *end)
+            .map(|(i, &end)| [between[i], between[end].reverse()]).map(|[a, b]| [a.min(b), a.max(b)]).collect();
+        prop_assert_eq!(world.network.status().failed_cables, wrong.len());
+        prop_assert_eq!(world.network.status().miscabled.into_iter().collect::<BTreeSet<_>>(), wrong);
+    }
+
     /// Whatever cables between switches fail and return in whatever order: who is connected is reached, and nothing loops.
     #[test]
     fn failures_leave_connected_hosts_connected(events in proptest::collection::vec((0usize..32, any::<bool>()), 1..12), pick in 0usize..8) {

@@ -1,14 +1,11 @@
 //! What an agent reads of its edge switch's LLDP (section 3.7; IEEE 802.1AB, section 8).
-//!
-//! ```text
-//!   each part: type 7, length 9 | subtype 8 (of ids) | value ...        1: chassis id, 2: port id, 3: time to live, ..., 0: end
-//! ```
 
 use weft_fabric::MacAddr;
 
 use crate::netlord::{EdgePort, Location};
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{EtherType, Ethernet};
+use crate::wire::packet::lldp::{CHASSIS, END, NEAREST_BRIDGE, PORT, TTL, put, take};
 
 /// An edge switch's announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +44,9 @@ impl Lldp {
             return Err(PacketError::Kind("LLDP").into());
         }
         let mut rest = frame.payload;
-        let chassis = part(&mut rest, 1)?;
-        let port = part(&mut rest, 2)?;
-        let ttl = part(&mut rest, 3)?;
+        let chassis = part(&mut rest, CHASSIS)?;
+        let port = part(&mut rest, PORT)?;
+        let ttl = part(&mut rest, TTL)?;
         let switch = match chassis {
             [4, mac @ ..] => MacAddr(mac.try_into().map_err(|_| LldpError::Chassis)?),
             _ => return Err(LldpError::Chassis),
@@ -68,29 +65,17 @@ impl Lldp {
     /// Appends the frame that a switch would send, with the port's name, 1 to 255 bytes, from `src`.
     pub fn emit(&self, src: MacAddr, name: &str, out: &mut Vec<u8>) {
         Ethernet { dst: NEAREST_BRIDGE, src, tag: None, ethertype: EtherType::LLDP, payload: &[] }.emit(out);
-        let mut part = |kind: u16, value: &[u8]| {
-            out.extend_from_slice(&(kind << 9 | value.len() as u16).to_be_bytes());
-            out.extend_from_slice(value);
-        };
-        part(1, &[&[4], &self.location.switch.0[..]].concat());
-        part(2, &[&[5], name.as_bytes()].concat());
-        part(3, &self.ttl_s.to_be_bytes());
-        part(0, &[]);
+        put(out, CHASSIS, &[&[4], &self.location.switch.0[..]].concat());
+        put(out, PORT, &[&[5], name.as_bytes()].concat());
+        put(out, TTL, &self.ttl_s.to_be_bytes());
+        put(out, END, &[]);
     }
 }
 
-const NEAREST_BRIDGE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0, 0, 0x0e]);
-
 /// The value of the next part, which must be of this type.
 fn part<'a>(rest: &mut &'a [u8], kind: u8) -> Result<&'a [u8], PacketError> {
-    let (&[a, b], after) = rest.split_first_chunk::<2>().ok_or(PacketError::Truncated)?;
-    let length = usize::from(u16::from_be_bytes([a & 1, b]));
-    let (value, after) = after.split_at_checked(length).ok_or(PacketError::Truncated)?;
-    if a >> 1 != kind {
-        return Err(PacketError::Field("order of LLDP's parts"));
-    }
-    *rest = after;
-    Ok(value)
+    let (given, value) = take(rest)?;
+    if given == kind { Ok(value) } else { Err(PacketError::Field("order of LLDP's parts")) }
 }
 
 /// The digits at a name's end.

@@ -5,6 +5,7 @@ pub mod arp;
 pub mod dhcp;
 pub mod ethernet;
 pub mod ip;
+pub mod lldp;
 pub mod ndp;
 #[cfg(test)]
 mod tests;
