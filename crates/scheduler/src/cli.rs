@@ -9,9 +9,12 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use serde_json::Value;
+use tokio_rustls::TlsAcceptor;
+use weft_directory::client::TlsFiles;
 use weft_directory::daemon::command_line::{self, LogForm, print_json, print_text};
 use weft_directory::daemon::socket::ask;
 use weft_directory::daemon::start_log;
+use weft_directory::daemon::tls::server_config;
 use weft_fabric::BitsPerSec;
 
 use crate::config::{Config, Listen};
@@ -73,6 +76,15 @@ struct DiscoverArgs {
     /// Where switches connect: tcp:ADDRESS:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "tcp:0.0.0.0:6653")]
     listen: Vec<Listen>,
+    /// Certificate of this end for `tls:` addresses (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["cert_key", "ca"])]
+    cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
+    /// The authority that has signed the certificates of the switches
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    ca: Option<PathBuf>,
     /// The folder for fabric.weft and scheduler.toml
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
@@ -108,7 +120,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Status(args) => status(&args),
         Command::Placements(args) => placements(&args),
         Command::Explain { flow, ask } => explain(flow, &ask),
-        Command::Discover(DiscoverArgs { listen, out, rate }) => discover(Job { listen, folder: out, rate }),
+        Command::Discover(args) => discover(args),
         Command::Manual { folder } => command_line::write_manual::<Program>("weft-scheduler", &folder)
             .map(|()| true)
             .map_err(|cause| Error::Manual { path: folder, cause }),
@@ -127,8 +139,15 @@ fn run(args: &RunArgs) -> Result<bool> {
     Ok(true)
 }
 
-fn discover(job: Job) -> Result<bool> {
-    print_text(&crate::discover::run(&job)?)?;
+fn discover(args: DiscoverArgs) -> Result<bool> {
+    let DiscoverArgs { listen, cert, cert_key, ca, out, rate } = args;
+    let files = cert.zip(cert_key).zip(ca).map(|((certificate, key), authority)| TlsFiles { certificate, key, authority });
+    let tls = files.map(|files| server_config(&files).map(|config| (files, TlsAcceptor::from(config)))).transpose()?;
+    let needs = listen.iter().any(|listen| matches!(listen, Listen::Tls(_)));
+    if needs != tls.is_some() {
+        return Err(Error::Certificates { needs });
+    }
+    print_text(&crate::discover::run(&Job { listen, tls, folder: out, rate })?)?;
     Ok(true)
 }
 

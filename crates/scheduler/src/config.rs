@@ -9,12 +9,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use tokio_rustls::TlsAcceptor;
 use toml::Spanned;
 use weft_control::controller::Controller;
 use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placer};
 use weft_control::openflow::network::{HostIdentity, Identities, IdentityError};
 use weft_control::time::Duration;
+use weft_directory::client::TlsFiles;
 use weft_directory::daemon::config::{Place, address_or_off, from_text};
+use weft_directory::daemon::tls::server_config;
 use weft_fabric::formats::topology::read;
 use weft_fabric::{Fabric, LinkId, MacAddr, NodeId};
 
@@ -34,6 +37,8 @@ pub struct Config {
     pub idle_timeout: Duration,
     /// Where switches connect.
     pub listen: Vec<Listen>,
+    /// What switches that connect over TLS are shown, and must show.
+    pub tls: Option<TlsAcceptor>,
     /// The Unix socket for commands.
     pub socket: PathBuf,
     /// Where Prometheus metrics are served, if anywhere.
@@ -62,6 +67,8 @@ pub enum Algorithm {
 pub enum Listen {
     /// TCP.
     Tcp(SocketAddr),
+    /// TLS over TCP, with certificates on both sides.
+    Tls(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -77,11 +84,21 @@ struct Keys {
     socket: PathBuf,
     #[serde(default = "default_metrics", deserialize_with = "address_or_off")]
     metrics: Option<SocketAddr>,
+    tls: Option<Spanned<Tls>>,
     #[serde(default)]
     scheduler: Scheduler,
     #[serde(default)]
     switch: Vec<SwitchKeys>,
     host: Spanned<Vec<HostKeys>>,
+}
+
+/// `[tls]`: PEM files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tls {
+    cert: PathBuf,
+    cert_key: PathBuf,
+    ca: PathBuf,
 }
 
 /// `[scheduler]`.
@@ -129,7 +146,7 @@ struct HostKeys {
 #[derive(Clone, Copy, Debug)]
 struct Text<T>(T);
 
-/// `unix:PATH`, `tcp:ADDRESS:PORT`, or `ADDRESS:PORT`.
+/// `unix:PATH`, `tls:ADDRESS:PORT`, `tcp:ADDRESS:PORT`, or `ADDRESS:PORT`.
 #[derive(Clone, Debug)]
 struct ListenText(Listen);
 
@@ -162,17 +179,18 @@ impl Config {
         let at = |path: PathBuf| folder.join(path);
         let listen = keys.listen.get_ref().iter().map(|ListenText(listen)| match listen {
             Listen::Unix(path) => Listen::Unix(at(path.clone())),
-            Listen::Tcp(address) => Listen::Tcp(*address),
+            Listen::Tcp(_) | Listen::Tls(_) => listen.clone(),
         });
         let listen: Vec<Listen> = listen.collect();
         if listen.is_empty() {
             return Err(place.error(keys.listen.span(), "no address for switches", "write such as [\"tcp:0.0.0.0:6653\"]"));
         }
+        let tls = keys.tls(&place, folder, &listen)?;
         let (seed, socket) = (hedera.seed, at(keys.socket));
         if listen.contains(&Listen::Unix(socket.clone())) {
             return Err(place.error(keys.listen.span(), "this is the `socket` for commands", "write another path"));
         }
-        Ok(Self { identities, controller, algorithm, seed, idle_timeout, listen, socket, metrics: keys.metrics })
+        Ok(Self { identities, controller, algorithm, seed, idle_timeout, listen, tls, socket, metrics: keys.metrics })
     }
 
     /// The socket of the daemon with this configuration; nothing else of it is checked.
@@ -198,6 +216,29 @@ impl Keys {
         let imported =
             imported.map_err(|e| place.error::<Error>(span(), &format!("the fabric {}: {e}", path.display()), &e.help))?;
         Ok(imported.fabric)
+    }
+
+    /// Reads the certificates, which those who connect over TLS need and nobody else.
+    fn tls(&self, place: &Place<'_>, folder: &Path, listen: &[Listen]) -> Result<Option<TlsAcceptor>> {
+        let is_needed = listen.iter().any(|listen| matches!(listen, Listen::Tls(_)));
+        match &self.tls {
+            None if is_needed => {
+                let help = "add `[tls]` with `cert`, `cert_key` and `ca`, PEM files";
+                Err(place.error(self.listen.span(), "an address with `tls:` needs certificates", help))
+            }
+            Some(tls) if !is_needed => {
+                Err(place.error(tls.span(), "no address has TLS", "write such as `listen = [\"tls:0.0.0.0:6653\"]`"))
+            }
+            None => Ok(None),
+            Some(tls) => {
+                let at = |path: &PathBuf| folder.join(path);
+                let Tls { cert, cert_key, ca } = tls.get_ref();
+                let files = TlsFiles { certificate: at(cert), key: at(cert_key), authority: at(ca) };
+                let help = "`cert` and `cert_key` belong together; `ca` has signed the certificates of the switches";
+                let config = server_config(&files).map_err(|error| place.error::<Error>(tls.span(), &error.to_string(), help))?;
+                Ok(Some(TlsAcceptor::from(config)))
+            }
+        }
     }
 
     fn identities(&self, place: &Place<'_>, fabric: &Arc<Fabric>) -> Result<Identities> {
@@ -376,8 +417,11 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
-        let address = text.strip_prefix("tcp:").unwrap_or(text);
-        address.parse().map(Self::Tcp).map_err(|_| format!("`{text}` is neither `tcp:ADDRESS:PORT` nor `unix:PATH`"))
+        let wrong = |_| format!("`{text}` is none of `tcp:ADDRESS:PORT`, `tls:ADDRESS:PORT` and `unix:PATH`");
+        match text.strip_prefix("tls:") {
+            Some(address) => address.parse().map(Self::Tls).map_err(wrong),
+            None => text.strip_prefix("tcp:").unwrap_or(text).parse().map(Self::Tcp).map_err(wrong),
+        }
     }
 }
 
@@ -385,6 +429,7 @@ impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "tcp:{address}"),
+            Self::Tls(address) => write!(f, "tls:{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::config::Listen;
 use crate::error::{Error, Result};
@@ -26,6 +28,8 @@ pub(crate) enum Event {
     Received(ConnectionId, Vec<u8>),
     /// It has gone.
     Closed(ConnectionId, String),
+    /// Somebody at this address has not come to a connection.
+    Refused(String, String),
 }
 
 /// Connections are numbered as they come.
@@ -66,7 +70,12 @@ impl Drop for SocketFile {
 ///
 /// # Errors
 /// [`Error::Listen`].
-pub(crate) async fn listen(addresses: &[Listen], events: &mpsc::Sender<Event>) -> Result<Vec<SocketFile>> {
+pub(crate) async fn listen(
+    addresses: &[Listen],
+    tls: Option<&TlsAcceptor>,
+    events: &mpsc::Sender<Event>,
+) -> Result<Vec<SocketFile>> {
+    let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
     let numbers = Arc::new(AtomicUsize::new(0));
     let mut files = Vec::new();
     for address in addresses {
@@ -81,6 +90,31 @@ pub(crate) async fn listen(addresses: &[Listen], events: &mpsc::Sender<Event>) -
                             Ok((stream, peer)) => {
                                 let _ = stream.set_nodelay(true);
                                 tokio::spawn(carry(stream, peer.to_string(), next(&numbers), events.clone()));
+                            }
+                            Err(cause) => wait(&cause).await,
+                        }
+                    }
+                });
+            }
+            Listen::Tls(address) => {
+                let refused = |cause| Error::Listen { address: address.to_string(), cause };
+                let listener = TcpListener::bind(address).await.map_err(refused)?;
+                let acceptor = tls.expect("certificates are read with the address").clone();
+                let handshakes = Arc::clone(&handshakes);
+                tokio::spawn(async move {
+                    loop {
+                        match listener.accept().await {
+                            Ok((stream, peer)) => {
+                                let _ = stream.set_nodelay(true);
+                                let handshake = acceptor.accept(stream);
+                                let turn = Arc::clone(&handshakes).try_acquire_owned();
+                                let (events, numbers) = (events.clone(), Arc::clone(&numbers));
+                                tokio::spawn(async move {
+                                    match secure(handshake, turn.ok()).await {
+                                        Ok(stream) => carry(stream, format!("{peer}, TLS"), next(&numbers), events).await,
+                                        Err(reason) => drop(events.send(Event::Refused(peer.to_string(), reason)).await),
+                                    }
+                                });
                             }
                             Err(cause) => wait(&cause).await,
                         }
@@ -104,6 +138,18 @@ pub(crate) async fn listen(addresses: &[Listen], events: &mpsc::Sender<Event>) -
         }
     }
     Ok(files)
+}
+
+/// Waits for a handshake, if it has its turn.
+async fn secure(
+    handshake: tokio_rustls::Accept<TcpStream>,
+    turn: Option<OwnedSemaphorePermit>,
+) -> std::result::Result<TlsStream<TcpStream>, String> {
+    let _turn = turn.ok_or_else(|| format!("{HANDSHAKES} TLS handshakes are going on already"))?;
+    match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(done) => done.map_err(|cause| format!("TLS: {cause}")),
+        Err(_) => Err(format!("TLS: the handshake has taken {} s", HANDSHAKE.as_secs())),
+    }
 }
 
 /// Listens on a Unix socket. A socket that a dead program left is replaced; a live one's, and any other file, is not.
@@ -193,6 +239,10 @@ async fn carry(stream: impl AsyncRead + AsyncWrite, peer: String, id: Connection
 pub(crate) const QUEUE: usize = 16 << 20;
 /// The same before a switch has said which it is: anybody can connect.
 pub(crate) const QUEUE_UNKNOWN: usize = 256 << 10;
+/// For a TLS handshake.
+const HANDSHAKE: std::time::Duration = std::time::Duration::from_secs(10);
+/// TLS handshakes at a time: anybody can begin one.
+const HANDSHAKES: usize = 1024;
 /// For a connection that is closed here to read what was sent last.
 const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(1);
 /// Bytes that are read at a time.

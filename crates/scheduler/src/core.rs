@@ -20,6 +20,8 @@ pub(crate) struct Core {
     strangers: BTreeMap<u64, Stranger>,
     /// Malformed messages, and connections that ended for a fault of the switch.
     pub faults: u64,
+    /// Connections that did not come to be.
+    refused: u64,
 }
 
 /// A connection.
@@ -41,7 +43,14 @@ struct Stranger {
 
 impl Core {
     pub fn new(network: OpenFlowNetwork) -> Self {
-        Self { network, connections: BTreeMap::new(), by_switch: BTreeMap::new(), strangers: BTreeMap::new(), faults: 0 }
+        Self {
+            network,
+            connections: BTreeMap::new(),
+            by_switch: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            faults: 0,
+            refused: 0,
+        }
     }
 
     /// Takes an event of a connection.
@@ -58,6 +67,14 @@ impl Core {
                 }
             }
             Event::Closed(id, reason) => self.close(now, id, &reason),
+            Event::Refused(peer, reason) => {
+                self.faults += 1;
+                // Whoever tries often does not fill the log.
+                self.refused += 1;
+                if self.refused.is_power_of_two() {
+                    tracing::warn!(peer, reason, number = self.refused, "a connection was refused");
+                }
+            }
         }
         self.run_network(now);
     }

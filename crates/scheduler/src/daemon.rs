@@ -37,7 +37,7 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
     // The socket first: its error says that another scheduler runs.
     let (socket, _file) = unix_listener(&config.socket)?;
     tokio::spawn(serve(socket, asks));
-    let _files = listen(&config.listen, &events).await?;
+    let _files = listen(&config.listen, config.tls.as_ref(), &events).await?;
     metrics::serve(config.metrics)?;
     let listening: Vec<String> = config.listen.iter().map(ToString::to_string).collect();
     let ready = format!("switches connect to {}", listening.join(", "));

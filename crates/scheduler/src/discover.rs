@@ -7,12 +7,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
 use weft_control::openflow::Session;
 use weft_control::openflow::discovery::{DiscoveredFabric, Discovery, Found, Input, Output};
 use weft_control::openflow::lldp::SwitchPort;
 use weft_control::openflow::session::{Input as SessionInput, Output as SessionOutput};
 use weft_control::time::{Duration, Instant};
 use weft_directory::atomic_file;
+use weft_directory::client::TlsFiles;
 use weft_fabric::formats::topology::{Export, write};
 use weft_fabric::{BitsPerSec, NodeId};
 
@@ -24,6 +26,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Job {
     /// Where switches connect.
     pub listen: Vec<Listen>,
+    /// The certificates of switches that connect over TLS.
+    pub tls: Option<(TlsFiles, TlsAcceptor)>,
     /// The folder for the files.
     pub folder: PathBuf,
     /// Of all cables; `None`: what the switches say.
@@ -41,10 +45,10 @@ pub(crate) fn run(job: &Job) -> Result<String> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|cause| Error::System { action: "start", cause })?;
-    let discovery = runtime.block_on(look(&job.listen))?;
+    let discovery = runtime.block_on(look(job))?;
     let result = discovery.fabric(job.rate)?;
     let fabric = write(result.identities.fabric(), Export::Native).map_err(|error| Error::Discovered(error.to_string()))?;
-    let config = config(&result, &job.listen)?;
+    let config = config(&result, job)?;
     std::fs::create_dir_all(&job.folder).map_err(|cause| Error::Write { path: job.folder.clone(), cause })?;
     for (path, text) in files.iter().zip([fabric, config]) {
         atomic_file::write(path, text.as_bytes()).map_err(|cause| Error::Write { path: path.clone(), cause })?;
@@ -53,9 +57,9 @@ pub(crate) fn run(job: &Job) -> Result<String> {
 }
 
 /// Looks until nothing new is found, or SIGINT comes.
-async fn look(addresses: &[Listen]) -> Result<Discovery> {
+async fn look(job: &Job) -> Result<Discovery> {
     let (events, mut connected) = mpsc::channel(64);
-    let _files = listen(addresses, &events).await?;
+    let _files = listen(&job.listen, job.tls.as_ref().map(|tls| &tls.1), &events).await?;
     let start = std::time::Instant::now();
     let now = || Instant::from_ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -63,7 +67,7 @@ async fn look(addresses: &[Listen]) -> Result<Discovery> {
     let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
     let discovery = Discovery::new(now(), generation, secret);
     let mut sessions = Sessions { discovery, connections: BTreeMap::new(), by_datapath: BTreeMap::new() };
-    let listening: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let listening: Vec<String> = job.listen.iter().map(ToString::to_string).collect();
     eprintln!("switches connect to {}; Ctrl-C ends the search", listening.join(", "));
     let mut shown = None;
     loop {
@@ -122,6 +126,7 @@ impl Sessions {
                 }
             }
             Event::Closed(id, _) => self.close(now, id),
+            Event::Refused(peer, reason) => eprintln!("{peer} was refused: {reason}"),
         }
         self.run(now);
     }
@@ -197,8 +202,26 @@ impl Sessions {
 struct Written {
     fabric: &'static str,
     listen: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<WrittenTls>,
     switch: Vec<WrittenSwitch>,
     host: Vec<WrittenHost>,
+}
+
+#[derive(Serialize)]
+struct WrittenTls {
+    cert: PathBuf,
+    cert_key: PathBuf,
+    ca: PathBuf,
+}
+
+impl WrittenTls {
+    /// As they are found from any folder.
+    fn of(files: &TlsFiles) -> Self {
+        let [cert, cert_key, ca] =
+            [&files.certificate, &files.key, &files.authority].map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+        Self { cert, cert_key, ca }
+    }
 }
 
 #[derive(Serialize)]
@@ -216,7 +239,7 @@ struct WrittenHost {
     mac: String,
 }
 
-fn config(found: &DiscoveredFabric, listen: &[Listen]) -> Result<String> {
+fn config(found: &DiscoveredFabric, job: &Job) -> Result<String> {
     let identities = &found.identities;
     let fabric = identities.fabric();
     let name = |node: NodeId| fabric.node(node).name.to_string();
@@ -234,7 +257,8 @@ fn config(found: &DiscoveredFabric, listen: &[Listen]) -> Result<String> {
     };
     let written = Written {
         fabric: FABRIC,
-        listen: listen.iter().map(ToString::to_string).collect(),
+        listen: job.listen.iter().map(ToString::to_string).collect(),
+        tls: job.tls.as_ref().map(|(files, _)| WrittenTls::of(files)),
         switch: fabric.switches().map(switch).collect(),
         host: fabric.hosts().map(host).collect(),
     };

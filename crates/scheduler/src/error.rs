@@ -10,6 +10,7 @@ use weft_control::openflow::discovery::DiscoveryError;
 use weft_directory::daemon::command_line::{OutputError, file_remedy};
 use weft_directory::daemon::config::KeyError;
 use weft_directory::daemon::socket::AskError;
+use weft_directory::daemon::tls::TlsError;
 
 /// The result of a command.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -58,6 +59,15 @@ pub enum Error {
     /// No answer of a running scheduler.
     #[error(transparent)]
     Ask(#[from] AskError),
+    /// A certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Certificates without an address for TLS, or such an address without certificates.
+    #[error("{}", if *needs { "an address with `tls:` needs certificates" } else { "there are certificates, and no address with `tls:`" })]
+    Certificates {
+        /// Whether they are missing.
+        needs: bool,
+    },
     /// What was found is no fabric.
     #[error("no fabric was found: {0}")]
     Discovery(#[from] DiscoveryError),
@@ -105,6 +115,10 @@ impl Error {
             }
             Self::Ask(AskError::Ended) => "look at its log: `journalctl -u weft-scheduler`".to_owned(),
             Self::Discovery(error) => remedy_of_discovery(error).to_owned(),
+            Self::Tls(_) => {
+                "`--cert` and `--cert-key` belong together; `--ca` has signed the certificates of the switches".to_owned()
+            }
+            Self::Certificates { .. } => "write `--listen tls:ADDRESS:PORT --cert FILE --cert-key FILE --ca FILE`".to_owned(),
             Self::Discovered(_) => String::new(),
             Self::Exists(_) => "write another folder: `--out FOLDER`".to_owned(),
             Self::Output(OutputError(cause)) | Self::Manual { cause, .. } | Self::Write { cause, .. } => {

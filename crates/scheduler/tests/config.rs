@@ -45,7 +45,12 @@ fn keys() {
     refused("mac = \"02:00:00:00:00:01\"\n", "", 7, "missing field `mac`");
     refused("[\"unix:switches.sock\"]", "[]", 2, "no address for switches");
     for wrong in ["unix:", "tcp:1.2.3.4", "switches.sock", "tcp:host:6653", "1.2.3.4:99999", ""] {
-        refused("unix:switches.sock", wrong, 2, &format!("`{wrong}` is neither `tcp:ADDRESS:PORT` nor `unix:PATH`"));
+        refused(
+            "unix:switches.sock",
+            wrong,
+            2,
+            &format!("`{wrong}` is none of `tcp:ADDRESS:PORT`, `tls:ADDRESS:PORT` and `unix:PATH`"),
+        );
     }
     refused("switches.sock", "scheduler.sock", 2, "this is the `socket` for commands");
     refused("\"off\"", "\"on\"", 4, "`on` is not address:port, and not `off`");
@@ -145,7 +150,7 @@ fn discovery_overwrites_nothing_and_needs_an_address() {
         assert!(answer.stderr.contains(reason), "{}", answer.stderr);
     };
     refused(&[], "fabric.weft exists");
-    refused(&["--listen", "somewhere"], "neither");
+    refused(&["--listen", "somewhere"], "none of");
     refused(&["--rate", "fast"], "rate");
     assert_eq!(std::fs::read_to_string(scheduler.path("fabric.weft")).unwrap(), FABRIC);
 }

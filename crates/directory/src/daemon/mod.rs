@@ -8,5 +8,6 @@ mod log;
 pub mod notify;
 #[cfg(feature = "command-line")]
 pub mod socket;
+pub mod tls;
 
 pub use log::start_log;

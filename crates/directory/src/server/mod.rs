@@ -35,6 +35,7 @@ use weft_control::directory::server::{Input, ServerConfig};
 use weft_control::directory::store::MAX_COMMIT_OPS;
 
 use self::core::Core;
+use crate::client::TlsFiles;
 use crate::daemon::notify;
 use crate::store::AnyStore;
 use documents::Documents;
@@ -61,7 +62,10 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     }
     let (rules, policy) = Rules::read(config.policy.clone())?;
     let acceptor = match &config.auth {
-        StreamAuth::Tls { certificate, key, ca } => Some(tls::acceptor(certificate, key, ca)?),
+        StreamAuth::Tls { certificate, key, ca } => {
+            let (certificate, key, authority) = (certificate.clone(), key.clone(), ca.clone());
+            Some(tls::acceptor(&TlsFiles { certificate, key, authority })?)
+        }
         StreamAuth::Mac => None,
     };
     check_cores(&config.cores)?;
