@@ -69,7 +69,7 @@ impl Core {
             Event::Closed(id, reason) => self.close(now, id, &reason),
             Event::Refused(peer, reason) => {
                 self.faults += 1;
-                // Whoever tries often does not fill the log.
+                // Somebody who tries often does not fill the log.
                 self.refused += 1;
                 if self.refused.is_power_of_two() {
                     tracing::warn!(peer, reason, number = self.refused, "a connection was refused");

@@ -6,7 +6,7 @@
 //!   a host:    sends ARP at a port at which no switch is
 //! ```
 //! The rules that this needs are above those of [`network`](super::network) and go with [`Discovery::end`]; all others stay. ARP is answered
-//! meanwhile, as the scheduler's rules do.
+//! until then, as the scheduler's rules do.
 
 mod result;
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl OpenFlowNetwork {
             return;
         }
         self.cables.unheard[link.index()] = 0;
-        // Whoever unplugs a cable may plug in another.
+        // Another cable may be plugged in.
         let mut changed = self.cables.forget(&[link]);
         changed.push(link);
         self.judge(now, &changed);
