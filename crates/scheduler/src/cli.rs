@@ -175,7 +175,8 @@ fn status(args: &AskArgs) -> Result<bool> {
         );
         print_text(&out)?;
     }
-    Ok(status["verdict"] == "ok")
+    let is_well = status["problems"].as_array().is_some_and(Vec::is_empty);
+    Ok(status["verdict"] == "ok" || status["verdict"] == "standby" && is_well)
 }
 
 fn placements(args: &AskArgs) -> Result<bool> {

@@ -1,5 +1,7 @@
 //! The configuration: `docs/openflow.md` has every key.
 
+mod standby;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use toml::Spanned;
 use weft_control::controller::Controller;
 use weft_control::hedera::{Hedera, HederaConfig, HederaError, Placer};
-use weft_control::openflow::network::{HostIdentity, Identities, IdentityError};
+use weft_control::openflow::network::{HostIdentity, Identities, IdentityError, OpenFlowNetwork, Settings};
 use weft_control::time::Duration;
 use weft_directory::client::TlsFiles;
 use weft_directory::daemon::config::{Place, address_or_off, from_text};
@@ -22,19 +24,21 @@ use weft_fabric::formats::topology::read;
 use weft_fabric::{Fabric, LinkId, MacAddr, NodeId};
 
 use crate::error::{Error, Result};
+use crate::leader::Election;
+use standby::Standby;
 
 /// Everything that the daemon needs, checked.
 pub struct Config {
     /// The switches and hosts.
     pub identities: Identities,
     /// The scheduler; `None`: flows are hashed.
-    pub controller: Option<Box<dyn Controller>>,
-    /// Which algorithm.
-    pub algorithm: Algorithm,
-    /// Of its choices, and of the switches' hashes.
+    pub hedera: Option<HederaConfig>,
+    /// Of the switches' hashes.
     pub seed: u64,
     /// After which an idle flow's entries are dropped.
     pub idle_timeout: Duration,
+    /// How it is decided which of several schedulers leads; `None`: the one that started last.
+    pub election: Option<Election>,
     /// Where switches connect.
     pub listen: Vec<Listen>,
     /// What switches that connect over TLS are shown, and must show.
@@ -85,6 +89,7 @@ struct Keys {
     #[serde(default = "default_metrics", deserialize_with = "address_or_off")]
     metrics: Option<SocketAddr>,
     tls: Option<Spanned<Tls>>,
+    standby: Option<Spanned<Standby>>,
     #[serde(default)]
     scheduler: Scheduler,
     #[serde(default)]
@@ -144,7 +149,7 @@ struct HostKeys {
 
 /// A value that is written as text.
 #[derive(Clone, Copy, Debug)]
-struct Text<T>(T);
+struct Text<T>(pub T);
 
 /// `unix:PATH`, `tls:ADDRESS:PORT`, `tcp:ADDRESS:PORT`, or `ADDRESS:PORT`.
 #[derive(Clone, Debug)]
@@ -164,18 +169,12 @@ impl Config {
         let identities = keys.identities(&place, &fabric)?;
         let hedera = keys.scheduler.hedera();
         let idle_timeout = keys.scheduler.idle_timeout(&place, hedera.period)?;
-        let algorithm = keys.scheduler.algorithm();
-        let controller = match algorithm {
-            Algorithm::None => None,
-            _ => {
-                let controller = Hedera::new(fabric, hedera);
-                let controller = controller.map_err(|e| {
-                    let span = keys.scheduler.span(&e).unwrap_or_else(|| keys.fabric.span());
-                    place.error::<Error>(span, &e.to_string(), "write another value in [scheduler]")
-                })?;
-                Some(Box::new(controller) as Box<dyn Controller>)
-            }
-        };
+        Hedera::new(fabric, hedera).map_err(|e| {
+            let span = keys.scheduler.span(&e).unwrap_or_else(|| keys.fabric.span());
+            place.error::<Error>(span, &e.to_string(), "write another value in [scheduler]")
+        })?;
+        let is_hashed = keys.scheduler.algorithm() == Algorithm::None;
+        let election = keys.standby.as_ref().map(|standby| standby.get_ref().election(&place, folder)).transpose()?;
         let at = |path: PathBuf| folder.join(path);
         let listen = keys.listen.get_ref().iter().map(|ListenText(listen)| match listen {
             Listen::Unix(path) => Listen::Unix(at(path.clone())),
@@ -190,7 +189,17 @@ impl Config {
         if listen.contains(&Listen::Unix(socket.clone())) {
             return Err(place.error(keys.listen.span(), "this is the `socket` for commands", "write another path"));
         }
-        Ok(Self { identities, controller, algorithm, seed, idle_timeout, listen, tls, socket, metrics: keys.metrics })
+        let hedera = (!is_hashed).then_some(hedera);
+        Ok(Self { identities, hedera, seed, idle_timeout, election, listen, tls, socket, metrics: keys.metrics })
+    }
+
+    /// The network of which no switch has come yet.
+    pub(crate) fn network(&self, generation: u64, secret: [u64; 2]) -> OpenFlowNetwork {
+        let fabric = Arc::clone(self.identities.fabric());
+        let controller = self.hedera.and_then(|hedera| Hedera::new(fabric, hedera).ok());
+        let controller = controller.map(|controller| Box::new(controller) as Box<dyn Controller>);
+        let settings = Settings { idle_timeout: self.idle_timeout, seed: self.seed, generation, secret };
+        OpenFlowNetwork::new(self.identities.clone(), controller, settings)
     }
 
     /// The socket of the daemon with this configuration; nothing else of it is checked.

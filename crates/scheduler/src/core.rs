@@ -4,15 +4,21 @@ use std::collections::BTreeMap;
 
 use weft_control::openflow::network::{Input, OpenFlowNetwork, Output};
 use weft_control::openflow::session::{Input as SessionInput, Output as SessionOutput};
-use weft_control::openflow::{Features, Message, ParseError, Session, Version};
+use weft_control::openflow::{Body, ControllerRole, Features, Message, ParseError, Role, Session, Version};
 use weft_control::time::{Duration, Instant};
 use weft_fabric::SwitchId;
 
 use crate::connections::{ConnectionId, Event, QUEUE, QUEUE_UNKNOWN, Writer};
+use crate::leader::Standing;
 
 /// Sessions and network.
 pub(crate) struct Core {
+    /// Of a standby: one of which no switch has come.
     pub network: OpenFlowNetwork,
+    /// Makes a network that knows nothing yet, of a generation.
+    make_network: Box<dyn Fn(u64) -> OpenFlowNetwork>,
+    /// Whether this scheduler leads, if that is decided by an election.
+    pub election: Option<ElectionState>,
     connections: BTreeMap<ConnectionId, Connection>,
     /// The connection of each switch.
     by_switch: BTreeMap<SwitchId, ConnectionId>,
@@ -22,6 +28,19 @@ pub(crate) struct Core {
     pub faults: u64,
     /// Connections that did not come to be.
     refused: u64,
+}
+
+/// What the election has said.
+#[derive(Debug, Default)]
+pub(crate) struct ElectionState {
+    /// Until then it leads, if it does.
+    until: Option<Instant>,
+    /// The last leader's.
+    generation: u64,
+    /// Who leads, if it is another one.
+    pub leader: Option<String>,
+    /// Why it is not known who leads.
+    pub problem: Option<String>,
 }
 
 /// A connection.
@@ -42,9 +61,12 @@ struct Stranger {
 }
 
 impl Core {
-    pub fn new(network: OpenFlowNetwork) -> Self {
+    /// Of this generation; without one, an election decides when it leads, and with which.
+    pub fn new(make_network: Box<dyn Fn(u64) -> OpenFlowNetwork>, generation: Option<u64>) -> Self {
         Self {
-            network,
+            network: make_network(generation.unwrap_or(0)),
+            make_network,
+            election: generation.is_none().then(ElectionState::default),
             connections: BTreeMap::new(),
             by_switch: BTreeMap::new(),
             strangers: BTreeMap::new(),
@@ -55,6 +77,7 @@ impl Core {
 
     /// Takes an event of a connection.
     pub fn event(&mut self, now: Instant, event: Event) {
+        self.end_late_leadership(now);
         match event {
             Event::Opened(id, writer, peer) => {
                 self.connections.insert(id, Connection { session: Session::new(now), writer, peer, switch: None, malformed: 0 });
@@ -81,6 +104,7 @@ impl Core {
 
     /// Runs whatever is due.
     pub fn timer(&mut self, now: Instant) {
+        self.end_late_leadership(now);
         let due = |c: &Connection| c.session.deadline().is_some_and(|deadline| deadline <= now);
         let due: Vec<ConnectionId> = self.connections.iter().filter(|(_, c)| due(c)).map(|(&id, _)| id).collect();
         for id in due {
@@ -89,7 +113,7 @@ impl Core {
                 self.run_session(now, id);
             }
         }
-        if self.network.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.leads() && self.network.deadline().is_some_and(|deadline| deadline <= now) {
             self.network.handle(now, Input::Timer);
         }
         self.run_network(now);
@@ -98,7 +122,9 @@ impl Core {
     /// When something is due.
     pub fn deadline(&self) -> Option<Instant> {
         let sessions = self.connections.values().filter_map(|c| c.session.deadline());
-        sessions.chain(self.network.deadline()).min()
+        let network = self.network.deadline().filter(|_| self.leads());
+        let until = self.election.as_ref().and_then(|election| election.until);
+        sessions.chain(network).chain(until).min()
     }
 
     /// The sessions that are up, by switch.
@@ -167,11 +193,15 @@ impl Core {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.switch = Some((switch, version));
         tracing::info!(switch = name, %version, peer = connection.peer, "switch connected");
-        self.network.handle(now, Input::Up(switch, version));
+        if self.leads() {
+            self.network.handle(now, Input::Up(switch, version));
+        } else {
+            self.ask_for_slave(now, id);
+        }
     }
 
     fn received(&mut self, now: Instant, id: ConnectionId, message: Message) {
-        if let Some((switch, _)) = self.connections.get(&id).and_then(|c| c.switch) {
+        if let Some((switch, _)) = self.connections.get(&id).and_then(|c| c.switch).filter(|_| self.leads()) {
             self.network.handle(now, Input::Received(switch, message));
         }
     }
@@ -184,7 +214,9 @@ impl Core {
         if number.is_power_of_two() {
             tracing::warn!(switch = self.name(switch), number, %error, "a malformed message was dropped");
         }
-        self.network.handle(now, Input::Unreadable(switch, xid));
+        if self.leads() {
+            self.network.handle(now, Input::Unreadable(switch, xid));
+        }
     }
 
     fn close(&mut self, now: Instant, id: ConnectionId, reason: &str) {
@@ -196,7 +228,9 @@ impl Core {
         if self.by_switch.get(&switch) == Some(&id) {
             self.by_switch.remove(&switch);
             tracing::warn!(switch = self.name(switch), reason, "switch gone: its rules stay");
-            self.network.handle(now, Input::Down(switch));
+            if self.leads() {
+                self.network.handle(now, Input::Down(switch));
+            }
         }
     }
 
@@ -221,6 +255,79 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Whether it schedules.
+    pub fn leads(&self) -> bool {
+        self.election.as_ref().is_none_or(|election| election.until.is_some())
+    }
+
+    /// The election has said something; `clock` makes its times those of `now`.
+    pub fn stand(&mut self, now: Instant, standing: Standing, clock: impl Fn(std::time::Instant) -> Instant) {
+        self.end_late_leadership(now);
+        let Some(election) = &mut self.election else { return };
+        match standing {
+            Standing::Leads { generation, until } => {
+                let is_new = election.until.is_none() || election.generation != generation;
+                *election = ElectionState { until: Some(clock(until)), generation, ..ElectionState::default() };
+                if is_new {
+                    tracing::info!(generation, "this scheduler leads");
+                    self.start_network(now, generation);
+                }
+            }
+            Standing::Follows { leader, generation } => {
+                let is_new = election.until.is_some() || election.generation != generation;
+                *election = ElectionState { generation, leader, ..ElectionState::default() };
+                if is_new {
+                    tracing::info!(leader = election.leader, generation, "this scheduler is a standby");
+                    self.stop_network(now);
+                }
+            }
+            Standing::Unknown(problem) => {
+                if election.problem.is_none() {
+                    tracing::warn!(problem, "etcd does not answer");
+                }
+                election.problem = Some(problem);
+            }
+        }
+        self.end_late_leadership(now);
+        self.run_network(now);
+    }
+
+    /// Stops to lead once another may: this comes before anything else is done, for this program may have been stopped for long.
+    fn end_late_leadership(&mut self, now: Instant) {
+        if let Some(election) = &mut self.election
+            && election.until.is_some_and(|until| until <= now)
+        {
+            election.until = None;
+            tracing::warn!("the lease may have expired: this scheduler no longer leads");
+            self.stop_network(now);
+        }
+    }
+
+    /// Begins with what the switches have: state is soft.
+    fn start_network(&mut self, now: Instant, generation: u64) {
+        self.network = (self.make_network)(generation);
+        let switches: Vec<(SwitchId, Version)> = self.sessions().map(|(switch, version, _)| (switch, version)).collect();
+        for (switch, version) in switches {
+            self.network.handle(now, Input::Up(switch, version));
+        }
+    }
+
+    fn stop_network(&mut self, now: Instant) {
+        self.network = (self.make_network)(0);
+        let connections: Vec<ConnectionId> = self.by_switch.values().copied().collect();
+        connections.into_iter().for_each(|id| self.ask_for_slave(now, id));
+    }
+
+    /// A standby reads nothing and writes nothing: the switch need not send it what it sends the leader. A refusal changes nothing.
+    fn ask_for_slave(&mut self, now: Instant, id: ConnectionId) {
+        let Some(generation) = self.election.as_ref().map(|election| election.generation).filter(|&g| g > 0) else { return };
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let role = Role { role: ControllerRole::Slave, short_id: None, generation };
+        let message = Message { xid: connection.session.allocate_xid(), body: Body::RoleRequest(role) };
+        connection.session.handle(now, SessionInput::Send(message));
+        self.run_session(now, id);
     }
 
     fn name(&self, switch: SwitchId) -> String {

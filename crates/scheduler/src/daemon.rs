@@ -2,12 +2,11 @@
 //! their rules.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
-use weft_control::openflow::network::{OpenFlowNetwork, Settings};
+use tokio::sync::{mpsc, oneshot};
 use weft_control::time::Instant;
 use weft_directory::daemon::notify;
 use weft_directory::daemon::socket::{accepted, refused};
@@ -16,6 +15,7 @@ use crate::config::Config;
 use crate::connections::{listen, unix_listener};
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::leader::{campaign, now_ms};
 use crate::requests::{Request, serve};
 use crate::{explain, metrics, status};
 
@@ -43,18 +43,26 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
     let ready = format!("switches connect to {}", listening.join(", "));
     notify::print(&if json_ready { json!({ "ready": true, "listen": listening }).to_string() } else { format!("READY {ready}") });
     notify::systemd("READY=1");
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let generation = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
-    let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
-    let settings = Settings { idle_timeout: config.idle_timeout, seed: config.seed, generation, secret };
-    let mut core = Core::new(OpenFlowNetwork::new(config.identities, config.controller, settings));
     let start = std::time::Instant::now();
-    let now = || Instant::from_ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let since_start = |at: std::time::Instant| {
+        Instant::from_ns(u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX))
+    };
+    let now = || since_start(std::time::Instant::now());
+    let (standings, mut standing) = mpsc::channel(1);
+    let (end, ended) = oneshot::channel();
+    let generation = config.election.is_none().then(now_ms);
+    if let Some(election) = config.election.clone() {
+        tokio::spawn(campaign(election, standings, ended));
+    }
+    let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
+    let make_network = move |generation| config.network(generation, secret);
+    let mut core = Core::new(Box::new(make_network), generation);
     let mut every = tokio::time::interval(METRICS);
     loop {
         let due = core.deadline().map_or(IDLE, |deadline| deadline.saturating_since(now()).to_std());
         tokio::select! {
             Some(event) = connected.recv() => core.event(now(), event),
+            Some(new) = standing.recv() => core.stand(now(), new, since_start),
             Some((request, reply)) = asked.recv() => {
                 let answer = match answer(&mut core, now(), &request) {
                     Ok(value) => accepted(&value),
@@ -70,6 +78,13 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         }
     }
     notify::systemd("STOPPING=1");
+    // The lease goes back, for another to lead at once.
+    let (done, given_back) = oneshot::channel();
+    if end.send(done).is_ok() {
+        // What it says from now on is not heard.
+        drop(standing);
+        let _ = tokio::time::timeout(END, given_back).await;
+    }
     tracing::info!("stopping: the switches keep their rules");
     Ok(())
 }
@@ -86,5 +101,7 @@ fn answer(core: &mut Core, now: Instant, request: &Request) -> std::result::Resu
 const EVENTS: usize = 64;
 /// Between updates of the metrics.
 const METRICS: Duration = Duration::from_secs(1);
+/// For the lease to be given back.
+const END: Duration = Duration::from_secs(2);
 /// With nothing to wait for.
 const IDLE: Duration = Duration::from_secs(3600);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -21,6 +20,7 @@ use weft_fabric::{BitsPerSec, NodeId};
 use crate::config::Listen;
 use crate::connections::{ConnectionId, Event, QUEUE, Writer, listen};
 use crate::error::{Error, Result};
+use crate::leader::now_ms;
 
 /// Where and how to look.
 pub(crate) struct Job {
@@ -62,10 +62,8 @@ async fn look(job: &Job) -> Result<Discovery> {
     let _files = listen(&job.listen, job.tls.as_ref().map(|tls| &tls.1), &events).await?;
     let start = std::time::Instant::now();
     let now = || Instant::from_ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let generation = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
     let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
-    let discovery = Discovery::new(now(), generation, secret);
+    let discovery = Discovery::new(now(), now_ms(), secret);
     let mut sessions = Sessions { discovery, connections: BTreeMap::new(), by_datapath: BTreeMap::new() };
     let listening: Vec<String> = job.listen.iter().map(ToString::to_string).collect();
     eprintln!("switches connect to {}; Ctrl-C ends the search", listening.join(", "));

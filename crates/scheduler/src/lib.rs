@@ -16,6 +16,7 @@ mod daemon;
 mod discover;
 mod error;
 mod explain;
+pub mod leader;
 mod metrics;
 mod requests;
 mod status;

@@ -24,7 +24,8 @@ pub(crate) fn serve(address: Option<SocketAddr>) -> Result<()> {
 pub(crate) fn update(core: &Core) {
     let status = core.network.status();
     let record = core.network.controller().map(|c| c.record()).unwrap_or_default();
-    gauge!("weft_scheduler_switches_connected").set(status.connected as f64);
+    gauge!("weft_scheduler_leader").set(f64::from(u8::from(core.leads())));
+    gauge!("weft_scheduler_switches_connected").set(core.sessions().count() as f64);
     gauge!("weft_scheduler_switches_installed").set(status.installed as f64);
     gauge!("weft_scheduler_flows_counted").set(status.counted_flows as f64);
     gauge!("weft_scheduler_flows_placed").set(core.network.placements().len() as f64);

@@ -16,20 +16,25 @@ pub(crate) fn status(core: &Core, now: Instant) -> Value {
     let switches = fabric.switch_count();
     let ready = status.installed == switches;
     let problems = problems(core, &status, now);
+    let standby = core.election.as_ref().filter(|_| !core.leads());
     let verdict = match (ready, problems.is_empty()) {
+        _ if standby.is_some() => "standby",
         _ if !status.superseded.is_empty() => "superseded",
         (true, true) => "ok",
         (false, _) if status.connected < switches => "waiting",
         (false, _) => "installing",
         (true, false) => "degraded",
     };
-    let summary = format!(
-        "{} of {switches} switches connected, {} have their rules; {} flows placed, {} counted",
-        status.connected,
-        status.installed,
-        network.placements().len(),
-        status.counted_flows,
-    );
+    let (leader, connected) = (standby.map(|it| it.leader.as_deref().unwrap_or("nobody")), core.sessions().count());
+    let summary = match leader {
+        Some(leader) => format!("{leader} leads; {connected} of {switches} switches connected"),
+        None => format!(
+            "{connected} of {switches} switches connected, {} have their rules; {} flows placed, {} counted",
+            status.installed,
+            network.placements().len(),
+            status.counted_flows,
+        ),
+    };
     let sessions: Vec<Value> = core
         .sessions()
         .map(|(switch, version, peer)| {
@@ -39,7 +44,7 @@ pub(crate) fn status(core: &Core, now: Instant) -> Value {
         .collect();
     json!({
         "verdict": verdict, "summary": summary, "problems": problems, "ready": ready,
-        "switches": switches, "connected": status.connected, "installed": status.installed,
+        "leader": leader, "switches": switches, "connected": connected, "installed": status.installed,
         "rounds": record.rounds, "late_rounds": status.late_rounds, "moves": record.moves,
         "large_flows": record.large_flows as f64 / record.rounds.max(1) as f64,
         "placements": network.placements().len(), "counted_flows": status.counted_flows,
@@ -71,6 +76,12 @@ fn problems(core: &Core, status: &Status, now: Instant) -> Vec<String> {
             more => format!("{} and {} more", all[..SHOWN].join(", "), more - SHOWN),
         }
     };
+    if let Some(problem) = core.election.as_ref().and_then(|election| election.problem.as_ref()) {
+        problems.push(format!("etcd does not answer, so no standby takes over: {problem}"));
+    }
+    if !core.leads() {
+        return problems;
+    }
     if !status.away.is_empty() {
         problems.push(format!("not connected: {}", names(&mut status.away.iter().copied())));
     }

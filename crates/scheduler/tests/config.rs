@@ -154,3 +154,23 @@ fn discovery_overwrites_nothing_and_needs_an_address() {
     refused(&["--rate", "fast"], "rate");
     assert_eq!(std::fs::read_to_string(scheduler.path("fabric.weft")).unwrap(), FABRIC);
 }
+
+#[test]
+fn standby() {
+    let with =
+        |keys: &str, line: usize, reason: &str| refused("[scheduler]", &format!("[standby]\n{keys}\n[scheduler]"), line, reason);
+    let etcd = "etcd = [\"http://127.0.0.1:2379\"]";
+    with("", 5, "missing field `etcd`");
+    with("etcd = []", 6, "not the URLs of etcd");
+    with("etcd = [\"127.0.0.1:2379\"]", 6, "not the URLs of etcd");
+    for wrong in ["1s", "61s", "2500ms"] {
+        with(&format!("{etcd}\nlease = \"{wrong}\""), 7, "a lease is 2 to 60 whole seconds");
+    }
+    with(&format!("{etcd}\nname = \"\""), 7, "the name is empty");
+    with(&format!("{etcd}\nprefix = \"weft\""), 7, "a prefix begins with `/`");
+    with(&format!("{etcd}\nca = \"fabric.weft\""), 7, "certificates need https");
+    let https = "etcd = [\"https://127.0.0.1:2379\"]";
+    with(&format!("{https}\nca = \"none.pem\""), 7, "cannot read none.pem");
+    with(&format!("{https}\ncert = \"fabric.weft\""), 7, "`cert` and `cert_key` belong together");
+    with(&format!("{https}\nuser_file = \"fabric.weft\""), 7, "the file has no `user:password`");
+}

@@ -5,9 +5,8 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,8 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use support::{CONFIG, Scheduler, TIMEOUT};
+use support::ovs::Vswitchd;
+use support::{CONFIG, Scheduler, TIMEOUT, free_port};
 
 /// A scheduler with the certificates `ca`, `scheduler`, `switch`, and of another authority `other-ca`, `other-switch`: each a PEM file, and `.key`.
 fn start(port: u16) -> Scheduler {
@@ -48,10 +48,6 @@ fn make_certificates(folder: &Path, prefix: &str, names: &[&str]) {
         let key = KeyPair::generate().unwrap();
         write(name, params.signed_by(&key, &issuer).unwrap().pem(), &key);
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// What somebody with this certificate, or none, reads first: `None` if nothing comes.
@@ -104,13 +100,22 @@ fn only_certificates_of_the_authority_come_in() {
 fn open_vswitch_connects_over_tls() {
     let port = free_port();
     let scheduler = start(port);
-    let Some(right) = Vswitchd::start(&scheduler, "switch", port) else { return };
+    let file = |name: &str| scheduler.path(name).display().to_string();
+    let with = |name: &str| {
+        let files = [file(&format!("{name}.pem.key")), file(&format!("{name}.pem")), file("ca.pem")];
+        Vswitchd::start(
+            &scheduler.path(&format!("{name}-ovs")),
+            &format!("set-ssl {}", files.join(" ")),
+            &format!("ssl:127.0.0.1:{port}"),
+        )
+    };
+    let Some(right) = with("switch") else { return };
     let status = scheduler.wait_for("it has its rules", |status| status["installed"] == 1);
     assert_eq!(status["sessions"][0]["datapath"], "0000000000000001");
     assert!(status["sessions"][0]["peer"].as_str().is_some_and(|peer| peer.ends_with(", TLS")), "{status:#}");
     drop(right);
     scheduler.wait_for("it has gone", |status| status["connected"] == 0);
-    let _other = Vswitchd::start(&scheduler, "other-switch", port);
+    let _other = with("other-switch");
     scheduler.wait_for_log("TLS: ");
     assert_eq!(scheduler.status().0["connected"], 0);
 }
@@ -141,80 +146,3 @@ fn certificates_that_cannot_be_used() {
     let plain = CONFIG.replace("[scheduler]", "[tls]\ncert = \"a\"\ncert_key = \"b\"\nca = \"c\"\n[scheduler]");
     refused(&plain, "no address has TLS");
 }
-
-/// An Open vSwitch of datapath 1 with simulated ports 1 to 4, until it is dropped.
-struct Vswitchd {
-    folder: PathBuf,
-    daemons: Vec<Child>,
-}
-
-impl Vswitchd {
-    /// `None` if it is not installed.
-    fn start(scheduler: &Scheduler, certificate: &str, port: u16) -> Option<Self> {
-        if !Path::new(SWITCH).exists() {
-            assert!(std::env::var_os("CI").is_none(), "Open vSwitch is needed: scripts/setup-lab.sh installs it");
-            eprintln!("SKIPPED: no Open vSwitch: scripts/setup-lab.sh installs it");
-            return None;
-        }
-        let folder = scheduler.folder.path().join(format!("{certificate}-ovs"));
-        std::fs::create_dir(&folder).unwrap();
-        let mut it = Self { folder, daemons: Vec::new() };
-        let place = it.folder.clone();
-        let at = |name: &str| place.join(name).display().to_string();
-        let file = |name: &str| scheduler.path(name).display().to_string();
-        let (db, server) = (at("conf.db"), at("db.sock"));
-        it.run("ovsdb-tool", &["create", &db, SCHEMA]);
-        let remote = format!("--remote=punix:{server}");
-        it.spawn(SERVER, &[&db, &remote, &format!("--unixctl={}", at("db.ctl"))], "db.sock");
-        it.run("ovs-vsctl", &[&format!("--db=unix:{server}"), "--no-wait", "init"]);
-        let control = format!("--unixctl={}", at("switch.ctl"));
-        it.spawn(SWITCH, &[&format!("unix:{server}"), "--enable-dummy", "--disable-system", &control], "switch.ctl");
-        let bridge = "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow15 \
-                      other-config:datapath-id=0000000000000001";
-        let ports: Vec<String> =
-            (1..=4).map(|n| format!("-- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}")).collect();
-        let (key, cert) = (file(&format!("{certificate}.pem.key")), file(&format!("{certificate}.pem")));
-        let ssl = format!("-- set-ssl {key} {cert} {} -- set-controller br0 ssl:127.0.0.1:{port}", file("ca.pem"));
-        let all = format!("--timeout=20 --db=unix:{server} {bridge} {} {ssl}", ports.join(" "));
-        it.run("ovs-vsctl", &all.split_whitespace().collect::<Vec<_>>());
-        Some(it)
-    }
-
-    fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.folder);
-        for key in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
-            command.env(key, &self.folder);
-        }
-        command
-    }
-
-    fn run(&self, program: &str, arguments: &[&str]) {
-        let output = self.command(program, arguments).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    fn spawn(&mut self, program: &str, arguments: &[&str], socket: &str) {
-        let log = std::fs::File::create(self.folder.join("log")).unwrap();
-        let child = self.command(program, arguments).stderr(log).spawn().unwrap();
-        self.daemons.push(child);
-        let start = Instant::now();
-        while !self.folder.join(socket).exists() {
-            assert!(start.elapsed() < TIMEOUT, "{program} does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Vswitchd {
-    fn drop(&mut self) {
-        for daemon in &mut self.daemons {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-    }
-}
-
-const SWITCH: &str = "/usr/sbin/ovs-vswitchd";
-const SERVER: &str = "/usr/sbin/ovsdb-server";
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";

@@ -10,10 +10,13 @@
 
 #![allow(dead_code, unreachable_pub)] // Each test uses a part of it.
 
+pub mod etcd;
+pub mod ovs;
 pub mod switch;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -187,10 +190,14 @@ impl Scheduler {
 
     /// Sends a signal, such as `TERM`; returns the exit code.
     pub fn signal(&mut self, name: &str) -> Option<i32> {
-        let mut process = self.process.take().unwrap();
-        let status = Command::new("kill").args([format!("-{name}"), process.id().to_string()]).status().unwrap();
-        assert!(status.success());
-        process.wait().unwrap().code()
+        self.send(name);
+        self.process.take().unwrap().wait().unwrap().code()
+    }
+
+    /// Sends a signal.
+    pub fn send(&self, name: &str) {
+        let id = self.process.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
     }
 
     /// The most memory that the program has had, in MiB.
@@ -206,6 +213,11 @@ impl Scheduler {
         command.env_remove("WEFT_LOG").env_remove("NOTIFY_SOCKET").stdin(Stdio::null());
         command
     }
+}
+
+/// A port of TCP that nobody has now.
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 fn answer(command: &mut Command) -> Answer {

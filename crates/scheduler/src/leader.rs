@@ -1,0 +1,234 @@
+//! Which of several schedulers leads: the one that holds a lease in etcd.
+//!
+//! ```text
+//!   PREFIX/leader       the leader's name; goes with its lease
+//!   PREFIX/generation   that of the last leader, which the switches know as well: it grows
+//!
+//!   each quarter of the lease:  keep the lease alive, or get one --> who leads? --nobody--> if nobody still does: it is us
+//!                                                                        '-----> Standing --> the core
+//! ```
+//! A leader counts from when it *sent* what kept its lease alive, so it steps down before etcd may give the lease to another. What it sends too late
+//! all the same, a switch refuses: the new leader has a higher generation there (OpenFlow 1.3.5, section 6.3.6).
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use etcd_client::{
+    Certificate, Client, Compare, CompareOp, ConnectOptions, Error, Identity, KeyValue, PutOptions, TlsOptions, Txn, TxnOp,
+    TxnOpResponse,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Schedulers of which one leads.
+#[derive(Clone, Debug)]
+pub struct Election {
+    /// The members of etcd.
+    pub urls: Vec<String>,
+    /// How to speak to them.
+    pub credentials: Credentials,
+    /// The name of this scheduler.
+    pub name: String,
+    /// After which the others may take over from a leader that is silent: whole seconds.
+    pub lease: Duration,
+    /// What the names of the keys begin with.
+    pub prefix: String,
+}
+
+/// How to speak to etcd.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    /// PEM of the authority that signed the members' certificates.
+    pub ca: Option<Vec<u8>>,
+    /// PEM of this client's certificate and of its key.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+    /// User and password.
+    pub user: Option<(String, String)>,
+}
+
+// Passwords never reach a log.
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("tls", &self.ca.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// What the election says of this scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It leads, until then if nothing else is heard.
+    Leads { generation: u64, until: Instant },
+    /// Another one leads; `None`: nobody yet.
+    Follows { leader: Option<String>, generation: u64 },
+    /// etcd does not answer.
+    Unknown(String),
+}
+
+/// What is there in etcd.
+struct Found {
+    /// The leader's name and lease.
+    leader: Option<(String, i64)>,
+    generation: u64,
+    /// Of the key `generation`: 0 if there is none.
+    revision: i64,
+}
+
+/// A connection and a lease.
+#[derive(Default)]
+struct Session {
+    client: Option<Client>,
+    lease: Option<i64>,
+}
+
+/// Takes part until `end`; then gives the lease back.
+pub(crate) async fn campaign(
+    election: Election,
+    standings: mpsc::Sender<Standing>,
+    mut end: oneshot::Receiver<oneshot::Sender<()>>,
+) {
+    let mut session = Session::default();
+    let interval = election.lease / 4;
+    loop {
+        let turn = tokio::time::timeout(election.lease / 3, election.turn(&mut session)).await;
+        let standing = turn.unwrap_or_else(|_| Err(Error::EndpointError("no answer in time".to_owned())));
+        let standing = standing.unwrap_or_else(|error| {
+            // Whatever was wrong with this connection is not with the next one.
+            session.client = None;
+            Standing::Unknown(error.to_string())
+        });
+        // At the end nobody listens.
+        let _ = standings.send(standing).await;
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            done = &mut end => {
+                if let (Some(client), Some(lease)) = (&mut session.client, session.lease) {
+                    let _ = tokio::time::timeout(END, client.lease_revoke(lease)).await;
+                }
+                let _ = done.map(|done| done.send(()));
+                return;
+            }
+        }
+    }
+}
+
+impl Election {
+    /// Keeps the lease, and asks who leads.
+    async fn turn(&self, session: &mut Session) -> Result<Standing, Error> {
+        if session.client.is_none() {
+            session.client = Some(Client::connect(&self.urls, Some(self.options())).await?);
+        }
+        let Some(client) = &mut session.client else { return Err(Error::EndpointError(String::new())) };
+        let sent = Instant::now();
+        let lease = match session.lease {
+            Some(lease) => match client.lease_keep_alive(lease).await {
+                Ok(_) => lease,
+                Err(Error::LeaseKeepAliveError(_)) => {
+                    // It has expired, as when this program was stopped.
+                    session.lease = None;
+                    self.grant(client).await?
+                }
+                Err(error) => return Err(error),
+            },
+            None => self.grant(client).await?,
+        };
+        session.lease = Some(lease);
+        let found = self.read(client).await?;
+        // etcd may grant more than was asked for, and never less.
+        let until = sent + self.lease * 9 / 10;
+        match found.leader {
+            Some((_, of)) if of == lease => Ok(Standing::Leads { generation: found.generation, until }),
+            Some((name, _)) => Ok(Standing::Follows { leader: Some(name), generation: found.generation }),
+            None => {
+                let generation = next_generation(found.generation, now_ms());
+                let is_ours = self.lead(client, lease, found.revision, generation).await?;
+                Ok(if is_ours {
+                    Standing::Leads { generation, until }
+                } else {
+                    Standing::Follows { leader: None, generation: found.generation }
+                })
+            }
+        }
+    }
+
+    async fn grant(&self, client: &mut Client) -> Result<i64, Error> {
+        let seconds = i64::try_from(self.lease.as_secs()).unwrap_or(i64::MAX);
+        Ok(client.lease_grant(seconds, None).await?.id())
+    }
+
+    async fn read(&self, client: &mut Client) -> Result<Found, Error> {
+        let gets = [self.key("leader"), self.key("generation")].map(|key| TxnOp::get(key, None));
+        let answer = client.txn(Txn::new().and_then(gets)).await?;
+        let first = |answer: TxnOpResponse| match answer {
+            TxnOpResponse::Get(get) => get.kvs().first().cloned(),
+            _ => None,
+        };
+        let mut answers = answer.op_responses().into_iter().map(first);
+        let (leader, generation) = (answers.next().flatten(), answers.next().flatten());
+        let name = |kv: &KeyValue| (String::from_utf8_lossy(kv.value()).into_owned(), kv.lease());
+        let number = |kv: &KeyValue| std::str::from_utf8(kv.value()).ok()?.parse().ok();
+        Ok(Found {
+            leader: leader.as_ref().map(name),
+            generation: generation.as_ref().and_then(number).unwrap_or(0),
+            revision: generation.map_or(0, |kv| kv.mod_revision()),
+        })
+    }
+
+    /// Leads if nobody does by now.
+    async fn lead(&self, client: &mut Client, lease: i64, revision: i64, generation: u64) -> Result<bool, Error> {
+        let (leader, key) = (self.key("leader"), self.key("generation"));
+        let nobody = [
+            Compare::create_revision(leader.clone(), CompareOp::Equal, 0),
+            Compare::mod_revision(key.clone(), CompareOp::Equal, revision),
+        ];
+        let with_lease = Some(PutOptions::new().with_lease(lease));
+        let puts = [TxnOp::put(leader, self.name.clone(), with_lease), TxnOp::put(key, generation.to_string(), None)];
+        Ok(client.txn(Txn::new().when(nobody).and_then(puts)).await?.succeeded())
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}/{name}", self.prefix)
+    }
+
+    fn options(&self) -> ConnectOptions {
+        let Credentials { ca, client, user } = &self.credentials;
+        let mut options = ConnectOptions::new().with_require_leader(true).with_connect_timeout(self.lease / 4);
+        if let Some((name, password)) = user {
+            options = options.with_user(name, password).with_auto_token_refresh(true);
+        }
+        if ca.is_none() && client.is_none() {
+            return options;
+        }
+        let mut tls = TlsOptions::new();
+        if let Some(ca) = ca {
+            tls = tls.ca_certificate(Certificate::from_pem(ca));
+        }
+        if let Some((certificate, key)) = client {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        options.with_tls(tls)
+    }
+}
+
+/// Grows from one leader to the next, whatever their clocks say, and is that of a scheduler without an election if they are right.
+fn next_generation(last: u64, now_ms: u64) -> u64 {
+    now_ms.max(last.saturating_add(1))
+}
+
+/// Since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// For a lease to be given back.
+const END: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generations_grow_whatever_the_clock_says() {
+        assert_eq!(next_generation(0, 1_700_000_000_000), 1_700_000_000_000);
+        assert_eq!(next_generation(1_700_000_000_000, 1_600_000_000_000), 1_700_000_000_001);
+        assert_eq!(next_generation(u64::MAX, 0), u64::MAX);
+    }
+}
