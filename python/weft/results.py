@@ -126,7 +126,7 @@ class Run:
 
     @property
     def trusted(self) -> bool:
-        """False for a lab run on a machine whose CPU was saturated: its figures describe the machine."""
+        """False for a lab run whose figures describe the machine, or another network than that of the scenario."""
         return self.provenance["trusted"]
 
     @property

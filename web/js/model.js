@@ -14,6 +14,7 @@ function buildModel(data) {
     colour: colourOf(index),
     events: run.events ?? [],
     trusted: run.trusted ?? true,
+    distrust: run.distrust ?? [],
     comparable: run.comparable ?? true,
     metric: new Map(run.metrics),
     fabricOf: data.fabrics[run.fabric],

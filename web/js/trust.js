@@ -1,4 +1,4 @@
-// Verdicts, and which runs count: one on a saturated machine is not trusted, one with changed settings is not comparable.
+// Verdicts, and which runs count: a lab on a saturated machine, or unlike the network described, is not trusted, one with changed settings is not comparable.
 
 const counts = (run) => run.trusted && run.comparable;
 
@@ -26,15 +26,18 @@ function distrustMark(run) {
 
 // Banners at the head of the report.
 function warnings(model) {
-  const untrusted = model.runs.filter((r) => !r.trusted);
+  const slow = model.runs.filter((r) => r.distrust.includes("cpu"));
+  const unlike = model.runs.filter((r) => r.distrust.includes("queue"));
   const changed = model.runs.filter((r) => !r.comparable);
   const which = (runs) => (runs.length === model.runs.length ? (runs.length === 1 ? "This run" : "All runs") : `${plural(runs.length, "run")} of ${model.runs.length}`);
   const names = (runs) => (runs.length < model.runs.length ? h("p", {}, runs.slice(0, 6).map((r) => r.label).join("; "), runs.length > 6 && "; …") : null);
   const banner = (id, title, runs, ...text) => h("aside", { id, class: "banner", role: "alert" }, h("h2", {}, title), h("p", {}, ...text), names(runs));
   const overrides = [...new Set(changed.flatMap((r) => r.overrides ?? []))];
   const list = [
-    untrusted.length > 0 && banner("untrusted", `UNTRUSTED: ${which(untrusted)} saturated the CPU`, untrusted,
+    slow.length > 0 && banner("untrusted", `UNTRUSTED: ${which(slow)} saturated the CPU`, slow,
       "Less than 10 % of CPU time was idle, so these results reflect this machine and not the network. Lower world.scale, or free the machine, and run again. Verdicts and best values leave them out."),
+    unlike.length > 0 && banner("unlike", `UNTRUSTED: TCP in ${which(unlike).replace(/^[AT]/, (c) => c.toLowerCase())} differs from that of the network described`, unlike,
+      "Full queues last longer than TCP waits for an acknowledgement: rates are divided by world.scale, and world.switch_queue is not. Divide it as well. Verdicts and best values leave them out."),
     changed.length > 0 && banner("not-comparable", `${which(changed)} cannot be compared with the published results`, changed,
       "Settings that the expectations assume were overridden", overrides.length > 0 && ": ", overrides.flatMap((o, i) => [i > 0 && ", ", h("code", {}, o)]), ". Run the scenario without them to compare."),
   ].filter(Boolean);

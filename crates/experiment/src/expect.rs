@@ -7,6 +7,7 @@ use crate::metrics::words;
 use crate::repeats::{Repeats, half_width_of_ratio};
 use crate::scenario::expect::{Bound, Expect, Kind};
 use crate::scenario::source;
+use crate::trust::Distrust;
 
 /// One expectation and the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -83,8 +84,8 @@ pub struct Candidate<'a> {
     pub position: &'a [usize],
     /// What was measured.
     pub repeats: &'a Repeats,
-    /// Of a run in the lab: whether it is trusted.
-    pub trusted_lab: Option<bool>,
+    /// Of a run in the lab: why it is not trusted; empty if it is.
+    pub distrust: Option<&'a [Distrust]>,
 }
 
 /// Verdicts of all expectations that apply to `runs[index]`; `comparable`: whether the settings are those that they take for granted.
@@ -118,14 +119,15 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bo
     let explains = |[low, high]: [f64; 2]| measured.is_some_and(|m| low <= m && m <= high);
     let explained = expect.known_miss.as_ref().filter(|miss| !ok && explains(miss.between));
     let known = explained.is_some();
-    let is_untrusted = |i: usize| runs[i].trusted_lab == Some(false);
+    let is_untrusted = |i: usize| runs[i].distrust.is_some_and(|why| !why.is_empty());
+    let is_slow = |i: usize| runs[i].distrust.is_some_and(|why| why.contains(&Distrust::Cpu));
     let status = match (ok, known) {
         _ if !comparable => Status::NotComparable,
         _ if is_untrusted(index) || divisor.is_some_and(is_untrusted) => Status::Untrusted,
         (true, _) => Status::Ok,
         (_, true) => Status::KnownMiss,
         // A machine that was saturated in one lab may have been slow in the next.
-        _ if runs[index].trusted_lab.is_some() && (0..runs.len()).any(is_untrusted) => Status::Untrusted,
+        _ if runs[index].distrust.is_some() && (0..runs.len()).any(is_slow) => Status::Untrusted,
         _ => Status::Miss,
     };
     let (paper, at_least, at_most) = limits(expect);
@@ -216,7 +218,7 @@ mod tests {
         let judged = |values: [f64; 3], bound: Bound| {
             let of = |(i, value): (usize, &f64)| OfSeed { seed: i as u64, metrics: measured("goodput_bps", Some(*value)).mean };
             let repeats = Repeats::of(values.iter().enumerate().map(of).collect());
-            let one = Candidate { table: &table, position: &[], repeats: &repeats, trusted_lab: None };
+            let one = Candidate { table: &table, position: &[], repeats: &repeats, distrust: None };
             let verdict = judge(&[Expect { bound, ..expect(0.0, None) }], &[one], 0, true).remove(0);
             assert!(verdict.ci95.is_some_and(|half| half > 0.0));
             (verdict.measured.unwrap(), verdict.ok, verdict.uncertain)
@@ -234,15 +236,18 @@ mod tests {
     fn verdicts_of_labs_without_idle_cpu_are_untrusted() {
         let metrics = measured("goodput_bps", Some(1.0));
         let tables = ["slow", "good"].map(|title| Table::from_iter([("title".to_owned(), Value::String(title.to_owned()))]));
-        let lab = |i: usize, trusted_lab| Candidate { table: &tables[i], position: &[0], repeats: &metrics, trusted_lab };
+        let lab = |i: usize, distrust| Candidate { table: &tables[i], position: &[0], repeats: &metrics, distrust };
         let status = |expect: Expect, runs: &[Candidate<'_>], index| judge(&[expect], runs, index, true)[0].verdict;
-        let both = [lab(0, Some(false)), lab(1, Some(true))];
+        let both = [lab(0, Some(&[Distrust::Cpu])), lab(1, Some(&[]))];
         assert_eq!(status(expect(0.5, None), &both, 0), Status::Untrusted, "met, and still not trusted");
         assert_eq!(status(expect(2.0, None), &both, 0), Status::Untrusted);
         assert_eq!(status(expect(0.5, None), &both, 1), Status::Ok);
         assert_eq!(status(expect(2.0, None), &both, 1), Status::Untrusted, "the machine was slow in the other run");
         assert_eq!(status(expect(0.5, Some("slow")), &both, 1), Status::Untrusted, "relative to an untrusted run");
-        let trusted = [lab(0, Some(true)), lab(1, None)];
+        let other = [lab(0, Some(&[Distrust::Queue])), lab(1, Some(&[]))];
+        assert_eq!(status(expect(0.5, None), &other, 0), Status::Untrusted, "a lab unlike the network described");
+        assert_eq!(status(expect(2.0, None), &other, 1), Status::Miss, "which other labs need not be");
+        let trusted = [lab(0, Some(&[])), lab(1, None)];
         assert_eq!(status(expect(2.0, None), &trusted, 0), Status::Miss);
         assert_eq!(status(expect(2.0, None), &trusted, 1), Status::Miss);
         assert_eq!(judge(&[expect(2.0, None)], &trusted, 1, false)[0].verdict, Status::NotComparable);
@@ -257,7 +262,7 @@ mod tests {
             let known_miss = Some(KnownMiss { between: [1.5, 1.75], cause: "known".to_owned() });
             let expect = Expect { known_miss, ..expect(2.0, None) };
             let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, trusted_lab: None }], 0, true)
+                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None }], 0, true)
                     .remove(0);
             assert_eq!(verdict.cause.is_some(), verdict.known);
             (verdict.verdict, verdict.ok, verdict.known)
@@ -279,7 +284,7 @@ mod tests {
         let limits = |kind, bound| {
             let expect = Expect { kind, bound, metric: "requests_per_s".to_owned(), ..expect(0.0, None) };
             let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, trusted_lab: None }], 0, true)
+                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None }], 0, true)
                     .remove(0);
             assert_eq!((verdict.kind, verdict.unit.as_str()), (kind, "requests/s"));
             let percent = verdict.deviation().map(|share| (share * 1000.0).round() / 10.0);

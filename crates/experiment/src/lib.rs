@@ -9,6 +9,7 @@
 //! | [`schedule`], [`trials`], [`search`] | the order of runs; runs that search for a setting |
 //! | [`measure`], [`metrics`], [`ideal`] | the metrics of a run, and its upper bound |
 //! | [`summary`], [`expect`] | runs compared with what is expected of them |
+//! | [`trust`] | whether results of a lab are trusted |
 //! | [`results`], [`report`] | the files of a run |
 //! | [`spain`] | SPAIN's plan for a scenario |
 //! | [`subways`] | cabling and upgrades of Subways fabrics |
@@ -37,6 +38,7 @@ pub mod subways;
 pub mod suggest;
 pub mod summary;
 pub mod trials;
+pub mod trust;
 pub mod wall;
 pub mod world;
 

@@ -61,9 +61,8 @@ fn run_one(
     let ended = std::iter::once(&first).chain(&others).filter_map(|one| one.ended).max();
     let mut completed = Completed { found, ended, ..first };
     for other in &others {
-        // A mean is trusted if each of its labs is.
         if let (Some(lab), Some(other)) = (&mut completed.lab, &other.lab) {
-            lab.trusted &= other.trusted;
+            lab.merge(other);
         }
     }
     let measured = std::iter::once(std::mem::take(&mut completed.repeats)).chain(others.into_iter().map(|one| one.repeats));
@@ -86,7 +85,7 @@ fn run_seed(
     let ideal = ideals.of(&executed, run, &mut || progress(1.0))?;
     let mean = measure(&executed, run, ideal.as_deref())?;
     progress(1.0);
-    let lab = executed.outcome.lab.as_ref().map(|lab| LabSummary::of(lab, run));
+    let lab = LabSummary::of(&executed, run);
     let write = |(folder, index)| results::write_run(folder, index, study, run, &executed, ideal.as_deref(), lab.as_ref());
     let report = to.map(write).transpose()?;
     let repeats = Repeats { mean, ..Repeats::default() };

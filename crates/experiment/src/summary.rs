@@ -5,7 +5,6 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use weft_fabric::Instant;
-use weft_fabric::record::LabRecord;
 
 use crate::expect::{self, Candidate, Verdict};
 use crate::metrics::Metrics;
@@ -16,6 +15,8 @@ use crate::scenario::world::LabRouting;
 use crate::search::Finding;
 use crate::study::Study;
 use crate::trials::Found;
+use crate::trust::{Distrust, Regime, TRUSTED_IDLE};
+use crate::world::Executed;
 
 /// What `--json` prints and `summary.json` holds.
 #[derive(Clone, Debug, Serialize)]
@@ -72,8 +73,14 @@ pub struct LabSummary {
     /// OSPF's timers, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ospf: Option<String>,
-    /// Whether the CPU had time left: else the results reflect the machine, not the network.
+    /// Whether nothing is the matter with it.
     pub trusted: bool,
+    /// What is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub distrust: Vec<Distrust>,
+    /// How full queues appear to TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regime: Option<Regime>,
     /// What failed, was stopped, moved and was restored, in order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<FaultSummary>,
@@ -107,7 +114,7 @@ impl Summary {
                 table: &variant.table,
                 position: &variant.position,
                 repeats: &c.repeats,
-                trusted_lab: c.lab.as_ref().map(|lab| lab.trusted),
+                distrust: c.lab.as_ref().map(|lab| &lab.distrust[..]),
             })
             .collect();
         let overrides = study.source.incomparable_settings();
@@ -133,11 +140,13 @@ impl Summary {
 }
 
 impl LabSummary {
-    /// From a lab's own records. Warns if it is not to be trusted.
-    pub fn of(lab: &LabRecord, run: &Run) -> Self {
+    /// From a lab's own records, if it is a lab. Warns if the machine had no time for it; of its regime it has warned before.
+    pub fn of(executed: &Executed, run: &Run) -> Option<Self> {
+        let lab = executed.outcome.lab.as_ref()?;
         let settings = run.scenario.world.lab;
-        let trusted = lab.cpu_idle_fraction.is_some_and(|idle| idle >= TRUSTED_IDLE);
-        if !trusted {
+        let regime = executed.regime(&run.scenario);
+        let saturated = lab.cpu_idle_fraction.is_none_or(|idle| idle < TRUSTED_IDLE);
+        if saturated {
             let name = run.name();
             tracing::warn!(
                 "CPU was saturated{}{name} (less than {:.0} % idle): these results reflect this machine, not the network. Lower \
@@ -152,9 +161,17 @@ impl LabSummary {
             routing => (routing.name(), None),
         };
         let faults = lab.faults.iter().map(FaultSummary::from).collect();
-        Self { scale: lab.scale, routing, ospf, trusted, faults }
+        let is_kept = regime.is_none_or(|regime| regime.is_kept());
+        let distrust: Vec<Distrust> = [(Distrust::Cpu, saturated), (Distrust::Queue, !is_kept)]
+            .into_iter()
+            .filter_map(|(why, is)| is.then_some(why))
+            .collect();
+        Some(Self { scale: lab.scale, routing, ospf, trusted: distrust.is_empty(), distrust, regime, faults })
+    }
+
+    /// A mean over seeds is trusted if each of its labs is.
+    pub fn merge(&mut self, other: &Self) {
+        self.distrust.extend(other.distrust.iter().filter(|why| !self.distrust.contains(why)).copied().collect::<Vec<_>>());
+        self.trusted &= other.trusted;
     }
 }
-
-/// A lab on a machine with less idle CPU is not trusted.
-const TRUSTED_IDLE: f64 = 0.1;

@@ -64,6 +64,30 @@ fn a_run_gives_the_files_of_every_world() {
     assert!(stdout(&table).contains("real packets, link rates x 0.02, static routes"), "{}", stdout(&table));
 }
 
+/// A megabyte at 20 Mbps lasts 0.4 s, and half as long again is more than TCP waits for; at 1 Gbps it lasts 12 ms.
+#[test]
+fn a_queue_that_lasts_longer_than_tcp_waits_is_not_trusted() {
+    if !lab_is_possible() {
+        return;
+    }
+    let queue = |bytes: &str| {
+        let mut changes = LAB.to_vec();
+        let world = format!("duration = \"20s\"\nscale = 0.02\nrouting = \"static\"\nseed = 3\nswitch_queue = \"{bytes}\"");
+        changes[2].1 = Box::leak(world.into_boxed_str());
+        let folder = folder_with(&changes);
+        let output = weft(&["run", "s.toml", "--world", "lab", "--out", "r", "--json"], folder.path());
+        let lab = json(&output)["runs"][0]["lab"].clone();
+        let why = lab["distrust"].as_array().cloned().unwrap_or_default();
+        (
+            lab["regime"]["queue_s"].as_f64(),
+            why.contains(&"queue".into()),
+            stderr(&output).contains("a full queue of a switch lasts"),
+        )
+    };
+    assert_eq!(queue("1500kB"), (Some(0.6), true, true));
+    assert_eq!(queue("100kB"), (Some(0.04), false, false));
+}
+
 #[test]
 fn a_sweep_has_both_worlds_in_one_table() {
     if !lab_is_possible() {

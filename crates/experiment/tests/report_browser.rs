@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use synthetic::sets;
 use weft_experiment::report::{EventMark, FaultSummary, RunReport, render};
 use weft_experiment::scenario::expect::Kind;
+use weft_experiment::trust::Distrust;
 
 #[test]
 fn a_sweep_is_drawn_in_full() {
@@ -111,6 +112,9 @@ fn a_run_that_was_cut_off_does_not_fall_to_zero() {
 fn a_run_that_does_not_count_says_so_and_is_never_the_best() {
     let mut runs = sets::sweep();
     runs[2].body.trusted = false;
+    runs[2].body.distrust = vec![Distrust::Cpu];
+    runs[3].body.trusted = false;
+    runs[3].body.distrust = vec![Distrust::Queue];
     runs[1].body.comparable = false;
     runs[1].body.overrides = vec!["traffic.stride=2".to_owned(), "world.kind=packet".to_owned()];
     // By far the best, if it counted.
@@ -120,6 +124,7 @@ fn a_run_that_does_not_count_says_so_and_is_never_the_best() {
     assert!(head.contains("Highest goodput") && !head.contains("annealing"), "{head}");
     assert!(head.contains("UNTRUSTED or not comparable"), "{head}");
     assert!(page.contains("UNTRUSTED: 1&nbsp;run of 4 saturated the CPU"));
+    assert!(page.contains("UNTRUSTED: TCP in 1&nbsp;run of 4 differs from that of the network described"));
     assert!(page.contains("1&nbsp;run of 4 cannot be compared with the published results"));
     let banner = page.split("id=\"not-comparable\"").nth(1).expect("a banner").split("</aside>").next().expect("its end");
     assert!(banner.contains("<code>traffic.stride=2</code>, <code>world.kind=packet</code>"), "{banner}");

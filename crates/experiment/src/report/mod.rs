@@ -23,6 +23,7 @@ use weft_fabric::record::{FaultRecord, Outcome, Sample};
 
 use crate::scenario::expect::Kind;
 use crate::scenario::world::{Event, EventKind};
+use crate::trust::Distrust;
 use distribution::Distribution;
 use links::LinkUse;
 use packets::Packets;
@@ -54,8 +55,8 @@ pub struct RunInput<'a> {
     pub ideal: Option<&'a Outcome>,
     /// Goodput of the splittable optimum, in bits per second.
     pub optimum_bps: Option<f64>,
-    /// False for a lab run on a machine whose CPU was saturated.
-    pub trusted: bool,
+    /// Why the lab of the run is not trusted; empty if it is, and without one.
+    pub distrust: Vec<Distrust>,
     /// Overrides that the expectations take for granted as they were: `traffic.stride=2`. With any, the run is not comparable.
     pub overrides: Vec<String>,
     /// What the scenario schedules to fail, return or move.
@@ -163,9 +164,12 @@ pub struct RunBody {
     /// Further seeds with which it was repeated: metrics and verdicts are of means over all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_seeds: Vec<u64>,
-    /// False for a lab run on a machine whose CPU was saturated: its figures describe the machine, its verdicts are UNTRUSTED, and it is
+    /// False for a lab run whose figures describe the machine, or another network than that described: its verdicts are UNTRUSTED, and it is
     /// never the best run of a sweep.
     pub trusted: bool,
+    /// Why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub distrust: Vec<Distrust>,
     /// False if settings were overridden beyond those of the sweep, `[quick]`, `[full]` and the seed: its verdicts are neither met nor missed.
     pub comparable: bool,
     /// Those settings.
@@ -221,7 +225,7 @@ pub struct Bounds {
 /// Reduces a run to what the page shows of it.
 pub fn collect(input: RunInput<'_>) -> RunReport {
     let RunInput { name, set, seed, other_seeds, metrics, expect, .. } = input;
-    let RunInput { fabric, outcome, ideal, optimum_bps, trusted, overrides, events, .. } = input;
+    let RunInput { fabric, outcome, ideal, optimum_bps, distrust, overrides, events, .. } = input;
     let sketch = Sketch::new(fabric);
     let links = LinkUse::new(fabric, &sketch, outcome);
     let mut report = RunReport {
@@ -231,7 +235,8 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             set,
             seed,
             other_seeds,
-            trusted,
+            trusted: distrust.is_empty(),
+            distrust,
             comparable: overrides.is_empty(),
             overrides,
             metrics: Vec::new(),

@@ -62,7 +62,7 @@ pub fn write_run(
         outcome,
         ideal,
         optimum_bps: None,
-        trusted: lab.is_none_or(|lab| lab.trusted),
+        distrust: lab.map_or_else(Vec::new, |lab| lab.distrust.clone()),
         overrides: study.source.incomparable_settings(),
         events: run.scenario.events.iter().map(Into::into).collect(),
     }))

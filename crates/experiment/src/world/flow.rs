@@ -16,6 +16,7 @@ use crate::error::{KeyError, Result};
 use crate::scenario::Scenario;
 use crate::scenario::traffic::flows::{Flows, number_by_line};
 use crate::scenario::world::{self, Kind};
+use crate::trust::Regime;
 
 /// Flows, and what they are run with.
 pub struct FlowRun {
@@ -78,7 +79,12 @@ impl FlowRun {
                 let config = PacketConfig { threads, ..*config };
                 packet::execute(PacketWorld { fabric, router, controller, workload, events, config }, progress)?
             }
-            Engine::Lab(lab) => lab.execute(network, scenario, workload, progress)?,
+            Engine::Lab(lab) => {
+                if let Some(warning) = Regime::of(network, scenario, Some(&flows)).and_then(|regime| regime.warning()) {
+                    tracing::warn!("{warning}");
+                }
+                lab.execute(network, scenario, workload, progress)?
+            }
         };
         if scenario.world.duration.is_none() {
             all_ended(&outcome)?;

@@ -32,6 +32,7 @@ use crate::scenario::tenants::Scale;
 use crate::scenario::traffic::Traffic;
 use crate::scenario::traffic::flows::Flows;
 use crate::scenario::world::Kind;
+use crate::trust::Regime;
 use flow::FlowRun;
 use tenants::TenantRun;
 
@@ -73,6 +74,14 @@ pub enum Rest {
     Flows(Flows, Vec<TimedEvent>),
     /// Nothing: the world without flows has measured itself.
     Measured(Metrics),
+}
+
+impl Executed {
+    /// Of a run in the lab: how its queues appear to TCP.
+    pub fn regime(&self, scenario: &Scenario) -> Option<Regime> {
+        let flows = if let Rest::Flows(flows, _) = &self.rest { Some(flows) } else { None };
+        Regime::of(&self.fabric, scenario, flows)
+    }
 }
 
 impl Prepared {

@@ -99,7 +99,7 @@ pub fn report(
         outcome,
         ideal,
         optimum_bps,
-        trusted: true,
+        distrust: Vec::new(),
         overrides: Vec::new(),
         events: Vec::new(),
     })

@@ -33,7 +33,7 @@ const UNTRUSTED: &str = "UNTRUSTED";
 /// Settings were overridden that the expectations take for granted.
 const NOT_COMPARABLE: &str = "not comparable";
 
-/// Whether the run measured a saturated machine.
+/// Whether the run is of a lab that is not trusted.
 fn is_untrusted(run: &RunSummary) -> bool {
     run.lab.as_ref().is_some_and(|lab| !lab.trusted)
 }

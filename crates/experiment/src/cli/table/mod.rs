@@ -126,9 +126,10 @@ fn of_labs(runs: &[RunSummary]) -> String {
         let routing =
             lab.ospf.as_ref().map_or_else(|| routing_text(lab.routing).to_owned(), |timers| format!("OSPF with {timers} timers"));
         let idle = run.metrics.get("cpu_idle_fraction").map_or("unknown".to_owned(), |i| format!("{:.0} %", i * 100.0));
-        let untrusted = "UNTRUSTED: CPU was saturated: these results reflect this machine, not the network; lower world.scale\n";
-        let warning = if lab.trusted { "" } else { untrusted };
-        Some(format!("lab{settings}: real packets, link rates x {}, {routing}, idle CPU {idle}\n{warning}", lab.scale))
+        let queues =
+            lab.regime.map_or_else(String::new, |regime| format!(", full queue {}", quantity::show("queue_s", regime.queue_s)));
+        let warnings: String = lab.distrust.iter().map(|why| format!("UNTRUSTED: {}\n", why.text())).collect();
+        Some(format!("lab{settings}: real packets, link rates x {}, {routing}, idle CPU {idle}{queues}\n{warnings}", lab.scale))
     };
     runs.iter().filter_map(line).collect()
 }
