@@ -1,6 +1,7 @@
 //! Labs whose switches are Open vSwitch, with rules of `weft-scheduler`: reachability, failures, a scheduler that is killed, flows that move apart. As root, with
 //! `weft-scheduler` built; elsewhere they report that they are skipped.
 #![cfg(target_os = "linux")]
+#![allow(clippy::disallowed_methods)] // The test measures real time.
 
 mod support;
 

@@ -36,7 +36,7 @@ impl Standby {
             return Err(place.error(self.etcd.span(), "not the URLs of etcd", "write such as [\"http://127.0.0.1:2379\"]"));
         }
         let lease = self.lease.as_ref().map_or(LEASE, |lease| lease.get_ref().0);
-        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) || lease.as_ns() % NS_PER_S != 0 {
+        if !(LEASE_MIN..=LEASE_MAX).contains(&lease) || !lease.as_ns().is_multiple_of(NS_PER_S) {
             let span = self.lease.as_ref().map_or(0..0, Spanned::span);
             return Err(place.error(span, "a lease is 2 to 60 whole seconds", "write such as \"3s\""));
         }
