@@ -9,7 +9,7 @@ use weft_control::time::{Duration, Instant};
 use weft_fabric::SwitchId;
 
 use crate::connections::{ConnectionId, Event, QUEUE, QUEUE_UNKNOWN, Writer};
-use crate::leader::Standing;
+use crate::leader::Leadership;
 
 /// Sessions and network.
 pub(crate) struct Core {
@@ -263,11 +263,11 @@ impl Core {
     }
 
     /// The election has said something; `clock` makes its times those of `now`.
-    pub fn stand(&mut self, now: Instant, standing: Standing, clock: impl Fn(std::time::Instant) -> Instant) {
+    pub fn update_leadership(&mut self, now: Instant, leadership: Leadership, clock: impl Fn(std::time::Instant) -> Instant) {
         self.end_late_leadership(now);
         let Some(election) = &mut self.election else { return };
-        match standing {
-            Standing::Leads { generation, until } => {
+        match leadership {
+            Leadership::Leads { generation, until } => {
                 let is_new = election.until.is_none() || election.generation != generation;
                 *election = ElectionState { until: Some(clock(until)), generation, ..ElectionState::default() };
                 if is_new {
@@ -275,7 +275,7 @@ impl Core {
                     self.start_network(now, generation);
                 }
             }
-            Standing::Follows { leader, generation } => {
+            Leadership::Follows { leader, generation } => {
                 let is_new = election.until.is_some() || election.generation != generation;
                 *election = ElectionState { generation, leader, ..ElectionState::default() };
                 if is_new {
@@ -283,7 +283,7 @@ impl Core {
                     self.stop_network(now);
                 }
             }
-            Standing::Unknown(problem) => {
+            Leadership::Unknown(problem) => {
                 if election.problem.is_none() {
                     tracing::warn!(problem, "etcd does not answer");
                 }

@@ -48,11 +48,11 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         Instant::from_ns(u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX))
     };
     let now = || since_start(std::time::Instant::now());
-    let (standings, mut standing) = mpsc::channel(1);
+    let (reports, mut reported) = mpsc::channel(1);
     let (end, ended) = oneshot::channel();
     let generation = config.election.is_none().then(now_ms);
     if let Some(election) = config.election.clone() {
-        tokio::spawn(campaign(election, standings, ended));
+        tokio::spawn(campaign(election, reports, ended));
     }
     let secret = [(); 2].map(|()| RandomState::new().build_hasher().finish());
     let make_network = move |generation| config.network(generation, secret);
@@ -62,7 +62,7 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
         let due = core.deadline().map_or(IDLE, |deadline| deadline.saturating_since(now()).to_std());
         tokio::select! {
             Some(event) = connected.recv() => core.event(now(), event),
-            Some(new) = standing.recv() => core.stand(now(), new, since_start),
+            Some(new) = reported.recv() => core.update_leadership(now(), new, since_start),
             Some((request, reply)) = asked.recv() => {
                 let answer = match answer(&mut core, now(), &request) {
                     Ok(value) => accepted(&value),
@@ -82,7 +82,7 @@ async fn until_signal(config: Config, json_ready: bool) -> Result<()> {
     let (done, given_back) = oneshot::channel();
     if end.send(done).is_ok() {
         // What it says from now on is not heard.
-        drop(standing);
+        drop(reported);
         let _ = tokio::time::timeout(END, given_back).await;
     }
     tracing::info!("stopping: the switches keep their rules");

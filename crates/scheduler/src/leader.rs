@@ -5,7 +5,7 @@
 //!   PREFIX/generation   that of the last leader, which the switches know as well: it grows
 //!
 //!   each quarter of the lease:  keep the lease alive, or get one --> who leads? --nobody--> if nobody still does: it is us
-//!                                                                        '-----> Standing --> the core
+//!                                                                        '-----> Leadership --> the core
 //! ```
 //! A leader counts from when it *sent* what kept its lease alive, so it steps down before etcd may give the lease to another. What it sends too late
 //! all the same, a switch refuses: the new leader has a higher generation there (OpenFlow 1.3.5, section 6.3.6).
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Credentials {
 
 /// What the election says of this scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Leadership {
     /// It leads, until then if nothing else is heard.
     Leads { generation: u64, until: Instant },
     /// Another one leads; `None`: nobody yet.
@@ -81,21 +81,21 @@ struct Session {
 /// Takes part until `end`; then gives the lease back.
 pub(crate) async fn campaign(
     election: Election,
-    standings: mpsc::Sender<Standing>,
+    reports: mpsc::Sender<Leadership>,
     mut end: oneshot::Receiver<oneshot::Sender<()>>,
 ) {
     let mut session = Session::default();
     let interval = election.lease / 4;
     loop {
-        let turn = tokio::time::timeout(election.lease / 3, election.turn(&mut session)).await;
-        let standing = turn.unwrap_or_else(|_| Err(Error::EndpointError("no answer in time".to_owned())));
-        let standing = standing.unwrap_or_else(|error| {
+        let outcome = tokio::time::timeout(election.lease / 3, election.run_once(&mut session)).await;
+        let leadership = outcome.unwrap_or_else(|_| Err(Error::EndpointError("no answer in time".to_owned())));
+        let leadership = leadership.unwrap_or_else(|error| {
             // Whatever was wrong with this connection is not with the next one.
             session.client = None;
-            Standing::Unknown(error.to_string())
+            Leadership::Unknown(error.to_string())
         });
         // At the end nobody listens.
-        let _ = standings.send(standing).await;
+        let _ = reports.send(leadership).await;
         tokio::select! {
             () = tokio::time::sleep(interval) => {}
             done = &mut end => {
@@ -111,7 +111,7 @@ pub(crate) async fn campaign(
 
 impl Election {
     /// Keeps the lease, and asks who leads.
-    async fn turn(&self, session: &mut Session) -> Result<Standing, Error> {
+    async fn run_once(&self, session: &mut Session) -> Result<Leadership, Error> {
         if session.client.is_none() {
             session.client = Some(Client::connect(&self.urls, Some(self.options())).await?);
         }
@@ -134,15 +134,15 @@ impl Election {
         // etcd may grant more than was asked for, and never less.
         let until = sent + self.lease * 9 / 10;
         match found.leader {
-            Some((_, of)) if of == lease => Ok(Standing::Leads { generation: found.generation, until }),
-            Some((name, _)) => Ok(Standing::Follows { leader: Some(name), generation: found.generation }),
+            Some((_, of)) if of == lease => Ok(Leadership::Leads { generation: found.generation, until }),
+            Some((name, _)) => Ok(Leadership::Follows { leader: Some(name), generation: found.generation }),
             None => {
                 let generation = next_generation(found.generation, now_ms());
                 let is_ours = self.lead(client, lease, found.revision, generation).await?;
                 Ok(if is_ours {
-                    Standing::Leads { generation, until }
+                    Leadership::Leads { generation, until }
                 } else {
-                    Standing::Follows { leader: None, generation: found.generation }
+                    Leadership::Follows { leader: None, generation: found.generation }
                 })
             }
         }
