@@ -3,9 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::SystemTime;
 
-use metrics::counter;
+use metrics::{counter, gauge};
 use weft_control::directory::PrincipalId;
 use weft_control::directory::resolver::{ResolverConfig, ResolverCounts};
+use weft_control::time::Duration;
 
 use crate::error::{Error, Result};
 
@@ -28,10 +29,46 @@ pub(crate) fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
     }
 }
 
-/// The settings of a resolver for this principal, with room for `capacity` names.
-pub(crate) fn resolver(principal: PrincipalId, capacity: usize) -> ResolverConfig {
+/// The settings of a resolver for this principal, with room for `capacity` names. While no server answers, what is known is used for `fail_static`; `None`: without a
+/// limit.
+pub(crate) fn resolver(principal: PrincipalId, capacity: usize, fail_static: Option<Duration>) -> ResolverConfig {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    ResolverConfig { first_request: since_1970, capacity, ..ResolverConfig::new(principal) }
+    let fail_static = fail_static.unwrap_or(Duration::MAX);
+    ResolverConfig { first_request: since_1970, capacity, fail_static, ..ResolverConfig::new(principal) }
+}
+
+/// Whether the directory confirms what is in use: logged when it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmation {
+    unconfirmed: Option<Duration>,
+}
+
+impl Confirmation {
+    /// `unconfirmed`: for how long it has confirmed nothing, if that is longer than usual.
+    pub(crate) fn update(&mut self, unconfirmed: Option<Duration>) {
+        match (self.unconfirmed, unconfirmed) {
+            (None, Some(_)) => tracing::warn!("no directory server answers: known mappings stay in use, unconfirmed"),
+            (Some(before), None) => {
+                tracing::info!(unconfirmed_s = before.as_secs_f64(), "the directory confirms mappings again");
+            }
+            _ => {}
+        }
+        self.unconfirmed = unconfirmed;
+        gauge!("weft_agent_unconfirmed_seconds").set(unconfirmed.map_or(0.0, Duration::as_secs_f64));
+    }
+
+    /// What status says of it.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let seconds = self.unconfirmed?.as_secs_f64();
+        Some(format!(
+            "no directory server has answered for {seconds:.0} s: known mappings stay in use, others cannot be looked up"
+        ))
+    }
+
+    /// The same as a number: null if the directory answers.
+    pub(crate) fn unconfirmed_s(&self) -> Option<f64> {
+        self.unconfirmed.map(Duration::as_secs_f64)
+    }
 }
 
 /// Metrics of a resolver.

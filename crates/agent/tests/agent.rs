@@ -265,6 +265,47 @@ fn a_clean_stop_removes_the_programs(network: &mut Network) {
     }
 }
 
+/// Leases are of one second, and the directory is away for much longer, an agent's restart included. Where a limit is set, it holds; and what was revoked
+/// during that time is out of use once a server answers again.
+#[test]
+fn what_is_known_stays_in_use_while_the_directory_is_away() {
+    let Some(mut network) = Network::new("static") else { return };
+    let policy = network.write("policy.toml", POLICY);
+    network.start_switches();
+    network.start_directory(&["--policy", &policy]);
+    network.provision_for([1, 1, 1], true, 1, 1_000);
+    for host in HOSTS {
+        let limit = if host.name == C.name { "fail_static = \"2s\"" } else { "on_exit = \"keep\"" };
+        network.start_agent(host, limit);
+        network.wait_status(host, "its address is confirmed", |status| status["addresses"][0]["attached"] == true);
+    }
+    transfer(&network, C, B, 7040, 1000);
+    let (_, gap) = flow_while(&mut network, 7041, |network, rounds| {
+        network.kill("directory");
+        std::thread::sleep(Duration::from_secs(4));
+        let status = network.wait_status(A, "it knows", |status| status["unconfirmed_s"].as_f64().is_some_and(|s| s >= 3.0));
+        assert_eq!((&status["peers"]["used"], &status["addresses"][0]["attached"]), (&1.into(), &true.into()), "{status:#}");
+        let problem = status["problems"][0].as_str().unwrap();
+        assert!(problem.starts_with("no directory server has answered for"), "{problem}");
+        assert!(network.log(A.name).contains("no directory server answers"), "{}", network.log(A.name));
+        network.wait_status(C, "its limit is over", |status| status["peers"]["used"] == 0);
+        network.kill(A.name);
+        network.start_agent(A, "on_exit = \"keep\"");
+        rounds.wait_for(200, TIMEOUT);
+    });
+    eprintln!("directory away, agent restarted: longest answer {gap:?}");
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+    network.start_directory(&["--policy", &policy]);
+    let back = network.wait_status(A, "the directory confirms", |status| status["peers"]["used"] == 1);
+    assert_eq!((&back["unconfirmed_s"], &back["problems"]), (&serde_json::Value::Null, &serde_json::json!([])), "{back:#}");
+    transfer(&network, A, B, 7042, 1000);
+    network.kill("directory");
+    network.wait_status(A, "it is away again", |status| status["unconfirmed_s"].is_number());
+    network.start_directory(&["--policy", &policy]);
+    network.revoke(B);
+    network.wait_status(A, "what was revoked is not used", |status| status["peers"]["used"] == 0);
+}
+
 #[test]
 fn hosts_are_their_own_locators_where_switches_cannot_strip_headers() {
     let Some(mut network) = Network::new("host") else { return };

@@ -313,6 +313,11 @@ impl Network {
 
     /// Writes mappings of all hosts: at their ToRs, or at a place that none of them is at.
     pub fn provision(&self, services: [u32; 3], at_tor: bool, group: u16) {
+        self.provision_for(services, at_tor, group, 60_000);
+    }
+
+    /// The same with a lease.
+    pub fn provision_for(&self, services: [u32; 3], at_tor: bool, group: u16, lease_ms: u32) {
         let client = || client_of(WRITER, &[DIRECTORY.to_owned()], Duration::from_secs(5));
         self.within("mid", || {
             let mut client = client();
@@ -325,10 +330,20 @@ impl Network {
                     group: GroupId(group),
                     service: ServiceId(service),
                     owner: PrincipalId(host.number.into()),
-                    lease_ms: 60_000,
+                    lease_ms,
                 };
                 put(&mut client, Key::App4(host.aa()), Value::Mapping(mapping));
             }
+        });
+    }
+
+    /// Deletes the mapping of a host.
+    pub fn revoke(&self, host: Host) {
+        self.within("mid", || {
+            let mut client = client_of(WRITER, &[DIRECTORY.to_owned()], Duration::from_secs(5));
+            let op = Op { key: Key::App4(host.aa()), expect: None, value: None };
+            let answer = client.update(vec![op], None).unwrap();
+            assert!(matches!(answer.result, UpdateResult::Committed(_)), "{:?}", answer.result);
         });
     }
 

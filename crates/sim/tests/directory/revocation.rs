@@ -7,6 +7,7 @@ use weft_control::directory::resolver::Resolution;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
+use weft_fabric::time::NsDuration;
 use weft_fabric::{Duration, Instant};
 use weft_sim::directory::cluster::{Seen, agent_principal};
 use weft_sim::directory::network::{Impairments, Node};
@@ -30,7 +31,12 @@ fn value(n: u32, service: u32, owner: u16, lease_ms: u32) -> Value {
 
 /// Three servers, one agent that holds ten mappings of its own service and ten of another, with this lease.
 fn begin(seed: u64, lease_ms: u32) -> Trial {
-    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000 };
+    begin_static(seed, lease_ms, NsDuration::ZERO)
+}
+
+/// The same with the time for which it uses them while no server answers.
+fn begin_static(seed: u64, lease_ms: u32, fail_static: NsDuration) -> Trial {
+    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000, fail_static };
     let mut trial = Trial::with_shape(seed, Pcg64::new(u128::from(mix(seed)), 9), shape);
     let put = |key, value| Op { key, expect: None, value: Some(value) };
     trial.submit(0, vec![put(home(0), value(1, 1, 0, lease_ms))]);
@@ -117,6 +123,26 @@ fn what_is_held_out_of_earshot_ends_with_its_lease() {
         assert!(in_use(&trial).len() >= 10, "seed {seed}: leases last");
         settle(&mut trial, 610);
         assert_eq!(in_use(&trial), [], "seed {seed}: held {} after the last word", trial.cluster.now() - cut);
+    }
+}
+
+/// Nobody hears of a withdrawal while cut off. Then it is out of use within a second, and all else stays.
+#[test]
+fn what_is_held_out_of_earshot_stays_in_use_until_a_server_answers() {
+    for seed in 0..20 {
+        let mut trial = begin_static(seed, 2_000, NsDuration::MAX);
+        let before = in_use(&trial);
+        for server in 0..3 {
+            let (from, to) = (Node::Server(server), Node::Agent(0));
+            if seed % 2 == 0 { trial.cluster.network.cut(from, to) } else { trial.cluster.network.cut(to, from) }
+        }
+        trial.submit(0, vec![Op { key: key(3), expect: None, value: None }]);
+        settle(&mut trial, 30_000);
+        assert_eq!(in_use(&trial), before, "seed {seed}: leases last 2 s");
+        trial.cluster.network.mend();
+        settle(&mut trial, 1000);
+        let left: Vec<Key> = before.into_iter().filter(|&it| it != key(3)).collect();
+        assert_eq!(in_use(&trial), left, "seed {seed}");
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Shape {
     pub rough: u32,
     /// Names that an agent holds.
     pub capacity: usize,
+    /// While no server answers it uses them for so long, if that is more than their lease.
+    pub fail_static: NsDuration,
 }
 
 /// An update that a writer asked for.
@@ -78,6 +80,7 @@ impl Trial {
             writers: rng.random_range(1..=3),
             rough: rng.random_range(0..=3),
             capacity: if rng.random_range(0..3) == 0 { 4 } else { 1000 },
+            fail_static: NsDuration::ZERO,
         };
         Self::with_shape(seed, rng, shape)
     }
@@ -92,7 +95,11 @@ impl Trial {
             servers: shape.servers,
             agents: shape.agents,
             writers: shape.writers,
-            resolver: ResolverConfig { capacity: shape.capacity, ..ResolverConfig::new(PrincipalId(0)) },
+            resolver: ResolverConfig {
+                capacity: shape.capacity,
+                fail_static: shape.fail_static,
+                ..ResolverConfig::new(PrincipalId(0))
+            },
             server: ServerConfig {
                 digest_every: NsDuration::from_secs(2),
                 keep_tombstones,

@@ -114,6 +114,8 @@ enum LocationSource {
 #[allow(missing_docs)]
 pub struct DirectoryPart {
     pub servers: Spanned<Vec<SocketAddr>>,
+    #[serde(default, deserialize_with = "optional_from_text")]
+    pub fail_static: Option<Duration>,
     principal: Spanned<u32>,
     key: Spanned<PathBuf>,
 }

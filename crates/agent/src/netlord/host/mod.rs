@@ -47,7 +47,7 @@ pub use config::HostConfig;
 
 use super::metrics;
 use crate::daemon::{Daemon, Run, RunOptions};
-use crate::directory::{DATAGRAM, bind, measure_lookups, resolver};
+use crate::directory::{Confirmation, DATAGRAM, bind, measure_lookups, resolver};
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::netlord::dataplane::{Event, HostPlane, HostSettings};
@@ -89,6 +89,7 @@ struct Host {
     started: Instant,
     begun: Instant,
     upkeep: Instant,
+    confirmation: Confirmation,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -190,6 +191,7 @@ impl Host {
             begun: now,
             upkeep: now,
             config,
+            confirmation: Confirmation::default(),
         };
         let begun = host.begin();
         if begun.is_err() && !host.plane.adopted() {
@@ -321,6 +323,7 @@ impl Host {
         metrics::machine(self.agent.counts(), report.nl_arp, report.spain);
         if let Some(lookups) = report.lookups {
             measure_lookups(&lookups.counts);
+            self.confirmation.update(lookups.unconfirmed_since.map(|at| self.now().saturating_since(at)));
         }
         let (used, limit) = self.plane.remotes();
         metrics::table("remotes", used, f64::from(limit));
@@ -385,7 +388,7 @@ fn is_lldp(frame: &[u8]) -> bool {
 fn new_machine(config: &HostConfig) -> Result<Agent<Sources, SpainPaths>> {
     let random = u128::from_be_bytes(weft_directory::client::random());
     let pull = |directory: &DirectoryPart| -> Result<Pull> {
-        let config = resolver(directory.principal(), config.nl_arp().capacity.min(NAMES_MOST));
+        let config = resolver(directory.principal(), config.nl_arp().capacity.min(NAMES_MOST), directory.fail_static);
         Ok(Pull::new(Resolver::new(config, &directory.principal_key()?, Pcg64::new(random, 8))))
     };
     let pull = config.directory.as_ref().map(pull).transpose()?;

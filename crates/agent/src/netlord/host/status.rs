@@ -49,6 +49,7 @@ impl Host {
             "kept": self.agent.kept(),
             "nl_arp": nl_arp(report.nl_arp),
             "dhcp": self.dhcp_counts().map(|counts| metrics::dhcp_counts(counts).into_iter().collect::<BTreeMap<_, _>>()),
+            "unconfirmed_s": self.confirmation.unconfirmed_s(),
             "lookups": report.lookups.map(lookups),
             "spain": spain(report.spain),
             "counters": counters,
@@ -65,7 +66,7 @@ impl Host {
     }
 
     fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = self.confirmation.problem().into_iter().collect();
         for uplink in &self.uplinks {
             match (uplink.mtu, uplink.at) {
                 (None, _) => problems.push(format!("{} is down: `ip link set {} up`", uplink.device, uplink.device)),
@@ -169,7 +170,7 @@ fn nl_arp(c: NlArpCounts) -> Value {
     })
 }
 
-fn lookups(LookupReport { cached, counts: c }: LookupReport) -> Value {
+fn lookups(LookupReport { cached, counts: c, .. }: LookupReport) -> Value {
     json!({
         "held": cached, "hits": c.hits, "misses": c.misses, "retries": c.retries, "strangers": c.strangers,
         "malformed": c.malformed, "bad_tags": c.bad_tags, "unasked": c.unasked, "stale": c.stale,

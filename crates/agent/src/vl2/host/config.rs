@@ -49,6 +49,8 @@ pub struct HostConfig {
     pub ca: Option<PathBuf>,
     #[serde(default, deserialize_with = "optional_from_text")]
     pub gateway_mac: Option<MacAddr>,
+    #[serde(default, deserialize_with = "optional_from_text")]
+    pub fail_static: Option<Duration>,
     pub multicast: Option<Spanned<Prefix>>,
     #[serde(default)]
     pub on_exit: OnExit,

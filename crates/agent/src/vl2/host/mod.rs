@@ -29,7 +29,7 @@ use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
 pub use config::HostConfig;
 
 use crate::daemon::{Daemon, Run, RunOptions};
-use crate::directory::{DATAGRAM, send};
+use crate::directory::{Confirmation, DATAGRAM, send};
 use crate::error::Result;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::vl2::dataplane::{Event, Flow};
@@ -56,6 +56,7 @@ struct Host {
     upkeep: Instant,
     routes_checked: Instant,
     checks: Vec<checks::Check>,
+    confirmation: Confirmation,
 }
 
 /// A client that waits until an address is attached or detached.
@@ -263,6 +264,7 @@ impl Host {
             self.narrow_routes();
         }
         self.refresh_gateway();
+        self.confirmation.update(self.agent.unconfirmed_since().map(|at| self.now().saturating_since(at)));
         metrics::update(&self.agent, self.plane.counters().as_ref(), self.config.limits.peers);
     }
 

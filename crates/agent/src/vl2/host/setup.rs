@@ -15,7 +15,7 @@ use super::apply::Plane;
 use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, trigger_arp};
 use crate::dataplane::Rate;
-use crate::directory::{bind, resolver};
+use crate::directory::{Confirmation, bind, resolver};
 use crate::error::Result;
 use crate::exporter;
 use crate::vl2::dataplane::{HostPlane, HostSettings, Limits, LocatorKind};
@@ -57,6 +57,7 @@ impl Host {
             upkeep: begun,
             routes_checked,
             checks,
+            confirmation: Confirmation::default(),
         };
         host.narrow_routes();
         let is_adopted = host.plane.adopted();
@@ -134,7 +135,7 @@ pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: 
 
 fn machine(config: &HostConfig) -> AgentConfig {
     // Refused addresses and groups have room beside the peers.
-    let resolver = resolver(config.principal(), config.limits.peers as usize);
+    let resolver = resolver(config.principal(), config.limits.peers as usize, config.fail_static);
     let announce = match (config.locator, &config.tor) {
         (LocatorMode::Host, _) => Announce::Itself,
         (LocatorMode::Tor, Some(tor)) => Announce::Tor { address: *tor.get_ref(), refresh: config.attach_refresh },

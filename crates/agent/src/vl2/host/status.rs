@@ -45,6 +45,7 @@ impl Host {
             "peers": { "used": self.agent.peers().count(), "limit": limit, "list": peers },
             "maps": [{ "name": "peers", "used": used, "limit": limit }],
             "programs": self.programs(),
+            "unconfirmed_s": self.confirmation.unconfirmed_s(),
             "directory": self.agent.servers().iter().map(|it| json!({ "server": it.to_string() })).collect::<Vec<_>>(),
             "held": { "packets": packets, "bytes": bytes },
             "counters": counted(false),
@@ -69,6 +70,7 @@ impl Host {
         problems.extend(
             gone.map(|(name, hook)| format!("the program {name} is not on {hook} of {}: restart the agent", self.link.device)),
         );
+        problems.extend(self.confirmation.problem());
         problems.extend(self.plane.last_error.clone());
         problems
     }

@@ -71,6 +71,22 @@ struct Entry {
     used: bool,
 }
 
+/// How long a mapping may be used without word of it.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    /// When the directory last said that all leases restart.
+    renewed: Instant,
+    /// While no server answers, at least so long, however short the lease.
+    fail_static: Duration,
+}
+
+impl Terms {
+    /// When a mapping that was confirmed then ends.
+    fn end(self, heard: Instant, value: &Value) -> Instant {
+        heard.max(self.renewed).saturating_add(lease(value).max(self.fail_static))
+    }
+}
+
 /// The cache of an agent.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -81,8 +97,7 @@ pub(super) struct Cache {
     askers: BTreeSet<Key>,
     /// Found entries among them.
     found: usize,
-    /// When the directory last said that all leases restart.
-    renewed: Instant,
+    terms: Terms,
     /// No lease ends before.
     leases: Instant,
     /// Where eviction goes on.
@@ -94,14 +109,14 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    pub fn new(capacity: usize, negative: Duration) -> Self {
+    pub fn new(capacity: usize, negative: Duration, fail_static: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
             askers: BTreeSet::new(),
             capacity,
             negative,
             found: 0,
-            renewed: Instant::ZERO,
+            terms: Terms { renewed: Instant::ZERO, fail_static },
             leases: Instant::MAX,
             hand: None,
             forgotten: Vec::new(),
@@ -119,16 +134,16 @@ impl Cache {
 
     /// The finding for a name, if it may be used now.
     pub fn get(&mut self, name: &Name, now: Instant) -> Option<(Generation, Finding)> {
-        let renewed = self.renewed;
+        let terms = self.terms;
         let entry = self.entries.get_mut(name)?;
         entry.used = true;
-        let finding = entry.usable(now, renewed)?;
+        let finding = entry.usable(now, terms)?;
         Some((entry.generation, finding))
     }
 
     /// The value for a name, if there is one that may be used now.
     pub fn found_value(&self, name: &Name, now: Instant) -> Option<(Generation, &Value)> {
-        let entry = self.entries.get(name).filter(|entry| entry.is_usable(now, self.renewed))?;
+        let entry = self.entries.get(name).filter(|entry| entry.is_usable(now, self.terms))?;
         match &entry.held {
             Held::Found(value) => Some((entry.generation, value)),
             _ => None,
@@ -137,8 +152,8 @@ impl Cache {
 
     /// All that may be used now, in order.
     pub fn usable(&self, now: Instant) -> impl Iterator<Item = (Name, Generation, &Value)> {
-        let renewed = self.renewed;
-        self.entries.iter().filter(move |(_, e)| e.is_usable(now, renewed)).filter_map(|(name, e)| match &e.held {
+        let terms = self.terms;
+        self.entries.iter().filter(move |(_, e)| e.is_usable(now, terms)).filter_map(|(name, e)| match &e.held {
             Held::Found(value) => Some((*name, e.generation, value)),
             _ => None,
         })
@@ -162,17 +177,17 @@ impl Cache {
         };
         let is_found = matches!(held, Held::Found(_));
         if let Held::Found(value) = &held {
-            self.leases = self.leases.min(said.asked.saturating_add(lease(value)));
+            self.leases = self.leases.min(self.terms.end(said.asked, value));
         }
         let until = if is_found { Instant::MAX } else { now.saturating_add(self.negative) };
-        let renewed = self.renewed;
+        let terms = self.terms;
         let old = self.entries.get(&name);
         let generation = match old {
             Some(old) if !is_found => old.generation.max(said.generation),
             _ => said.generation,
         };
         let replaced = old.is_some_and(|old| {
-            old.is_usable(now, renewed)
+            old.is_usable(now, terms)
                 && match (&old.held, &held) {
                     (Held::Found(old), Held::Found(new)) => old != new,
                     (Held::Found(_), _) => true,
@@ -256,11 +271,11 @@ impl Cache {
 
     /// A key is not what it was before a generation; `gone` gets the names that must not be used any longer.
     pub fn withdraw(&mut self, key: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
-        let renewed = self.renewed;
+        let terms = self.terms;
         for (name, entry) in of_key(&mut self.entries, key).filter(|(_, entry)| entry.generation < generation) {
             if matches!(entry.held, Held::Found(_)) {
                 self.found -= 1;
-                if entry.is_usable(now, renewed) {
+                if entry.is_usable(now, terms) {
                     gone.push(*name);
                 }
             }
@@ -275,11 +290,11 @@ impl Cache {
         if !self.askers.contains(asker) {
             return;
         }
-        let renewed = self.renewed;
+        let terms = self.terms;
         for (name, entry) in self.entries.iter_mut().filter(|(name, e)| name.1 == Some(*asker) && e.revision < generation) {
             if matches!(entry.held, Held::Found(_)) {
                 self.found -= 1;
-                if entry.is_usable(now, renewed) {
+                if entry.is_usable(now, terms) {
                     gone.push(*name);
                 }
             }
@@ -290,7 +305,7 @@ impl Cache {
 
     /// A correction that an agent did not ask for. It may move what it holds, but says nothing of who may know.
     pub fn correct(&mut self, key: &Key, said: &Said, now: Instant, gone: &mut Vec<Name>) {
-        let renewed = self.renewed;
+        let terms = self.terms;
         let Finding::Found(value) = &said.finding else {
             return self.withdraw(key, said.generation, now, gone);
         };
@@ -300,13 +315,13 @@ impl Cache {
             match &mut entry.held {
                 Held::Found(_) if entry.generation >= said.generation => {}
                 Held::Found(old) if same_service(old) && entry.policy == said.policy => {
-                    if entry.until.min(entry.heard.max(renewed).saturating_add(lease(old))) > now {
+                    if entry.until.min(terms.end(entry.heard, old)) > now {
                         gone.push(*name);
                     }
                     *old = value.clone();
                     entry.generation = said.generation;
                     // Nobody asked: the lease is that of the last word that was asked for.
-                    self.leases = self.leases.min(entry.heard.saturating_add(lease(value)));
+                    self.leases = self.leases.min(terms.end(entry.heard, value));
                 }
                 _ => others = true,
             }
@@ -332,7 +347,7 @@ impl Cache {
 
     /// Every lease restarts.
     pub fn renew(&mut self, at: Instant) {
-        self.renewed = self.renewed.max(at);
+        self.terms.renewed = self.terms.renewed.max(at);
     }
 
     /// When to look for leases that ended; none does before.
@@ -342,16 +357,16 @@ impl Cache {
 
     /// Takes away what must not be used any longer.
     pub fn expire(&mut self, now: Instant, gone: &mut Vec<Name>) {
-        let renewed = self.renewed;
+        let terms = self.terms;
         // Those that end now are usable no more, so they are named whatever `is_usable` says.
         for (name, entry) in &mut self.entries {
-            if matches!(entry.held, Held::Found(_)) && !entry.is_usable(now, renewed) {
+            if matches!(entry.held, Held::Found(_)) && !entry.is_usable(now, terms) {
                 entry.held = Held::Floor;
                 self.found -= 1;
                 gone.push(*name);
             }
         }
-        self.leases = self.entries.values().filter_map(|e| e.ends(renewed)).min().unwrap_or(Instant::MAX);
+        self.leases = self.entries.values().filter_map(|e| e.ends(terms)).min().unwrap_or(Instant::MAX);
     }
 }
 
@@ -362,23 +377,23 @@ fn of_key<'a>(entries: &'a mut BTreeMap<Name, Entry>, key: &Key) -> impl Iterato
 
 impl Entry {
     /// When a found entry ends.
-    fn ends(&self, renewed: Instant) -> Option<Instant> {
+    fn ends(&self, terms: Terms) -> Option<Instant> {
         match &self.held {
-            Held::Found(value) => Some(self.until.min(self.heard.max(renewed).saturating_add(lease(value)))),
+            Held::Found(value) => Some(self.until.min(terms.end(self.heard, value))),
             _ => None,
         }
     }
 
-    fn is_usable(&self, now: Instant, renewed: Instant) -> bool {
+    fn is_usable(&self, now: Instant, terms: Terms) -> bool {
         match &self.held {
-            Held::Found(_) => self.ends(renewed).is_some_and(|end| now < end),
+            Held::Found(_) => self.ends(terms).is_some_and(|end| now < end),
             Held::Unknown | Held::Forbidden => now < self.until,
             Held::Floor => false,
         }
     }
 
-    fn usable(&self, now: Instant, renewed: Instant) -> Option<Finding> {
-        self.is_usable(now, renewed).then(|| match &self.held {
+    fn usable(&self, now: Instant, terms: Terms) -> Option<Finding> {
+        self.is_usable(now, terms).then(|| match &self.held {
             Held::Found(value) => Finding::Found(value.clone()),
             Held::Forbidden => Finding::Forbidden,
             Held::Unknown | Held::Floor => Finding::Unknown,

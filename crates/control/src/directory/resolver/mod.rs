@@ -60,6 +60,8 @@ pub struct ResolverConfig {
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
+    /// While no server answers, mappings are used for their lease, and at least for this time since they were confirmed. [`Duration::MAX`]: until a server answers.
+    pub fail_static: Duration,
     /// Lookups under way at most; more fail at once.
     pub waiting_max: usize,
     /// Greater than every request number that this principal ever sent from this address, such as the nanoseconds since 1970.
@@ -76,6 +78,7 @@ impl ResolverConfig {
             give_up: Duration::from_secs(5),
             capacity: 65_536,
             negative: Duration::from_ms(500),
+            fail_static: Duration::MAX,
             waiting_max: 65_536,
             first_request: 0,
         }
@@ -230,7 +233,7 @@ impl Resolver {
     pub fn new(config: ResolverConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
         Self {
             servers: Servers::new(config.principal, key, config.first_request),
-            cache: Cache::new(config.capacity, config.negative),
+            cache: Cache::new(config.capacity, config.negative, config.fail_static),
             lookups: Lookups::default(),
             sync: sync::SyncState::default(),
             clock: Steady::default(),
@@ -279,6 +282,11 @@ impl Resolver {
     /// Names held, of all kinds.
     pub fn held(&self) -> usize {
         self.cache.len()
+    }
+
+    /// Since when nothing that is held was confirmed, if that is longer than it takes while a server answers.
+    pub fn unconfirmed_since(&self) -> Option<Instant> {
+        self.sync.unconfirmed_since(self.now).map(|at| self.clock.to_host(at))
     }
 
     /// All mappings that the data plane may use at the last input's time, in order of key and asker.

@@ -18,6 +18,15 @@ pub(super) struct SyncState {
     at: Instant,
     /// Requests since the last good answer.
     attempts: u32,
+    /// When the request was sent that had the last good answer.
+    confirmed: Instant,
+}
+
+impl SyncState {
+    /// Since when nothing was confirmed, if for longer than [`UNCONFIRMED`].
+    pub(super) fn unconfirmed_since(&self, now: Instant) -> Option<Instant> {
+        (self.since.is_some() && now.saturating_since(self.confirmed) >= UNCONFIRMED).then_some(self.confirmed)
+    }
 }
 
 impl Resolver {
@@ -32,7 +41,7 @@ impl Resolver {
             // What is not held is not renewed.
             None if self.cache.found() == 0 => {}
             None => {
-                self.sync = SyncState { since: Some(revision), at: self.now + EVERY, attempts: 0 };
+                self.sync = SyncState { since: Some(revision), at: self.now + EVERY, attempts: 0, confirmed: self.now };
             }
         }
     }
@@ -78,6 +87,7 @@ impl Resolver {
             self.cache.renew(sent);
             self.sync.at = sent + EVERY;
             self.sync.attempts = 0;
+            self.sync.confirmed = sent;
         } else {
             self.sync.at = self.now;
         }
@@ -114,6 +124,8 @@ impl Resolver {
 
 /// How often an agent asks.
 const EVERY: Duration = Duration::from_ms(500);
+/// Without a good answer for so long, what is held counts as unconfirmed: several requests were lost.
+const UNCONFIRMED: Duration = Duration::from_secs(3);
 /// How long what is to be reconfirmed may be used.
 const DOUBT: Duration = Duration::from_ms(500);
 /// Makes the request long enough that the answer may name a hundred withdrawals.

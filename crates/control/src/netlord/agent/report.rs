@@ -7,6 +7,7 @@ use super::super::sources::Sources;
 use super::super::spain::{SpainCounters, SpainPaths};
 use super::Agent;
 use crate::directory::resolver::ResolverCounts;
+use crate::time::Instant;
 use crate::wire::packet::ethernet::VlanId;
 
 /// The state of locations and paths.
@@ -31,6 +32,8 @@ pub struct LookupReport {
     pub cached: usize,
     /// What the resolver has counted.
     pub counts: ResolverCounts,
+    /// Since when the directory has confirmed nothing, if that is longer than it takes while a server answers.
+    pub unconfirmed_since: Option<Instant>,
 }
 
 impl Report {
@@ -46,7 +49,7 @@ impl Agent<Sources, SpainPaths> {
         let nl_arp = self.locations.nl_arp();
         let lookups = self.locations.pull().map(|pull| {
             let resolver = pull.resolver();
-            LookupReport { cached: resolver.held(), counts: resolver.counts() }
+            LookupReport { cached: resolver.held(), counts: resolver.counts(), unconfirmed_since: resolver.unconfirmed_since() }
         });
         Report {
             nl_arp: nl_arp.counts(),
@@ -73,7 +76,7 @@ mod tests {
     use super::super::super::{EdgePort, Location, UplinkId};
     use super::super::{AgentConfig, Input, Output};
     use super::*;
-    use crate::time::{Duration, Instant};
+    use crate::time::Duration;
 
     const UPLINK: UplinkId = UplinkId(0);
 

@@ -8,7 +8,7 @@
 //!                                      | yes                  |
 //!                                      v                      v Found          Forbidden, Unknown, nobody answers
 //!   data plane:  SetPeer, SetGroup, Inject (an answer), Release (a packet)     RefusePeer, Drop
-//!                RemovePeer <--- withdrawn, corrected, lease over (within a second)
+//!                RemovePeer <--- withdrawn, corrected (within a second), or unconfirmed for longer than is allowed
 //!
 //!   configuration, operator:  Attach, Detach --> own: confirmed by the directory --> SetLocal, Join; the ToR is notified until it answers
 //! ```
@@ -77,8 +77,6 @@ pub struct AgentConfig {
     pub rehash_interval: Duration,
     /// The most flows re-hashed per second.
     pub rehash_rate: u32,
-    /// How long peers that an earlier agent left are used while no directory server confirms them.
-    pub adopted: Duration,
 }
 
 impl AgentConfig {
@@ -94,7 +92,6 @@ impl AgentConfig {
             refused_max: 4096,
             rehash_interval: REHASH_INTERVAL,
             rehash_rate: REHASH_RATE,
-            adopted: Duration::from_secs(60),
         }
     }
 }
@@ -209,6 +206,11 @@ impl Agent {
     /// What the resolver has counted.
     pub const fn resolver_counts(&self) -> ResolverCounts {
         self.resolver.counts()
+    }
+
+    /// Since when the directory has confirmed nothing, if that is longer than it takes while a server answers.
+    pub fn unconfirmed_since(&self) -> Option<Instant> {
+        self.resolver.unconfirmed_since()
     }
 
     /// Packets and questions that wait for the directory, and their bytes.

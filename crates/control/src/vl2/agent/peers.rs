@@ -325,7 +325,7 @@ impl Agent {
         if self.peers.slots.contains_key(&address) {
             return;
         }
-        let until = self.now.saturating_add(self.config.adopted);
+        let until = self.now.saturating_add(self.config.resolver.fail_static.max(ADOPTED));
         self.peers.put(address, Slot::Adopted { until, due: self.now });
     }
 
@@ -442,5 +442,7 @@ fn v4_of(addresses: &[IpAddr]) -> SmallVec<[Ipv4Addr; 4]> {
     addresses.iter().filter_map(v4).collect()
 }
 
+/// Peers that an earlier agent left are used at least so long while no directory server confirms them.
+const ADOPTED: Duration = Duration::from_secs(60);
 /// An adopted peer is asked for again after so long.
 const AGAIN: Duration = Duration::from_secs(1);

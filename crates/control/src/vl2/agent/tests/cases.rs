@@ -97,8 +97,26 @@ fn a_withdrawn_mapping_stops_within_a_second() {
 }
 
 #[test]
-fn without_a_server_mappings_are_used_for_their_lease() {
+fn without_a_server_mappings_stay_in_use() {
     let mut world = World::ready(|_| {});
+    world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
+    world.miss(peer_address(1));
+    assert_eq!(world.agent.unconfirmed_since(), None);
+    world.is_silent = true;
+    world.pass(Duration::from_secs(3600));
+    assert!(world.peers[&peer_address(1)].is_ok(), "its lease is 2 s");
+    assert!(world.agent.own().all(|own| matches!(own.state, OwnState::Confirmed(_))));
+    assert!(world.agent.unconfirmed_since().is_some_and(|at| world.now.saturating_since(at) > Duration::from_secs(3590)));
+    world.delete(key_of(peer_address(1)));
+    world.is_silent = false;
+    world.pass(Duration::from_secs(2));
+    assert!(!world.peers.contains_key(&peer_address(1)), "revoked while nobody answered");
+    assert_eq!(world.agent.unconfirmed_since(), None);
+}
+
+#[test]
+fn without_a_server_mappings_are_used_for_their_lease_if_no_longer_time_is_allowed() {
+    let mut world = World::ready(|config| config.resolver.fail_static = Duration::ZERO);
     world.put(key_of(peer_address(1)), Value::Mapping(mapping(9, 0)));
     world.miss(peer_address(1));
     world.is_silent = true;
@@ -254,8 +272,18 @@ fn peers_of_an_earlier_agent_are_confirmed_or_removed() {
 }
 
 #[test]
-fn peers_of_an_earlier_agent_go_on_while_no_server_answers_for_a_lease() {
+fn peers_of_an_earlier_agent_go_on_while_no_server_answers() {
     let mut world = World::new(|_| {});
+    world.is_silent = true;
+    world.adopt(peer_address(1));
+    world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
+    world.pass(Duration::from_secs(3600));
+    assert!(!world.trail.contains(&Output::RemovePeer(peer_address(1))));
+}
+
+#[test]
+fn peers_of_an_earlier_agent_go_on_for_a_minute_if_no_longer_time_is_allowed() {
+    let mut world = World::new(|config| config.resolver.fail_static = Duration::ZERO);
     world.is_silent = true;
     world.adopt(peer_address(1));
     world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
