@@ -214,6 +214,8 @@ fn what_a_lab_cannot_do_is_refused_beforehand() {
         ),
         (("scheduler = \"first-fit\"", "routing = \"single-path\""), "all shortest paths"),
         (("duration = \"20s\"", "duration = \"20s\"\nscale = 1e-6"), "s.toml:19: the link"),
+        (("duration = \"20s\"", "duration = \"20s\"\n[transport]\nkind = \"dctcp\""), "write kind = \"mptcp\""),
+        (("duration = \"20s\"", "duration = \"20s\"\nrouting = \"openflow\"\n[transport]\nkind = \"mptcp\""), "only one subflow"),
         (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"1500ms\" }"), "whole seconds"),
         (("duration = \"20s\"", "duration = \"20s\"\nospf = { hello = \"4s\", dead = \"2s\" }"), "before their next hello"),
     ] {

@@ -7,6 +7,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use serde::Serialize;
 
+use crate::traffic::mptcp;
 use crate::{ebpf, frr, lab, netns};
 
 /// The result of all checks.
@@ -113,6 +114,8 @@ enum Action {
     Sysctl(&'static str, &'static str),
     /// Attaches the program of switches' ports to a device.
     Ebpf(&'static str),
+    /// Opens a socket of MPTCP, and finds the path manager.
+    Mptcp,
 }
 
 impl KernelCheck {
@@ -121,6 +124,7 @@ impl KernelCheck {
             Action::Ip(commands) => netns::batch("ip", commands, "a test namespace").is_ok(),
             Action::Tc(commands) => netns::batch("tc", commands, "a test namespace").is_ok(),
             Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach(device)).is_ok(),
+            Action::Mptcp => mptcp::check().is_ok(),
             Action::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a test namespace").is_ok(),
         };
         Check {
@@ -234,6 +238,13 @@ const KERNEL_CHECKS: &[KernelCheck] = &[
         purpose: "hosts with several NICs, and Valiant Load Balancing",
         remedy: "use a kernel with CONFIG_IP_MULTIPLE_TABLES",
         action: Action::Ip("rule add from 10.0.0.0 lookup 100\n"),
+    },
+    KernelCheck {
+        name: "MPTCP",
+        state: State::Optional,
+        purpose: "transport.kind = \"mptcp\": subflows of a connection over several NICs",
+        remedy: "use Linux 5.19 or newer with CONFIG_MPTCP, and `sysctl net.mptcp.enabled=1`",
+        action: Action::Mptcp,
     },
     KernelCheck {
         name: "VXLAN",

@@ -54,6 +54,8 @@ pub enum LabError {
     Program { program: String, place: String, message: String },
     #[error("the addresses of {node} are not attached after {seconds} s, nor those of {others} others")]
     NotAttached { node: String, seconds: u64, others: usize },
+    #[error("the kernel has no MPTCP with a path manager in user space: {cause}")]
+    NoMptcp { cause: std::io::Error },
     #[error("interrupted")]
     Interrupted,
 }
@@ -90,6 +92,9 @@ impl LabError {
             Self::Program { program, .. } if program == SCHEDULER => "`weft lab doctor` shows what this system lacks".to_owned(),
             Self::Program { .. } | Self::NotAttached { .. } => {
                 "`weft lab doctor` shows what this system lacks; `--set overlay.kind=none` runs without the overlay".to_owned()
+            }
+            Self::NoMptcp { .. } => {
+                "use Linux 5.19 or newer with CONFIG_MPTCP, and `sysctl net.mptcp.enabled=1`; or leave `transport.kind` out".to_owned()
             }
             Self::Command { .. } | Self::Kernel { .. } => "`weft lab doctor` shows what this system lacks".to_owned(),
             Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),

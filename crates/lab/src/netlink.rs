@@ -10,6 +10,7 @@
 //! ```
 
 use std::io::{Error, ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -33,6 +34,11 @@ impl Request {
         Self(bytes)
     }
 
+    /// A command of a generic family.
+    pub(crate) fn generic(family: u16, command: u8, version: u8) -> Self {
+        Self::new(family, 0, &[command, version, 0, 0])
+    }
+
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend_from_slice(&(4 + value.len() as u16).to_ne_bytes());
         self.0.extend_from_slice(&kind.to_ne_bytes());
@@ -47,6 +53,27 @@ impl Netlink {
     pub(crate) fn open() -> std::io::Result<Self> {
         let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
         Ok(Self { socket, buffer: vec![0; 64 * 1024], number: 0 })
+    }
+
+    /// The same, for families that the kernel numbers at run time.
+    pub(crate) fn open_generic() -> std::io::Result<Self> {
+        let socket = Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_GENERIC)))?;
+        Ok(Self { socket, buffer: vec![0; 64 * 1024], number: 0 })
+    }
+
+    /// Becomes a member of a group, whose messages the socket receives.
+    pub(crate) fn join(&self, group: u32) -> std::io::Result<()> {
+        let (fd, len) = (self.socket.as_raw_fd(), size_of::<u32>() as libc::socklen_t);
+        // SAFETY: the kernel reads 4 bytes of `group`, and the descriptor is open as long as `self` is borrowed.
+        let result =
+            unsafe { libc::setsockopt(fd, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, (&raw const group).cast(), len) };
+        if result == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+    }
+
+    /// Sends a request that changes something, and waits for its acknowledgement.
+    pub(crate) fn command(&mut self, mut request: Request) -> std::io::Result<()> {
+        request.0[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+        self.query(request, |_| ())
     }
 
     /// Sends a request, and passes the family header and the attributes of each answer to `each`. Ends after one answer, or after the last one of a dump.
@@ -66,7 +93,7 @@ impl Netlink {
                 match kind {
                     _ if number != self.number => {}
                     NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return Err(error_of(body)),
+                    NLMSG_ERROR => return acknowledged(body),
                     _ => each(body),
                 }
                 if number == self.number && !is_dump {
@@ -106,15 +133,18 @@ fn split(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     Some((kind, u32_at(bytes, 8)?, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-fn error_of(body: &[u8]) -> Error {
+/// The result of a request in an acknowledgement.
+fn acknowledged(body: &[u8]) -> std::io::Result<()> {
     match u32_at(body, 0) {
-        Some(code) if code != 0 => Error::from_raw_os_error((code as i32).wrapping_neg()),
-        _ => Error::new(ErrorKind::InvalidData, "an unexpected acknowledgement"),
+        Some(0) => Ok(()),
+        Some(code) => Err(Error::from_raw_os_error((code as i32).wrapping_neg())),
+        None => Err(Error::new(ErrorKind::InvalidData, "a short acknowledgement")),
     }
 }
 
 const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 /// Request all objects of a type.
 pub(crate) const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;

@@ -1,14 +1,16 @@
 //! Labs whose switches are Open vSwitch, with rules of `weft-scheduler`: reachability, failures, a scheduler that is killed, flows that move apart. As root, with
 //! `weft-scheduler` built; elsewhere they report that they are skipped.
 #![cfg(target_os = "linux")]
-#![allow(clippy::disallowed_methods)] // The test measures real time.
+#![allow(clippy::disallowed_methods)] // waits for programs by the wall clock
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use support::{TestLab, name, programs, serial};
 use weft_fabric::record::Outcome;
+use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
@@ -19,6 +21,7 @@ use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
 use weft_lab::plan::{Plan, Routing, Settings, Timers};
 use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::run::{Job, Load, execute};
+use weft_lab::traffic::Transport;
 use weft_lab::{Lab, LabError, openflow};
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -227,7 +230,9 @@ fn run(
         plan: plan(&fabric, letter, kind),
         scenario: "test.toml".into(),
         vlb: false,
+        router: Router::new(Arc::new(fabric.clone()), RouterSettings::default(), 1),
         load: Load::Flows(Box::new(StaticWorkload::new(flows))),
+        transport: Transport::Tcp,
         events,
         duration: Some(Duration::from_secs(seconds)),
         windows: Vec::new(),

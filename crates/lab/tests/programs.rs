@@ -4,10 +4,12 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use support::{name, programs, serial};
 use weft_fabric::record::{FaultRecord, Outcome};
+use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
 use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
@@ -17,6 +19,7 @@ use weft_lab::plan::Store;
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
 use weft_lab::plan::{LabName, Plan, Routing, Settings, Timers};
 use weft_lab::run::{Job, Load, execute};
+use weft_lab::traffic::Transport;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -63,7 +66,9 @@ fn run(fabric: &Fabric, plan: Plan, flows: Vec<FlowSpec>, wanted: &[EventSpec<'_
         plan,
         scenario: "test.toml".into(),
         vlb: false,
+        router: Router::new(Arc::new(fabric.clone()), RouterSettings::default(), 1),
         load: Load::Flows(Box::new(StaticWorkload::new(flows))),
+        transport: Transport::Tcp,
         events,
         duration: Some(Duration::from_secs(seconds)),
         windows: Vec::new(),

@@ -6,10 +6,12 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use support::{name, possible, serial};
 use weft_fabric::record::Outcome;
+use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
@@ -17,6 +19,7 @@ use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant, LinkId};
 use weft_lab::events::{Change, Event};
 use weft_lab::plan::{Plan, Routing, Settings, Timers};
 use weft_lab::run::{Job, Load, execute};
+use weft_lab::traffic::Transport;
 use weft_lab::{LabError, names};
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -41,7 +44,9 @@ fn job(fabric: &Fabric, letter: char, flows: Vec<FlowSpec>) -> Job {
         plan: Plan::new(fabric, &settings).expect("a plan"),
         scenario: "test.toml".into(),
         vlb: false,
+        router: Router::new(Arc::new(fabric.clone()), RouterSettings::default(), 1),
         load: Load::Flows(Box::new(StaticWorkload::new(flows))),
+        transport: Transport::Tcp,
         events: Vec::new(),
         duration: None,
         windows: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{HashFields, RoutingKind};
+use weft_fabric::routing::{HashFields, Router, RoutingKind};
 use weft_fabric::traffic::Workload;
 use weft_fabric::traffic::tenants::TenantWorkload;
 use weft_fabric::{Duration, Fabric, Instant};
@@ -16,10 +16,11 @@ use weft_lab::plan::openflow::{SchedulerKind, SchedulerSpec};
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Spec};
 use weft_lab::plan::{MTU_FABRIC, MTU_HOST, Plan, PlanError, Routing, Settings, Timers};
 use weft_lab::run::{Job, Load, execute, name_of_run};
-use weft_lab::traffic::{PORT, PORT_FIRST, Requests};
+use weft_lab::traffic::{PORT, PORT_FIRST, Requests, Transport};
 use weft_sim::packet::{Trace, TransportKind};
 use weft_sim::world::Progress;
 
+use super::packet;
 use crate::error::{KeyError, Problem, Result};
 use crate::scenario::Scenario;
 use crate::scenario::control::{Bridging, Control, Scheduler};
@@ -99,7 +100,9 @@ impl LabRun {
             scenario: PathBuf::from(&scenario.title),
             // An overlay bounces packets by itself.
             vlb: scenario.control.routing.kind == RoutingKind::Vlb && scenario.overlay.kind == Kind::None,
+            router: Router::new(Arc::clone(network), scenario.control.routing, scenario.world.seed),
             load: load.unwrap_or(Load::Flows(flows)),
+            transport: transport(network, scenario),
             events,
             duration,
             windows: trace.windows,
@@ -141,10 +144,35 @@ fn check(scenario: &Scenario) -> Result<()> {
     if control.routing.polarised {
         return refuse("control.polarised", "the lab's switches have seeds of their own", "leave it out");
     }
-    if !matches!(scenario.transport.transport.kind, TransportKind::NewReno | TransportKind::Cubic) {
-        return refuse("transport.kind", "the lab's hosts use the kernel's TCP, which is CUBIC", "leave `kind` out");
+    check_transport(scenario)
+}
+
+/// The kernel's TCP, or its MPTCP between hosts that have a locator on each NIC.
+fn check_transport(scenario: &Scenario) -> Result<()> {
+    let refuse = |message: &str, help: &str| Err(KeyError::new("transport.kind", message, help).into());
+    let has_overlay = scenario.lab_tenants.is_some() || scenario.overlay.kind != Kind::None;
+    match scenario.transport.transport.kind {
+        TransportKind::NewReno | TransportKind::Cubic => Ok(()),
+        TransportKind::Mptcp { .. } if has_overlay => {
+            refuse("below an overlay a host has one address", "leave `kind` out, or `[overlay]`")
+        }
+        TransportKind::Mptcp { .. } if scenario.lab_routing() == LabRouting::Openflow => {
+            refuse("a scheduler would move only one subflow", "leave `kind` out, or write routing = \"frr\" in [world]")
+        }
+        TransportKind::Mptcp { .. } if scenario.traffic.is_requests() => refuse("requests are datagrams", "leave `kind` out"),
+        TransportKind::Mptcp { .. } => Ok(()),
+        TransportKind::Dctcp => {
+            refuse("the lab's hosts use the kernel's TCP, which is CUBIC", "leave `kind` out, or write kind = \"mptcp\"")
+        }
     }
-    Ok(())
+}
+
+/// The transport protocol of flows.
+fn transport(network: &Fabric, scenario: &Scenario) -> Transport {
+    match packet::transport(network, scenario).kind {
+        TransportKind::Mptcp { subflows } => Transport::Mptcp { subflows },
+        TransportKind::NewReno | TransportKind::Cubic | TransportKind::Dctcp => Transport::Tcp,
+    }
 }
 
 /// Hedera's schedulers install rules by OpenFlow; those of Subways need switches that report their load.

@@ -56,7 +56,7 @@ fn requests(fabric: &Fabric, scenario: &Scenario) -> Result<Option<Requests>> {
 }
 
 /// MPTCP takes each combination of the two hosts' NICs (Subways section 5.1), unless the scenario says how many.
-fn transport(fabric: &Fabric, scenario: &Scenario) -> Transport {
+pub(super) fn transport(fabric: &Fabric, scenario: &Scenario) -> Transport {
     let spec = &scenario.transport;
     let mut transport = spec.transport.clone();
     if let TransportKind::Mptcp { subflows } = &mut transport.kind

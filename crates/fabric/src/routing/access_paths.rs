@@ -62,6 +62,13 @@ pub fn nic_paths<'a>(
     up.map(|l| AccessPath { links: Path::from_slice(&[l]), weight: fabric.link(l).capacity.0, limit: None })
 }
 
+/// The NICs of a subflow of MPTCP, as indices into the links of its two hosts, of which these have so many: each combination in turn (Subways
+/// section 5.1).
+pub const fn subflow_nics(leaving: usize, arriving: usize, subflow: u32) -> (usize, usize) {
+    let number = subflow as usize;
+    (number % leaving, number / leaving % arriving)
+}
+
 /// Where a path from host to host is cut: `path[..a]` is its leaving access path, `path[a..b]` leads from ToR to ToR, `path[b..]` is its
 /// arriving access path. Servers that forward in between belong to these, where they could belong to both to the leaving one.
 /// The path is not empty.

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use crate::ids::{HostId, LinkId};
 use crate::rng::mix;
 
-pub use access_paths::{AccessPath, Direction};
+pub use access_paths::{AccessPath, Direction, subflow_nics};
 pub use next_hops::NextHops;
 pub use roots::{RootLabel, RootPaths};
 pub use router::{Router, Routing, RoutingKind, Spread};

@@ -126,6 +126,8 @@ fn local(batch: &mut String, node: &Node, route: &Route) {
             if node.ports.len() > 1 {
                 let table = TABLE_FIRST + hop.port;
                 line(batch, format_args!("route add {default} table {table}"));
+                // Without carrier: else packets would leave by another NIC, with an address that no answer reaches.
+                line(batch, format_args!("route add unreachable default metric 1000 table {table}"));
                 line(batch, format_args!("rule add from {address} lookup {table}"));
             }
         }

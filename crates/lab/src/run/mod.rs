@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use weft_fabric::record::Outcome;
+use weft_fabric::routing::Router;
 use weft_fabric::traffic::Workload;
 use weft_fabric::{Duration, Fabric, FlowId, Instant};
 
@@ -25,7 +26,9 @@ use crate::events::Event;
 use crate::lab::{self, Lab};
 use crate::plan::{LabName, Plan};
 use crate::state::{self, Process};
-use crate::traffic::{Flow, FlowTraffic, Probes, ProgressCounters, RequestTraffic, Requests, TrafficSettings};
+use crate::traffic::{
+    Flow, FlowTraffic, NicSelection, Probes, ProgressCounters, RequestTraffic, Requests, TrafficSettings, Transport, mptcp,
+};
 use crate::vlb;
 use monitor::Monitor;
 
@@ -37,8 +40,12 @@ pub struct Job {
     pub scenario: PathBuf,
     /// Whether switches use Valiant Load Balancing.
     pub vlb: bool,
+    /// Selects the NICs of flows between hosts with several, as in the simulated worlds.
+    pub router: Router,
     /// The traffic.
     pub load: Load,
+    /// The transport protocol of flows.
+    pub transport: Transport,
     /// Events, in order of time.
     pub events: Vec<Event>,
     /// The time limit of the traffic.
@@ -73,9 +80,12 @@ pub struct Progress {
 /// # Errors
 /// [`crate::LabError`]; nothing is left in any case.
 pub fn execute(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Result<Outcome> {
-    let Job { plan, scenario, vlb, load, events, duration, windows, window_every } = job;
+    let Job { plan, scenario, vlb, router, load, transport, events, duration, windows, window_every } = job;
     let end = duration.map_or(Instant::MAX, |d| Instant::ZERO + d);
     lab::need_root()?;
+    if transport != Transport::Tcp {
+        mptcp::check()?;
+    }
     remove_orphans();
     let lab = up(plan, scenario, stop, progress)?;
     let plan = &lab.0.record.plan;
@@ -84,8 +94,11 @@ pub fn execute(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn 
     }
     let counters = ProgressCounters::default();
     let times: Vec<Instant> = events.iter().map(|e| e.at).collect();
-    let settings = TrafficSettings { end, sample_every: sample_every(duration), windows, window_every, events: times.clone() };
+    let settings =
+        TrafficSettings { transport, end, sample_every: sample_every(duration), windows, window_every, events: times.clone() };
     let times = &times[..];
+    let has_choice = plan.overlay.is_none() && fabric.hosts().any(|h| fabric.out(h.node()).len() > 1);
+    let nics = has_choice.then(|| NicSelection::new(fabric, router, &events));
     let mut monitor = Monitor::open(plan, fabric, vlb, events.clone(), end, stop)?;
     let over = AtomicBool::new(false);
     let (traffic, probes, measured, cpu) = std::thread::scope(|scope| {
@@ -100,7 +113,7 @@ pub fn execute(fabric: &Fabric, job: Job, stop: &AtomicBool, progress: &mut dyn 
             };
             match load {
                 Load::Flows(workload) => {
-                    let traffic = FlowTraffic::new(plan, workload, settings, counters)?;
+                    let traffic = FlowTraffic::new(plan, nics, workload, settings, counters)?;
                     Ok((traffic.run(start()?, over)?, None))
                 }
                 Load::Requests(requests) => {

@@ -10,7 +10,8 @@ use socket2::Socket;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{Duration, Instant};
 
-use super::tcp_info::{TcpInfo, tcp_info};
+use super::mptcp;
+use super::tcp_info::{TcpInfo, tcp_infos};
 use crate::paths::Connection;
 
 /// The buffer that all flows send from, and one to receive into, which stays unwritten (MSG_TRUNC).
@@ -53,6 +54,9 @@ pub(crate) struct Flow {
     /// Whether its receiver has reset its connection, because it had enough flows.
     pub refused: bool,
     connection: Connection,
+    is_mptcp: bool,
+    /// Connections that it has tried to open.
+    attempts: u32,
     sent: u64,
     established: bool,
     sender: Option<Socket>,
@@ -82,6 +86,8 @@ impl Flow {
             received_at: None,
             refused: false,
             connection: Connection { from: nowhere, to: nowhere },
+            is_mptcp: false,
+            attempts: 0,
             sent: 0,
             established: false,
             sender: None,
@@ -98,8 +104,15 @@ impl Flow {
         if let State::Ended(at) = self.state { Some(at) } else { None }
     }
 
+    /// The number of the attempt to connect that begins, from 0.
+    pub(super) const fn next_attempt(&mut self) -> u32 {
+        self.attempts += 1;
+        self.attempts - 1
+    }
+
     /// A connection is being opened; returns the one of an earlier attempt, if any.
-    pub(super) fn connecting(&mut self, socket: Socket, connection: Connection) -> Option<Connection> {
+    pub(super) fn connecting(&mut self, socket: Socket, connection: Connection, is_mptcp: bool) -> Option<Connection> {
+        self.is_mptcp = is_mptcp;
         let is_retry = self.sender.replace(socket).is_some();
         let old = std::mem::replace(&mut self.connection, connection);
         is_retry.then_some(old)
@@ -198,16 +211,22 @@ impl Flow {
         }
     }
 
-    /// TCP_INFO of an established connection.
-    pub(super) fn live_info(&self) -> Option<TcpInfo> {
-        self.sender.as_ref().filter(|_| self.established).and_then(tcp_info)
+    /// TCP_INFO of an established connection, of each subflow.
+    pub(super) fn live_infos(&self) -> Vec<TcpInfo> {
+        let sender = self.sender.as_ref().filter(|_| self.established);
+        sender.map(|sender| tcp_infos(sender, self.is_mptcp)).unwrap_or_default()
+    }
+
+    /// The token by which subflows are added to its connection of MPTCP, as soon as they can be.
+    pub(super) fn token(&self) -> Option<u32> {
+        self.sender.as_ref().filter(|_| self.established).and_then(mptcp::token)
     }
 
     /// Records TCP_INFO and closes the sockets; the state of a flow that has ended stays.
     pub(super) fn close(&mut self, state: State) {
         if self.sender.is_some() {
             self.state = state;
-            self.tcp = self.live_info().unwrap_or(self.tcp);
+            self.tcp = TcpInfo::total(&self.live_infos()).unwrap_or(self.tcp);
         }
         for socket in [self.receiver.take(), self.sender.take()].into_iter().flatten() {
             let _ = socket.set_linger(Some(StdDuration::ZERO));

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use nix::sched::{CloneFlags, setns};
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weft_fabric::HostId;
 
+use super::mptcp::{self, PathManager};
+use super::nics::NicPair;
 use crate::error::{LabError, Result};
 use crate::netns;
 use crate::paths::Connection;
@@ -17,6 +19,8 @@ pub(super) struct Hosts {
     hosts: Vec<Host>,
     /// The host in whose namespace the thread is.
     here: Option<usize>,
+    /// Of the sockets; `None`: TCP.
+    protocol: Option<Protocol>,
 }
 
 struct Host {
@@ -25,6 +29,8 @@ struct Host {
     addresses: Vec<Ipv4Addr>,
     /// Connections that it has opened.
     begun: u64,
+    /// With MPTCP.
+    paths: Option<PathManager>,
 }
 
 impl Hosts {
@@ -32,9 +38,27 @@ impl Hosts {
         let host = |end: End| {
             let path = netns::path(&plan.nodes[end.node].namespace);
             let namespace = File::open(&path).map_err(|e| LabError::io("open", &path, e))?;
-            Ok(Host { namespace, addresses: end.addresses, begun: 0 })
+            Ok(Host { namespace, addresses: end.addresses, begun: 0, paths: None })
         };
-        Ok(Self { hosts: plan.ends().into_iter().map(host).collect::<Result<Vec<_>>>()?, here: None })
+        Ok(Self { hosts: plan.ends().into_iter().map(host).collect::<Result<Vec<_>>>()?, here: None, protocol: None })
+    }
+
+    /// From now on connections are those of MPTCP.
+    pub(super) fn use_mptcp(&mut self) -> Result<()> {
+        self.protocol = Some(Protocol::from(mptcp::PROTOCOL));
+        for host in 0..self.hosts.len() {
+            self.go(HostId::from(host))?;
+            self.hosts[host].paths = Some(PathManager::open()?);
+        }
+        Ok(())
+    }
+
+    /// Adds a subflow to a connection of MPTCP, between two other NICs.
+    pub(super) fn add_subflow(&mut self, token: u32, src: HostId, dst: HostId, nics: NicPair) -> std::io::Result<()> {
+        let to = SocketAddrV4::new(self.hosts[dst.index()].addresses[nics.to], PORT);
+        let Host { addresses, paths, .. } = &mut self.hosts[src.index()];
+        let Some(paths) = paths else { return Ok(()) };
+        paths.add_subflow(token, nics.from, addresses[nics.from], to)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,8 +68,9 @@ impl Hosts {
     /// Listeners, one per address.
     pub(super) fn listen(&mut self, host: HostId) -> Result<Vec<Socket>> {
         self.go(host)?;
+        let protocol = self.protocol;
         let listen = |&address: &Ipv4Addr| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+            let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), protocol)?;
             socket.set_reuse_address(true)?;
             socket.bind(&SockAddr::from(SocketAddrV4::new(address, PORT)))?;
             socket.listen(BACKLOG)?;
@@ -67,18 +92,16 @@ impl Hosts {
         open().map(|socket| (socket, address)).map_err(|e| failed("open a socket", e))
     }
 
-    /// Opens a connection. A host's connections have ascending ports, and use its NICs, and those of its peers, in turn.
-    /// `None` while the sender has no route.
-    pub(super) fn connect(&mut self, src: HostId, dst: HostId) -> Result<Option<(Socket, Connection)>> {
+    /// Opens a connection between two NICs. A host's connections have ascending ports. `None` while the sender has no route.
+    pub(super) fn connect(&mut self, src: HostId, dst: HostId, nics: NicPair) -> Result<Option<(Socket, Connection)>> {
         self.go(src)?;
         let mut error = None;
         for _ in 0..ATTEMPTS {
             let nth = self.hosts[src.index()].begun;
             self.hosts[src.index()].begun += 1;
-            let nics = self.hosts[src.index()].addresses.len() as u64;
-            let from = (in_turn(&self.hosts[src.index()].addresses, nth), PORT_FIRST + (nth % PORTS) as u16);
-            let to = (in_turn(&self.hosts[dst.index()].addresses, nth / nics), PORT);
-            match begin(from, to) {
+            let from = (self.hosts[src.index()].addresses[nics.from], PORT_FIRST + (nth % PORTS) as u16);
+            let to = (self.hosts[dst.index()].addresses[nics.to], PORT);
+            match begin(self.protocol, from, to) {
                 Ok(socket) => return Ok(Some((socket, Connection { from, to }))),
                 // An earlier connection with these ports still exists.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) => error = Some(e),
@@ -102,12 +125,8 @@ impl Hosts {
     }
 }
 
-fn in_turn(addresses: &[Ipv4Addr], nth: u64) -> Ipv4Addr {
-    addresses[(nth % addresses.len() as u64) as usize]
-}
-
-fn begin(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None)?;
+fn begin(protocol: Option<Protocol>, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), protocol)?;
     socket.set_reuse_address(true)?;
     // Bounds the bytes in the kernel that TCP cannot send yet: all flows send from one buffer.
     socket.set_tcp_notsent_lowat(NOT_SENT)?;

@@ -12,6 +12,9 @@
 
 mod flow;
 mod hosts;
+mod joins;
+pub(crate) mod mptcp;
+mod nics;
 mod probes;
 mod requests;
 mod tcp_info;
@@ -23,7 +26,7 @@ use std::time::Duration as StdDuration;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::Socket;
 use weft_fabric::record::WindowSample;
-use weft_fabric::traffic::Workload;
+use weft_fabric::traffic::{FlowSpec, Workload};
 use weft_fabric::{Duration, FlowId, HostId, Instant};
 
 use crate::clock::RunClock;
@@ -38,12 +41,29 @@ pub use requests::Requests;
 use flow::{Buffers, Served};
 pub(crate) use flow::{Flow, State};
 use hosts::Hosts;
+use joins::{Join, pairs};
+pub(crate) use nics::NicSelection;
 pub(crate) use probes::Probes;
 pub(crate) use requests::RequestTraffic;
+
+/// The transport protocol of flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// One connection of TCP.
+    #[default]
+    Tcp,
+    /// A connection of MPTCP.
+    Mptcp {
+        /// Its subflows, at most: one per connected pair of NICs.
+        subflows: u32,
+    },
+}
 
 /// Settings of the traffic of flows, besides its workload.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficSettings {
+    /// The transport protocol.
+    pub transport: Transport,
     /// The time limit.
     pub end: Instant,
     /// The interval at which delivered bytes are sampled.
@@ -89,6 +109,8 @@ pub(crate) struct ProgressCounters {
 pub(crate) struct FlowTraffic<'a> {
     clock: RunClock,
     hosts: Hosts,
+    /// Where hosts have several NICs.
+    nics: Option<NicSelection<'a>>,
     listeners: Vec<(HostId, Socket)>,
     epoll: Epoll,
     buffers: Buffers,
@@ -100,6 +122,8 @@ pub(crate) struct FlowTraffic<'a> {
     by_connection: HashMap<(HostId, Connection), FlowId>,
     /// Flows whose connection could not be opened, and when to retry.
     retries: Vec<(Instant, FlowId)>,
+    /// Subflows that are to be opened.
+    joins: Vec<Join>,
     active: u32,
     delivered: u64,
     samples: Vec<Delivered>,
@@ -112,6 +136,7 @@ impl<'a> FlowTraffic<'a> {
     /// Opens the listeners of all hosts. The calling thread changes namespaces from then on, and must be used for nothing else.
     pub(crate) fn new(
         plan: &Plan,
+        nics: Option<NicSelection<'a>>,
         workload: Box<dyn Workload>,
         settings: TrafficSettings,
         progress: &'a ProgressCounters,
@@ -119,6 +144,9 @@ impl<'a> FlowTraffic<'a> {
         raise_file_limit();
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| netns::kernel("make an epoll", "the kernel", e))?;
         let mut hosts = Hosts::open(plan)?;
+        if settings.transport != Transport::Tcp {
+            hosts.use_mptcp()?;
+        }
         let mut listeners = Vec::new();
         for host in 0..hosts.len() {
             let host = HostId::from(host);
@@ -132,6 +160,7 @@ impl<'a> FlowTraffic<'a> {
         Ok(Self {
             clock: RunClock::start(),
             hosts,
+            nics,
             listeners,
             epoll,
             buffers: Buffers::new(),
@@ -141,6 +170,7 @@ impl<'a> FlowTraffic<'a> {
             flows: Vec::new(),
             by_connection: HashMap::new(),
             retries: Vec::new(),
+            joins: Vec::new(),
             active: 0,
             delivered: 0,
             samples: Vec::new(),
@@ -186,28 +216,41 @@ impl<'a> FlowTraffic<'a> {
             let (_, id) = self.retries.swap_remove(i);
             self.connect(id)?;
         }
+        self.join_due(now);
         self.progress.active.store(self.active as usize, Ordering::Relaxed);
         Ok(())
     }
 
     fn connect(&mut self, id: FlowId) -> Result<()> {
+        let now = self.clock.now();
         let flow = &mut self.flows[id.index()];
-        let Some((socket, connection)) = self.hosts.connect(flow.spec.src, flow.spec.dst)? else {
-            self.retries.push((self.clock.now() + RETRY, id));
+        let (spec, attempt) = (flow.spec, flow.next_attempt());
+        let FlowSpec { src, dst, .. } = spec;
+        let pairs = pairs(self.nics.as_mut(), self.settings.transport, id, &spec, attempt, now);
+        let opened = pairs.first().map_or(Ok(None), |nics| self.hosts.connect(src, dst, *nics))?;
+        let Some((socket, connection)) = opened else {
+            self.retries.push((now + RETRY, id));
             return Ok(());
         };
         watch(&self.epoll, &socket, EpollFlags::EPOLLOUT, Token::Sender(id).encode())?;
-        let dst = flow.spec.dst;
-        if let Some(old) = flow.connecting(socket, connection) {
+        if let Some(old) = flow.connecting(socket, connection, self.settings.transport != Transport::Tcp) {
             self.by_connection.remove(&(dst, old));
         }
         self.by_connection.insert((dst, connection), id);
+        self.joins.retain(|join| join.flow != id);
+        self.joins.extend(Join::of(id, &pairs, now));
         Ok(())
     }
 
     fn wait(&self, events: &mut [EpollEvent]) -> Result<usize> {
         let due = [self.workload.next_start(), Some(self.next_sample), Some(self.next_window), Some(self.settings.end)];
-        let due = due.into_iter().flatten().chain(self.retries.iter().map(|r| r.0)).min().unwrap_or(Instant::MAX);
+        let due = due
+            .into_iter()
+            .flatten()
+            .chain(self.retries.iter().map(|r| r.0))
+            .chain(self.joins.iter().map(|j| j.at))
+            .min()
+            .unwrap_or(Instant::MAX);
         let ms = due.saturating_since(self.clock.now()).as_ps().div_ceil(PS_PER_MS).min(WAIT_MAX_MS);
         let timeout = EpollTimeout::try_from(ms as i32).unwrap_or(EpollTimeout::ZERO);
         match self.epoll.wait(events, timeout) {
@@ -297,11 +340,11 @@ impl<'a> FlowTraffic<'a> {
         }
         if now >= self.next_window {
             for &flow in &self.settings.windows {
-                let info = self.flows.get(flow.index()).and_then(Flow::live_info);
-                self.windows.extend(info.map(|info| WindowSample {
+                let infos = self.flows.get(flow.index()).map(Flow::live_infos).unwrap_or_default();
+                self.windows.extend((0..).zip(infos).map(|(subflow, info)| WindowSample {
                     at: now,
                     flow,
-                    subflow: 0,
+                    subflow,
                     segments: info.cwnd_segments,
                     srtt_ps: u64::from(info.srtt_us) * 1_000_000,
                 }));

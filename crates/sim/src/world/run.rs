@@ -2,7 +2,7 @@
 
 use weft_control::controller::{Controller, FlowCounter, Input, LinkCounters, Output};
 use weft_fabric::record::Outcome;
-use weft_fabric::routing::{FlowKey, Path, Router, Spread};
+use weft_fabric::routing::{FlowKey, Path, Router, Spread, subflow_nics};
 use weft_fabric::time::NsInstant;
 use weft_fabric::topology::{Fabric, Health, Part};
 use weft_fabric::traffic::{Size, Workload};
@@ -455,8 +455,8 @@ impl<M: Model> Run<M> {
         if leaving.len() * arriving.len() == 1 {
             return self.router.route(&key);
         }
-        let number = subflow as usize;
-        let (nic, last) = (leaving[number % leaving.len()], arriving[number / leaving.len() % arriving.len()].reverse());
+        let (from, to) = subflow_nics(leaving.len(), arriving.len(), subflow);
+        let (nic, last) = (leaving[from], arriving[to].reverse());
         let shares = self.fabric.link(nic).to == self.fabric.link(last).from;
         let path = if shares { Some(Path::from_slice(&[nic, last])) } else { self.router.route_through(&key, &[nic], &[last]) };
         path.filter(|p| self.believed.path_is_up(p)).or_else(|| self.router.route(&key))
