@@ -123,7 +123,7 @@ impl KernelCheck {
         let works = match self.action {
             Action::Ip(commands) => netns::batch("ip", commands, "a test namespace").is_ok(),
             Action::Tc(commands) => netns::batch("tc", commands, "a test namespace").is_ok(),
-            Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach(device)).is_ok(),
+            Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach([device])).is_ok(),
             Action::Mptcp => mptcp::check().is_ok(),
             Action::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a test namespace").is_ok(),
         };
@@ -228,8 +228,8 @@ const KERNEL_CHECKS: &[KernelCheck] = &[
     KernelCheck {
         name: "eBPF at ports",
         state: State::Missing,
-        purpose: "hashes computed by each switch (tcx)",
-        remedy: "use Linux 6.6 or newer, with CONFIG_BPF_SYSCALL and CONFIG_NET_XGRESS",
+        purpose: "hashes computed by each switch (clsact)",
+        remedy: "use a kernel with CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_BPF and CONFIG_NET_SCH_INGRESS",
         action: Action::Ebpf("end0"),
     },
     KernelCheck {

@@ -56,6 +56,8 @@ pub enum LabError {
     NotAttached { node: String, seconds: u64, others: usize },
     #[error("the kernel has no MPTCP with a path manager in user space: {cause}")]
     NoMptcp { cause: std::io::Error },
+    #[error("the lab needs {needed} {of}, and the system permits {left} more")]
+    Limit { of: &'static str, needed: u64, left: u64, remedy: &'static str },
     #[error("interrupted")]
     Interrupted,
 }
@@ -66,6 +68,7 @@ impl LabError {
         Some(match self {
             Self::NotRoot => "run it as root: `sudo weft lab ...`; `weft run` with a simulated world needs no root".to_owned(),
             Self::Plan(_) | Self::Interrupted => return None,
+            Self::Limit { remedy, .. } => (*remedy).to_owned(),
             Self::Exists(name) => {
                 format!("`weft lab down --name {name}` removes it; `weft lab up --name OTHER` creates another one")
             }

@@ -19,7 +19,7 @@ use crate::error::{LabError, Result};
 use crate::openflow::SchedulerStatus;
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Process, Record};
-use crate::{commands, ebpf, frr, neighbours, netns, openflow, overlay};
+use crate::{commands, ebpf, frr, limits, neighbours, netns, openflow, overlay};
 
 /// A lab that is up.
 #[derive(Clone, Debug)]
@@ -114,6 +114,7 @@ impl Lab {
     /// As [`Self::up`], for a lab that belongs to a process.
     pub(crate) fn up_for(owner: Option<Process>, plan: Plan, scenario: &Path, stop: &AtomicBool) -> Result<(Self, Times)> {
         need_root()?;
+        limits::check(&plan)?;
         overlay::check(&plan)?;
         if plan.openflow.is_some() {
             openflow::check()?;
@@ -251,8 +252,9 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     // All devices before any route: a port without its peer has no carrier.
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
-        configure_devices(plan, node)?;
+        // Queues first: the kernel changes those of a device that is up only after a grace period.
         netns::batch("tc", &commands::shaping(node), &node.namespace)?;
+        configure_devices(plan, node)?;
         // The kernel forwards nothing at hosts, VMs and switches that are bridges.
         let is_bridged = plan.overlay.netlord().is_some() || plan.openflow.is_some();
         let forwards = !matches!(node.role, Role::Host | Role::Vm) && !is_bridged;

@@ -11,6 +11,7 @@
 //! | --- | --- |
 //! | [`plan`] | derives namespaces, ports, addresses, routes, rates and settings from a fabric; [`plan::vl2`] and [`plan::netlord`] are laid over it |
 //! | [`commands`] | writes the plan as batches for `ip` and `tc` |
+//! | `rtnl` | executes those batches by rtnetlink, without starting the programs |
 //! | [`netns`] | creates, enters and removes namespaces |
 //! | [`frr`] | configures and starts the routing daemons, and waits until they have converged |
 //! | [`openflow`] | starts Open vSwitch and its scheduler in place of routers |
@@ -56,6 +57,8 @@ pub mod frr;
 #[cfg(target_os = "linux")]
 pub mod lab;
 #[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
 mod neighbours;
 #[cfg(target_os = "linux")]
 mod netlink;
@@ -75,6 +78,8 @@ pub mod paths;
 pub mod probe;
 #[cfg(target_os = "linux")]
 pub mod programs;
+#[cfg(target_os = "linux")]
+mod rtnl;
 #[cfg(target_os = "linux")]
 pub mod run;
 #[cfg(target_os = "linux")]

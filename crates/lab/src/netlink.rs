@@ -46,6 +46,45 @@ impl Request {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
+
+    /// The value of an attribute that has a header of its own and attributes: [`Self::payload`].
+    pub(crate) fn nested(header: &[u8]) -> Self {
+        Self::new(0, 0, header)
+    }
+
+    /// What follows the message's header.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.0[HEADER..]
+    }
+
+    /// The bytes of the message, with a number by which an error names it.
+    pub(crate) fn finish(self, number: u32) -> Vec<u8> {
+        let Self(mut bytes) = self;
+        let len = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&number.to_ne_bytes());
+        bytes
+    }
+
+    /// Has the kernel acknowledge a finished message, and returns its number. Errors are reported in any case.
+    pub(crate) fn acknowledge(message: &mut [u8]) -> u32 {
+        let flags = u16::from_ne_bytes([message[6], message[7]]) | NLM_F_ACK;
+        message[6..8].copy_from_slice(&flags.to_ne_bytes());
+        u32::from_ne_bytes([message[8], message[9], message[10], message[11]])
+    }
+}
+
+/// Acknowledgements and errors among the kernel's messages, with the number of the request.
+pub(crate) fn acknowledgements(mut bytes: &[u8]) -> impl Iterator<Item = (u32, std::io::Result<()>)> {
+    std::iter::from_fn(move || {
+        loop {
+            let (kind, number, body, after) = split(bytes)?;
+            bytes = after;
+            if kind == NLMSG_ERROR {
+                return Some((number, acknowledged(body)));
+            }
+        }
+    })
 }
 
 impl Netlink {
@@ -79,10 +118,7 @@ impl Netlink {
     /// Sends a request, and passes the family header and the attributes of each answer to `each`. Ends after one answer, or after the last one of a dump.
     pub(crate) fn query(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> std::io::Result<()> {
         self.number += 1;
-        let Request(mut bytes) = request;
-        let len = bytes.len() as u32;
-        bytes[..4].copy_from_slice(&len.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&self.number.to_ne_bytes());
+        let bytes = request.finish(self.number);
         let is_dump = u16::from_ne_bytes([bytes[6], bytes[7]]) & NLM_F_DUMP == NLM_F_DUMP;
         (&self.socket).write_all(&bytes)?;
         loop {

@@ -3,7 +3,7 @@
 //! A thread enters a namespace with its sockets, its children and its /proc/sys/net; mounts stay those of the process, so that objects pinned in
 //! /sys/fs/bpf stay visible (`ip netns exec` hides them).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,15 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::plan::Node;
+use crate::rtnl::{self, Failure};
 
 /// Where a namespace's file is.
 pub fn path(namespace: &str) -> PathBuf {
@@ -142,15 +144,28 @@ pub(crate) fn create(namespace: &str) -> Result<()> {
 }
 
 /// Writes `/proc/sys` settings of the namespace that the thread is in.
+///
+/// The kernel keeps the folders `net/ipv4` of all namespaces in one list, which it searches at each lookup: each is looked up once.
 pub(crate) fn set(settings: &[(&'static str, String)], place: &str) -> Result<()> {
+    let mut folders: BTreeMap<&str, File> = BTreeMap::new();
     for (key, value) in settings {
-        let path = Path::new("/proc/sys").join(key);
-        fs::write(&path, value).map_err(|e| {
+        write_setting(&mut folders, key, value).map_err(|e| {
             let command = format!("{key} = {value}");
             LabError::Command { program: "sysctl", place: place.to_owned(), command, message: e.to_string() }
         })?;
     }
     Ok(())
+}
+
+/// Writes a setting such as `net/ipv4/ip_forward`, by the folder `net/ipv4`.
+fn write_setting<'a>(folders: &mut BTreeMap<&'a str, File>, key: &'a str, value: &str) -> std::io::Result<()> {
+    let split = key.match_indices('/').nth(1).map_or(0, |(at, _)| at);
+    let (folder, name) = (&key[..split], key[split..].trim_start_matches('/'));
+    if !folders.contains_key(folder) {
+        folders.insert(folder, File::open(Path::new("/proc/sys").join(folder))?);
+    }
+    let file = openat(&folders[folder], name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    File::from(file).write_all(value.as_bytes())
 }
 
 /// Names of all namespaces with a prefix.
@@ -231,11 +246,22 @@ pub(crate) fn run_batch(node: &Node, program: &'static str, commands: &str) -> R
     within(&node.namespace, || batch(program, commands, &node.namespace))
 }
 
-/// Runs a batch of `ip` or `tc` in the namespace that the thread is in.
+/// Executes a batch of `ip` or `tc` in the namespace that the thread is in: by rtnetlink if all its commands are known there, else by the program.
 pub(crate) fn batch(program: &'static str, commands: &str, place: &str) -> Result<()> {
     if commands.is_empty() {
         return Ok(());
     }
+    match rtnl::run(program, commands) {
+        Some(done) => done.map_err(|Failure { line, cause }| {
+            let command = line.and_then(|l| commands.lines().nth(l)).unwrap_or("a batch").to_owned();
+            LabError::Command { program, place: place.to_owned(), command, message: cause.to_string() }
+        }),
+        None => batch_by_program(program, commands, place),
+    }
+}
+
+/// As [`batch`], by the program alone.
+pub(crate) fn batch_by_program(program: &'static str, commands: &str, place: &str) -> Result<()> {
     let mut child = Command::new(program)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())

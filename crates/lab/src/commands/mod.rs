@@ -16,7 +16,7 @@ pub fn cables(plan: &Plan) -> String {
         line(
             &mut batch,
             format_args!(
-                "link add {} netns {} mtu {MTU_FABRIC} type veth peer name {} netns {} mtu {MTU_FABRIC}",
+                "link add {} netns {} mtu {MTU_FABRIC}{QUEUES} type veth peer name {} netns {} mtu {MTU_FABRIC}{QUEUES}",
                 a.0, a.1, b.0, b.1
             ),
         );
@@ -138,5 +138,7 @@ fn line(batch: &mut String, command: std::fmt::Arguments<'_>) {
     writeln!(batch, "{command}").expect("a text grows");
 }
 
+/// One queue each way; by default the kernel makes one per possible processor, and uses one.
+const QUEUES: &str = " numtxqueues 1 numrxqueues 1";
 /// The table of a host's first port; those of the others follow.
 const TABLE_FIRST: usize = 100;

@@ -24,6 +24,7 @@ pub mod netlord;
 pub mod openflow;
 pub mod outside;
 pub mod overlay;
+mod record;
 mod routes;
 pub mod vl2;
 
@@ -155,6 +156,7 @@ pub struct Node {
     /// Routes that do not depend on the routing: to the switch's own hosts, or to a host's switch.
     pub local: Vec<Route>,
     /// Routes along all shortest paths to all locators of the fabric, which static routing installs and OSPF must find.
+    #[serde(with = "record")]
     pub fabric: Vec<Route>,
     /// Prefixes of its hosts besides `prefix`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,6 +2,7 @@
 
 pub mod connectivity;
 pub mod ping;
+pub mod sample;
 pub mod trace;
 
 mod packets;

@@ -1,5 +1,6 @@
-//! ICMP echoes between all pairs of hosts or VMs.
+//! ICMP echoes between all pairs of hosts or VMs, or between [a sample](super::sample) of them.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read as _};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::AtomicBool;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::packets::{echo_request, read_echo_reply};
+use super::sample::{self, Pairs, Sample};
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::netns;
@@ -21,8 +23,11 @@ use crate::plan::{MTU_HOST, Node, Overlay, Plan, Port, Role};
 pub struct PingAll {
     /// Hosts that sent requests.
     pub hosts: usize,
-    /// Pairs of a host and another one's address.
+    /// Pairs of a host and another one's address that were probed.
     pub pairs: usize,
+    /// All pairs of hosts and addresses, if those that were probed are a sample.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_of: Option<usize>,
     /// Those that were answered.
     pub answered: usize,
     /// The kind of addresses.
@@ -121,6 +126,14 @@ pub fn all(plan: &Plan, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAl
 /// # Errors
 /// As [`all`].
 pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
+    some(plan, addresses, Pairs::Auto, packet_bytes, stop)
+}
+
+/// Probes so many pairs at addresses of a kind.
+///
+/// # Errors
+/// As [`all`].
+pub fn some(plan: &Plan, addresses: Addresses, pairs: Pairs, packet_bytes: usize, stop: &AtomicBool) -> Result<PingAll> {
     let hosts: Vec<&Node> = match addresses {
         Addresses::Tenants => plan.nodes.iter().filter(|n| n.role == Role::Vm).collect(),
         _ => plan.hosts().collect(),
@@ -128,9 +141,11 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
     let targets = targets(plan, addresses, &hosts);
     let reach = plan.overlay.netlord().map(Reach::of);
     let payload = packet_bytes.saturating_sub(HEADERS);
+    let sample = sample(addresses, pairs, &hosts, &targets);
     let mut result = PingAll {
         hosts: hosts.len(),
         pairs: 0,
+        sample_of: sample.as_ref().map(|_| targets.len() * (hosts.len() - 1)),
         answered: 0,
         addresses,
         isolated: (addresses != Addresses::Locators).then(Isolated::default),
@@ -139,11 +154,18 @@ pub fn at(plan: &Plan, addresses: Addresses, packet_bytes: usize, stop: &AtomicB
         lost: Vec::new(),
     };
     let mut times = Vec::new();
-    for is_apart in [false, true] {
-        let of_hosts = netns::each_of(&hosts, HOSTS_AT_ONCE, stop, |host| {
+    let senders: Vec<usize> = (0..hosts.len()).collect();
+    let nothing_is_apart = matches!(plan.overlay, Overlay::None);
+    for is_apart in if nothing_is_apart { vec![false] } else { vec![false, true] } {
+        let of_hosts = netns::each_of(&senders, HOSTS_AT_ONCE, stop, |&at| {
+            let host = hosts[at];
             netns::enter(&host.namespace)?;
-            let own = targets.iter().find(|t| t.host.name == host.name).map_or(0, |t| t.service);
-            let others = targets.iter().filter(|t| t.host.name != host.name);
+            let own = targets.iter().find(|t| std::ptr::eq(t.host, host)).map_or(0, |t| t.service);
+            let chosen: Vec<&Target<'_>> = match &sample {
+                Some(sample) => sample[at].iter().map(|&target| &targets[target]).collect(),
+                None => targets.iter().collect(),
+            };
+            let others = chosen.into_iter().filter(|t| !std::ptr::eq(t.host, host));
             let others = others.filter(|t| {
                 apart(plan, own, t.service) == is_apart && (is_apart || joined(plan, reach.as_ref(), own, t.service))
             });
@@ -191,6 +213,17 @@ impl PingAll {
             }
         }
     }
+}
+
+/// The pairs to probe; `None`: all. Of tenants, most pairs are kept apart: a sample would not cover those that are not, and is taken on request only.
+fn sample(addresses: Addresses, pairs: Pairs, hosts: &[&Node], targets: &[Target<'_>]) -> Option<Sample> {
+    if addresses == Addresses::Tenants && pairs == Pairs::Auto {
+        return None;
+    }
+    let at: BTreeMap<&str, usize> = hosts.iter().enumerate().map(|(i, host)| (host.name.as_str(), i)).collect();
+    let tors: Vec<usize> = hosts.iter().map(|host| host.ports[0].peer.node).collect();
+    let of_targets: Vec<usize> = targets.iter().map(|target| at[target.host.name.as_str()]).collect();
+    sample::of(&tors, &of_targets, pairs)
 }
 
 fn targets<'a>(plan: &'a Plan, addresses: Addresses, hosts: &[&'a Node]) -> Vec<Target<'a>> {

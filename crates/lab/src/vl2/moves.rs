@@ -39,7 +39,7 @@ pub(crate) fn migrate(plan: &mut Plan, which: usize, stop: &AtomicBool) -> Resul
     let (tor, host, multicast) = (&plan.nodes[tor], &plan.nodes[moved.host], plan.has_multicast());
     netns::run_batch(tor, "ip", &commands::vl2::plug(tor, port, multicast))?;
     netns::run_batch(tor, "tc", &commands::shape(&tor.ports[port]))?;
-    netns::within(&tor.namespace, || ebpf::Program::forget_hash()?.attach(&tor.ports[port].name))?;
+    netns::within(&tor.namespace, || ebpf::Program::forget_hash()?.attach([tor.ports[port].name.as_str()]))?;
     netns::run_batch(host, "ip", &commands::vl2::renumber(host, old_locator))?;
     reload_agents(plan, moved.host, old.node, stop)
 }

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 use weft_lab::plan::{LabName, MTU_HOST, Plan, Routing, Settings};
+use weft_lab::probe::sample::Pairs;
 use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::{Lab, LabError, Stopwatch, doctor, netns};
 
@@ -59,6 +60,12 @@ enum LabCommand {
         /// At the addresses of their places, also where an overlay has others
         #[arg(long)]
         locators: bool,
+        /// All pairs, also of a large lab, of which a sample is probed by default
+        #[arg(long, conflicts_with = "pairs")]
+        all: bool,
+        /// So many pairs: each host, then each pair of ToRs, then others
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+        pairs: Option<u32>,
         #[command(flatten)]
         of: Of,
     },
@@ -151,7 +158,14 @@ pub fn run(args: &LabArgs) -> Result<ExitCode> {
         LabCommand::Up(args) => up(args),
         LabCommand::Status { name, json } => status(name.as_ref(), *json),
         LabCommand::Exec { node, command, of } => exec(node, command, of),
-        LabCommand::PingAll { size, locators, of } => ping_all(usize::from(*size), *locators, of),
+        LabCommand::PingAll { size, locators, all, pairs, of } => {
+            let pairs = match pairs {
+                _ if *all => Pairs::All,
+                Some(count) => Pairs::Count(*count as usize),
+                None => Pairs::Auto,
+            };
+            ping_all(usize::from(*size), *locators, pairs, of)
+        }
         LabCommand::Trace(args) => follow(args),
         LabCommand::Down { all, of } => down(*all, of),
         LabCommand::Doctor { json } => examine(*json),
@@ -271,7 +285,7 @@ fn exec(node: &str, command: &[OsString], of: &Of) -> Result<ExitCode> {
     Ok(if output.status.success() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
-fn ping_all(size: usize, locators: bool, of: &Of) -> Result<ExitCode> {
+fn ping_all(size: usize, locators: bool, pairs: Pairs, of: &Of) -> Result<ExitCode> {
     let lab = open(of)?;
     let plan = &lab.record.plan;
     if locators && plan.overlay.netlord().is_some_and(|netlord| netlord.provider.is_none()) {
@@ -283,7 +297,7 @@ fn ping_all(size: usize, locators: bool, of: &Of) -> Result<ExitCode> {
         return Err(Error::usage(format!("packets here have at most {most} bytes"), format!("write `--size {most}` or less")));
     }
     let addresses = if locators { ping::Addresses::Locators } else { ping::Addresses::of(plan) };
-    let result = ping::at(plan, addresses, size, &STOP)?;
+    let result = ping::some(plan, addresses, pairs, size, &STOP)?;
     say(of.json, &result, tables::of_ping)?;
     Ok(if result.is_good() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
