@@ -66,7 +66,7 @@ impl<'a> NicSelection<'a> {
         Some(if pairs.is_empty() { vec![any] } else { pairs })
     }
 
-    /// Parts that fail lose their carrier, which hosts notice; nobody tells them of silent failures.
+    /// Parts that fail lose their carrier, which hosts notice; silent failures are not known to them.
     fn follow_events(&mut self, now: Instant) {
         let mut has_changed = false;
         while let Some(event) = self.events.front().copied().filter(|e| e.at <= now) {
