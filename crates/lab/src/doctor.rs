@@ -8,7 +8,7 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::traffic::mptcp;
-use crate::{ebpf, frr, lab, netns};
+use crate::{ebpf, frr, lab, netns, sysctl};
 
 /// The result of all checks.
 #[derive(Clone, Debug, Serialize)]
@@ -125,7 +125,7 @@ impl KernelCheck {
             Action::Tc(commands) => netns::batch("tc", commands, "a test namespace").is_ok(),
             Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach([device])).is_ok(),
             Action::Mptcp => mptcp::check().is_ok(),
-            Action::Sysctl(key, value) => netns::set(&[(key, value.to_owned())], "a test namespace").is_ok(),
+            Action::Sysctl(key, value) => sysctl::set(&[(key, value.to_owned())], "a test namespace").is_ok(),
         };
         Check {
             name: self.name,

@@ -1,4 +1,4 @@
-//! An eBPF program of three instructions at the ingress of every switch's port, loaded by bpf(2) itself: no compiler, no libbpf.
+//! An eBPF program of three instructions at the ingress of switches' ports, loaded by bpf(2) itself: no compiler, no libbpf.
 //!
 //! ```text
 //!   bpf_set_hash_invalid(skb); return TC_ACT_UNSPEC
@@ -20,7 +20,7 @@ use nix::net::if_::if_nametoindex;
 use crate::error::{LabError, Result};
 use crate::netlink::Request;
 use crate::netns;
-use crate::plan::Node;
+use crate::plan::{Node, Plan, Role};
 use crate::rtnl::{self, Failure};
 
 /// A loaded program.
@@ -37,6 +37,9 @@ impl Program {
     /// Attaches it to devices of the namespace that the thread is in.
     pub(crate) fn attach<'a>(&self, devices: impl IntoIterator<Item = &'a str>) -> Result<()> {
         let devices: Vec<&str> = devices.into_iter().collect();
+        if devices.is_empty() {
+            return Ok(());
+        }
         let index = |device: &&str| if_nametoindex(*device).map_err(|e| netns::kernel("attach an eBPF program", device, e));
         let indices: Vec<u32> = devices.iter().map(index).collect::<Result<_>>()?;
         let hooks = indices.iter().map(|&index| hook(index));
@@ -78,9 +81,12 @@ impl Program {
     }
 }
 
-/// Clears the hashes of packets at all ports of a switch, in whose namespace the thread is.
-pub(crate) fn forget_hashes(program: &Program, switch: &Node) -> Result<()> {
-    program.attach(switch.ports.iter().map(|port| port.name.as_str()))
+/// Clears the hashes of packets at the ports of a switch, in whose namespace the thread is. Without agents that encapsulate, packets between switches have none: those that
+/// lead to hosts and to the outside suffice. The kernel searches a list of all such ports of the system for each one, so that fewer are more than proportionally faster.
+pub(crate) fn forget_hashes(program: &Program, plan: &Plan, switch: &Node) -> Result<()> {
+    let has_agents = !plan.overlay.is_none();
+    let ports = switch.ports.iter().filter(|port| has_agents || plan.nodes[port.peer.node].role != Role::Switch);
+    program.attach(ports.map(|port| port.name.as_str()))
 }
 
 /// RTM_NEWQDISC: the place of filters of a device; nothing if it exists already.

@@ -19,7 +19,7 @@ use crate::error::{LabError, Result};
 use crate::openflow::SchedulerStatus;
 use crate::plan::{CONGESTION_CONTROL, LabName, NAMESPACE_PREFIX, Node, Plan, Role, Routing};
 use crate::state::{self, Folder, Phase, Process, Record};
-use crate::{commands, ebpf, frr, limits, neighbours, netns, openflow, overlay};
+use crate::{commands, ebpf, frr, limits, neighbours, netns, openflow, overlay, sysctl};
 
 /// A lab that is up.
 #[derive(Clone, Debug)]
@@ -240,7 +240,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     let guard = SysctlGuard::allow(CONGESTION_CONTROL, folder.path())?;
     netns::each(&plan.nodes, stop, |node| {
         netns::create(&node.namespace)?;
-        netns::set(&node.sysctls(plan.routing), &node.namespace)
+        sysctl::set(&node.sysctls(plan.routing), &node.namespace)
     })?;
     drop(guard);
     times.namespaces_s = watch.elapsed().as_secs_f64();
@@ -258,7 +258,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
         // The kernel forwards nothing at hosts, VMs and switches that are bridges.
         let is_bridged = plan.overlay.netlord().is_some() || plan.openflow.is_some();
         let forwards = !matches!(node.role, Role::Host | Role::Vm) && !is_bridged;
-        if forwards { ebpf::forget_hashes(&program, node) } else { Ok(()) }
+        if forwards { ebpf::forget_hashes(&program, plan, node) } else { Ok(()) }
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;

@@ -13,6 +13,7 @@
 //! | [`commands`] | writes the plan as batches for `ip` and `tc` |
 //! | `rtnl` | executes those batches by rtnetlink, without starting the programs |
 //! | [`netns`] | creates, enters and removes namespaces |
+//! | `sysctl` | writes settings of namespaces |
 //! | [`frr`] | configures and starts the routing daemons, and waits until they have converged |
 //! | [`openflow`] | starts Open vSwitch and its scheduler in place of routers |
 //! | [`state`] | keeps the labs that are up, and those that a crash left |
@@ -84,6 +85,8 @@ mod rtnl;
 pub mod run;
 #[cfg(target_os = "linux")]
 pub mod state;
+#[cfg(target_os = "linux")]
+mod sysctl;
 #[cfg(target_os = "linux")]
 pub mod traffic;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 //! A thread enters a namespace with its sockets, its children and its /proc/sys/net; mounts stay those of the process, so that objects pinned in
 //! /sys/fs/bpf stay visible (`ip netns exec` hides them).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,11 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, openat};
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
 use crate::clock::Deadline;
@@ -141,31 +140,6 @@ pub(crate) fn create(namespace: &str) -> Result<()> {
     let none = None::<&str>;
     let bound = mount(Some("/proc/thread-self/ns/net"), &path, none, MsFlags::MS_BIND, none);
     bound.map_err(|e| kernel("name a network namespace", namespace, e))
-}
-
-/// Writes `/proc/sys` settings of the namespace that the thread is in.
-///
-/// The kernel keeps the folders `net/ipv4` of all namespaces in one list, which it searches at each lookup: each is looked up once.
-pub(crate) fn set(settings: &[(&'static str, String)], place: &str) -> Result<()> {
-    let mut folders: BTreeMap<&str, File> = BTreeMap::new();
-    for (key, value) in settings {
-        write_setting(&mut folders, key, value).map_err(|e| {
-            let command = format!("{key} = {value}");
-            LabError::Command { program: "sysctl", place: place.to_owned(), command, message: e.to_string() }
-        })?;
-    }
-    Ok(())
-}
-
-/// Writes a setting such as `net/ipv4/ip_forward`, by the folder `net/ipv4`.
-fn write_setting<'a>(folders: &mut BTreeMap<&'a str, File>, key: &'a str, value: &str) -> std::io::Result<()> {
-    let split = key.match_indices('/').nth(1).map_or(0, |(at, _)| at);
-    let (folder, name) = (&key[..split], key[split..].trim_start_matches('/'));
-    if !folders.contains_key(folder) {
-        folders.insert(folder, File::open(Path::new("/proc/sys").join(folder))?);
-    }
-    let file = openat(&folders[folder], name, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    File::from(file).write_all(value.as_bytes())
 }
 
 /// Names of all namespaces with a prefix.

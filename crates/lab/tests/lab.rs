@@ -16,6 +16,7 @@ use support::streams::{AtEnd, wait_until};
 use support::{TestLab, name, plan, possible, serial, try_up, up};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::Routing;
+use weft_lab::probe::sample::Pairs;
 use weft_lab::probe::trace::{Flow, Protocol, follow};
 use weft_lab::probe::{ping, trace};
 use weft_lab::state::Phase;
@@ -33,12 +34,21 @@ fn a_fat_tree_of_kernel_routes() {
     let Some(lab) = up(Shape::FatTree { k: 4 }, 'a', Routing::Static) else { return };
     everybody_answers(&lab, 84);
     everybody_answers(&lab, 1500);
+    a_sample_is_probed(&lab);
     a_flow_is_followed(&lab);
     flows_spread_over_all_uplinks(&lab);
     let standing = status(&lab.plan().name);
     assert_eq!((standing.phase, standing.namespaces, standing.processes), (Phase::Up, 36, 0));
     let again = try_up(lab.plan().clone(), &GO).expect_err("it stands already");
     assert!(matches!(again, LabError::Exists(_)), "{again}");
+}
+
+fn a_sample_is_probed(lab: &TestLab) {
+    let of = |pairs| ping::some(lab.plan(), ping::Addresses::Locators, pairs, 84, &GO).expect("sockets");
+    let some = of(Pairs::Count(50));
+    assert_eq!((some.pairs, some.answered, some.sample_of), (50, 50, Some(240)));
+    let all = of(Pairs::All);
+    assert_eq!((all.pairs, all.answered, all.sample_of), (240, 240, None));
 }
 
 fn a_flow_is_followed(lab: &TestLab) {

@@ -26,7 +26,7 @@ use crate::error::Result;
 use crate::ovs::write_checksums;
 use crate::plan::netlord::{CoreSwitch, Netlord};
 use crate::plan::{Node, Plan, Role};
-use crate::{commands, netns};
+use crate::{commands, netns, sysctl};
 
 pub(crate) use counters::totals;
 pub use directory::publish;
@@ -54,7 +54,7 @@ pub(crate) fn configure_addresses(plan: &Plan, netlord: &Netlord, stop: &AtomicB
     netns::each(&netlord.vms, stop, |vm| {
         let namespace = &plan.nodes[vm.node].namespace;
         netns::enter(namespace)?;
-        netns::set(&commands::ipv6_sysctls(), namespace)?;
+        sysctl::set(&commands::ipv6_sysctls(), namespace)?;
         netns::batch("ip", &commands::netlord::vm(plan, vm), namespace)?;
         if netlord.core == CoreSwitch::Ovs { write_checksums("eth0", namespace) } else { Ok(()) }
     })?;

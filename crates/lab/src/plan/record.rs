@@ -1,4 +1,5 @@
-//! Routes in a lab's record: consecutive ones with the same target as one entry. The switches of a fat-tree with k = 24 have 700,000 routes and 20,000 entries.
+//! Routes in a lab's record: consecutive ones with the same target as one entry. The 720 switches of a fat-tree with k = 24 have
+//! some 700,000 routes, of which those to all ToRs of a pod have the same next hops.
 //!
 //! ```text
 //!   [{"to": ["10.1.1.0/24", "10.1.2.0/24"], "target": {"via": [..]}}, ..]

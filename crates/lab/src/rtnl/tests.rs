@@ -1,4 +1,4 @@
-//! The kernel's state after a batch is the same, whoever executes it: these messages or iproute2.
+//! The state of the kernel after a batch is the same with these messages and with iproute2.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use nix::unistd::geteuid;
 use proptest::prelude::*;
 
 use super::parse::{Command, command};
-use crate::netns;
+use crate::{netns, sysctl};
 
 const DEVICES: &str = "link set lo up
 link add eth0 mtu 1600 numtxqueues 1 numrxqueues 1 type veth peer name p0 mtu 1600 numtxqueues 1 numrxqueues 1
@@ -43,7 +43,7 @@ route add 10.9.0.0/16 via 172.16.0.1 dev p0 onlink
 fn state_after(execute: fn(&'static str, &str)) -> Vec<String> {
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("root");
-        netns::set(&[("net/ipv6/conf/default/disable_ipv6", "1".to_owned())], "a test namespace").expect("a setting");
+        sysctl::set(&[("net/ipv6/conf/default/disable_ipv6", "1".to_owned())], "a test namespace").expect("a setting");
         execute("ip", DEVICES);
         execute("tc", QUEUES);
         execute("ip", ROUTES);

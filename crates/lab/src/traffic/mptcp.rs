@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::{LabError, Result};
 use crate::netlink::{Netlink, Request, attributes, u32_at};
-use crate::netns;
+use crate::sysctl;
 
 /// The protocol of sockets.
 pub(super) const PROTOCOL: i32 = 262;
@@ -69,7 +69,7 @@ pub(super) struct PathManager {
 impl PathManager {
     /// Begins in the namespace that the thread is in.
     pub(super) fn open() -> Result<Self> {
-        netns::set(&[("net/mptcp/enabled", "1".to_owned()), ("net/mptcp/pm_type", "1".to_owned())], "a host")?;
+        sysctl::set(&[("net/mptcp/enabled", "1".to_owned()), ("net/mptcp/pm_type", "1".to_owned())], "a host")?;
         let open = || {
             let (mut commands, events) = (Netlink::open_generic()?, Netlink::open_generic()?);
             let family = Family::find(&mut commands)?;

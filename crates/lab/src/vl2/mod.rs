@@ -20,9 +20,9 @@ use crate::clock::Stopwatch;
 use crate::commands;
 use crate::directory::Directory;
 use crate::error::Result;
-use crate::netns;
 use crate::plan::Plan;
 use crate::plan::vl2::Vl2;
+use crate::{netns, sysctl};
 
 /// Checks that the directory's programs are installed.
 ///
@@ -37,7 +37,7 @@ pub(crate) fn configure_addresses(plan: &Plan, vl2: &Vl2, stop: &AtomicBool) -> 
     netns::each(&vl2.hosts, stop, |host| {
         let namespace = &plan.nodes[host.node].namespace;
         netns::enter(namespace)?;
-        netns::set(&commands::ipv6_sysctls(), namespace)?;
+        sysctl::set(&commands::ipv6_sysctls(), namespace)?;
         netns::batch("ip", &commands::vl2::host(host), namespace)
     })?;
     Ok(())

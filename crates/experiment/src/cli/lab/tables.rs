@@ -199,10 +199,7 @@ pub(super) fn of_nodes(nodes: &[Node]) -> String {
 pub(super) fn of_ping(ping: &PingAll) -> String {
     let mut text = format!("{} of {} pairs answered, {} bytes each", ping.answered, ping.pairs, ping.packet_bytes);
     if let Some(all) = ping.sample_of {
-        let _ = write!(
-            text,
-            " (a sample of {all} pairs, over all hosts and all pairs of ToRs if it is large enough; `--all` probes all)"
-        );
+        let _ = write!(text, " (a sample of {all} pairs; `--all` probes all)");
     }
     if let Some(apart) = ping.isolated.filter(|isolated| isolated.pairs > 0) {
         let _ = write!(text, "; {} of {} pairs that are kept apart", apart.answered, apart.pairs);
