@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::wire::packet::{arp, ethernet, ip, ndp};
-use weft_control::wire::vl2::{attach, icmp, ipip};
+use weft_control::wire::vl2::{attach, icmp, ipip, placement};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut out = Vec::new();
@@ -35,6 +35,15 @@ fuzz_target!(|bytes: &[u8]| {
     let key = attach::AttachKey::of(&Secret::new([1; 32]).key_of(PrincipalId(1)));
     if let Ok(frame) = attach::Frame::parse(bytes) {
         let again = frame.message.emit(&key);
+        assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
+        let _ = frame.is_of(&key);
+    }
+    let key = placement::PlacementKey::of(&Secret::new([1; 32]).key_of(PrincipalId(1)));
+    if let Ok(frame) = placement::Frame::parse(bytes) {
+        let again = match &frame.message {
+            placement::Message::Report(report) => report.emit(&key),
+            placement::Message::Orders(orders) => orders.emit(&key),
+        };
         assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
         let _ = frame.is_of(&key);
     }

@@ -42,6 +42,8 @@ pub enum LabError {
     NotConverged { seconds: u64, missing: usize, example: String },
     #[error("the switches have no rules after {seconds} s: {problem}{}", not_connected(switches))]
     NotConnected { seconds: u64, switches: Vec<String>, problem: String },
+    #[error("after {seconds} s {reporting} of {agents} agents report to the scheduler: {problem}")]
+    NotReporting { seconds: u64, agents: usize, reporting: usize, problem: String },
     #[error("the switches of the lab `{0}` forward by OpenFlow rules: there are no routes to follow")]
     Openflow(LabName),
     #[error("{daemon} of {node} did not start: {message}")]
@@ -103,6 +105,9 @@ impl LabError {
             Self::Io { .. } => "the lab keeps its state in /run/weft and its namespaces in /run/netns".to_owned(),
             Self::NotConnected { .. } => {
                 "a machine at its limit needs a smaller fabric; `weft lab up --routing static` needs neither Open vSwitch nor a scheduler".to_owned()
+            }
+            Self::NotReporting { .. } => {
+                "a machine at its limit needs a smaller fabric; `--set control.scheduler=none` runs without the scheduler".to_owned()
             }
             Self::NotConverged { .. } | Self::Daemon { .. } => {
                 "`weft lab up --routing static` needs no FRR; a machine at its limit needs a smaller fabric".to_owned()

@@ -17,13 +17,13 @@ use weft_directory::daemon::start_log;
 use weft_directory::daemon::tls::server_config;
 use weft_fabric::BitsPerSec;
 
-use crate::config::{Config, Listen};
-use crate::daemon;
+use crate::config::{Config, Listen, Steered};
 use crate::discover::Job;
 use crate::error::{Error, Result};
 use crate::requests::Request;
+use crate::{agents, daemon};
 
-/// Steers large flows over OpenFlow switches (Hedera), and commands to a running scheduler.
+/// Steers large flows over OpenFlow switches or VL2's agents (Hedera), and commands to a running scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "weft scheduler", bin_name = "weft scheduler", version, about, long_about = None, disable_help_subcommand = true)]
 struct Program {
@@ -135,7 +135,10 @@ fn run(args: &RunArgs) -> Result<bool> {
         return Ok(true);
     }
     start_log(args.log == LogForm::Json);
-    daemon::run(config, args.json)?;
+    match config {
+        Steered::Switches(config) => daemon::run(*config, args.json)?,
+        Steered::Agents(config) => agents::run(&config, args.json)?,
+    }
     Ok(true)
 }
 
@@ -173,6 +176,10 @@ fn status(args: &AskArgs) -> Result<bool> {
             number("large_flows"),
             number("moves")
         );
+        if let Some(mean) = status["loop_mean_ms"].as_f64() {
+            let (count, max) = (number("loops"), number("loop_max_ms"));
+            out += &format!("  control loop: {mean:.2} ms on average, {max:.2} ms at most, measured {count} times\n");
+        }
         print_text(&out)?;
     }
     let is_well = status["problems"].as_array().is_some_and(Vec::is_empty);

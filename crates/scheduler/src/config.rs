@@ -1,5 +1,6 @@
 //! The configuration: `docs/openflow.md` has every key.
 
+mod agents;
 mod standby;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use tokio_rustls::TlsAcceptor;
 use toml::Spanned;
 use weft_control::controller::Controller;
@@ -27,7 +29,25 @@ use crate::error::{Error, Result};
 use crate::leader::Election;
 use standby::Standby;
 
-/// Everything that the daemon needs, checked.
+pub use agents::AgentsConfig;
+
+/// A configuration that has been read.
+pub enum Steered {
+    /// Of a scheduler of OpenFlow switches.
+    Switches(Box<Config>),
+    /// Of a scheduler of VL2's agents.
+    Agents(Box<AgentsConfig>),
+}
+
+/// The keys that select between the two, and what both have.
+#[derive(Debug, Deserialize)]
+struct Head {
+    agents: Option<IgnoredAny>,
+    #[serde(default = "default_socket")]
+    socket: PathBuf,
+}
+
+/// Everything that the daemon needs to steer OpenFlow switches, checked.
 pub struct Config {
     /// The switches and hosts.
     pub identities: Identities,
@@ -160,21 +180,26 @@ impl Config {
     ///
     /// # Errors
     /// [`Error`] that names file and line.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Steered> {
         let text = read_file(path)?;
         let place = Place { path, text: &text, page: PAGE };
-        let keys: Keys = place.parse()?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let fabric = Arc::new(keys.fabric(&place, folder)?);
-        let identities = keys.identities(&place, &fabric)?;
+        let head: Head = place.parse()?;
+        match head.agents {
+            Some(_) => AgentsConfig::read(&place, folder).map(|it| Steered::Agents(Box::new(it))),
+            None => Self::read_switches(&place, folder).map(|it| Steered::Switches(Box::new(it))),
+        }
+    }
+
+    fn read_switches(place: &Place<'_>, folder: &Path) -> Result<Self> {
+        let keys: Keys = place.parse()?;
+        let fabric = Arc::new(read_fabric(place, folder, &keys.fabric)?);
+        let identities = keys.identities(place, &fabric)?;
         let hedera = keys.scheduler.hedera();
-        let idle_timeout = keys.scheduler.idle_timeout(&place, hedera.period)?;
-        Hedera::new(fabric, hedera).map_err(|e| {
-            let span = keys.scheduler.span(&e).unwrap_or_else(|| keys.fabric.span());
-            place.error::<Error>(span, &e.to_string(), "write another value in [scheduler]")
-        })?;
+        let idle_timeout = keys.scheduler.idle_timeout(place, hedera.period)?;
+        keys.scheduler.check(place, &fabric, hedera, keys.fabric.span())?;
         let is_hashed = keys.scheduler.algorithm() == Algorithm::None;
-        let election = keys.standby.as_ref().map(|standby| standby.get_ref().election(&place, folder)).transpose()?;
+        let election = keys.standby.as_ref().map(|standby| standby.get_ref().election(place, folder)).transpose()?;
         let at = |path: PathBuf| folder.join(path);
         let listen = keys.listen.get_ref().iter().map(|ListenText(listen)| match listen {
             Listen::Unix(path) => Listen::Unix(at(path.clone())),
@@ -184,7 +209,7 @@ impl Config {
         if listen.is_empty() {
             return Err(place.error(keys.listen.span(), "no address for switches", "write such as [\"tcp:0.0.0.0:6653\"]"));
         }
-        let tls = keys.tls(&place, folder, &listen)?;
+        let tls = keys.tls(place, folder, &listen)?;
         let (seed, socket) = (hedera.seed, at(keys.socket));
         if listen.contains(&Listen::Unix(socket.clone())) {
             return Err(place.error(keys.listen.span(), "this is the `socket` for commands", "write another path"));
@@ -208,25 +233,12 @@ impl Config {
     /// [`Error`] that names file and line.
     pub fn socket_of(path: &Path) -> Result<PathBuf> {
         let text = read_file(path)?;
-        let keys: Keys = Place { path, text: &text, page: PAGE }.parse()?;
-        Ok(path.parent().unwrap_or(Path::new("")).join(keys.socket))
+        let head: Head = Place { path, text: &text, page: PAGE }.parse()?;
+        Ok(path.parent().unwrap_or(Path::new("")).join(head.socket))
     }
 }
 
 impl Keys {
-    fn fabric(&self, place: &Place<'_>, folder: &Path) -> Result<Fabric> {
-        let path = folder.join(self.fabric.get_ref());
-        let span = || self.fabric.span();
-        let bytes = std::fs::read(&path).map_err(|cause| {
-            let help = "`weft topo SCENARIO --export native --out FILE` writes one";
-            place.error::<Error>(span(), &format!("cannot read the fabric {}: {cause}", path.display()), help)
-        })?;
-        let imported = read(&bytes);
-        let imported =
-            imported.map_err(|e| place.error::<Error>(span(), &format!("the fabric {}: {e}", path.display()), &e.help))?;
-        Ok(imported.fabric)
-    }
-
     /// Reads the certificates, which those who connect over TLS need and nobody else.
     fn tls(&self, place: &Place<'_>, folder: &Path, listen: &[Listen]) -> Result<Option<TlsAcceptor>> {
         let is_needed = listen.iter().any(|listen| matches!(listen, Listen::Tls(_)));
@@ -349,6 +361,18 @@ fn parse_datapath(text: &str) -> Option<u64> {
     u64::from_str_radix(&digits, 16).ok().filter(|_| is_hex)
 }
 
+fn read_fabric(place: &Place<'_>, folder: &Path, key: &Spanned<PathBuf>) -> Result<Fabric> {
+    let path = folder.join(key.get_ref());
+    let bytes = std::fs::read(&path).map_err(|cause| {
+        let help = "`weft topo SCENARIO --export native --out FILE` writes one";
+        place.error::<Error>(key.span(), &format!("cannot read the fabric {}: {cause}", path.display()), help)
+    })?;
+    let imported = read(&bytes);
+    let imported =
+        imported.map_err(|e| place.error::<Error>(key.span(), &format!("the fabric {}: {e}", path.display()), &e.help))?;
+    Ok(imported.fabric)
+}
+
 fn find(place: &Place<'_>, fabric: &Fabric, name: &Spanned<String>) -> Result<NodeId> {
     fabric.node_by_name(name.get_ref()).ok_or_else(|| {
         let message = format!("the fabric has no `{}`", name.get_ref());
@@ -359,6 +383,15 @@ fn find(place: &Place<'_>, fabric: &Fabric, name: &Spanned<String>) -> Result<No
 impl Scheduler {
     fn algorithm(&self) -> Algorithm {
         self.kind.as_ref().map_or_else(Algorithm::default, |kind| *kind.get_ref())
+    }
+
+    /// Refuses settings that mean nothing on the fabric.
+    fn check(&self, place: &Place<'_>, fabric: &Arc<Fabric>, hedera: HederaConfig, otherwise: Range<usize>) -> Result<()> {
+        let scheduler = Hedera::new(Arc::clone(fabric), hedera);
+        scheduler.map(drop).map_err(|error| {
+            let span = self.span(&error).unwrap_or(otherwise);
+            place.error(span, &error.to_string(), "write another value in [scheduler]")
+        })
     }
 
     /// The key that an error is about, if it is there.

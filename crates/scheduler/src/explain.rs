@@ -31,7 +31,11 @@ pub(crate) fn explain(core: &mut Core, text: &str) -> Result<Value, (String, Str
     Ok(json!({ "flow": text, "state": state, "path": links, "counter": counter, "equal_paths_at": choices }))
 }
 
-fn parse(fabric: &Fabric, text: &str) -> Result<FlowKey, (String, String)> {
+/// Reads the name of a flow.
+///
+/// # Errors
+/// What is wrong with it, and what helps.
+pub(crate) fn parse(fabric: &Fabric, text: &str) -> Result<FlowKey, (String, String)> {
     let host = |name: &str| {
         let host = fabric.node_by_name(name).and_then(|node| fabric.as_host(node));
         host.ok_or_else(|| (format!("the fabric has no host `{name}`"), "names are those of the fabric's file".to_owned()))

@@ -6,8 +6,10 @@
 //!                                        ^------bytes--------'  ^
 //!   weft-scheduler status, placements, explain --Unix socket----'
 //! ```
+//! With `[agents]` it steers VL2's agents in place of switches: `agents`.
 #![allow(clippy::disallowed_methods)] // Daemons live by the wall clock.
 
+mod agents;
 mod cli;
 pub mod config;
 mod connections;

@@ -2,6 +2,7 @@
  *
  *   out, to an AA:  [Ethernet][IPv4 entropy -> anycast][IPv4 entropy -> locator][inner packet, untouched]
  *                   one outer header only: no intermediate switch, or the locator is that of the host's own ToR
+ *   placed:         the first header's destination is the own locator of the intermediate switch that a scheduler chose for the flow
  *   in:             the inner packet as the ToR delivers it, or with its last header if this host is the locator
  *
  * What is neither from nor to an AA passes untouched.
@@ -169,6 +170,58 @@ slow_path int miss_out(struct __sk_buff *skb, const struct vl2_flow *flow)
 	return hand_over(skb, VL2_EVENT_MISS_OUT, flow, VL2_MISS_OUT);
 }
 
+/* Reports something of a flow, without any of the packet. Whether there was room. */
+always_inline int report_flow(struct __sk_buff *skb, enum vl2_event_kind kind, const struct vl2_flow *flow)
+{
+	struct vl2_scratch *place = begin(kind, flow);
+
+	return place && report(skb, place, 0);
+}
+
+/* Counts what a TCP flow sends. That it has become an elephant (as Mahout's hosts find them), and that such a one has ended, is reported once. */
+slow_path void count_flow(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p)
+{
+	struct vl2_count *count;
+	__u64 now = bpf_ktime_get_ns();
+	__u8 flags = 0;
+
+	if (!s || !p || bpf_skb_load_bytes(skb, ETH_HLEN + p->transport + 13, &flags, sizeof(flags)))
+		return;
+	count = bpf_map_lookup_elem(&counts, &p->flow);
+	/* Acknowledgements alone are no flow of their own. */
+	if (!count) {
+		struct vl2_count fresh = { .bytes = p->length, .first_ns = now, .last_ns = now };
+
+		if (p->length > p->transport + VL2_TCP_HEADER_MAX)
+			bpf_map_update_elem(&counts, &p->flow, &fresh, BPF_NOEXIST);
+		return;
+	}
+	/* Another connection with the same ports. */
+	if (flags & VL2_TCP_SYN) {
+		count->bytes = 0;
+		count->first_ns = now;
+		count->flags = 0;
+	}
+	__sync_fetch_and_add(&count->bytes, p->length);
+	count->last_ns = now;
+	if (!(count->flags & VL2_ELEPHANT)) {
+		if (count->bytes >= s->elephant_bytes && report_flow(skb, VL2_EVENT_ELEPHANT, &p->flow))
+			count->flags |= VL2_ELEPHANT;
+	} else if (flags & (VL2_TCP_FIN | VL2_TCP_RST) && !(count->flags & VL2_ENDED)) {
+		if (report_flow(skb, VL2_EVENT_FLOW_END, &p->flow))
+			count->flags |= VL2_ENDED;
+	}
+}
+
+/* The scheduler's choice for a packet's flow, if it has one; the flow is counted. */
+always_inline const struct vl2_placement *placement_of(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p)
+{
+	if (!(s->flags & VL2_PLACEMENTS) || p->flow.protocol != IPPROTO_TCP || p->part != VL2_WHOLE)
+		return NULL;
+	count_flow(skb, s, p);
+	return bpf_map_lookup_elem(&placements, &p->flow);
+}
+
 /* To a known peer: with two headers over an intermediate switch of `group`, or with one if there is none. */
 always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p, struct vl2_peer *peer,
 		       const struct vl2_group *group)
@@ -176,6 +229,7 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 	__u32 size = group ? 2 * VL2_OUTER : VL2_OUTER, limit = s->mtu - size, hash, bits, pushed;
 	__u8 protocol = is_mapped(&p->flow.destination) ? VL2_PROTO_IPV4 : VL2_PROTO_IPV6;
 	struct vl2_headers headers;
+	const struct vl2_placement *placed = NULL;
 	__be32 source;
 
 	if (wire_length(skb, ETH_HLEN, p) > limit)
@@ -183,6 +237,10 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 	hash = salted_hash(skb, s, &p->flow);
 	if (p->part != VL2_WHOLE)
 		hash = fragment_hash(p, hash);
+	if (group)
+		placed = placement_of(skb, s, p);
+	if (placed && placed->entropy)
+		hash = placed->entropy;
 	bits = entropy_bits(s, hash);
 	remember_path(bits, hash, &p->flow);
 	source = s->entropy | bpf_htonl(bits);
@@ -195,9 +253,11 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 
 		outer_header(&headers.ip[1], p->tos, p->length + VL2_OUTER, protocol, source, peer->locator);
 		outer_header(&headers.ip[0], p->tos, p->length + 2 * VL2_OUTER, VL2_PROTO_IPV4, source,
-			     group->anycast[which & (VL2_GROUP_MAX - 1)]);
+			     placed ? placed->intermediate : group->anycast[which & (VL2_GROUP_MAX - 1)]);
 		pushed = push(skb, &headers, 2 * VL2_OUTER);
 		add(VL2_PUSHED_TWO, pushed);
+		if (placed)
+			add(VL2_PUSHED_PLACED, pushed);
 	} else {
 		outer_header(&headers.ip[0], p->tos, p->length + VL2_OUTER, protocol, source, peer->locator);
 		pushed = push(skb, &headers, VL2_OUTER);

@@ -37,6 +37,23 @@ struct {
 	__type(value, struct vl2_flow_state);
 } flows SEC(".maps");
 
+/* What flows have sent; not in use without VL2_PLACEMENTS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct vl2_flow);
+	__type(value, struct vl2_count);
+} counts SEC(".maps");
+
+/* Flows that a scheduler has placed; user space alone writes here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct vl2_flow);
+	__type(value, struct vl2_placement);
+} placements SEC(".maps");
+
 /* The hash of the first fragment, for the later ones. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -36,6 +36,11 @@
 #define VL2_PROTO_IPV6 41
 #define VL2_PROTO_ICMPV6 58
 
+#define VL2_TCP_HEADER_MAX 60
+#define VL2_TCP_FIN 1
+#define VL2_TCP_SYN 2
+#define VL2_TCP_RST 4
+
 struct vl2_address {
 	__be32 word[4];
 };
@@ -59,6 +64,7 @@ struct vl2_prefix {
 enum vl2_flags {
 	VL2_LOCATOR_HOST = 1, /* this host strips the last header itself */
 	VL2_INTERMEDIATES = 2, /* packets bounce off an intermediate switch */
+	VL2_PLACEMENTS = 4, /* TCP flows are counted, and a scheduler may choose their intermediate switch */
 };
 
 struct vl2_settings {
@@ -77,6 +83,7 @@ struct vl2_settings {
 	__u32 samples_per_second;
 	__u32 samples_burst;
 	__u64 congestion_ns;
+	__u64 elephant_bytes;
 };
 
 enum vl2_peer_state { VL2_KNOWN, VL2_FORBIDDEN, VL2_UNKNOWN } __attribute__((packed));
@@ -111,6 +118,26 @@ struct vl2_flow_state {
 	__u64 reported_ns; /* when the last congestion event was reported */
 };
 
+enum vl2_count_flags {
+	VL2_ELEPHANT = 1, /* it was reported that it has sent `elephant_bytes` */
+	VL2_ENDED = 2, /* it was reported that it has ended */
+};
+
+/* What a TCP flow of this host has sent: bytes of IP, without packets that have no room for payload. Times are bpf_ktime_get_ns(). */
+struct vl2_count {
+	__u64 bytes;
+	__u64 first_ns;
+	__u64 last_ns;
+	enum vl2_count_flags flags;
+	__u32 zero;
+};
+
+/* The scheduler's choice for a flow. */
+struct vl2_placement {
+	__be32 intermediate; /* the own locator of an intermediate switch, in place of an anycast address */
+	__u32 entropy; /* in place of the flow's hash; 0: the flow's */
+};
+
 /* Fragments of one packet; `protocol` keeps two packets of one id apart. */
 struct vl2_fragments {
 	struct vl2_address source;
@@ -137,6 +164,8 @@ enum vl2_event_kind {
 	VL2_EVENT_ICMP,
 	VL2_EVENT_TOO_BIG,
 	VL2_EVENT_UNDELIVERABLE,
+	VL2_EVENT_ELEPHANT,
+	VL2_EVENT_FLOW_END,
 };
 
 /* Followed by `captured` bytes of the frame. */
@@ -156,6 +185,7 @@ enum vl2_counter {
 	VL2_PUSHED_TWO,
 	VL2_PUSHED_ONE,
 	VL2_PUSHED_BYTES,
+	VL2_PUSHED_PLACED,
 	VL2_STRIPPED_HOST,
 	VL2_STRIPPED_INTERMEDIATE,
 	VL2_STRIPPED_TOR,

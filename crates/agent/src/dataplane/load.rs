@@ -170,7 +170,9 @@ fn adopt(open: &mut OpenObject, pin_dir: &Path) -> Result<bool> {
         let Ok(pinned) = MapHandle::from_pinned_path(pin_dir.join(map.name())) else { return Ok(false) };
         let same =
             pinned.map_type() == map.map_type() && pinned.key_size() == map.key_size() && pinned.value_size() == map.value_size();
-        if !same {
+        // A table of one entry is one that was not in use.
+        let grows = pinned.max_entries() == 1 && map.max_entries() > 1;
+        if !same || grows {
             tracing::warn!(map = ?map.name(), "is pinned with another shape: tables start empty");
             return Ok(false);
         }

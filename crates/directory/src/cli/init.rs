@@ -10,6 +10,7 @@ use serde::Serialize;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::wire::vl2::attach::AttachKey;
+use weft_control::wire::vl2::placement::PlacementKey;
 
 use super::certificates::{self, Pair};
 use super::connect::{DEFAULT_DIR, DEFAULT_LISTEN, Dir};
@@ -40,6 +41,9 @@ pub struct KeyArgs {
     /// The key by which this host and its ToR switch prove to each other who speaks, made from the principal's own
     #[arg(long, conflicts_with = "certificate")]
     attach: bool,
+    /// The key by which this host and the scheduler of its large flows prove to each other who speaks, made from the principal's own
+    #[arg(long, conflicts_with_all = ["certificate", "attach"])]
+    placement: bool,
     /// Also write a certificate of this principal here, and its key beside it (.key)
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -110,7 +114,11 @@ pub fn run(args: &InitArgs) -> Result<bool> {
 pub fn key(args: &KeyArgs) -> Result<bool> {
     let principal = PrincipalId(args.principal);
     let key = args.dir.secret(None)?.key_of(principal);
-    let key = if args.attach { AttachKey::of(&key).to_hex() } else { key.to_hex() };
+    let key = match (args.attach, args.placement) {
+        (true, _) => AttachKey::of(&key).to_hex(),
+        (_, true) => PlacementKey::of(&key).to_hex(),
+        _ => key.to_hex(),
+    };
     if let Some(file) = &args.certificate {
         let authority = args.dir.file("ca.key");
         let authority = std::fs::read_to_string(&authority).map_err(|e| Error::io("read the authority's key", &authority, e))?;

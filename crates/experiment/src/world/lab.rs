@@ -175,15 +175,16 @@ fn transport(network: &Fabric, scenario: &Scenario) -> Transport {
     }
 }
 
-/// Hedera's schedulers install rules by OpenFlow; those of Subways need switches that report their load.
+/// Hedera's schedulers install rules by OpenFlow, or placements by VL2's agents; those of Subways need switches that report their load.
 fn check_scheduler(scenario: &Scenario) -> Result<(), KeyError> {
     let scheduler = scenario.control.scheduler;
-    let is_steered = scenario.lab_routing() == LabRouting::Openflow;
+    let has_agents = matches!(scenario.overlay.kind, Kind::Vl2 { .. });
+    let is_steered = has_agents || scenario.lab_routing() == LabRouting::Openflow;
     match scenario.world.lab.routing {
         _ if scheduler == Scheduler::None || (scheduler.is_hedera() && is_steered) => Ok(()),
         Some(given) if scheduler.is_hedera() => {
             let message = format!("with routing = \"{}\" in [world] the lab's switches alone choose paths", given.name());
-            let help = "write routing = \"openflow\" in [world], or leave `control.scheduler` out";
+            let help = "write routing = \"openflow\" in [world] or kind = \"vl2\" in [overlay], or leave `control.scheduler` out";
             Err(KeyError::new("control.scheduler", message, help))
         }
         _ => Err(KeyError::no_scheduler("in the lab switches alone choose paths")),
@@ -242,7 +243,9 @@ fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<(Plan, Vec<Event>)> {
     let plan = Plan::new(fabric, &settings).map(|plan| plan.with_scheduler(scheduler(&scenario.control, world.seed)));
     let plan = plan.and_then(|plan| match &scenario.lab_tenants {
         Some(tenants) => plan.with_netlord(fabric, tenants),
-        None => laid_over(plan, fabric, &scenario.overlay),
+        None => {
+            laid_over(plan, fabric, &scenario.overlay)?.with_agent_scheduler(fabric, scheduler(&scenario.control, world.seed))
+        }
     });
     let plan = plan.map_err(KeyError::from)?;
     let events = &scenario.events;

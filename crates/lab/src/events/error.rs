@@ -85,7 +85,7 @@ impl EventError {
             Self::NoServer { .. } => "name one of them, or raise `servers` in [directory]",
             Self::Bridges => "write such as \"agent edge0\"",
             Self::Rules => "write \"scheduler\", or routing = \"frr\" in [world]",
-            Self::NoScheduler => "write routing = \"openflow\" in [world], or leave the event out",
+            Self::NoScheduler => "write `control.scheduler` with routing = \"openflow\" in [world] or with VL2 in [overlay], or leave the event out",
             Self::StaticRoutes => "write routing = \"frr\" in [world], or leave the event out",
             Self::NotARouter { .. } => "name a switch, such as \"frr agg0\"",
             Self::HostMove { .. } => "write such as \"host h1 to tor2\"",

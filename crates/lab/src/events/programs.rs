@@ -5,7 +5,7 @@
 //! | `agent NODE` | `weft-agent` of a host or a switch | its eBPF programs and their tables, a switch's anycast addresses |
 //! | `server N` | `weft-directory`, the Nth from 0 | its store |
 //! | `store` | the etcd that directory servers share | what the servers hold in memory |
-//! | `scheduler` | `weft-scheduler` | the switches' rules |
+//! | `scheduler` | `weft-scheduler` | the switches' rules, or the agents' placements |
 //! | `frr NODE` | all routing daemons of a switch | the kernel's routes, until zebra starts again |
 
 use std::sync::atomic::AtomicBool;
@@ -51,7 +51,7 @@ impl Program {
                 Store::Etcd => Ok(Self::Store),
                 Store::Embedded => Err(EventError::StoreEmbedded),
             },
-            "scheduler" if name.is_empty() => plan.openflow.as_ref().map(|_| Self::Scheduler).ok_or(EventError::NoScheduler),
+            "scheduler" if name.is_empty() => scheduler::is_there(plan).then_some(Self::Scheduler).ok_or(EventError::NoScheduler),
             "frr" => routers(plan, name).map(Self::Frr),
             _ => Err(EventError::NoProgram { text: text.to_owned() }),
         }

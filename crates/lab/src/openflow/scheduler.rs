@@ -1,19 +1,23 @@
 //! `weft-scheduler` of a lab: its files, how it is started and asked. The lab knows its configuration and its commands, and nothing else of it.
 //!
-//! It runs in the namespace of the first switch, where `down` finds it; it sends no packets.
+//! It runs in the namespace of the first switch, where `down` finds it, and sends no packets; or, over VL2's agents, in that of a host, from whose
+//! locator it answers them.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
+use weft_control::directory::auth::Secret;
 use weft_fabric::record::ControlRecord;
 
 use super::switches;
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::plan::openflow::{FABRIC_FILE, Openflow, SOCKET_OF_SWITCHES};
+use crate::plan::vl2::AgentScheduler;
 use crate::plan::{Node, Plan};
 use crate::programs::{self, READY_WITHIN, SCHEDULER, StartedProgram, find, pause};
 use crate::state;
@@ -44,6 +48,18 @@ pub struct SchedulerStatus {
     pub failed_cables: usize,
     /// Cables that lead elsewhere than the fabric says.
     pub miscabled: usize,
+    /// Hosts of the fabric, if it steers their agents.
+    pub agents: usize,
+    /// Those whose agents report.
+    pub reporting: usize,
+    /// Flows that are placed and where they should be.
+    pub in_force: usize,
+    /// How many control loops agents have measured, from a report to the changed placement without the time until a round.
+    pub loops: u64,
+    /// Their mean length, in milliseconds.
+    pub loop_mean_ms: Option<f64>,
+    /// Intermediate switches that do not answer agents.
+    pub failed_intermediates: Vec<String>,
     /// Problems, such as switches that are not connected.
     pub problems: Vec<String>,
 }
@@ -60,7 +76,7 @@ pub(crate) struct Activity {
 impl Activity {
     /// From now on; `None` if the lab has no scheduler.
     pub(crate) fn begin(plan: &Plan) -> Option<Self> {
-        plan.openflow.as_ref().map(|_| Self { base: counters(plan), earlier: ControlRecord::default() })
+        place(plan).map(|_| Self { base: counters(plan), earlier: ControlRecord::default() })
     }
 
     /// The scheduler is about to be killed.
@@ -101,7 +117,7 @@ pub fn config(plan: &Plan) -> PathBuf {
 
 /// Its status; `None` if the lab has none, or it does not answer.
 pub fn status(plan: &Plan) -> Option<SchedulerStatus> {
-    plan.openflow.as_ref()?;
+    place(plan)?;
     let mut command = Command::new(find(SCHEDULER).ok()?);
     command.arg("status").arg("--config").arg(config(plan)).arg("--json").stdin(Stdio::null());
     // Exit code 1 says that something is wrong, such as a cable that the run took down: it is an answer as well.
@@ -110,21 +126,39 @@ pub fn status(plan: &Plan) -> Option<SchedulerStatus> {
 
 /// Writes its files.
 pub(super) fn write(plan: &Plan, openflow: &Openflow) -> Result<()> {
+    write_files(plan, &openflow.fabric, &openflow.config(plan))
+}
+
+/// Writes its files, which nobody but root can read: over agents it has their keys.
+fn write_files(plan: &Plan, fabric: &str, text: &str) -> Result<()> {
     let folder = folder(plan);
-    fs::create_dir_all(&folder).map_err(|e| LabError::io("make", &folder, e))?;
-    for (path, text) in [(folder.join(FABRIC_FILE), &openflow.fabric), (config(plan), &openflow.config(plan))] {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|e| LabError::io("make", &folder, e))?;
+    for (path, text) in [(folder.join(FABRIC_FILE), fabric), (config(plan), text)] {
         fs::write(&path, text).map_err(|e| LabError::io("write", &path, e))?;
     }
     Ok(())
 }
 
+/// Starts the scheduler of VL2's agents, which run; returns when all of them report.
+pub(crate) fn start_for_agents(plan: &Plan, scheduler: &AgentScheduler, secret: &Secret, stop: &AtomicBool) -> Result<()> {
+    write_files(plan, &scheduler.fabric, &scheduler.config(plan, secret))?;
+    let started = start(plan, stop)?;
+    wait_until_ready(plan, Some(&started), stop)
+}
+
 /// Starts it; returns when switches can connect.
 pub(super) fn start(plan: &Plan, stop: &AtomicBool) -> Result<StartedProgram> {
     let (program, log, socket) = (find(SCHEDULER)?, folder(plan).join("scheduler.log"), folder(plan).join(SOCKET_OF_SWITCHES));
+    let place = place(plan).expect("a lab with a scheduler");
     // That of one that was killed: it would seem to be there at once.
     let _ = fs::remove_file(&socket);
     let arguments = ["run".to_owned(), "--config".to_owned(), config(plan).display().to_string()];
-    let started = programs::start(&program, &arguments, &place(plan).namespace, &log)?;
+    let started = programs::start(&program, &arguments, &place.namespace, &log)?;
+    if plan.openflow.is_none() {
+        programs::wait_for(std::slice::from_ref(&started), stop)?;
+        return Ok(started);
+    }
     let deadline = Deadline::after(READY_WITHIN);
     while !socket.exists() {
         started.is_ready()?;
@@ -168,6 +202,10 @@ fn not_ready(plan: &Plan, status: Option<SchedulerStatus>) -> LabError {
     let problem = match status {
         None => "it does not answer".to_owned(),
         Some(it) => {
+            if it.agents > 0 {
+                let SchedulerStatus { agents, reporting, problems, .. } = it;
+                return LabError::NotReporting { seconds, agents, reporting, problem: problems.join("; ") };
+            }
             let SchedulerStatus { switches, connected, installed, problems, .. } = it;
             let problems = if problems.is_empty() { String::new() } else { format!(": {}", problems.join("; ")) };
             format!("of {switches} switches {connected} are connected, {installed} have all rules{problems}")
@@ -178,7 +216,7 @@ fn not_ready(plan: &Plan, status: Option<SchedulerStatus>) -> LabError {
 
 /// Kills it. Whether it ran.
 pub fn kill(plan: &Plan) -> bool {
-    programs::kill(&place(plan).namespace, &[SCHEDULER]) > 0
+    place(plan).is_some_and(|place| programs::kill(&place.namespace, &[SCHEDULER]) > 0)
 }
 
 /// Starts it again with the files of its first start; returns when all switches have connected again.
@@ -191,7 +229,14 @@ pub fn restart(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     wait(plan, Some(&started), stop, |status| status.ready)
 }
 
-/// The switch in whose namespace it runs.
-fn place(plan: &Plan) -> &Node {
-    plan.switches().next().expect("a fabric has switches")
+/// Whether a lab has a scheduler.
+pub(crate) fn is_there(plan: &Plan) -> bool {
+    place(plan).is_some()
+}
+
+/// The switch or host in whose namespace it runs; `None` if the lab has no scheduler.
+fn place(plan: &Plan) -> Option<&Node> {
+    let over_agents = plan.overlay.vl2().and_then(|vl2| vl2.scheduler.as_ref());
+    let of_switches = || plan.openflow.as_ref().and_then(|_| plan.switches().next());
+    over_agents.map(|scheduler| &plan.nodes[scheduler.host]).or_else(of_switches)
 }

@@ -63,6 +63,8 @@ pub enum PlanError {
     OpenflowNics { host: String },
     #[error("an overlay is laid over switches that route: leave out `[overlay]`, or write routing = \"frr\" in [world]")]
     OpenflowOverlay,
+    #[error("a scheduler places flows over intermediate switches, and the fabric has none: leave out `control.scheduler`")]
+    NoIntermediates,
     #[error("the scheduler's file of the fabric cannot be written: {reason}")]
     OpenflowFabric { reason: String },
     #[error(transparent)]
@@ -76,6 +78,7 @@ impl PlanError {
             Self::TooSlow { .. } => "world.scale",
             Self::PoolTooSmall { .. } | Self::NoBorder => "overlay.external",
             Self::DirectoryServers { .. } => "directory.servers",
+            Self::NoIntermediates => "control.scheduler",
             Self::SeveralPlaces { .. } => "overlay.locations",
             Self::NoSubnet { .. } | Self::SubnetTooSmall { .. } => "overlay.provider",
             Self::OpenflowNics { .. } | Self::OpenflowOverlay => "world.routing",

@@ -82,6 +82,23 @@ impl Default for SchedulerSpec {
     }
 }
 
+impl SchedulerSpec {
+    /// `[scheduler]` of its configuration.
+    pub(super) fn section(&self) -> String {
+        let Self { kind, period_ns, threshold, seed, iterations, c } = self;
+        let (kind, period) = (kind.name(), NsDuration::from_ns(*period_ns));
+        let mut text =
+            format!("[scheduler]\nkind = \"{kind}\"\nperiod = \"{period}\"\nthreshold = {threshold:?}\nseed = {seed}\n");
+        if let Some(iterations) = iterations {
+            let _ = writeln!(text, "iterations = {iterations}");
+        }
+        if let Some(c) = c {
+            let _ = writeln!(text, "c = {c:?}");
+        }
+        text
+    }
+}
+
 impl Plan {
     /// The plan with Open vSwitch in place of routers: no addresses and routes at switches.
     pub(super) fn with_openflow(mut self, fabric: &Fabric) -> Result<Self, PlanError> {
@@ -119,22 +136,11 @@ impl Openflow {
     /// The scheduler's configuration: a TOML file in the folder of the fabric's file.
     pub fn config(&self, plan: &Plan) -> String {
         debug_assert!(matches!(plan.overlay, Overlay::None));
-        let SchedulerSpec { kind, period_ns, threshold, seed, iterations, c } = &self.scheduler;
         let mut text = format!(
             "fabric = \"{FABRIC_FILE}\"\nlisten = [\"unix:{SOCKET_OF_SWITCHES}\"]\nsocket = \"{SOCKET}\"\nmetrics = \"off\"\n\n"
         );
+        text += &self.scheduler.section();
         let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
-        let period = NsDuration::from_ns(*period_ns);
-        line(format_args!(
-            "[scheduler]\nkind = \"{}\"\nperiod = \"{period}\"\nthreshold = {threshold:?}\nseed = {seed}",
-            kind.name()
-        ));
-        if let Some(iterations) = iterations {
-            line(format_args!("iterations = {iterations}"));
-        }
-        if let Some(c) = c {
-            line(format_args!("c = {c:?}"));
-        }
         for host in plan.hosts() {
             let (name, address) = (&host.name, host.locator);
             line(format_args!("\n[[host]]\nname = {name:?}\naddress = \"{address}\"\nmac = \"{}\"", mac_of(address)));

@@ -53,6 +53,9 @@ fn of_host(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, host: &Vl2Host) -> Stri
         let _ = writeln!(text, "tor = \"{}:{}\"", plan.nodes[host.tor].locator, attach::PORT);
     }
     let _ = write!(text, "\n[limits]\npeers = {PEERS}\nflows = {FLOWS}\n");
+    if let Some(scheduler) = &vl2.scheduler {
+        let _ = write!(text, "\n[placement]\nscheduler = \"{}\"\n", scheduler.address(plan));
+    }
     let _ = write!(text, "\n[[address]]\naddress = \"{}\"\n\n[[address]]\naddress = \"{}\"\n", host.aa4, host.aa6);
     text
 }

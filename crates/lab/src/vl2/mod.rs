@@ -20,8 +20,10 @@ use crate::clock::Stopwatch;
 use crate::commands;
 use crate::directory::Directory;
 use crate::error::Result;
+use crate::openflow::scheduler::start_for_agents;
 use crate::plan::Plan;
 use crate::plan::vl2::Vl2;
+use crate::programs::{SCHEDULER, find};
 use crate::{netns, sysctl};
 
 /// Checks that the directory's programs are installed.
@@ -29,6 +31,9 @@ use crate::{netns, sysctl};
 /// # Errors
 /// [`LabError::NoProgram`](crate::LabError::NoProgram), [`LabError::NoEtcd`](crate::LabError::NoEtcd).
 pub(crate) fn check(vl2: &Vl2) -> Result<()> {
+    if vl2.scheduler.is_some() {
+        find(SCHEDULER)?;
+    }
     Directory::check(vl2.directory.store)
 }
 
@@ -54,6 +59,9 @@ pub(crate) fn start(plan: &Plan, vl2: &Vl2, stop: &AtomicBool) -> Result<(f64, f
     let directory_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     agents::start(plan, stop)?;
+    if let Some(scheduler) = &vl2.scheduler {
+        start_for_agents(plan, scheduler, &secret, stop)?;
+    }
     Ok((directory_s, watch.elapsed().as_secs_f64()))
 }
 

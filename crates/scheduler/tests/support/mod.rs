@@ -110,7 +110,7 @@ impl Scheduler {
         let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("READY switches connect to "), "{line} {}", self.log());
+        assert!(line.starts_with("READY "), "{line} {}", self.log());
         self.process = Some(process);
     }
 

@@ -48,6 +48,8 @@ counters! {
     count PushedOne = "pushed_one",
     /// Bytes of inner frames sent with headers.
     count PushedBytes = "pushed_bytes",
+    /// Of those with two headers: over the intermediate switch that a scheduler chose.
+    count PushedPlaced = "pushed_placed",
     /// Headers stripped by the destination host.
     count StrippedHost = "stripped_host",
     /// Headers stripped by an intermediate switch.

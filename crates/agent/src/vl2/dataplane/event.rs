@@ -36,6 +36,16 @@ pub enum Event {
         /// The flow.
         flow: Flow,
     },
+    /// A TCP flow of this host has sent as many bytes as the settings say.
+    Elephant {
+        /// The flow.
+        flow: Flow,
+    },
+    /// Such a flow has ended.
+    FlowEnd {
+        /// The flow.
+        flow: Flow,
+    },
     /// An ICMP error came back to an outer source. The sender of the inner packet has got an ICMP error.
     IcmpError {
         /// The flow it is about, if that can be known.

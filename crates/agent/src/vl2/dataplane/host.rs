@@ -13,9 +13,10 @@ use weft_fabric::MacAddr;
 use super::hash::{self, hash_flow, outer_source};
 use super::icmp::{self, icmp_error_to_sender};
 use super::layout::{
-    self, FLOWS, GROUPS, LOCALS, MULTICASTS, PATHS, PEERS, RawEvent, SETTINGS, vl2_event_kind, vl2_flow_state, vl2_settings,
+    self, COUNTS, FLOWS, GROUPS, LOCALS, MULTICASTS, PATHS, PEERS, PLACEMENTS, RawEvent, SETTINGS, vl2_event_kind,
+    vl2_flow_state, vl2_settings,
 };
-use super::{Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerState, Refusal};
+use super::{Count, Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerState, Placement, Refusal};
 use crate::dataplane::bytes::{Plain, array, be, read_be};
 use crate::dataplane::load::Loaded;
 use crate::dataplane::maps::{Table, TableName};
@@ -230,6 +231,65 @@ impl HostPlane {
         table.set(&key, &vl2_flow_state { salt, ..state })
     }
 
+    /// Sends a flow over the intermediate switch that a scheduler chose, until it is removed.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn place(&mut self, flow: Flow, placement: &Placement) -> Result<()> {
+        self.table(&PLACEMENTS).set(&layout::flow(&flow), &layout::placement(placement))
+    }
+
+    /// Sends a flow over anycast addresses again. No error if it was not placed.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn remove_placement(&mut self, flow: Flow) -> Result<()> {
+        self.table(&PLACEMENTS).remove(&layout::flow(&flow))
+    }
+
+    /// The scheduler's choice for a flow.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn placement(&self, flow: Flow) -> Result<Option<Placement>> {
+        Ok(self.table(&PLACEMENTS).get(&layout::flow(&flow))?.as_ref().map(layout::read_placement))
+    }
+
+    /// All placed flows.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn placements(&self) -> Result<Vec<(Flow, Placement)>> {
+        let entries = self.table(&PLACEMENTS).all()?;
+        Ok(entries.iter().map(|(flow, placement)| (layout::read_flow(flow), layout::read_placement(placement))).collect())
+    }
+
+    /// What a flow has sent; `None` if it is not counted.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn count(&self, flow: Flow) -> Result<Option<Count>> {
+        Ok(self.table(&COUNTS).get(&layout::flow(&flow))?.as_ref().map(layout::read_count))
+    }
+
+    /// The flows that were reported as elephants and have not ended.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn elephants(&self) -> Result<Vec<Flow>> {
+        let entries = self.table(&COUNTS).all()?;
+        let elephants = entries.iter().filter(|(_, count)| layout::read_count(count).is_elephant);
+        Ok(elephants.map(|(flow, _)| layout::read_flow(flow)).collect())
+    }
+
+    /// Counts a flow from nothing again: it has ended.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn forget_count(&mut self, flow: Flow) -> Result<()> {
+        self.table(&COUNTS).remove(&layout::flow(&flow))
+    }
+
     /// The outer source that a flow has now: its path, as far as the host decides it.
     ///
     /// # Errors
@@ -334,6 +394,8 @@ impl HostPlane {
             }
             vl2_event_kind::VL2_EVENT_MISS_IN => Event::Miss { direction: Direction::In, source, destination, held: held(frame) },
             vl2_event_kind::VL2_EVENT_CONGESTION => Event::Congestion { flow },
+            vl2_event_kind::VL2_EVENT_ELEPHANT => Event::Elephant { flow },
+            vl2_event_kind::VL2_EVENT_FLOW_END => Event::FlowEnd { flow },
             vl2_event_kind::VL2_EVENT_UNDELIVERABLE => Event::Undeliverable { source, destination, outer_source, locator },
             vl2_event_kind::VL2_EVENT_TOO_BIG => {
                 let inner = frame.get(ETHERNET..).unwrap_or_default();
@@ -378,13 +440,15 @@ const ETHERNET: usize = 14;
 
 /// The programs over their maps, with the sizes of the settings.
 pub(super) fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Loaded> {
-    let limits = settings.limits;
+    let (limits, has_placements) = (settings.limits, settings.elephant_bytes.is_some());
     let wild = 32 - u32::from(settings.entropy.prefix_len());
     let sizes = [
         ("peers", limits.peers),
         ("locals", limits.locals),
         ("multicasts", limits.locals),
         ("flows", limits.flows),
+        ("counts", if has_placements { limits.flows } else { 1 }),
+        ("placements", if has_placements { limits.placements } else { 1 }),
         ("fragments", limits.fragments),
         ("events", limits.event_bytes),
         ("paths", (1u32 << wild.min(16)).min(layout::PATHS_MAX)),

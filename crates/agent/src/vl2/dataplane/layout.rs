@@ -7,19 +7,32 @@ use weft_control::directory::key::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
 use super::{
-    Attached, Flow, HostSettings, Local, LocatorKind, OUTER_HEADER, Peer, PeerState, Refusal, StripRole, SwitchSettings,
-    VIRTUAL_MAC,
+    Attached, Count, Flow, HostSettings, Local, LocatorKind, OUTER_HEADER, Peer, PeerState, Placement, Refusal, StripRole,
+    SwitchSettings, VIRTUAL_MAC,
 };
 use crate::dataplane::bytes::{Plain, address, array, be, plain, read_address, read_be};
 pub(super) use crate::dataplane::generated::vl2_host::types::{
-    vl2_address, vl2_event, vl2_event_kind, vl2_flags, vl2_flow, vl2_flow_state, vl2_group, vl2_local, vl2_path, vl2_peer,
-    vl2_peer_state, vl2_prefix, vl2_settings,
+    vl2_address, vl2_count, vl2_count_flags, vl2_event, vl2_event_kind, vl2_flags, vl2_flow, vl2_flow_state, vl2_group,
+    vl2_local, vl2_path, vl2_peer, vl2_peer_state, vl2_placement, vl2_prefix, vl2_settings,
 };
 pub(super) use crate::dataplane::generated::vl2_switch::types::vl2_strip;
 use crate::dataplane::maps::TableName;
 use crate::dataplane::{PlaneError, Rate, Result};
 
-plain!(vl2_address, vl2_event, vl2_flow, vl2_flow_state, vl2_group, vl2_local, vl2_path, vl2_peer, vl2_settings, vl2_strip);
+plain!(
+    vl2_address,
+    vl2_count,
+    vl2_event,
+    vl2_flow,
+    vl2_flow_state,
+    vl2_group,
+    vl2_local,
+    vl2_path,
+    vl2_peer,
+    vl2_placement,
+    vl2_settings,
+    vl2_strip
+);
 
 pub(super) const SETTINGS: TableName<u32, vl2_settings> = TableName::new("settings");
 pub(super) const PEERS: TableName<vl2_address, vl2_peer> = TableName::new("peers");
@@ -28,6 +41,8 @@ pub(super) const GROUPS: TableName<u32, vl2_group> = TableName::new("groups");
 /// By address, in network order.
 pub(super) const MULTICASTS: TableName<u32, u32> = TableName::new("multicasts");
 pub(super) const FLOWS: TableName<vl2_flow, vl2_flow_state> = TableName::new("flows");
+pub(super) const COUNTS: TableName<vl2_flow, vl2_count> = TableName::new("counts");
+pub(super) const PLACEMENTS: TableName<vl2_flow, vl2_placement> = TableName::new("placements");
 pub(super) const PATHS: TableName<u32, vl2_path> = TableName::new("paths");
 /// By address, in network order.
 pub(super) const STRIPS: TableName<u32, vl2_strip> = TableName::new("strips");
@@ -87,13 +102,18 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<vl2_settin
         entropy_mask: be(s.entropy.netmask()),
         gateway: s.gateway.0,
         mac: mac.0,
-        flags: vl2_flags(locator | flag(s.intermediates, vl2_flags::VL2_INTERMEDIATES)),
+        flags: vl2_flags(
+            locator
+                | flag(s.intermediates, vl2_flags::VL2_INTERMEDIATES)
+                | flag(s.elephant_bytes.is_some(), vl2_flags::VL2_PLACEMENTS),
+        ),
         mtu: s.underlay_mtu.into(),
         broadcast_per_second: per_second(s.broadcast),
         broadcast_burst: s.broadcast.burst,
         samples_per_second: per_second(UNDELIVERABLE),
         samples_burst: UNDELIVERABLE.burst,
         congestion_ns: u64::try_from(s.congestion_interval.as_nanos()).unwrap_or(u64::MAX),
+        elephant_bytes: s.elephant_bytes.unwrap_or(u64::MAX),
         ..vl2_settings::default()
     })
 }
@@ -222,6 +242,27 @@ pub(super) fn read_flow(flow: &vl2_flow) -> Flow {
         source_port: u16::from_be(flow.source_port),
         destination_port: u16::from_be(flow.destination_port),
     }
+}
+
+/// What a flow has sent.
+pub(super) fn read_count(count: &vl2_count) -> Count {
+    let is = |flag: vl2_count_flags| count.flags.0 & flag.0 != 0;
+    Count {
+        bytes: count.bytes,
+        first_ns: count.first_ns,
+        last_ns: count.last_ns,
+        is_elephant: is(vl2_count_flags::VL2_ELEPHANT) && !is(vl2_count_flags::VL2_ENDED),
+    }
+}
+
+/// The scheduler's choice for a flow.
+pub(super) fn placement(p: &Placement) -> vl2_placement {
+    vl2_placement { intermediate: be(p.intermediate), entropy: p.entropy }
+}
+
+/// The reverse.
+pub(super) fn read_placement(p: &vl2_placement) -> Placement {
+    Placement { intermediate: read_be(p.intermediate), entropy: p.entropy }
 }
 
 /// An event before it is understood.

@@ -31,12 +31,12 @@ mod tables;
 mod tests;
 
 pub use counters::{Counter, Counters};
-pub use event::{Direction, Event, Flow, Held};
+pub use event::{Direction, Event, Flow, Held, Problem};
 pub use host::HostPlane;
 pub use icmp::icmp_error_to_sender;
 pub use settings::{HostSettings, Limits, LocatorKind, SwitchSettings};
 pub use switch::SwitchPlane;
-pub use tables::{Attached, Local, PeerState, Refusal, StripRole};
+pub use tables::{Attached, Count, Local, PeerState, Placement, Refusal, StripRole};
 pub use weft_control::vl2::agent::{Peer, VIRTUAL_MAC};
 
 /// Bytes that one outer header takes; a packet carries two, or one if it crosses no intermediate switch.

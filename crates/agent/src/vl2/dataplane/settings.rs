@@ -33,6 +33,8 @@ pub struct HostSettings {
     pub broadcast: Rate,
     /// The least time between two congestion events of a flow.
     pub congestion_interval: Duration,
+    /// Bytes from which a TCP flow is reported as an elephant, for a scheduler to place; `None`: flows are neither counted nor placed.
+    pub elephant_bytes: Option<u64>,
     /// Sizes of the tables.
     pub limits: Limits,
 }
@@ -52,6 +54,7 @@ impl HostSettings {
             underlay_mtu: 1600,
             broadcast: Rate { per_second: 1000, burst: 100 },
             congestion_interval: Duration::from_secs(1),
+            elephant_bytes: None,
             limits: Limits::default(),
         }
     }
@@ -76,6 +79,8 @@ pub struct Limits {
     pub locals: u32,
     /// Flows whose salt and hash are remembered; the oldest are evicted. About 100 bytes each, taken at once.
     pub flows: u32,
+    /// Flows that a scheduler has placed, at most. Memory is taken as they come.
+    pub placements: u32,
     /// Fragmented packets in flight at one time; the oldest are evicted.
     pub fragments: u32,
     /// Bytes of events not yet read: a power of two, at least 4096.
@@ -84,7 +89,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { peers: 131_072, locals: 4096, flows: 16_384, fragments: 1024, event_bytes: 1 << 20 }
+        Self { peers: 131_072, locals: 4096, flows: 16_384, placements: 4096, fragments: 1024, event_bytes: 1 << 20 }
     }
 }
 

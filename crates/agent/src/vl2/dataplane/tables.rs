@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use weft_control::directory::key::ServiceId;
 use weft_control::vl2::agent::Peer;
+pub use weft_control::vl2::placement::Placement;
 use weft_fabric::MacAddr;
 
 /// What the table of peers says of an AA.
@@ -42,6 +43,19 @@ pub struct Attached {
     pub mac: MacAddr,
     /// The service it belongs to; 0: none.
     pub service: ServiceId,
+}
+
+/// What a TCP flow of this host has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Bytes of IP, without packets that have no room for payload.
+    pub bytes: u64,
+    /// When the first of them was sent, by `CLOCK_MONOTONIC`.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// Whether it was reported as an elephant, and has not ended since.
+    pub is_elephant: bool,
 }
 
 /// What a switch does with packets encapsulated to one of its addresses.

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
 use weft_control::vl2::agent::Output;
+use weft_control::vl2::placement::HostOutput;
 use weft_control::wire::packet::ethernet::Ethernet;
 use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
@@ -13,7 +14,8 @@ use weft_fabric::MacAddr;
 use crate::dataplane::PlaneError;
 use crate::error::{Error, Result};
 use crate::vl2::dataplane::{
-    Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, PeerState, Refusal, icmp_error_to_sender,
+    Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, PeerState, Placement, Refusal,
+    icmp_error_to_sender,
 };
 
 /// The data plane of a host.
@@ -171,6 +173,36 @@ impl Plane {
         if let Err(error) = done {
             self.record_error(what, &error);
         }
+    }
+
+    /// Does what the machine of placements wants done.
+    pub fn apply_placement(&mut self, output: HostOutput) {
+        let (what, done) = match output {
+            HostOutput::Place(flow, placement) => ("place a flow", self.host.place(flow, &placement)),
+            HostOutput::Remove(flow) => ("remove a placement", self.host.remove_placement(flow)),
+            HostOutput::Forget(flow) => ("forget a flow", self.host.forget_count(flow)),
+            HostOutput::Read | HostOutput::Send(..) | HostOutput::Probe(_) => return,
+        };
+        if let Err(error) = done {
+            self.record_error(what, &error);
+        }
+    }
+
+    /// What a flow has sent.
+    pub fn count(&self, flow: Flow) -> Option<Count> {
+        self.host.count(flow).ok().flatten()
+    }
+
+    /// Where a flow is placed.
+    pub fn placement(&self, flow: Flow) -> Option<Placement> {
+        self.host.placement(flow).ok().flatten()
+    }
+
+    /// Large flows, and their placements, that an earlier agent left.
+    pub fn inherited_flows(&self) -> Result<Vec<(Flow, Option<Placement>)>> {
+        let mut flows: BTreeMap<Flow, Option<Placement>> = self.host.elephants()?.into_iter().map(|flow| (flow, None)).collect();
+        flows.extend(self.host.placements()?.into_iter().map(|(flow, placement)| (flow, Some(placement))));
+        Ok(flows.into_iter().collect())
     }
 
     /// Takes the programs away.

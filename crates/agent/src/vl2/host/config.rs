@@ -65,6 +65,7 @@ pub struct HostConfig {
     pub limits: Limits,
     #[serde(default)]
     pub rehash: Rehash,
+    pub placement: Option<Spanned<PlacementPart>>,
 }
 
 /// Where packets for this host are to be sent.
@@ -146,6 +147,39 @@ impl Default for Rehash {
     }
 }
 
+/// `[placement]`: who places large flows.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct PlacementPart {
+    scheduler: Schedulers,
+    #[serde(default = "elephant", deserialize_with = "from_text")]
+    pub elephant: Bytes,
+}
+
+/// The addresses of schedulers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "`ADDRESS:PORT`, or a list of them")]
+enum Schedulers {
+    One(SocketAddr),
+    Several(Vec<SocketAddr>),
+}
+
+impl PlacementPart {
+    /// The addresses of the schedulers.
+    pub fn schedulers(&self) -> Vec<SocketAddr> {
+        match &self.scheduler {
+            Schedulers::One(address) => vec![*address],
+            Schedulers::Several(addresses) => addresses.clone(),
+        }
+    }
+
+    /// Whether it is as before: it cannot change while the agent runs.
+    pub fn is(&self, other: &Self) -> bool {
+        (&self.scheduler, self.elephant) == (&other.scheduler, other.elephant)
+    }
+}
+
 impl HostConfig {
     /// Reads a configuration whose role is `host`, and checks what its keys say together.
     ///
@@ -181,6 +215,7 @@ impl HostConfig {
         }
         check_ports(&self.directory, place)?;
         self.check_prefixes(place)?;
+        self.check_placement(place)?;
         for own in &self.address {
             let address = *own.address.get_ref();
             if !self.is_application(address) {
@@ -210,6 +245,26 @@ impl HostConfig {
                 "`auth = \"tls\"` needs `cert`, `cert_key` and `ca`",
                 "`weft directory key --certificate` makes them",
             ));
+        }
+        Ok(())
+    }
+
+    fn check_placement(&self, place: &Place<'_>) -> Result<()> {
+        let Some(part) = &self.placement else { return Ok(()) };
+        let wrong = |message: &str, help: &str| Err(place.error(part.span(), message, help));
+        let schedulers = part.get_ref().schedulers();
+        if !(1..=SCHEDULERS_MAX).contains(&schedulers.len()) {
+            return wrong("one to four schedulers are possible", "write scheduler = \"ADDRESS:5305\"");
+        }
+        if schedulers.iter().any(|it| it.port() == 0 || !it.is_ipv4()) {
+            return wrong("a scheduler has an IPv4 address and a port", "schedulers have port 5305");
+        }
+        if self.intermediate == Intermediate::None {
+            let help = "write intermediate = \"group\", or leave `[placement]` out";
+            return wrong("`[placement]` chooses among intermediate switches, and packets cross none", help);
+        }
+        if part.get_ref().elephant.0 == 0 {
+            return wrong("`elephant` is 0", "write such as \"100kB\"");
         }
         Ok(())
     }
@@ -306,6 +361,14 @@ impl HostConfig {
 fn is_multicast(prefix: &Prefix) -> bool {
     matches!(prefix.address(), IpAddr::V4(it) if it.is_multicast()) && prefix.length() >= 4
 }
+
+/// As Mahout's hosts find them.
+fn elephant() -> Bytes {
+    Bytes(100_000)
+}
+
+/// Schedulers that reports are sent to.
+const SCHEDULERS_MAX: usize = 4;
 
 fn refresh() -> Duration {
     Duration::from_secs(20)

@@ -5,6 +5,7 @@
 //!   directory ----+--> Input --> vl2::agent::Agent --> Output --> UDP to directory and ToR
 //!   ToR ----------+      ^                                +--> multicast memberships
 //!   Unix socket --+   deadline                            +--> (locator = "host") the announcer's thread
+//!                 +---------> (`[placement]`) PlacementHost ---> eBPF tables, UDP to the scheduler
 //!   signals ------+
 //! ```
 
@@ -14,6 +15,7 @@ mod checks;
 mod config;
 mod link;
 mod metrics;
+mod placement;
 mod reload;
 mod setup;
 mod status;
@@ -25,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_control::vl2::agent::{Agent, AttachState, Input, OwnState};
+use weft_control::vl2::placement::HostInput;
 
 pub use config::HostConfig;
 
@@ -32,10 +35,11 @@ use crate::daemon::{Daemon, Run, RunOptions};
 use crate::directory::{Confirmation, DATAGRAM, send};
 use crate::error::Result;
 use crate::socket::{ControlSocket, PendingRequest, Request};
-use crate::vl2::dataplane::{Event, Flow};
+use crate::vl2::dataplane::{Event, Flow, Problem};
 use announce::Announcer;
 use apply::Plane;
 use link::Link;
+use placement::Placement;
 
 /// The agent of a host, at work.
 struct Host {
@@ -47,6 +51,7 @@ struct Host {
     directory: UdpSocket,
     tor: UdpSocket,
     announcer: Option<Announcer>,
+    placement: Option<Placement>,
     gateway: Option<std::net::Ipv4Addr>,
     /// When the program was started, and when its machine was made.
     started: Instant,
@@ -77,6 +82,7 @@ impl Daemon for Host {
     fn descriptors(&self) -> Vec<RawFd> {
         let mut all = vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd()];
         all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
+        all.extend(self.placement.iter().flat_map(Placement::descriptors));
         all
     }
 
@@ -84,12 +90,17 @@ impl Daemon for Host {
         let now = Instant::now();
         let machine = self.agent.deadline().map_or(UPKEEP, |at| nanos(at.saturating_since(self.now())));
         let waiter = self.waiters.iter().map(|waiter| waiter.until.saturating_duration_since(now)).min().unwrap_or(UPKEEP);
-        machine.min(waiter).min(self.upkeep.saturating_duration_since(now))
+        let placement = self.placement.as_ref().map_or(UPKEEP, |it| nanos(it.deadline().saturating_since(self.now())));
+        machine.min(waiter).min(placement).min(self.upkeep.saturating_duration_since(now))
     }
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
         self.take_events();
         self.take_datagrams();
+        let now = self.now();
+        if let Some(placement) = &mut self.placement {
+            placement.step(now, &mut self.plane);
+        }
         while let Some((address, result)) = self.announcer.as_mut().and_then(Announcer::next) {
             self.input(Input::Announced { address, result });
         }
@@ -157,14 +168,29 @@ impl Host {
                     let (local, peer, bytes, token) = self.plane.hold(direction, source, destination, held);
                     self.input(Input::Missed { local, peer, bytes, token });
                 }
-                Event::Congestion { flow } => self.input(Input::Congested(flow)),
+                Event::Congestion { flow } => {
+                    self.input(Input::Congested(flow));
+                    self.place(HostInput::Congested(flow));
+                }
+                Event::Elephant { flow } => self.place(HostInput::Elephant(flow)),
+                Event::FlowEnd { flow } => self.place(HostInput::Ended(flow)),
                 Event::IcmpError { flow, from, problem } => {
+                    if let Some(flow) = flow.filter(|_| !matches!(problem, Problem::TooBig { .. })) {
+                        self.place(HostInput::Undeliverable(flow));
+                    }
                     let flow = flow.map(|flow| flow.to_string());
                     tracing::debug!(?flow, %from, ?problem, "an ICMP error from the fabric");
                 }
                 Event::TooBig { flow, mtu } => tracing::debug!(%flow, mtu, "too big for the fabric"),
                 Event::Undeliverable { source, destination, .. } => tracing::debug!(%source, %destination, "not here"),
             }
+        }
+    }
+
+    fn place(&mut self, input: HostInput<'_>) {
+        let now = self.now();
+        if let Some(placement) = &mut self.placement {
+            placement.input(now, input, &mut self.plane);
         }
     }
 
@@ -266,6 +292,7 @@ impl Host {
         self.refresh_gateway();
         self.confirmation.update(self.agent.unconfirmed_since().map(|at| self.now().saturating_since(at)));
         metrics::update(&self.agent, self.plane.counters().as_ref(), self.config.limits.peers);
+        self.placement.iter().for_each(Placement::measure);
     }
 
     fn refresh_gateway(&mut self) {

@@ -1,7 +1,9 @@
 //! The configuration is reloaded (SIGHUP) while packets flow: another locator, other servers, other addresses. Programs and known flows go on.
 
+use toml::Spanned;
+
 use super::Host;
-use super::config::{HostConfig, LocatorMode};
+use super::config::{HostConfig, LocatorMode, PlacementPart};
 use super::link::Link;
 use super::setup::{find_gateway, settings};
 use crate::directory::bind;
@@ -26,12 +28,17 @@ impl Host {
 
     fn check_fixed(&self, new: &HostConfig) -> Result<()> {
         let old = &self.config;
+        let is_same = |a: Option<&Spanned<PlacementPart>>, b: Option<&Spanned<PlacementPart>>| match (a, b) {
+            (Some(a), Some(b)) => a.get_ref().is(b.get_ref()),
+            (a, b) => a.is_none() && b.is_none(),
+        };
         let changed = [
             ("device", old.device.get_ref() != new.device.get_ref()),
             ("socket", old.socket != new.socket),
             ("pins", old.pins() != new.pins()),
             ("metrics", old.metrics != new.metrics),
             ("locator", old.locator != new.locator || new.locator == LocatorMode::Host),
+            ("placement", !is_same(old.placement.as_ref(), new.placement.as_ref())),
             ("limits", old.limits.peers != new.limits.peers || old.limits.flows != new.limits.flows),
         ];
         match changed.iter().find(|(_, is_changed)| *is_changed) {

@@ -14,6 +14,7 @@ use super::announce::Announcer;
 use super::apply::Plane;
 use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, trigger_arp};
+use super::placement::Placement;
 use crate::dataplane::Rate;
 use crate::directory::{Confirmation, bind, resolver};
 use crate::error::Result;
@@ -42,6 +43,7 @@ impl Host {
         let routes_checked = begun;
         let (waiters, checks) = (Vec::new(), Vec::new());
         let mut host = Self {
+            placement: None,
             config,
             link,
             la,
@@ -61,7 +63,7 @@ impl Host {
         };
         host.narrow_routes();
         let is_adopted = host.plane.adopted();
-        let begun = host.inherit(is_adopted);
+        let begun = host.inherit(is_adopted).and_then(|()| host.start_placement());
         host.plane.rollback_on_error(begun)?;
         Ok(host)
     }
@@ -72,7 +74,13 @@ impl Host {
         self.plane.forget_held();
         self.agent = new_machine(&self.config, &key);
         self.begun = Instant::now();
-        self.inherit(true)
+        self.inherit(true)?;
+        self.start_placement()
+    }
+
+    fn start_placement(&mut self) -> Result<()> {
+        self.placement = Placement::start(&self.config, self.la, self.now(), &mut self.plane)?;
+        Ok(())
     }
 
     /// The machine's first inputs: servers, what an earlier agent left, the addresses of the configuration.
@@ -128,6 +136,7 @@ pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: 
         underlay_mtu: u16::try_from(fabric).unwrap_or(u16::MAX),
         broadcast: Rate { per_second: rate, burst: rate.max(1) },
         congestion_interval: config.rehash.interval.to_std(),
+        elephant_bytes: config.placement.as_ref().map(|part| part.get_ref().elephant.0),
         limits: Limits { peers: config.limits.peers, flows: config.limits.flows, ..Limits::default() },
         ..HostSettings::new(la, entropy)
     })

@@ -49,6 +49,7 @@ impl Host {
             "directory": self.agent.servers().iter().map(|it| json!({ "server": it.to_string() })).collect::<Vec<_>>(),
             "held": { "packets": packets, "bytes": bytes },
             "counters": counted(false),
+            "placement": self.placement.as_ref().map(|it| it.status(self.now())),
             "drops": drops,
         })
     }
@@ -71,6 +72,7 @@ impl Host {
             gone.map(|(name, hook)| format!("the program {name} is not on {hook} of {}: restart the agent", self.link.device)),
         );
         problems.extend(self.confirmation.problem());
+        problems.extend(self.placement.iter().flat_map(|it| it.problems(self.now())));
         problems.extend(self.plane.last_error.clone());
         problems
     }
@@ -114,6 +116,7 @@ impl Host {
         let own_tor = self.config.tor.as_ref().map(|tor| tor.get_ref().ip());
         let is_straight = own_tor == Some(IpAddr::V4(peer.peer.locator)) && self.config.locator == LocatorMode::Tor;
         let via = self.anycast(peer.peer.group).filter(|_| !is_straight).and_then(|all| self.plane.anycast(flow, all));
+        let via = self.plane.placement(flow).map(|placed| placed.intermediate).filter(|_| via.is_some()).or(via);
         let bits = 32 - u32::from(self.config.entropy.get_ref().length());
         Ok(json!({
             "hash": source.to_bits() & ((1u32 << bits) - 1), "source": source.to_string(), "locator": peer.peer.locator.to_string(),

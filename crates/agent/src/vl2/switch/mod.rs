@@ -41,7 +41,7 @@ use crate::daemon::{Daemon, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::socket::ControlSocket;
-use crate::vl2::dataplane::{SwitchPlane, SwitchSettings};
+use crate::vl2::dataplane::{StripRole, SwitchPlane, SwitchSettings};
 
 /// A running switch.
 pub(super) struct Switch {
@@ -127,6 +127,10 @@ impl Switch {
         let mut plane = SwitchPlane::attach(&ports, &settings(&config), &config.pins())?;
         let clock = Clock::begin();
         let parts = (|| -> Result<_> {
+            if config.tor.is_none() {
+                // A scheduler may send flows over this very switch. (What a ToR's own locator is for, it sets itself.)
+                plane.set_strip(config.la, StripRole::Intermediate)?;
+            }
             let tor = config.tor.as_ref().map(|part| TorPart::start(&config, part, &mut plane)).transpose()?;
             let intermediate = config.intermediate.as_ref().map(|part| Intermediate::start(config.la, part)).transpose()?;
             Ok((tor, intermediate, relay(&config)?))

@@ -205,8 +205,9 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         nic_queue: spec.nic_queue,
     };
     let scheduler = of_settings::scheduler(&spec.control, spec.seed);
-    let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler));
+    let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler.clone()));
     let plan = plan.and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
+    let plan = plan.and_then(|plan| plan.with_agent_scheduler(&spec.fabric, scheduler));
     let plan = match &spec.tenants {
         Some(tenants) => plan.and_then(|plan| plan.with_netlord(&spec.fabric, tenants)),
         None => plan,

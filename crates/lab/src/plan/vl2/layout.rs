@@ -49,6 +49,7 @@ impl Plan {
             hosts,
             directory,
             moves: Vec::new(),
+            scheduler: None,
         };
         place_entropy(&mut self, &mut vl2)?;
         place_anycast(&mut self, &groups);

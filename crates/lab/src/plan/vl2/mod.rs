@@ -17,12 +17,14 @@ mod addresses;
 mod layout;
 mod moves;
 mod reach;
+mod scheduler;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
 pub use moves::Move;
+pub use scheduler::AgentScheduler;
 
 use super::directory::DirectoryServers;
 use super::{MTU_FABRIC, Net};
@@ -81,6 +83,9 @@ pub struct Vl2 {
     /// Servers that will move, in order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
+    /// The scheduler of the agents, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<AgentScheduler>,
 }
 
 /// A service of an overlay.

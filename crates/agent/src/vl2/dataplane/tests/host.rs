@@ -1,9 +1,11 @@
 //! The two hooks of a host.
 
+use std::net::Ipv4Addr;
+
 use super::super::event::{Direction, Held};
 use super::super::hash::hash_flow;
 use super::super::layout::{self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, RawEvent, vl2_event_kind, vl2_flow_state};
-use super::super::{Flow, LocatorKind};
+use super::super::{Flow, HostSettings, LocatorKind, Placement};
 use super::packets::*;
 use super::{Counter, counted};
 use crate::dataplane::Rate;
@@ -86,6 +88,77 @@ fn a_salt_changes_the_path_of_its_flow_alone() {
         assert_ne!(pushed(&packet, 0), pushed(&packet, 77));
         assert_eq!(out(loaded, &packet), (OK, pushed(&packet, 77)));
         assert_eq!(out(loaded, &other), (OK, pushed(&other, 0)));
+    });
+}
+
+/// With placements, elephants from 3000 bytes.
+fn with_placements(test: impl FnOnce(&Loaded)) {
+    let Some(pins) = PinDir::new() else { return };
+    test(&host(&pins, &HostSettings { elephant_bytes: Some(3000), ..settings() }));
+}
+
+#[test]
+fn a_placed_flow_leaves_over_its_intermediate_switch() {
+    with_placements(|loaded| {
+        let (packet, near) = (ip4(OWN, FAR, 6, &tcp(100)), ip4(OWN, NEAR, 6, &tcp(100)));
+        let intermediate = Ipv4Addr::new(10, 0, 0, 77);
+        let place = |packet: &[u8], entropy: u32| {
+            let placement = layout::placement(&Placement { intermediate, entropy });
+            loaded.table(&layout::PLACEMENTS).set(&layout::flow(&flow_of(packet).unwrap()), &placement).unwrap();
+        };
+        assert_eq!(out(loaded, &packet), (OK, pushed(&packet, 0)), "not yet");
+        place(&packet, 0);
+        let ((answer, frame), counts) = counted(loaded, || out(loaded, &packet));
+        let usual = pushed(&packet, 0);
+        assert_eq!((answer, &frame[30..34]), (OK, &intermediate.octets()[..]));
+        assert_eq!((&frame[26..30], &frame[34..]), (&usual[26..30], &usual[34..]), "its hash and all that follows stay");
+        assert!(counts.contains(&(Counter::PushedPlaced, 1)), "{counts:?}");
+        place(&packet, 0x1234_5678);
+        assert_eq!(out(loaded, &packet).1[29], 0x78, "an entropy value in place of the hash");
+        // Below the host's own ToR there is no intermediate switch.
+        place(&near, 0);
+        assert_eq!(out(loaded, &near), (OK, pushed(&near, 0)));
+    });
+}
+
+#[test]
+fn an_elephant_and_its_end_are_reported_once() {
+    with_placements(|loaded| {
+        let of_flags = |flags: u8, payload: usize| {
+            let mut segment = tcp(payload);
+            (segment[12], segment[13]) = (0x50, flags);
+            ip4(OWN, FAR, 6, &segment)
+        };
+        let (ack, data, fin) = (of_flags(0x10, 0), of_flags(0x10, 1000), of_flags(0x11, 0));
+        let count = || loaded.table(&layout::COUNTS).get(&layout::flow(&flow_of(&data).unwrap())).unwrap();
+        let kinds = || -> Vec<vl2_event_kind> {
+            let events = Ring::new(loaded.map("events"), layout::read_event).unwrap().take().unwrap();
+            events.into_iter().map(|event| event.kind).collect()
+        };
+        (0..100).for_each(|_| assert_eq!(out(loaded, &ack).0, OK));
+        assert!(count().is_none(), "acknowledgements are no flow");
+        (0..4).for_each(|_| assert_eq!(out(loaded, &data).0, OK));
+        let seen = layout::read_count(&count().unwrap());
+        assert_eq!((seen.bytes, seen.is_elephant), (4 * data.len() as u64, true));
+        assert!(seen.first_ns > 0 && seen.last_ns >= seen.first_ns);
+        assert_eq!(kinds(), [vl2_event_kind::VL2_EVENT_ELEPHANT]);
+        (0..2).for_each(|_| assert_eq!(out(loaded, &fin).0, OK));
+        assert_eq!(kinds(), [vl2_event_kind::VL2_EVENT_FLOW_END]);
+        assert!(!layout::read_count(&count().unwrap()).is_elephant);
+        // Another connection with the same ports.
+        assert_eq!(out(loaded, &of_flags(0x02, 0)).0, OK);
+        assert_eq!(layout::read_count(&count().unwrap()).bytes, data.len() as u64 - 1000);
+    });
+}
+
+#[test]
+fn nothing_is_counted_or_placed_without_the_key() {
+    with_host(|loaded| {
+        let packet = ip4(OWN, FAR, 6, &tcp(1000));
+        let placement = layout::placement(&Placement { intermediate: Ipv4Addr::new(10, 0, 0, 77), entropy: 0 });
+        loaded.table(&layout::PLACEMENTS).set(&layout::flow(&flow_of(&packet).unwrap()), &placement).unwrap();
+        assert_eq!(out(loaded, &packet), (OK, pushed(&packet, 0)));
+        assert!(loaded.table(&layout::COUNTS).all().unwrap().is_empty());
     });
 }
 
