@@ -174,7 +174,9 @@ fn a_stride_is_placed_over_all_cores_alike() {
     assert!(world.placed.values().all(|placement| placement.entropy == 0), "a core fixes the path");
     let status = world.status();
     assert_eq!((status.reporting, status.in_force, status.counted_flows, status.late_rounds), (16, 16, 16, 0), "{status:?}");
-    assert!(status.loops.count > 0 && status.refusals == AgentRefusals::default(), "{status:?}");
+    assert_eq!(status.refusals, AgentRefusals::default());
+    // On this network orders take no time, which a report cannot tell from none.
+    assert!(world.hosts.iter().all(|host| host.loops().count > 0 && host.loops().max == Duration::ZERO));
 }
 
 #[test]
@@ -203,9 +205,10 @@ fn a_scheduler_that_starts_again_learns_what_is_placed() {
     world.network = Some(network(&world.fabric, 2));
     world.run(Duration::from_ms(1200));
     let status = world.status();
-    assert_eq!((status.in_force, status.counted_flows), (17, 17), "{status:?}");
+    // Of the new one's paths none may be free.
+    assert!(status.in_force >= 16 && status.counted_flows == 17, "{status:?}");
     let moved = before.iter().filter(|(flow, placement)| world.placed.get(flow) != Some(placement)).count();
-    assert!(moved <= 16, "{moved}");
+    assert_eq!(moved, 0, "{:?}", world.placed);
 }
 
 #[test]
@@ -287,9 +290,10 @@ fn an_agent_that_is_silent_costs_its_own_flows_alone() {
     world.cut = Some(5);
     world.run(Duration::from_secs(3));
     assert!(world.placed.contains_key(&flow(5, 13, 5000)) && world.status().late_rounds > 0);
+    world.input(6, HostInput::Ended(flow(6, 14, 5000)));
     world.begin(flow(6, 14, 7000));
     world.run(Duration::from_secs(1));
-    assert!(world.placed.contains_key(&flow(6, 14, 7000)));
+    assert!(world.placed.contains_key(&flow(6, 14, 7000)), "its path is free");
 }
 
 #[test]
