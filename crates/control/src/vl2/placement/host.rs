@@ -5,8 +5,8 @@
 //!                                     ^                  |
 //!                                     '--lost packets, intermediate switch does not answer: over anycast addresses again
 //! ```
-//! - A placed flow that loses a whole window has its intermediate switch probed. If there is no answer, all flows over it fall back and the scheduler is
-//!   told; it is probed until it answers. If it answers and the flow loses another window, the path beyond is broken: this flow alone falls back,
+//! - A placed flow that loses a whole window has its intermediate switch probed. If there is no answer, all flows over it fall back and the next report
+//!   names it; it is probed until it answers. If it answers and the flow loses another window, the path beyond is broken: this flow alone falls back,
 //!   and refuses that switch for a while.
 //! - Orders of an older scheduler, and of none that answers a report of this agent, are dropped and counted.
 

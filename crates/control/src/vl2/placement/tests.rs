@@ -175,7 +175,7 @@ fn a_stride_is_placed_over_all_cores_alike() {
     let status = world.status();
     assert_eq!((status.reporting, status.in_force, status.counted_flows, status.late_rounds), (16, 16, 16, 0), "{status:?}");
     assert_eq!(status.refusals, AgentRefusals::default());
-    // On this network orders take no time, which a report cannot tell from none.
+    // On this network orders take no time, which in a report is the same as none.
     assert!(world.hosts.iter().all(|host| host.loops().count > 0 && host.loops().max == Duration::ZERO));
 }
 
