@@ -19,6 +19,7 @@ use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_lab::plan::Store;
 use weft_lab::plan::netlord::{CoreSwitch, Fib, Lease, NetlordSpec, Placement, Provider, ProviderSpec, alike};
 use weft_lab::plan::{Net, Plan};
+use weft_lab::probe::connectivity;
 use weft_lab::probe::ping::{self, Addresses};
 use weft_lab::{Stopwatch, agents, directory, netlord};
 
@@ -59,6 +60,7 @@ fn agents_have_addresses_in_tenant_1() {
     each_agent_has_its_lease(&lab);
     hosts_reach_each_other_through_the_encapsulation(&lab);
     vms_do_not_reach_the_provider(&lab);
+    connectivity_is_tested_with_a_provider(&lab);
     an_agent_returns_with_its_address(&lab);
     a_removed_interface_is_created_again(&lab);
     switches_forget_hardware_addresses(&lab);
@@ -76,6 +78,13 @@ fn each_agent_has_its_lease(lab: &TestLab) {
         assert!(own["renew_in_s"].as_u64().is_some_and(|left| (1700..=1800).contains(&left)), "{status}");
         assert_eq!(status["dhcp"]["acks"], 1, "{status}");
         lab.shell(host, &format!("ip -4 addr show dev weft1 | grep -q 'inet {}/16.* dynamic'", lease.address));
+    }
+}
+
+/// The port of the provider's DHCP server has no rate: the time that frames may wait in queues is computed all the same.
+fn connectivity_is_tested_with_a_provider(lab: &TestLab) {
+    for case in connectivity::test(lab.plan(), &GO).expect("a lab").cases {
+        assert_ne!(case.ok, Some(false), "{case:?}");
     }
 }
 

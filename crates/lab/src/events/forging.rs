@@ -68,10 +68,17 @@ fn failed(what: &'static str, node: &Node, cause: std::io::Error) -> LabError {
 
 /// How long a frame may wait in queues: at the NIC of the VM's host, and at each switch of a path up and down.
 fn queued(plan: &Plan, vm: &Vm) -> Duration {
-    let drain = |port: &Port| Duration::from_secs_f64(port.queue_bytes as f64 * 8.0 / port.rate_bps as f64);
     let nic = &plan.nodes[vm.host].ports[0];
     let slowest = plan.switches().flat_map(|switch| &switch.ports).map(drain).max();
     drain(nic) + HOPS * slowest.unwrap_or_default()
+}
+
+/// The time that a port's full queue takes to drain; none where its rate is not limited (the port of the provider's DHCP server).
+fn drain(port: &Port) -> Duration {
+    if port.rate_bps == 0 {
+        return Duration::ZERO;
+    }
+    Duration::from_secs_f64(port.queue_bytes as f64 * 8.0 / port.rate_bps as f64)
 }
 
 /// All other VMs.
