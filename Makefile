@@ -10,6 +10,8 @@ SCENARIO ?=
 # Of `make install`.
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Targets that `make test` makes beside the tests.
+BESIDE ?=
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/weft
@@ -33,7 +35,7 @@ run: ## Run shipped scenarios, as root on real packets too (or SCENARIO=...), pr
 
 .PHONY: test
 test: ## Run every test
-	scripts/test.sh
+	scripts/test.sh $(BESIDE)
 
 ## Building
 

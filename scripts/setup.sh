@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs all that any target of the Makefile needs, but for `make bench-simgrid`, which installs SimGrid itself
-# (setup-simgrid.sh). What is there already costs nothing. --tests leaves out what only lints want.
+# (setup-simgrid.sh). What is there already costs nothing.
 
 here=$(dirname "${BASH_SOURCE[0]}")
 set -euo pipefail
@@ -13,5 +13,6 @@ set -euo pipefail
 "$here/setup-etcd.sh"
 "$here/setup-bpf.sh"
 "$here/setup-nextest.sh"
-[ "${1:-}" = --tests ] || "$here/setup-build.sh" --lint
-[ "${1:-}" = --tests ] || "$here/setup-deny.sh"
+"$here/setup-build.sh" --lint
+"$here/setup-deny.sh"
+"$here/setup-site.sh"

@@ -130,15 +130,17 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     pub(crate) fn now() -> Self {
-        let all = fs::read_to_string("/proc/stat").map_or(Self::default(), |text| Self::parse(&text));
+        let all = fs::read_to_string("/proc/stat").map_or(Self::default(), |text| Self::parse(&text, is_niced()));
         Self { own: own_time(), ..all }
     }
 
-    fn parse(text: &str) -> Self {
+    /// Processes of a lower priority give way to a lab, so their time counts as idle; unless the lab is one of them.
+    fn parse(text: &str, niced: bool) -> Self {
         let line = text.lines().next().unwrap_or_default();
         // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two.
         let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
-        Self { idle: ticks.iter().skip(3).take(2).sum(), all: ticks.iter().sum(), own: Duration::ZERO }
+        let given_way = ticks.get(1).filter(|_| !niced);
+        Self { idle: ticks.iter().skip(3).take(2).chain(given_way).sum(), all: ticks.iter().sum(), own: Duration::ZERO }
     }
 
     /// The idle fraction of the time since `before`; `None` if no time has passed.
@@ -151,6 +153,12 @@ impl Cpu {
     pub(crate) fn own_since(self, before: Self) -> Duration {
         self.own.saturating_sub(before.own)
     }
+}
+
+/// Whether this process has a lower priority than usual.
+fn is_niced() -> bool {
+    // SAFETY: a plain system call; an error, -1, is a priority that is not lower.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) > 0 }
 }
 
 fn own_time() -> Duration {
@@ -172,10 +180,18 @@ mod tests {
 
     #[test]
     fn idle_is_a_fraction_of_all_time() {
-        let before = Cpu::parse("cpu  100 0 100 700 100 0 0 0 50 50\ncpu0 1");
-        let after = Cpu::parse("cpu  150 0 100 740 110 0 0 0 50 50\n");
+        let parse = |text| Cpu::parse(text, false);
+        let before = parse("cpu  100 0 100 700 100 0 0 0 50 50\ncpu0 1");
+        let after = parse("cpu  150 0 100 740 110 0 0 0 50 50\n");
         assert_eq!(after.idle_since(before), Some(0.5));
         assert_eq!(before.idle_since(before), None);
-        assert_eq!(Cpu::parse("").idle_since(before), None);
+        assert_eq!(parse("").idle_since(before), None);
+    }
+
+    #[test]
+    fn processes_of_a_lower_priority_give_way() {
+        let [before, after] = ["cpu 100 0 100 700 100 0 0 0", "cpu 120 50 110 720 100 0 0 0"];
+        let idle = |niced| Cpu::parse(after, niced).idle_since(Cpu::parse(before, niced));
+        assert_eq!((idle(false), idle(true)), (Some(0.7), Some(0.2)));
     }
 }
