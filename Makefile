@@ -52,7 +52,7 @@ weft: ## Build the program `weft` alone, optimised, into target/release
 build: ## Build `weft` and the daemons, optimised, into target/release
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
-	$(CARGO) build --release --locked --package weft-experiment --package weft-directory --package weft-agent --package weft-scheduler --bins
+	$(CARGO) build --release --locked --package weft-experiment --package weft-directory --package weft-agent --package weft-scheduler --package weft-planner --bins
 
 .PHONY: python
 python: ## Build the Python package, optimised, into .venv

@@ -9,14 +9,14 @@ built=$1
 prefix=$2
 to=${3:-}$prefix
 [[ $prefix = /* ]] || fail "PREFIX=$prefix is not an absolute path" "make install PREFIX=/usr/local"
-for program in weft weft-directory weft-agent weft-scheduler; do
+for program in weft weft-directory weft-agent weft-scheduler weft-planner; do
     [ -x "$built/$program" ] || fail "$built/$program is not built" "make build"
 done
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-for program in weft weft-directory weft-agent weft-scheduler; do
+for program in weft weft-directory weft-agent weft-scheduler weft-planner; do
     install -D -m 755 "$built/$program" "$to/bin/$program"
     # `weft` has a page for each command; those of the daemons' own programs take the place of its short ones.
     "$built/$program" manual "$scratch"

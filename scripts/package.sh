@@ -17,12 +17,12 @@ mkdir -p "$out"
 # `weft` alone has no library of the system in it, so that it can be static. With --target the flags are those of the program, not of what builds it.
 say "building weft, static"
 RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --target "$machine" --package weft-experiment --bin weft
-say "building weft-directory, weft-agent and weft-scheduler"
-cargo build --release --locked --package weft-directory --package weft-agent --package weft-scheduler --bins
+say "building weft-directory, weft-agent, weft-scheduler and weft-planner"
+cargo build --release --locked --package weft-directory --package weft-agent --package weft-scheduler --package weft-planner --bins
 
 built=$out/programs
 mkdir -p "$built"
-install -m 755 "$static/weft" "$dynamic/weft-directory" "$dynamic/weft-agent" "$dynamic/weft-scheduler" "$built"
+install -m 755 "$static/weft" "$dynamic/weft-directory" "$dynamic/weft-agent" "$dynamic/weft-scheduler" "$dynamic/weft-planner" "$built"
 strip "$built"/*
 
 name=weft-$version-$(uname -m)-linux
@@ -37,7 +37,7 @@ root=$out/debian
 scripts/install.sh "$built" /usr "$root"
 mkdir -p "$root/DEBIAN" "$root/etc/weft"
 # The libraries that the daemons are linked with, by the Debian packages that hold them.
-libraries=$(ldd "$built/weft-agent" "$built/weft-directory" "$built/weft-scheduler" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | xargs -n 1 basename)
+libraries=$(ldd "$built/weft-agent" "$built/weft-directory" "$built/weft-scheduler" "$built/weft-planner" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | xargs -n 1 basename)
 depends=$(for library in $libraries; do dpkg -S "*/$library" | sed -n 1p | cut -d : -f 1; done | sort -u | paste -sd , | sed 's/,/, /g')
 sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$(dpkg --print-architecture)/" -e "s/@DEPENDS@/adduser, $depends/" \
     -e "s/@SIZE@/$(du -sk "$root" | cut -f 1)/" packaging/debian/control.in >"$root/DEBIAN/control"

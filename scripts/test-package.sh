@@ -92,7 +92,7 @@ chroot "$root" apt-get install --yes --no-install-recommends /tmp/weft.deb >"$wo
 passes "deb: weft works" within "$root" bash -c "$uses_weft"
 passes "deb: manual pages, completions, units, examples" within "$root" bash -c '
     set -e
-    for file in man/man1/weft.1.gz man/man1/weft-run.1.gz man/man1/weft-agent.1.gz man/man1/weft-scheduler.1.gz man/man1/weft-directory-serve.1.gz \
+    for file in man/man1/weft.1.gz man/man1/weft-run.1.gz man/man1/weft-agent.1.gz man/man1/weft-scheduler.1.gz man/man1/weft-planner.1.gz man/man1/weft-directory-serve.1.gz \
         bash-completion/completions/weft zsh/site-functions/_weft fish/vendor_completions.d/weft.fish \
         doc/weft/examples/scenarios/first.toml doc/weft/running-on-hosts.md; do
         test -s "/usr/share/$file" || { echo "/usr/share/$file is missing"; exit 1; }

@@ -64,7 +64,7 @@ sudo() { "$@"; }
 def programs() -> pathlib.Path:
     """The folder of the built programs."""
     folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
-    if not all((folder / name).exists() for name in ["weft", "weft-directory", "weft-agent", "weft-scheduler"]):
+    if not all((folder / name).exists() for name in ["weft", "weft-directory", "weft-agent", "weft-scheduler", "weft-planner"]):
         assert not os.environ.get("CI"), "the programs are not built: cargo build --workspace --bins"
         pytest.skip("the programs are not built")
     return folder

@@ -57,6 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
     ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
+    ("Planning (`weft-planner`)", &["analyze"]),
     ("Tools", &["bench", "completions"]),
 ];
 
@@ -130,6 +131,9 @@ enum Command {
     /// Run the OpenFlow scheduler (`weft-scheduler`)
     #[command(disable_help_flag = true)]
     Scheduler(External),
+    /// Study traffic from flow logs and captures (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Analyze(External),
 }
 
 #[derive(Debug, Args)]
@@ -211,6 +215,10 @@ pub fn main() -> ExitCode {
         }
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
+        Command::Analyze(mut rest) => {
+            rest.arguments.insert(0, "analyze".into());
+            external("weft-planner", &rest.arguments)
+        }
     };
     result.unwrap_or_else(|error| {
         if matches!(error, Error::Interrupted) {
@@ -242,7 +250,7 @@ fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
         Ok(code) => Ok(code),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
             format!("`{name}` is not installed"),
-            "put it beside `weft` or on the PATH; `make build` builds weft-directory, weft-agent and weft-scheduler",
+            "put it beside `weft` or on the PATH; `make build` builds weft-directory, weft-agent, weft-scheduler and weft-planner",
         )),
         Err(e) => Err(Error::io("run", &program, e)),
     }

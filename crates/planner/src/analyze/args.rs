@@ -1,0 +1,65 @@
+//! The arguments of `weft analyze`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use weft_fabric::time::Duration;
+
+use super::study::Settings;
+
+/// The commands of `weft analyze`.
+#[derive(Debug, Subcommand)]
+pub enum AnalyzeCommand {
+    /// Study flow sizes, concurrency and traffic matrices (VL2 section 3)
+    Traffic(TrafficArgs),
+}
+
+/// Arguments of `weft analyze traffic`.
+#[derive(Debug, Args)]
+pub struct TrafficArgs {
+    /// Flow logs and captures; the format of each is recognised by its content
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Where hosts are: CSV with the columns address, rack, and if known pod and service
+    #[arg(long, value_name = "MAP")]
+    pub hosts: Option<PathBuf>,
+    /// Length of the intervals of traffic matrices
+    #[arg(long, value_name = "TIME", default_value = "100s", value_parser = interval)]
+    pub interval: Duration,
+    /// End a flow of a packet capture after this time without a packet
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
+    pub idle: Duration,
+    /// Packet sampling of the logs, 1 in N, where they do not state it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub sampling: Option<u32>,
+    /// Leave out records that cannot be read and count them, where they would be errors
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Write traffic.json, CSV tables and traffic.html into this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TrafficArgs {
+    /// What the study is set to.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            interval_ns: nanoseconds(self.interval),
+            idle_ns: nanoseconds(self.idle),
+            sampling: self.sampling,
+            keep_going: self.keep_going,
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_ps() / 1_000).expect("fewer picoseconds than 2^64")
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time: Duration = text.parse().map_err(|e: weft_fabric::units::UnitError| e.to_string())?;
+    if time < Duration::from_ms(1) { Err("it is shorter than 1 ms".to_owned()) } else { Ok(time) }
+}

@@ -1,0 +1,83 @@
+//! The command line of `weft-planner`. `docs/cli.md` has every argument.
+//!
+//! Exit code 0: done; 2: an error, with its remedy.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::analyze::{self, AnalyzeCommand};
+use crate::error::{Error, Result};
+
+/// Studies traffic and failures from logs, and prices networks.
+#[derive(Debug, Parser)]
+#[command(name = "weft-planner", bin_name = "weft", version, about, long_about = None, disable_help_subcommand = true)]
+struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Study the traffic or the failures of a network from its logs
+    #[command(subcommand)]
+    Analyze(AnalyzeCommand),
+    /// Write the manual pages into a folder, for packages
+    #[command(hide = true)]
+    Manual {
+        /// The folder, which must exist
+        folder: PathBuf,
+    },
+}
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let program = match Program::try_parse_from(arguments) {
+        Ok(program) => program,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let wrap = io::stderr().is_terminal();
+    let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
+    let result = match program.command {
+        Command::Analyze(command) => analyze::run(&command),
+        Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
+            .map_err(|cause| Error::io("write to", &folder, cause)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints a JSON document to stdout. A closed pipe is not an error.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"))
+}
+
+/// Prints text to stdout. A closed pipe is not an error.
+pub(crate) fn print_text(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::io("write to", Path::new("standard output"), e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn no_argument_is_in_the_way_of_another() {
+        super::Program::command().debug_assert();
+    }
+}

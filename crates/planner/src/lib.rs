@@ -1,0 +1,15 @@
+//! `weft-planner`: the study of traffic and failures from an operator's own logs, and the cost of networks (VL2 sections 3 and 6). Commands of
+//! `weft` start this program, so that its parsers do not slow the build of `weft`.
+//!
+//! ```text
+//!   logs --formats--> flow records --analyze--> study --report--> table, JSON, CSV, HTML
+//!                                                  `----emit----> a scenario that `weft run` simulates
+//! ```
+//! Log files are read as streams: memory depends on the numbers of hosts, pairs of groups and intervals, not on the number of flows.
+
+pub mod analyze;
+mod cli;
+mod error;
+
+pub use cli::main;
+pub use error::{Error, Result};
