@@ -28,6 +28,14 @@ def test_the_key_of_a_principal() -> None:
     assert directory.principal_key(SECRET.hex(), 7) == KEY
 
 
+def test_a_server_of_another_version_is_named() -> None:
+    session = directory._Session(7, KEY)
+    message = struct.pack(">2sBBIQQ", b"WD", 2, 0xFF, 7, 0, 1)
+    with pytest.raises(DirectoryError, match="speaks version 2 of the protocol"):
+        session.open(message + hashlib.blake2b(message, key=KEY, digest_size=16).digest())
+    assert session.open(message + bytes(16)) is None, "a wrong tag"
+
+
 KEYS = {
     "10.0.0.7": "01 0a000007",
     "2001:db8::7": "02 20010db8000000000000000000000007",

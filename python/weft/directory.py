@@ -342,6 +342,8 @@ class _Session:
             return None
         magic, version, kind, principal, cookie, request = struct.unpack(">2sBBIQQ", covered[:24])
         right = hashlib.blake2b(covered, key=self._key, digest_size=16).digest()
+        if (magic, kind, principal) == (b"WD", 0xFF, self.principal) and hmac.compare_digest(tag, right):
+            raise DirectoryError(f"the server speaks version {version} of the protocol, this client version 1")
         if magic != b"WD" or version != 1 or principal != self.principal or not hmac.compare_digest(tag, right):
             return None
         if request and kind & 0x80:

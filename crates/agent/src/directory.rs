@@ -1,7 +1,7 @@
 //! Between an agent and directory servers: the socket, the resolver's settings, its metrics.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use metrics::{counter, gauge};
 use weft_control::directory::PrincipalId;
@@ -71,9 +71,53 @@ impl Confirmation {
     }
 }
 
+/// Whether the limit of peers is too small for the peers in use.
+#[derive(Debug, Default)]
+pub(crate) struct Evictions {
+    total: u64,
+    /// When the last one was seen, and how many there had been before the minute.
+    seen: Option<(Instant, u64)>,
+}
+
+impl Evictions {
+    /// `total`: peers evicted so far.
+    pub(crate) fn update(&mut self, total: u64) {
+        let recent = self.seen.filter(|(at, _)| at.elapsed() < EVICTIONS_SHOWN);
+        if total > self.total {
+            let before = recent.map_or(self.total, |(_, before)| before);
+            if recent.is_none() {
+                tracing::warn!("more peers are in use than `limits.peers`: known ones are evicted and looked up again");
+            }
+            self.seen = Some((Instant::now(), before));
+        } else {
+            self.seen = recent;
+        }
+        self.total = total;
+    }
+
+    /// Peers evicted so far.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What status says of it.
+    pub(crate) fn problem(&self, limit: u32) -> Option<String> {
+        let (_, before) = self.seen?;
+        let count = self.total - before;
+        Some(format!(
+            "peers: the limit of {limit} is too small, {count} known ones were evicted recently (raise `limits.peers`, and restart the agent)"
+        ))
+    }
+}
+
+/// An eviction is a problem for so long.
+const EVICTIONS_SHOWN: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Metrics of a resolver.
 pub(crate) fn measure_lookups(counts: &ResolverCounts) {
     counter!("weft_agent_lookups_total", "by" => "cache").absolute(counts.hits);
     counter!("weft_agent_lookups_total", "by" => "directory").absolute(counts.misses);
     counter!("weft_agent_lookup_retries_total").absolute(counts.retries);
+    counter!("weft_agent_peers_evicted_total").absolute(counts.evicted);
+    counter!("weft_agent_version_refused_total").absolute(counts.unsupported);
 }

@@ -98,6 +98,12 @@ pub enum Error {
         /// What it printed on stderr.
         reason: String,
     },
+    /// The agent's packets do not leave from here.
+    #[error("the agent runs in another network namespace: probes from here would take another path")]
+    OtherNamespace {
+        /// The agent's process.
+        pid: u64,
+    },
     /// There is no such network interface.
     #[error("there is no Ethernet device `{0}`")]
     NoDevice(String),
@@ -207,6 +213,7 @@ impl Error {
             Self::File { cause, .. } => file_remedy(cause.kind()).to_owned(),
             Self::Input { help, .. } | Self::Content { help, .. } | Self::System { help, .. } => (*help).to_owned(),
             Self::KeyMode { path, .. } => format!("chmod 600 {}", path.display()),
+            Self::OtherNamespace { pid } => format!("nsenter --net=/proc/{pid}/ns/net weft agent trace ..."),
             Self::NoDevice(_) => "`device` names the NIC that carries the locator address; `ip link` lists them".to_owned(),
             Self::NoLocator(device) => format!("give the device one (`ip addr add ... dev {device}`), or write `la`"),
             Self::Locator { .. } => "`la` must be an address of this machine".to_owned(),

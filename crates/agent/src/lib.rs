@@ -18,6 +18,7 @@ mod exporter;
 mod interface;
 mod iproute;
 pub mod netlord;
+mod netns;
 mod signals;
 pub mod socket;
 pub mod vl2;

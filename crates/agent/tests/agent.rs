@@ -229,6 +229,10 @@ fn forged_sources_are_dropped(network: &Network) {
 }
 
 fn the_path_is_traced(network: &Network) {
+    // From here, outside of the host's namespace, probes would take another path.
+    let (code, text) = network.agent_from_outside(A, &["trace", "20.0.0.1", "20.0.0.2"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("another network namespace") && text.contains("nsenter --net=/proc/"), "{text}");
     let (code, text) =
         network.agent(A, &["trace", "20.0.0.1", "20.0.0.2", "--protocol", "tcp", "--sport", "4000", "--dport", "81", "--json"]);
     assert_eq!(code, 0, "{text}");

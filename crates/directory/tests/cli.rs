@@ -120,7 +120,73 @@ fn a_folder_has_all_that_one_machine_needs() {
     assert_fails(&site.run(&["key", "--principal", "3", "--certificate", "p3.pem"]), 2, &["p3.pem exists already"]);
     let other = site.plain(&["init", "other", "--json", "--listen", "127.0.0.1:5399"]);
     let other: Value = serde_json::from_slice(&other.stdout).expect("JSON");
-    assert_eq!(other["serve"], "weft directory serve --dir other --listen 127.0.0.1:5399");
+    assert_eq!(other["serve"], "weft directory serve --dir other");
+}
+
+#[test]
+fn a_folder_remembers_where_its_server_listens() {
+    let site = Site::new();
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
+    assert_ok(&site.plain(&["init", "other", "--listen", &free.to_string()]));
+    let dir = site.folder.path().join("other");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+    command.args(["serve", "--metrics", "off", "--json", "--dir"]).arg(&dir);
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let status = site.plain(&["status", "--dir", "other"]);
+    process.kill().and_then(|()| process.wait()).expect("it ends");
+    assert!(line.contains(&format!("\"listen\":\"{free}\"")), "{line}");
+    assert_ok(&status);
+}
+
+#[test]
+fn what_no_host_can_have_is_not_put() {
+    let site = Site::serving("mac");
+    for (key, locator, said) in [
+        ("224.0.0.5", "10.0.1.1", "the address 224.0.0.5 is a multicast address"),
+        ("ff02::1", "10.0.1.1", "the address ff02::1 is a multicast address"),
+        ("10.0.0.7", "0.0.0.0", "the locator 0.0.0.0 is the unspecified address"),
+        ("10.0.0.7", "255.255.255.255", "the broadcast address"),
+        ("group:3", "10.9.0.1,239.0.0.1", "the group's address 239.0.0.1 is a multicast address"),
+    ] {
+        assert_fails(&site.run(&["put", key, locator]), 2, &[said, "help: "]);
+    }
+    let more = |args: &[&str]| site.run(&[&["put", "10.0.0.7", "10.0.1.1"], args].concat());
+    assert_fails(&more(&["--service", "9"]), 2, &["no service `9`", "raise `version`"]);
+    assert_fails(&more(&["--group", "3"]), 2, &["no group 3 in the directory", "weft directory put group:3"]);
+    assert_eq!(stdout(&site.run(&["list", "--json"])), "", "nothing was written");
+    assert_ok(&more(&["--group", "3", "--service", "9", "--unchecked"]));
+    let file = site.file("in.jsonl", "{\"key\":\"10.0.0.8\",\"locator\":\"0.0.0.0\"}\n");
+    assert_fails(&site.run(&["import", &file]), 2, &["in.jsonl:1: the locator 0.0.0.0"]);
+}
+
+#[test]
+fn a_put_keeps_what_it_does_not_name() {
+    let site = Site::serving("mac");
+    let policy = "version = 2\n[[service]]\nname = \"web\"\nid = 1\n[[principal]]\nid = 2\nrole = \"admin\"\n";
+    std::fs::write(site.dir().join("policy.toml"), policy).expect("written");
+    assert_ok(&site.run(&["put", "group:3", "10.9.0.1"]));
+    let all = ["--owner", "17", "--service", "web", "--group", "3", "--mac", "02:00:00:00:00:01", "--lease", "5s"];
+    assert_ok(&site.run(&[&["put", "10.0.0.7", "10.0.1.1"], &all[..]].concat()));
+    let moved = site.run(&["put", "10.0.0.7", "10.0.1.2"]);
+    for part in ["kept owner 17", "service 1", "group 3", "MAC address 02:00:00:00:00:01", "lease 5000 ms"] {
+        assert!(stdout(&moved).contains(part), "{moved:?}");
+    }
+    let mapping = || site.json(&["get", "10.0.0.7"])["findings"][0].clone();
+    let (now, expected) = (mapping(), (Value::from("10.0.1.2"), Value::from(17), Value::from(1), Value::from(3)));
+    assert_eq!((now["locator"].clone(), now["owner"].clone(), now["service"].clone(), now["group"].clone()), expected);
+    assert_eq!(site.json(&["put", "10.0.0.7", "10.0.1.3", "--owner", "18"])["kept"][0], "service 1");
+    assert_eq!((mapping()["owner"].clone(), mapping()["locator"].clone()), (Value::from(18), Value::from("10.0.1.3")));
+    let replaced = site.run(&["put", "10.0.0.7", "10.0.1.4", "--replace"]);
+    assert!(!stdout(&replaced).contains("kept"), "{replaced:?}");
+    let now = mapping();
+    assert_eq!((&now["owner"], &now["service"], &now["mac"]), (&Value::from(0), &Value::from(0), &Value::Null));
+    // Over TLS without a key nothing can be looked up, so nothing is dropped in silence.
+    let tls = Site::serving("tls");
+    std::fs::rename(tls.dir().join("secret"), tls.dir().join("elsewhere")).expect("moved");
+    assert_fails(&tls.run(&["put", "10.0.0.7", "10.0.1.1"]), 2, &["owner, service and group", "--replace"]);
+    assert_ok(&tls.run(&["put", "10.0.0.7", "10.0.1.1", "--replace"]));
 }
 
 #[test]
@@ -135,7 +201,7 @@ fn what_the_page_shows_by_keyed_macs() {
 
 fn what_the_page_shows(auth: &str) {
     let site = Site::serving(auth);
-    let put = site.json(&["put", "10.0.0.7", "10.0.1.1", "--owner", "17", "--service", "1", "--group", "3"]);
+    let put = site.json(&["put", "10.0.0.7", "10.0.1.1", "--owner", "17", "--service", "1", "--group", "3", "--unchecked"]);
     assert_eq!(put["outcome"], "committed");
     let generation = put["generation"].as_u64().expect("a number").to_string();
     let (number, known) = (put["number"].to_string(), (generation.parse::<u64>().expect("a number") - 1).to_string());
@@ -149,6 +215,7 @@ fn what_the_page_shows(auth: &str) {
         "1",
         "--group",
         "3",
+        "--unchecked",
         "--number",
         &number,
         "--known",
@@ -172,7 +239,7 @@ fn what_the_page_shows(auth: &str) {
         (conflict.status.code(), stdout(&conflict)),
         (Some(1), format!("conflict: 10.0.0.7 has generation {generation}\n"))
     );
-    assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.2", "--expect", &generation, "--service", "1"]));
+    assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.2", "--expect", &generation, "--service", "1", "--unchecked"]));
 
     assert_ok(&site.run(&["put", "group:3", "10.9.0.1,10.9.0.2"]));
     assert_ok(&site.run(&["put", "tenant:5/0/02:00:00:00:00:01", "edge:02:00:00:00:00:09/12", "--lease", "1s"]));
@@ -312,7 +379,7 @@ fn bad_input_is_refused_with_a_remedy() {
     std::fs::remove_file(format!("{dir}/secret")).expect("removed");
     assert_fails(&site.run(&["key", "--principal", "3"]), 2, &["secret", "weft directory init"]);
     std::fs::write(format!("{dir}/client.toml"), "server = \"x\"").expect("written");
-    assert_fails(&site.run(&["get", "10.0.0.7"]), 2, &["client.toml", "servers, principal and auth"]);
+    assert_fails(&site.run(&["get", "10.0.0.7"]), 2, &["client.toml", "servers, principal, auth and listen"]);
 }
 
 #[test]
@@ -401,4 +468,78 @@ fn a_closed_pipe_is_not_an_error() {
     assert!(export.wait().expect("it ends").success());
     let _ = std::io::stderr().flush();
     assert!(Path::new(&site.dir()).is_dir());
+}
+
+#[test]
+fn an_export_replaces_regular_files_only_and_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::serving("mac");
+    assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.1"]));
+    let at = |name: &str| site.folder.path().join(name).display().to_string();
+    assert_ok(&run(Command::new("mkfifo").arg(at("pipe"))));
+    site.file("target", "old");
+    std::os::unix::fs::symlink(at("target"), at("link")).expect("a link");
+    for (command, name, kind) in [
+        ("export", "pipe", "a pipe"),
+        ("export", "link", "a symbolic link"),
+        ("backup", "pipe", "a pipe"),
+        ("export", "directory", "a folder"),
+    ] {
+        assert_fails(&site.run(&[command, name]), 2, &[kind, "not replaced"]);
+    }
+    assert_fails(&site.run(&["export", "/dev/null"]), 2, &["a device"]);
+    assert_eq!(std::fs::read_to_string(at("target")).expect("a file"), "old");
+    for command in ["export", "backup"] {
+        assert_ok(&site.run(&[command, "target"]));
+        assert_eq!(std::fs::metadata(at("target")).expect("a file").permissions().mode() & 0o777, 0o600, "{command}");
+    }
+}
+
+#[test]
+fn a_backup_brings_back_mappings_documents_and_the_policy() {
+    let site = Site::serving("mac");
+    assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.1", "--owner", "17"]));
+    assert_ok(&site.run(&["put", "group:3", "10.9.0.1"]));
+    assert_ok(&site.run(&["publish", "notes", &site.file("notes", "some notes")]));
+    assert_fails(&site.run(&["backup", "all", "--document", "nothing"]), 2, &["no document `nothing`"]);
+    let made = site.json(&["backup", "all", "--document", "notes"]);
+    assert_eq!(
+        (&made["entries"], &made["documents"][0], &made["policy"]),
+        (&Value::from(2), &Value::from("notes"), &Value::Bool(true))
+    );
+    assert_ok(&site.run(&["del", "group:3"]));
+    assert_ok(&site.run(&["put", "10.0.0.8", "10.0.1.1"]));
+    assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.9"]));
+    let dry = site.json(&["restore", "all", "--exact", "--dry-run"]);
+    let counts = |it: &Value| ["written", "unchanged", "deleted"].map(|name| it["mappings"][name].as_u64().expect("a number"));
+    assert_eq!((counts(&dry), dry["policy"].as_str()), ([2, 0, 1], Some("unchanged")));
+    assert_eq!(counts(&site.json(&["restore", "all", "--exact"])), [2, 0, 1]);
+    assert_eq!(counts(&site.json(&["restore", "all", "--exact"])), [0, 2, 0], "it is as it was");
+    // A new cluster: its own authority, and nothing in it.
+    let backup = site.folder.path().join("all").display().to_string();
+    let new = Site::serving("mac");
+    assert_fails(&new.run(&["restore", &backup]), 2, &["of another cluster", "--other-cluster"]);
+    let policy = new.dir().join("policy.toml");
+    let text = std::fs::read_to_string(&policy).expect("a policy").replace("version = 1", "version = 5 # later");
+    std::fs::write(&policy, text).expect("written");
+    let restored = new.json(&["restore", &backup, "--other-cluster"]);
+    assert_eq!((counts(&restored), restored["policy"].as_str()), ([2, 0, 0], Some("kept")));
+    assert_eq!(restored["documents"][0]["written"], true);
+    assert_eq!(stdout(&new.run(&["fetch", "notes"])), "some notes");
+    assert_eq!(new.json(&["restore", &backup, "--other-cluster", "--policy"])["policy"], "written");
+    assert!(std::fs::read_to_string(&policy).expect("a policy").contains("version = 6\n"), "greater than both");
+    // What is not whole, or not of this form, changes nothing.
+    let text = std::fs::read_to_string(&backup).expect("a backup");
+    for (text, said) in [
+        (text.lines().take(3).map(|line| line.to_owned() + "\n").collect::<String>(), "has 0 entries, and its first line says 2"),
+        (text.replace("{\"end\":true}\n", ""), "its first line says 2"),
+        (text.replace("\"weft_backup\":1", "\"weft_backup\":2"), "broken:1: form 2 of a backup; this program reads form 1"),
+        (text.replace("\"10.0.0.7\"", "\"10.0.0\""), "`10.0.0` is not a key"),
+        (text.clone() + "{}\n", "something follows the end"),
+        ("{\"weft_directory\":1,\"revision\":1,\"entries\":0}\n".to_owned(), "it is no backup"),
+        (String::new(), "the file is empty"),
+    ] {
+        let file = new.file("broken", &text);
+        assert_fails(&new.run(&["restore", &file, "--other-cluster"]), 2, &[said]);
+    }
 }

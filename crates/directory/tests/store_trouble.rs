@@ -15,6 +15,7 @@ use support::cluster::CutWire;
 use support::daemon::{Daemon, Home, wait};
 use support::etcd::{Etcd, EtcdTls, free_ports};
 use support::model::{key, value_of};
+use support::shared::{WRITER, client_of};
 use weft_control::directory::{Key, Locator};
 use weft_control::wire::directory::Finding;
 
@@ -162,6 +163,56 @@ fn a_compaction_while_the_watch_is_away_is_a_gap_and_everything_is_reloaded() {
     assert_eq!(reloads(&far), [1.0, 0.0], "{}", far.log());
     assert_eq!(number_at(&far, key(5)), Some(5));
     assert_eq!(reloads(&near), [0.0, 0.0], "{}", near.log());
+}
+
+#[test]
+fn history_is_compacted_after_the_retention() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let home = Home::new();
+    let urls = etcd.urls();
+    let daemon = home.start(&["--store", &address_of(&etcd), "--etcd-retention", "10s"]);
+    let first = daemon.put(key(0), value_of(1)).unwrap();
+    for number in 2..20 {
+        assert!(daemon.put(key(0), value_of(number)).is_some());
+    }
+    let rev = format!("--rev={}", first.0);
+    let has_history = || etcd.ctl(&[&urls[0]], &["get", "/weft", "--prefix", "--keys-only", &rev]).is_some();
+    assert!(has_history(), "the retention is not over");
+    let begun = Instant::now();
+    while has_history() {
+        assert!(begun.elapsed() < Duration::from_secs(40), "it is not compacted\n{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(begun.elapsed() > Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(daemon.put(key(0), value_of(20)).is_some());
+    assert_eq!(daemon.scrape().of("reloads_total{reason=\"gap\"}"), 0.0, "no watch was too late");
+}
+
+#[test]
+fn a_full_etcd_is_reported_with_the_commands_that_make_room() {
+    let Some(etcd) = Etcd::start_small(4 << 20) else { return };
+    let home = Home::new();
+    let daemon = home.start(&["--store", &address_of(&etcd)]);
+    assert!(daemon.put(key(0), value_of(1)).is_some());
+    let mut client = client_of(WRITER, &[daemon.address()], Duration::from_secs(3));
+    let document = vec![7; 700_000];
+    let is_full = || daemon.log().contains("the store is full");
+    for version in 1..20 {
+        if is_full() || client.publish("large", version - 1, version, &document).is_err() {
+            break;
+        }
+    }
+    daemon.wait_log("the store is full");
+    assert!(daemon.log().contains("`etcdctl defrag --cluster`, then `etcdctl alarm disarm`"), "{}", daemon.log());
+    daemon.wait_metric("state", |state| state == 2.0);
+    assert!(daemon.put(key(0), value_of(2)).is_none());
+    assert_eq!(number_at(&daemon, key(0)), Some(1), "lookups are answered from memory");
+    // What the message says, after a compaction.
+    etcd.compact_at(0);
+    let url = &etcd.urls()[0];
+    assert!(etcd.ctl(&[url], &["defrag"]).is_some() && etcd.ctl(&[url], &["alarm", "disarm"]).is_some());
+    daemon.wait_metric("state", |state| state == 1.0);
+    assert!(daemon.put(key(0), value_of(3)).is_some());
 }
 
 /// An authority, and one certificate for etcd's members and its clients.

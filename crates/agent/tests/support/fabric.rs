@@ -282,8 +282,16 @@ impl Network {
     }
 
     /// `weft-agent` with these arguments, on a host: exit code and output.
+    /// A command of the agent, outside of the host's network namespace.
+    pub fn agent_from_outside(&self, host: Host, arguments: &[&str]) -> (i32, String) {
+        self.ask_agent(Command::new(env!("CARGO_BIN_EXE_weft-agent")), host, arguments)
+    }
+
     pub fn agent(&self, host: Host, arguments: &[&str]) -> (i32, String) {
-        let mut command = self.command(host.name, env!("CARGO_BIN_EXE_weft-agent"));
+        self.ask_agent(self.command(host.name, env!("CARGO_BIN_EXE_weft-agent")), host, arguments)
+    }
+
+    fn ask_agent(&self, mut command: Command, host: Host, arguments: &[&str]) -> (i32, String) {
         let output = command.args(arguments).arg("--socket").arg(self.socket(host)).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         (output.status.code().unwrap_or(-1), text)

@@ -24,6 +24,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod updater;
+pub mod validity;
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,

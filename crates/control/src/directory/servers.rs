@@ -15,7 +15,7 @@ use weft_fabric::rng::Pcg64;
 use super::auth::{PrincipalKey, Tagger};
 use super::key::PrincipalId;
 use crate::time::Duration;
-use crate::wire::directory::{Frame, Header, Kind};
+use crate::wire::directory::{Frame, Header, Kind, WireError};
 
 /// Addresses of servers that one request goes to.
 pub(crate) type Chosen = SmallVec<[SocketAddr; 4]>;
@@ -51,6 +51,8 @@ pub(crate) enum Refusal {
     Stranger,
     Malformed,
     BadTag,
+    /// It speaks another version of the protocol.
+    Version,
 }
 
 impl Servers {
@@ -114,7 +116,10 @@ impl Servers {
         if !self.known.contains_key(&from) {
             return Err(Refusal::Stranger);
         }
-        let frame = Frame::parse(bytes).map_err(|_| Refusal::Malformed)?;
+        let frame = Frame::parse(bytes).map_err(|error| match error {
+            WireError::Version(_) => Refusal::Version,
+            _ => Refusal::Malformed,
+        })?;
         if frame.header.principal != self.principal || !frame.header.kind.is_answer() {
             return Err(Refusal::Malformed);
         }

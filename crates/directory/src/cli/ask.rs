@@ -1,50 +1,17 @@
-//! `put`, `del`, `get`.
+//! `del`, `get`, and what all updates have in common.
 
 use clap::Args;
 use serde::Serialize;
 use weft_control::directory::attempts::UpdateResult;
-use weft_control::directory::{
-    Generation, GroupAddresses, GroupId, Key, Locator, MAX_GROUP_ADDRESSES, Mapping, PrincipalId, ServiceId, Value,
-};
+use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{Finding, MAX_OPS, Op};
-use weft_fabric::MacAddr;
 
 use super::connect::ConnectArgs;
 use super::entry::ValueLine;
 use super::error::{Error, Result};
 use super::table;
-use crate::client::{ClientError, RetryToken, Updated};
-use crate::daemon::command_line::{print_json, print_text, time};
-
-#[derive(Debug, Args)]
-pub struct PutArgs {
-    /// 10.0.0.7, tenant:5/0/02:00:00:00:00:01, group:3, ...
-    key: String,
-    /// Where it is: 10.0.1.1, edge:02:00:00:00:00:09/12; of a group: its addresses, with commas between
-    locator: String,
-    /// The service it belongs to, by name or number
-    #[arg(long, value_name = "NAME|ID")]
-    service: Option<String>,
-    /// Principal of the host that it lives on
-    #[arg(long, value_name = "N")]
-    owner: Option<u32>,
-    /// What answers ARP for it
-    #[arg(long)]
-    mac: Option<MacAddr>,
-    /// Group of intermediate switches through which it is reached
-    #[arg(long, value_name = "N")]
-    group: Option<u16>,
-    /// How long an agent may use it while it hears from no server [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    lease: Option<std::time::Duration>,
-    /// Only if the key has this generation, or, with `new`, none
-    #[arg(long, value_name = "GENERATION|new", value_parser = expectation)]
-    expect: Option<Generation>,
-    #[command(flatten)]
-    again: RetryArgs,
-    #[command(flatten)]
-    connect: ConnectArgs,
-}
+use crate::client::{Client, ClientError, RetryToken, Updated};
+use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub struct DelArgs {
@@ -62,7 +29,7 @@ pub struct DelArgs {
 
 /// How to send an update again whose fate is not known.
 #[derive(Debug, Args)]
-struct RetryArgs {
+pub(super) struct RetryArgs {
     /// The update's number: of an earlier try whose fate is not known
     #[arg(long, value_name = "N", requires = "known")]
     number: Option<u64>,
@@ -86,13 +53,6 @@ pub struct GetArgs {
     connect: ConnectArgs,
 }
 
-/// Makes or replaces a mapping.
-pub fn put(args: &PutArgs) -> Result<bool> {
-    let key: Key = args.key.parse()?;
-    let value = if matches!(key, Key::Group(_)) { Value::Group(group_addresses(args)?) } else { Value::Mapping(mapping(args)?) };
-    update(vec![Op { key, expect: args.expect, value: Some(value) }], &args.again, &args.connect)
-}
-
 /// Deletes keys.
 pub fn del(args: &DelArgs) -> Result<bool> {
     let keys = args.keys.iter().map(|key| key.parse()).collect::<Result<Vec<Key>, _>>()?;
@@ -108,7 +68,15 @@ pub fn del(args: &DelArgs) -> Result<bool> {
         }
     }
     let ops = keys.into_iter().map(|key| Op { key, expect: args.expect, value: None }).collect();
-    update(ops, &args.again, &args.connect)
+    let sent = send(&mut args.connect.client()?, ops, args.again.token())?;
+    report(&sent, &args.connect, &[])
+}
+
+impl RetryArgs {
+    /// The update's name, if it is given.
+    pub(super) fn token(&self) -> Option<RetryToken> {
+        self.number.zip(self.known).map(|(number, known)| RetryToken { number, known: Generation(known) })
+    }
 }
 
 /// Looks up keys.
@@ -175,22 +143,37 @@ struct UpdateJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     generation: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept: Vec<String>,
     number: u64,
     server: String,
 }
 
-/// Sends an update and says what became of it; true if it is committed.
-fn update(ops: Vec<Op>, again: &RetryArgs, connect: &ConnectArgs) -> Result<bool> {
-    let mut client = connect.client()?;
-    let again = again.number.zip(again.known).map(|(number, known)| RetryToken { number, known: Generation(known) });
+/// What became of an update of these keys.
+pub(super) struct Sent {
+    keys: Vec<Key>,
+    pub updated: Updated,
+}
+
+/// Sends an update.
+pub(super) fn send(client: &mut Client, ops: Vec<Op>, again: Option<RetryToken>) -> Result<Sent> {
     let keys: Vec<Key> = ops.iter().map(|op| op.key).collect();
-    let Updated { result, server, number, .. } = client.update(ops, again).map_err(|error| match error {
+    let updated = client.update(ops, again).map_err(|error| match error {
         ClientError::InDoubt { number, known, .. } => Error::InDoubt { error, number, known },
         _ => error.into(),
     })?;
+    Ok(Sent { keys, updated })
+}
+
+/// Prints what became of an update, and which attributes it kept; true if it is committed.
+pub(super) fn report(sent: &Sent, connect: &ConnectArgs, kept: &[String]) -> Result<bool> {
+    let Sent { keys, updated: Updated { result, server, number, .. } } = sent;
     let about = |at: u8| keys.get(usize::from(at)).map_or_else(|| "it".to_owned(), Key::to_string);
-    let (outcome, cause, generation, text) = match result {
-        UpdateResult::Committed(at) => ("committed", None, at, format!("committed at generation {}", at.0)),
+    let (outcome, cause, generation, text) = match *result {
+        UpdateResult::Committed(at) => {
+            let also = if kept.is_empty() { String::new() } else { format!("; kept {}", kept.join(", ")) };
+            ("committed", None, at, format!("committed at generation {}{also}", at.0))
+        }
         UpdateResult::Refused(at) => {
             let text = format!("refused: the policy does not let this principal change {}", about(at));
             ("refused", Some(about(at)), Generation(0), text)
@@ -207,44 +190,19 @@ fn update(ops: Vec<Op>, again: &RetryArgs, connect: &ConnectArgs) -> Result<bool
             return Err(Error::MalformedUpdate(about(at)));
         }
         UpdateResult::NotApplied => {
-            return Err(Error::NotApplied(server));
+            return Err(Error::NotApplied(server.clone()));
         }
     };
     if connect.json {
-        print_json(&UpdateJson { outcome, key: cause, generation: generation.0, number, server })?;
+        let (number, server) = (*number, server.clone());
+        print_json(&UpdateJson { outcome, key: cause, generation: generation.0, kept: kept.to_vec(), number, server })?;
     } else {
         print_text(&format!("{text}\n"))?;
     }
     Ok(outcome == "committed")
 }
 
-fn mapping(args: &PutArgs) -> Result<Mapping> {
-    let locator: Locator = args.locator.parse()?;
-    let lease = args.lease.unwrap_or(std::time::Duration::from_millis(u64::from(super::entry::DEFAULT_LEASE_MS)));
-    Ok(Mapping {
-        locator,
-        mac: args.mac,
-        group: GroupId(args.group.unwrap_or(0)),
-        service: args.service.as_deref().map_or(Ok(ServiceId(0)), |service| args.connect.service(service))?,
-        owner: PrincipalId(args.owner.unwrap_or(0)),
-        lease_ms: u32::try_from(lease.as_millis()).map_err(|_| Error::Lease)?,
-    })
-}
-
-fn group_addresses(args: &PutArgs) -> Result<GroupAddresses> {
-    if args.service.is_some() || args.owner.is_some() || args.mac.is_some() || args.group.is_some() || args.lease.is_some() {
-        return Err(Error::GroupOnly);
-    }
-    let wrong = |part: &str| Error::GroupAddress(part.to_owned());
-    let addresses = args.locator.split(',').map(|part| part.trim().parse().map_err(|_| wrong(part)));
-    let addresses = addresses.collect::<Result<GroupAddresses>>()?;
-    if addresses.len() > MAX_GROUP_ADDRESSES {
-        return Err(Error::GroupAddresses(addresses.len()));
-    }
-    Ok(addresses)
-}
-
-fn expectation(text: &str) -> Result<Generation, String> {
+pub(super) fn expectation(text: &str) -> Result<Generation, String> {
     if text == "new" {
         return Ok(Generation(0));
     }

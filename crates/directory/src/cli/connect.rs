@@ -1,5 +1,6 @@
 //! Whom to ask and as whom: the folder that `init` made, `client.toml` in it, and the arguments that override both.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:5303";
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ClientFile {
+    /// Where the server of this folder listens, if it is one's.
+    listen: Option<SocketAddr>,
     servers: Option<Vec<String>>,
     principal: Option<u32>,
     auth: Option<Auth>,
@@ -98,11 +101,17 @@ impl Dir {
             .map_err(|e| content(&file, format!("not a secret: {e}"), "`weft directory init` makes a folder with a secret"))
     }
 
+    /// Where the server of this folder listens, the address given to `init`.
+    pub(crate) fn listen(&self) -> Result<Option<SocketAddr>> {
+        Ok(self.client_file()?.listen)
+    }
+
     fn client_file(&self) -> Result<ClientFile> {
         let file = self.file("client.toml");
         match std::fs::read_to_string(&file) {
-            Ok(text) => toml::from_str(&text)
-                .map_err(|e| content(&file, e.to_string().trim_end().to_owned(), "its keys are servers, principal and auth")),
+            Ok(text) => toml::from_str(&text).map_err(|e| {
+                content(&file, e.to_string().trim_end().to_owned(), "its keys are servers, principal, auth and listen")
+            }),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(ClientFile::default()),
             Err(e) => Err(Error::io("read", &file, e)),
         }
@@ -146,18 +155,22 @@ impl ConnectArgs {
         Ok(Some(self.dir.secret(None)?.key_of(principal)))
     }
 
-    /// A service by number, or by its name in the policy of the folder.
-    pub(crate) fn service(&self, text: &str) -> Result<ServiceId> {
-        if let Ok(number) = text.parse() {
+    /// A service by number or by name: one that the policy of the folder has, if there is a policy, or any number where that is not checked.
+    pub(crate) fn service(&self, text: &str, unchecked: bool) -> Result<ServiceId> {
+        let number = text.parse().ok();
+        if let Some(number) = number.filter(|&number| unchecked || number == 0) {
             return Ok(ServiceId(number));
         }
         let file = self.dir.file("policy.toml");
-        let policy =
-            std::fs::read_to_string(&file).map_err(|_| Error::NoPolicy { service: text.to_owned(), path: file.clone() })?;
+        let policy = match (std::fs::read_to_string(&file), number) {
+            (Ok(policy), _) => policy,
+            (Err(_), Some(number)) => return Ok(ServiceId(number)),
+            (Err(_), None) => return Err(Error::NoPolicy { service: text.to_owned(), path: file }),
+        };
         let policy: Services = toml::from_str(&policy).map_err(|e| content(&file, e.to_string().trim_end().to_owned(), ""))?;
-        let named = policy.service.iter().find(|service| service.name == text);
+        let named = policy.service.iter().find(|service| number.map_or(service.name == text, |number| service.id == number));
         named.map(|service| ServiceId(service.id)).ok_or_else(|| {
-            let names: Vec<_> = policy.service.iter().map(|service| service.name.as_str()).collect();
+            let names: Vec<_> = policy.service.iter().map(|service| format!("{} ({})", service.name, service.id)).collect();
             Error::NoService { service: text.to_owned(), path: file.clone(), known: names.join(", ") }
         })
     }

@@ -163,7 +163,7 @@ pub(super) fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     crate::atomic_file::write(path, bytes).map_err(|e| Error::io("write", path, e))
 }
 
-fn name(name: &str) -> std::result::Result<String, String> {
+pub(super) fn name(name: &str) -> std::result::Result<String, String> {
     if is_document_name(name) {
         Ok(name.to_owned())
     } else {

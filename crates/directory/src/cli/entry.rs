@@ -95,6 +95,7 @@ impl EntryLine {
         if !key.fits(&value) {
             return Err(format!("{key} needs {}", if matches!(key, Key::Group(_)) { "`addresses`" } else { "a `locator`" }));
         }
+        weft_control::directory::validity::check(&key, &value).map_err(|e| e.to_string())?;
         Ok((key, value))
     }
 

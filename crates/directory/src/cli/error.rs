@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use miette::Diagnostic;
 use weft_control::directory::attempts::UpdateResult;
-use weft_control::directory::{Generation, Key, KeyError, MAX_GROUP_ADDRESSES};
+use weft_control::directory::validity::Invalid;
+use weft_control::directory::{Generation, GroupId, Key, KeyError, MAX_GROUP_ADDRESSES, PrincipalId};
 use weft_control::wire::directory::{MAX_DOCUMENT, MAX_OPS};
 
 use crate::bench::BenchError;
@@ -82,6 +83,18 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
 
+    /// An address that nobody can have.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The directory has no such group.
+    #[error("no group {} in the directory", .0.0)]
+    NoGroup(GroupId),
+    /// What a mapping is now can only be looked up with a key.
+    #[error("the key of principal {} is not known: it cannot look up which owner, service and group the mapping has now", .0.0)]
+    NotVisible(PrincipalId),
+    /// A file that is to be written to is a pipe, a device or a link.
+    #[error("{} is {kind}, which is not replaced", path.display())]
+    NotRegular { path: PathBuf, kind: &'static str },
     /// An update may have been applied or not.
     #[error("{error}")]
     InDoubt { error: ClientError, number: u64, known: Generation },
@@ -212,6 +225,12 @@ pub enum Error {
     /// An export is not complete.
     #[error("{name} has {entries} entries, and its first line says {declared}")]
     Incomplete { name: String, entries: usize, declared: u64 },
+    /// There is no such document.
+    #[error("the store has no document `{0}`")]
+    NoDocument(String),
+    /// A backup is of another cluster.
+    #[error("{} is of another cluster: its authority's certificate is not that of ca.pem here", .0.display())]
+    OtherCluster(PathBuf),
     /// An import ended early.
     #[error("{error}; {done} changes were made before")]
     Partial { error: Box<Error>, done: u64 },
@@ -240,7 +259,13 @@ impl Error {
         match self {
             Self::File { cause, .. } => of_file(cause.kind()).to_owned(),
             Self::SecretMode { path, .. } => format!("chmod 600 {}; if others have read it, make a new one", path.display()),
+            Self::NoService { known, .. } if known.is_empty() => {
+                "it has none: add a [[service]], raise `version`; or `--unchecked`, if the servers have another policy".to_owned()
+            }
             Self::NoService { known, .. } | Self::NoTenant { known, .. } => format!("it has: {known}"),
+            Self::NoGroup(group) => {
+                format!("put it first: `weft directory put group:{} ADDRESS,...`; or `--unchecked`, to put it later", group.0)
+            }
             Self::Client(error) => error.help().to_owned(),
             Self::Bench(error) => error.help().to_owned(),
             Self::InDoubt { error, number, known } => {
@@ -275,6 +300,9 @@ impl Error {
             Self::KeyTwice(_) => "an update changes a key once",
             Self::MalformedUpdate(_) => "is it of the same version?",
             Self::NotApplied(_) => "`weft directory status` says why: loading, store lost, or leaving",
+            Self::Invalid(_) => "nothing was written; `weft directory list` shows what there is",
+            Self::NotVisible(_) => "give `--key FILE`, or `--replace` to set all of it",
+            Self::NotRegular { .. } => "name a new file or a regular one; to write to a pipe: `> FILE`",
             Self::Lease => "49 days at most",
             Self::GroupOnly => "leave out --service, --owner, --mac, --group and --lease",
             Self::GroupAddress(_) => "write a group's addresses as 10.9.0.1,10.9.0.2",
@@ -306,6 +334,8 @@ impl Error {
             Self::NoDuration => "write such as `--duration 5s`",
             Self::Lines(_) => "nothing was written; correct these lines and import again",
             Self::Incomplete { .. } => "it is not whole; if it was cut on purpose, take out the first line",
+            Self::NoDocument(_) => "nothing was written; `weft directory publish NAME FILE` makes one",
+            Self::OtherCluster(_) => "nothing was changed; name another file, or `--other-cluster`",
             Self::Partial { .. } => "the same import again makes the rest",
             _ => "",
         }

@@ -80,7 +80,7 @@ pub fn run(args: &InitArgs) -> Result<bool> {
     let server = certificates::signed(&authority.key, SERVER, &names).map_err(signing)?;
     let admin = certificates::signed(&authority.key, ADMIN, &[]).map_err(signing)?;
     let client = format!(
-        "# Whom the commands of `weft directory` ask, and as whom.\nservers = [\"{}\"]\nprincipal = {}\nauth = \"tls\" # or \"mac\", as the servers have it\n",
+        "# Whom the commands of `weft directory` ask, and as whom.\nservers = [\"{0}\"]\nprincipal = {1}\nauth = \"tls\" # or \"mac\", as the servers have it\n\n# Where `weft directory serve` listens with this folder; delete the line on machines that only ask.\nlisten = \"{0}\"\n",
         args.listen, ADMIN.0
     );
     let files = [
@@ -96,10 +96,7 @@ pub fn run(args: &InitArgs) -> Result<bool> {
     ];
     let paths: Vec<_> = files.iter().map(|(name, text, private)| (dir.join(name), text.as_str(), *private)).collect();
     write_all_new(&paths)?;
-    let mut serve = format!("weft directory serve --dir {}", dir.display());
-    if args.listen.to_string() != DEFAULT_LISTEN {
-        serve += &format!(" --listen {}", args.listen);
-    }
+    let serve = format!("weft directory serve --dir {}", dir.display());
     if args.json {
         let files = files.iter().map(|(name, ..)| *name).collect();
         let principals = Principals { server: SERVER.0, admin: ADMIN.0 };

@@ -160,7 +160,7 @@ impl Filter {
     fn new(args: &FilterArgs, connect: &ConnectArgs) -> Result<Self> {
         Ok(Self {
             tenant: args.tenant,
-            service: args.service.as_deref().map(|service| connect.service(service)).transpose()?,
+            service: args.service.as_deref().map(|service| connect.service(service, true)).transpose()?,
             owner: args.owner.map(PrincipalId),
             locator: args.locator.as_deref().map(str::parse).transpose()?,
             prefix: args.prefix.as_deref().map(prefix).transpose()?,

@@ -3,6 +3,7 @@
 //! Exit code 0: done; 1: the directory's answer is no; 2: an error, with its remedy.
 
 mod ask;
+mod backup;
 mod bench;
 mod certificates;
 mod connect;
@@ -12,6 +13,7 @@ mod error;
 mod etcd;
 mod init;
 mod list;
+mod put;
 mod serve;
 mod status;
 mod table;
@@ -45,8 +47,8 @@ enum Command {
     Key(init::KeyArgs),
     /// Serve until stopped
     Serve(Box<serve::ServeArgs>),
-    /// Make or replace a mapping
-    Put(ask::PutArgs),
+    /// Make or change a mapping
+    Put(put::PutArgs),
     /// Look up keys
     Get(ask::GetArgs),
     /// Delete keys, all or none
@@ -67,6 +69,10 @@ enum Command {
     Snapshot(transfer::SnapshotArgs),
     /// Put the entries of JSON lines
     Import(transfer::ImportArgs),
+    /// Write mappings, documents and the policy into one file
+    Backup(backup::BackupArgs),
+    /// Bring the directory to what a backup has
+    Restore(backup::RestoreArgs),
     /// Measure rates, latencies, and what faults cost
     Bench(bench::BenchArgs),
     /// The tenants' file, and where their VMs are: `weft tenant`
@@ -89,7 +95,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Init(args) => init::run(&args),
         Command::Key(args) => init::key(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Put(args) => ask::put(&args),
+        Command::Put(args) => put::put(&args),
         Command::Get(args) => ask::get(&args),
         Command::Del(args) => ask::del(&args),
         Command::List(args) => list::list(&args),
@@ -100,6 +106,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Export(args) => transfer::export(&args),
         Command::Snapshot(args) => transfer::snapshot(&args),
         Command::Import(args) => transfer::import(&args),
+        Command::Backup(args) => backup::backup(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Tenant(args) => tenant::run(&args),
         Command::Manual { folder } => command_line::write_manual::<Program>("weft-directory", &folder)

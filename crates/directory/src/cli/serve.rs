@@ -19,14 +19,17 @@ use crate::store::StoreAddress;
 pub struct ServeArgs {
     #[command(flatten)]
     dir: Dir,
-    /// UDP and TCP; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
-    listen: SocketAddr,
+    /// UDP and TCP; port 0 takes a free one [default: `listen` of DIR/client.toml, or 127.0.0.1:5303]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
     /// Where mappings are kept [default: embedded:DIR/store]
     #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
     store: Option<StoreAddress>,
     #[command(flatten)]
     etcd: EtcdArgs,
+    /// How much of etcd's history is kept; what is older is compacted. `off`: an operator does it
+    #[arg(long, value_name = "TIME|off", default_value = "10min", value_parser = retention)]
+    etcd_retention: Retention,
     /// How long to wait at the start for a store that does not answer
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     store_timeout: Duration,
@@ -81,6 +84,10 @@ pub struct ServeArgs {
 #[derive(Clone, Copy, Debug)]
 struct Metrics(Option<SocketAddr>);
 
+/// How much history is kept, if it is compacted.
+#[derive(Clone, Copy, Debug)]
+struct Retention(Option<Duration>);
+
 /// Serves until it is stopped.
 pub fn run(args: &ServeArgs) -> Result<bool> {
     let of_dir = |given: &Option<PathBuf>, name: &str| given.clone().unwrap_or_else(|| args.dir.file(name));
@@ -101,11 +108,16 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
             ca: of_dir(&args.ca, "ca.pem"),
         },
     };
+    let listen = match args.listen {
+        Some(listen) => listen,
+        None => args.dir.listen()?.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("it is an address")),
+    };
     start_log(args.log == LogForm::Json);
     let config = ServeConfig {
-        listen: args.listen,
+        listen,
         store: args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store"))),
         etcd: args.etcd.options()?,
+        retention: args.etcd_retention.0,
         cluster: args.etcd.cluster.clone(),
         store_timeout: args.store_timeout,
         policy,
@@ -129,3 +141,17 @@ fn metrics(text: &str) -> Result<Metrics, String> {
     }
     text.parse().map(|address| Metrics(Some(address))).map_err(|_| "write an address and a port, or off".to_owned())
 }
+
+fn retention(text: &str) -> Result<Retention, String> {
+    if text == "off" {
+        return Ok(Retention(None));
+    }
+    let kept = time(text)?;
+    if kept < RETENTION_LEAST {
+        return Err(format!("{text} is too short: servers that were away for longer reload everything; at least 10s, or off"));
+    }
+    Ok(Retention(Some(kept)))
+}
+
+/// History that is kept at least.
+const RETENTION_LEAST: Duration = Duration::from_secs(10);

@@ -24,6 +24,7 @@ use super::connect::{ConnectArgs, Dir};
 use super::entry::{EntryLine, Heading, entry};
 use super::error::{Error, Result};
 use super::list::PAGE;
+use crate::atomic_file::{self, WriteError};
 use crate::client::{Client, Settings, Updated};
 use crate::daemon::command_line::{print_json, print_text};
 use crate::store::{AnyStore, Store, StoreAddress};
@@ -103,11 +104,21 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
 /// Puts the entries of a file.
 pub fn import(args: &ImportArgs) -> Result<bool> {
     let lines = read_lines(args.file.as_deref())?;
-    let settings = args.connect.settings()?;
+    let result = put_all(&args.connect.settings()?, &lines, args.exact, args.dry_run)?;
+    if args.connect.json {
+        print_json(&result)?;
+    } else {
+        print_text(&(result.text(args.dry_run) + "\n"))?;
+    }
+    Ok(true)
+}
+
+/// Brings the directory to what the lines say; with `exact`, to nothing else.
+pub(super) fn put_all(settings: &Settings, lines: &Lines, exact: bool, dry_run: bool) -> Result<ImportJson> {
     let (known, there) = read_all(&mut Client::new(settings.clone())?)?;
     let mut result = ImportJson { lines: lines.len(), ..ImportJson::default() };
     let mut changes = Vec::new();
-    for (bytes, line) in &lines {
+    for (bytes, line) in lines {
         if there.get(bytes).and_then(|entry| entry.value.as_ref()) == Some(&line.value) {
             result.unchanged += 1;
         } else {
@@ -115,29 +126,32 @@ pub fn import(args: &ImportArgs) -> Result<bool> {
             changes.push(Change { line: Some(line.number), key: line.key, value: Some(line.value.clone()) });
         }
     }
-    if args.exact {
+    if exact {
         for (_, entry) in there.iter().filter(|(bytes, _)| !lines.contains_key(*bytes)) {
             result.deleted += 1;
             changes.push(Change { line: None, key: entry.key, value: None });
         }
     }
-    if !args.dry_run {
-        result.generation = apply(&settings, known, changes)?.0;
+    if !dry_run {
+        result.generation = apply(settings, known, changes)?.0;
     }
-    if args.connect.json {
-        print_json(&result)?;
-    } else {
-        let would = if args.dry_run { "would be " } else { "" };
-        print_text(&format!(
-            "{} entries: {} {would}written, {} there already, {} {would}deleted\n",
-            result.lines, result.written, result.unchanged, result.deleted
-        ))?;
-    }
-    Ok(true)
+    Ok(result)
 }
 
+impl ImportJson {
+    /// The same for people.
+    pub(super) fn text(&self, dry_run: bool) -> String {
+        let would = if dry_run { "would be " } else { "" };
+        format!(
+            "{} entries: {} {would}written, {} there already, {} {would}deleted",
+            self.lines, self.written, self.unchanged, self.deleted
+        )
+    }
+}
+
+/// What an import did.
 #[derive(Default, Serialize)]
-struct ImportJson {
+pub(super) struct ImportJson {
     lines: usize,
     written: usize,
     unchanged: usize,
@@ -148,7 +162,7 @@ struct ImportJson {
 /// All entries by their keys' bytes, as they are at one revision.
 ///
 /// The pages of a listing are of the revisions at which each was asked for: what changed since then is watched afterwards.
-fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<u8>, Entry>)> {
+pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<u8>, Entry>)> {
     'again: loop {
         let mut all = BTreeMap::new();
         let (mut first, mut last) = (None, Generation(0));
@@ -196,6 +210,14 @@ fn key_bytes(key: &Key) -> Vec<u8> {
     bytes
 }
 
+/// Writes a file for its owner alone; it appears whole or not at all.
+pub(super) fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    atomic_file::write_private(file, write).map_err(|error| match error {
+        WriteError::NotRegular(kind) => Error::NotRegular { path: file.to_owned(), kind },
+        WriteError::Io(error) => Error::io("write", file, error),
+    })
+}
+
 /// Writes a heading and the entries. A file appears whole or not at all.
 fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u8>, Entry>, json: bool) -> Result<bool> {
     let heading = Heading { weft_directory: 1, revision: revision.0, entries: entries.len() as u64 };
@@ -211,19 +233,7 @@ fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u
             _ => Ok(true),
         };
     };
-    let mut partial = file.as_os_str().to_owned();
-    partial.push(".part");
-    let partial = PathBuf::from(partial);
-    let written = File::create(&partial).and_then(|opened| {
-        let mut out = BufWriter::new(opened);
-        write(&mut out)?;
-        out.get_ref().sync_all()?;
-        std::fs::rename(&partial, file)
-    });
-    written.map_err(|e| {
-        let _ = std::fs::remove_file(&partial);
-        Error::io("write", file, e)
-    })?;
+    write_file(file, write)?;
     if json {
         print_text(&(heading + "\n"))?;
     } else {
@@ -232,59 +242,83 @@ fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u
     Ok(true)
 }
 
+/// The lines of a file by their keys' bytes.
+pub(super) type Lines = BTreeMap<Vec<u8>, Line>;
+
 /// A line of a file that is imported.
-struct Line {
+pub(super) struct Line {
     number: usize,
     key: Key,
     value: Value,
 }
 
-/// The lines of a file by their keys' bytes; all are good, or the first few that are not are named.
-fn read_lines(file: Option<&Path>) -> Result<BTreeMap<Vec<u8>, Line>> {
+/// The lines of a file; all are good, or the first few that are not are named.
+fn read_lines(file: Option<&Path>) -> Result<Lines> {
     let file = file.filter(|file| *file != Path::new("-"));
     let name = file.unwrap_or_else(|| Path::new("standard input")).display().to_string();
     let reader: Box<dyn BufRead> = match file {
         Some(file) => Box::new(BufReader::new(File::open(file).map_err(|e| Error::io("read", file, e))?)),
         None => Box::new(io::stdin().lock()),
     };
-    let mut lines: BTreeMap<Vec<u8>, Line> = BTreeMap::new();
-    let mut wrong = Vec::new();
     let mut heading = None;
+    let mut entries = EntryReader::new(&name);
     for (at, line) in reader.lines().enumerate() {
-        let number = at + 1;
-        let line = line.map_err(|e| Error::Content {
-            place: format!("{name}:{number}"),
-            reason: e.to_string(),
-            help: "an export is UTF-8 text, one entry per line",
-        })?;
+        let line = line.map_err(|e| unreadable(&name, at + 1, &e))?;
         if at == 0 && line.contains("\"weft_directory\"") {
             heading =
                 Some(read_heading(&line).map_err(|reason| Error::Content { place: format!("{name}:1"), reason, help: "" })?);
-            continue;
-        }
-        if line.trim().is_empty() {
-            continue;
-        }
-        match EntryLine::parse(&line) {
-            Err(why) => wrong.push(format!("{name}:{number}: {why}")),
-            Ok((key, value)) => {
-                if let Some(earlier) = lines.insert(key_bytes(&key), Line { number, key, value }) {
-                    wrong.push(format!("{name}:{number}: {key} stands on line {} already", earlier.number));
-                }
-            }
-        }
-        if wrong.len() == MAX_ERRORS {
+        } else if !entries.take(at + 1, &line) {
             break;
         }
     }
-    if !wrong.is_empty() {
-        return Err(Error::Lines(wrong.join("\n")));
-    }
+    let lines = entries.finish()?;
     match heading {
         Some(heading) if heading.entries != lines.len() as u64 => {
             Err(Error::Incomplete { name, entries: lines.len(), declared: heading.entries })
         }
         _ => Ok(lines),
+    }
+}
+
+/// A line that cannot be read.
+pub(super) fn unreadable(name: &str, number: usize, error: &io::Error) -> Error {
+    let place = format!("{name}:{number}");
+    Error::Content { place, reason: error.to_string(), help: "an export is UTF-8 text, one entry per line" }
+}
+
+/// Reads entries line by line, and keeps what is wrong with the first few that are.
+pub(super) struct EntryReader<'a> {
+    name: &'a str,
+    lines: Lines,
+    wrong: Vec<String>,
+}
+
+impl<'a> EntryReader<'a> {
+    /// Of a file of this name.
+    pub(super) const fn new(name: &'a str) -> Self {
+        Self { name, lines: BTreeMap::new(), wrong: Vec::new() }
+    }
+
+    /// Takes a line; false if so many were wrong that reading on is of no use.
+    pub(super) fn take(&mut self, number: usize, line: &str) -> bool {
+        if line.trim().is_empty() {
+            return true;
+        }
+        let name = self.name;
+        match EntryLine::parse(line) {
+            Err(why) => self.wrong.push(format!("{name}:{number}: {why}")),
+            Ok((key, value)) => {
+                if let Some(earlier) = self.lines.insert(key_bytes(&key), Line { number, key, value }) {
+                    self.wrong.push(format!("{name}:{number}: {key} stands on line {} already", earlier.number));
+                }
+            }
+        }
+        self.wrong.len() < MAX_ERRORS
+    }
+
+    /// All of them, if all were good.
+    pub(super) fn finish(self) -> Result<Lines> {
+        if self.wrong.is_empty() { Ok(self.lines) } else { Err(Error::Lines(self.wrong.join("\n"))) }
     }
 }
 

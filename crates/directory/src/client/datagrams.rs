@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weft_control::directory::PrincipalId;
 use weft_control::directory::attempts::Attempts;
 use weft_control::directory::auth::PrincipalKey;
-use weft_control::wire::directory::{Acknowledgement, Kind, MAX_DATAGRAM, Message};
+use weft_control::wire::directory::{Acknowledgement, Frame, Kind, MAX_DATAGRAM, Message, WireError};
 
 use super::error::ClientError;
 use super::session::Session;
@@ -42,6 +42,8 @@ enum Heard<T> {
     Unable(T),
     Nothing,
     Refused,
+    /// The server does not know this version of the protocol.
+    OtherVersion,
 }
 
 enum HeardFrame {
@@ -97,6 +99,10 @@ impl Datagrams {
                     std::thread::sleep(PAUSE);
                 }
                 Heard::Nothing => {}
+                Heard::OtherVersion => {
+                    why = "it speaks another version of the protocol";
+                    std::thread::sleep(PAUSE);
+                }
                 Heard::Refused => {
                     why = "nobody listens there";
                     std::thread::sleep(PAUSE);
@@ -232,6 +238,9 @@ impl ServerSocket {
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(Heard::Refused),
                 Err(_) => continue,
             };
+            if speaks_other_version(&buffer[..length]) {
+                return Ok(Heard::OtherVersion);
+            }
             let Some(frame) = self.session.open(&buffer[..length]) else { continue };
             if frame.header.request < first {
                 continue;
@@ -264,6 +273,16 @@ impl ServerSocket {
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => Ok(true),
             Err(e) => Err(e.into()),
         }
+    }
+}
+
+/// Whether a server says that it does not know this version of the protocol. Without a look at the tag, which another version may make otherwise: it only hurries
+/// the request to the next server.
+fn speaks_other_version(bytes: &[u8]) -> bool {
+    match Frame::parse(bytes) {
+        Err(WireError::Version(_)) => true,
+        Ok(frame) => frame.header.kind == Kind::Unsupported,
+        Err(_) => false,
     }
 }
 

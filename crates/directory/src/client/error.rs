@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weft_control::directory::{Generation, PrincipalId};
+use weft_control::wire::directory::VERSION;
 
 /// What a client can run into, with the next step.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,14 @@ pub enum ClientError {
         /// What happened.
         why: String,
     },
+    /// The server speaks another version of the protocol.
+    #[error("{server} speaks version {version} of the protocol, this program version {VERSION}")]
+    Version {
+        /// The server.
+        server: String,
+        /// Its version.
+        version: u8,
+    },
     /// A certificate or its key cannot be used.
     #[error("{file}: {why}")]
     Certificate {
@@ -79,6 +88,7 @@ impl ClientError {
             Self::Stream { .. } => {
                 "is the server up, is it of the same `--auth`, and is the certificate signed by its authority, with its role in the policy?"
             }
+            Self::Version { .. } => "upgrade the older of the two; `weft --version` and the server's log name them",
             Self::Certificate { .. } => "`weft directory key --principal N --certificate FILE` makes one",
             Self::NoKey(_) => "give `--key FILE` (`weft directory key --principal N` prints it), or `--dir` with the secret",
             Self::TooLong(_) => "a datagram has 1,400 bytes",

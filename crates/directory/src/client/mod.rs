@@ -213,7 +213,7 @@ impl Client {
         let mut turn = 0;
         loop {
             let server = self.settings.servers[turn % self.settings.servers.len()].clone();
-            let opened = match self.stream.take() {
+            let opened = match self.stream.take().filter(Stream::is_fresh) {
                 Some(stream) => Ok(stream),
                 None => Stream::open(&server, &self.settings, deadline),
             };

@@ -8,7 +8,8 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{
-    Change, DOCUMENT_PART, Fetch, FetchOutcome, Frame, Kind, MAX_FRAME, Message, Publish, PublishOutcome, Published, Watch,
+    Change, DOCUMENT_PART, Fetch, FetchOutcome, Frame, Kind, MAX_FRAME, Message, Publish, PublishOutcome, Published, VERSION,
+    Watch, WireError,
 };
 
 use super::error::ClientError;
@@ -24,6 +25,8 @@ pub struct Stream {
     /// What was read and is not a whole frame yet.
     read: Vec<u8>,
     timeout: Duration,
+    /// When something was sent last.
+    used: Instant,
 }
 
 #[derive(Debug)]
@@ -63,12 +66,17 @@ impl Stream {
             }
         };
         let session = Session::new(settings.principal, key);
-        Ok(Self { server: server.to_owned(), wire, session, read: Vec::new(), timeout: settings.timeout })
+        Ok(Self { server: server.to_owned(), wire, session, read: Vec::new(), timeout: settings.timeout, used: Instant::now() })
     }
 
     /// `host:port`.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// Whether the server still waits for messages: it closes a stream that is idle for a minute.
+    pub fn is_fresh(&self) -> bool {
+        self.used.elapsed() < IDLE
     }
 
     /// The number of the next request.
@@ -104,6 +112,9 @@ impl Stream {
         self.send(kind, &body)?;
         loop {
             let bytes = self.receive(Some(deadline))?.ok_or_else(|| self.broken("no answer in time"))?;
+            if let Some(version) = version_of(&bytes) {
+                return Err(ClientError::Version { server: self.server.clone(), version });
+            }
             let Some(frame) = self.session.open(&bytes) else {
                 return Err(self.broken("what it sent has a wrong tag or is of another protocol"));
             };
@@ -243,6 +254,7 @@ impl Stream {
 
     fn send(&mut self, kind: Kind, body: &impl Fn(&mut Vec<u8>)) -> Result<(), ClientError> {
         let mut out = vec![0; 2];
+        self.used = Instant::now();
         self.session.seal(kind, body, &mut out);
         let length = u16::try_from(out.len() - 2).map_err(|_| ClientError::TooLong(out.len() - 2))?;
         out[..2].copy_from_slice(&length.to_be_bytes());
@@ -338,6 +350,15 @@ impl Watching {
     }
 }
 
+/// The version that a server speaks, if it is not ours or it says that it does not know ours.
+fn version_of(bytes: &[u8]) -> Option<u8> {
+    match Frame::parse(bytes) {
+        Err(WireError::Version(version)) => Some(version),
+        Ok(frame) if frame.header.kind == Kind::Unsupported => Some(VERSION),
+        _ => None,
+    }
+}
+
 /// Writes all, also while the handshake waits for the other side.
 fn write_tls(tls: &mut StreamOwned<ClientConnection, TcpStream>, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() || tls.conn.wants_write() || tls.conn.is_handshaking() {
@@ -354,6 +375,9 @@ fn write_tls(tls: &mut StreamOwned<ClientConnection, TcpStream>, mut bytes: &[u8
 fn is_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
+
+/// A stream that was idle for so long is not used again.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// How long a read blocks before the deadline is looked at.
 const TICK: Duration = Duration::from_millis(20);

@@ -159,7 +159,7 @@ impl Client {
     fn by_stream(&mut self, at: usize, pending: &mut PendingUpdate) -> Result<Heard, ClientError> {
         let until = pending.deadline.min(Instant::now() + TIMEOUT);
         let server = &self.settings.servers[at];
-        let open = self.stream.take().filter(|stream| stream.server() == server);
+        let open = self.stream.take().filter(|stream| stream.server() == server && stream.is_fresh());
         let opened = match open {
             Some(stream) => Ok(stream),
             None => Stream::open(server, &self.settings, until),

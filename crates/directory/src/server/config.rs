@@ -19,6 +19,8 @@ pub struct ServeConfig {
     pub store: StoreAddress,
     /// How to speak to etcd.
     pub etcd: EtcdOptions,
+    /// How much of etcd's history is kept; `None`: nothing is compacted.
+    pub retention: Option<Duration>,
     /// The cluster's name: a store belongs to one.
     pub cluster: String,
     /// How long to wait at the start for a store that does not answer.

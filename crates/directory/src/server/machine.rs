@@ -161,6 +161,7 @@ fn update_gauges(core: &Core, io: &IoHandles) {
     gauges.policy_version.set(f64::from(shared.policy.version()));
     gauges.waiting.set(core.waiting() as f64);
     gauges.streams.set(io.streams.count() as f64);
+    gauges.stream_bytes.set(io.streams.bytes() as f64);
 }
 
 /// Whether everything that was taken has been committed and answered.

@@ -37,6 +37,8 @@ pub struct Metrics {
     pub waiting: Gauge,
     /// Streams that are open.
     pub streams: Gauge,
+    /// Bytes that wait to be sent on them, and of messages that are being received.
+    pub stream_bytes: Gauge,
     /// Requests to the store that failed.
     pub store_errors: Counter,
     /// Policy files that were refused.
@@ -66,6 +68,7 @@ impl Metrics {
             table_bytes: gauge!("weft_directory_table_bytes"),
             waiting: gauge!("weft_directory_inputs_waiting"),
             streams: gauge!("weft_directory_streams"),
+            stream_bytes: gauge!("weft_directory_stream_bytes"),
             store_errors: counter!("weft_directory_store_errors_total"),
             policy_errors: counter!("weft_directory_policy_errors_total"),
             front: [

@@ -10,6 +10,7 @@
 //! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy is read again.
 
 pub(crate) mod affinity;
+mod budget;
 mod config;
 mod core;
 mod documents;
@@ -38,6 +39,7 @@ use self::core::Core;
 use crate::client::TlsFiles;
 use crate::daemon::notify;
 use crate::store::AnyStore;
+use budget::{Budget, StreamLimits, raise_descriptors};
 use documents::Documents;
 use rules::Rules;
 use streams::Streams;
@@ -83,6 +85,9 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let threads = start_udp(&core, &sockets, &config.cores)?;
     let documents = Arc::new(Documents::new(core.clone(), store.clone()));
     let streams = start_streams(&runtime, &core, listener, acceptor, documents)?;
+    if let Some(retention) = config.retention {
+        runtime.spawn(storage::compact(store.clone(), retention));
+    }
     runtime.spawn(obey(core.clone(), rules));
     let mut io = machine::IoHandles {
         socket: sockets[0].try_clone().map_err(|error| ServeError::System { what: "a socket", error })?,
@@ -172,7 +177,9 @@ fn start_streams(
     listener.set_nonblocking(true).map_err(refused)?;
     let _entered = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).map_err(refused)?;
-    let streams = Arc::new(Streams::default());
+    let limits = StreamLimits::within(raise_descriptors());
+    tracing::info!(?limits, "streams");
+    let streams = Arc::new(Streams::new(Budget::new(limits)));
     runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, acceptor, documents));
     Ok(streams)
 }

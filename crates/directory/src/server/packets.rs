@@ -9,6 +9,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, RawFd};
+use std::time::{Duration, SystemTime};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -80,14 +81,62 @@ impl Incoming {
 
     /// The datagrams received.
     pub fn datagrams<'a>(&'a self, out: &mut Vec<(SocketAddr, &'a [u8])>) {
-        for at in 0..self.received {
-            let Some(from) = address_of(&self.names[at]) else { continue };
+        self.rows().for_each(|row| row.split(|datagram| out.push((row.from, datagram))));
+    }
+
+    /// The datagrams received, without those that have waited for longer than the limit and that `droppable` lets go; how many these are. What has no timestamp is
+    /// new ([`enable_timestamps`]).
+    pub fn datagrams_within<'a>(
+        &'a self,
+        limit: Duration,
+        droppable: impl Fn(&[u8]) -> bool,
+        out: &mut Vec<(SocketAddr, &'a [u8])>,
+    ) -> u64 {
+        let now = SystemTime::now();
+        let mut dropped = 0;
+        for row in self.rows() {
+            let is_old = row.arrived.and_then(|at| now.duration_since(at).ok()).is_some_and(|age| age > limit);
+            row.split(|datagram| {
+                if is_old && droppable(datagram) {
+                    dropped += 1;
+                } else {
+                    out.push((row.from, datagram));
+                }
+            });
+        }
+        dropped
+    }
+
+    /// Whether nothing more waited when this was received.
+    pub const fn has_emptied(&self) -> bool {
+        self.received < BATCH
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Arrived<'_>> {
+        (0..self.received).filter_map(|at| {
+            let from = address_of(&self.names[at])?;
             let length = self.messages[at].msg_len as usize;
-            let bytes = &self.bytes[at * ROOM..at * ROOM + length];
-            match segment_size(&self.messages[at].msg_hdr) {
-                Some(size) if size > 0 && size < length => out.extend(bytes.chunks(size).map(|bytes| (from, bytes))),
-                _ => out.push((from, bytes)),
-            }
+            let (size, arrived) = read_control(&self.messages[at].msg_hdr);
+            Some(Arrived { from, bytes: &self.bytes[at * ROOM..at * ROOM + length], size, arrived })
+        })
+    }
+}
+
+/// A message as it was received: one datagram, or a row of them.
+struct Arrived<'a> {
+    from: SocketAddr,
+    bytes: &'a [u8],
+    /// Bytes of each datagram of a row but the last.
+    size: Option<usize>,
+    /// When the kernel got it.
+    arrived: Option<SystemTime>,
+}
+
+impl<'a> Arrived<'a> {
+    fn split(&self, mut take: impl FnMut(&'a [u8])) {
+        match self.size {
+            Some(size) if size > 0 && size < self.bytes.len() => self.bytes.chunks(size).for_each(take),
+            _ => take(self.bytes),
         }
     }
 }
@@ -203,20 +252,33 @@ fn send_one_by_one(socket: RawFd, row: &Row, bytes: &[u8]) -> u64 {
     bytes.chunks(row.size).filter(|bytes| send(bytes) < 0).count() as u64
 }
 
-/// The size of a row's datagrams, if the kernel gave one.
-fn segment_size(header: &libc::msghdr) -> Option<usize> {
+/// The size of the datagrams in a row, and when the message arrived.
+fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<SystemTime>) {
+    let (mut size, mut arrived) = (None, None);
     // SAFETY: the kernel wrote the control messages within the stated length.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while let Some(message) = control.as_ref() {
-            if message.cmsg_level == libc::SOL_UDP && message.cmsg_type == libc::UDP_GRO {
-                let size = libc::CMSG_DATA(control).cast::<libc::c_int>().read_unaligned();
-                return usize::try_from(size).ok();
+            match (message.cmsg_level, message.cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    size = usize::try_from(libc::CMSG_DATA(control).cast::<libc::c_int>().read_unaligned()).ok();
+                }
+                (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
+                    let at = libc::CMSG_DATA(control).cast::<libc::timespec>().read_unaligned();
+                    let since = u64::try_from(at.tv_sec).ok().zip(u32::try_from(at.tv_nsec).ok());
+                    arrived = since.and_then(|(s, ns)| SystemTime::UNIX_EPOCH.checked_add(Duration::new(s, ns)));
+                }
+                _ => {}
             }
             control = libc::CMSG_NXTHDR(header, control);
         }
     }
-    None
+    (size, arrived)
+}
+
+/// Lets the kernel say when each message arrived.
+pub fn enable_timestamps(socket: &impl AsFd) {
+    let _ = setsockopt(socket, sockopt::ReceiveTimestampns, &true);
 }
 
 fn write_segment_size(header: &mut libc::msghdr, control: &mut [u64; CONTROL / 8], size: u16) {
@@ -306,6 +368,28 @@ mod tests {
             }
         }
         arrived
+    }
+
+    #[test]
+    fn what_has_waited_too_long_is_dropped_if_it_may_be() {
+        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        enable_gro(&to);
+        enable_timestamps(&to);
+        let send =
+            |kinds: &[u8]| kinds.iter().for_each(|&kind| assert_eq!(from.send_to(&[kind], to.local_addr().unwrap()).unwrap(), 1));
+        let receive = || {
+            let (mut incoming, mut datagrams) = (Incoming::new(), Vec::new());
+            incoming.receive(to.as_raw_fd()).unwrap();
+            let dropped = incoming.datagrams_within(Duration::from_millis(50), |datagram| datagram == [1], &mut datagrams);
+            (dropped, datagrams.iter().map(|(_, bytes)| bytes[0]).collect::<Vec<_>>(), incoming.has_emptied())
+        };
+        send(&[1, 2, 1]);
+        assert_eq!(receive(), (0, vec![1, 2, 1], true));
+        send(&[1, 2, 1]);
+        std::thread::sleep(Duration::from_millis(80));
+        send(&[1]);
+        assert_eq!(receive(), (2, vec![2, 1], true), "old lookups go, the rest stays");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Between the machine and the store: commits, the load and the watch behind it, whether the store is there, and the removal of old tombstones.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ struct Health {
     /// Locked until the machine's inbox has what changed: it must hear of changes in their order.
     lost: Mutex<bool>,
     replaced: AtomicBool,
+    full: AtomicBool,
     newest: AtomicU64,
 }
 
@@ -106,6 +108,11 @@ impl Health {
         {
             tracing::error!(%error, "the store was replaced: no update is taken any more, lookups are answered from memory");
         }
+        if let Some(error @ StoreError::Full(_)) = why
+            && !self.full.swap(true, Ordering::AcqRel)
+        {
+            tracing::error!(%error, "no update is taken until there is room");
+        }
         let mut lost = self.lost.lock();
         if !std::mem::replace(&mut *lost, true) {
             tracing::error!("the store does not answer; lookups are answered from memory");
@@ -117,6 +124,7 @@ impl Health {
         self.newest.fetch_max(revision.0, Ordering::Relaxed);
         let mut lost = self.lost.lock();
         if std::mem::replace(&mut *lost, false) {
+            self.full.store(false, Ordering::Release);
             tracing::info!("the store answers again");
             core.post(Input::StoreBack);
         }
@@ -198,3 +206,32 @@ async fn ping(core: Arc<Core>, store: AnyStore, health: Arc<Health>) {
         }
     }
 }
+
+/// Keeps as much history in the store as a server needs to go on after its watch was interrupted: that of the last `retention`. Several servers may do so.
+pub async fn compact(store: AnyStore, retention: Duration) {
+    // When the store was at which revision, oldest first.
+    let mut seen: VecDeque<(Instant, Generation)> = VecDeque::new();
+    let every = (retention / COMPACTIONS).max(Duration::from_secs(1));
+    loop {
+        tokio::time::sleep(every).await;
+        let mut before = None;
+        match store.status().await {
+            Ok(status) => seen.push_back((Instant::now(), status.revision)),
+            // Room is worth more than history.
+            Err(StoreError::Full(_)) => before = seen.drain(..).last().map(|(_, revision)| revision),
+            Err(_) => {}
+        }
+        while let Some((_, revision)) = seen.front().copied().filter(|(at, _)| at.elapsed() >= retention) {
+            before = Some(revision);
+            seen.pop_front();
+        }
+        let Some(before) = before else { continue };
+        match store.compact(before).await {
+            Ok(()) => tracing::debug!(before = before.0, "history is compacted"),
+            Err(error) => tracing::warn!(%error, before = before.0, "history cannot be compacted"),
+        }
+    }
+}
+
+/// Compactions in the time that is kept.
+const COMPACTIONS: u32 = 10;

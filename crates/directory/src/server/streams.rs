@@ -5,15 +5,17 @@
 //!          --> bare: tag, cookie and number, as by UDP --+<-- queue <-- the machine's replies
 //!                                                        +-- documents: one request after the other
 //! ```
+//! What a stream may cost is bounded ([`budget`](super::budget)), and for how long: 5 s to prove who it is, 5 s for a message that has begun and for one that is
+//! sent, 60 s without a message unless it watches.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio_rustls::TlsAcceptor;
@@ -22,34 +24,53 @@ use weft_control::directory::auth::{ReplayWindow, Tagger};
 use weft_control::directory::documents::Requester;
 use weft_control::directory::request::{Ask, Client, Request, StreamId};
 use weft_control::directory::server::Input;
-use weft_control::wire::directory::{Frame, HEADER, Header, Kind, Message, TAG};
+use weft_control::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Message, TAG, WireError};
 
+use super::budget::{Budget, Charge, Guest, Seat};
 use super::core::Core;
 use super::documents::{Documents, Reply};
 use super::tls;
 use crate::client::random;
 
-/// Streams at once; more are closed at once.
-const STREAMS: usize = 4096;
-
 /// Messages that wait for a slow reader; then its stream ends, and it must begin again.
 const QUEUE: usize = 1024;
 
-/// For a TLS handshake, and for a message to be taken by the other side.
+/// To prove who it is, for a message to arrive once it has begun, and for one to be taken by the other side.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Without a message from the other side, unless it watches. Clients open another stream after half of it.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// While so much waits for the other side, nothing more is read from it.
+const HIGH_WATER: usize = 64 << 10;
+
+/// Bytes of a message that need no budget.
+const SMALL: usize = 4096;
+
+/// Bytes that the kernel holds for a stream's other side: what it does not read is not to be kept there instead.
+const SEND_BUFFER: usize = 128 << 10;
+
 /// The open streams.
-#[derive(Default)]
 pub struct Streams {
     open: Mutex<FxHashMap<StreamId, Open>>,
     next: AtomicU64,
+    budget: Arc<Budget>,
 }
 
 struct Open {
-    queue: mpsc::Sender<Vec<u8>>,
+    queue: mpsc::Sender<Queued>,
     close: Arc<Notify>,
+    /// Bytes of its budget that are in use.
+    used: Arc<AtomicUsize>,
+    may_list: bool,
     /// What makes the tags of replies; `None` over TLS, where they are zeros.
     taggers: Option<Taggers>,
+}
+
+/// A message on its way out, and its bytes' place in the budget.
+struct Queued {
+    message: Vec<u8>,
+    _charge: Charge,
 }
 
 /// Of the principals that a bare stream speaks for.
@@ -67,6 +88,16 @@ enum Authentication {
 const PRINCIPALS: usize = 64;
 
 impl Streams {
+    /// None yet.
+    pub fn new(budget: Arc<Budget>) -> Self {
+        Self { open: Mutex::default(), next: AtomicU64::new(0), budget }
+    }
+
+    /// Bytes of the budget that are in use.
+    pub fn bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
     /// Appends the tag, and sends a reply; a stream whose queue is full is closed.
     pub fn reply(&self, core: &Core, stream: StreamId, principal: PrincipalId, mut message: Vec<u8>) {
         let open = self.open.lock();
@@ -78,7 +109,9 @@ impl Streams {
                 tagger.seal(&mut message, 0);
             }
         }
-        if to.queue.try_send(message).is_err() {
+        let charge = self.budget.charge(&to.used, principal, to.may_list, message.len());
+        let sent = charge.is_some_and(|charge| to.queue.try_send(Queued { message, _charge: charge }).is_ok());
+        if !sent {
             to.close.notify_one();
             core.metrics.dropped("slow_stream", 1);
         }
@@ -123,31 +156,48 @@ pub async fn accept(
                 continue;
             }
         };
-        if streams.count() >= STREAMS {
-            core.metrics.dropped("streams", 1);
-            continue;
-        }
         prepare(&tcp);
-        tokio::spawn(greet(server.clone(), tcp, from, tls.clone()));
+        let close = Arc::new(Notify::new());
+        let (guest, is_full) = streams.budget.connected(&close);
+        if is_full {
+            core.metrics.dropped("unauthenticated", 1);
+        }
+        tokio::spawn(greet(server.clone(), tcp, from, tls.clone(), (guest, close)));
     }
 }
 
 fn prepare(tcp: &TcpStream) {
     let _ = tcp.set_nodelay(true);
     let alive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
-    let _ = socket2::SockRef::from(tcp).set_tcp_keepalive(&alive);
+    let socket = socket2::SockRef::from(tcp);
+    let _ = socket.set_tcp_keepalive(&alive);
+    let _ = socket.set_send_buffer_size(SEND_BUFFER);
 }
 
-async fn greet(server: Arc<All>, tcp: TcpStream, from: SocketAddr, tls: Option<TlsAcceptor>) {
+async fn greet(
+    server: Arc<All>,
+    tcp: TcpStream,
+    from: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    (guest, close): (Guest, Arc<Notify>),
+) {
     let core = &server.core;
     let Some(acceptor) = tls else {
         let cookie = u64::from_ne_bytes(random()).max(1);
         let authentication = Authentication::Tagged { cookie, taggers: Taggers::default(), windows: FxHashMap::default() };
-        return converse(&server, tcp, authentication).await;
+        return converse(&server, tcp, authentication, Proof::Due(guest, Instant::now() + TIMEOUT), close).await;
     };
-    match tokio::time::timeout(TIMEOUT, acceptor.accept(tcp)).await {
+    let accepted = tokio::select! {
+        accepted = tokio::time::timeout(TIMEOUT, acceptor.accept(tcp)) => accepted,
+        () = close.notified() => return,
+    };
+    match accepted {
         Ok(Ok(stream)) => match tls::principal(stream.get_ref().1) {
-            Some(principal) => converse(&server, stream, Authentication::Certified(principal)).await,
+            Some(principal) => {
+                drop(guest);
+                let Some(seat) = server.seat(principal) else { return };
+                converse(&server, stream, Authentication::Certified(principal), Proof::Given(seat, principal), close).await;
+            }
             None => {
                 tracing::warn!(%from, "a certificate's common name is not principal-N");
                 core.metrics.dropped("certificate", 1);
@@ -161,18 +211,34 @@ async fn greet(server: Arc<All>, tcp: TcpStream, from: SocketAddr, tls: Option<T
     }
 }
 
-async fn converse(server: &All, wire: impl AsyncRead + AsyncWrite, mut authentication: Authentication) {
+/// Whether a stream is authenticated.
+enum Proof {
+    /// Not yet; until when it must.
+    Due(#[allow(dead_code)] Guest, Instant), // what it holds is let go with it
+    /// As this principal.
+    Given(Seat, PrincipalId),
+}
+
+async fn converse(
+    server: &All,
+    wire: impl AsyncRead + AsyncWrite,
+    authentication: Authentication,
+    proof: Proof,
+    close: Arc<Notify>,
+) {
     let All { core, streams, .. } = server;
     let (queue, replies) = mpsc::channel(QUEUE);
-    let close = Arc::new(Notify::new());
     let taggers = match &authentication {
         Authentication::Certified(_) => None,
         Authentication::Tagged { taggers, .. } => Some(taggers.clone()),
     };
-    let id = streams.add(Open { queue: queue.clone(), close: close.clone(), taggers });
+    let used = Arc::new(AtomicUsize::new(0));
+    let may_list = matches!(&proof, Proof::Given(seat, _) if seat.may_list());
+    let id = streams.add(Open { queue, close: close.clone(), used: used.clone(), may_list, taggers });
     let (reader, writer) = tokio::io::split(wire);
+    let mut conversation = Conversation { server, id, used, authentication, proof, watches: false };
     tokio::select! {
-        () = read(server, id, reader, &mut authentication, &queue) => {}
+        () = conversation.read(reader) => {}
         () = write(writer, replies) => {}
         () = close.notified() => {}
     }
@@ -181,60 +247,133 @@ async fn converse(server: &All, wire: impl AsyncRead + AsyncWrite, mut authentic
     core.post(Input::StreamClosed(id));
 }
 
-/// Until the stream ends or says something that makes no sense.
-async fn read(
-    server: &All,
+/// The reading side of a stream.
+struct Conversation<'a> {
+    server: &'a All,
     id: StreamId,
-    reader: impl AsyncRead,
-    authentication: &mut Authentication,
-    queue: &mpsc::Sender<Vec<u8>>,
-) {
-    let core = &server.core;
-    let mut reader = std::pin::pin!(tokio::io::BufReader::new(reader));
-    let mut bytes = Vec::new();
-    while let Ok(length) = reader.read_u16().await {
-        bytes.resize(usize::from(length), 0);
-        if reader.read_exact(&mut bytes).await.is_err() {
-            return;
-        }
-        match authentication.admit(core, id, &bytes) {
-            Ok(Admitted::Request(request)) => {
-                core.metrics.request("stream");
-                // A client on a stream waits rather than being dropped: the next message is read when there is room.
-                while !core.ask(Input::Request((*request).clone())) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+    used: Arc<AtomicUsize>,
+    authentication: Authentication,
+    proof: Proof,
+    watches: bool,
+}
+
+impl Conversation<'_> {
+    /// Until the stream ends, says something that makes no sense, or is silent for too long.
+    async fn read(&mut self, reader: impl AsyncRead) {
+        // Larger reads go past the buffer.
+        let mut reader = std::pin::pin!(tokio::io::BufReader::with_capacity(SMALL, reader));
+        let core = &self.server.core;
+        loop {
+            // Who does not read is not read from.
+            while self.used.load(Ordering::Relaxed) > HIGH_WATER {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            match tokio::time::timeout(self.timeout(), reader.fill_buf()).await {
+                Ok(Ok([])) | Ok(Err(_)) => return,
+                Ok(Ok(_)) => {}
+                Err(_) => {
+                    return core
+                        .metrics
+                        .dropped(if matches!(self.proof, Proof::Due(..)) { "unauthenticated" } else { "idle" }, 1);
                 }
             }
-            Ok(Admitted::Document) => {
-                core.metrics.request("stream");
-                if let Err(reason) = server.document(id, &bytes).await {
-                    core.metrics.dropped(reason, 1);
-                    return;
-                }
-            }
-            Ok(Admitted::Challenge(message)) => {
-                if queue.send(message).await.is_err() {
-                    return;
-                }
-            }
-            Ok(Admitted::Ignored) => {}
-            Err(reason) => {
-                core.metrics.dropped(reason, 1);
+            let frame = tokio::time::timeout(TIMEOUT, self.frame(&mut reader)).await;
+            let taken = match frame {
+                Ok(Ok((bytes, _charge))) => self.take(&bytes).await,
+                Ok(Err(reason)) => Err(reason),
+                Err(_) => Err(Some("stalled")),
+            };
+            if let Err(reason) = taken {
+                reason.into_iter().for_each(|reason| core.metrics.dropped(reason, 1));
                 return;
             }
         }
     }
+
+    /// How long the next message may take to begin.
+    fn timeout(&self) -> Duration {
+        match &self.proof {
+            Proof::Due(_, until) => until.saturating_duration_since(Instant::now()),
+            Proof::Given(..) if self.watches => Duration::from_secs(u64::from(u32::MAX)),
+            Proof::Given(..) => IDLE,
+        }
+    }
+
+    /// A message. One that is large has its place in the budget while it is in memory.
+    async fn frame(&self, reader: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Option<Charge>), Option<&'static str>> {
+        let length = usize::from(reader.read_u16().await.map_err(|_| None)?);
+        let (principal, may_list) = match &self.proof {
+            Proof::Due(..) => (PrincipalId(0), false),
+            Proof::Given(seat, principal) => (*principal, seat.may_list()),
+        };
+        let budget = &self.server.streams.budget;
+        let charge = if length > SMALL {
+            Some(budget.charge(&self.used, principal, may_list, length).ok_or(Some("stream_bytes"))?)
+        } else {
+            None
+        };
+        let mut bytes = vec![0; length];
+        reader.read_exact(&mut bytes).await.map_err(|_| None)?;
+        Ok((bytes, charge))
+    }
+
+    /// Does what a message asks for; or the reason for which the stream is to end.
+    async fn take(&mut self, bytes: &[u8]) -> Result<(), Option<&'static str>> {
+        let All { core, streams, .. } = self.server;
+        match self.authentication.admit(core, self.id, bytes) {
+            Ok(Admitted::Request(request)) => {
+                self.authenticate(request.principal)?;
+                core.metrics.request("stream");
+                self.watches |= matches!(request.ask, Ask::Watch(_)) && self.server.may_list(request.principal);
+                // A client on a stream waits rather than being dropped: the next message is read when there is room.
+                while !core.ask(Input::Request((*request).clone())) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Ok(())
+            }
+            Ok(Admitted::Document(principal)) => {
+                self.authenticate(principal)?;
+                core.metrics.request("stream");
+                self.server.document(self.id, bytes).await.map_err(Some)
+            }
+            Ok(Admitted::Answer(principal, message)) => {
+                streams.reply(core, self.id, principal, message);
+                Ok(())
+            }
+            Ok(Admitted::Ignored) => Ok(()),
+            Ok(Admitted::Unsupported(principal, message)) => {
+                streams.reply(core, self.id, principal, message);
+                // Time for the answer to leave.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Err(Some("version"))
+            }
+            Err(reason) => Err(Some(reason)),
+        }
+    }
+
+    /// A stream takes a seat when it is authenticated.
+    fn authenticate(&mut self, principal: PrincipalId) -> Result<(), Option<&'static str>> {
+        if matches!(self.proof, Proof::Due(..)) {
+            let seat = self.server.seat(principal).ok_or(None)?;
+            if let Some(open) = self.server.streams.open.lock().get_mut(&self.id) {
+                open.may_list = seat.may_list();
+            }
+            self.proof = Proof::Given(seat, principal);
+        }
+        Ok(())
+    }
 }
 
-async fn write(writer: impl AsyncWrite, mut replies: mpsc::Receiver<Vec<u8>>) {
+async fn write(writer: impl AsyncWrite, mut replies: mpsc::Receiver<Queued>) {
     let mut writer = std::pin::pin!(writer);
-    let mut out = Vec::new();
+    let (mut out, mut leaving) = (Vec::new(), Vec::new());
     while let Some(first) = replies.recv().await {
         let mut next = Some(first);
-        while let Some(message) = next.take() {
-            out.extend_from_slice(&(message.len() as u16).to_be_bytes());
-            out.extend_from_slice(&message);
-            if out.len() < 1 << 16 {
+        while let Some(queued) = next.take() {
+            out.extend_from_slice(&(queued.message.len() as u16).to_be_bytes());
+            out.extend_from_slice(&queued.message);
+            leaving.push(queued);
+            if out.len() < HIGH_WATER {
                 next = replies.try_recv().ok();
             }
         }
@@ -245,11 +384,26 @@ async fn write(writer: impl AsyncWrite, mut replies: mpsc::Receiver<Vec<u8>>) {
         if !matches!(tokio::time::timeout(TIMEOUT, written).await, Ok(Ok(()))) {
             return;
         }
-        out.clear();
+        leaving.clear();
+        // Not kept for a stream that is idle.
+        out = Vec::new();
     }
 }
 
 impl All {
+    fn may_list(&self, principal: PrincipalId) -> bool {
+        self.core.server.read().shared().policy.may_list(principal)
+    }
+
+    /// A place for a stream of this principal, if there is one.
+    fn seat(&self, principal: PrincipalId) -> Option<Seat> {
+        let seat = self.streams.budget.authenticated(principal, self.may_list(principal));
+        if seat.is_none() {
+            self.core.metrics.dropped("streams", 1);
+        }
+        seat
+    }
+
     /// Answers what concerns a document.
     async fn document(&self, stream: StreamId, message: &[u8]) -> Result<(), &'static str> {
         let frame = Frame::parse(message).map_err(|_| "malformed")?;
@@ -273,39 +427,44 @@ impl All {
 enum Admitted {
     Request(Box<Request>),
     /// It concerns a document.
-    Document,
-    Challenge(Vec<u8>),
+    Document(PrincipalId),
+    /// The answer to it, without its tag.
+    Answer(PrincipalId, Vec<u8>),
+    /// The answer to it, without its tag, is that its version is not known; then the stream ends.
+    Unsupported(PrincipalId, Vec<u8>),
     Ignored,
 }
 
 impl Authentication {
     /// Checks who sent a message and reads it; the reason for which the stream is to end.
     fn admit(&mut self, core: &Core, stream: StreamId, bytes: &[u8]) -> Result<Admitted, &'static str> {
-        let frame = Frame::parse(bytes).map_err(|_| "malformed")?;
+        let frame = match Frame::parse(bytes) {
+            Ok(frame) => frame,
+            Err(WireError::Version(_)) => return self.foreign(core, bytes),
+            Err(_) => return Err("malformed"),
+        };
         let Header { kind, principal, cookie, request } = frame.header;
         match self {
             Self::Certified(certified) if *certified == principal => {}
             Self::Certified(_) => return Err("principal"),
             Self::Tagged { cookie: mine, taggers, windows } => {
                 let known = taggers.lock().get(&principal).cloned();
-                let tagger = match known {
-                    Some(tagger) if tagger.verify(frame.covered, frame.tag) => tagger,
+                match known {
+                    Some(tagger) if tagger.verify(frame.covered, frame.tag) => {}
                     Some(_) => return Err("tag"),
                     None if windows.len() == PRINCIPALS => return Err("principals"),
                     None => {
                         let maker = core.secret.maker_of(principal, frame.covered, frame.tag);
                         let (tagger, _) = maker.ok_or("tag")?;
-                        taggers.lock().insert(principal, tagger.clone());
+                        taggers.lock().insert(principal, tagger);
                         windows.insert(principal, ReplayWindow::default());
-                        tagger
                     }
-                };
+                }
                 let window = windows.entry(principal).or_default();
                 if cookie != *mine {
                     let mut message = Vec::new();
                     Header { kind: Kind::Challenge, principal, cookie: *mine, request }.emit(&mut message);
-                    tagger.seal(&mut message, 0);
-                    return Ok(Admitted::Challenge(message));
+                    return Ok(Admitted::Answer(principal, message));
                 }
                 if !window.accept(request) {
                     core.metrics.dropped("replayed", 1);
@@ -314,12 +473,33 @@ impl Authentication {
             }
         }
         if matches!(kind, Kind::Fetch | Kind::Publish) {
-            return Ok(Admitted::Document);
+            return Ok(Admitted::Document(principal));
         }
         let ask = Ask::parse(kind, frame.body).map_err(|_| "malformed")?;
         if matches!(ask, Ask::Challenge | Ask::DigestAnswer(_)) {
             return Err("malformed");
         }
         Ok(Admitted::Request(Box::new(Request { client: Client::Stream { stream, request }, principal, ask })))
+    }
+
+    /// A message of another version: who proves who he is gets an answer.
+    fn foreign(&self, core: &Core, bytes: &[u8]) -> Result<Admitted, &'static str> {
+        let Foreign { answer, covered, tag, .. } = Foreign::parse(bytes).ok_or("version")?;
+        let principal = answer.principal;
+        match self {
+            Self::Certified(certified) if *certified == principal => {}
+            Self::Certified(_) => return Err("principal"),
+            Self::Tagged { taggers, .. } => {
+                let mut taggers = taggers.lock();
+                if taggers.len() == PRINCIPALS {
+                    return Err("principals");
+                }
+                let (tagger, _) = core.secret.maker_of(principal, covered, tag).ok_or("version")?;
+                taggers.insert(principal, tagger);
+            }
+        }
+        let mut message = Vec::new();
+        answer.emit(&mut message);
+        Ok(Admitted::Unsupported(principal, message))
     }
 }

@@ -1,10 +1,11 @@
 //! The threads that answer lookups: each has a socket of its own on the one port (SO_REUSEPORT: a client always comes to the same one), and a front.
 //!
 //! ```text
-//!   recvmmsg --> front, under one read lock of the machine --> sendmmsg
-//!                  |
-//!                  +-- updates, health, peers' messages --> the machine's inbox
+//!   recvmmsg --> lookups not too old --> front, under one read lock of the machine --> sendmmsg
+//!                                          |
+//!                                          +-- updates, peers' messages --> the machine's inbox
 //! ```
+//! The kernel says when each datagram arrived; under overload old lookups are dropped ([`AgeLimit`]), and what is no lookup goes first.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
 use weft_control::directory::auth::Cookies;
-use weft_control::directory::front::{Front, FrontConfig, Verdict};
+use weft_control::directory::front::{AgeLimit, Front, FrontConfig, Verdict};
 use weft_control::directory::request::Ask;
 use weft_control::directory::server::Input;
 
 use super::affinity;
 use super::config::ServeError;
 use super::core::Core;
-use super::packets::{Incoming, Outgoing, enable_gro};
+use super::packets::{Incoming, Outgoing, enable_gro, enable_timestamps};
 use crate::client::random;
 
 /// Bytes that the kernel may hold for a socket in each direction, as far as it lets us.
@@ -48,6 +49,7 @@ pub fn bind(address: SocketAddr, threads: usize) -> Result<Vec<UdpSocket>, Serve
         socket.bind(&address.into())?;
         socket.set_read_timeout(Some(IDLE))?;
         enable_gro(&socket);
+        enable_timestamps(&socket);
         Ok(socket.into())
     };
     (0..threads).map(|_| one().map_err(refused)).collect()
@@ -73,18 +75,31 @@ pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
     let mut incoming = Incoming::new();
     let mut outgoing = Outgoing::new(true);
     let mut front = new_front(core);
+    let mut age = AgeLimit::new(core.now());
     while !core.stop.load(Ordering::Relaxed) {
         match incoming.receive(socket.as_raw_fd()) {
             Ok(()) => {}
             // Nothing came for a while, or an earlier answer could not be delivered.
-            Err(_) => continue,
+            Err(_) => {
+                age.took(core.now(), true);
+                continue;
+            }
         }
         let arrived = Instant::now();
         let mut datagrams = Vec::with_capacity(256);
-        incoming.datagrams(&mut datagrams);
+        let now = core.now();
+        age.took(now, incoming.has_emptied());
+        let stale = incoming.datagrams_within(age.limit(now).to_std(), AgeLimit::is_droppable, &mut datagrams);
+        if stale > 0 {
+            core.metrics.dropped("stale", stale);
+        }
+        if age.is_overloaded(now) {
+            // Syncs and Health first: whether mappings stay in use, and whom agents ask, depends on them.
+            datagrams.sort_by_key(|(_, datagram)| AgeLimit::is_droppable(datagram));
+        }
         answer(core, &mut front, &datagrams, &mut outgoing);
         outgoing.flush(socket.as_raw_fd());
-        core.metrics.received.increment(datagrams.len() as u64);
+        core.metrics.received.increment(datagrams.len() as u64 + stale);
         core.metrics.answer_seconds.record(arrived.elapsed());
         if outgoing.failed > 0 {
             core.metrics.dropped("send", std::mem::take(&mut outgoing.failed));

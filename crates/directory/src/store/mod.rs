@@ -65,6 +65,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Asks whether it is well: it could take a commit now.
     fn status(&self) -> impl Future<Output = Result<StoreStatus, StoreError>> + Send;
+
+    /// Forgets what was before a revision, of keys that have changed since. A store without history does nothing.
+    fn compact(&self, before: Generation) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 /// Which store it is: the cluster's name as the operator chose it, and a number drawn when the store was made.
@@ -199,15 +202,21 @@ pub enum StoreError {
     /// It answers that it does not want.
     #[error("the store refuses: {0}")]
     Refused(String),
+    /// Its quota is used up: it takes no commits until an operator has made room.
+    #[error("the store is full: {0}; make room: {FULL_REMEDY}")]
+    Full(String),
     /// What was to be read has been compacted.
     #[error("revision {0} has been compacted")]
     Compacted(u64),
 }
 
+/// What clears etcd's alarm. History is compacted by the servers; its room is free after a defragmentation.
+pub const FULL_REMEDY: &str = "`etcdctl defrag --cluster`, then `etcdctl alarm disarm`; or raise etcd's --quota-backend-bytes";
+
 impl StoreError {
     /// Whether waiting may help.
     pub const fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Compacted(_))
+        matches!(self, Self::Unreachable(_) | Self::Compacted(_) | Self::Full(_))
     }
 }
 
@@ -315,6 +324,10 @@ impl Store for AnyStore {
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {
         either!(self, store => store.status().await)
+    }
+
+    async fn compact(&self, before: Generation) -> Result<(), StoreError> {
+        either!(self, store => store.compact(before).await)
     }
 }
 

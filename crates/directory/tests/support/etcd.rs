@@ -35,8 +35,17 @@ impl Etcd {
         Self::start_with(count, None)
     }
 
+    /// One member with a small quota.
+    pub fn start_small(bytes: u32) -> Option<Self> {
+        Self::start_more(1, None, &["--quota-backend-bytes", &bytes.to_string()])
+    }
+
     /// The same; with TLS, clients must show a certificate of the authority. One file serves as the members' and as the client's.
     pub fn start_with(count: usize, tls: Option<&EtcdTls>) -> Option<Self> {
+        Self::start_more(count, tls, &[])
+    }
+
+    fn start_more(count: usize, tls: Option<&EtcdTls>, more: &[&str]) -> Option<Self> {
         let program = program("etcd")?;
         let folder = tempfile::tempdir().unwrap();
         let ports = free_ports(2 * count);
@@ -78,6 +87,7 @@ impl Etcd {
             ]
             .map(str::to_owned)
             .into();
+            arguments.extend(more.iter().map(|&it| it.to_owned()));
             if let Some([ca, certificate, key]) = &files {
                 let flags = ["--client-cert-auth", "--trusted-ca-file", ca, "--cert-file", certificate, "--key-file", key];
                 arguments.extend(flags.map(str::to_owned));

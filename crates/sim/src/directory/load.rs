@@ -336,7 +336,7 @@ fn key(n: u32) -> Key {
 
 fn value(n: u32) -> Value {
     Value::Mapping(Mapping {
-        locator: Locator::V4(Ipv4Addr::from(n)),
+        locator: Locator::V4(Ipv4Addr::from(0x0a00_0000 | (n & 0x00ff_ffff))),
         mac: None,
         group: GroupId(0),
         service: ServiceId(1),

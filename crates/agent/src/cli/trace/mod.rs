@@ -85,6 +85,11 @@ pub(super) fn run(args: &TraceArgs) -> Result<bool> {
     let protocol = if args.protocol == Protocol::Tcp { TCP } else { UDP };
     let request = Request::Trace { source: args.src, destination: args.dst, protocol, sport: args.sport, dport: args.dport };
     let path = args.ask.ask(&request, Duration::ZERO)?;
+    if let (Some(theirs), Some(pid)) = (path["namespace"].as_u64(), path["pid"].as_u64())
+        && crate::netns::own().is_some_and(|own| own != theirs)
+    {
+        return Err(Error::OtherNamespace { pid });
+    }
     let address = |name: &str| path[name].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok());
     let odd = || Error::Answer;
     let (source, locator) = (address("source").ok_or_else(odd)?, address("locator").ok_or_else(odd)?);

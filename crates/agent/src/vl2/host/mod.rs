@@ -32,7 +32,7 @@ use weft_control::vl2::placement::HostInput;
 pub use config::HostConfig;
 
 use crate::daemon::{Daemon, Run, RunOptions};
-use crate::directory::{Confirmation, DATAGRAM, send};
+use crate::directory::{Confirmation, DATAGRAM, Evictions, send};
 use crate::error::Result;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::vl2::dataplane::{Event, Flow, Problem};
@@ -62,6 +62,7 @@ struct Host {
     routes_checked: Instant,
     checks: Vec<checks::Check>,
     confirmation: Confirmation,
+    evictions: Evictions,
 }
 
 /// A client that waits until an address is attached or detached.
@@ -269,6 +270,7 @@ impl Host {
         match (own.attachment, own.state) {
             (Some(AttachState::Refused(code)), _) => ("refused", Some(code.to_string())),
             (_, OwnState::NotOurs) => ("refused", Some("the directory says that it is another host's".to_owned())),
+            (_, OwnState::Forbidden) => ("refused", Some(status::FORBIDDEN.to_owned())),
             (_, OwnState::Unknown) => ("refused", Some("the directory has no such address".to_owned())),
             (_, OwnState::OtherService(_)) => {
                 ("refused", Some("it is of another service than this host's other addresses".to_owned()))
@@ -291,6 +293,7 @@ impl Host {
         }
         self.refresh_gateway();
         self.confirmation.update(self.agent.unconfirmed_since().map(|at| self.now().saturating_since(at)));
+        self.evictions.update(self.agent.resolver_counts().evicted);
         metrics::update(&self.agent, self.plane.counters().as_ref(), self.config.limits.peers);
         self.placement.iter().for_each(Placement::measure);
     }

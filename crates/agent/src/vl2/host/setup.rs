@@ -16,7 +16,7 @@ use super::config::{HostConfig, Intermediate, LocatorMode};
 use super::link::{Link, neighbour, trigger_arp};
 use super::placement::Placement;
 use crate::dataplane::Rate;
-use crate::directory::{Confirmation, bind, resolver};
+use crate::directory::{Confirmation, Evictions, bind, resolver};
 use crate::error::Result;
 use crate::exporter;
 use crate::vl2::dataplane::{HostPlane, HostSettings, Limits, LocatorKind};
@@ -60,6 +60,7 @@ impl Host {
             routes_checked,
             checks,
             confirmation: Confirmation::default(),
+            evictions: Evictions::default(),
         };
         host.narrow_routes();
         let is_adopted = host.plane.adopted();

@@ -42,7 +42,7 @@ impl Host {
             "adopted": self.plane.adopted(),
             "checks": self.checks,
             "addresses": self.agent.own().map(|own| self.own(&own)).collect::<Vec<_>>(),
-            "peers": { "used": self.agent.peers().count(), "limit": limit, "list": peers },
+            "peers": { "used": self.agent.peers().count(), "limit": limit, "evicted": self.evictions.total(), "list": peers },
             "maps": [{ "name": "peers", "used": used, "limit": limit }],
             "programs": self.programs(),
             "unconfirmed_s": self.confirmation.unconfirmed_s(),
@@ -72,6 +72,7 @@ impl Host {
             gone.map(|(name, hook)| format!("the program {name} is not on {hook} of {}: restart the agent", self.link.device)),
         );
         problems.extend(self.confirmation.problem());
+        problems.extend(self.evictions.problem(self.config.limits.peers));
         problems.extend(self.placement.iter().flat_map(|it| it.problems(self.now())));
         problems.extend(self.plane.last_error.clone());
         problems
@@ -121,6 +122,7 @@ impl Host {
         Ok(json!({
             "hash": source.to_bits() & ((1u32 << bits) - 1), "source": source.to_string(), "locator": peer.peer.locator.to_string(),
             "via": via.map(|it| it.to_string()), "la": self.la.to_string(), "device": self.link.device,
+            "namespace": crate::netns::own(), "pid": std::process::id(),
         }))
     }
 }
@@ -134,6 +136,7 @@ fn problem_of(own: &OwnView) -> Option<String> {
     match own.state {
         OwnState::Unconfirmed => return Some("no directory server has confirmed it".to_owned()),
         OwnState::NotOurs => return Some("the directory says that it is another host's".to_owned()),
+        OwnState::Forbidden => return Some(FORBIDDEN.to_owned()),
         OwnState::Unknown => return Some("the directory has no such address".to_owned()),
         OwnState::OtherService(ServiceId(it)) => return Some(format!("it is of service {it}, and other addresses here are not")),
         OwnState::Confirmed(_) => {}
@@ -145,6 +148,8 @@ fn problem_of(own: &OwnView) -> Option<String> {
     }
 }
 
+/// The directory answers so in both cases.
+pub(super) const FORBIDDEN: &str = "the directory does not let this host use it: its owner is another principal, or its service is none or not in the policy; `weft directory get ADDRESS` shows both";
 /// The programs, and the hooks of the device that they are on.
 const PROGRAMS: [(&str, &str); 2] = [("vl2_out", "egress"), ("vl2_in", "ingress")];
 /// More are counted only.

@@ -8,6 +8,7 @@
 //! ```
 //! A batch goes through these steps together, so that waiting for the memory of one lookup is the work on another.
 
+mod age;
 mod answer;
 mod clients;
 mod counters;
@@ -17,6 +18,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+pub use self::age::AgeLimit;
 pub(super) use self::answer::{Access, finding, look_up, sync};
 use self::clients::Clients;
 pub use self::counters::{Counters, Reason};
@@ -26,7 +28,7 @@ use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
 use super::table::Probe;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG};
+use crate::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG, WireError};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,6 +99,8 @@ enum Refusal {
     Drop(Reason),
     /// The cookie that it should have, and what makes the Challenge's tag.
     Challenge(Header, u64, Box<Tagger>),
+    /// A known principal speaks another version: the header of the answer, and what makes its tag.
+    Unsupported(Header, Box<Tagger>),
     /// An answer of another server to this one.
     OfPeer(Box<Request>),
 }
@@ -250,7 +254,11 @@ impl Front {
         if bytes.len() > MAX_DATAGRAM {
             return Err(Refusal::Drop(Reason::Oversized));
         }
-        let frame = Frame::parse(bytes).map_err(|error| Refusal::Drop(Reason::of(error)))?;
+        let frame = match Frame::parse(bytes) {
+            Ok(frame) => frame,
+            Err(WireError::Version(_)) => return Err(self.foreign(from, bytes)),
+            Err(error) => return Err(Refusal::Drop(Reason::of(error))),
+        };
         match frame.header.kind {
             Kind::Challenge | Kind::DigestAnswer if frame.header.principal == self.config.me => Err(self.of_peer(from, &frame)),
             Kind::List | Kind::Watch | Kind::Status => Err(Refusal::Drop(Reason::Unexpected)),
@@ -330,6 +338,21 @@ impl Front {
         Ok(())
     }
 
+    /// A datagram of another version of the protocol: who proves that he has a key is answered so.
+    #[cold]
+    fn foreign(&mut self, from: SocketAddr, bytes: &[u8]) -> Refusal {
+        let Some(Foreign { answer, covered, tag, .. }) = Foreign::parse(bytes).filter(|it| it.answer.principal != PrincipalId(0))
+        else {
+            return Refusal::Drop(Reason::Version);
+        };
+        let known = self.clients.find(answer.principal, from).map(|client| self.clients.at(client).tagger.clone());
+        let known = known.filter(|tagger| tagger.verify(covered, tag));
+        match known.or_else(|| Some(self.secret.maker_of(answer.principal, covered, tag)?.0)) {
+            Some(tagger) => Refusal::Unsupported(answer, Box::new(tagger)),
+            None => Refusal::Drop(Reason::Version),
+        }
+    }
+
     /// Another server's answer to this one.
     fn of_peer(&self, from: SocketAddr, frame: &Frame<'_>) -> Refusal {
         if !self.own.verify(frame.covered, frame.tag) {
@@ -351,6 +374,13 @@ impl Front {
             Refusal::OfPeer(request) => {
                 self.counters.forwarded += 1;
                 Verdict::Forward(request)
+            }
+            Refusal::Unsupported(header, tagger) => {
+                self.counters.drop(Reason::Version);
+                let start = out.len();
+                header.emit(out);
+                tagger.seal(out, start);
+                Verdict::Answer
             }
             Refusal::Challenge(header, cookie, tagger) => {
                 self.counters.challenges += 1;

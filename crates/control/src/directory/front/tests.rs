@@ -426,3 +426,33 @@ fn keys_of_an_old_secret_are_good_while_it_is_there() {
     let late = host.look_up(Some(app(1)), &[app(2)]);
     assert_eq!(front.receive(Instant::ZERO, &shared, host.at, &late, &mut out), Verdict::Drop(Reason::Tag));
 }
+
+#[test]
+fn another_version_is_answered_so_if_its_sender_has_a_key() {
+    let (mut front, shared, mut client) = (front(), shared(), Client::new(1));
+    let of_version = |client: &mut Client, version: u8, kind: u8| {
+        let mut bytes = client.look_up(None, &[app(1)]);
+        bytes.truncate(bytes.len() - TAG);
+        (bytes[2], bytes[3]) = (version, kind);
+        client.secret.key_of(client.principal).tagger().seal(&mut bytes, 0);
+        bytes
+    };
+    for (version, kind) in [(2, 0x01), (2, 0x7e), (0, 0x01), (255, 0x03)] {
+        let bytes = of_version(&mut client, version, kind);
+        let mut out = Vec::new();
+        assert_eq!(front.receive(Instant::ZERO, &shared, client.at, &bytes, &mut out), Verdict::Answer);
+        let frame = Frame::parse(&out).expect("in this server's own version");
+        assert_eq!((frame.header.kind, frame.header.request), (Kind::Unsupported, client.request));
+        assert!(client.secret.key_of(client.principal).tagger().verify(frame.covered, frame.tag));
+        assert!(out.len() <= bytes.len(), "nothing is gained by reflecting");
+    }
+    assert_eq!(front.counters().dropped(Reason::Version), 4);
+    // An answer is never answered, nor is a message without a right tag.
+    let mut forged = of_version(&mut client, 2, 0x01);
+    *forged.last_mut().unwrap() ^= 1;
+    for bytes in [of_version(&mut client, 2, 0x81), forged, b"WD\x02\x01".to_vec()] {
+        let mut out = Vec::new();
+        assert_eq!(front.receive(Instant::ZERO, &shared, client.at, &bytes, &mut out), Verdict::Drop(Reason::Version));
+        assert!(out.is_empty());
+    }
+}

@@ -12,6 +12,9 @@
 //! allowed by it. Kept here:
 //! 1. An older generation never replaces a newer one, also after eviction (`forgotten`).
 //! 2. Nothing that came under an older policy than the newest seen is usable for longer than the reconfirmation takes.
+//!
+//! The capacity counts peers: mappings that were found. This host's own addresses (an asker that looks itself up) and groups are never evicted, and
+//! refused and expired names have room of their own: else a small capacity would evict what every packet needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,15 +100,19 @@ pub(super) struct Cache {
     askers: BTreeSet<Key>,
     /// Found entries among them.
     found: usize,
+    /// Peers among those: what the capacity counts.
+    peers: usize,
     terms: Terms,
     /// No lease ends before.
     leases: Instant,
-    /// Where eviction goes on.
-    hand: Option<Name>,
+    /// Where eviction goes on: of peers, and of what is not usable.
+    hands: [Option<Name>; 2],
     /// By hash of the key: the greatest generation that was evicted.
     forgotten: Vec<Generation>,
     /// Found entries that were evicted: they are renewed no more, so their users must be notified.
     evicted: Vec<Name>,
+    /// How many that were in all.
+    evictions: u64,
 }
 
 impl Cache {
@@ -116,11 +123,13 @@ impl Cache {
             capacity,
             negative,
             found: 0,
+            peers: 0,
             terms: Terms { renewed: Instant::ZERO, fail_static },
             leases: Instant::MAX,
-            hand: None,
+            hands: [None; 2],
             forgotten: Vec::new(),
             evicted: Vec::new(),
+            evictions: 0,
         }
     }
 
@@ -130,6 +139,11 @@ impl Cache {
 
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Peers evicted so far because the capacity was reached.
+    pub const fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     /// The finding for a name, if it may be used now.
@@ -221,33 +235,51 @@ impl Cache {
             return;
         }
         self.askers.extend(name.1);
-        self.found += usize::from(matches!(entry.held, Held::Found(_)));
-        match self.entries.insert(name, entry) {
-            Some(old) => self.found -= usize::from(matches!(old.held, Held::Found(_))),
-            None if self.entries.len() > self.capacity => self.evict(&name),
-            None => {}
+        self.count(&name, &entry.held, true);
+        if let Some(old) = self.entries.insert(name, entry) {
+            self.count(&name, &old.held, false);
+        }
+        if self.peers > self.capacity {
+            self.evict(&name, Class::Peer);
+        } else if self.entries.len() - self.found > self.capacity.max(UNUSABLE_LEAST) {
+            self.evict(&name, Class::Unusable);
         }
     }
 
-    /// Second chance: the hand goes round by name, and takes the first that was not asked for since it last came by.
-    fn evict(&mut self, keep: &Name) {
+    /// Counts what came, or what went.
+    fn count(&mut self, name: &Name, held: &Held, came: bool) {
+        let (found, peer) = (matches!(held, Held::Found(_)), Class::of(name, held) == Some(Class::Peer));
+        if came {
+            self.found += usize::from(found);
+            self.peers += usize::from(peer);
+        } else {
+            self.found -= usize::from(found);
+            self.peers -= usize::from(peer);
+        }
+    }
+
+    /// Second chance: the hand goes round by name, and takes the first of the class that was not asked for since it last came by.
+    fn evict(&mut self, keep: &Name, class: Class) {
+        let mut hand = self.hands[class as usize];
         loop {
-            let next = match self.hand {
+            let next = match hand {
                 Some(hand) => self.entries.range_mut((std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded)).next(),
                 None => self.entries.iter_mut().next(),
             };
             let Some((&name, entry)) = next else {
-                self.hand = None;
+                hand = None;
                 continue;
             };
-            self.hand = Some(name);
-            if name == *keep || std::mem::take(&mut entry.used) {
+            hand = Some(name);
+            if name == *keep || Class::of(&name, &entry.held) != Some(class) || std::mem::take(&mut entry.used) {
                 continue;
             }
+            self.hands[class as usize] = hand;
             let entry = self.entries.remove(&name).expect("just seen");
-            if matches!(entry.held, Held::Found(_)) {
-                self.found -= 1;
+            self.count(&name, &entry.held, false);
+            if class == Class::Peer {
                 self.evicted.push(name);
+                self.evictions += 1;
             }
             return self.at_least(&name.0, entry.generation);
         }
@@ -275,6 +307,7 @@ impl Cache {
         for (name, entry) in of_key(&mut self.entries, key).filter(|(_, entry)| entry.generation < generation) {
             if matches!(entry.held, Held::Found(_)) {
                 self.found -= 1;
+                self.peers -= usize::from(is_peer(name));
                 if entry.is_usable(now, terms) {
                     gone.push(*name);
                 }
@@ -294,6 +327,7 @@ impl Cache {
         for (name, entry) in self.entries.iter_mut().filter(|(name, e)| name.1 == Some(*asker) && e.revision < generation) {
             if matches!(entry.held, Held::Found(_)) {
                 self.found -= 1;
+                self.peers -= usize::from(is_peer(name));
                 if entry.is_usable(now, terms) {
                     gone.push(*name);
                 }
@@ -363,11 +397,36 @@ impl Cache {
             if matches!(entry.held, Held::Found(_)) && !entry.is_usable(now, terms) {
                 entry.held = Held::Floor;
                 self.found -= 1;
+                self.peers -= usize::from(is_peer(name));
                 gone.push(*name);
             }
         }
         self.leases = self.entries.values().filter_map(|e| e.ends(terms)).min().unwrap_or(Instant::MAX);
     }
+}
+
+/// What is evicted for lack of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// A mapping that was found.
+    Peer,
+    /// Refused, unknown or expired.
+    Unusable,
+}
+
+impl Class {
+    /// `None`: what is never evicted.
+    fn of(name: &Name, held: &Held) -> Option<Self> {
+        match held {
+            Held::Found(_) => is_peer(name).then_some(Self::Peer),
+            _ => Some(Self::Unusable),
+        }
+    }
+}
+
+/// Whether a name is another's address: neither an own one, which asks for itself, nor a group.
+fn is_peer((key, asker): &Name) -> bool {
+    *asker != Some(*key) && !matches!(key, Key::Group(_))
 }
 
 fn of_key<'a>(entries: &'a mut BTreeMap<Name, Entry>, key: &Key) -> impl Iterator<Item = (&'a Name, &'a mut Entry)> {
@@ -413,6 +472,8 @@ fn bucket(key: &Key) -> usize {
     (hash % BUCKETS as u64) as usize
 }
 
+/// Names that are refused, unknown or expired have room for at least so many.
+const UNUSABLE_LEAST: usize = 1024;
 const GROUP_LEASE: Duration = Duration::from_secs(60);
 /// Kept generations of evicted keys: one too great costs a lookup at a server that lags behind, no more.
 const BUCKETS: usize = 1024;

@@ -56,7 +56,8 @@ pub struct ResolverConfig {
     pub retry: Retry,
     /// A lookup that nobody has answered by then has failed.
     pub give_up: Duration,
-    /// Names that the cache holds at most; 0: every lookup is sent, for those who decide by it (switches) or measure servers.
+    /// Peers that the cache holds at most: own addresses, groups and refused names are not counted. 0: every lookup is sent, for those who decide by it (switches)
+    /// or measure servers.
     pub capacity: usize,
     /// How long a negative answer is believed.
     pub negative: Duration,
@@ -176,6 +177,10 @@ pub struct ResolverCounts {
     pub stale: u64,
     /// Ignored: answers under an older policy than one that was seen.
     pub old_policy: u64,
+    /// Peers evicted from the cache because its capacity was reached.
+    pub evicted: u64,
+    /// Answers that a server does not know this version of the protocol.
+    pub unsupported: u64,
 }
 
 /// The agent's machine.
@@ -276,7 +281,7 @@ impl Resolver {
 
     /// What has been counted.
     pub const fn counts(&self) -> ResolverCounts {
-        self.counts
+        ResolverCounts { evicted: self.cache.evictions(), ..self.counts }
     }
 
     /// Names held, of all kinds.
@@ -366,6 +371,7 @@ impl Resolver {
             Err(Refusal::Stranger) => return self.counts.strangers += 1,
             Err(Refusal::Malformed) => return self.counts.malformed += 1,
             Err(Refusal::BadTag) => return self.counts.bad_tags += 1,
+            Err(Refusal::Version) => return self.counts.unsupported += 1,
         };
         let Ok(message) = Message::parse(frame.header.kind, frame.body) else { return self.counts.malformed += 1 };
         if let Message::Correction(correction) = message {

@@ -443,3 +443,34 @@ fn a_misdelivered_packet_is_reported_to_one_server_also_if_that_is_new() {
     bench.pass(Duration::from_secs(5));
     assert_eq!((bench.drain().0.len(), bench.agent.deadline()), (0, None), "it is not answered");
 }
+
+#[test]
+fn own_addresses_groups_and_refused_names_take_no_room_from_peers() {
+    let mut bench = Bench::new(1, ResolverConfig { capacity: 4, ..ResolverConfig::new(ME) });
+    let mut ask = |key: Key, asker: Option<Key>, finding: Finding| {
+        bench.ask(&[(key, asker, 1)]);
+        let sent = bench.drain().0.iter().find(|sent| !sent.keys.is_empty()).cloned();
+        if let Some(sent) = &sent {
+            bench.answer(sent, 5, 1, &[(5, finding)]);
+        }
+        (sent.is_some(), bench.drain().1)
+    };
+    let group = || Finding::Found(Value::Group([Ipv4Addr::new(10, 9, 0, 1).into()].into_iter().collect()));
+    for round in 0..3 {
+        for n in 1..=4 {
+            let (sent, outputs) = ask(key(n), Some(key(n)), Finding::Found(mapping(n, 1)));
+            assert_eq!(sent, round == 0, "an own address is looked up once");
+            assert!(!outputs.iter().any(|output| matches!(output, Output::Invalidated { .. })));
+            let (sent, _) = ask(Key::Group(GroupId(n.into())), None, group());
+            assert_eq!(sent, round == 0, "a group is looked up once");
+            let (sent, outputs) = ask(key(20 + n), Some(key(1)), Finding::Found(mapping(20 + n, 1)));
+            assert_eq!(sent, round == 0, "as many peers as the limit says stay");
+            assert!(!outputs.iter().any(|output| matches!(output, Output::Invalidated { .. })));
+            ask(key(40 + n), Some(key(1)), Finding::Unknown);
+        }
+    }
+    let (_, outputs) = ask(key(30), Some(key(1)), Finding::Found(mapping(30, 1)));
+    assert!(outputs.iter().any(|output| matches!(output, Output::Invalidated { .. })), "one peer more evicts one");
+    assert_eq!(bench.agent.counts().evicted, 1);
+    assert_eq!(bench.agent.usable().count(), 4 + 4 + 4);
+}

@@ -12,6 +12,7 @@ use super::super::policy::Policy;
 use super::super::request::Client;
 use super::super::store::StoreOp;
 use super::super::table::{Held, History, Table};
+use super::super::validity::check;
 use crate::time::Instant;
 use crate::wire::directory::{Op, Outcome, Update};
 
@@ -171,9 +172,9 @@ impl Basis {
     }
 }
 
-/// The operation that makes no sense, if one does not: a key twice, or a value that does not fit its key.
+/// The operation that makes no sense, if one does not: a key twice, a value that does not fit its key, or addresses that no host can have.
 pub fn malformed(update: &Update) -> Option<u8> {
-    let bad = |op: &Op| op.value.as_ref().is_some_and(|value| !op.key.fits(value));
+    let bad = |op: &Op| op.value.as_ref().is_some_and(|value| check(&op.key, value).is_err());
     if let [only] = &update.ops[..] {
         return bad(only).then_some(0);
     }

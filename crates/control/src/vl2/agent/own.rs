@@ -30,6 +30,8 @@ pub enum OwnState {
     OtherService(ServiceId),
     /// It is not this host's.
     NotOurs,
+    /// This host may not look it up: it is not this host's, or its service is none or not in the policy.
+    Forbidden,
     /// There is no such address.
     Unknown,
 }
@@ -125,7 +127,7 @@ impl Agent {
         let Some(address) = address_of(key).filter(|it| self.own.get(it).is_some_and(|own| !own.is_leaving)) else { return };
         match resolution {
             Resolution::Found(generation, Value::Mapping(mapping)) => self.confirm(address, Known { generation, mapping }),
-            Resolution::Forbidden => self.unset(address, OwnState::NotOurs),
+            Resolution::Forbidden => self.unset(address, OwnState::Forbidden),
             Resolution::Unknown | Resolution::Found(..) => self.unset(address, OwnState::Unknown),
             // Nobody says no: it stays as it is, and is asked for again.
             Resolution::Unanswered => {}

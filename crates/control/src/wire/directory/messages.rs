@@ -73,6 +73,8 @@ pub enum Message<'a> {
     Document(DocumentPart<'a>),
     /// To [`Message::Publish`].
     Published(Published),
+    /// To a message of another version: this header's version is the one that the server speaks.
+    Unsupported,
 }
 
 impl<'a> Message<'a> {
@@ -108,6 +110,7 @@ impl<'a> Message<'a> {
             Kind::Document => Self::Document(DocumentPart::parse(r)?),
             Kind::Published => Self::Published(Published::parse(r)?),
             Kind::Challenge => Self::Challenge,
+            Kind::Unsupported => Self::Unsupported,
             Kind::Acknowledgement => Self::Acknowledgement(Acknowledgement::parse(r)?),
             Kind::Changes => Self::Changes(Changes::parse(r)?),
             Kind::Vitals => Self::Vitals(Vitals::parse(r)?),
@@ -156,6 +159,7 @@ impl<'a> Message<'a> {
             Self::Page { .. } => Kind::Page,
             Self::Events(_) => Kind::Events,
             Self::StatusText(_) => Kind::StatusText,
+            Self::Unsupported => Kind::Unsupported,
         }
     }
 
@@ -189,7 +193,7 @@ impl<'a> Message<'a> {
                 emit_entries(entries, out);
             }
             Self::StatusText(text) => out.extend_from_slice(text.as_bytes()),
-            Self::Health | Self::Status | Self::Challenge => {}
+            Self::Health | Self::Status | Self::Challenge | Self::Unsupported => {}
         }
     }
 }

@@ -82,10 +82,11 @@ pub enum Kind {
     StatusText = 0x92,
     Document = 0x93,
     Published = 0x94,
+    Unsupported = 0xff,
 }
 
 impl Kind {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 25] = [
         Self::Lookup,
         Self::Update,
         Self::Sync,
@@ -110,6 +111,7 @@ impl Kind {
         Self::StatusText,
         Self::Document,
         Self::Published,
+        Self::Unsupported,
     ];
 
     fn of(byte: u8) -> Result<Self, WireError> {
@@ -169,6 +171,34 @@ impl<'a> Frame<'a> {
         let (covered, tag) = bytes.split_last_chunk::<TAG>().ok_or(WireError::Truncated)?;
         let body = covered.get(HEADER..).ok_or(WireError::Truncated)?;
         Ok(Self { header, covered, body, tag })
+    }
+}
+
+/// A request of another version of the protocol. The header, the tag and the type `ff` are the same in all versions, so that each can say that it does not
+/// know another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign<'a> {
+    /// Its version.
+    pub version: u8,
+    /// The header of the answer to it, in this version.
+    pub answer: Header,
+    /// The bytes that the tag covers.
+    pub covered: &'a [u8],
+    /// The tag.
+    pub tag: &'a [u8; TAG],
+}
+
+impl<'a> Foreign<'a> {
+    /// Splits a message of another version; `None` if it is none, or an answer, to which there is no answer.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (covered, tag) = bytes.split_last_chunk::<TAG>()?;
+        let mut reader = Reader(covered.get(..HEADER)?);
+        let (magic, version, kind) = (reader.array::<2>().ok()?, reader.u8().ok()?, reader.u8().ok()?);
+        if magic != MAGIC || version == VERSION || kind & 0x80 != 0 {
+            return None;
+        }
+        let (principal, cookie, request) = (PrincipalId(reader.u32().ok()?), reader.u64().ok()?, reader.u64().ok()?);
+        Some(Self { version, answer: Header { kind: Kind::Unsupported, principal, cookie, request }, covered, tag })
     }
 }
 

@@ -172,6 +172,10 @@ impl Store for Embedded {
         self.ask(|reply| Request::Document(document, reply)).await
     }
 
+    async fn compact(&self, _before: Generation) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn status(&self) -> Result<StoreStatus, StoreError> {
         self.ask(Request::Status).await?
     }

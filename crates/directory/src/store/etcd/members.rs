@@ -126,11 +126,21 @@ impl Members {
         let quorum = self.get(b"/weft".to_vec(), None).await?;
         let status = self.anywhere(|mut client| async move { client.status().await }).await?;
         if let Some(problem) = status.errors().first() {
-            return Err(StoreError::Refused(problem.clone()));
+            let is_full = status.errors().iter().any(|it| it.contains("NOSPACE"));
+            return Err(if is_full { StoreError::Full(problem.clone()) } else { StoreError::Refused(problem.clone()) });
         }
         let description = format!("etcd {}, {} members", status.version(), self.members.len());
         let revision = Generation(quorum.header().map_or(0, ResponseHeader::revision) as u64);
         Ok(StoreStatus { revision, bytes: status.db_size() as u64, description })
+    }
+
+    /// Forgets history before a revision. Another server may have done it, or may be ahead.
+    pub async fn compact(&self, before: Generation) -> Result<(), StoreError> {
+        let revision = i64::try_from(before.0).unwrap_or(i64::MAX);
+        match self.anywhere(|mut client| async move { client.compact(revision, None).await }).await {
+            Ok(_) | Err(StoreError::Compacted(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// A client of the current member, and the member's number for [`Members::leave`].
@@ -287,7 +297,7 @@ pub fn sort(error: &Error, url: &str) -> StoreError {
     match status.code() {
         Code::OutOfRange if status.message().contains("compacted") => StoreError::Compacted(0),
         Code::PermissionDenied | Code::InvalidArgument | Code::Unauthenticated | Code::Unimplemented => StoreError::Refused(text),
-        Code::ResourceExhausted if status.message().contains("space exceeded") => StoreError::Unreachable(text),
+        Code::ResourceExhausted if status.message().contains("space exceeded") => StoreError::Full(text),
         _ => StoreError::Unreachable(text),
     }
 }

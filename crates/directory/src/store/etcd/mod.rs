@@ -232,6 +232,10 @@ impl Store for Etcd {
         self.write_document(name, expect, version, &bytes).await
     }
 
+    async fn compact(&self, before: Generation) -> Result<(), StoreError> {
+        self.shared.members.compact(before).await
+    }
+
     async fn status(&self) -> Result<StoreStatus, StoreError> {
         self.shared.members.status().await
     }
