@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use weft_fabric::time::Duration;
 
+use super::emit::Form;
 use super::study::Settings;
 
 /// The commands of `weft analyze`.
@@ -35,6 +36,15 @@ pub struct TrafficArgs {
     /// Leave out records that cannot be read and count them, where they would be errors
     #[arg(long)]
     pub keep_going: bool,
+    /// Write a scenario with this traffic, for `weft run`, and the file it reads
+    #[arg(long, value_name = "SCENARIO")]
+    pub emit: Option<PathBuf>,
+    /// Form of the scenario's traffic: distributions, or the flows themselves
+    #[arg(long, value_enum, default_value_t, requires = "emit")]
+    pub emit_as: Form,
+    /// Replace the names of hosts, racks, services and exporters by a hash with the key in this file
+    #[arg(long, value_name = "KEYFILE")]
+    pub anonymize: Option<PathBuf>,
     /// Write traffic.json, CSV tables and traffic.html into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

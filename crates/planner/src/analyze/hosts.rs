@@ -11,6 +11,7 @@ use std::path::Path;
 use ipnet::IpNet;
 use rustc_hash::FxHashMap;
 
+use super::anonymize::Anonymizer;
 use super::formats::Endpoint;
 use crate::error::{Error, Result};
 
@@ -145,6 +146,8 @@ pub struct Located {
 #[derive(Debug)]
 pub struct Hosts {
     map: Option<HostMap>,
+    /// Hides names.
+    pub key: Option<Anonymizer>,
     of_host: FxHashMap<Endpoint, Located>,
     of_group: FxHashMap<String, u32>,
     of_service: FxHashMap<String, u32>,
@@ -162,9 +165,10 @@ pub struct Hosts {
 
 impl Hosts {
     /// No hosts yet.
-    pub fn new(map: Option<HostMap>) -> Self {
+    pub fn new(map: Option<HostMap>, key: Option<Anonymizer>) -> Self {
         Self {
             map,
+            key,
             of_host: FxHashMap::default(),
             of_group: FxHashMap::default(),
             of_service: FxHashMap::default(),
@@ -220,6 +224,27 @@ impl Hosts {
         located
     }
 
+    /// A name, or its hash.
+    fn hidden(&self, prefix: &str, name: &str) -> String {
+        self.key.as_ref().map_or_else(|| name.to_owned(), |key| key.name(prefix, name))
+    }
+
+    /// The name of a host in reports.
+    pub fn shown(&self, host: usize) -> String {
+        self.hidden("host", &self.names[host].to_string())
+    }
+
+    /// The name of a group in reports.
+    pub fn shown_group(&self, group: usize) -> String {
+        let group = &self.groups[group];
+        if group.is_outside { group.name.clone() } else { self.hidden("group", &group.name) }
+    }
+
+    /// The name of a service in reports.
+    pub fn shown_service(&self, service: usize) -> String {
+        self.hidden("service", &self.services[service])
+    }
+
     /// Whether a host is inside: all are, without a map.
     pub fn is_inside(&self, host: usize) -> bool {
         !self.groups[self.group_of[host] as usize].is_outside
@@ -247,7 +272,7 @@ mod tests {
             "# racks\naddress,rack,pod,service\n10.0.0.0/16,tor0,pod0,\n10.0.1.0/24,tor1,pod0,web\n0-19,r0,p0,\n20,r1,p0,\ndb1,r2,p1,db\n",
         )
         .expect("a map");
-        let mut hosts = Hosts::new(Some(map));
+        let mut hosts = Hosts::new(Some(map), None);
         let mut group = |host: &str| {
             let located = hosts.locate(&Endpoint::parse(host));
             hosts.groups[located.group as usize].name.clone()

@@ -6,11 +6,13 @@
 //!                        Tally (what was left out)    `--> TrafficReport --> table, JSON, CSV, HTML
 //! ```
 
+mod anonymize;
 mod args;
 mod burst;
 mod cluster;
 mod concurrency;
 mod duplicates;
+mod emit;
 pub mod formats;
 mod hose;
 mod hosts;
@@ -23,6 +25,7 @@ mod tally;
 use crate::cli::{print_json, print_text};
 use crate::error::Result;
 
+pub use anonymize::Anonymizer;
 pub use args::AnalyzeCommand;
 pub use hosts::HostMap;
 pub use sketch::LogHistogram;
@@ -40,18 +43,26 @@ pub fn run(command: &AnalyzeCommand) -> Result<()> {
 }
 
 fn traffic(args: &args::TrafficArgs) -> Result<()> {
-    let report = study_files(args)?;
-    if let Some(folder) = &args.out {
-        report::write_folder(folder, &report)?;
-    }
-    if args.json { print_json(&report) } else { print_text(&report::table::render(&report)) }
-}
-
-fn study_files(args: &args::TrafficArgs) -> Result<report::TrafficReport> {
     let map = args.hosts.as_deref().map(HostMap::read).transpose()?;
-    let mut study = Study::new(args.settings(), map);
+    let key = args.anonymize.as_deref().map(Anonymizer::read).transpose()?;
+    let mut study = Study::new(args.settings(), map, key);
     for path in &args.files {
         study.read(path)?;
     }
-    study.finish()
+    let options = study.options();
+    let (report, mut hosts) = study.finish()?;
+    if let Some(folder) = &args.out {
+        report::write_folder(folder, &report)?;
+    }
+    let mut written = Vec::new();
+    if let Some(path) = &args.emit {
+        let job = emit::Job { path, form: args.emit_as, files: &args.files, options };
+        written = emit::write(&job, &report, &mut hosts)?;
+    }
+    if args.json {
+        return print_json(&report);
+    }
+    print_text(&report::table::render(&report))?;
+    let lines: String = written.iter().map(|path| format!("wrote {}\n", path.display())).collect();
+    print_text(&lines)
 }

@@ -1,9 +1,8 @@
 //! Takes flow after flow and keeps what the report needs of them.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
+use super::anonymize::Anonymizer;
 use super::burst::{Decimated, Gaps};
 use super::concurrency::Concurrency;
 use super::duplicates::Duplicates;
@@ -28,7 +27,7 @@ pub struct Settings {
     pub keep_going: bool,
 }
 
-/// Hosts that are told apart: about 200 MB.
+/// Hosts that are distinguished: about 200 MB.
 const MAX_HOSTS: usize = 2_000_000;
 
 /// Nanoseconds from zero that a time may be away: the sum of two fits into 64 bits.
@@ -81,16 +80,18 @@ pub struct Totals {
     pub back: (u64, i64),
     /// Bytes inside a rack, inside a pod but not a rack, between pods, to or from outside.
     pub locality: [f64; 4],
+    /// Flows of the same kinds.
+    pub locality_flows: [u64; 4],
     /// Sampling rates seen: smallest and largest.
     pub sampling: Option<(u32, u32)>,
 }
 
 impl Study {
     /// Nothing studied yet.
-    pub fn new(settings: Settings, map: Option<HostMap>) -> Self {
+    pub fn new(settings: Settings, map: Option<HostMap>, key: Option<Anonymizer>) -> Self {
         let interval = settings.interval_ns;
         Self {
-            hosts: Hosts::new(map),
+            hosts: Hosts::new(map, key),
             files: Vec::new(),
             tally: Tally::default(),
             duplicates: Duplicates::default(),
@@ -114,34 +115,31 @@ impl Study {
     /// # Errors
     /// The file cannot be read, or does not follow its format.
     pub fn read(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).map_err(|e| Error::io("read", path, e))?;
-        if file.metadata().is_ok_and(|it| it.is_dir()) {
-            return Err(Error::io("read", path, std::io::ErrorKind::IsADirectory.into()));
-        }
-        let mut input = BufReader::with_capacity(1 << 20, file);
-        let options = Options {
-            file: path.display().to_string(),
+        let options = self.options();
+        let before = self.totals.flows;
+        self.last_start = None;
+        let format = formats::read_file(path, &options, self)?;
+        let (file, format) = (path.display().to_string(), format.name().to_owned());
+        self.files.push(ReadFile { file, format, flows: self.totals.flows - before });
+        Ok(())
+    }
+
+    /// How files are read.
+    pub fn options(&self) -> Options {
+        Options {
+            file: String::new(),
             idle_ns: self.settings.idle_ns,
             sampling: self.settings.sampling,
             keep_going: self.settings.keep_going,
-        };
-        let before = self.totals.flows;
-        self.last_start = None;
-        let read = formats::read(&mut input, &options, self);
-        let format = read.map_err(|it| {
-            let place = if it.place.is_empty() { "the file".to_owned() } else { it.place };
-            Error::input(path, place, it.message, it.help)
-        })?;
-        let (file, format) = (options.file, format.name().to_owned());
-        self.files.push(ReadFile { file, format, flows: self.totals.flows - before });
-        Ok(())
+            key: self.hosts.key.clone(),
+        }
     }
 
     /// Computes the report.
     ///
     /// # Errors
     /// No flow was left.
-    pub fn finish(mut self) -> Result<TrafficReport> {
+    pub fn finish(mut self) -> Result<(TrafficReport, Hosts)> {
         if self.totals.flows == 0 {
             let reasons: Vec<String> =
                 self.tally.left_out().iter().map(|it| format!("{}: {} ({})", it.reason, it.count, it.first)).collect();
@@ -177,6 +175,7 @@ impl Study {
             2
         };
         self.totals.locality[place] += bytes;
+        self.totals.locality_flows[place] += 1;
     }
 }
 

@@ -20,10 +20,14 @@ mod tests;
 mod zeek;
 
 use std::fmt;
-use std::io::{self, BufRead};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::net::IpAddr;
+use std::path::Path;
 
+use super::anonymize::Anonymizer;
 use super::tally::Tally;
+use crate::error::{Error, Result as FileResult};
 
 /// A host as a log names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,11 +155,18 @@ pub struct Options {
     pub sampling: Option<u32>,
     /// Count what cannot be read, and go on.
     pub keep_going: bool,
+    /// Hides names.
+    pub key: Option<Anonymizer>,
 }
 
 impl Options {
     fn place(&self, unit: &'static str, number: u64) -> Place<'_> {
         Place { file: &self.file, unit, number }
+    }
+
+    /// The name of an exporter, or its hash.
+    fn shown(&self, exporter: &Endpoint) -> String {
+        self.key.as_ref().map_or_else(|| exporter.to_string(), |key| key.name("exporter", &exporter.to_string()))
     }
 
     /// Counts a problem of one record, or ends with it.
@@ -233,4 +244,20 @@ pub fn read(input: &mut dyn BufRead, options: &Options, sink: &mut dyn Sink) -> 
         Format::Capture => packets::read(input, options, sink)?,
     }
     Ok(format)
+}
+
+/// Reads all flows of a file by name.
+///
+/// # Errors
+/// The file cannot be read; the first problem that `options` do not tolerate.
+pub fn read_file(path: &Path, options: &Options, sink: &mut dyn Sink) -> FileResult<Format> {
+    let file = File::open(path).map_err(|e| Error::io("read", path, e))?;
+    if file.metadata().is_ok_and(|it| it.is_dir()) {
+        return Err(Error::io("read", path, io::ErrorKind::IsADirectory.into()));
+    }
+    let options = Options { file: path.display().to_string(), ..options.clone() };
+    read(&mut BufReader::with_capacity(1 << 20, file), &options, sink).map_err(|it| {
+        let place = if it.place.is_empty() { "the file".to_owned() } else { it.place };
+        Error::input(path, place, it.message, it.help)
+    })
 }

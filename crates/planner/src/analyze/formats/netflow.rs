@@ -106,7 +106,11 @@ impl Exporters {
             Some(()) => Ok(()),
             None => {
                 let name = if version == 10 { "IPFIX".to_owned() } else { format!("NetFlow version {version}") };
-                let problem = Problem::at(place, format!("a message of {name} from {exporter} is cut short or damaged"), HELP);
+                let problem = Problem::at(
+                    place,
+                    format!("a message of {name} from {} is cut short or damaged", options.shown(exporter)),
+                    HELP,
+                );
                 options.tolerate(sink, "damaged messages of exporters", place, problem)
             }
         }
@@ -270,8 +274,9 @@ impl Exporters {
     pub fn finish(&self, options: &Options, sink: &mut dyn Sink) {
         for (clock, skew) in &self.skew {
             let note = format!(
-                "{}: the clock of exporter {clock} differs from that of the capture by up to {:.1} s",
+                "{}: the clock of exporter {} differs from that of the capture by up to {:.1} s",
                 options.file,
+                options.shown(clock),
                 *skew as f64 / 1e9
             );
             sink.tally().note(note);
@@ -340,7 +345,11 @@ impl Domain {
             let Some(values) = Values::read(&template.fields, &mut cursor) else { return Ok(None) };
             if let Some(rate) = values.sampling {
                 if sampling.is_some_and(|before| before != rate) {
-                    let note = format!("{}: exporter {} changes its sampling rate", context.place.file, context.exporter);
+                    let note = format!(
+                        "{}: exporter {} changes its sampling rate",
+                        context.place.file,
+                        context.options.shown(context.exporter)
+                    );
                     sink.tally().note(note);
                 }
                 sampling = Some(rate);

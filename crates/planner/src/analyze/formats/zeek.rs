@@ -147,8 +147,8 @@ pub fn read_json(input: &mut dyn BufRead, options: &Options, sink: &mut dyn Sink
         }
         let result = match serde_json::from_str::<Value>(line) {
             Ok(value) => {
-                let texts: Vec<String> = NAMES.iter().map(|name| text_of(&value[*name])).collect();
-                let row: Row<'_> = std::array::from_fn(|n| texts[n].as_str());
+                let values: Vec<String> = NAMES.iter().map(|name| text_of(&value[*name])).collect();
+                let row: Row<'_> = std::array::from_fn(|n| values[n].as_str());
                 connection(&row, options, place, sink)
             }
             Err(error) => Err(Problem::at(place, format!("it is not JSON: {error}"), HELP)),

@@ -25,7 +25,7 @@ impl Sink for Kept {
 }
 
 fn options(keep_going: bool) -> Options {
-    Options { file: "log".to_owned(), idle_ns: 60_000_000_000, sampling: None, keep_going }
+    Options { file: "log".to_owned(), idle_ns: 60_000_000_000, sampling: None, keep_going, key: None }
 }
 
 fn read_all(bytes: &[u8]) -> Result<(Format, Kept), Problem> {

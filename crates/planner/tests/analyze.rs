@@ -1,0 +1,179 @@
+//! `weft analyze traffic` from files to printed tables, written folders and scenarios that `weft run` simulates.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use weft_fabric::formats::cdf::{self, CdfOptions, CdfUnits};
+
+fn planner(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft-planner")).args(arguments).current_dir(folder).output().expect("it runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&text(output)).expect("JSON")
+}
+
+/// The program `weft` beside this one, which a build of the workspace makes.
+fn weft() -> Option<PathBuf> {
+    let weft = Path::new(env!("CARGO_BIN_EXE_weft-planner")).with_file_name("weft");
+    if !weft.exists() {
+        assert!(std::env::var_os("CI").is_none(), "weft is not built: cargo build -p weft-experiment");
+        eprintln!("skipped: weft is not built");
+        return None;
+    }
+    Some(weft)
+}
+
+/// Pseudo-random numbers from 0 to 1, by a linear congruence.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Flows between 4 racks of 8 hosts: sizes between 1 kB and 100 MB, evenly on a logarithmic scale; half of them stay in the rack.
+fn log(flows: u32) -> (String, Vec<f64>) {
+    let mut random = Random(7);
+    let (mut out, mut sizes) = ("src,dst,start,size,end\n".to_owned(), Vec::new());
+    for at in 0..flows {
+        let size = (10f64.powf(3.0 + 5.0 * random.next())).round();
+        let src = (random.next() * 32.0) as u32;
+        let rack = if random.next() < 0.5 { src / 8 } else { (src / 8 + 1 + (random.next() * 3.0) as u32) % 4 };
+        let mut dst = rack * 8 + (random.next() * 8.0) as u32;
+        dst = if dst == src { rack * 8 + (dst + 1) % 8 } else { dst };
+        let start = f64::from(at) * 0.01;
+        let _ = writeln!(
+            out,
+            "10.0.{}.{},10.0.{}.{},{start:.6},{size},{:.6}",
+            src / 8,
+            src % 8,
+            dst / 8,
+            dst % 8,
+            start + size * 8e-9
+        );
+        sizes.push(size);
+    }
+    sizes.sort_unstable_by(f64::total_cmp);
+    (out, sizes)
+}
+
+#[test]
+fn quantiles_survive_the_study_and_the_emitted_scenario() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (csv, sizes) = log(20_000);
+    std::fs::write(folder.path().join("log.csv"), csv).expect("written");
+    let report =
+        json(&planner(&["analyze", "traffic", "log.csv", "--interval", "10s", "--emit", "mine.toml", "--json"], folder.path()));
+    assert_eq!(report["schema"], "weft-traffic/1");
+    assert_eq!((report["totals"]["flows"].as_u64(), report["totals"]["groups"].as_u64()), (Some(20_000), Some(4)));
+    let cdf = std::fs::read(folder.path().join("mine.cdf.txt")).expect("written");
+    let options = CdfOptions { units: Some(CdfUnits::Fraction), ..CdfOptions::default() };
+    let cdf = cdf::parse(&cdf, options).expect("a distribution");
+    for (name, fraction) in [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
+        let exact = sizes[(fraction * sizes.len() as f64) as usize];
+        let found = report["sizes"]["flows"][name].as_f64().expect("a number");
+        assert!((found / exact - 1.0).abs() < 0.02, "{name}: {found} {exact}");
+        let drawn = cdf.quantile(fraction);
+        assert!((drawn / exact - 1.0).abs() < 0.02, "{name}: {drawn} {exact}");
+    }
+    let same = report["locality"]["flows_same_rack"].as_f64().expect("a number");
+    assert!((same - 0.5).abs() < 0.02, "{same}");
+    let change = report["matrix"]["change"]["p50"].as_f64().expect("a number");
+    assert!(change > 0.0 && change < 0.5, "random pairs of a steady log change little: {change}");
+}
+
+#[test]
+fn weft_simulates_what_is_emitted() {
+    let Some(weft) = weft() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (csv, _) = log(500);
+    std::fs::write(folder.path().join("log.csv"), csv).expect("written");
+    let mut finished = Vec::new();
+    for form in ["fitted", "flows"] {
+        let name = format!("{form}.toml");
+        text(&planner(&["analyze", "traffic", "log.csv", "--emit", &name, "--emit-as", form], folder.path()));
+        let run = Command::new(&weft)
+            .args(["run", &name, "--json", "--out", form])
+            .current_dir(folder.path())
+            .output()
+            .expect("it runs");
+        assert!(run.status.success(), "{form}: {}", String::from_utf8_lossy(&run.stderr));
+        let summary: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+        finished.push(summary["runs"][0]["metrics"]["flows_finished"].as_f64().expect("a number"));
+    }
+    // A Poisson process of 500 flows has 500 within five standard deviations; the flows themselves are exactly those of the log.
+    assert!((finished[0] - 500.0).abs() < 112.0 && finished[1] == 500.0, "{finished:?}");
+}
+
+#[test]
+fn the_folder_has_all_forms() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("log.csv"), log(2_000).0).expect("written");
+    std::fs::write(folder.path().join("map.csv"), "address,rack,pod,service\n10.0.0.0/23,r0,p0,web\n10.0.2.0/24,r1,p0,db\n")
+        .expect("written");
+    let table = text(&planner(
+        &["analyze", "traffic", "log.csv", "--hosts", "map.csv", "--interval", "1s", "--out", "out"],
+        folder.path(),
+    ));
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    assert!(table.contains("groups: racks of the host map") && table.contains("fitting error"), "{table}");
+    let page = std::fs::read_to_string(folder.path().join("out/traffic.html")).expect("written");
+    assert!(page.contains("<svg") && page.contains("light dark") && !page.contains("<script") && !page.contains("http"));
+    for name in ["traffic.json", "sizes.csv", "concurrency.csv", "matrix.csv", "clusters.csv", "classes.csv", "hosts.csv"] {
+        assert!(std::fs::metadata(folder.path().join("out").join(name)).is_ok_and(|it| it.len() > 20), "{name}");
+    }
+    let matrix = std::fs::read_to_string(folder.path().join("out/matrix.csv")).expect("written");
+    assert!(matrix.contains(",r0,outside,"), "{matrix:.200}");
+}
+
+#[test]
+fn a_key_hides_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("log.csv"), log(200).0).expect("written");
+    std::fs::write(folder.path().join("key"), "0123456789abcdef").expect("written");
+    let arguments =
+        ["analyze", "traffic", "log.csv", "--anonymize", "key", "--emit", "s.toml", "--emit-as", "flows", "--out", "out"];
+    let table = text(&planner(&arguments, folder.path()));
+    let mut all = table;
+    for file in ["s.toml", "s.flows.csv", "out/traffic.json", "out/traffic.html", "out/matrix.csv", "out/hosts.csv"] {
+        all += &std::fs::read_to_string(folder.path().join(file)).expect("written");
+    }
+    assert!(!all.contains("10.0.") && all.contains("host-") && all.contains("group-"));
+    std::fs::write(folder.path().join("key"), "short").expect("written");
+    assert_eq!(planner(&arguments, folder.path()).status.code(), Some(2));
+}
+
+#[test]
+fn bad_input_is_named_with_place_and_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
+    write("cut.csv", "src,dst,start,size\n0,1,0,5\n0,1,0\n");
+    write("self.csv", "src,dst,start,size\n1,1,0,5\n");
+    write("mixed.csv", "src,dst,start,size\n0,1,0,5\n0,1,1700000000,5\n");
+    write("map.csv", "address,rack\n0,\n");
+    for (arguments, messages) in [
+        (vec!["cut.csv"], ["cut.csv: line 3", "3 fields where the header has 4"]),
+        (vec!["self.csv"], ["flows from a host to itself: 1", "self.csv: line 2"]),
+        (vec!["mixed.csv", "--interval", "1s"], ["mixed.csv: line 3", "intervals away"]),
+        (vec!["none.csv"], ["none.csv", "check the path"]),
+        (vec!["cut.csv", "--hosts", "map.csv"], ["map.csv: line 2", "rack is empty"]),
+        (vec!["cut.csv", "--interval", "0s"], ["--interval", "shorter than 1 ms"]),
+    ] {
+        let output = planner(&[&["analyze", "traffic"], &arguments[..]].concat(), folder.path());
+        let error = String::from_utf8_lossy(&output.stderr).replace("\n  │ ", " ");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(messages.iter().all(|message| error.contains(message)), "{arguments:?}: {error}");
+    }
+    let table = text(&planner(&["analyze", "traffic", "cut.csv", "--keep-going"], folder.path()));
+    assert!(table.contains("1 lines that are no flow"), "{table}");
+}
