@@ -11,6 +11,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::analyze::{self, AnalyzeCommand};
 use crate::error::{Error, Result};
+use crate::optimum::{self, OptimumArgs};
+use crate::whatif::{self, WhatifArgs};
 
 /// Studies traffic and failures from logs, and prices networks.
 #[derive(Debug, Parser)]
@@ -25,6 +27,10 @@ enum Command {
     /// Study the traffic or the failures of a network from its logs
     #[command(subcommand)]
     Analyze(AnalyzeCommand),
+    /// Compute what failures cost a fabric
+    Whatif(WhatifArgs),
+    /// Compare routings with the best possible one
+    Optimum(OptimumArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -46,6 +52,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
     let result = match program.command {
         Command::Analyze(command) => analyze::run(&command),
+        Command::Whatif(args) => whatif::run(&args),
+        Command::Optimum(args) => optimum::run(&args),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map_err(|cause| Error::io("write to", &folder, cause)),
     };

@@ -37,6 +37,10 @@ pub enum Error {
         #[help]
         help: &'static str,
     },
+    /// What is wrong with a scenario.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Scenario(#[from] weft_experiment::Error),
     /// Anything else that is wrong with a command's arguments, or with the data as a whole.
     #[error("{message}")]
     Usage {

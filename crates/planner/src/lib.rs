@@ -4,12 +4,18 @@
 //! ```text
 //!   logs --formats--> flow records --analyze--> study --report--> table, JSON, CSV, HTML
 //!                                                  `----emit----> a scenario that `weft run` simulates
+//!   scenario --network--> racks and switches --routing--> whatif, optimum
 //! ```
 //! Log files are read as streams: memory depends on the numbers of hosts, pairs of groups and intervals, not on the number of flows.
 
 pub mod analyze;
 mod cli;
 mod error;
+pub mod network;
+pub mod optimum;
+pub mod routing;
+pub mod scenario;
+pub mod whatif;
 
 pub use cli::main;
 pub use error::{Error, Result};

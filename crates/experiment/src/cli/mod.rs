@@ -57,7 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
     ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
-    ("Planning (`weft-planner`)", &["analyze"]),
+    ("Planning (`weft-planner`)", &["analyze", "whatif", "optimum"]),
     ("Tools", &["bench", "completions"]),
 ];
 
@@ -134,12 +134,25 @@ enum Command {
     /// Study traffic from flow logs and captures (`weft-planner`)
     #[command(disable_help_flag = true)]
     Analyze(External),
+    /// Compute what failures cost a fabric (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Whatif(External),
+    /// Compare routings with the best possible one (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Optimum(External),
 }
 
 #[derive(Debug, Args)]
 struct External {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<OsString>,
+}
+
+impl External {
+    /// The arguments, after the program's own command.
+    fn behind(self, command: &str) -> Vec<OsString> {
+        std::iter::once(command.into()).chain(self.arguments).collect()
+    }
 }
 
 /// Which form of a scenario, and what to change in it.
@@ -209,16 +222,12 @@ pub fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| Error::io("write to", &folder, e)),
         Command::Directory(rest) => external("weft-directory", &rest.arguments),
-        Command::Tenant(mut rest) => {
-            rest.arguments.insert(0, "tenant".into());
-            external("weft-directory", &rest.arguments)
-        }
+        Command::Tenant(rest) => external("weft-directory", &rest.behind("tenant")),
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
-        Command::Analyze(mut rest) => {
-            rest.arguments.insert(0, "analyze".into());
-            external("weft-planner", &rest.arguments)
-        }
+        Command::Analyze(rest) => external("weft-planner", &rest.behind("analyze")),
+        Command::Whatif(rest) => external("weft-planner", &rest.behind("whatif")),
+        Command::Optimum(rest) => external("weft-planner", &rest.behind("optimum")),
     };
     result.unwrap_or_else(|error| {
         if matches!(error, Error::Interrupted) {

@@ -8,7 +8,8 @@ use crate::analyze::sketch::ratio;
 /// Groups up to which a heat map is drawn.
 const MAX_HEAT: usize = 120;
 
-const STYLE: &str = "\
+/// The style of the planner's pages.
+pub(crate) const STYLE: &str = "\
 :root{color-scheme:light dark;--page:light-dark(#f6f7f9,#0f1318);--card:light-dark(#fff,#171c23);--line:light-dark(#e0e4ea,#2b343f);\
 --ink:light-dark(#161b22,#e8ecf1);--ink2:light-dark(#4b5666,#a9b4c2);--c0:light-dark(#2560cf,#6ea8ff);--c1:light-dark(#d8640a,#ffa154)}\
 body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums}\

@@ -2,8 +2,8 @@
 
 mod compute;
 mod files;
-mod html;
-mod svg;
+pub(crate) mod html;
+pub(crate) mod svg;
 pub mod table;
 
 use serde::Serialize;

@@ -1,0 +1,119 @@
+//! `weft whatif`: what failures cost a fabric.
+//!
+//! ```text
+//!   scenario --> Network --parts--> states: each part alone, pairs, or drawn by rates of failure
+//!                                      |
+//!                  Matrix --router--> carried, throughput, worst pair of each --> Study --> table, JSON, CSV, HTML
+//! ```
+//! Every state is evaluated exactly for ECMP; of the worst five, bounds of what the best routing would carry are computed too.
+
+mod page;
+pub mod parts;
+pub mod rates;
+pub mod study;
+mod table;
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::{print_json, print_text};
+use crate::error::{Error, Result};
+use crate::network::Network;
+use crate::routing::matrix::Pattern;
+use crate::routing::series::Series;
+use crate::scenario::ScenarioArgs;
+use parts::Kind;
+use rates::Failures;
+use study::{Question, Study};
+
+/// Arguments of `weft whatif`.
+#[derive(Debug, Args)]
+pub struct WhatifArgs {
+    #[command(flatten)]
+    scenario: ScenarioArgs,
+    /// What fails
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "cable,switch,pod,plane")]
+    fail: Vec<Kind>,
+    /// Pairs of failures too
+    #[arg(long)]
+    pairs: bool,
+    /// Evaluate at most so many pairs, and draw so many states by rates
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    states: u32,
+    /// Rates of failure: TOML with [[part]] kind, tier, mtbf, mttr
+    #[arg(long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+    /// The traffic: a pattern, hosts at the rate of their NICs
+    #[arg(long, value_enum, default_value = "uniform", conflicts_with = "matrices")]
+    traffic: Pattern,
+    /// The traffic: the mean of the matrices of `weft analyze traffic --out DIR`
+    #[arg(long, value_name = "DIR/matrix.csv")]
+    matrices: Option<PathBuf>,
+    /// Service level, as a fraction of what the healthy network carries
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.9, value_parser = level)]
+    level: f64,
+    /// Seed of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write whatif.json, states.csv and whatif.html into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// What is wrong with the scenario, the rates or the matrices; a folder that cannot be written.
+pub fn run(args: &WhatifArgs) -> Result<()> {
+    let (fabric, network) = args.scenario.network()?;
+    let matrix = match &args.matrices {
+        Some(path) => Series::read(path, &network)?.mean(),
+        None => args.traffic.of(&network),
+    };
+    let parts = parts::all(&fabric, &network, &args.fail);
+    if parts.is_empty() {
+        let message = format!("{} has no such parts", fabric.title());
+        return Err(Error::usage(message, "name others with --fail: cable, switch, pod, plane"));
+    }
+    let failures = args.rates.as_deref().map(|path| rates::read(path).and_then(|rates| Failures::checked(path, &parts, &rates))).transpose()?;
+    let question = Question { pairs: args.pairs, states: args.states as usize, level: args.level, seed: args.seed };
+    let mut study = study::study(&network, &parts, &matrix, failures.as_ref(), question);
+    study.fabric = fabric.title().to_owned();
+    study.traffic = args.matrices.as_ref().map_or_else(|| args.traffic.name().to_owned(), |path| path.display().to_string());
+    if let Some(folder) = &args.out {
+        write_folder(folder, &network, &study)?;
+    }
+    if args.json { print_json(&study) } else { print_text(&table::render(&study)) }
+}
+
+fn write_folder(folder: &Path, network: &Network, study: &Study) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))
+    };
+    write("states.csv", &states(study))?;
+    write("whatif.html", &page::render(network, study))?;
+    write("whatif.json", &(serde_json::to_string_pretty(study).expect("results are JSON") + "\n"))
+}
+
+/// All states that were enumerated.
+fn states(study: &Study) -> String {
+    let mut out = "parts,carried,throughput,worst_pair,from,to,disconnected\n".to_owned();
+    for state in study.single.iter().chain(&study.pair_states) {
+        let [from, to] = state.worst_racks.as_ref().map_or(["", ""], |racks| racks.each_ref().map(|r| &**r));
+        let parts = state.parts.join(" + ");
+        let (carried, throughput, worst) = (state.carried, state.throughput, state.worst_pair);
+        let _ = writeln!(out, "{parts},{carried},{throughput},{worst},{from},{to},{}", state.disconnected);
+    }
+    out
+}
+
+fn level(text: &str) -> std::result::Result<f64, String> {
+    text.parse().ok().filter(|level| *level > 0.0 && *level <= 1.0).ok_or_else(|| "a fraction above 0 and at most 1".to_owned())
+}
