@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::analyze::{self, AnalyzeCommand};
+use crate::cost::{self, CostArgs};
 use crate::error::{Error, Result};
 use crate::optimum::{self, OptimumArgs};
 use crate::whatif::{self, WhatifArgs};
@@ -31,6 +32,8 @@ enum Command {
     Whatif(WhatifArgs),
     /// Compare routings with the best possible one
     Optimum(OptimumArgs),
+    /// Price networks: switches, optics, cables, racks, power
+    Cost(CostArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -54,6 +57,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Analyze(command) => analyze::run(&command),
         Command::Whatif(args) => whatif::run(&args),
         Command::Optimum(args) => optimum::run(&args),
+        Command::Cost(args) => cost::run(&args),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map_err(|cause| Error::io("write to", &folder, cause)),
     };

@@ -10,11 +10,13 @@
 
 pub mod analyze;
 mod cli;
+pub mod cost;
 mod error;
+pub mod fabric;
+pub mod failures;
 pub mod network;
 pub mod optimum;
 pub mod routing;
-pub mod scenario;
 pub mod whatif;
 
 pub use cli::main;

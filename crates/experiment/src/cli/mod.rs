@@ -57,7 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
     ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
-    ("Planning (`weft-planner`)", &["analyze", "whatif", "optimum"]),
+    ("Planning (`weft-planner`)", &["analyze", "optimum", "whatif", "cost"]),
     ("Tools", &["bench", "completions"]),
 ];
 
@@ -140,6 +140,9 @@ enum Command {
     /// Compare routings with the best possible one (`weft-planner`)
     #[command(disable_help_flag = true)]
     Optimum(External),
+    /// Price networks: switches, optics, cables, racks, power (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Cost(External),
 }
 
 #[derive(Debug, Args)]
@@ -225,9 +228,10 @@ pub fn main() -> ExitCode {
         Command::Tenant(rest) => external("weft-directory", &rest.behind("tenant")),
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),
-        Command::Analyze(rest) => external("weft-planner", &rest.behind("analyze")),
         Command::Whatif(rest) => external("weft-planner", &rest.behind("whatif")),
         Command::Optimum(rest) => external("weft-planner", &rest.behind("optimum")),
+        Command::Analyze(rest) => external("weft-planner", &rest.behind("analyze")),
+        Command::Cost(rest) => external("weft-planner", &rest.behind("cost")),
     };
     result.unwrap_or_else(|error| {
         if matches!(error, Error::Interrupted) {

@@ -7,12 +7,15 @@ use weft_fabric::time::Duration;
 
 use super::emit::Form;
 use super::study::Settings;
+use crate::failures::FailureArgs;
 
 /// The commands of `weft analyze`.
 #[derive(Debug, Subcommand)]
 pub enum AnalyzeCommand {
     /// Study flow sizes, concurrency and traffic matrices (VL2 section 3)
     Traffic(TrafficArgs),
+    /// Study durations, groups and downtime of failures (VL2 section 3.4)
+    Failures(FailureArgs),
 }
 
 /// Arguments of `weft analyze traffic`.

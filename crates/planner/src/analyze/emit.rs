@@ -50,7 +50,7 @@ impl Fabric {
         }
         let edges = hosts.groups.len().max(2);
         let mut order: Vec<usize> = (0..hosts.names.len()).collect();
-        // By name, which a key makes a hash: numbers then tell nothing about addresses.
+        // By name, which a key makes a hash: numbers then reveal nothing about addresses.
         order.sort_by_key(|&host| hosts.shown(host));
         let mut groups: Vec<usize> = (0..hosts.groups.len()).collect();
         groups.sort_by_key(|&group| hosts.shown_group(group));

@@ -46,7 +46,11 @@ impl HostMap {
         Self::parse(&text).map_err(|(line, message, help)| Error::input(path, format!("line {line}"), message, help))
     }
 
-    fn parse(text: &str) -> std::result::Result<Self, (u64, String, &'static str)> {
+    /// Parses a map.
+    ///
+    /// # Errors
+    /// The line that is not one of a map, what is wrong with it, what to do.
+    pub fn parse(text: &str) -> std::result::Result<Self, (u64, String, &'static str)> {
         const HELP: &str = "the first line must be `address,rack`, with `pod` and `service` if known; each further line is a host, a prefix or a range of host numbers";
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
         let header = reader.headers().map_err(|e| (1, e.to_string(), HELP))?.clone();

@@ -24,6 +24,7 @@ mod tally;
 
 use crate::cli::{print_json, print_text};
 use crate::error::Result;
+use crate::failures;
 
 pub use anonymize::Anonymizer;
 pub use args::AnalyzeCommand;
@@ -39,6 +40,7 @@ pub use tally::Tally;
 pub fn run(command: &AnalyzeCommand) -> Result<()> {
     match command {
         AnalyzeCommand::Traffic(args) => traffic(args),
+        AnalyzeCommand::Failures(args) => failures::run(args),
     }
 }
 

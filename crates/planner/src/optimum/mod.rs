@@ -23,7 +23,7 @@ use crate::routing::matrix::{Matrix, Pattern};
 use crate::routing::optimum;
 use crate::routing::router::{Router, Scheme};
 use crate::routing::series::Series;
-use crate::scenario::ScenarioArgs;
+use crate::fabric::ScenarioArgs;
 
 /// Arguments of `weft optimum`.
 #[derive(Debug, Args)]

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::network::Network;
 use crate::routing::matrix::Pattern;
 use crate::routing::series::Series;
-use crate::scenario::ScenarioArgs;
+use crate::fabric::ScenarioArgs;
 use parts::Kind;
 use rates::Failures;
 use study::{Question, Study};

@@ -25,6 +25,8 @@ use std::io::{self, BufRead, BufReader};
 use std::net::IpAddr;
 use std::path::Path;
 
+pub(crate) use fields::time;
+
 use super::anonymize::Anonymizer;
 use super::tally::Tally;
 use crate::error::{Error, Result as FileResult};

@@ -7,7 +7,7 @@ use super::super::sketch::ratio;
 /// Width and height of a plot, and the margins of its axes.
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 58.0;
+const LEFT: f64 = 74.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 42.0;

@@ -1,4 +1,4 @@
-//! The fabric of a scenario, as a network of racks.
+//! The fabric of a scenario, or of a fabric file of any format, and its network of racks.
 
 use std::path::{Path, PathBuf};
 
@@ -6,6 +6,7 @@ use clap::Args;
 use toml::Value;
 use weft_experiment::scenario::read_fabric;
 use weft_experiment::scenario::source::{Form, Overrides, Source, parse_value};
+use weft_fabric::formats::topology;
 use weft_fabric::{Fabric, Health};
 
 use crate::error::{Error, Result};
@@ -14,7 +15,7 @@ use crate::network::Network;
 /// The scenario that a command is about.
 #[derive(Debug, Args)]
 pub struct ScenarioArgs {
-    /// A scenario, of which the fabric is read; `@...` is a bundled one
+    /// A scenario, of which the fabric is read (`@...` is a bundled one), or a fabric file
     #[arg(value_name = "SCENARIO")]
     pub scenario: PathBuf,
     /// Override a key of the scenario: fabric.k=8
@@ -28,7 +29,7 @@ impl ScenarioArgs {
     /// # Errors
     /// What is wrong with the scenario.
     pub fn fabric(&self) -> Result<Fabric> {
-        fabric(&self.scenario, &self.set)
+        read(&self.scenario, &self.set)
     }
 
     /// Builds the fabric, and its network of racks.
@@ -46,11 +47,23 @@ impl ScenarioArgs {
     }
 }
 
-/// Builds the fabric of a scenario.
-pub fn fabric(scenario: &Path, set: &[(String, Value)]) -> Result<Fabric> {
-    let overrides = Overrides { form: Form::Plain, set: set.to_vec() };
-    let source = Source::read(scenario, &overrides)?;
-    Ok(read_fabric(&source)?.build().map_err(|e| source.at(e))?)
+/// Reads the fabric of a scenario, with these keys overridden, or of a fabric file.
+///
+/// # Errors
+/// The file cannot be read, or is neither.
+pub fn read(path: &Path, set: &[(String, Value)]) -> Result<Fabric> {
+    let is_bundled = path.to_str().is_some_and(|path| path.starts_with('@'));
+    if is_bundled || path.extension().is_some_and(|it| it == "toml") {
+        let source = Source::read(path, &Overrides { form: Form::Plain, set: set.to_vec() })?;
+        return Ok(read_fabric(&source)?.build().map_err(|e| source.at(e))?);
+    }
+    if let Some((key, _)) = set.first() {
+        let message = format!("{} is a fabric file: it has no key `{key}`", path.display());
+        return Err(Error::usage(message, "leave --set out, or name a scenario"));
+    }
+    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let imported = topology::read(&bytes).map_err(|e| Error::input(path, format!("line {}", e.line), e.message, e.help))?;
+    Ok(imported.fabric)
 }
 
 fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {

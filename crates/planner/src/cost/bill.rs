@@ -1,0 +1,230 @@
+//! What to buy.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use weft_fabric::{BitsPerSec, Fabric, LinkId, NodeId};
+
+use super::layout::Layout;
+use super::prices::{PriceList, Switch};
+
+/// A bill of materials.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bill {
+    /// The scenario.
+    pub scenario: String,
+    /// The fabric, in a line.
+    pub fabric: String,
+    /// Servers.
+    pub hosts: u64,
+    /// Such as USD.
+    pub currency: String,
+    /// What is bought.
+    pub lines: Vec<BillLine>,
+    /// Sum of the lines.
+    pub total: f64,
+    /// The total by server.
+    pub per_host: f64,
+    /// Watts of switches and transceivers, without cooling.
+    pub watts: f64,
+    /// Metres of cable.
+    pub cable_m: f64,
+    /// The longest cable.
+    pub longest_m: f64,
+}
+
+/// A line of a bill.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(missing_docs)]
+pub struct BillLine {
+    pub item: String,
+    pub unit: &'static str,
+    pub count: f64,
+    pub price: f64,
+    pub total: f64,
+}
+
+/// Rack units if the list has no racks.
+const UNITS: f64 = 42.0;
+
+/// Quantities by item: unit, price, count.
+type Items = BTreeMap<(u8, String), (&'static str, f64, f64)>;
+
+/// A switch of the list in place of one of the fabric: which, and its ports in use.
+type Chosen<'a> = BTreeMap<u32, (&'a Switch, u64)>;
+
+impl Bill {
+    /// Buys a fabric.
+    ///
+    /// # Errors
+    /// What the list does not sell.
+    pub fn of(fabric: &Fabric, prices: &PriceList, without_edge_and_cables: bool) -> Result<Self, String> {
+        let chosen = choose(fabric, prices, without_edge_and_cables)?;
+        let units = prices.rack.map_or(UNITS, |it| it.0);
+        let height = |node: NodeId| chosen.get(&node.0).map_or(1.0, |(switch, _)| switch.rack_units);
+        let layout = Layout::of(fabric, units, height);
+        let mut items = Items::new();
+        let mut watts = 0.0;
+        for (switch, ports) in chosen.values() {
+            let (unit, count) = if switch.is_modular { ("port", *ports as f64) } else { ("each", 1.0) };
+            add(&mut items, 0, &switch.name, unit, switch.price, count);
+            if switch.base_price > 0.0 {
+                add(&mut items, 0, &format!("{}, base", switch.name), "each", switch.base_price, 1.0);
+            }
+            watts += switch.watts * count;
+        }
+        let (mut cable_m, mut longest_m) = (0.0, 0f64);
+        if !without_edge_and_cables {
+            for cable in fabric.cables() {
+                let link = fabric.link(LinkId(cable.0 * 2));
+                let length = layout.length_m(link.from, link.to);
+                (cable_m, longest_m) = (cable_m + length, longest_m.max(length));
+                watts += buy_cable(&mut items, prices, link.capacity, length)?;
+            }
+            if let Some((_, price)) = prices.rack {
+                add(&mut items, 4, "rack of switches", "each", price, f64::from(layout.network_racks));
+            }
+        }
+        if let Some((price, cooling, years)) = prices.energy {
+            let kwh = watts * (1.0 + cooling) * years * 8.766;
+            add(&mut items, 5, &format!("power and cooling for {years} years"), "kWh", price, kwh);
+        }
+        let line = |((_, item), (unit, price, count)): ((u8, String), (&'static str, f64, f64))| BillLine {
+            item,
+            unit,
+            count,
+            price,
+            total: price * count,
+        };
+        let lines: Vec<BillLine> = items.into_iter().map(line).filter(|it| it.count > 0.0).collect();
+        let total = lines.iter().map(|it| it.total).sum();
+        let hosts = fabric.host_count() as u64;
+        Ok(Self {
+            scenario: String::new(),
+            fabric: fabric.title().to_owned(),
+            hosts,
+            currency: prices.currency.clone(),
+            lines,
+            total,
+            per_host: total / hosts.max(1) as f64,
+            watts,
+            cable_m,
+            longest_m,
+        })
+    }
+}
+
+fn add(items: &mut Items, order: u8, name: &str, unit: &'static str, price: f64, count: f64) {
+    items.entry((order, name.to_owned())).or_insert((unit, price, 0.0)).2 += count;
+}
+
+/// The cheapest switch of the list for each of the fabric.
+fn choose<'a>(fabric: &Fabric, prices: &'a PriceList, without_edge: bool) -> Result<Chosen<'a>, String> {
+    let mut chosen = Chosen::new();
+    for switch in fabric.switches() {
+        let node = fabric.switch_node(switch);
+        if without_edge && fabric.node(node).tier == 1 {
+            continue;
+        }
+        let links: Vec<BitsPerSec> = fabric.out(node).iter().map(|&link| fabric.link(link).capacity).collect();
+        let fits = prices.switches.iter().filter_map(|it| Some((it, ports_needed(it, &links)?)));
+        let cost = |(it, ports): &(&Switch, u64)| it.base_price + if it.is_modular { it.price * *ports as f64 } else { it.price };
+        let cheapest = fits.min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let missing = || {
+            let fastest = links.iter().max().copied().unwrap_or(BitsPerSec(0));
+            format!("the price list has no switch for `{}`: {} links, the fastest {fastest}", fabric.node(node).name, links.len())
+        };
+        chosen.insert(node.0, cheapest.ok_or_else(missing)?);
+    }
+    Ok(chosen)
+}
+
+/// Ports of a switch that some links take: a link faster than a port takes several, of a modular switch alone. `None`: they do not fit.
+fn ports_needed(switch: &Switch, links: &[BitsPerSec]) -> Option<u64> {
+    let mut ports = 0;
+    for link in links {
+        let of_link = link.0.div_ceil(switch.rate.0);
+        if of_link > 1 && !switch.is_modular {
+            return None;
+        }
+        ports += of_link;
+    }
+    (ports <= u64::from(switch.ports)).then_some(ports)
+}
+
+/// The cheapest of copper, and of fibre with a transceiver at each end; gives the watts. A link faster than all of them takes several cables.
+fn buy_cable(items: &mut Items, prices: &PriceList, rate: BitsPerSec, length: f64) -> Result<f64, String> {
+    let cables = |each: BitsPerSec| rate.0.div_ceil(each.0) as f64;
+    let copper = prices.copper.iter().filter(|it| it.2 >= length).map(|it| (it.3 * cables(it.1), it));
+    let copper = copper.min_by(|a, b| a.0.total_cmp(&b.0));
+    let metre = prices.fibre.as_ref().map(|it| it.1);
+    let optics = prices.transceivers.iter().filter(|it| it.2 >= length);
+    let optics = metre
+        .and_then(|metre| optics.map(|it| ((2.0 * it.3 + metre * length) * cables(it.1), it)).min_by(|a, b| a.0.total_cmp(&b.0)));
+    match (copper, optics) {
+        (Some((cost, it)), other) if other.is_none_or(|other| cost <= other.0) => {
+            add(items, 1, &it.0, "each", it.3, cables(it.1));
+            Ok(0.0)
+        }
+        (_, Some((_, it))) => {
+            let (name, price) = prices.fibre.as_ref().expect("optics need fibre");
+            add(items, 2, &it.0, "each", it.3, 2.0 * cables(it.1));
+            add(items, 3, name, "metre", *price, length * cables(it.1));
+            Ok(2.0 * cables(it.1) * it.4)
+        }
+        _ => Err(format!("the price list has no cable that reaches {length:.1} m")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prices::parse;
+    use super::*;
+    use weft_fabric::Duration;
+    use weft_fabric::topology::shapes::{Cabling, Shape, fat_tree};
+
+    const LIST: &str = include_str!("../../../../scenarios/data/prices-illustrative.toml");
+
+    #[test]
+    fn everything_of_a_fat_tree_is_bought_once() {
+        let fabric = fat_tree(4, Cabling { rate: BitsPerSec(10_000_000_000), delay: Duration::ZERO }).expect("a fabric");
+        let bill = Bill::of(&fabric, &parse(LIST).expect("a list"), false).expect("a bill");
+        let count = |unit: &str, what: &str| -> f64 {
+            bill.lines.iter().filter(|it| it.unit == unit && it.item.contains(what)).map(|it| it.count).sum()
+        };
+        assert_eq!(count("each", "switch, "), 20.0);
+        // 48 cables: of copper, or with a transceiver at each end.
+        assert_eq!(count("each", "copper") + count("each", "optic") / 2.0, 48.0);
+        assert!((bill.total - bill.lines.iter().map(|it| it.price * it.count).sum::<f64>()).abs() < 1e-6);
+        assert!(bill.watts > 0.0 && bill.longest_m > 5.0 && bill.cable_m >= 48.0 * 2.0);
+    }
+
+    #[test]
+    fn every_kind_of_fabric_has_a_bill() {
+        let link = |gbps: u64| Cabling { rate: BitsPerSec(gbps * 1_000_000_000), delay: Duration::ZERO };
+        let shapes = [
+            Shape::VL2_TESTBED,
+            Shape::Clique { switches: 4, hosts_per_switch: 4 },
+            Shape::Switch { hosts: 16 },
+            Shape::TwoLevelOfPorts { k: 4 },
+            Shape::Tree {
+                tors: 4,
+                hosts_per_tor: 20,
+                tors_per_pod: Some(2),
+                redundancy: 2,
+                tor_oversubscription: 1.0,
+                top_oversubscription: 1.0,
+            },
+        ];
+        let list = parse(LIST).expect("a list");
+        for shape in shapes {
+            let fabric = shape.build(link(1), link(10)).expect("a fabric");
+            let bill = Bill::of(&fabric, &list, false).unwrap_or_else(|e| panic!("{}: {e}", fabric.title()));
+            assert!(bill.total > 0.0);
+        }
+        let none = parse("currency = \"EUR\"").expect("a list");
+        let fabric = Shape::VL2_TESTBED.build(link(1), link(10)).expect("a fabric");
+        let error = Bill::of(&fabric, &none, false).expect_err("nothing is sold");
+        assert!(error.contains("no switch for `tor0`"), "{error}");
+    }
+}

@@ -1,0 +1,59 @@
+"""``weft.planner``: studies and bills by the program ``weft-planner``."""
+
+import os
+import pathlib
+
+import pytest
+
+import weft
+from weft import planner
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name the built program."""
+    folder = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+    if not (folder / "weft-planner").exists() or not (folder / "weft").exists():
+        assert not os.environ.get("CI"), "the programs are not built: cargo build --workspace --bins"
+        pytest.skip("the programs are not built")
+    monkeypatch.setenv("WEFT_PLANNER", str(folder / "weft-planner"))
+
+
+def test_a_study_has_tables_and_a_scenario_that_runs(tmp_path: pathlib.Path) -> None:
+    """Four flows between two racks; the emitted scenario delivers them."""
+    log = tmp_path / "log.csv"
+    log.write_text("src,dst,start,size,end\n0,1,0,1000,1\n0,2,1,2000,2\n2,3,2,3000,3\n3,0,3,4000,4\n")
+    racks = tmp_path / "racks.csv"
+    racks.write_text("address,rack\n0-1,r0\n2-3,r1\n")
+    study = planner.analyze_traffic(log, hosts=racks, interval="1s", emit=tmp_path / "mine.toml", emit_as="flows")
+    assert study.summary["totals"]["flows"] == 4
+    assert study.matrix.bytes.sum() == 10_000
+    assert study.sizes["count"].sum() == 4
+    assert set(study.hosts.group) == {"r0", "r1"}
+    assert study.clusters.fitting_error.iloc[-1] == 0
+    result = weft.run(tmp_path / "mine.toml")
+    assert result.runs[0].metrics["flows_finished"] == 4
+
+
+def test_failures_and_costs(tmp_path: pathlib.Path) -> None:
+    """A core switch of a fat-tree fails, which no host notices."""
+    fabric = tmp_path / "fabric.toml"
+    fabric.write_text('title = "t"\n[fabric]\nkind = "fat-tree"\nk = 4\n[traffic]\npattern = "bijection"\nsize = "1MB"\n')
+    log = tmp_path / "failures.csv"
+    log.write_text("start,end,device,kind,cause\n0,3600,core0,core,power\n")
+    report = planner.analyze_failures(log, fabric=fabric)
+    assert (report["count"], report["hidden"]["hidden"], report["hidden"]["host_hours_lost"]) == (1, 1, 0)
+    bills = planner.cost([fabric], ROOT / "scenarios" / "data" / "prices-illustrative.toml")
+    assert bills[0]["hosts"] == 16
+    assert bills[0]["total"] > 0
+
+
+def test_errors_have_place_and_remedy(tmp_path: pathlib.Path) -> None:
+    """A line with too few fields."""
+    log = tmp_path / "log.csv"
+    log.write_text("src,dst,start,size\n0,1,0\n")
+    with pytest.raises(weft.WeftError, match="line 2: 3 fields") as error:
+        planner.analyze_traffic(log)
+    assert error.value.help is not None

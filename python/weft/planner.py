@@ -1,0 +1,121 @@
+"""Studies of an operator's own logs, and prices of networks, by the program ``weft-planner``.
+
+    from weft import planner
+
+    study = planner.analyze_traffic("flows.csv", hosts="racks.csv", interval="100s")
+    study.summary["totals"]["flows"]
+    study.matrix            # a DataFrame: start_s, from, to, bytes
+
+``docs/planning.md`` describes the formats and methods.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from weft._errors import WeftError
+
+__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "cost"]
+
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class TrafficStudy:
+    """What :func:`analyze_traffic` found."""
+
+    #: What ``weft analyze traffic --json`` prints.
+    summary: dict[str, Any]
+    #: A row a bin of flow sizes: `from`, `to`, `count`, `sum`, in bytes.
+    sizes: pd.DataFrame
+    #: A row a number of concurrent flows of a host: `from`, `to`, `count` of (host, instant), `sum`.
+    concurrency: pd.DataFrame
+    #: A row a pair of groups and interval: `start_s`, `from`, `to`, `bytes`.
+    matrix: pd.DataFrame
+    #: A row a number of clusters: `clusters`, `fitting_error`.
+    clusters: pd.DataFrame
+    #: A row a host: `host`, `group`, `out_bytes`, `in_bytes`.
+    hosts: pd.DataFrame
+
+
+def analyze_traffic(
+    *files: PathLike,
+    hosts: PathLike | None = None,
+    interval: str = "100s",
+    sampling: int | None = None,
+    keep_going: bool = False,
+    out: PathLike | None = None,
+    emit: PathLike | None = None,
+    emit_as: str = "fitted",
+    anonymize: PathLike | None = None,
+) -> TrafficStudy:
+    """Studies flow logs and captures, as ``weft analyze traffic`` does.
+
+    Args:
+        files: the logs; their formats are recognised.
+        hosts: a CSV with the columns ``address``, ``rack``, and if known ``pod`` and ``service``.
+        interval: the length of the intervals of traffic matrices.
+        sampling: one packet in so many was recorded, where the logs do not state it.
+        keep_going: leave out and count what cannot be read.
+        out: a folder for the report; without it, a temporary one.
+        emit: a scenario to write, for :func:`weft.run`.
+        emit_as: ``"fitted"`` or ``"flows"``.
+        anonymize: a file with a key; names are replaced by a hash.
+
+    Raises:
+        WeftError: a file cannot be read, or does not follow its format.
+    """
+    arguments = ["analyze", "traffic", *[os.fspath(it) for it in files], "--interval", interval]
+    arguments += ["--hosts", os.fspath(hosts)] if hosts is not None else []
+    arguments += ["--sampling", str(sampling)] if sampling is not None else []
+    arguments += ["--keep-going"] if keep_going else []
+    arguments += ["--emit", os.fspath(emit), "--emit-as", emit_as] if emit is not None else []
+    arguments += ["--anonymize", os.fspath(anonymize)] if anonymize is not None else []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch if out is None else out)
+        summary = _run([*arguments, "--out", str(folder)])
+        names = ["sizes", "concurrency", "matrix", "clusters", "hosts"]
+        tables = {name: pd.read_csv(folder / f"{name}.csv") for name in names}
+    return TrafficStudy(summary=summary, **tables)
+
+
+def analyze_failures(file: PathLike, *, fabric: PathLike | None = None, min: str = "30s", window: str = "60s") -> dict[str, Any]:
+    """Studies a log of failures: what ``weft analyze failures --json`` prints.
+
+    Raises:
+        WeftError: a file cannot be read, or does not follow its format.
+    """
+    arguments = ["analyze", "failures", os.fspath(file), "--min", min, "--window", window]
+    arguments += ["--fabric", os.fspath(fabric)] if fabric is not None else []
+    report: dict[str, Any] = _run(arguments)
+    return report
+
+
+def cost(scenarios: Sequence[PathLike], prices: PathLike, *, without_edge_and_cables: bool = False) -> list[dict[str, Any]]:
+    """Prices fabrics: what ``weft cost --json`` prints, a bill for each.
+
+    Raises:
+        WeftError: a file cannot be read, or the list does not sell something.
+    """
+    arguments = ["cost", *[os.fspath(it) for it in scenarios], "--prices", os.fspath(prices)]
+    bills: list[dict[str, Any]] = _run(arguments + (["--without-edge-and-cables"] if without_edge_and_cables else []))
+    return bills
+
+
+def _run(arguments: list[str]) -> Any:
+    program = os.environ.get("WEFT_PLANNER") or shutil.which("weft-planner")
+    if program is None:
+        raise WeftError("`weft-planner` is not installed", "put it on the PATH, or its path into WEFT_PLANNER")
+    done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        message, _, help = done.stderr.strip().partition("\n  help: ")
+        raise WeftError(message.removeprefix("\u00d7 ").strip(), help.strip() or None)
+    return json.loads(done.stdout)
