@@ -24,12 +24,21 @@ pub struct Bounds {
 pub fn bounds(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<Bounds> {
     let mut state = State::new(network, matrix, near)?;
     let mut bounds = Bounds { at_least: 0.0, at_most: f64::INFINITY };
+    let mut since = 0;
     for phase in 1..=phases {
+        // Smaller and smaller steps: with steps of one size the bounds would stay as far apart as that.
+        let fits = (bounds.at_least / near).max(1.0);
+        state.step = fits * STEP / (1.0 + phase as f64 / COARSE).sqrt();
         state.phase();
         if phase.is_power_of_two() || phase % EVALUATED == 0 {
             bounds.at_most = bounds.at_most.min(near * state.volume() / state.distances());
         }
-        bounds.at_least = bounds.at_least.max(near * phase as f64 / state.utilisation());
+        bounds.at_least = bounds.at_least.max(near * (phase - since) as f64 / state.utilisation());
+        if phase.is_power_of_two() {
+            // What was sent by coarser steps no longer counts.
+            state.sent.fill(0.0);
+            since = phase;
+        }
         if bounds.at_least >= bounds.at_most * (1.0 - tolerance) {
             break;
         }
@@ -159,7 +168,9 @@ impl Ord for Length {
 }
 
 const NONE: u32 = u32::MAX;
-/// How much a length grows when an arc is filled once.
+/// How much a length grows when an arc is filled once, in the first phase.
 const STEP: f64 = 0.1;
+/// Phases until steps have become noticeably smaller.
+const COARSE: f64 = 32.0;
 /// Phases from one upper bound to the next; the first ones come sooner.
 const EVALUATED: usize = 8;
