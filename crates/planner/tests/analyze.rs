@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use weft_fabric::formats::cdf::{self, CdfOptions, CdfUnits};
+use weft_fabric::traffic::SizeSpec;
 
 fn planner(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft-planner")).args(arguments).current_dir(folder).output().expect("it runs")
@@ -176,4 +177,124 @@ fn bad_input_is_named_with_place_and_remedy() {
     }
     let table = text(&planner(&["analyze", "traffic", "cut.csv", "--keep-going"], folder.path()));
     assert!(table.contains("1 lines that are no flow"), "{table}");
+}
+
+/// Sizes drawn from what VL2 section 3.2 states give back what it states: 99 % of the flows below 100 MB, more than 90 % of the bytes in flows of 100 MB to
+/// 1 GB.
+#[test]
+fn figure_2_of_vl2_from_flows_drawn_from_its_text() {
+    let Some(SizeSpec::Empirical(cdf)) = SizeSpec::named("vl2-sizes") else { panic!("the distribution is built in") };
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut csv = "src,dst,start,size\n".to_owned();
+    let mut random = Random(3);
+    for at in 0..50_000u32 {
+        let size = cdf.quantile((f64::from(at) + random.next()) / 50_000.0).max(1.0);
+        let _ = writeln!(csv, "{},{},{},{size:.0}", at % 100, (at + 1 + at / 100 % 99) % 100, f64::from(at % 977) * 0.1);
+    }
+    std::fs::write(folder.path().join("log.csv"), csv).expect("written");
+    let report = json(&planner(&["analyze", "traffic", "log.csv", "--json"], folder.path()));
+    let large = &report["elephants"];
+    let number = |value: &Value| value.as_f64().expect("a number");
+    assert!(number(&large["flows_above_100mb"]) < 0.011, "{large}");
+    assert!(number(&large["bytes_above_100mb"]) > 0.9, "{large}");
+    let (p10, max) = (number(&report["sizes"]["bytes_p10"]), number(&report["sizes"]["flows"]["max"]));
+    // Flows of more than a few GB are rare.
+    assert!(p10 > 0.9e8 && max < 3e9, "{p10} {max}");
+    assert!(number(&report["sizes"]["flows"]["p50"]) < 1e4, "most flows are a few kB");
+}
+
+/// Two switches export the same flow by NetFlow 5, sampled 1 in 10: it counts once, ten times as large.
+#[test]
+fn exporters_are_merged_and_sampling_is_undone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut capture = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 101] {
+        capture.extend(word.to_le_bytes());
+    }
+    for exporter in [1u8, 2] {
+        let mut message = vec![0, 5, 0, 1];
+        [10_000u32, 1_000, 0, 1].iter().for_each(|word| message.extend(word.to_be_bytes()));
+        message.extend([0, 0, 0, 10, 20, 0, 0, 1, 20, 0, 1, 2, 0, 0, 0, 0, 0, 1, 0, 2]);
+        [7u32, 9_000, 7_000, 9_000].iter().for_each(|word| message.extend(word.to_be_bytes()));
+        message.extend([0x0f, 0xa0, 0, 80, 0, 0, 6, 0, 0, 0, 0, 0, 24, 24, 0, 0]);
+        let length = 28 + message.len() as u32;
+        [1_000, 0, length, length].iter().for_each(|word: &u32| capture.extend(word.to_le_bytes()));
+        capture.extend([
+            0x45,
+            0,
+            0,
+            length as u8,
+            0,
+            0,
+            0,
+            0,
+            64,
+            17,
+            0,
+            0,
+            10,
+            0,
+            0,
+            exporter,
+            10,
+            0,
+            0,
+            9,
+            0,
+            9,
+            8,
+            7,
+            0,
+            0,
+            0,
+            0,
+        ]);
+        capture.extend(message);
+    }
+    std::fs::write(folder.path().join("netflow.pcap"), capture).expect("written");
+    let report = json(&planner(&["analyze", "traffic", "netflow.pcap", "--json"], folder.path()));
+    let totals = &report["totals"];
+    assert_eq!(
+        (totals["flows"].as_u64(), totals["bytes"].as_f64(), totals["packets"].as_u64()),
+        (Some(1), Some(90_000.0), Some(70))
+    );
+    assert_eq!(totals["sampling_max"], 10);
+    assert_eq!(report["left_out"][0]["reason"], "duplicates that another exporter reported");
+    assert_eq!(report["files"][0]["format"], "packet capture");
+}
+
+/// The whole walk of `docs/planning.md` after the study: failures on the emitted fabric, and its price.
+#[test]
+fn failures_and_prices_of_the_emitted_fabric() {
+    if weft().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("log.csv"), log(300).0).expect("written");
+    text(&planner(&["analyze", "traffic", "log.csv", "--emit", "mine.toml"], folder.path()));
+    std::fs::write(
+        folder.path().join("failures.csv"),
+        "start,end,device,kind,cause\n0,600,edge0,tor,power\n700,800,core0,core,power\n",
+    )
+    .expect("written");
+    let report = json(&planner(&["analyze", "failures", "failures.csv", "--fabric", "mine.toml", "--json"], folder.path()));
+    assert_eq!((report["count"].as_u64(), report["hidden"]["hidden"].as_u64()), (Some(2), Some(1)));
+    assert_eq!(report["hidden"]["most_hosts_cut_off"], 8);
+    let table = text(&planner(&["analyze", "failures", "failures.csv", "--fabric", "mine.toml"], folder.path()));
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let prices = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/data/prices-illustrative.toml");
+    let prices = prices.to_str().expect("UTF-8");
+    let bills = json(&planner(&["cost", "mine.toml", "--prices", prices, "--json"], folder.path()));
+    assert_eq!(bills[0]["hosts"], 32);
+    let all = number_of(&bills[0]["total"]);
+    let bare = json(&planner(&["cost", "mine.toml", "--prices", prices, "--without-edge-and-cables", "--json"], folder.path()));
+    assert!(all > number_of(&bare[0]["total"]) && number_of(&bare[0]["total"]) > 0.0);
+    std::fs::write(folder.path().join("bad.toml"), "currency = \"USD\"\n[[switch]]\nname = \"a\"\nprice = 7\n").expect("written");
+    let output = planner(&["cost", "mine.toml", "--prices", "bad.toml"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bad.toml: line 2"));
+}
+
+fn number_of(value: &Value) -> f64 {
+    value.as_f64().expect("a number")
 }

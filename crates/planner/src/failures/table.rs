@@ -16,7 +16,7 @@ pub fn render(report: &FailureReport) -> String {
         out += &format!("  duration: p50 {}, p90 {}, p99 {}, max {}\n", time(d.p50), time(d.p90), time(d.p99), time(d.max));
         let r = &report.resolved;
         out += &format!(
-            "  resolved in 10 min: {}, 1 h: {}, 1 day: {}; longer than 10 days: {}\n",
+            "  resolved in 10 min {}, 1 h {}, 1 day {}; after 10 days {}\n",
             percent(r.in_10_minutes),
             percent(r.in_1_hour),
             percent(r.in_1_day),
