@@ -57,6 +57,20 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(answer.len() <= MAX_DATAGRAM && answer.len() <= datagram.len() * factor);
         cookie = frame.header.cookie;
     }
+
+    // The same in another version: a request is answered by no more than that.
+    let mut datagram = Vec::new();
+    Header { kind: Kind::Health, principal, cookie, request: 9 }.emit(&mut datagram);
+    (datagram[2], datagram[3]) = (2, *kind);
+    datagram.extend_from_slice(body);
+    tagger.seal(&mut datagram, 0);
+    let answer = receive(&mut front, from, &datagram);
+    assert_eq!(answer.is_some(), kind & 0x80 == 0 && datagram.len() <= MAX_DATAGRAM);
+    if let Some(answer) = answer {
+        let frame = Frame::parse(&answer).expect("an answer parses");
+        assert_eq!((frame.header.kind, frame.header.request), (Kind::Unsupported, 9));
+        assert!(tagger.verify(frame.covered, frame.tag) && answer.len() <= datagram.len());
+    }
 });
 
 fn receive(front: &mut Front, from: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
