@@ -196,7 +196,7 @@ fn generation(operation: &Operation) -> Option<u64> {
 
 fn number_of(value: &Value) -> u64 {
     let Some(Locator::V4(ip)) = value.mapping().map(|mapping| mapping.locator) else { panic!("{value:?}") };
-    u64::from(u32::from(ip))
+    u64::from(u32::from(ip) & 0xffff)
 }
 
 fn now(begun: Instant) -> weft_fabric::Instant {

@@ -283,3 +283,40 @@ fn a_secret_is_replaced_without_a_gap() {
     assert!(present.look_up(&[key(1)], None, Generation(0)).is_ok());
     assert!(matches!(old.look_up(&[key(1)], None, Generation(0)), Err(ClientError::NoAnswer { .. })));
 }
+
+#[test]
+fn after_a_stall_old_lookups_are_dropped_and_new_ones_answered() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    assert!(daemon.put(key(0), value_of(1)).is_some());
+    let mut raw = Raw::to(&daemon);
+    let good = raw.look_up();
+    assert_eq!(raw.ask(&good), Some(Kind::Answer));
+    let mut health = Vec::new();
+    daemon.signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(20));
+    raw.session.seal(Kind::Health, |_| {}, &mut health);
+    raw.socket.send(&health).unwrap();
+    let sent = 50;
+    for _ in 0..sent {
+        let old = raw.look_up();
+        raw.socket.send(&old).unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    daemon.signal(libc::SIGCONT);
+    let begun = Instant::now();
+    let mut buffer = [0; 2048];
+    let length = raw.socket.recv(&mut buffer).unwrap();
+    let first = raw.session.open(&buffer[..length]).unwrap().header.kind;
+    assert_eq!(first, Kind::Vitals, "Health is answered, however old it is");
+    // What comes next is of the newest, for the old ones are dropped.
+    let new = raw.look_up();
+    let request = raw.session.request();
+    raw.socket.send(&new).unwrap();
+    let length = raw.socket.recv(&mut buffer).unwrap();
+    let frame = raw.session.open(&buffer[..length]).unwrap();
+    assert_eq!((frame.header.kind, frame.header.request), (Kind::Answer, request));
+    eprintln!("answered {:?} after the stall", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    daemon.wait_metric("dropped_total{reason=\"stale\"}", |count| count == f64::from(sent));
+}

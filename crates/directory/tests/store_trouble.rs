@@ -23,7 +23,7 @@ use weft_control::wire::directory::Finding;
 fn number_at(daemon: &Daemon, key: Key) -> Option<u32> {
     match daemon.find(key) {
         Finding::Found(value) => match value.mapping().map(|mapping| mapping.locator) {
-            Some(Locator::V4(ip)) => Some(ip.into()),
+            Some(Locator::V4(ip)) => Some(u32::from(ip) & 0xffff),
             other => panic!("{other:?}"),
         },
         Finding::Unknown => None,

@@ -218,7 +218,10 @@ pub async fn compact(store: AnyStore, retention: Duration) {
         match store.status().await {
             Ok(status) => seen.push_back((Instant::now(), status.revision)),
             // Room is worth more than history.
-            Err(StoreError::Full(_)) => before = seen.drain(..).last().map(|(_, revision)| revision),
+            Err(StoreError::Full(_)) => {
+                before = seen.back().map(|&(_, revision)| revision);
+                seen.clear();
+            }
             Err(_) => {}
         }
         while let Some((_, revision)) = seen.front().copied().filter(|(at, _)| at.elapsed() >= retention) {

@@ -124,7 +124,7 @@ pub fn key(number: u8) -> Key {
 
 pub fn value_of(number: u16) -> Value {
     Value::Mapping(Mapping {
-        locator: Locator::V4(Ipv4Addr::from(u32::from(number))),
+        locator: Locator::V4(Ipv4Addr::from(0x0a00_0000 | u32::from(number))),
         mac: None,
         group: GroupId(0),
         service: ServiceId(1),
