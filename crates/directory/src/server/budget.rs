@@ -10,9 +10,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use weft_control::directory::PrincipalId;
 
@@ -45,6 +47,18 @@ impl StreamLimits {
         let (unauthenticated, reserved) = ((room / 4).min(1024), (room / 8).min(512));
         Self { unauthenticated, hosts: (room - unauthenticated - reserved).min(4096), reserved }
     }
+}
+
+/// Bytes that the kernel holds for a stream's other side: what it does not read is not to be kept there instead.
+const SEND_BUFFER: usize = 128 << 10;
+
+/// Bounds what the kernel keeps for a stream, and for how long it keeps one whose other side is gone.
+pub fn prepare(tcp: &TcpStream) {
+    let _ = tcp.set_nodelay(true);
+    let alive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
+    let socket = socket2::SockRef::from(tcp);
+    let _ = socket.set_tcp_keepalive(&alive);
+    let _ = socket.set_send_buffer_size(SEND_BUFFER);
 }
 
 /// Raises the limit of this process's descriptors as far as the system lets it; how many it is.

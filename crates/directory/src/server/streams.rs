@@ -26,7 +26,7 @@ use weft_control::directory::request::{Ask, Client, Request, StreamId};
 use weft_control::directory::server::Input;
 use weft_control::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Message, TAG, WireError};
 
-use super::budget::{Budget, Charge, Guest, Seat};
+use super::budget::{Budget, Charge, Guest, Seat, prepare};
 use super::core::Core;
 use super::documents::{Documents, Reply};
 use super::tls;
@@ -46,9 +46,6 @@ const HIGH_WATER: usize = 64 << 10;
 
 /// Bytes of a message that need no budget.
 const SMALL: usize = 4096;
-
-/// Bytes that the kernel holds for a stream's other side: what it does not read is not to be kept there instead.
-const SEND_BUFFER: usize = 128 << 10;
 
 /// The open streams.
 pub struct Streams {
@@ -164,14 +161,6 @@ pub async fn accept(
         }
         tokio::spawn(greet(server.clone(), tcp, from, tls.clone(), (guest, close)));
     }
-}
-
-fn prepare(tcp: &TcpStream) {
-    let _ = tcp.set_nodelay(true);
-    let alive = socket2::TcpKeepalive::new().with_time(Duration::from_secs(30)).with_interval(Duration::from_secs(10));
-    let socket = socket2::SockRef::from(tcp);
-    let _ = socket.set_tcp_keepalive(&alive);
-    let _ = socket.set_send_buffer_size(SEND_BUFFER);
 }
 
 async fn greet(
