@@ -57,3 +57,15 @@ def test_errors_have_place_and_remedy(tmp_path: pathlib.Path) -> None:
     with pytest.raises(weft.WeftError, match="line 2: 3 fields") as error:
         planner.analyze_traffic(log)
     assert error.value.help is not None
+
+
+def test_routings_and_failures() -> None:
+    report = planner.optimum("@vl2/figure9")
+    row = report["matrices"][0]
+    assert row["vlb"] == pytest.approx(1.0) and row["ecmp"] > 1.3
+    assert row["optimum_at_least"] <= row["optimum"] <= row["vlb"]
+    study = planner.whatif("@hedera/figure9", fail=["cable"], traffic="stride")
+    assert {kind["tier"] for kind in study["kinds"]} == {2, 3}
+    assert study["worst"][0]["throughput"] == pytest.approx(0.5)
+    with pytest.raises(weft.WeftError):
+        planner.whatif("@hedera/figure9", fail=["nothing"])

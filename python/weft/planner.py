@@ -99,6 +99,62 @@ def analyze_failures(file: PathLike, *, fabric: PathLike | None = None, min: str
     return report
 
 
+def optimum(
+    scenario: PathLike, *, matrices: PathLike | None = None, traffic: str = "uniform", tolerance: float = 0.02
+) -> dict[str, Any]:
+    """Compares routings with the best possible one: what ``weft optimum --json`` prints.
+
+    Args:
+        scenario: a scenario, of which the fabric is read, or a fabric file.
+        matrices: ``matrix.csv`` of a traffic study; without it, the pattern ``traffic``.
+        traffic: ``"uniform"`` or ``"stride"``.
+        tolerance: how near the bounds of the optimum come to each other.
+
+    Raises:
+        WeftError: the scenario or the matrices are wrong.
+    """
+    arguments = ["optimum", os.fspath(scenario), "--tolerance", str(tolerance), *_traffic(matrices, traffic)]
+    report: dict[str, Any] = _run(arguments)
+    return report
+
+
+def whatif(
+    scenario: PathLike,
+    *,
+    fail: Sequence[str] = ("cable", "switch", "pod", "plane"),
+    pairs: bool = False,
+    rates: PathLike | None = None,
+    matrices: PathLike | None = None,
+    traffic: str = "uniform",
+    level: float = 0.9,
+    seed: int = 1,
+) -> dict[str, Any]:
+    """Computes what failures cost a fabric: what ``weft whatif --json`` prints.
+
+    Args:
+        scenario: a scenario, of which the fabric is read, or a fabric file.
+        fail: what fails.
+        pairs: pairs of failures too.
+        rates: a TOML file with rates of failure.
+        matrices: ``matrix.csv`` of a traffic study, of which the mean is taken; without it, the pattern ``traffic``.
+        traffic: ``"uniform"`` or ``"stride"``.
+        level: the service level, a fraction of what the healthy network carries.
+        seed: of what is drawn.
+
+    Raises:
+        WeftError: the scenario, the rates or the matrices are wrong.
+    """
+    arguments = ["whatif", os.fspath(scenario), "--fail", ",".join(fail), "--level", str(level), "--seed", str(seed)]
+    arguments += ["--pairs"] if pairs else []
+    arguments += ["--rates", os.fspath(rates)] if rates is not None else []
+    report: dict[str, Any] = _run(arguments + _traffic(matrices, traffic))
+    return report
+
+
+def _traffic(matrices: PathLike | None, traffic: str) -> list[str]:
+    return ["--matrices", os.fspath(matrices)] if matrices is not None else ["--traffic", traffic]
+
+
 def cost(scenarios: Sequence[PathLike], prices: PathLike, *, without_edge_and_cables: bool = False) -> list[dict[str, Any]]:
     """Prices fabrics: what ``weft cost --json`` prints, a bill for each.
 

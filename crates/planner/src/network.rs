@@ -78,9 +78,13 @@ impl Network {
         }
         let nodes = racks + fabric.switch_count();
         let start: Vec<u32> = (0..=nodes as u32).map(|n| arcs.partition_point(|arc| arc.from < n) as u32).collect();
-        let find = |from, to| arcs.binary_search_by_key(&(from, to), |arc| (arc.from, arc.to)).expect("cables have two directions") as u32;
+        let find = |from, to| {
+            arcs.binary_search_by_key(&(from, to), |arc| (arc.from, arc.to)).expect("cables have two directions") as u32
+        };
         let reverse = arcs.iter().map(|arc| find(arc.to, arc.from)).collect();
-        let names = (0..racks).map(|rack| rack_name(fabric, RackId::from(rack))).chain(fabric.switches().map(|s| fabric.node(fabric.switch_node(s)).name.to_string()));
+        let names = (0..racks)
+            .map(|rack| rack_name(fabric, RackId::from(rack)))
+            .chain(fabric.switches().map(|s| fabric.node(fabric.switch_node(s)).name.to_string()));
         let nics = |rack: &weft_fabric::topology::Rack| rack.hosts.iter().map(|&h| fabric.nic_capacity(h).as_f64()).sum();
         let hosts = fabric.racks().iter().map(|rack| (rack.hosts.len(), nics(rack))).collect();
         let mut up = vec![true; nodes];

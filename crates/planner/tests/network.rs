@@ -219,7 +219,8 @@ fn the_best_routing_passes_what_ecmp_does_not() {
     let fabric = fat_tree(8);
     let network = network(&fabric);
     let parts = parts::all(&fabric, &network, &[Kind::Switch]);
-    let study = study(&network, &parts, &Matrix::stride(&network), None, Question { pairs: true, states: 5_000, ..question(true) });
+    let study =
+        study(&network, &parts, &Matrix::stride(&network), None, Question { pairs: true, states: 5_000, ..question(true) });
     let worst = &study.worst[0];
     // Two cores of one plane: the other two get half of what the plane has, and could give the rest to the other planes: 14 of 16 cores are left.
     assert_eq!((worst.state.throughput, worst.state.worst_pair), (0.5, 0.5), "{worst:?}");
@@ -253,7 +254,9 @@ fn days_of_a_year_follow_from_rates() {
     assert!(close(it.days_disconnected[0], 365.0 * (1.0 - 0.9f64.powi(8))), "{it:?}");
     // One away of eight leaves 42 of 56 pairs, 75 %; at a level of 0.7 it takes two: 1 - P(0) - P(1).
     let two = 1.0 - 0.9f64.powi(8) - 8.0 * 0.1 * 0.9f64.powi(7);
-    let it = study(&network, &parts, &Matrix::uniform(&network), Some(&failures), Question { level: 0.7, ..asked }).availability.expect("rates");
+    let it = study(&network, &parts, &Matrix::uniform(&network), Some(&failures), Question { level: 0.7, ..asked })
+        .availability
+        .expect("rates");
     assert!((it.days_below[0] - 365.0 * two).abs() < 2.0 * it.days_below[1] && it.days_below[1] < 5.0, "{it:?} {two}");
 }
 

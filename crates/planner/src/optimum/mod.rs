@@ -18,12 +18,12 @@ use serde::Serialize;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
+use crate::fabric::ScenarioArgs;
 use crate::network::Network;
 use crate::routing::matrix::{Matrix, Pattern};
 use crate::routing::optimum;
 use crate::routing::router::{Router, Scheme};
 use crate::routing::series::Series;
-use crate::fabric::ScenarioArgs;
 
 /// Arguments of `weft optimum`.
 #[derive(Debug, Args)]
@@ -116,7 +116,10 @@ pub fn run(args: &OptimumArgs) -> Result<()> {
     let report = Report::new(fabric.title(), traffic, in_order, args.tolerance, rows, fabric.racks().len());
     if let Some(folder) = &args.out {
         std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
-        for (name, text) in [("optimum.csv", csv(&report)), ("optimum.json", serde_json::to_string_pretty(&report).expect("results are JSON") + "\n")] {
+        for (name, text) in [
+            ("optimum.csv", csv(&report)),
+            ("optimum.json", serde_json::to_string_pretty(&report).expect("results are JSON") + "\n"),
+        ] {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))?;
         }
@@ -127,7 +130,8 @@ pub fn run(args: &OptimumArgs) -> Result<()> {
 /// Compares routings with the optimum, for each matrix.
 pub fn rows(network: &Network, matrices: &[(f64, Matrix)], tolerance: f64) -> Vec<Row> {
     let row = |router: &mut Router, (start_s, matrix): &(f64, Matrix)| {
-        let [ecmp, vlb, single] = [Scheme::Ecmp, Scheme::Vlb, Scheme::Single].map(|scheme| router.busiest(network, matrix, scheme));
+        let [ecmp, vlb, single] =
+            [Scheme::Ecmp, Scheme::Vlb, Scheme::Single].map(|scheme| router.busiest(network, matrix, scheme));
         let bounds = optimum::bounds(network, matrix, 1.0 / ecmp, tolerance, PHASES).expect("there is traffic");
         let found = (1.0 / bounds.at_least).min(ecmp).min(vlb).min(single);
         Row { start_s: *start_s, optimum: found, optimum_at_least: (1.0 / bounds.at_most).min(found), ecmp, vlb, single }
@@ -135,9 +139,12 @@ pub fn rows(network: &Network, matrices: &[(f64, Matrix)], tolerance: f64) -> Ve
     matrices.par_iter().map_init(Router::default, row).collect()
 }
 
+/// A value of a row.
+type OfRow = fn(&Row) -> f64;
+
 impl Report {
     fn new(fabric: &str, traffic: String, in_order: bool, tolerance: f64, rows: Vec<Row>, racks: usize) -> Self {
-        let all: [(&'static str, fn(&Row) -> f64); 4] =
+        let all: [(&'static str, OfRow); 4] =
             [("optimum", |r| r.optimum), ("ecmp", |r| r.ecmp), ("vlb", |r| r.vlb), ("single", |r| r.single)];
         let percentiles = |of: &dyn Fn(&Row) -> f64| {
             let mut values: Vec<f64> = rows.iter().map(of).collect();
@@ -145,7 +152,8 @@ impl Report {
             [0.1, 0.5, 0.9, 0.99, 1.0].map(|q| values[((values.len() - 1) as f64 * q).round() as usize])
         };
         let utilisation = all.iter().map(|&(routing, of)| Percentiles { routing, values: percentiles(&of) }).collect();
-        let distance = all[1..].iter().map(|&(routing, of)| Percentiles { routing, values: percentiles(&|r| of(r) / r.optimum) }).collect();
+        let distance =
+            all[1..].iter().map(|&(routing, of)| Percentiles { routing, values: percentiles(&|r| of(r) / r.optimum) }).collect();
         Self { fabric: fabric.to_owned(), racks, traffic, in_order, tolerance, utilisation, distance, matrices: rows }
     }
 }

@@ -6,7 +6,8 @@ use super::{Percentiles, Report};
 
 /// Renders it.
 pub fn render(report: &Report) -> String {
-    let mut out = format!("{}: {} racks, {} traffic matrices ({})\n", report.fabric, report.racks, report.matrices.len(), report.traffic);
+    let mut out =
+        format!("{}: {} racks, {} traffic matrices ({})\n", report.fabric, report.racks, report.matrices.len(), report.traffic);
     if report.in_order {
         out += "  no group of the file is a rack of the fabric: they stand on the racks in order\n";
     }

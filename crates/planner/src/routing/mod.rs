@@ -7,7 +7,6 @@
 //! | [`router`] | loads and throughput of ECMP, VLB and single paths |
 //! | [`optimum`] | certified bounds of the best possible throughput |
 
-
 pub mod matrix;
 pub mod optimum;
 pub mod router;

@@ -60,7 +60,8 @@ struct State<'a> {
 impl<'a> State<'a> {
     fn new(network: &'a Network, matrix: &Matrix, near: f64) -> Option<Self> {
         let arcs = network.arcs().len();
-        let length = (0..arcs).map(|a| if network.carries(a) { 1.0 / network.arcs()[a].capacity } else { f64::INFINITY }).collect();
+        let length =
+            (0..arcs).map(|a| if network.carries(a) { 1.0 / network.arcs()[a].capacity } else { f64::INFINITY }).collect();
         let mut state = Self {
             network,
             demands: Vec::new(),
@@ -73,7 +74,8 @@ impl<'a> State<'a> {
         for src in 0..network.racks() {
             state.search(src);
             let reached = |&dst: &usize| matrix.rate(src, dst) > 0.0 && state.distance[dst].is_finite();
-            let to: Vec<(usize, f64)> = (0..network.racks()).filter(reached).map(|dst| (dst, near * matrix.rate(src, dst))).collect();
+            let to: Vec<(usize, f64)> =
+                (0..network.racks()).filter(reached).map(|dst| (dst, near * matrix.rate(src, dst))).collect();
             if !to.is_empty() {
                 state.demands.push((src, to));
             }

@@ -27,7 +27,8 @@ impl Series {
     /// A line that is no such record, names that are no racks, more groups than racks.
     pub fn read(path: &Path, network: &Network) -> Result<Self> {
         let intervals = intervals(path)?;
-        let mut names: Vec<&str> = intervals.iter().flat_map(|(_, cells)| cells).flat_map(|((from, to), _)| [&**from, &**to]).collect();
+        let mut names: Vec<&str> =
+            intervals.iter().flat_map(|(_, cells)| cells).flat_map(|((from, to), _)| [&**from, &**to]).collect();
         names.sort_unstable();
         names.dedup();
         let (place, in_order) = places(path, network, &names)?;
@@ -64,7 +65,12 @@ fn intervals(path: &Path) -> Result<Vec<(f64, Cells)>> {
     let header: Vec<String> = reader.headers().map_err(|e| malformed(path, &e))?.iter().map(str::to_owned).collect();
     if header != HEADER {
         let message = format!("its columns are {}", header.join(","));
-        return Err(Error::input(path, "line 1", message, format!("write {}: `weft analyze traffic --out DIR` does", HEADER.join(","))));
+        return Err(Error::input(
+            path,
+            "line 1",
+            message,
+            format!("write {}: `weft analyze traffic --out DIR` does", HEADER.join(",")),
+        ));
     }
     let mut intervals: BTreeMap<u64, (f64, Cells)> = BTreeMap::new();
     for row in reader.records() {
@@ -72,7 +78,9 @@ fn intervals(path: &Path) -> Result<Vec<(f64, Cells)>> {
         let place = format!("line {}", row.position().map_or(0, csv::Position::line));
         let number = |at: usize, what: &str| {
             let value = row[at].parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
-            value.ok_or_else(|| Error::input(path, place.clone(), format!("`{}` is no {what}", &row[at]), "write a number that is not negative"))
+            value.ok_or_else(|| {
+                Error::input(path, place.clone(), format!("`{}` is no {what}", &row[at]), "write a number that is not negative")
+            })
         };
         let (start, bytes) = (number(0, "start in seconds")?, number(3, "number of bytes")?);
         intervals.entry(start.to_bits()).or_insert((start, Vec::new())).1.push(((row[1].to_owned(), row[2].to_owned()), bytes));
@@ -93,11 +101,17 @@ fn places<'a>(path: &Path, network: &Network, names: &[&'a str]) -> Result<(BTre
     let first = network.name(0);
     if unknown.len() < names.len() {
         let message = format!("`{}` is no rack of the fabric, and other groups are", unknown[0]);
-        return Err(Error::usage(format!("{}: {message}", path.display()), format!("name all groups as racks ({first}, ...), or none")));
+        return Err(Error::usage(
+            format!("{}: {message}", path.display()),
+            format!("name all groups as racks ({first}, ...), or none"),
+        ));
     }
     if names.len() > racks.len() {
         let message = format!("{}: {} groups do not fit on {} racks", path.display(), names.len(), racks.len());
-        return Err(Error::usage(message, "choose a larger fabric, or group the hosts by racks with `weft analyze traffic --hosts MAP`"));
+        return Err(Error::usage(
+            message,
+            "choose a larger fabric, or group the hosts by racks with `weft analyze traffic --hosts MAP`",
+        ));
     }
     Ok((names.iter().enumerate().map(|(rack, name)| (*name, rack)).collect(), true))
 }

@@ -20,10 +20,10 @@ use clap::Args;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
+use crate::fabric::ScenarioArgs;
 use crate::network::Network;
 use crate::routing::matrix::Pattern;
 use crate::routing::series::Series;
-use crate::fabric::ScenarioArgs;
 use parts::Kind;
 use rates::Failures;
 use study::{Question, Study};
@@ -80,7 +80,11 @@ pub fn run(args: &WhatifArgs) -> Result<()> {
         let message = format!("{} has no such parts", fabric.title());
         return Err(Error::usage(message, "name others with --fail: cable, switch, pod, plane"));
     }
-    let failures = args.rates.as_deref().map(|path| rates::read(path).and_then(|rates| Failures::checked(path, &parts, &rates))).transpose()?;
+    let failures = args
+        .rates
+        .as_deref()
+        .map(|path| rates::read(path).and_then(|rates| Failures::checked(path, &parts, &rates)))
+        .transpose()?;
     let question = Question { pairs: args.pairs, states: args.states as usize, level: args.level, seed: args.seed };
     let mut study = study::study(&network, &parts, &matrix, failures.as_ref(), question);
     study.fabric = fabric.title().to_owned();

@@ -13,7 +13,8 @@ use crate::network::Network;
 /// Renders it.
 pub fn render(network: &Network, study: &Study) -> String {
     let title = format!("Failures of {}", study.fabric);
-    let plots = [heat_map(network, study), curve("One failure", &study.single), curve("Two failures", &study.pair_states)].concat();
+    let plots =
+        [heat_map(network, study), curve("One failure", &study.single), curve("Two failures", &study.pair_states)].concat();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <title>{0}</title><style>{STYLE}.map rect{{fill:var(--c1)}}.map .up{{fill:none;stroke:var(--line)}}</style></head>\n<body><main><h1>{0}</h1>\n\
@@ -43,7 +44,12 @@ fn heat_map(network: &Network, study: &Study) -> String {
             let (column, row) = (i % COLUMNS, i / COLUMNS);
             let (x, y) = (48.0 + 10.5 * column as f64, y + 10.5 * row as f64);
             let cost = 1.0 - state.carried;
-            let name = format!("{}: {:.1} % of the traffic is lost, worst pair {:.2}", state.parts.join(" + "), 100.0 * cost, state.worst_pair);
+            let name = format!(
+                "{}: {:.1} % of the traffic is lost, worst pair {:.2}",
+                state.parts.join(" + "),
+                100.0 * cost,
+                state.worst_pair
+            );
             let _ = write!(
                 squares,
                 "<g><title>{}</title><rect x=\"{x}\" y=\"{y}\" width=\"9\" height=\"9\" opacity=\"{:.2}\"/>\
@@ -55,7 +61,10 @@ fn heat_map(network: &Network, study: &Study) -> String {
         y += 10.5 * states.len().div_ceil(COLUMNS) as f64 + 10.0;
     }
     let caption = format!("Traffic lost by the failure of a switch: none to {:.1} % ({} racks)", 100.0 * worst, network.racks());
-    format!("<figure><figcaption>{}</figcaption><svg class=\"map\" viewBox=\"0 0 560 {y:.0}\">{squares}</svg></figure>", escape(&caption))
+    format!(
+        "<figure><figcaption>{}</figcaption><svg class=\"map\" viewBox=\"0 0 560 {y:.0}\">{squares}</svg></figure>",
+        escape(&caption)
+    )
 }
 
 /// The fraction of states that carry at most so much.

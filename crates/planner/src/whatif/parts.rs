@@ -82,7 +82,12 @@ fn cables(fabric: &Fabric) -> Vec<Part> {
         let link = cable.links()[0];
         let tiers = [fabric.link(link).from, fabric.link(link).to].map(|end| fabric.node(end).tier);
         let name = format!("link {}", fabric.link_name(link));
-        (tiers[0].min(tiers[1]) > 0).then(|| Part { kind: Kind::Cable, name, tier: tiers[0].max(tiers[1]), members: Members::Cable(cable) })
+        (tiers[0].min(tiers[1]) > 0).then(|| Part {
+            kind: Kind::Cable,
+            name,
+            tier: tiers[0].max(tiers[1]),
+            members: Members::Cable(cable),
+        })
     };
     fabric.cables().filter_map(part).collect()
 }
@@ -104,7 +109,8 @@ fn pods(fabric: &Fabric, network: &Network) -> Vec<Part> {
         }
     }
     let several = pods.len() > 1;
-    let part = |(pod, switches)| Part { kind: Kind::Pod, name: format!("pod {pod}"), tier: 0, members: Members::Switches(switches) };
+    let part =
+        |(pod, switches)| Part { kind: Kind::Pod, name: format!("pod {pod}"), tier: 0, members: Members::Switches(switches) };
     pods.into_iter().filter(|_| several).map(part).collect()
 }
 

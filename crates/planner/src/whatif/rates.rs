@@ -150,7 +150,8 @@ pub fn read(path: &Path) -> Result<Vec<Rate>> {
     let rate = |part: &Written| {
         let time = |text: &Spanned<String>| {
             let message = || format!("`{}` is no time", text.get_ref());
-            hours(text.get_ref()).ok_or_else(|| Error::input(path, line(text.span().start), message(), "write 30min, 4h, 90d or 3y"))
+            hours(text.get_ref())
+                .ok_or_else(|| Error::input(path, line(text.span().start), message(), "write 30min, 4h, 90d or 3y"))
         };
         Ok(Rate { kind: *part.kind.get_ref(), tier: part.tier, mtbf_h: time(&part.mtbf)?, mttr_h: time(&part.mttr)? })
     };

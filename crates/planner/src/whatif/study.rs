@@ -8,9 +8,9 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::network::Network;
-use crate::routing::router::{Outcome, Router};
 use crate::routing::matrix::Matrix;
 use crate::routing::optimum::{self, Bounds};
+use crate::routing::router::{Outcome, Router};
 use crate::whatif::parts::{Kind, Part, without};
 use crate::whatif::rates::Failures;
 
@@ -266,7 +266,8 @@ fn kinds(parts: &[Part], single: &[State]) -> Vec<KindRow> {
     keys.sort_unstable();
     keys.dedup();
     let row = |(kind, tier)| {
-        let of: Vec<&State> = parts.iter().zip(single).filter(|(p, _)| (p.kind, p.tier) == (kind, tier)).map(|(_, s)| s).collect();
+        let of: Vec<&State> =
+            parts.iter().zip(single).filter(|(p, _)| (p.kind, p.tier) == (kind, tier)).map(|(_, s)| s).collect();
         let both = |value: fn(&State) -> f64| {
             let mean = of.iter().map(|s| value(s)).sum::<f64>() / of.len() as f64;
             [mean, of.iter().map(|s| value(s)).fold(f64::INFINITY, f64::min)]

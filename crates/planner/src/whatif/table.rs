@@ -9,15 +9,29 @@ use crate::routing::optimum::Bounds;
 pub fn render(study: &Study) -> String {
     let mut out = format!("{}: {} racks, traffic {}\n", study.fabric, study.racks, study.traffic);
     let healthy = &study.healthy;
-    let _ = writeln!(out, "  without failures ECMP carries {} of it, all pairs alike{}", percent(healthy.throughput.min(1.0)), best(healthy.optimum));
+    let _ = writeln!(
+        out,
+        "  without failures ECMP carries {} of it, all pairs alike{}",
+        percent(healthy.throughput.min(1.0)),
+        best(healthy.optimum)
+    );
     let _ = writeln!(out, "\nOne failure, in % of what the healthy network has");
     let _ = writeln!(out, "  {:<16} {:>6}  {:>15}  {:>15}  {:>14}", "", "", "carried", "all alike", "racks cut off");
-    let _ = writeln!(out, "  {:<16} {:>6}  {:>7} {:>7}  {:>7} {:>7}  {:>14}", "part", "count", "mean", "worst", "mean", "worst", "pairs, worst");
+    let _ = writeln!(
+        out,
+        "  {:<16} {:>6}  {:>7} {:>7}  {:>7} {:>7}  {:>14}",
+        "part", "count", "mean", "worst", "mean", "worst", "pairs, worst"
+    );
     for row in &study.kinds {
-        let name = format!("{:?}", row.kind).to_lowercase() + &if row.tier > 0 { format!(", tier {}", row.tier) } else { String::new() };
+        let name =
+            format!("{:?}", row.kind).to_lowercase() + &if row.tier > 0 { format!(", tier {}", row.tier) } else { String::new() };
         let [carried, throughput] = [row.carried, row.throughput].map(|of| of.map(number));
         let (count, cut) = (row.parts, row.disconnected);
-        let _ = writeln!(out, "  {name:<16} {count:>6}  {:>7} {:>7}  {:>7} {:>7}  {cut:>14}", carried[0], carried[1], throughput[0], throughput[1]);
+        let _ = writeln!(
+            out,
+            "  {name:<16} {count:>6}  {:>7} {:>7}  {:>7} {:>7}  {cut:>14}",
+            carried[0], carried[1], throughput[0], throughput[1]
+        );
     }
     study.pairs.iter().for_each(|pairs| two(&mut out, pairs));
     worst(&mut out, &study.worst);
@@ -27,7 +41,8 @@ pub fn render(study: &Study) -> String {
 }
 
 fn two(out: &mut String, pairs: &Pairs) {
-    let how = if pairs.evaluated < pairs.all { format!("{} of {}, drawn", pairs.evaluated, pairs.all) } else { pairs.all.to_string() };
+    let how =
+        if pairs.evaluated < pairs.all { format!("{} of {}, drawn", pairs.evaluated, pairs.all) } else { pairs.all.to_string() };
     let _ = writeln!(out, "\nTwo failures ({how})");
     let _ = writeln!(out, "  {:<16} {:>8} {:>8} {:>8} {:>8}", "", "worst", "1 %", "5 %", "median");
     for (name, of) in [("carried", pairs.carried), ("all alike", pairs.throughput)] {
@@ -62,7 +77,7 @@ fn year(out: &mut String, it: &Availability) {
 /// What the best routing would have.
 fn best(bounds: Option<Bounds>) -> String {
     bounds.map_or(String::new(), |b| {
-        let [low, high] = [b.at_least, b.at_most].map(|it| percent(it));
+        let [low, high] = [b.at_least, b.at_most].map(percent);
         if low == high { format!("; best routing {low}") } else { format!("; best routing {low} to {high}") }
     })
 }
