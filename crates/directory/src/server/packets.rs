@@ -376,6 +376,8 @@ mod tests {
         to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         enable_gro(&to);
         enable_timestamps(&to);
+        // The kernel begins to stamp a moment after the first socket asks for it; until then a datagram is stamped when it is read.
+        std::thread::sleep(Duration::from_millis(200));
         let send =
             |kinds: &[u8]| kinds.iter().for_each(|&kind| assert_eq!(from.send_to(&[kind], to.local_addr().unwrap()).unwrap(), 1));
         let receive = || {
