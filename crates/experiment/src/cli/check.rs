@@ -1,5 +1,6 @@
 //! `weft check`.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use crate::expect::{Status, Verdict};
 use crate::run;
 use crate::scenario::Run;
 use crate::scenario::expect::Kind;
-use crate::scenario::source::Form;
+use crate::scenario::source::{Form, Source};
 use crate::scenario::world::Kind as WorldKind;
 use crate::study::Study;
 use crate::summary::RunSummary;
@@ -106,7 +107,7 @@ struct Checked {
     scenario: String,
     title: String,
     wall_s: f64,
-    /// 2 where a lab missed an expectation the first time: `runs` are those of the second.
+    /// More than 1 where a lab missed an expectation: `runs` are those of the last attempt.
     attempts: u32,
     runs: Vec<RunSummary>,
 }
@@ -118,27 +119,12 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     studies.iter_mut().for_each(|s| s.study.without_lab.clone_from(&without_lab));
     announce(&studies, args);
     announce_labs(&studies);
-    let mut checked = Vec::new();
-    for Asked { path, name, study, .. } in &studies {
-        let clock = Stopwatch::start();
-        let bar = Bar::new(study.runs.len());
-        let out = args.out.as_ref().map(|out| out.join(name));
-        let execute = || in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)));
-        let mut summary = execute()??;
-        let mut attempts = 1;
-        if let Some(cause) = cause_to_repeat(&summary.runs) {
-            tracing::warn!("{}: {cause}: running it once more; the second result counts", path.display());
-            summary = execute()??;
-            attempts += 1;
-        }
-        bar.finish();
-        let (scenario, wall_s) = (path.display().to_string(), clock.seconds());
-        let one = Checked { scenario, title: summary.title, wall_s, attempts, runs: summary.runs };
-        if !args.json {
-            print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs))?;
-        }
-        checked.push(one);
-    }
+    let mut checked = check_all(&studies, args, &|one| match args.json {
+        true => Ok(()),
+        false => print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs)),
+    })?;
+    checked.sort_by_key(|(i, _)| *i);
+    let checked: Vec<Checked> = checked.into_iter().map(|(_, one)| one).collect();
     let tally = Tally::of(checked.iter().map(|c| &c.runs[..]));
     if args.json {
         print_json(&Report { tally, scenarios: checked })?;
@@ -161,6 +147,34 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     }
     Ok(if tally.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
+
+/// Checks all scenarios, each with its number. A lab that misses is run again after all others, when what disturbed it may have ended; the last
+/// result counts. `on_result` receives what counts, as soon as it is known.
+fn check_all(studies: &[Asked], args: &CheckArgs, on_result: &dyn Fn(&Checked) -> Result<()>) -> Result<Vec<(usize, Checked)>> {
+    let mut checked = Vec::new();
+    let mut queue: VecDeque<(usize, u32)> = (0..studies.len()).map(|i| (i, 1)).collect();
+    while let Some((i, attempts)) = queue.pop_front() {
+        let Asked { path, name, study, .. } = &studies[i];
+        let clock = Stopwatch::start();
+        let bar = Bar::new(study.runs.len());
+        let out = args.out.as_ref().map(|out| out.join(name));
+        let summary = in_pool(args.threads, || run::run(study, out.as_deref(), &|i, part| bar.update(i, part)))??;
+        bar.finish();
+        if let (Some(cause), true) = (cause_to_repeat(&summary.runs), attempts < ATTEMPTS) {
+            tracing::warn!("{}: {cause}: it is run once more at the end; the last result counts", path.display());
+            queue.push_back((i, attempts + 1));
+            continue;
+        }
+        let (scenario, wall_s) = (path.display().to_string(), clock.seconds());
+        let one = Checked { scenario, title: summary.title, wall_s, attempts, runs: summary.runs };
+        on_result(&one)?;
+        checked.push((i, one));
+    }
+    Ok(checked)
+}
+
+/// How often a lab may run until it meets its expectations.
+const ATTEMPTS: u32 = 3;
 
 impl Tally {
     /// Of all runs, those of a scenario together.
@@ -226,7 +240,7 @@ fn unmeasured(runs: &[RunSummary]) -> usize {
     runs.iter().flat_map(|r| &r.expect).filter(|v| v.verdict == Status::Untrusted && !v.ok && !v.known).count()
 }
 
-/// Why a scenario runs a second time: real time is measured in a lab, and other work on the machine may have been brief. Simulated runs would
+/// Why a scenario runs again: real time is measured in a lab, and other work on the machine may have been brief. Simulated runs would
 /// only repeat themselves.
 fn cause_to_repeat(runs: &[RunSummary]) -> Option<&'static str> {
     let missed = |run: &RunSummary| run.lab.is_some() && run.expect.iter().any(|v| v.verdict == Status::Miss);
@@ -258,6 +272,13 @@ fn studies(args: &CheckArgs) -> Result<Vec<Asked>> {
             vec![path.clone()]
         };
         for file in files {
+            if Source::read(&file, &overrides)?.has_matrices() {
+                if named {
+                    let message = format!("{} has traffic matrices, which no world runs", file.display());
+                    return Err(Error::usage(message, format!("compare it with `weft optimum {} --check`", file.display())));
+                }
+                continue;
+            }
             let (study, estimate) = estimate::read(&file, &overrides)?;
             let expects = study.is_expected();
             if !expects && named {
