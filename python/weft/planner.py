@@ -100,14 +100,14 @@ def analyze_failures(file: PathLike, *, fabric: PathLike | None = None, min: str
 
 
 def optimum(
-    scenario: PathLike, *, matrices: PathLike | None = None, traffic: str = "uniform", tolerance: float = 0.02
+    scenario: PathLike, *, matrices: PathLike | None = None, traffic: str | None = None, tolerance: float = 0.02
 ) -> dict[str, Any]:
     """Compares routings with the best possible one: what ``weft optimum --json`` prints.
 
     Args:
-        scenario: a scenario, of which the fabric is read, or a fabric file.
-        matrices: ``matrix.csv`` of a traffic study; without it, the pattern ``traffic``.
-        traffic: ``"uniform"`` or ``"stride"``.
+        scenario: a scenario, or a fabric file.
+        matrices: ``matrix.csv`` of a traffic study, or a table ``t,src,dst,bps`` with racks by number from 0.
+        traffic: ``"uniform"`` or ``"stride"``; without both, the scenario's own traffic, or uniform.
         tolerance: how near the bounds of the optimum come to each other.
 
     Raises:
@@ -125,7 +125,7 @@ def whatif(
     pairs: bool = False,
     rates: PathLike | None = None,
     matrices: PathLike | None = None,
-    traffic: str = "uniform",
+    traffic: str | None = None,
     level: float = 0.9,
     seed: int = 1,
 ) -> dict[str, Any]:
@@ -151,8 +151,9 @@ def whatif(
     return report
 
 
-def _traffic(matrices: PathLike | None, traffic: str) -> list[str]:
-    return ["--matrices", os.fspath(matrices)] if matrices is not None else ["--traffic", traffic]
+def _traffic(matrices: PathLike | None, traffic: str | None) -> list[str]:
+    named = ["--matrices", os.fspath(matrices)] if matrices is not None else []
+    return named + (["--traffic", traffic] if traffic is not None else [])
 
 
 def cost(scenarios: Sequence[PathLike], prices: PathLike, *, without_edge_and_cables: bool = False) -> list[dict[str, Any]]:

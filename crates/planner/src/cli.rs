@@ -1,6 +1,6 @@
 //! The command line of `weft-planner`. `docs/cli.md` has every argument.
 //!
-//! Exit code 0: done; 2: an error, with its remedy.
+//! Exit code 0: done; 1: `optimum --check` missed an expectation; 2: an error, with its remedy.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -54,20 +54,25 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let wrap = io::stderr().is_terminal();
     let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
     let result = match program.command {
-        Command::Analyze(command) => analyze::run(&command),
-        Command::Whatif(args) => whatif::run(&args),
+        Command::Analyze(command) => analyze::run(&command).map(done),
+        Command::Whatif(args) => whatif::run(&args).map(done),
         Command::Optimum(args) => optimum::run(&args),
-        Command::Cost(args) => cost::run(&args),
+        Command::Cost(args) => cost::run(&args).map(done),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
+            .map(done)
             .map_err(|cause| Error::io("write to", &folder, cause)),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "{:?}", miette::Report::new(error));
             ExitCode::from(2)
         }
     }
+}
+
+fn done((): ()) -> ExitCode {
+    ExitCode::SUCCESS
 }
 
 /// Prints a JSON document to stdout. A closed pipe is not an error.

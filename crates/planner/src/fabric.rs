@@ -1,11 +1,12 @@
 //! The fabric of a scenario, or of a fabric file of any format, and its network of racks.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use toml::Value;
-use weft_experiment::scenario::read_fabric;
-use weft_experiment::scenario::source::{Form, Overrides, Source, parse_value};
+use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_value};
+use weft_experiment::scenario::{Run, read_fabric, read_fabric_of};
 use weft_fabric::formats::topology;
 use weft_fabric::{Fabric, Health};
 
@@ -23,6 +24,19 @@ pub struct ScenarioArgs {
     pub set: Vec<(String, Value)>,
 }
 
+/// A run of a scenario, as far as it is routed.
+#[derive(Debug)]
+pub struct Case {
+    /// The swept settings.
+    pub set: serde_json::Map<String, serde_json::Value>,
+    /// All of it; `None` if the fabric alone was read.
+    pub run: Option<Run>,
+    /// The fabric.
+    pub fabric: Arc<Fabric>,
+    /// Its racks and switches.
+    pub network: Network,
+}
+
 impl ScenarioArgs {
     /// Builds the fabric.
     ///
@@ -32,19 +46,53 @@ impl ScenarioArgs {
         read(&self.scenario, &self.set)
     }
 
-    /// Builds the fabric, and its network of racks.
+    /// The runs of a sweep, each with its traffic if that is asked for and the scenario describes it, and the scenario.
     ///
     /// # Errors
     /// What is wrong with the scenario; a fabric of a single rack.
-    pub fn network(&self) -> Result<(Fabric, Network)> {
-        let fabric = self.fabric()?;
-        let network = Network::new(&fabric, &Health::new(&fabric));
+    pub fn cases(&self, with_traffic: bool) -> Result<(Option<Source>, Vec<Case>)> {
+        if !is_scenario(&self.scenario) {
+            let (fabric, set) = (Arc::new(self.fabric()?), serde_json::Map::new());
+            let network = self.network_of(&fabric)?;
+            return Ok((None, vec![Case { set, run: None, fabric, network }]));
+        }
+        let source = self.source()?;
+        let case = |variant: Variant| {
+            let fabric = Arc::new(read_fabric_of(&variant, &source)?.build().map_err(|e| source.at(e))?);
+            let (network, set) = (self.network_of(&fabric)?, variant.set.clone());
+            let has_traffic = with_traffic && variant.table.contains_key("traffic");
+            let run = if has_traffic { Some(Run::read(variant, &source)?) } else { None };
+            Ok(Case { set, run, fabric, network })
+        };
+        let cases = source.variants()?.into_iter().map(case).collect::<Result<_>>()?;
+        Ok((Some(source), cases))
+    }
+
+    /// The first of its runs.
+    ///
+    /// # Errors
+    /// As of [`Self::cases`].
+    pub fn first_case(&self, with_traffic: bool) -> Result<Case> {
+        Ok(self.cases(with_traffic)?.1.swap_remove(0))
+    }
+
+    fn source(&self) -> Result<Source> {
+        Ok(Source::read(&self.scenario, &Overrides { form: Form::Plain, set: self.set.clone() })?)
+    }
+
+    fn network_of(&self, fabric: &Fabric) -> Result<Network> {
+        let network = Network::new(fabric, &Health::new(fabric));
         if network.racks() < 2 {
             let message = format!("{}: all hosts are in one rack, so no traffic leaves it", self.scenario.display());
             return Err(Error::usage(message, "choose a fabric with several racks"));
         }
-        Ok((fabric, network))
+        Ok(network)
     }
+}
+
+/// Whether a path names a scenario, and no fabric file.
+fn is_scenario(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.starts_with('@')) || path.extension().is_some_and(|it| it == "toml")
 }
 
 /// Reads the fabric of a scenario, with these keys overridden, or of a fabric file.
@@ -52,8 +100,7 @@ impl ScenarioArgs {
 /// # Errors
 /// The file cannot be read, or is neither.
 pub fn read(path: &Path, set: &[(String, Value)]) -> Result<Fabric> {
-    let is_bundled = path.to_str().is_some_and(|path| path.starts_with('@'));
-    if is_bundled || path.extension().is_some_and(|it| it == "toml") {
+    if is_scenario(path) {
         let source = Source::read(path, &Overrides { form: Form::Plain, set: set.to_vec() })?;
         return Ok(read_fabric(&source)?.build().map_err(|e| source.at(e))?);
     }

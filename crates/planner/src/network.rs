@@ -151,6 +151,33 @@ impl Network {
         &self.arcs
     }
 
+    /// The largest utilisation of an arc, of loads in bits per second by arc.
+    pub fn busiest(&self, loads: &[f64]) -> f64 {
+        self.utilisation(loads).fold(0.0, f64::max)
+    }
+
+    /// The utilisation of each arc.
+    pub fn utilisation<'a>(&'a self, loads: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
+        loads.iter().zip(&self.arcs).map(|(load, arc)| if *load > 0.0 { load / arc.capacity } else { 0.0 })
+    }
+
+    /// What a rack's switches can send to the others and receive from them, in bits per second: no routing carries more of its traffic. Infinite where another
+    /// rack has one of these switches, too.
+    pub fn rack_cut(&self, rack: usize) -> [f64; 2] {
+        let own: Vec<Index> = self.out(rack as Index).map(|arc| self.arcs[arc].to).collect();
+        let leaving = |&arc: &usize| {
+            let to = self.arcs[arc].to;
+            to as usize != rack && !own.contains(&to)
+        };
+        let mut cut = [0.0; 2];
+        for arc in own.iter().flat_map(|&switch| self.out(switch)).filter(leaving) {
+            for (sum, arc) in cut.iter_mut().zip([arc, self.reverse(arc)]) {
+                *sum += if self.carries(arc) { self.arcs[arc].capacity } else { 0.0 };
+            }
+        }
+        cut
+    }
+
     /// A node's outgoing arcs, by index.
     pub fn out(&self, node: Index) -> std::ops::Range<usize> {
         self.start[node as usize] as usize..self.start[node as usize + 1] as usize

@@ -76,13 +76,22 @@ fn quantiles_survive_the_study_and_the_emitted_scenario() {
     let report =
         json(&planner(&["analyze", "traffic", "log.csv", "--interval", "10s", "--emit", "mine.toml", "--json"], folder.path()));
     assert_eq!(report["schema"], "weft-traffic/1");
+    assert_eq!((report["flows"].as_u64(), report["hosts"].as_u64()), (Some(20_000), report["totals"]["hosts"].as_u64()));
+    assert!(number_of(&report["span_s"]) > 0.0 && number_of(&report["bytes"]) > 0.0);
+    let fits = report["matrices"]["clusters"].as_array().expect("clusters");
+    assert!(
+        report["matrices"]["intervals"].as_u64() >= Some(fits.len() as u64)
+            && fits[0]["k"] == 1
+            && number_of(&fits[0]["error"]) > 0.0
+    );
+    assert!(number_of(&report["concurrency"]["p50"]) <= number_of(&report["concurrency"]["max"]));
     assert_eq!((report["totals"]["flows"].as_u64(), report["totals"]["groups"].as_u64()), (Some(20_000), Some(4)));
     let cdf = std::fs::read(folder.path().join("mine.cdf.txt")).expect("written");
     let options = CdfOptions { units: Some(CdfUnits::Fraction), ..CdfOptions::default() };
     let cdf = cdf::parse(&cdf, options).expect("a distribution");
     for (name, fraction) in [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
         let exact = sizes[(fraction * sizes.len() as f64) as usize];
-        let found = report["sizes"]["flows"][name].as_f64().expect("a number");
+        let found = report["sizes"][name].as_f64().expect("a number");
         assert!((found / exact - 1.0).abs() < 0.02, "{name}: {found} {exact}");
         let drawn = cdf.quantile(fraction);
         assert!((drawn / exact - 1.0).abs() < 0.02, "{name}: {drawn} {exact}");
@@ -197,10 +206,10 @@ fn figure_2_of_vl2_from_flows_drawn_from_its_text() {
     let number = |value: &Value| value.as_f64().expect("a number");
     assert!(number(&large["flows_above_100mb"]) < 0.011, "{large}");
     assert!(number(&large["bytes_above_100mb"]) > 0.9, "{large}");
-    let (p10, max) = (number(&report["sizes"]["bytes_p10"]), number(&report["sizes"]["flows"]["max"]));
+    let (p10, max) = (number(&report["sizes"]["bytes_p10"]), number(&report["sizes"]["max"]));
     // Flows of more than a few GB are rare.
     assert!(p10 > 0.9e8 && max < 3e9, "{p10} {max}");
-    assert!(number(&report["sizes"]["flows"]["p50"]) < 1e4, "most flows are a few kB");
+    assert!(number(&report["sizes"]["p50"]) < 1e4, "most flows are a few kB");
 }
 
 /// Two switches export the same flow by NetFlow 5, sampled 1 in 10: it counts once, ten times as large.
@@ -259,7 +268,7 @@ fn exporters_are_merged_and_sampling_is_undone() {
         (Some(1), Some(90_000.0), Some(70))
     );
     assert_eq!(totals["sampling_max"], 10);
-    assert_eq!(report["left_out"][0]["reason"], "duplicates that another exporter reported");
+    assert_eq!(report["skipped"][0]["reason"], "duplicates that another exporter reported");
     assert_eq!(report["files"][0]["format"], "packet capture");
 }
 

@@ -31,17 +31,68 @@ fn matrices_of_a_study_are_routed() {
     let csv = "start_s,from,to,bytes\n0,edge0,edge4,1250000000\n10,edge0,edge4,125000000\n10,edge0,edge0,99\n";
     let folder = folder(&[("f.toml", FABRIC), ("m.csv", csv)]);
     let report = json(&["optimum", "f.toml", "--matrices", "m.csv", "--json"], folder.path());
-    let rows = report["matrices"].as_array().expect("rows");
-    assert_eq!(rows.len(), 2);
+    let run = &report["runs"][0];
+    assert_eq!((run["matrices"].as_u64(), &run["set"]), (Some(2), &serde_json::json!({})));
+    let at = |routing: &str, i: usize| run["max_utilisation"][routing][i].as_f64().expect("a number");
     // ECMP halves it at the edge switch; a single path does not.
-    for (row, load) in rows.iter().zip([1.0, 0.1]) {
-        let at = |key: &str| row[key].as_f64().expect("a number");
-        assert!((at("ecmp") - load / 2.0).abs() < 1e-9 && (at("single") - load).abs() < 1e-9, "{row}");
-        assert!(at("optimum_at_least") <= load / 2.0 + 1e-9 && at("optimum") <= load / 2.0 + 1e-9, "{row}");
+    for (i, load) in [1.0, 0.1].into_iter().enumerate() {
+        for (routing, expected) in
+            [("ecmp", load / 2.0), ("wcmp", load / 2.0), ("single", load), ("adaptive", load / 2.0), ("oblivious", load / 2.0)]
+        {
+            assert!((at(routing, i) - expected).abs() < 1e-9, "{routing} {run}");
+        }
+        assert!(run["adaptive_at_least"][i].as_f64().expect("a bound") <= load / 2.0 + 1e-9, "{run}");
     }
+    // The same as rates between racks by number.
+    std::fs::write(folder.path().join("n.csv"), "t,src,dst,bps\n0,0,4,1000000000\n10,0,4,100000000\n").expect("written");
+    let numbered = json(&["optimum", "f.toml", "--matrices", "n.csv", "--json"], folder.path());
+    assert_eq!(numbered["runs"][0]["max_utilisation"], run["max_utilisation"]);
+    // In the scenario, with a sweep.
+    let scenario = format!("{FABRIC}[traffic]\nmatrices = \"n.csv\"\n[sweep]\n\"fabric.link\" = [\"1Gbps\", \"2Gbps\"]\n");
+    std::fs::write(folder.path().join("s.toml"), scenario).expect("written");
+    let swept = json(&["optimum", "s.toml", "--json", "--out", "out"], folder.path());
+    assert_eq!(swept["runs"][0]["max_utilisation"], run["max_utilisation"]);
+    assert_eq!(swept["runs"][1]["max_utilisation"]["single"][0], 0.5);
+    assert_eq!(swept["runs"][1]["set"], serde_json::json!({"fabric.link": "2Gbps"}));
+    let csv = std::fs::read_to_string(folder.path().join("out/optimum.csv")).expect("written");
+    assert_eq!(csv.lines().count(), 1 + 4, "{csv}");
     let order = "start_s,from,to,bytes\n0,a,b,1000\n";
     std::fs::write(folder.path().join("o.csv"), order).expect("written");
-    assert_eq!(json(&["optimum", "f.toml", "--matrices", "o.csv", "--json"], folder.path())["in_order"], true);
+    assert_eq!(json(&["optimum", "f.toml", "--matrices", "o.csv", "--json"], folder.path())["runs"][0]["in_order"], true);
+}
+
+/// Without other traffic it is the scenario's: host 0 to host 8 at the rate of its NIC, from edge0 to edge4.
+#[test]
+fn a_scenario_brings_its_own_traffic() {
+    let traffic = "[traffic]\nfile = \"flows.csv\"\n[world]\nduration = \"1s\"\n";
+    let folder =
+        folder(&[("s.toml", &format!("{FABRIC}{traffic}")), ("flows.csv", "src,dst,start,size\n0,8,0,1GB\n0,1,0,1GB\n")]);
+    let report = json(&["optimum", "s.toml", "--json"], folder.path());
+    // Two flows share the NIC; one of them stays in the rack.
+    assert_eq!(report["runs"][0]["max_utilisation"]["single"], serde_json::json!([0.5]));
+    let uniform = json(&["optimum", "s.toml", "--traffic", "uniform", "--json"], folder.path());
+    assert_eq!(uniform["runs"][0]["traffic"], "uniform");
+    let study = json(&["whatif", "s.toml", "--fail", "switch", "--json"], folder.path());
+    assert_eq!((study["states"].as_u64(), study["worst"][0]["throughput"].as_f64()), (Some(20), Some(1.0)), "{study}");
+    assert!(study["worst"][0]["failed"].as_array().is_some_and(|failed| failed.len() == 1), "{study}");
+    assert!(study["throughput"]["p0"].as_f64() <= study["throughput"]["p50"].as_f64());
+}
+
+/// VL2 figure 15: what the scenario expects is met but for the explained miss; an expectation that is not met ends with code 1.
+#[test]
+fn figure_15() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/vl2/figure15.toml");
+    let folder = folder(&[]);
+    let output = planner(&["optimum", scenario, "--check", "--json"], folder.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let verdicts: Vec<&str> =
+        report["runs"][0]["expect"].as_array().expect("verdicts").iter().filter_map(|v| v["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["known-miss", "ok", "ok", "ok", "ok"]);
+    let text = std::fs::read_to_string(scenario).expect("read").replace("at_least = 1.5", "at_least = 2.5");
+    std::fs::write(folder.path().join("other.toml"), text).expect("written");
+    assert_eq!(planner(&["optimum", "other.toml", "--check"], folder.path()).status.code(), Some(1));
+    assert_eq!(planner(&["optimum", "other.toml"], folder.path()).status.code(), Some(0));
 }
 
 #[test]
@@ -61,6 +112,8 @@ fn a_folder_has_the_states_and_the_page() {
 #[test]
 fn bad_input_is_named() {
     let rates = "[[part]]\nkind = \"switch\"\nmtbf = \"3\"\nmttr = \"4h\"\n";
+    let still = format!("{FABRIC}[traffic]\nmatrices = \"gone.csv\"\n");
+    let load = format!("{FABRIC}[traffic]\npattern = \"volatile\"\nload = 2\n");
     let files = [
         ("f.toml", FABRIC),
         ("one.toml", "[fabric]\nkind = \"switch\"\nhosts = 4\n"),
@@ -71,6 +124,9 @@ fn bad_input_is_named() {
         ("number.csv", "start_s,from,to,bytes\n0,edge0,edge4,many\n"),
         ("mixed.csv", "start_s,from,to,bytes\n0,edge0,rack7,1\n"),
         ("empty.csv", "start_s,from,to,bytes\n"),
+        ("far.csv", "t,src,dst,bps\n0,0,8,1\n"),
+        ("still.toml", &still),
+        ("load.toml", &load),
     ];
     let folder = folder(&files);
     for (arguments, place) in [
@@ -85,6 +141,10 @@ fn bad_input_is_named() {
         (&["optimum", "f.toml", "--matrices", "mixed.csv"], "rack7"),
         (&["optimum", "f.toml", "--matrices", "empty.csv"], "no traffic"),
         (&["optimum", "f.toml", "--tolerance", "0"], "0.001"),
+        (&["optimum", "f.toml", "--matrices", "far.csv"], "from 0 to 7"),
+        (&["optimum", "f.toml", "--check"], "[[expect]]"),
+        (&["optimum", "still.toml"], "gone.csv"),
+        (&["optimum", "load.toml"], "load.toml:7"),
     ] {
         let output = planner(arguments, folder.path());
         let message = String::from_utf8_lossy(&output.stderr);

@@ -15,7 +15,7 @@ mod place;
 mod progress;
 mod run;
 mod spain;
-mod table;
+pub mod table;
 mod topo;
 
 use std::ffi::OsString;

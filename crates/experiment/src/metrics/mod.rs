@@ -97,6 +97,8 @@ pub const NAMES: &[&str] = &[
     "demand_max_fraction",
     "demand_wall_s",
     "place_wall_s",
+    "link_utilisation_max",
+    "link_utilisation_median",
     "hops",
     "events",
     "wall_s",
@@ -115,11 +117,19 @@ pub const OF_SERVICES: &[&str] =
 /// Metrics that each kind of what fails in a lab has too, as `outage_s.agent`.
 pub const OF_FAULTS: &[&str] = &["outage_s", "gap_s"];
 
-/// Whether a metric can have that name: one of [`NAMES`], or one of a service or of a kind of faults.
+/// Metrics of `weft optimum` that each routing has, as `link_utilisation_max.vlb`.
+pub const OF_ROUTINGS: &[&str] = &["link_utilisation_max", "link_utilisation_median"];
+
+/// Whether metrics of this name belong to a part of the run.
+fn has_parts(base: &str) -> bool {
+    [OF_SERVICES, OF_FAULTS, OF_ROUTINGS].iter().any(|names| names.contains(&base))
+}
+
+/// Whether a metric can have that name: one of [`NAMES`], or one of a service, of a kind of faults or of a routing.
 pub fn is_name(name: &str) -> bool {
     match name.split_once('.') {
-        None => NAMES.contains(&name),
-        Some((base, part)) => (OF_SERVICES.contains(&base) || OF_FAULTS.contains(&base)) && !part.is_empty(),
+        None => NAMES.contains(&name) && !OF_ROUTINGS.contains(&name),
+        Some((base, part)) => has_parts(base) && !part.is_empty(),
     }
 }
 
@@ -141,13 +151,13 @@ impl Metrics {
         self.insert(Cow::Borrowed(name), value);
     }
 
-    /// Records a metric of one of several services or kinds of faults, after those before it.
+    /// Records a metric of one of several services, kinds of faults or routings, after those before it.
     ///
     /// # Panics
-    /// If the name is neither one of [`OF_SERVICES`] nor [`OF_FAULTS`].
-    pub fn put_of(&mut self, name: &'static str, service: &str, value: f64) {
-        assert!(OF_SERVICES.contains(&name) || OF_FAULTS.contains(&name), "a metric of services or faults");
-        self.insert(Cow::Owned(format!("{name}.{service}")), value);
+    /// If the name is none of [`OF_SERVICES`], [`OF_FAULTS`] and [`OF_ROUTINGS`].
+    pub fn put_of(&mut self, name: &'static str, part: &str, value: f64) {
+        assert!(has_parts(name), "a metric of services, faults or routings");
+        self.insert(Cow::Owned(format!("{name}.{part}")), value);
     }
 
     /// Records a metric by the name that another record has given it.

@@ -92,7 +92,14 @@ pub struct Scenario {
 /// # Errors
 /// What is wrong with that table.
 pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
-    let variant = source.variants()?.swap_remove(0);
+    read_fabric_of(&source.variants()?.swap_remove(0), source)
+}
+
+/// The same of one of its runs.
+///
+/// # Errors
+/// What is wrong with that table.
+pub fn read_fabric_of(variant: &Variant, source: &Source) -> Result<FabricSpec> {
     let root = Keys::new("", &variant.table);
     let spec = root.table("fabric").and_then(|keys| FabricSpec::read(&keys, &source.folder));
     spec.map_err(|e| source.at(e))

@@ -13,6 +13,7 @@ use super::locate::{find, find_quoted, find_swept, line_of, split_index};
 use crate::bundle;
 use crate::error::{Error, Result};
 use crate::scenario::error::{KeyError, Problem, owned};
+use crate::scenario::traffic::matrices::{MATRICES, VOLATILE};
 use crate::suggest::nearest;
 
 /// Tables that a scenario can have: the first part of a dotted key.
@@ -199,6 +200,12 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    /// Whether its traffic is matrices, which `weft optimum` routes and no world runs.
+    pub fn has_matrices(&self) -> bool {
+        let traffic = |key: &str| get(&self.table, &format!("traffic.{key}"));
+        traffic(MATRICES).is_some() || traffic("pattern").and_then(Value::as_str) == Some(VOLATILE)
     }
 
     /// Whether there is a `[quick]` table that was not chosen.

@@ -25,7 +25,7 @@ use weft_sim::directory::load::LoadConfig;
 use weft_sim::netlord::ArpConfig;
 use weft_sim::world::{Progress, TimedEvent};
 
-use crate::error::Result;
+use crate::error::{KeyError, Result};
 use crate::metrics::Metrics;
 use crate::scenario::Scenario;
 use crate::scenario::tenants::Scale;
@@ -111,6 +111,15 @@ pub fn prepare(fabric: Arc<Fabric>, scenario: &Scenario) -> Result<Prepared> {
         _ => Arc::clone(&fabric),
     };
     scenario.overlay.check(&network)?;
+    if let Traffic::Matrices(_) = scenario.traffic {
+        let message = "the worlds run flows, and these are rates between racks";
+        return Err(KeyError::new(
+            "traffic",
+            message,
+            "route them: `weft optimum SCENARIO`; or describe flows by `pattern` or `file`",
+        )
+        .into());
+    }
     let work = match &scenario.traffic {
         Traffic::Tenants(load) if world.kind == Kind::Packet => {
             Work::Tenants(Box::new(tenants::prepare(&network, scenario, load)?))

@@ -2,27 +2,70 @@
 
 use std::fmt::Write as _;
 
-use super::{Percentiles, Report};
+use super::compare::ROUTINGS;
+use super::report::{QUANTILES, Report, RunReport, quantile};
 
 /// Renders it.
 pub fn render(report: &Report) -> String {
-    let mut out =
-        format!("{}: {} racks, {} traffic matrices ({})\n", report.fabric, report.racks, report.matrices.len(), report.traffic);
-    if report.in_order {
-        out += "  no group of the file is a rack of the fabric: they stand on the racks in order\n";
-    }
-    section(&mut out, "Busiest link between switches, utilisation in %", &report.utilisation, |it| format!("{:.1}", 100.0 * it));
-    section(&mut out, "The same, divided by the optimum's", &report.distance, |it| format!("{it:.2}"));
-    let gap = report.matrices.iter().map(|row| row.optimum / row.optimum_at_least - 1.0).fold(0.0, f64::max);
-    let _ = writeln!(out, "\noptimum: found and certified, at most {:.1} % above the best possible one", 100.0 * gap);
-    out += "ecmp: shortest paths, evenly; vlb: by all switches of the highest tier, evenly;\nsingle: one shortest path per pair of racks\n";
+    let mut out = report.runs.iter().map(of_run).collect::<Vec<_>>().join("\n");
+    out += "\nadaptive: the best routing of each matrix; oblivious: the best that is the same\nfor all; vlb: by all switches of the highest tier, evenly; ecmp: shortest paths,\nevenly; wcmp: the same by capacity; single: one shortest path per pair of racks\n";
     out
 }
 
-fn section(out: &mut String, title: &str, rows: &[Percentiles], form: impl Fn(f64) -> String) {
-    let _ = writeln!(out, "\n{title}\n  {:<10} {:>8} {:>8} {:>8} {:>8} {:>8}", "", "p10", "p50", "p90", "p99", "max");
-    for row in rows {
-        let [a, b, c, d, e] = row.values.map(&form);
-        let _ = writeln!(out, "  {:<10} {a:>8} {b:>8} {c:>8} {d:>8} {e:>8}", row.routing);
+fn of_run(run: &RunReport) -> String {
+    let mut out = String::new();
+    for (key, value) in &run.set {
+        let _ = writeln!(out, "{key} = {value}");
+    }
+    let matrices = if run.matrices == 1 { "1 traffic matrix".to_owned() } else { format!("{} traffic matrices", run.matrices) };
+    let _ = writeln!(out, "{}: {} racks, {matrices} ({})", run.fabric, run.racks, run.traffic);
+    if run.in_order {
+        out += "  no group of the file is a rack of the fabric: they stand on the racks in order\n";
+    }
+    let all = &run.comparison;
+    let sorted = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let percent = |it: f64| format!("{:.1}", 100.0 * it);
+    let busiest: Vec<Vec<f64>> = all.busiest.iter().map(|values| sorted(values.clone())).collect();
+    section(&mut out, "Busiest link between switches by matrix, utilisation in %", &busiest, 0, percent);
+    let distance = |values: &Vec<f64>| sorted(values.iter().zip(&all.busiest[0]).map(|(it, best)| it / best).collect());
+    let distances: Vec<Vec<f64>> = all.busiest.iter().map(distance).collect();
+    section(&mut out, "The same, divided by the adaptive routing's", &distances, 1, |it| format!("{it:.2}"));
+    if run.matrices > 1 {
+        section(&mut out, "Links by the largest load of each under any matrix, utilisation in %", &all.links, 0, percent);
+    }
+    let gap = all.busiest[0].iter().zip(&all.adaptive_at_least).map(|(found, least)| found / least - 1.0).fold(0.0, f64::max);
+    let needed = quantile(&busiest[1], 1.0);
+    let _ = writeln!(
+        out,
+        "\nabove the best possible one at most: adaptive {:.1} %, oblivious {:.1} %",
+        100.0 * gap,
+        100.0 * (needed / run.oblivious_at_least - 1.0)
+    );
+    let [vlb, at_least] = all.hose;
+    let _ = writeln!(
+        out,
+        "any traffic that the NICs admit: VLB needs {:.1} % of its busiest link, no routing\nless than {:.1} %",
+        100.0 * vlb,
+        100.0 * at_least
+    );
+    out
+}
+
+fn section(out: &mut String, title: &str, rows: &[Vec<f64>], first: usize, form: impl Fn(f64) -> String) {
+    let _ = write!(out, "\n{title}\n  {:<10}", "");
+    QUANTILES.iter().for_each(|(name, _)| {
+        let _ = write!(out, " {name:>8}");
+    });
+    out.push('\n');
+    for (routing, sorted) in ROUTINGS.iter().zip(rows).skip(first) {
+        let _ = write!(out, "  {routing:<10}");
+        QUANTILES.iter().for_each(|(_, q)| {
+            let _ = write!(out, " {:>8}", form(quantile(sorted, *q)));
+        });
+        out.push('\n');
     }
 }

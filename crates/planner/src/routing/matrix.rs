@@ -86,6 +86,11 @@ impl Matrix {
         &mut self.rates[src * self.racks + dst]
     }
 
+    /// All rates, to be changed.
+    pub fn rates_mut(&mut self) -> impl Iterator<Item = &mut f64> {
+        self.rates.iter_mut()
+    }
+
     /// What a rack sends.
     pub fn sent(&self, src: usize) -> f64 {
         (0..self.racks).map(|dst| self.rate(src, dst)).sum()
@@ -94,6 +99,16 @@ impl Matrix {
     /// What a rack receives.
     pub fn received(&self, dst: usize) -> f64 {
         (0..self.racks).map(|src| self.rate(src, dst)).sum()
+    }
+
+    /// What the busiest link needs at least, by what racks send and receive and what leads out of them.
+    pub fn busiest_cut(&self, network: &Network) -> f64 {
+        let of = |rack: usize| {
+            let [out, into] = network.rack_cut(rack);
+            let needed = |rate: f64, capacity: f64| if rate > 0.0 && capacity > 0.0 { rate / capacity } else { 0.0 };
+            needed(self.sent(rack), out).max(needed(self.received(rack), into))
+        };
+        (0..self.racks).map(of).fold(0.0, f64::max)
     }
 
     /// Adds another matrix, scaled.

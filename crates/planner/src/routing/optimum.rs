@@ -5,11 +5,9 @@
 //! utilisation, is feasible: a lower bound. By duality, capacity times length over demand times distance is an upper bound at any time. Phases end when both are within the
 //! tolerance, or after a number of them: then the bounds are wider, and say so.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
-use crate::network::{Index, Network};
+use crate::network::Network;
 use crate::routing::matrix::Matrix;
+use crate::routing::shortest::Shortest;
 
 /// The bounds of the largest fraction.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -22,8 +20,14 @@ pub struct Bounds {
 
 /// Bounds for the pairs that are connected, of a matrix of which `near` times as much about fits; `None` without traffic between any.
 pub fn bounds(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<Bounds> {
+    best(network, matrix, near, tolerance, phases).map(|(bounds, _)| bounds)
+}
+
+/// The same, and the loads in bits per second by arc of a routing that carries the lower bound, for the whole matrix.
+pub fn best(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<(Bounds, Vec<f64>)> {
     let mut state = State::new(network, matrix, near)?;
     let mut bounds = Bounds { at_least: 0.0, at_most: f64::INFINITY };
+    let mut loads = vec![0.0; network.arcs().len()];
     let mut since = 0;
     for phase in 1..=phases {
         // Smaller and smaller steps: with steps of one size the bounds would stay as far apart as that.
@@ -33,7 +37,11 @@ pub fn bounds(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, pha
         if phase.is_power_of_two() || phase % EVALUATED == 0 {
             bounds.at_most = bounds.at_most.min(near * state.volume() / state.distances());
         }
-        bounds.at_least = bounds.at_least.max(near * (phase - since) as f64 / state.utilisation());
+        let sent = near * (phase - since) as f64;
+        if sent / state.utilisation() > bounds.at_least {
+            bounds.at_least = sent / state.utilisation();
+            loads.iter_mut().zip(&state.sent).for_each(|(load, it)| *load = it / sent);
+        }
         if phase.is_power_of_two() {
             // What was sent by coarser steps no longer counts.
             state.sent.fill(0.0);
@@ -43,7 +51,7 @@ pub fn bounds(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, pha
             break;
         }
     }
-    Some(bounds)
+    Some((bounds, loads))
 }
 
 struct State<'a> {
@@ -52,8 +60,7 @@ struct State<'a> {
     demands: Vec<(usize, Vec<(usize, f64)>)>,
     length: Vec<f64>,
     sent: Vec<f64>,
-    distance: Vec<f64>,
-    parent: Vec<u32>,
+    shortest: Shortest,
     step: f64,
 }
 
@@ -62,18 +69,11 @@ impl<'a> State<'a> {
         let arcs = network.arcs().len();
         let length =
             (0..arcs).map(|a| if network.carries(a) { 1.0 / network.arcs()[a].capacity } else { f64::INFINITY }).collect();
-        let mut state = Self {
-            network,
-            demands: Vec::new(),
-            length,
-            sent: vec![0.0; arcs],
-            distance: vec![0.0; network.len()],
-            parent: vec![NONE; network.len()],
-            step: STEP,
-        };
+        let mut state =
+            Self { network, demands: Vec::new(), length, sent: vec![0.0; arcs], shortest: Shortest::default(), step: STEP };
         for src in 0..network.racks() {
             state.search(src);
-            let reached = |&dst: &usize| matrix.rate(src, dst) > 0.0 && state.distance[dst].is_finite();
+            let reached = |&dst: &usize| matrix.rate(src, dst) > 0.0 && state.shortest.distance(dst).is_finite();
             let to: Vec<(usize, f64)> =
                 (0..network.racks()).filter(reached).map(|dst| (dst, near * matrix.rate(src, dst))).collect();
             if !to.is_empty() {
@@ -101,20 +101,21 @@ impl<'a> State<'a> {
         let mut sum = 0.0;
         for (src, to) in &demands {
             self.search(*src);
-            sum += to.iter().map(|&(dst, rate)| rate * self.distance[dst]).sum::<f64>();
+            sum += to.iter().map(|&(dst, rate)| rate * self.shortest.distance(dst)).sum::<f64>();
         }
         self.demands = demands;
         sum
     }
 
     fn send(&mut self, src: usize, dst: usize, rate: f64) {
-        let mut node = dst as Index;
-        while node as usize != src {
-            let arc = self.parent[node as usize] as usize;
+        for arc in self.shortest.path(self.network, src, dst) {
             self.sent[arc] += rate;
             self.length[arc] *= 1.0 + self.step * rate / self.network.arcs()[arc].capacity;
-            node = self.network.arcs()[arc].from;
         }
+    }
+
+    fn search(&mut self, src: usize) {
+        self.shortest.search(self.network, src, None, |arc| self.length[arc]);
     }
 
     fn volume(&self) -> f64 {
@@ -127,49 +128,8 @@ impl<'a> State<'a> {
         let of = |(arc, sent): (usize, &f64)| sent / self.network.arcs()[arc].capacity;
         self.sent.iter().enumerate().filter(|(_, s)| **s > 0.0).map(of).fold(0.0, f64::max)
     }
-
-    /// Dijkstra by length; other racks are ends.
-    fn search(&mut self, src: usize) {
-        self.distance.fill(f64::INFINITY);
-        self.distance[src] = 0.0;
-        let mut heap = BinaryHeap::from([(Reverse(Length(0.0)), src as Index)]);
-        while let Some((Reverse(Length(distance)), node)) = heap.pop() {
-            let is_end = (node as usize) < self.network.racks() && node as usize != src;
-            if distance > self.distance[node as usize] || is_end {
-                continue;
-            }
-            for arc in self.network.out(node) {
-                let to = self.network.arcs()[arc].to as usize;
-                let longer = distance + self.length[arc];
-                if longer < self.distance[to] {
-                    self.distance[to] = longer;
-                    self.parent[to] = arc as u32;
-                    heap.push((Reverse(Length(longer)), to as Index));
-                }
-            }
-        }
-    }
 }
 
-/// An ordered length: never NaN.
-#[derive(PartialEq)]
-struct Length(f64);
-
-impl Eq for Length {}
-
-impl PartialOrd for Length {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Length {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
-const NONE: u32 = u32::MAX;
 /// How much a length grows when an arc is filled once, in the first phase.
 const STEP: f64 = 0.1;
 /// Phases until steps have become noticeably smaller.

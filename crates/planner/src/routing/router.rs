@@ -17,10 +17,27 @@ use crate::routing::matrix::Matrix;
 pub enum Scheme {
     /// Equal-cost multipath.
     Ecmp,
+    /// Shortest paths, split by the capacity that each next hop has towards the destination (weighted ECMP).
+    Wcmp,
     /// Valiant load balancing over the highest tier.
     Vlb,
     /// One shortest path per pair of racks.
     Single,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ecmp, Self::Wcmp, Self::Vlb, Self::Single];
+
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ecmp => "ecmp",
+            Self::Wcmp => "wcmp",
+            Self::Vlb => "vlb",
+            Self::Single => "single",
+        }
+    }
 }
 
 /// What a matrix has of a network, as fractions of its rates.
@@ -55,6 +72,17 @@ pub struct Router {
     /// By destination: nodes from near to far, and by node its distance.
     trees: Vec<Tree>,
     worst: Vec<f64>,
+    /// By node: what it can carry to the destination, in bits per second.
+    onward: Vec<f64>,
+}
+
+/// How a node splits what it sends over its next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Split {
+    /// By their cables.
+    Cables,
+    /// By what can be carried over them to the destination.
+    Capacity,
 }
 
 #[derive(Debug, Default)]
@@ -66,31 +94,33 @@ struct Tree {
 impl Router {
     /// What ECMP makes of a matrix.
     pub fn evaluate(&mut self, network: &Network, matrix: &Matrix) -> Outcome {
-        self.ecmp(network, matrix);
-        let throughput = 1.0 / self.utilisation(network);
+        self.shortest(network, matrix, Split::Cables);
+        let throughput = 1.0 / network.busiest(&self.load);
         let mut outcome = Outcome { throughput, carried: 0.0, worst: None, disconnected: 0 };
         self.pairs(network, matrix, &mut outcome);
         outcome
     }
 
-    /// The largest utilisation of a link by a routing, of pairs that are connected.
-    pub fn busiest(&mut self, network: &Network, matrix: &Matrix, scheme: Scheme) -> f64 {
+    /// Loads of all arcs in bits per second by a routing, of pairs that are connected.
+    pub fn route(&mut self, network: &Network, matrix: &Matrix, scheme: Scheme) -> &[f64] {
         match scheme {
-            Scheme::Ecmp => self.ecmp(network, matrix),
-            Scheme::Vlb => self.vlb(network, matrix),
+            Scheme::Ecmp => self.shortest(network, matrix, Split::Cables),
+            Scheme::Wcmp => self.shortest(network, matrix, Split::Capacity),
+            Scheme::Vlb => self.vlb(network, |rack| matrix.sent(rack), |rack| matrix.received(rack)),
             Scheme::Single => self.single(network, matrix),
         }
-        self.utilisation(network)
-    }
-
-    /// Loads of all arcs in bits per second, of what was routed last.
-    pub fn loads(&self) -> &[f64] {
         &self.load
     }
 
-    fn utilisation(&self, network: &Network) -> f64 {
-        let of = |(load, arc): (&f64, &crate::network::Arc)| if *load > 0.0 { load / arc.capacity } else { 0.0 };
-        self.load.iter().zip(network.arcs()).map(of).fold(0.0, f64::max)
+    /// Loads of all arcs in bits per second by VLB, which depend on what each rack sends and receives alone.
+    pub fn route_vlb(&mut self, network: &Network, sent: &[f64], received: &[f64]) -> &[f64] {
+        self.vlb(network, |rack| sent[rack], |rack| received[rack]);
+        &self.load
+    }
+
+    /// The largest utilisation of a link by a routing, of pairs that are connected.
+    pub fn busiest(&mut self, network: &Network, matrix: &Matrix, scheme: Scheme) -> f64 {
+        network.busiest(self.route(network, matrix, scheme))
     }
 
     fn start(&mut self, network: &Network, destinations: usize) {
@@ -99,33 +129,33 @@ impl Router {
         self.trees.resize_with(destinations.max(self.trees.len()), Tree::default);
     }
 
-    fn ecmp(&mut self, network: &Network, matrix: &Matrix) {
+    fn shortest(&mut self, network: &Network, matrix: &Matrix, split: Split) {
         self.start(network, network.racks());
         for dst in 0..network.racks() {
             self.search(network, dst, dst as Index);
             for src in 0..network.racks() {
                 self.amount[src] = if self.trees[dst].reaches(src as Index) { matrix.rate(src, dst) } else { 0.0 };
             }
-            self.spread(network, dst);
+            self.spread(network, dst, split);
         }
     }
 
-    fn vlb(&mut self, network: &Network, matrix: &Matrix) {
+    fn vlb(&mut self, network: &Network, sent: impl Fn(usize) -> f64, received: impl Fn(usize) -> f64) {
         let roots: Vec<Index> = network.roots().filter(|&root| network.is_up(root)).collect();
         self.start(network, 1);
         for &root in &roots {
             self.search(network, 0, root);
             for src in 0..network.racks() {
-                self.amount[src] = if self.trees[0].reaches(src as Index) { matrix.sent(src) / roots.len() as f64 } else { 0.0 };
+                self.amount[src] = if self.trees[0].reaches(src as Index) { sent(src) / roots.len() as f64 } else { 0.0 };
             }
-            self.spread(network, 0);
+            self.spread(network, 0, Split::Cables);
         }
         for dst in 0..network.racks() {
             self.search(network, 0, dst as Index);
             for &root in roots.iter().filter(|&&root| self.trees[0].reaches(root)) {
-                self.amount[root as usize] = matrix.received(dst) / roots.len() as f64;
+                self.amount[root as usize] = received(dst) / roots.len() as f64;
             }
-            self.spread(network, 0);
+            self.spread(network, 0, Split::Cables);
         }
     }
 
@@ -155,16 +185,27 @@ impl Router {
     }
 
     /// Moves all amounts to a tree's destination.
-    fn spread(&mut self, network: &Network, tree: usize) {
-        let tree = &self.trees[tree];
+    fn spread(&mut self, network: &Network, tree: usize, split: Split) {
+        let Self { load, amount, trees, onward, .. } = self;
+        let tree = &trees[tree];
+        if split == Split::Capacity {
+            tree.onward(network, onward);
+        }
         for &node in tree.order.iter().skip(1).rev() {
-            let amount = self.amount[node as usize];
-            if amount > 0.0 {
-                let cables: u32 = tree.next_hops(network, node).map(|arc| network.arcs()[arc].cables).sum();
+            let rate = amount[node as usize];
+            if rate > 0.0 {
+                let weight = |arc: usize| {
+                    let it = &network.arcs()[arc];
+                    match split {
+                        Split::Cables => f64::from(it.cables),
+                        Split::Capacity => it.capacity.min(onward[it.to as usize]),
+                    }
+                };
+                let all: f64 = tree.next_hops(network, node).map(weight).sum();
                 for arc in tree.next_hops(network, node) {
-                    let share = amount * f64::from(network.arcs()[arc].cables) / f64::from(cables);
-                    self.load[arc] += share;
-                    self.amount[network.arcs()[arc].to as usize] += share;
+                    let share = rate * weight(arc) / all;
+                    load[arc] += share;
+                    amount[network.arcs()[arc].to as usize] += share;
                 }
             }
         }
@@ -223,6 +264,17 @@ impl Tree {
         }
     }
 
+    /// By node: what it can carry over its next hops. Those are nearer, and so come first.
+    fn onward(&self, network: &Network, onward: &mut Vec<f64>) {
+        onward.clear();
+        onward.resize(network.len(), 0.0);
+        onward[self.order[0] as usize] = UNLIMITED;
+        for &node in self.order.iter().skip(1) {
+            let over = |arc: usize| network.arcs()[arc].capacity.min(onward[network.arcs()[arc].to as usize]);
+            onward[node as usize] = self.next_hops(network, node).map(over).sum();
+        }
+    }
+
     fn reaches(&self, node: Index) -> bool {
         self.distance[node as usize] != UNREACHED
     }
@@ -238,3 +290,5 @@ impl Tree {
 }
 
 const UNREACHED: u16 = u16::MAX;
+/// Bits per second of what does not limit.
+const UNLIMITED: f64 = 1e18;

@@ -1,4 +1,5 @@
-//! Matrices over time, from a CSV file: `start_s,from,to,bytes`, as `weft analyze traffic --out DIR` writes `DIR/matrix.csv`.
+//! Matrices over time, from a CSV file: `start_s,from,to,bytes`, as `weft analyze traffic --out DIR` writes `DIR/matrix.csv`, or `t,src,dst,bps` with
+//! racks by number from 0.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +13,6 @@ use crate::routing::matrix::Matrix;
 pub struct Series {
     /// Starts in seconds, and rates.
     pub matrices: Vec<(f64, Matrix)>,
-    /// The interval's length in seconds.
-    pub interval_s: f64,
     /// Set if no name of the file is a rack of the fabric: its groups stand on the racks in order.
     pub in_order: bool,
 }
@@ -26,7 +25,10 @@ impl Series {
     /// # Errors
     /// A line that is no such record, names that are no racks, more groups than racks.
     pub fn read(path: &Path, network: &Network) -> Result<Self> {
-        let intervals = intervals(path)?;
+        let (intervals, by_number) = intervals(path)?;
+        if by_number {
+            return Self::numbered(path, intervals, network.racks());
+        }
         let mut names: Vec<&str> =
             intervals.iter().flat_map(|(_, cells)| cells).flat_map(|((from, to), _)| [&**from, &**to]).collect();
         names.sort_unstable();
@@ -46,30 +48,44 @@ impl Series {
             matrix
         };
         let matrices = intervals.iter().map(|(start, cells)| (*start, matrix(cells))).collect();
-        Ok(Self { matrices, interval_s, in_order })
+        Ok(Self { matrices, in_order })
     }
 
-    /// The mean over time.
-    pub fn mean(&self) -> Matrix {
-        let mut mean = Matrix::zero(self.matrices[0].1.racks());
-        for (_, matrix) in &self.matrices {
-            mean.add(matrix, 1.0 / self.matrices.len() as f64);
+    /// Of rates between racks by number.
+    fn numbered(path: &Path, intervals: Vec<(f64, Cells)>, racks: usize) -> Result<Self> {
+        let rack = |name: &str| {
+            name.parse::<usize>().ok().filter(|rack| *rack < racks).ok_or_else(|| {
+                let message = format!("`{name}` is no rack: there are {racks}, from 0 to {}", racks - 1);
+                Error::usage(format!("{}: {message}", path.display()), "number the racks from 0, or choose a larger fabric")
+            })
+        };
+        let mut matrices = Vec::with_capacity(intervals.len());
+        for (start, cells) in intervals {
+            let mut matrix = Matrix::zero(racks);
+            for ((from, to), bps) in cells {
+                let (from, to) = (rack(&from)?, rack(&to)?);
+                if from != to {
+                    *matrix.rate_mut(from, to) += bps;
+                }
+            }
+            matrices.push((start, matrix));
         }
-        mean
+        Ok(Self { matrices, in_order: false })
     }
 }
 
-/// The cells of each interval, by its start.
-fn intervals(path: &Path) -> Result<Vec<(f64, Cells)>> {
+/// The cells of each interval, by its start; and whether they are rates between racks by number.
+fn intervals(path: &Path) -> Result<(Vec<(f64, Cells)>, bool)> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(|e| malformed(path, &e))?;
     let header: Vec<String> = reader.headers().map_err(|e| malformed(path, &e))?.iter().map(str::to_owned).collect();
-    if header != HEADER {
+    let by_number = header == NUMBERED;
+    if header != HEADER && !by_number {
         let message = format!("its columns are {}", header.join(","));
         return Err(Error::input(
             path,
             "line 1",
             message,
-            format!("write {}: `weft analyze traffic --out DIR` does", HEADER.join(",")),
+            format!("write {}, as `weft analyze traffic --out DIR` does, or {}", HEADER.join(","), NUMBERED.join(",")),
         ));
     }
     let mut intervals: BTreeMap<u64, (f64, Cells)> = BTreeMap::new();
@@ -82,13 +98,14 @@ fn intervals(path: &Path) -> Result<Vec<(f64, Cells)>> {
                 Error::input(path, place.clone(), format!("`{}` is no {what}", &row[at]), "write a number that is not negative")
             })
         };
-        let (start, bytes) = (number(0, "start in seconds")?, number(3, "number of bytes")?);
+        let (start, bytes) =
+            (number(0, "start in seconds")?, number(3, if by_number { "rate in bits per second" } else { "number of bytes" })?);
         intervals.entry(start.to_bits()).or_insert((start, Vec::new())).1.push(((row[1].to_owned(), row[2].to_owned()), bytes));
     }
     if intervals.is_empty() {
         return Err(Error::input(path, "after line 1", "there is no traffic", "name a file with at least one record"));
     }
-    Ok(intervals.into_values().collect())
+    Ok((intervals.into_values().collect(), by_number))
 }
 
 /// The rack of each name, and whether they stand in order.
@@ -121,6 +138,7 @@ fn malformed(path: &Path, cause: &csv::Error) -> Error {
     Error::input(path, place, format!("it is no CSV: {cause}"), format!("write a table with the columns {}", HEADER.join(",")))
 }
 
+const NUMBERED: [&str; 4] = ["t", "src", "dst", "bps"];
 const HEADER: [&str; 4] = ["start_s", "from", "to", "bytes"];
 /// The length of an only interval: that of `weft analyze traffic`.
 const ONE_INTERVAL_S: f64 = 100.0;

@@ -20,10 +20,9 @@ use clap::Args;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::fabric::ScenarioArgs;
+use crate::fabric::{Case, ScenarioArgs};
 use crate::network::Network;
-use crate::routing::matrix::Pattern;
-use crate::routing::series::Series;
+use crate::routing::demand::TrafficArgs;
 use parts::Kind;
 use rates::Failures;
 use study::{Question, Study};
@@ -45,12 +44,9 @@ pub struct WhatifArgs {
     /// Rates of failure: TOML with [[part]] kind, tier, mtbf, mttr
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
-    /// The traffic: a pattern, hosts at the rate of their NICs
-    #[arg(long, value_enum, default_value = "uniform", conflicts_with = "matrices")]
-    traffic: Pattern,
-    /// The traffic: the mean of the matrices of `weft analyze traffic --out DIR`
-    #[arg(long, value_name = "DIR/matrix.csv")]
-    matrices: Option<PathBuf>,
+    /// Of several matrices their mean
+    #[command(flatten)]
+    traffic: TrafficArgs,
     /// Service level, as a fraction of what the healthy network carries
     #[arg(long, value_name = "FRACTION", default_value_t = 0.9, value_parser = level)]
     level: f64,
@@ -70,11 +66,8 @@ pub struct WhatifArgs {
 /// # Errors
 /// What is wrong with the scenario, the rates or the matrices; a folder that cannot be written.
 pub fn run(args: &WhatifArgs) -> Result<()> {
-    let (fabric, network) = args.scenario.network()?;
-    let matrix = match &args.matrices {
-        Some(path) => Series::read(path, &network)?.mean(),
-        None => args.traffic.of(&network),
-    };
+    let Case { run, fabric, network, .. } = args.scenario.first_case(!args.traffic.is_given())?;
+    let demand = args.traffic.on(run.as_ref(), &fabric, &network)?;
     let parts = parts::all(&fabric, &network, &args.fail);
     if parts.is_empty() {
         let message = format!("{} has no such parts", fabric.title());
@@ -86,9 +79,9 @@ pub fn run(args: &WhatifArgs) -> Result<()> {
         .map(|path| rates::read(path).and_then(|rates| Failures::checked(path, &parts, &rates)))
         .transpose()?;
     let question = Question { pairs: args.pairs, states: args.states as usize, level: args.level, seed: args.seed };
-    let mut study = study::study(&network, &parts, &matrix, failures.as_ref(), question);
+    let mut study = study::study(&network, &parts, &demand.mean(), failures.as_ref(), question);
     study.fabric = fabric.title().to_owned();
-    study.traffic = args.matrices.as_ref().map_or_else(|| args.traffic.name().to_owned(), |path| path.display().to_string());
+    study.traffic = demand.name;
     if let Some(folder) = &args.out {
         write_folder(folder, &network, &study)?;
     }
@@ -108,12 +101,12 @@ fn write_folder(folder: &Path, network: &Network, study: &Study) -> Result<()> {
 
 /// All states that were enumerated.
 fn states(study: &Study) -> String {
-    let mut out = "parts,carried,throughput,worst_pair,from,to,disconnected\n".to_owned();
+    let mut out = "failed,carried,throughput,worst_pair,from,to,disconnected\n".to_owned();
     for state in study.single.iter().chain(&study.pair_states) {
         let [from, to] = state.worst_racks.as_ref().map_or(["", ""], |racks| racks.each_ref().map(|r| &**r));
-        let parts = state.parts.join(" + ");
+        let failed = state.failed.join(" + ");
         let (carried, throughput, worst) = (state.carried, state.throughput, state.worst_pair);
-        let _ = writeln!(out, "{parts},{carried},{throughput},{worst},{from},{to},{}", state.disconnected);
+        let _ = writeln!(out, "{failed},{carried},{throughput},{worst},{from},{to},{}", state.disconnected);
     }
     out
 }

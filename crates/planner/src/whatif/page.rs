@@ -46,7 +46,7 @@ fn heat_map(network: &Network, study: &Study) -> String {
             let cost = 1.0 - state.carried;
             let name = format!(
                 "{}: {:.1} % of the traffic is lost, worst pair {:.2}",
-                state.parts.join(" + "),
+                state.failed.join(" + "),
                 100.0 * cost,
                 state.worst_pair
             );

@@ -36,6 +36,10 @@ pub struct Study {
     pub traffic: String,
     /// Number of racks.
     pub racks: usize,
+    /// States of failure that were evaluated, single ones and pairs.
+    pub states: usize,
+    /// Their `throughput`.
+    pub throughput: Quantiles,
     /// Without a failure.
     pub healthy: Healthy,
     /// Of each part alone, in the fabric's order.
@@ -56,6 +60,17 @@ pub struct Study {
     pub availability: Option<Availability>,
 }
 
+/// Quantiles over states of failure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// The smallest.
+    pub p0: f64,
+    /// A hundredth of the states have less.
+    pub p1: f64,
+    /// Half of them have less.
+    pub p50: f64,
+}
+
 /// The network without failures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Healthy {
@@ -71,7 +86,7 @@ pub struct Healthy {
 #[derive(Clone, Debug, Serialize)]
 pub struct State {
     /// What is away.
-    pub parts: Vec<String>,
+    pub failed: Vec<String>,
     /// Traffic that is carried, each pair as fast as its busiest link allows.
     pub carried: f64,
     /// The same, all pairs slowed down alike; of those that are connected, and at most 1.
@@ -165,6 +180,8 @@ pub fn study(network: &Network, parts: &[Part], matrix: &Matrix, failures: Optio
         fabric: String::new(),
         traffic: String::new(),
         racks: network.racks(),
+        states: single.len() + pairs.as_ref().map_or(0, Vec::len),
+        throughput: Quantiles::of(single.iter().chain(pairs.iter().flatten()).map(|state| state.throughput).collect()),
         healthy: evaluator.healthy(),
         kinds: kinds(parts, &single),
         worst,
@@ -173,6 +190,14 @@ pub fn study(network: &Network, parts: &[Part], matrix: &Matrix, failures: Optio
         single_kinds: parts.iter().map(|part| (part.kind, part.tier)).collect(),
         single,
         availability,
+    }
+}
+
+impl Quantiles {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let [p0, p1, p50] = [0.0, 0.01, 0.5].map(|q| values[((values.len() - 1) as f64 * q) as usize]);
+        Self { p0, p1, p50 }
     }
 }
 
@@ -197,7 +222,7 @@ impl Evaluator<'_> {
     fn state(&self, outcome: &Outcome, indices: Vec<usize>) -> State {
         let name = |rack: usize| self.network.name(rack as u32).to_owned();
         State {
-            parts: indices.iter().map(|&i| self.parts[i].name.clone()).collect(),
+            failed: indices.iter().map(|&i| self.parts[i].name.clone()).collect(),
             carried: relative(outcome.carried, self.base.carried),
             throughput: relative(outcome.throughput, self.base.throughput).min(1.0),
             worst_pair: outcome.worst.map_or(1.0, |pair| pair.fraction),

@@ -55,7 +55,7 @@ fn two(out: &mut String, pairs: &Pairs) {
 fn worst(out: &mut String, states: &[WorstState]) {
     let _ = writeln!(out, "\nThe worst");
     for WorstState { state, optimum } in states {
-        let _ = writeln!(out, "  {}", state.parts.join(" + "));
+        let _ = writeln!(out, "  {}", state.failed.join(" + "));
         let cut = if state.disconnected > 0 { format!(", {} pairs of racks cut off", state.disconnected) } else { String::new() };
         let (carried, alike) = (percent(state.carried), percent(state.throughput));
         let _ = writeln!(out, "    carried {carried}, all alike {alike}{}{cut}", best(*optimum));

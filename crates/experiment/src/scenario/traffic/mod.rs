@@ -1,6 +1,7 @@
 //! `[traffic]`: the workload. `docs/traffic.md` explains every pattern; [`pattern`] reads who sends to whom, [`flows`] sizes, arrivals and files.
 
 pub mod flows;
+pub mod matrices;
 pub mod pattern;
 pub mod several;
 
@@ -16,6 +17,7 @@ use crate::scenario::keys::Keys;
 use crate::scenario::nl_arp::{NL_ARP, NlArpLoad};
 use crate::scenario::tenants::{TENANTS, TenantLoad};
 use flows::{FlowSource, Flows};
+use matrices::Matrices;
 use pattern::{MEMCACHE, read_requests};
 use several::Several;
 
@@ -34,6 +36,8 @@ pub enum Traffic {
     Tenants(TenantLoad),
     /// VMs that boot, move and are looked up, without any flows.
     NlArp(NlArpLoad),
+    /// Rates between racks over time, which `weft optimum` routes.
+    Matrices(Matrices),
 }
 
 impl Traffic {
@@ -46,6 +50,9 @@ impl Traffic {
             return Ok(Self::Several(Several::read(&root.tables("traffic")?, folder)?));
         }
         let keys = root.table("traffic")?;
+        if Matrices::are_asked_for(&keys)? {
+            return Ok(Self::Matrices(Matrices::read(&keys, folder)?));
+        }
         if keys.has("file") {
             return Ok(Self::Flows(FlowSource::read(&keys, folder)?));
         }
@@ -71,7 +78,7 @@ impl Traffic {
             Self::Flows(source) => source.on(fabric, seed),
             Self::Several(several) => several.on(fabric, seed),
             Self::Requests(spec) => Ok(Flows::unnumbered(spec.load(fabric, seed).map_err(KeyError::from)?.flows())),
-            Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) => Ok(Flows::unnumbered(Vec::new())),
+            Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::Matrices(_) => Ok(Flows::unnumbered(Vec::new())),
         }
     }
 
@@ -87,7 +94,7 @@ impl Traffic {
 
     /// Whether there are neither flows nor requests.
     pub const fn has_no_flows(&self) -> bool {
-        matches!(self, Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_))
+        matches!(self, Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::Matrices(_))
     }
 
     /// The requests on a fabric; `None` if this is other traffic.
@@ -109,7 +116,7 @@ impl Traffic {
         match self {
             Self::Flows(source) => source.offered_load(fabric, seed),
             Self::Several(several) => several.offered_load(fabric, seed),
-            Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) => Ok(None),
+            Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) | Self::Tenants(_) | Self::Matrices(_) => Ok(None),
         }
     }
 
@@ -118,7 +125,7 @@ impl Traffic {
         match self {
             Self::Flows(source) => source.is_endless(),
             Self::Several(several) => several.parts.iter().any(|(_, source)| source.is_endless()),
-            Self::Tenants(_) => false,
+            Self::Tenants(_) | Self::Matrices(_) => false,
             Self::Requests(_) | Self::Directory(_) | Self::NlArp(_) => true,
         }
     }

@@ -23,6 +23,7 @@ const PATTERNS: &[&str] = &[
     MEMCACHE,
     crate::scenario::directory::DIRECTORY,
     crate::scenario::nl_arp::NL_ARP,
+    super::matrices::VOLATILE,
 ];
 
 /// Reads `pattern` and the keys that go with it alone.

@@ -13,6 +13,7 @@ use crate::scenario::directory::DIRECTORY;
 use crate::scenario::keys::Keys;
 use crate::scenario::nl_arp::NL_ARP;
 use crate::scenario::tenants::TENANTS;
+use crate::scenario::traffic::matrices::VOLATILE;
 
 /// Several services.
 #[derive(Clone, Debug)]
@@ -99,5 +100,5 @@ fn in_table(table: usize, error: Error) -> Error {
 }
 
 /// Patterns that share a run with no other traffic.
-const ALONE: &[&str] = &[MEMCACHE, DIRECTORY, TENANTS, NL_ARP];
+const ALONE: &[&str] = &[MEMCACHE, DIRECTORY, TENANTS, NL_ARP, VOLATILE];
 const MAX_TABLES: usize = 10_000;

@@ -1,8 +1,8 @@
 //! Computes a report from a study.
 
 use super::{
-    Arrivals, ClusterReport, ConcurrencyReport, Dispersion, Distribution, Elephants, Full, Locality, MatrixReport, Pair, Sizes,
-    Skew, TopHost, TotalsReport, TrafficReport,
+    Arrivals, ClusterReport, ConcurrencyReport, Dispersion, Distribution, Elephants, Fit, Full, Locality, Matrices, MatrixReport,
+    Pair, Sizes, Skew, TopHost, TotalsReport, TrafficReport,
 };
 use crate::analyze::cluster::{CLASSES, Clusters};
 use crate::analyze::hose::Hose;
@@ -44,6 +44,11 @@ impl TrafficReport {
         let clusters = Clusters::of(&series);
         let report = Self {
             schema: SCHEMA,
+            flows: totals.flows,
+            bytes: totals.bytes,
+            hosts: totals.hosts,
+            span_s: totals.duration_s,
+            matrices: matrices_of(&series, &clusters),
             files: study.files,
             left_out: study.tally.left_out(),
             notes: study.tally.notes(),
@@ -129,6 +134,11 @@ fn concurrency_of(all: &LogHistogram, step_ns: i64, samples: u64) -> Concurrency
         step_s: step_ns as f64 / 1e9,
         samples,
     }
+}
+
+fn matrices_of(series: &Series, clusters: &Clusters) -> Matrices {
+    let fit = |(i, error): (usize, &f64)| Fit { k: i + 1, error: *error };
+    Matrices { intervals: series.matrices.len() as u64, clusters: clusters.errors.iter().enumerate().map(fit).collect() }
 }
 
 fn matrix_of(series: &Series, groups: Vec<String>) -> MatrixReport {

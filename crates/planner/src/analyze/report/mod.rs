@@ -21,11 +21,20 @@ pub use files::write_folder;
 pub struct TrafficReport {
     /// Version of this structure.
     pub schema: &'static str,
+    /// Flows that were used.
+    pub flows: u64,
+    /// Their bytes.
+    pub bytes: f64,
+    /// Hosts that sent or received.
+    pub hosts: u64,
+    /// Time from the first start to the last.
+    pub span_s: f64,
     /// What was read.
     pub files: Vec<ReadFile>,
     /// Flows, bytes, hosts.
     pub totals: TotalsReport,
     /// What was left out, and why.
+    #[serde(rename = "skipped")]
     pub left_out: Vec<LeftOut>,
     /// Remarks about the log.
     pub notes: Vec<String>,
@@ -37,6 +46,8 @@ pub struct TrafficReport {
     pub rates_bps: Option<Distribution>,
     /// Concurrent flows of a host (VL2 figure 3), where flows have an end.
     pub concurrency: Option<ConcurrencyReport>,
+    /// Number of traffic matrices, and how well clusters fit them.
+    pub matrices: Matrices,
     /// Traffic matrices.
     pub matrix: MatrixReport,
     /// Clusters of matrices (VL2 figure 4).
@@ -153,6 +164,7 @@ impl Distribution {
 #[derive(Clone, Debug, Serialize)]
 pub struct Sizes {
     /// Quantiles of the flows' sizes.
+    #[serde(flatten)]
     pub flows: Distribution,
     /// The size of the flow that a random byte belongs to: 10 %, 50 % and 90 % of all bytes are in flows of at most this size.
     pub bytes_p10: f64,
@@ -168,6 +180,7 @@ pub struct Sizes {
 #[derive(Clone, Debug, Serialize)]
 pub struct ConcurrencyReport {
     /// Over all hosts and instants, those without a flow included.
+    #[serde(flatten)]
     pub all: Distribution,
     /// Over those with at least one flow.
     pub active: Distribution,
@@ -198,6 +211,24 @@ pub struct MatrixReport {
     pub change: Option<Distribution>,
     /// The pairs with the most bytes.
     pub top_pairs: Vec<Pair>,
+}
+
+/// Number of traffic matrices, and how well clusters fit them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Matrices {
+    /// Number of intervals from the first to the last.
+    pub intervals: u64,
+    /// For each number of clusters.
+    pub clusters: Vec<Fit>,
+}
+
+/// How well a number of clusters fits.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Fit {
+    /// Number of clusters.
+    pub k: usize,
+    /// Fitting error.
+    pub error: f64,
 }
 
 /// Bytes from a group to another.

@@ -1,0 +1,188 @@
+//! What `weft optimum` prints and writes.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use weft_experiment::expect::{Candidate, Verdict, judge as judge_all};
+use weft_experiment::metrics::Metrics;
+use weft_experiment::repeats::Repeats;
+use weft_experiment::scenario::source::Source;
+use weft_experiment::summary::RunSummary;
+
+use super::compare::{Comparison, ROUTINGS};
+use crate::error::{Error, Result};
+use crate::fabric::Case;
+use crate::routing::demand::Demand;
+
+/// Routings compared with the optimum.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// How near the bounds of the optimum come to each other.
+    pub tolerance: f64,
+    /// In the order of the sweep.
+    pub runs: Vec<RunReport>,
+}
+
+/// One run of a sweep.
+#[derive(Debug, Serialize)]
+pub struct RunReport {
+    /// The swept settings.
+    pub set: Map<String, Value>,
+    /// The fabric's title.
+    pub fabric: String,
+    /// Number of racks.
+    pub racks: usize,
+    /// What the traffic is.
+    pub traffic: String,
+    /// Whether groups of the file stand on the racks in order, as no name is a rack's.
+    pub in_order: bool,
+    /// Number of matrices.
+    pub matrices: usize,
+    /// Their starts in seconds.
+    pub start_s: Vec<f64>,
+    /// The utilisation of the busiest link between switches, by routing and matrix.
+    pub max_utilisation: Map<String, Value>,
+    /// No routing needs less, by matrix.
+    pub adaptive_at_least: Vec<f64>,
+    /// No routing that is the same for all matrices needs less for the worst of them.
+    pub oblivious_at_least: f64,
+    /// By routing: percentiles over the links of each one's largest utilisation.
+    pub link_utilisation: Map<String, Value>,
+    /// Traffic of the hose model: `vlb` is what VLB's busiest link needs at most, and no routing does with less than `at_least`.
+    pub hose: Map<String, Value>,
+    /// The same as metrics: the largest and the median link utilisation, each divided by the adaptive routing's.
+    pub metrics: Metrics,
+    /// The expectations that apply to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Verdict>,
+    /// By routing: utilisations for percentiles, not written.
+    #[serde(skip)]
+    pub comparison: Comparison,
+    #[serde(skip)]
+    seed: u64,
+    #[serde(skip)]
+    overrides: Vec<String>,
+}
+
+impl RunReport {
+    /// Of a comparison.
+    pub fn new(case: &Case, demand: Demand, mut comparison: Comparison) -> Self {
+        let mut metrics = Metrics::default();
+        comparison.links.iter_mut().for_each(|links| links.sort_by(f64::total_cmp));
+        for (routing, links) in ROUTINGS.iter().zip(&comparison.links) {
+            for (name, q) in [("link_utilisation_max", 1.0), ("link_utilisation_median", 0.5)] {
+                metrics.put_of(name, routing, quantile(links, q) / quantile(&comparison.links[0], q));
+            }
+        }
+        let by_routing =
+            |of: &dyn Fn(usize) -> Value| ROUTINGS.iter().enumerate().map(|(i, name)| ((*name).to_owned(), of(i))).collect();
+        let quantiles = |i: usize| {
+            let of = |(name, q): &(&str, f64)| ((*name).to_owned(), quantile(&comparison.links[i], *q).into());
+            Value::Object(QUANTILES.iter().map(of).collect())
+        };
+        let [vlb, at_least] = comparison.hose;
+        Self {
+            set: case.set.clone(),
+            fabric: case.fabric.title().to_owned(),
+            racks: case.network.racks(),
+            traffic: demand.name,
+            in_order: demand.in_order,
+            matrices: demand.matrices.len(),
+            start_s: demand.matrices.iter().map(|(start, _)| *start).collect(),
+            max_utilisation: by_routing(&|i| comparison.busiest[i].clone().into()),
+            adaptive_at_least: comparison.adaptive_at_least.clone(),
+            oblivious_at_least: comparison.oblivious_at_least,
+            link_utilisation: by_routing(&quantiles),
+            hose: [("vlb".to_owned(), vlb.into()), ("at_least".to_owned(), at_least.into())].into_iter().collect(),
+            metrics,
+            expect: Vec::new(),
+            comparison,
+            seed: case.run.as_ref().map_or(0, |run| run.scenario.world.seed),
+            overrides: Vec::new(),
+        }
+    }
+}
+
+impl Report {
+    /// Of the scenario, or of the fabric.
+    pub fn title(&self, cases: &[Case]) -> String {
+        cases[0].run.as_ref().map_or_else(|| self.runs[0].fabric.clone(), |run| run.scenario.title.clone())
+    }
+
+    /// The runs as those of a world.
+    pub fn summaries(&self) -> Vec<RunSummary> {
+        let summary = |run: &RunReport| RunSummary {
+            set: run.set.clone(),
+            seed: run.seed,
+            metrics: run.metrics.clone(),
+            ci95: Metrics::default(),
+            per_seed: Vec::new(),
+            comparable: run.overrides.is_empty(),
+            overrides: run.overrides.clone(),
+            expect: run.expect.clone(),
+            search: None,
+            lab: None,
+            skipped: None,
+        };
+        self.runs.iter().map(summary).collect()
+    }
+
+    /// Writes `optimum.json` and `optimum.csv`.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
+        let json = serde_json::to_string_pretty(self).expect("results are JSON") + "\n";
+        for (name, text) in [("optimum.csv", self.csv()), ("optimum.json", json)] {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))?;
+        }
+        Ok(())
+    }
+
+    fn csv(&self) -> String {
+        let mut out = format!("run,start_s,adaptive_at_least,{}\n", ROUTINGS.join(","));
+        for (number, run) in self.runs.iter().enumerate() {
+            for (i, start_s) in run.start_s.iter().enumerate() {
+                let _ = write!(out, "{number},{start_s},{}", run.adaptive_at_least[i]);
+                for busiest in &run.comparison.busiest {
+                    let _ = write!(out, ",{}", busiest[i]);
+                }
+                out.push('\n');
+            }
+        }
+        out
+    }
+}
+
+/// Compares all runs with what the scenario expects.
+pub fn judge(source: Option<&Source>, cases: &[Case], runs: &mut [RunReport]) {
+    let Some(source) = source.filter(|_| cases.iter().all(|case| case.run.is_some())) else { return };
+    let repeats: Vec<Repeats> = runs.iter().map(|run| Repeats { mean: run.metrics.clone(), ..Repeats::default() }).collect();
+    let candidates: Vec<Candidate<'_>> = cases
+        .iter()
+        .zip(&repeats)
+        .filter_map(|(case, repeats)| {
+            let variant = &case.run.as_ref()?.variant;
+            Some(Candidate { table: &variant.table, position: &variant.position, repeats, distrust: None })
+        })
+        .collect();
+    let overrides = source.incomparable_settings();
+    for (i, (case, run)) in cases.iter().zip(runs).enumerate() {
+        let expectations = case.run.as_ref().map_or(&[][..], |run| &run.scenario.expect);
+        let measurable: Vec<_> = expectations.iter().filter(|e| run.metrics.get(&e.metric).is_some()).cloned().collect();
+        run.expect = judge_all(&measurable, &candidates, i, overrides.is_empty());
+        run.overrides.clone_from(&overrides);
+    }
+}
+
+/// A quantile of sorted values.
+pub fn quantile(sorted: &[f64], q: f64) -> f64 {
+    sorted.get((sorted.len().saturating_sub(1) as f64 * q).round() as usize).copied().unwrap_or(0.0)
+}
+
+/// What percentiles are shown.
+pub const QUANTILES: [(&str, f64); 5] = [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
