@@ -54,6 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
         b"{\"id.orig_h\":\"\",",
         &[0xd4, 0xc3, 0xb2, 0xa1],
         &[0x0a, 0x0d, 0x0d, 0x0a],
+        &[0, 10, 0, 32, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 16],
     ] {
         try_read(&[head, bytes].concat());
     }

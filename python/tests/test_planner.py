@@ -33,8 +33,13 @@ def test_a_study_has_tables_and_a_scenario_that_runs(tmp_path: pathlib.Path) -> 
     assert study.sizes["count"].sum() == 4
     assert set(study.hosts.group) == {"r0", "r1"}
     assert study.clusters.fitting_error.iloc[-1] == 0
-    result = weft.run(tmp_path / "mine.toml")
+    result = weft.run(tmp_path / "mine.toml", out=tmp_path / "run")
     assert result.runs[0].metrics["flows_finished"] == 4
+    planner.export_ipfix(tmp_path / "run", tmp_path / "log.ipfix", hosts=tmp_path / "map.csv")
+    again = planner.analyze_traffic(tmp_path / "log.ipfix", hosts=tmp_path / "map.csv", interval="1s")
+    assert again.summary["flows"] == 4 and again.matrix.bytes.sum() == 10_000
+    with pytest.raises(weft.WeftError, match=r"flows\.parquet"):
+        planner.export_ipfix(tmp_path, tmp_path / "log.ipfix")
 
 
 def test_failures_and_costs(tmp_path: pathlib.Path) -> None:

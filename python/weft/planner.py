@@ -151,6 +151,21 @@ def whatif(
     return report
 
 
+def export_ipfix(run: PathLike, file: PathLike, *, hosts: PathLike | None = None) -> None:
+    """Writes the flows of a run as an IPFIX file: ``weft export``.
+
+    Args:
+        run: a results folder.
+        file: what is written.
+        hosts: also writes the hosts' addresses and racks, for :func:`analyze_traffic`.
+
+    Raises:
+        WeftError: the folder is no run's, or a file cannot be written.
+    """
+    arguments = ["export", os.fspath(run), "--ipfix", os.fspath(file)]
+    _run_text(arguments + (["--hosts", os.fspath(hosts)] if hosts is not None else []))
+
+
 def _traffic(matrices: PathLike | None, traffic: str | None) -> list[str]:
     named = ["--matrices", os.fspath(matrices)] if matrices is not None else []
     return named + (["--traffic", traffic] if traffic is not None else [])
@@ -168,11 +183,15 @@ def cost(scenarios: Sequence[PathLike], prices: PathLike, *, without_edge_and_ca
 
 
 def _run(arguments: list[str]) -> Any:
+    return json.loads(_run_text([*arguments, "--json"]))
+
+
+def _run_text(arguments: list[str]) -> str:
     program = os.environ.get("WEFT_PLANNER") or shutil.which("weft-planner")
     if program is None:
         raise WeftError("`weft-planner` is not installed", "put it on the PATH, or its path into WEFT_PLANNER")
-    done = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         message, _, help = done.stderr.strip().partition("\n  help: ")
         raise WeftError(message.removeprefix("\u00d7 ").strip(), help.strip() or None)
-    return json.loads(done.stdout)
+    return done.stdout

@@ -7,15 +7,15 @@ use std::path::Path;
 ///
 /// # Errors
 /// What the system reports.
-pub fn write(path: &Path, text: &str) -> std::io::Result<()> {
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> std::io::Result<()> {
     if path.metadata().is_ok_and(|it| !it.is_file()) {
-        return std::fs::write(path, text);
+        return std::fs::write(path, content);
     }
     // A link stays: what it leads to is replaced.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = builder().tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(content.as_ref())?;
     file.persist(&path).map(drop).map_err(|e| e.error)
 }
 

@@ -12,6 +12,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::analyze::{self, AnalyzeCommand};
 use crate::cost::{self, CostArgs};
 use crate::error::{Error, Result};
+use crate::export::{self, ExportArgs};
 use crate::optimum::{self, OptimumArgs};
 use crate::whatif::{self, WhatifArgs};
 
@@ -34,6 +35,8 @@ enum Command {
     Optimum(OptimumArgs),
     /// Price networks: switches, optics, cables, racks, power
     Cost(CostArgs),
+    /// Write the flows of a run as a log (IPFIX)
+    Export(ExportArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -58,6 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Whatif(args) => whatif::run(&args).map(done),
         Command::Optimum(args) => optimum::run(&args),
         Command::Cost(args) => cost::run(&args).map(done),
+        Command::Export(args) => export::run(&args).map(done),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map(done)
             .map_err(|cause| Error::io("write to", &folder, cause)),

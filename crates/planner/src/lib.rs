@@ -4,6 +4,7 @@
 //! ```text
 //!   logs --formats--> flow records --analyze--> study --report--> table, JSON, CSV, HTML
 //!                                                  `----emit----> a scenario that `weft run` simulates
+//!   run --export--> a log again
 //!   scenario --network--> racks and switches --routing--> whatif, optimum
 //! ```
 //! Log files are read as streams: memory depends on the numbers of hosts, pairs of groups and intervals, not on the number of flows.
@@ -12,6 +13,7 @@ pub mod analyze;
 mod cli;
 pub mod cost;
 mod error;
+pub mod export;
 pub mod fabric;
 pub mod failures;
 pub mod network;

@@ -102,6 +102,63 @@ fn quantiles_survive_the_study_and_the_emitted_scenario() {
     assert!(change > 0.0 && change < 0.5, "random pairs of a steady log change little: {change}");
 }
 
+/// A simulated run is exported as IPFIX, and its study has the bytes and the matrices of the run.
+#[test]
+fn a_run_comes_back_as_a_log() {
+    let Some(weft) = weft() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = "[fabric]\nkind = \"fat-tree\"\nk = 4\nlink = \"1Gbps\"\n[traffic]\nfile = \"flows.csv\"\n";
+    let rows: String =
+        (0..200).map(|i| format!("{},{},{}ms,{}kB\n", i % 16, (i * 7 + 1 + i / 16) % 16, 5 * i, 100 + i)).collect();
+    let rows: Vec<&str> = rows.lines().filter(|row| row.split(',').next() != row.split(',').nth(1)).collect();
+    std::fs::write(folder.path().join("flows.csv"), format!("src,dst,start,size\n{}\n", rows.join("\n"))).expect("written");
+    std::fs::write(folder.path().join("s.toml"), scenario).expect("written");
+    let run = Command::new(&weft).args(["run", "s.toml", "--out", "run"]).current_dir(folder.path()).output().expect("it runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    text(&planner(&["export", "run", "--ipfix", "log.ipfix", "--hosts", "map.csv"], folder.path()));
+    let study = |log: &str| {
+        json(&planner(&["analyze", "traffic", log, "--hosts", "map.csv", "--interval", "100ms", "--json"], folder.path()))
+    };
+    let found = study("log.ipfix");
+    assert_eq!((found["files"][0]["format"].as_str(), found["flows"].as_u64()), (Some("IPFIX file"), Some(rows.len() as u64)));
+    // The same flows, with the ends of the run, as a table.
+    let bytes: f64 = rows
+        .iter()
+        .map(|row| {
+            1e3 * row.split(',').nth(3).and_then(|kb| kb.strip_suffix("kB")).and_then(|kb| kb.parse::<f64>().ok()).expect("kB")
+        })
+        .sum();
+    assert!((number_of(&found["bytes"]) - bytes).abs() < 1.0, "{} {bytes}", found["bytes"]);
+    let mut by_racks = vec![vec![0.0; 8]; 8];
+    for row in &rows {
+        let cells: Vec<&str> = row.split(',').collect();
+        let host = |at: usize| cells[at].parse::<usize>().expect("a host");
+        by_racks[host(0) / 2][host(1) / 2] += 1e3 * cells[3].strip_suffix("kB").expect("kB").parse::<f64>().expect("a number");
+    }
+    let groups: Vec<&str> = found["matrix"]["groups"].as_array().expect("groups").iter().filter_map(|g| g.as_str()).collect();
+    for (i, from) in groups.iter().enumerate() {
+        for (j, to) in groups.iter().enumerate() {
+            let rack = |name: &str| name.strip_prefix("edge").and_then(|n| n.parse::<usize>().ok()).expect("a rack");
+            let total = number_of(&found["matrix"]["total"][i][j]);
+            assert!((total - by_racks[rack(from)][rack(to)]).abs() < 1.0, "{from} {to} {total}");
+        }
+    }
+    // Damaged ones are refused, with the place.
+    let whole = std::fs::read(folder.path().join("log.ipfix")).expect("read");
+    std::fs::write(folder.path().join("cut.ipfix"), &whole[..whole.len() - 7]).expect("written");
+    let cut = planner(&["analyze", "traffic", "cut.ipfix"], folder.path());
+    assert_eq!(cut.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&cut.stderr).contains("message 6"), "{}", String::from_utf8_lossy(&cut.stderr));
+    let tolerant = json(&planner(&["analyze", "traffic", "cut.ipfix", "--keep-going", "--json"], folder.path()));
+    assert_eq!(tolerant["skipped"][0]["reason"], "ends of damaged IPFIX files");
+    for (arguments, place) in [(["export", ".", "--ipfix", "x"], "flows.parquet"), (["export", "run", "--ipfix", "no/x"], "no/x")]
+    {
+        let output = planner(&arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(place), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 #[test]
 fn weft_simulates_what_is_emitted() {
     let Some(weft) = weft() else { return };

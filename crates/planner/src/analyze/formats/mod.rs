@@ -189,6 +189,7 @@ pub enum Format {
     ZeekTsv,
     ZeekJson,
     Capture,
+    Ipfix,
 }
 
 impl Format {
@@ -199,6 +200,7 @@ impl Format {
             Self::ZeekTsv => "Zeek conn.log",
             Self::ZeekJson => "Zeek conn.log, JSON",
             Self::Capture => "packet capture",
+            Self::Ipfix => "IPFIX file",
         }
     }
 
@@ -210,7 +212,7 @@ impl Format {
         let problem = |message: &str, help: &str| {
             Err(Problem { place: "the beginning".to_owned(), message: message.to_owned(), help: help.to_owned() })
         };
-        const FORMATS: &str = "give a CSV of flows (its first line names the columns src, dst, start, size) or of nfdump, a conn.log of Zeek, or a capture (pcap, pcapng), also of NetFlow, IPFIX or sFlow";
+        const FORMATS: &str = "give a CSV of flows (its first line names the columns src, dst, start, size) or of nfdump, a conn.log of Zeek, an IPFIX file, or a capture (pcap, pcapng), also of NetFlow, IPFIX or sFlow";
         if begin.is_empty() {
             return problem("the file is empty", FORMATS);
         }
@@ -222,6 +224,9 @@ impl Format {
         }
         if capture::is_capture(begin) {
             return Ok(Self::Capture);
+        }
+        if netflow::is_file(begin) {
+            return Ok(Self::Ipfix);
         }
         match begin.iter().take(1024).all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace() || *b >= 0x80) {
             true if zeek::is_tsv(begin) => Ok(Self::ZeekTsv),
@@ -244,6 +249,7 @@ pub fn read(input: &mut dyn BufRead, options: &Options, sink: &mut dyn Sink) -> 
         Format::ZeekTsv => zeek::read_tsv(input, options, sink)?,
         Format::ZeekJson => zeek::read_json(input, options, sink)?,
         Format::Capture => packets::read(input, options, sink)?,
+        Format::Ipfix => netflow::read_file(input, options, sink)?,
     }
     Ok(format)
 }

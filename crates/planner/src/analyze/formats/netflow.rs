@@ -8,6 +8,7 @@
 //! Data that comes before its template waits for it, in bounded memory.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::cursor::{Cursor, number};
@@ -28,6 +29,47 @@ const HELP: &str =
 /// Whether a datagram begins as a message does.
 pub fn is_message(bytes: &[u8]) -> bool {
     matches!(bytes.first_chunk::<2>(), Some([0, 5 | 9 | 10]))
+}
+
+/// Whether a file begins with a message of IPFIX (RFC 5655).
+pub fn is_file(begin: &[u8]) -> bool {
+    let word = |at: usize| begin.get(at..at + 2).map(number);
+    // A header and the header of a set.
+    word(0) == Some(10)
+        && word(2).is_some_and(|length| length >= 20)
+        && word(16).is_some_and(|id| (2..=3).contains(&id) || id >= 256)
+}
+
+/// Reads messages of IPFIX, one after the other.
+///
+/// # Errors
+/// A message is damaged or cut short, unless `options` tolerate that.
+pub fn read_file(input: &mut dyn BufRead, options: &Options, sink: &mut dyn Sink) -> Result<(), Problem> {
+    let exporter = Endpoint::Name(options.file.as_str().into());
+    let (mut exporters, mut message) = (Exporters::default(), Vec::new());
+    for count in 1.. {
+        let place = options.place("message", count);
+        message.clear();
+        let read = |input: &mut dyn BufRead, bytes: u64, into: &mut Vec<u8>| input.take(bytes).read_to_end(into);
+        let header = read(input, 16, &mut message).map_err(|e| Problem::read(place, &e))?;
+        if header == 0 {
+            break;
+        }
+        let length = message.get(2..4).map_or(0, number);
+        let is_whole = header == 16 && number(&message[..2]) == 10 && length >= 16;
+        let rest = if is_whole { read(input, length - 16, &mut message).map_err(|e| Problem::read(place, &e))? } else { 0 };
+        if !is_whole || rest as u64 != length - 16 {
+            let problem = Problem::at(place, "it is no message of IPFIX, or cut short", HELP);
+            // After damage the rest of the file has no meaning.
+            options.tolerate(sink, "ends of damaged IPFIX files", place, problem)?;
+            break;
+        }
+        // Nobody captured it: its own clock counts.
+        let sent = number(&message[4..8]) as i64 * 1_000_000_000;
+        exporters.message(&message, &exporter, sent, place, options, sink)?;
+    }
+    exporters.finish(options, sink);
+    Ok(())
 }
 
 /// A field of a template.

@@ -1,0 +1,86 @@
+//! `weft export`: the flows of a run as the log that a collector would have, so that `weft analyze traffic` reads a simulated network as a real one.
+//!
+//! ```text
+//!   RUN/flows.parquet --table--> Flow --ipfix--> FILE      RUN/scenario.toml --> hosts by rack --> MAP
+//! ```
+
+mod ipfix;
+mod table;
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weft_experiment::atomic_file;
+
+use crate::cli::print_text;
+use crate::error::{Error, Result};
+use crate::fabric;
+use crate::network::Network;
+
+/// Arguments of `weft export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The results folder of a run (`weft run --out RUN`)
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// Write its flows as an IPFIX file (RFC 5655)
+    #[arg(long, value_name = "FILE", required = true)]
+    ipfix: PathBuf,
+    /// Write the hosts' addresses and racks, for `weft analyze traffic --hosts`
+    #[arg(long, value_name = "MAP.csv")]
+    hosts: Option<PathBuf>,
+}
+
+/// A flow of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Number of the sending host.
+    pub src: u32,
+    /// Number of the receiving host.
+    pub dst: u32,
+    /// When it started.
+    pub start_s: f64,
+    /// When it ended; of a flow that did not, when the last of the others did.
+    pub end_s: f64,
+    /// Bytes delivered.
+    pub bytes: u64,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A folder that is no run's; a file that cannot be written.
+pub fn run(args: &ExportArgs) -> Result<()> {
+    let flows = table::read(&args.run)?;
+    if let Some(flow) = flows.iter().find(|flow| flow.src.max(flow.dst) >= HOSTS_MAX) {
+        let message = format!("host {} has no address: 10.0.0.0/8 has {HOSTS_MAX}", flow.src.max(flow.dst));
+        return Err(Error::usage(message, "export a smaller network"));
+    }
+    let map = args.hosts.as_ref().map(|path| Ok::<_, Error>((path, hosts(&args.run)?))).transpose()?;
+    atomic_file::write(&args.ipfix, ipfix::file(&flows)).map_err(|e| Error::io("write", &args.ipfix, e))?;
+    if let Some((path, map)) = &map {
+        atomic_file::write(path, map).map_err(|e| Error::io("write", path, e))?;
+    }
+    let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+    print_text(&format!("{} flows, {bytes} bytes: {}\n", flows.len(), args.ipfix.display()))
+}
+
+/// The address of a host: 10.0.0.0 and its number.
+pub const fn address(host: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits((10 << 24) + host)
+}
+
+/// `address,rack` of all hosts.
+fn hosts(run: &Path) -> Result<String> {
+    let fabric = fabric::read(&run.join("scenario.toml"), &[])?;
+    let network = Network::new(&fabric, &weft_fabric::Health::new(&fabric));
+    let mut map = "address,rack\n".to_owned();
+    for host in fabric.hosts() {
+        let _ = writeln!(map, "{},{}", address(host.0), network.name(fabric.rack_of(host).index() as u32));
+    }
+    Ok(map)
+}
+
+const HOSTS_MAX: u32 = 1 << 24;
