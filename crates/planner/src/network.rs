@@ -164,18 +164,24 @@ impl Network {
     /// What a rack's switches can send to the others and receive from them, in bits per second: no routing carries more of its traffic. Infinite where another
     /// rack has one of these switches, too.
     pub fn rack_cut(&self, rack: usize) -> [f64; 2] {
-        let own: Vec<Index> = self.out(rack as Index).map(|arc| self.arcs[arc].to).collect();
-        let leaving = |&arc: &usize| {
-            let to = self.arcs[arc].to;
-            to as usize != rack && !own.contains(&to)
-        };
         let mut cut = [0.0; 2];
-        for arc in own.iter().flat_map(|&switch| self.out(switch)).filter(leaving) {
+        for arc in self.rack_arcs(rack) {
             for (sum, arc) in cut.iter_mut().zip([arc, self.reverse(arc)]) {
                 *sum += if self.carries(arc) { self.arcs[arc].capacity } else { 0.0 };
             }
         }
         cut
+    }
+
+    /// The arcs that lead away from a rack and its switches.
+    pub fn rack_arcs(&self, rack: usize) -> impl Iterator<Item = usize> + '_ {
+        let own: Vec<Index> = self.out(rack as Index).map(|arc| self.arcs[arc].to).collect();
+        let outer = own.clone();
+        let leaves = move |&arc: &usize| {
+            let to = self.arcs[arc].to;
+            to as usize != rack && !outer.contains(&to)
+        };
+        own.into_iter().flat_map(|switch| self.out(switch)).filter(leaves)
     }
 
     /// A node's outgoing arcs, by index.

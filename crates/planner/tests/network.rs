@@ -226,7 +226,7 @@ proptest! {
         let network = network(&fabric).with_fast_nics();
         let matrices: Vec<&Matrix> = matrices.iter().filter(|m| m.total() > 0.0).collect();
         prop_assume!(!matrices.is_empty());
-        let each: Vec<f64> = matrices.iter().map(|m| m.busiest_cut(&network)).collect();
+        let each: Vec<f64> = matrices.iter().map(|m| m.busiest_cut(&network).0).collect();
         prop_assume!(each.iter().all(|it| *it > 0.0));
         let exact = oblivious_by_program(&network, &matrices);
         let found = oblivious(&network, &matrices, &each, 0.02, 2_000);
@@ -353,6 +353,39 @@ fn one_routing_for_all_needs_more_than_one_for_each() {
     let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     assert!(worst(&all.busiest[0]) <= worst(&all.busiest[1]) + 1e-9, "adaptive is no worse");
     assert!((worst(&all.busiest[1]) / exact - 1.0).abs() < 0.02 && all.oblivious_at_least <= exact * (1.0 + 1e-6), "{exact}");
+}
+
+/// Links that bind: two racks at full rate, of which one has lost an uplink. Its other one alone holds the traffic back, in the direction that is used; and of a
+/// core that all traffic needs, the links of the core, which no rack's cut shows.
+#[test]
+fn binding_links_are_those_of_the_dual_solution() {
+    let fabric = fat_tree(4);
+    let mut health = Health::new(&fabric);
+    let cable = Part::parse(&fabric, "link edge0-agg0").expect("a cable");
+    health.fail(&fabric, cable);
+    let network = Network::new(&fabric, &health).with_fast_nics();
+    let mut matrix = Matrix::zero(8);
+    *matrix.rate_mut(0, 4) = 1e9;
+    let all = compare(&network, &[(7.0, matrix)], 0.02);
+    assert_eq!(all.binding, (0, vec![("edge0".to_owned(), "agg1".to_owned(), 1.0)]));
+
+    let mut builder = FabricBuilder::new("one core link");
+    let hosts: Vec<HostId> = (0..4).map(|i| builder.host(format!("h{i}"), None)).collect();
+    let tors: Vec<_> = (0..4).map(|i| builder.switch(format!("t{i}"), 1, None)).collect();
+    let tops: Vec<_> = (0..2).map(|i| builder.switch(format!("s{i}"), 2, None)).collect();
+    for i in 0..4 {
+        builder.cable(hosts[i], tors[i], BitsPerSec(8 * GBPS), Duration::ZERO);
+        builder.cable(tors[i], tops[i / 2], BitsPerSec(8 * GBPS), Duration::ZERO);
+    }
+    builder.cable(tops[0], tops[1], BitsPerSec(GBPS), Duration::ZERO);
+    let fabric = builder.build().expect("connected");
+    let network = Network::new(&fabric, &Health::new(&fabric)).with_fast_nics();
+    let mut matrix = Matrix::zero(4);
+    (*matrix.rate_mut(0, 2), *matrix.rate_mut(1, 3)) = (1e9, 1e9);
+    let all = compare(&network, &[(0.0, matrix)], 0.02);
+    let (from, to, part) = &all.binding.1[0];
+    assert!((&**from, &**to) == ("s0", "s1") && *part > 0.9, "{:?}", all.binding);
+    assert!(close(all.busiest[0][0], 2.0));
 }
 
 /// Parts that fail independently: the days without one are those of the product, and draws have the frequencies of the parts.

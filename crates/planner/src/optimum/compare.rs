@@ -25,6 +25,8 @@ pub struct Comparison {
     pub oblivious_at_least: f64,
     /// By routing and link: the largest utilisation under any matrix.
     pub links: [Vec<f64>; ROUTINGS.len()],
+    /// The matrix that needs most, by number, and the arcs that hold back every routing of it: sender, receiver, part (the dual solution).
+    pub binding: (usize, Vec<(String, String, f64)>),
     /// Under every traffic that the NICs admit (the hose model): what VLB's busiest link needs at most, and what no routing's can do without.
     pub hose: [f64; 2],
 }
@@ -39,6 +41,16 @@ pub fn compare(network: &Network, matrices: &[(f64, Matrix)], tolerance: f64) ->
     }
     all.add_oblivious(network, matrices, tolerance);
     all.hose = hose(network, tolerance);
+    let worst =
+        (0..matrices.len()).max_by(|&a, &b| all.busiest[ADAPTIVE][a].total_cmp(&all.busiest[ADAPTIVE][b]).then(b.cmp(&a)));
+    let worst = worst.expect("there are matrices");
+    let named = |(arc, part): (usize, f64)| {
+        let ends = [network.arcs()[arc].from, network.arcs()[arc].to].map(|node| network.name(node).to_owned());
+        let [from, to] = ends;
+        (from, to, part)
+    };
+    let of_worst = binding(network, &matrices[worst].1, all.busiest[ADAPTIVE][worst], tolerance);
+    all.binding = (worst, of_worst.into_iter().map(named).collect());
     // Links that never limit are not compared.
     let limits = |arc: &usize| network.carries(*arc) && network.arcs()[*arc].capacity.is_finite();
     let links: Vec<usize> = (0..network.arcs().len()).filter(limits).collect();
@@ -66,14 +78,30 @@ impl OfMatrix {
 /// The best routing's loads and a lower bound of its busiest link; `known` is a good one.
 fn adaptive(network: &Network, matrix: &Matrix, known: (&[f64], f64), tolerance: f64) -> (Vec<f64>, f64) {
     let (loads, busiest) = known;
-    let cut = matrix.busiest_cut(network).min(busiest);
+    let cut = matrix.busiest_cut(network).0.min(busiest);
     if cut >= busiest * (1.0 - tolerance) {
         return (loads.to_vec(), cut);
     }
-    let (bounds, found) = optimum::best(network, matrix, 1.0 / busiest, tolerance, PHASES).expect("there is traffic");
-    let utilisation = (1.0 / bounds.at_least).min(busiest);
-    let loads = if utilisation < busiest { found } else { loads.to_vec() };
-    (loads, cut.max(1.0 / bounds.at_most).min(utilisation))
+    let found = optimum::best(network, matrix, 1.0 / busiest, tolerance, PHASES).expect("there is traffic");
+    let utilisation = (1.0 / found.bounds.at_least).min(busiest);
+    let loads = if utilisation < busiest { found.loads } else { loads.to_vec() };
+    (loads, cut.max(1.0 / found.bounds.at_most).min(utilisation))
+}
+
+/// The arcs that hold back every routing of the matrix that needs most, with their part in it: those of a rack's cut, or by the dual solution.
+fn binding(network: &Network, matrix: &Matrix, busiest: f64, tolerance: f64) -> Vec<(usize, f64)> {
+    let (cut, arcs) = matrix.busiest_cut(network);
+    let mut binding: Vec<(usize, f64)> = if cut >= busiest * (1.0 - tolerance) {
+        let capacity: f64 = arcs.iter().map(|&arc| network.arcs()[arc].capacity).sum();
+        arcs.iter().map(|&arc| (arc, network.arcs()[arc].capacity / capacity)).collect()
+    } else {
+        let found = optimum::best(network, matrix, 1.0 / busiest, tolerance, PHASES).expect("there is traffic");
+        found.prices.into_iter().enumerate().collect()
+    };
+    binding.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    binding.truncate(BINDING);
+    binding.retain(|(_, part)| *part >= BINDING_LEAST);
+    binding
 }
 
 impl Comparison {
@@ -131,5 +159,8 @@ fn hose(network: &Network, tolerance: f64) -> [f64; 2] {
 
 /// Matrices whose loads are held at a time.
 const CHUNK: usize = 64;
+/// Binding arcs that are named, and the least part that one has.
+const BINDING: usize = 10;
+const BINDING_LEAST: f64 = 0.01;
 /// After so many phases the bounds stay as wide as they are.
 const PHASES: usize = 2_000;

@@ -50,6 +50,8 @@ pub struct RunReport {
     pub oblivious_at_least: f64,
     /// By routing: percentiles over the links of each one's largest utilisation.
     pub link_utilisation: Map<String, Value>,
+    /// The links that hold back every routing of the matrix that needs most, the largest part first: the dual solution.
+    pub binding: Vec<Binding>,
     /// Traffic of the hose model: `vlb` is what VLB's busiest link needs at most, and no routing does with less than `at_least`.
     pub hose: Map<String, Value>,
     /// The same as metrics: the largest and the median link utilisation, each divided by the adaptive routing's.
@@ -64,6 +66,17 @@ pub struct RunReport {
     seed: u64,
     #[serde(skip)]
     overrides: Vec<String>,
+}
+
+/// A link that binds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Binding {
+    /// The sending switch.
+    pub from: String,
+    /// The receiving switch.
+    pub to: String,
+    /// Its part; of all links the sum is 1.
+    pub part: f64,
 }
 
 impl RunReport {
@@ -95,6 +108,12 @@ impl RunReport {
             adaptive_at_least: comparison.adaptive_at_least.clone(),
             oblivious_at_least: comparison.oblivious_at_least,
             link_utilisation: by_routing(&quantiles),
+            binding: comparison
+                .binding
+                .1
+                .iter()
+                .map(|(from, to, part)| Binding { from: from.clone(), to: to.clone(), part: *part })
+                .collect(),
             hose: [("vlb".to_owned(), vlb.into()), ("at_least".to_owned(), at_least.into())].into_iter().collect(),
             metrics,
             expect: Vec::new(),

@@ -45,6 +45,8 @@ fn of_run(run: &RunReport) -> String {
         100.0 * gap,
         100.0 * (needed / run.oblivious_at_least - 1.0)
     );
+    let shown = run.binding.iter().take(4).map(|it| format!("{} > {} {:.0} %", it.from, it.to, 100.0 * it.part));
+    let _ = writeln!(out, "links that bind (at {} s): {}", run.start_s[all.binding.0], shown.collect::<Vec<_>>().join(", "));
     let [vlb, at_least] = all.hose;
     let _ = writeln!(
         out,

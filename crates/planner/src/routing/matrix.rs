@@ -101,14 +101,17 @@ impl Matrix {
         (0..self.racks).map(|src| self.rate(src, dst)).sum()
     }
 
-    /// What the busiest link needs at least, by what racks send and receive and what leads out of them.
-    pub fn busiest_cut(&self, network: &Network) -> f64 {
+    /// What the busiest link needs at least, by what racks send and receive and what leads out of them; and the arcs of that rack.
+    pub fn busiest_cut(&self, network: &Network) -> (f64, Vec<usize>) {
+        let needed = |rate: f64, capacity: f64| if rate > 0.0 && capacity > 0.0 { rate / capacity } else { 0.0 };
         let of = |rack: usize| {
             let [out, into] = network.rack_cut(rack);
-            let needed = |rate: f64, capacity: f64| if rate > 0.0 && capacity > 0.0 { rate / capacity } else { 0.0 };
-            needed(self.sent(rack), out).max(needed(self.received(rack), into))
+            let (sent, received) = (needed(self.sent(rack), out), needed(self.received(rack), into));
+            (sent.max(received), rack, received > sent)
         };
-        (0..self.racks).map(of).fold(0.0, f64::max)
+        let (most, rack, is_into) = (0..self.racks).map(of).max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are racks");
+        let arcs = network.rack_arcs(rack).map(|arc| if is_into { network.reverse(arc) } else { arc });
+        (most, arcs.filter(|arc| network.carries(*arc)).collect())
     }
 
     /// Adds another matrix, scaled.

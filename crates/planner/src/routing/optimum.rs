@@ -20,14 +20,25 @@ pub struct Bounds {
 
 /// Bounds for the pairs that are connected, of a matrix of which `near` times as much about fits; `None` without traffic between any.
 pub fn bounds(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<Bounds> {
-    best(network, matrix, near, tolerance, phases).map(|(bounds, _)| bounds)
+    best(network, matrix, near, tolerance, phases).map(|best| best.bounds)
 }
 
-/// The same, and the loads in bits per second by arc of a routing that carries the lower bound, for the whole matrix.
-pub fn best(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<(Bounds, Vec<f64>)> {
+/// The best routing found, and why there is none much better.
+#[derive(Clone, Debug)]
+pub struct Best {
+    /// How good it is, and how good any could be.
+    pub bounds: Bounds,
+    /// Its loads in bits per second by arc, for the whole matrix.
+    pub loads: Vec<f64>,
+    /// The dual solution: how much each arc holds the throughput back; the sum is 1.
+    pub prices: Vec<f64>,
+}
+
+/// The same with a routing that carries the lower bound, and the prices that prove the upper one.
+pub fn best(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phases: usize) -> Option<Best> {
     let mut state = State::new(network, matrix, near)?;
     let mut bounds = Bounds { at_least: 0.0, at_most: f64::INFINITY };
-    let mut loads = vec![0.0; network.arcs().len()];
+    let (mut loads, mut prices) = (vec![0.0; network.arcs().len()], Vec::new());
     let mut since = 0;
     for phase in 1..=phases {
         // Smaller and smaller steps: with steps of one size the bounds would stay as far apart as that.
@@ -35,7 +46,11 @@ pub fn best(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phase
         state.step = fits * STEP / (1.0 + phase as f64 / COARSE).sqrt();
         state.phase();
         if phase.is_power_of_two() || phase % EVALUATED == 0 {
-            bounds.at_most = bounds.at_most.min(near * state.volume() / state.distances());
+            let at_most = near * state.volume() / state.distances();
+            if at_most < bounds.at_most {
+                bounds.at_most = at_most;
+                prices.clone_from(&state.length);
+            }
         }
         let sent = near * (phase - since) as f64;
         if sent / state.utilisation() > bounds.at_least {
@@ -51,7 +66,12 @@ pub fn best(network: &Network, matrix: &Matrix, near: f64, tolerance: f64, phase
             break;
         }
     }
-    Some((bounds, loads))
+    for (price, arc) in prices.iter_mut().zip(network.arcs()) {
+        *price = if price.is_finite() && arc.capacity.is_finite() { *price * arc.capacity } else { 0.0 };
+    }
+    let all: f64 = prices.iter().sum();
+    prices.iter_mut().for_each(|price| *price /= all);
+    Some(Best { bounds, loads, prices })
 }
 
 struct State<'a> {
