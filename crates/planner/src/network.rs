@@ -194,6 +194,16 @@ impl Network {
         self.reverse[arc] as usize
     }
 
+    /// The arc that a link of the fabric is a part of.
+    pub fn arc_of(&self, fabric: &Fabric, link: weft_fabric::LinkId) -> Option<usize> {
+        let link = fabric.link(link);
+        let [from, to] = [link.from, link.to].map(|node| match fabric.as_host(node) {
+            Some(host) => fabric.rack_of(host).index() as Index,
+            None => self.node_of(fabric, node),
+        });
+        self.arcs.binary_search_by_key(&(from, to), |arc| (arc.from, arc.to)).ok()
+    }
+
     /// Whether a node works.
     pub fn is_up(&self, node: Index) -> bool {
         self.up[node as usize]

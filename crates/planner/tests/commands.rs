@@ -55,7 +55,8 @@ fn matrices_of_a_study_are_routed() {
     assert_eq!(swept["runs"][1]["max_utilisation"]["single"][0], 0.5);
     assert_eq!(swept["runs"][1]["set"], serde_json::json!({"fabric.link": "2Gbps"}));
     let csv = std::fs::read_to_string(folder.path().join("out/optimum.csv")).expect("written");
-    assert_eq!(csv.lines().count(), 1 + 4, "{csv}");
+    // Two runs of two matrices: six routings and the bound, and SPAIN.
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 8, "{csv}");
     let order = "start_s,from,to,bytes\n0,a,b,1000\n";
     std::fs::write(folder.path().join("o.csv"), order).expect("written");
     assert_eq!(json(&["optimum", "f.toml", "--matrices", "o.csv", "--json"], folder.path())["runs"][0]["in_order"], true);
@@ -76,6 +77,21 @@ fn a_scenario_brings_its_own_traffic() {
     assert_eq!((study["states"].as_u64(), study["worst"][0]["throughput"].as_f64()), (Some(20), Some(1.0)), "{study}");
     assert!(study["worst"][0]["failed"].as_array().is_some_and(|failed| failed.len() == 1), "{study}");
     assert!(study["throughput"]["p0"].as_f64() <= study["throughput"]["p50"].as_f64());
+}
+
+/// Hedera's stride: hashed flows share links, those that a scheduler places do not; and SPAIN's paths carry rates evenly.
+#[test]
+fn schedulers_place_the_scenarios_flows() {
+    let traffic = "[traffic]\npattern = \"stride\"\nstride = 8\n[world]\nduration = \"1s\"\n[control]\nscheduler = \"none\"\n";
+    let folder = folder(&[("s.toml", &format!("{FABRIC}{traffic}"))]);
+    let run = json(&["optimum", "s.toml", "--json"], folder.path())["runs"][0].take();
+    let busiest = |routing: &str| run["max_utilisation"][routing][0].as_f64().expect("a routing");
+    for routing in ["adaptive", "ecmp", "spain", "first-fit", "annealing-per-flow"] {
+        assert!((busiest(routing) - 1.0).abs() < 1e-9, "{routing}: {run}");
+    }
+    assert!(busiest("hash") >= 2.0 && busiest("annealing") <= busiest("hash"), "{run}");
+    let table = String::from_utf8(planner(&["optimum", "s.toml"], folder.path()).stdout).expect("text");
+    assert!(table.contains("edge-coloring") && table.contains("hash: each flow"), "{table}");
 }
 
 /// VL2 figure 15: what the scenario expects is met but for the explained miss; an expectation that is not met ends with code 1.

@@ -11,6 +11,7 @@ use weft_fabric::topology::{FabricBuilder, Part};
 use weft_fabric::{BitsPerSec, Duration, Fabric, Health};
 use weft_planner::network::{Arc, Index, Network};
 use weft_planner::optimum::compare;
+use weft_planner::optimum::others::spain;
 use weft_planner::routing::matrix::Matrix;
 use weft_planner::routing::oblivious::oblivious;
 use weft_planner::routing::optimum;
@@ -348,7 +349,7 @@ fn one_routing_for_all_needs_more_than_one_for_each() {
         matrix
     };
     let series = [(0.0, matrix(0, 1)), (1.0, matrix(1, 0))];
-    let all = compare(&network, &series, 0.01);
+    let all = compare(&network, &series, &[], 0.01);
     let exact = oblivious_by_program(&network, &[&series[0].1, &series[1].1]);
     let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     assert!(worst(&all.busiest[0]) <= worst(&all.busiest[1]) + 1e-9, "adaptive is no worse");
@@ -366,7 +367,7 @@ fn binding_links_are_those_of_the_dual_solution() {
     let network = Network::new(&fabric, &health).with_fast_nics();
     let mut matrix = Matrix::zero(8);
     *matrix.rate_mut(0, 4) = 1e9;
-    let all = compare(&network, &[(7.0, matrix)], 0.02);
+    let all = compare(&network, &[(7.0, matrix)], &[], 0.02);
     assert_eq!(all.binding, (0, vec![("edge0".to_owned(), "agg1".to_owned(), 1.0)]));
 
     let mut builder = FabricBuilder::new("one core link");
@@ -382,10 +383,25 @@ fn binding_links_are_those_of_the_dual_solution() {
     let network = Network::new(&fabric, &Health::new(&fabric)).with_fast_nics();
     let mut matrix = Matrix::zero(4);
     (*matrix.rate_mut(0, 2), *matrix.rate_mut(1, 3)) = (1e9, 1e9);
-    let all = compare(&network, &[(0.0, matrix)], 0.02);
+    let all = compare(&network, &[(0.0, matrix)], &[], 0.02);
     let (from, to, part) = &all.binding.1[0];
     assert!((&**from, &**to) == ("s0", "s1") && *part > 0.9, "{:?}", all.binding);
     assert!(close(all.busiest[0][0], 2.0));
+}
+
+/// SPAIN's paths carry all that racks send, on no more than sixteen paths of each pair.
+#[test]
+fn spain_carries_what_is_sent() {
+    let fabric = fat_tree(4);
+    let network = network(&fabric).with_fast_nics();
+    let mut matrix = Matrix::zero(8);
+    (*matrix.rate_mut(0, 1), *matrix.rate_mut(0, 7), *matrix.rate_mut(5, 0)) = (3e8, 5e8, 7e8);
+    let spain = spain(&fabric, &network, &[(0.0, matrix.clone())]).expect("one switch a rack");
+    for rack in 0..8 {
+        let over = |arc: usize| [spain.loads[0][arc], spain.loads[0][network.reverse(arc)]];
+        let sums = network.rack_arcs(rack).map(over).fold([0.0, 0.0], |sum, it| [sum[0] + it[0], sum[1] + it[1]]);
+        assert!(close(sums[0], matrix.sent(rack)) && close(sums[1], matrix.received(rack)), "rack {rack}: {sums:?}");
+    }
 }
 
 /// Parts that fail independently: the days without one are those of the product, and draws have the frequencies of the parts.

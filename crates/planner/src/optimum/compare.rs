@@ -2,14 +2,15 @@
 
 use rayon::prelude::*;
 
+use super::others::Other;
 use crate::network::Network;
 use crate::routing::matrix::Matrix;
 use crate::routing::oblivious::oblivious;
 use crate::routing::optimum;
 use crate::routing::router::{Router, Scheme};
 
-/// The routings, in the order in which they are shown.
-pub const ROUTINGS: [&str; 6] = ["adaptive", "oblivious", "vlb", "ecmp", "wcmp", "single"];
+/// The routings that every comparison has, in the order in which they are shown.
+const ROUTINGS: [&str; 6] = ["adaptive", "oblivious", "vlb", "ecmp", "wcmp", "single"];
 const ADAPTIVE: usize = 0;
 const OBLIVIOUS: usize = 1;
 const SCHEMES: [Scheme; 4] = [Scheme::Vlb, Scheme::Ecmp, Scheme::Wcmp, Scheme::Single];
@@ -17,29 +18,40 @@ const SCHEMES: [Scheme; 4] = [Scheme::Vlb, Scheme::Ecmp, Scheme::Wcmp, Scheme::S
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// By routing, of [`ROUTINGS`], and matrix: the utilisation of the busiest link.
-    pub busiest: [Vec<f64>; ROUTINGS.len()],
+    /// The routings: the best one of each matrix, the best for all, and others.
+    pub routings: Vec<&'static str>,
+    /// By routing and matrix: the utilisation of the busiest link.
+    pub busiest: Vec<Vec<f64>>,
     /// By matrix: no routing needs less.
     pub adaptive_at_least: Vec<f64>,
     /// No routing that is the same for all matrices needs less for one of them.
     pub oblivious_at_least: f64,
     /// By routing and link: the largest utilisation under any matrix.
-    pub links: [Vec<f64>; ROUTINGS.len()],
+    pub links: Vec<Vec<f64>>,
     /// The matrix that needs most, by number, and the arcs that hold back every routing of it: sender, receiver, part (the dual solution).
     pub binding: (usize, Vec<(String, String, f64)>),
     /// Under every traffic that the NICs admit (the hose model): what VLB's busiest link needs at most, and what no routing's can do without.
     pub hose: [f64; 2],
 }
 
-/// Compares routings; NICs do not limit. Bounds end as near as the tolerance, if they come so near.
-pub fn compare(network: &Network, matrices: &[(f64, Matrix)], tolerance: f64) -> Comparison {
-    let mut all = Comparison { links: std::array::from_fn(|_| vec![0.0; network.arcs().len()]), ..Comparison::default() };
+/// Compares routings, and others with them; NICs do not limit. Bounds end as near as the tolerance, if they come so near.
+pub fn compare(network: &Network, matrices: &[(f64, Matrix)], others: &[Other], tolerance: f64) -> Comparison {
+    let routings: Vec<&'static str> = ROUTINGS.into_iter().chain(others.iter().map(|other| other.name)).collect();
+    let mut all = Comparison {
+        busiest: vec![Vec::new(); routings.len()],
+        links: vec![vec![0.0; network.arcs().len()]; routings.len()],
+        routings,
+        ..Comparison::default()
+    };
     for chunk in matrices.chunks(CHUNK) {
         let one = |router: &mut Router, (_, matrix): &(f64, Matrix)| OfMatrix::new(network, router, matrix, tolerance);
         let chunk: Vec<OfMatrix> = chunk.par_iter().map_init(Router::default, one).collect();
         chunk.iter().for_each(|one| all.add(network, one));
     }
     all.add_oblivious(network, matrices, tolerance);
+    for (i, other) in others.iter().enumerate() {
+        other.loads.iter().for_each(|loads| all.add_loads(network, ROUTINGS.len() + i, loads));
+    }
     all.hose = hose(network, tolerance);
     let worst =
         (0..matrices.len()).max_by(|&a, &b| all.busiest[ADAPTIVE][a].total_cmp(&all.busiest[ADAPTIVE][b]).then(b.cmp(&a)));
@@ -54,7 +66,7 @@ pub fn compare(network: &Network, matrices: &[(f64, Matrix)], tolerance: f64) ->
     // Links that never limit are not compared.
     let limits = |arc: &usize| network.carries(*arc) && network.arcs()[*arc].capacity.is_finite();
     let links: Vec<usize> = (0..network.arcs().len()).filter(limits).collect();
-    all.links = all.links.map(|of_arcs| links.iter().map(|&arc| of_arcs[arc]).collect());
+    all.links = all.links.iter().map(|of_arcs| links.iter().map(|&arc| of_arcs[arc]).collect()).collect();
     all
 }
 

@@ -5,10 +5,12 @@
 //!                   |
 //!   matrices --> Router: ECMP, weighted ECMP, VLB, single paths --.
 //!           |--> optimum: the best routing for each matrix, with certified bounds --+--> Links: each link's largest load --> Report, metrics
-//!           `--> oblivious: the best routing for all of them --'
+//!           |--> oblivious: the best routing for all of them --|
+//!           `--> others: SPAIN; flows by hash and by schedulers --'
 //! ```
 
 mod compare;
+pub mod others;
 mod report;
 mod table;
 
@@ -24,6 +26,8 @@ use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric::ScenarioArgs;
 use crate::routing::demand::TrafficArgs;
+
+use others::Other;
 
 pub use compare::{Comparison, compare};
 pub use report::{Report, RunReport};
@@ -62,7 +66,12 @@ pub fn run(args: &OptimumArgs) -> Result<ExitCode> {
     let mut runs = Vec::new();
     for case in &cases {
         let demand = args.traffic.on(case.run.as_ref(), &case.fabric, &case.network)?;
-        let comparison = compare(&case.network.clone().with_fast_nics(), &demand.matrices, args.tolerance);
+        let network = case.network.clone().with_fast_nics();
+        let mut others: Vec<Other> = others::spain(&case.fabric, &network, &demand.matrices).into_iter().collect();
+        if let (Some(run), true) = (&case.run, demand.is_of_flows) {
+            others.extend(others::schedulers(run, &case.fabric, &network));
+        }
+        let comparison = compare(&network, &demand.matrices, &others, args.tolerance);
         runs.push(RunReport::new(case, demand, comparison));
     }
     report::judge(source.as_ref(), &cases, &mut runs);

@@ -11,7 +11,7 @@ use weft_experiment::repeats::Repeats;
 use weft_experiment::scenario::source::Source;
 use weft_experiment::summary::RunSummary;
 
-use super::compare::{Comparison, ROUTINGS};
+use super::compare::Comparison;
 use crate::error::{Error, Result};
 use crate::fabric::Case;
 use crate::routing::demand::Demand;
@@ -84,13 +84,14 @@ impl RunReport {
     pub fn new(case: &Case, demand: Demand, mut comparison: Comparison) -> Self {
         let mut metrics = Metrics::default();
         comparison.links.iter_mut().for_each(|links| links.sort_by(f64::total_cmp));
-        for (routing, links) in ROUTINGS.iter().zip(&comparison.links) {
+        for (routing, links) in comparison.routings.iter().zip(&comparison.links) {
             for (name, q) in [("link_utilisation_max", 1.0), ("link_utilisation_median", 0.5)] {
                 metrics.put_of(name, routing, quantile(links, q) / quantile(&comparison.links[0], q));
             }
         }
-        let by_routing =
-            |of: &dyn Fn(usize) -> Value| ROUTINGS.iter().enumerate().map(|(i, name)| ((*name).to_owned(), of(i))).collect();
+        let by_routing = |of: &dyn Fn(usize) -> Value| {
+            comparison.routings.iter().enumerate().map(|(i, name)| ((*name).to_owned(), of(i))).collect()
+        };
         let quantiles = |i: usize| {
             let of = |(name, q): &(&str, f64)| ((*name).to_owned(), quantile(&comparison.links[i], *q).into());
             Value::Object(QUANTILES.iter().map(of).collect())
@@ -163,14 +164,13 @@ impl Report {
     }
 
     fn csv(&self) -> String {
-        let mut out = format!("run,start_s,adaptive_at_least,{}\n", ROUTINGS.join(","));
+        let mut out = "run,start_s,routing,max_utilisation\n".to_owned();
         for (number, run) in self.runs.iter().enumerate() {
-            for (i, start_s) in run.start_s.iter().enumerate() {
-                let _ = write!(out, "{number},{start_s},{}", run.adaptive_at_least[i]);
-                for busiest in &run.comparison.busiest {
-                    let _ = write!(out, ",{}", busiest[i]);
+            let routings = run.comparison.routings.iter().copied().zip(&run.comparison.busiest);
+            for (routing, busiest) in routings.chain([("adaptive_at_least", &run.adaptive_at_least)]) {
+                for (start_s, busiest) in run.start_s.iter().zip(busiest) {
+                    let _ = writeln!(out, "{number},{start_s},{routing},{busiest}");
                 }
-                out.push('\n');
             }
         }
         out

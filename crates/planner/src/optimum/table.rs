@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::compare::ROUTINGS;
 use super::report::{QUANTILES, Report, RunReport, quantile};
 
 /// Renders it.
 pub fn render(report: &Report) -> String {
     let mut out = report.runs.iter().map(of_run).collect::<Vec<_>>().join("\n");
-    out += "\nadaptive: the best routing of each matrix; oblivious: the best that is the same\nfor all; vlb: by all switches of the highest tier, evenly; ecmp: shortest paths,\nevenly; wcmp: the same by capacity; single: one shortest path per pair of racks\n";
+    out += "\nadaptive: the best routing of each matrix; oblivious: the best that is the same\nfor all; vlb: by all switches of the highest tier, evenly; ecmp: shortest paths,\nevenly; wcmp: the same by capacity; single: one shortest path per pair of racks;\nspain: its paths, evenly\n";
+    if report.runs.iter().any(|run| run.comparison.routings.contains(&"hash")) {
+        out += "hash: each flow by the switches' hash; first-fit and so on: each flow by a scheduler\n";
+    }
     out
 }
 
@@ -30,12 +32,13 @@ fn of_run(run: &RunReport) -> String {
     };
     let percent = |it: f64| format!("{:.1}", 100.0 * it);
     let busiest: Vec<Vec<f64>> = all.busiest.iter().map(|values| sorted(values.clone())).collect();
-    section(&mut out, "Busiest link between switches by matrix, utilisation in %", &busiest, 0, percent);
+    let names = &all.routings;
+    section(&mut out, "Busiest link between switches by matrix, utilisation in %", names, &busiest, percent);
     let distance = |values: &Vec<f64>| sorted(values.iter().zip(&all.busiest[0]).map(|(it, best)| it / best).collect());
     let distances: Vec<Vec<f64>> = all.busiest.iter().map(distance).collect();
-    section(&mut out, "The same, divided by the adaptive routing's", &distances, 1, |it| format!("{it:.2}"));
+    section(&mut out, "The same, divided by the adaptive routing's", &names[1..], &distances[1..], |it| format!("{it:.2}"));
     if run.matrices > 1 {
-        section(&mut out, "Links by the largest load of each under any matrix, utilisation in %", &all.links, 0, percent);
+        section(&mut out, "Links by the largest load of each under any matrix, utilisation in %", names, &all.links, percent);
     }
     let gap = all.busiest[0].iter().zip(&all.adaptive_at_least).map(|(found, least)| found / least - 1.0).fold(0.0, f64::max);
     let needed = quantile(&busiest[1], 1.0);
@@ -57,14 +60,14 @@ fn of_run(run: &RunReport) -> String {
     out
 }
 
-fn section(out: &mut String, title: &str, rows: &[Vec<f64>], first: usize, form: impl Fn(f64) -> String) {
-    let _ = write!(out, "\n{title}\n  {:<10}", "");
+fn section(out: &mut String, title: &str, names: &[&str], rows: &[Vec<f64>], form: impl Fn(f64) -> String) {
+    let _ = write!(out, "\n{title}\n  {:<18}", "");
     QUANTILES.iter().for_each(|(name, _)| {
         let _ = write!(out, " {name:>8}");
     });
     out.push('\n');
-    for (routing, sorted) in ROUTINGS.iter().zip(rows).skip(first) {
-        let _ = write!(out, "  {routing:<10}");
+    for (routing, sorted) in names.iter().zip(rows) {
+        let _ = write!(out, "  {routing:<18}");
         QUANTILES.iter().for_each(|(_, q)| {
             let _ = write!(out, " {:>8}", form(quantile(sorted, *q)));
         });

@@ -35,6 +35,8 @@ pub struct Demand {
     pub matrices: Vec<(f64, Matrix)>,
     /// Set if no name of a file is a rack of the fabric: its groups stand on the racks in order.
     pub in_order: bool,
+    /// Whether it is the scenario's flows.
+    pub is_of_flows: bool,
 }
 
 impl TrafficArgs {
@@ -66,11 +68,11 @@ impl TrafficArgs {
 impl Demand {
     fn of_file(path: &std::path::Path, network: &Network) -> Result<Self> {
         let Series { matrices, in_order, .. } = Series::read(path, network)?;
-        Ok(Self { name: path.display().to_string(), matrices, in_order })
+        Ok(Self { name: path.display().to_string(), matrices, in_order, is_of_flows: false })
     }
 
     fn of_pattern(pattern: Pattern, network: &Network) -> Self {
-        Self { name: pattern.name().to_owned(), matrices: vec![(0.0, pattern.of(network))], in_order: false }
+        Self { name: pattern.name().to_owned(), matrices: vec![(0.0, pattern.of(network))], in_order: false, is_of_flows: false }
     }
 
     /// Of a scenario: its matrices; else its flows at time 0, each with what its NICs leave it (Hedera, section 4.2).
@@ -80,7 +82,7 @@ impl Demand {
             Traffic::Matrices(Matrices::File(path)) => Self::of_file(path, network),
             Traffic::Matrices(Matrices::Volatile(spec)) => {
                 let name = format!("{} drawn patterns (VL2, section 3.2), seed {seed}", spec.patterns);
-                Ok(Self { name, matrices: volatile::draw(spec, network, seed), in_order: false })
+                Ok(Self { name, matrices: volatile::draw(spec, network, seed), in_order: false, is_of_flows: false })
             }
             traffic => {
                 let keys = traffic.flows(fabric, seed)?.first_keys();
@@ -100,7 +102,8 @@ impl Demand {
                         *matrix.rate_mut(src, dst) += rate;
                     }
                 }
-                Ok(Self { name: "the scenario's flows at time 0".to_owned(), matrices: vec![(0.0, matrix)], in_order: false })
+                let name = "the scenario's flows at time 0".to_owned();
+                Ok(Self { name, matrices: vec![(0.0, matrix)], in_order: false, is_of_flows: true })
             }
         }
     }
