@@ -29,27 +29,39 @@ pub(crate) fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
     }
 }
 
-/// The settings of a resolver for this principal, with room for `capacity` names. While no server answers, what is known is used for `fail_static`; `None`: without a
-/// limit.
-pub(crate) fn resolver(principal: PrincipalId, capacity: usize, fail_static: Option<Duration>) -> ResolverConfig {
+/// The settings of a resolver for this principal, with room for `capacity` names. While no server answers, what is known is used for
+/// `fail_static`.
+pub(crate) fn resolver(principal: PrincipalId, capacity: usize, fail_static: Duration) -> ResolverConfig {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let fail_static = fail_static.unwrap_or(Duration::MAX);
     ResolverConfig { first_request: since_1970, capacity, fail_static, ..ResolverConfig::new(principal) }
 }
 
 /// Whether the directory confirms what is in use: logged when it changes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Confirmation {
+    /// What stays in use.
+    what: &'static str,
     unconfirmed: Option<Duration>,
 }
 
+impl Default for Confirmation {
+    fn default() -> Self {
+        Self::of("known mappings")
+    }
+}
+
 impl Confirmation {
+    /// Of what stays in use while the directory is away.
+    pub(crate) const fn of(what: &'static str) -> Self {
+        Self { what, unconfirmed: None }
+    }
+
     /// `unconfirmed`: for how long it has confirmed nothing, if that is longer than usual.
     pub(crate) fn update(&mut self, unconfirmed: Option<Duration>) {
         match (self.unconfirmed, unconfirmed) {
-            (None, Some(_)) => tracing::warn!("no directory server answers: known mappings stay in use, unconfirmed"),
+            (None, Some(_)) => tracing::warn!("no directory server answers: {} stay in use, unconfirmed", self.what),
             (Some(before), None) => {
-                tracing::info!(unconfirmed_s = before.as_secs_f64(), "the directory confirms mappings again");
+                tracing::info!(unconfirmed_s = before.as_secs_f64(), "the directory confirms {} again", self.what);
             }
             _ => {}
         }
@@ -61,7 +73,8 @@ impl Confirmation {
     pub(crate) fn problem(&self) -> Option<String> {
         let seconds = self.unconfirmed?.as_secs_f64();
         Some(format!(
-            "no directory server has answered for {seconds:.0} s: known mappings stay in use, others cannot be looked up"
+            "no directory server has answered for {seconds:.0} s: {} stay in use, others cannot be looked up",
+            self.what
         ))
     }
 

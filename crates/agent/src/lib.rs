@@ -19,6 +19,8 @@ mod interface;
 mod iproute;
 pub mod netlord;
 mod netns;
+mod problems;
+mod reconcile;
 mod signals;
 pub mod socket;
 pub mod vl2;

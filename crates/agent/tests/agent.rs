@@ -445,6 +445,7 @@ fn a_wrong_configuration_names_its_line_and_the_remedy() {
             "remove one",
         ),
         ("multicast = \"10.0.0.0/8\"\n", "FILE:8: not a prefix of multicast addresses", "239.0.0.0/8"),
+        ("fail_static = \"soon\"\n", "FILE:8: `soon` is not a time", "write \"unlimited\""),
         ("attach_refresh = \"soon\"\n", "FILE:8: `soon` is not a time", "docs/running-on-hosts.md"),
     ];
     for (line, message, remedy) in wrong {

@@ -94,6 +94,7 @@ fn tenants_with_the_same_addresses() {
     lab_test_is_well(&lab);
     an_agent_dies_and_returns(&lab);
     an_interface_goes_and_comes_back(&lab);
+    what_is_removed_from_the_kernel_is_put_back(&lab);
     a_lost_cable_keeps_no_broadcast_from_anybody(&lab);
     a_vm_moves_during_a_stream(&lab);
 }
@@ -352,6 +353,24 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
 /// A VM that is started again has another interface of the same name.
 fn an_interface_goes_and_comes_back(lab: &TestLab) {
     start_again(lab, &vm(lab, "acme", "vm3").clone());
+    let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
+    assert_eq!(result.answered, result.pairs, "{result:?}");
+}
+
+/// Somebody removes the queueing disciplines that have the programs: of a VM's interface, of an uplink, of a switch's port.
+fn what_is_removed_from_the_kernel_is_put_back(lab: &TestLab) {
+    let vm = vm(lab, "acme", "vm1");
+    let (host, edge) = (&lab.plan().nodes[vm.host], lab.plan().nodes.iter().find(|node| node.name == "edge0").expect("a switch"));
+    let uplink = ask(lab, &host.name)["uplinks"][0]["device"].as_str().expect("a name").to_owned();
+    let total = |node: &str| ask(lab, node)["restored"]["total"].as_u64().expect("a number");
+    assert_eq!((total(&host.name), total(&edge.name)), (0, 0), "nothing until now: {}", ask(lab, &host.name));
+    for (node, device) in [(&host.name, &host.ports[vm.port].name), (&host.name, &uplink), (&edge.name, &edge.ports[0].name)] {
+        let before = total(node);
+        lab.shell(node, &format!("tc qdisc del dev {device} clsact"));
+        wait_until("it is put back", || total(node) == before + 1);
+        let status = ask(lab, node);
+        assert!(status["problems"].to_string().contains(&format!("on ingress of {device}")), "{status}");
+    }
     let result = ping::all(lab.plan(), 84, &GO).expect("sockets");
     assert_eq!(result.answered, result.pairs, "{result:?}");
 }

@@ -288,8 +288,20 @@ fn tenants_are_looked_up_in_the_directory() {
     assert!(directory::kill_server(lab.plan(), 1), "it runs");
     eprintln!("without a server: acme {:?}, known", reach(&lab, "acme"));
     assert!(attempt(&lab, "umbrella", Duration::from_millis(500)).is_none(), "nobody says where they are");
+    an_agent_returns_without_a_directory(&lab);
     let answered = ping::at(lab.plan(), Addresses::Locators, 84, &GO).expect("sockets");
     assert_eq!(answered.answered, 12, "tenant 1 needs no directory: {answered:?}");
+}
+
+/// Nobody can confirm what the kernel has: it is used.
+fn an_agent_returns_without_a_directory(lab: &TestLab) {
+    let remotes = || ask(lab, "h0")["tables"][1]["used"].as_u64().expect("a number");
+    let before = remotes();
+    kill_agent(lab, "h0");
+    agents::restart(lab.plan(), &[lab.node("h0")], &GO).expect("it starts again");
+    settled(lab, "h0", "its address", |status| status["provider"][0]["state"] == "bound");
+    eprintln!("with another agent and without a server: acme {:?}, known", reach(lab, "acme"));
+    assert!(before > 0 && remotes() == before, "{before}: {}", ask(lab, "h0"));
 }
 
 fn vms_find_each_other_by_looking_up(lab: &TestLab) {
@@ -383,7 +395,7 @@ fn directory_server(lab: &TestLab) -> String {
     servers.split('"').next().expect("one").to_owned()
 }
 
-/// Of what the kernel has the next agent knows no lease: it asks again.
+/// What the kernel has is used, and asked for again.
 fn an_agent_returns_and_looks_up_again(lab: &TestLab) {
     kill_agent(lab, "h0");
     eprintln!("without its agent acme is reached in {:?}", reach(lab, "acme"));

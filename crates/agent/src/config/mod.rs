@@ -11,7 +11,7 @@ use toml::Spanned;
 use crate::error::{Error, Result};
 
 pub(crate) use place::At;
-pub(crate) use values::{check_ports, default_metrics, default_socket, read_key};
+pub(crate) use values::{check_ports, default_metrics, default_socket, read_key, time_or_unlimited, unlimited};
 pub use weft_directory::daemon::config::Place;
 pub(crate) use weft_directory::daemon::config::{address_or_off, from_text, optional_from_text};
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use weft_control::directory::auth::PrincipalKey;
+use weft_control::time::Duration;
 
 use super::Place;
 use crate::error::{Error, Result};
@@ -19,6 +20,24 @@ pub(crate) fn default_socket() -> PathBuf {
 #[allow(clippy::unnecessary_wraps)] // The form that serde requires.
 pub(crate) fn default_metrics() -> Option<SocketAddr> {
     Some(SocketAddr::from(([127, 0, 0, 1], 9304)))
+}
+
+/// A time, or `unlimited`.
+///
+/// # Errors
+/// Those of the deserializer; neither of the two.
+pub(crate) fn time_or_unlimited<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Duration, D::Error> {
+    use serde::Deserialize as _;
+    let text = String::deserialize(from)?;
+    if text == "unlimited" {
+        return Ok(Duration::MAX);
+    }
+    text.parse().map_err(|error| serde::de::Error::custom(format!("{error}; or write \"unlimited\"")))
+}
+
+/// Without a limit.
+pub(crate) const fn unlimited() -> Duration {
+    Duration::MAX
 }
 
 /// A key, from a file that nobody else can read.

@@ -8,17 +8,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, OsStr};
+use std::ops::Bound;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::{fs, io};
+use std::{fmt, fs, io};
 
-use libbpf_rs::{MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TcAttachPoint, TcHook, TcHookBuilder};
+use libbpf_rs::{
+    MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TC_EGRESS, TcAttachPoint, TcHook, TcHookBuilder,
+};
 
 use super::bytes::Plain;
 use super::maps::{Table, TableName};
 use super::{PlaneError, Result};
+use crate::interface::name_of;
 
 /// Loaded programs and their maps.
 #[derive(Debug)]
@@ -26,11 +30,16 @@ pub(crate) struct Loaded {
     object: Object,
     maps: BTreeMap<String, MapHandle>,
     pin_dir: PathBuf,
-    /// The hooks on which programs were put: program, interface, point.
-    hooks: BTreeSet<(&'static str, i32, u32)>,
+    /// The hooks on which programs were put.
+    hooks: BTreeSet<Hook>,
+    /// Where the next look at hooks goes on.
+    looked: Option<Hook>,
     /// Whether the maps were there already.
     pub adopted: bool,
 }
+
+/// Program, interface, point.
+type Hook = (&'static str, i32, u32);
 
 /// Sizes of maps that settings decide: name and entries (of a ring buffer: bytes).
 pub(crate) type Sizes<'a> = &'a [(&'a str, u32)];
@@ -58,9 +67,63 @@ impl Loaded {
             }
             maps.insert(name, handle);
         }
-        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), adopted };
+        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), looked: None, adopted };
         loaded.pin_programs()?;
         Ok(loaded)
+    }
+
+    /// Puts back what somebody has removed: programs on their hooks (with the queueing discipline that has them), and pins, without which the next process would
+    /// not find the maps. Looks at [`HOOKS_AT_ONCE`] hooks, the next ones each time. What was put back, for the log.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
+        let mut restored = Vec::new();
+        let after = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
+        let next: Vec<Hook> = self.hooks.range((after, Bound::Unbounded)).take(HOOKS_AT_ONCE).copied().collect();
+        self.looked = next.last().copied().filter(|_| next.len() == HOOKS_AT_ONCE);
+        for (program, ifindex, point) in next {
+            let Some(device) = name_of(ifindex as u32) else {
+                // It is attached again when there is such an interface again.
+                self.hooks.remove(&(program, ifindex, point));
+                continue;
+            };
+            if !self.is_attached(program, ifindex, point)? {
+                self.attach(program, ifindex, point)?;
+                let hook = if point == TC_EGRESS { "egress" } else { "ingress" };
+                restored.push(Restored::Program { program, hook, device });
+            }
+        }
+        self.repin(&mut restored)?;
+        Ok(restored)
+    }
+
+    /// Whether the hook has the program of this process.
+    fn is_attached(&self, program: &'static str, ifindex: i32, point: TcAttachPoint) -> Result<bool> {
+        let program = self.program(program);
+        let own = libbpf_rs::Program::id_from_fd(program.as_fd()).map_err(PlaneError::bpf("read", "a program"))?;
+        // An error is that there is no such filter, or no queueing discipline that could have one.
+        Ok(hook(&program, ifindex, point).query().is_ok_and(|there| there == own))
+    }
+
+    fn repin(&self, restored: &mut Vec<Restored>) -> Result<()> {
+        let is_missing = |path: &Path| !path.exists();
+        for (name, map) in &self.maps {
+            let path = self.pin_dir.join(name);
+            if is_missing(&path) {
+                prepare(&self.pin_dir)?;
+                let mut map = MapHandle::try_from(map).map_err(PlaneError::bpf("open map", name))?;
+                map.pin(&path).map_err(PlaneError::bpf("pin map", name))?;
+                restored.push(Restored::Pin(path));
+            }
+        }
+        let names = self.object.progs().map(|program| program.name().to_string_lossy().into_owned());
+        let missing: Vec<PathBuf> = names.map(|name| self.pin_dir.join(name)).filter(|path| is_missing(path)).collect();
+        if !missing.is_empty() {
+            self.pin_programs()?;
+            restored.extend(missing.into_iter().map(Restored::Pin));
+        }
+        Ok(())
     }
 
     fn pin_programs(&self) -> Result<()> {
@@ -140,6 +203,52 @@ impl Loaded {
         }
     }
 }
+
+/// Something that somebody had removed or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// A program on a hook.
+    Program {
+        /// Which.
+        program: &'static str,
+        /// `ingress` or `egress`.
+        hook: &'static str,
+        /// Of which interface.
+        device: String,
+    },
+    /// A pin.
+    Pin(PathBuf),
+    /// All that is at an interface, which was removed and made again.
+    Interface(String),
+    /// An entry of a table.
+    Entry(String),
+}
+
+impl Restored {
+    /// Its label in metrics.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Program { .. } => "program",
+            Self::Pin(_) => "pin",
+            Self::Interface(_) => "interface",
+            Self::Entry(_) => "entry",
+        }
+    }
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program { program, hook, device } => write!(f, "the program {program} on {hook} of {device}"),
+            Self::Pin(path) => write!(f, "the pin {}", path.display()),
+            Self::Interface(device) => write!(f, "the programs of {device}, which was removed and created again"),
+            Self::Entry(entry) => write!(f, "the table's entry of {entry}"),
+        }
+    }
+}
+
+/// Hooks that are looked at in one go: 20 us each.
+const HOOKS_AT_ONCE: usize = 64;
 
 fn hook(program: &libbpf_rs::Program<'_>, ifindex: i32, point: TcAttachPoint) -> TcHook {
     TcHookBuilder::new(program.as_fd()).ifindex(ifindex).replace(true).handle(HANDLE).priority(PRIORITY).hook(point)

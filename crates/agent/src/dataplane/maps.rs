@@ -48,6 +48,17 @@ impl<'a, K: Plain, V: Plain> Table<'a, K, V> {
         })
     }
 
+    /// Sets an entry, unless it is so already; whether it was not.
+    ///
+    /// # Errors
+    /// As [`Table::set`].
+    pub fn restore(&self, key: &K, value: &V) -> Result<bool> {
+        if self.get(key)?.is_some_and(|there| there.bytes() == value.bytes()) {
+            return Ok(false);
+        }
+        self.set(key, value).map(|()| true)
+    }
+
     fn is_full(&self) -> bool {
         self.len() >= self.map.max_entries() as usize
     }

@@ -14,6 +14,7 @@ pub(crate) mod ring;
 pub(crate) mod testing;
 
 pub use error::{PlaneError, Result};
+pub use load::Restored;
 
 /// A token bucket of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

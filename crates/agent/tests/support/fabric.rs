@@ -19,6 +19,7 @@ use weft_agent::vl2::dataplane::{Attached, StripRole, SwitchPlane, SwitchSetting
 use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::wire::directory::Op;
+use weft_control::wire::vl2::attach::AttachKey;
 use weft_directory::client::Client;
 
 use super::process::program;
@@ -65,6 +66,8 @@ pub struct Network {
     prefix: String,
     pins: PathBuf,
     programs: Vec<(String, Program)>,
+    /// Of the programs that are started from now on.
+    environment: Vec<(&'static str, String)>,
 }
 
 /// A running program.
@@ -93,7 +96,7 @@ impl Network {
         assert!(super::ebpf::mount_bpffs(), "bpffs is mounted");
         let pins = PathBuf::from(format!("/sys/fs/bpf/agent-{name}-{id}"));
         let (folder, prefix) = (tempfile::tempdir().unwrap(), format!("agent-{name}-{id}-"));
-        let network = Self { folder, nodes, prefix, pins, programs: Vec::new() };
+        let network = Self { folder, nodes, prefix, pins, programs: Vec::new(), environment: Vec::new() };
         for node in nodes {
             run(&format!("ip netns add {}", network.namespace(node)));
             network.ip(node, "link set lo up");
@@ -247,6 +250,7 @@ impl Network {
         let file = File::options().append(true).create(true).open(&log).unwrap();
         let mut command = self.command(node, program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).env("WEFT_LOG", "debug");
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         die_with_parent(&mut command);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -261,6 +265,63 @@ impl Network {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace(node))).arg(program);
         command
+    }
+
+    /// Programs that are started from now on see another time of day, by so many seconds; those that run already, if they were started after the first call. None
+    /// of the machine's clocks changes.
+    pub fn set_clock(&mut self, ahead_s: i64) {
+        let (source, library, offset) = (self.path("clock.c"), self.path("clock.so"), self.path("clock"));
+        std::fs::write(&offset, ahead_s.to_string()).unwrap();
+        if !library.exists() {
+            std::fs::write(&source, include_str!("clock.c")).unwrap();
+            let (source, library) = (source.to_str().unwrap(), library.to_str().unwrap());
+            run(&format!("cc -shared -fPIC -O1 -o {library} {source} -ldl"));
+            self.environment.push(("LD_PRELOAD", library.to_owned()));
+            self.environment.push(("WEFT_TEST_CLOCK", offset.to_str().unwrap().to_owned()));
+        }
+    }
+
+    /// The agent of a ToR, in the place of the tables that were written at first.
+    pub fn start_tor(&mut self, tor: &str, forget_after: &str) {
+        let (principal, key) = (PrincipalId(41), self.path(&format!("{tor}.key")));
+        if !key.exists() {
+            let mut file = File::options().write(true).create_new(true).mode(0o600).open(&key).unwrap();
+            std::io::Write::write_all(&mut file, secret().key_of(principal).to_hex().as_bytes()).unwrap();
+        }
+        let hosts: Vec<Host> = HOSTS.into_iter().filter(|host| host.tor == tor).collect();
+        let ports: Vec<String> = hosts.iter().map(|host| format!("\"{}\"", host.tor_port)).collect();
+        let mut config = format!(
+            "role = \"switch\"\nprincipal = 41\nkey = \"{}\"\ndirectory = [\"{DIRECTORY}\"]\nprefixes = [\"20.0.0.0/8\"]\nla = \"{}\"\n\
+             ports = [{}, \"u0\"]\nsocket = \"{}\"\npins = \"{}\"\nmetrics = \"off\"\non_exit = \"keep\"\n[tor]\nforget_after = \"{forget_after}\"\n",
+            key.display(),
+            hosts[0].tor_la,
+            ports.join(", "),
+            self.path(&format!("{tor}.sock")).display(),
+            self.pins(tor).display()
+        );
+        for host in hosts {
+            let key = AttachKey::of(&secret().key_of(PrincipalId(host.number.into()))).to_hex();
+            let (number, port, la) = (host.number, host.tor_port, host.la());
+            config +=
+                &format!("[[tor.host]]\nprincipal = {number}\nattach_key = \"{key}\"\nport = \"{port}\"\naddress = \"{la}\"\n");
+        }
+        let path = self.path(&format!("{tor}.toml"));
+        std::fs::write(&path, config).unwrap();
+        self.start(tor, tor, env!("CARGO_BIN_EXE_weft-agent"), &["--config", path.to_str().unwrap(), "--json"]);
+    }
+
+    /// The status of a switch's agent.
+    pub fn switch_status(&self, switch: &str) -> serde_json::Value {
+        let mut command = self.command(switch, env!("CARGO_BIN_EXE_weft-agent"));
+        let output = command.args(["status", "--json", "--socket"]).arg(self.path(&format!("{switch}.sock"))).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Sends a program a signal.
+    pub fn signal(&self, name: &str, signal: i32) {
+        let (_, program) = self.programs.iter().find(|(it, _)| it == name).expect("it runs");
+        // SAFETY: the child is ours and not waited for.
+        assert_eq!(unsafe { libc::kill(program.child.id() as i32, signal) }, 0);
     }
 
     /// kill -9.

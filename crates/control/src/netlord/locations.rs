@@ -84,6 +84,13 @@ pub enum LocationInput<'a> {
         /// The message.
         message: NlArp,
     },
+    /// A data plane that outlived the agent before sends frames for a VIF to a place.
+    Adopt {
+        /// Which.
+        vif: Vif,
+        /// Where.
+        at: Location,
+    },
     /// A message to this agent came.
     Unicast(Unicast),
     /// The directory servers, from now on.

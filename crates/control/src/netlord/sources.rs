@@ -54,7 +54,10 @@ impl Locations for Sources {
 
     fn handle(&mut self, now: Instant, input: LocationInput<'_>) {
         let tenant = match &input {
-            LocationInput::Start { vif, .. } | LocationInput::Stop(vif) | LocationInput::Misdelivered { vif, .. } => vif.tenant,
+            LocationInput::Start { vif, .. }
+            | LocationInput::Stop(vif)
+            | LocationInput::Adopt { vif, .. }
+            | LocationInput::Misdelivered { vif, .. } => vif.tenant,
             LocationInput::Seek { query, .. } | LocationInput::Confirm(query) => query.tenant,
             LocationInput::Broadcast { message, .. } => match message {
                 Message::Here(Here { vif, .. }) | Message::NotHere(NotHere { vif }) => vif.tenant,

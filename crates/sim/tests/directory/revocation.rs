@@ -92,7 +92,8 @@ fn a_withdrawn_mapping_is_out_of_use_within_a_second() {
 fn a_withdrawn_permission_is_out_of_use_within_a_second() {
     let mut narrowed = 0;
     for seed in 0..60 {
-        let mut trial = begin(seed, 60_000);
+        // Whatever is allowed while no server answers.
+        let mut trial = begin_static(seed, 60_000, if seed % 2 == 0 { NsDuration::ZERO } else { NsDuration::MAX });
         let Some(narrower) = (1..4).find(|&v| allows_other(&trial, 0) && !allows_other(&trial, v)) else { continue };
         narrowed += 1;
         assert_eq!(in_use(&trial).len(), 20, "seed {seed}");
@@ -143,6 +144,32 @@ fn what_is_held_out_of_earshot_stays_in_use_until_a_server_answers() {
         settle(&mut trial, 1000);
         let left: Vec<Key> = before.into_iter().filter(|&it| it != key(3)).collect();
         assert_eq!(in_use(&trial), left, "seed {seed}");
+    }
+}
+
+/// The policy changes, and the directory is cut off at any moment while agents ask what it means for them.
+#[test]
+fn what_is_being_reconfirmed_out_of_earshot_stays_in_use_until_a_server_answers() {
+    for seed in 0..40 {
+        let mut trial = begin_static(seed, 60_000, NsDuration::MAX);
+        let before = in_use(&trial);
+        let other = 1 + (seed as usize) % 3;
+        for server in 0..3 {
+            trial.set_policy(server, other);
+        }
+        let wait = trial.rng.random_range(0..600);
+        settle(&mut trial, wait);
+        for server in 0..3 {
+            trial.cluster.network.cut(Node::Server(server), Node::Agent(0));
+        }
+        let at_cut = in_use(&trial);
+        settle(&mut trial, 30_000);
+        assert_eq!(in_use(&trial), at_cut, "seed {seed}, cut after {wait} ms");
+        trial.cluster.network.mend();
+        settle(&mut trial, 1_500);
+        let left: Vec<Key> = before.into_iter().take(if allows_other(&trial, other) { 20 } else { 10 }).collect();
+        assert!(in_use(&trial).iter().all(|key| left.contains(key)), "seed {seed}");
+        assert!((0..10).all(|n| in_use(&trial).contains(&key(n))), "seed {seed}: its own service stays");
     }
 }
 

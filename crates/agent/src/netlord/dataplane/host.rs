@@ -23,7 +23,7 @@ use crate::dataplane::load::Loaded;
 use crate::dataplane::maps::{self, Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
-use crate::dataplane::{PlaneError, Result};
+use crate::dataplane::{PlaneError, Restored, Result};
 
 /// The programs on a server's interfaces, and their tables. Dropping it leaves them in place.
 #[derive(Debug)]
@@ -209,6 +209,30 @@ impl HostPlane {
     pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<()> {
         let Some(socket) = self.interfaces.get(&ifindex) else { return Ok(()) };
         socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
+    }
+
+    /// Puts back programs and pins that somebody has removed.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
+        self.loaded.reconcile()
+    }
+
+    /// As [`set_uplink`](Self::set_uplink), unless the table has it so; whether it had not.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn restore_uplink(&mut self, ifindex: u32, mac: MacAddr, mtu: u32, at: Option<Location>) -> Result<bool> {
+        self.table(&UPLINKS).restore(&ifindex, &layout::uplink(mac, mtu, at))
+    }
+
+    /// As [`set_vif`](Self::set_vif), unless the table has it so; whether it had not.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn restore_vif(&mut self, ifindex: u32, vif: Vif, uplink: Option<u32>) -> Result<bool> {
+        self.table(&VIFS).restore(&ifindex, &layout::vif(vif, uplink))
     }
 
     /// Detaches if the caller's start has failed, unless an earlier process' tables are in use: then flows go on as before.

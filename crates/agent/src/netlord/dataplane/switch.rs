@@ -22,7 +22,7 @@ use crate::dataplane::load::Loaded;
 use crate::dataplane::maps::{self, Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
-use crate::dataplane::{PlaneError, Result};
+use crate::dataplane::{PlaneError, Restored, Result};
 
 /// The program on a switch's ports, and its tables. Dropping it leaves them in place.
 #[derive(Debug)]
@@ -104,6 +104,20 @@ impl SwitchPlane {
             self.set_server(index, port.server.or(before))?;
         }
         Ok(())
+    }
+
+    /// Puts back what somebody has removed from the kernel: programs, pins, ports.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
+        let mut restored = self.loaded.reconcile()?;
+        for (index, (port, _)) in &self.ports {
+            if self.table(&PORTS).restore(index, &layout::port(port))? {
+                restored.push(Restored::Entry(port.device.clone()));
+            }
+        }
+        Ok(restored)
     }
 
     /// Whether a port is up and has a carrier.

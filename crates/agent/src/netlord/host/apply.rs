@@ -6,7 +6,7 @@ use weft_control::netlord::agent::{Input, MapChange, Output};
 
 use super::Host;
 use super::uplink::Uplink;
-use crate::dataplane::PlaneError;
+use crate::dataplane::{PlaneError, Restored};
 use crate::directory::send;
 
 impl Host {
@@ -84,6 +84,24 @@ impl Host {
         let at = uplink.at.filter(|_| uplink.mtu.is_some());
         let done = self.plane.set_uplink(uplink.ifindex, uplink.mac, uplink.mtu.unwrap_or(0), at);
         self.record_error(done);
+    }
+
+    /// Puts back what somebody has removed from the kernel: programs, pins, and the entries of interfaces.
+    pub(super) fn reconcile(&mut self) -> Result<Vec<Restored>, PlaneError> {
+        let mut restored = self.plane.reconcile()?;
+        for it in &self.uplinks {
+            let at = it.at.filter(|_| it.mtu.is_some());
+            if self.plane.restore_uplink(it.ifindex, it.mac, it.mtu.unwrap_or(0), at)? {
+                restored.push(Restored::Entry(it.device.clone()));
+            }
+        }
+        for (&ifindex, own) in &self.vifs {
+            let Some((vif, uplink)) = own.written else { continue };
+            if self.plane.restore_vif(ifindex, vif, uplink)? {
+                restored.push(Restored::Entry(own.device.clone()));
+            }
+        }
+        Ok(restored)
     }
 
     pub(super) fn send(&mut self, ifindex: u32, frame: &[u8]) {

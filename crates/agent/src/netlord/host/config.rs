@@ -26,7 +26,7 @@ use super::paths::read_tables;
 use super::tenants::first_tenants;
 use crate::config::{
     At as _, OnExit, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket, from_text,
-    optional_from_text, read_key,
+    optional_from_text, read_key, time_or_unlimited, unlimited,
 };
 use crate::dataplane::find_interface;
 use crate::error::Result;
@@ -114,8 +114,8 @@ enum LocationSource {
 #[allow(missing_docs)]
 pub struct DirectoryPart {
     pub servers: Spanned<Vec<SocketAddr>>,
-    #[serde(default, deserialize_with = "optional_from_text")]
-    pub fail_static: Option<Duration>,
+    #[serde(default = "unlimited", deserialize_with = "time_or_unlimited")]
+    pub fail_static: Duration,
     principal: Spanned<u32>,
     key: Spanned<PathBuf>,
 }

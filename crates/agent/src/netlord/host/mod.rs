@@ -51,6 +51,8 @@ use crate::directory::{Confirmation, DATAGRAM, bind, measure_lookups, resolver};
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::netlord::dataplane::{Event, HostPlane, HostSettings};
+use crate::problems::ProblemLog;
+use crate::reconcile::Reconciler;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::watch::KernelWatch;
 use paths::Paths;
@@ -90,6 +92,8 @@ struct Host {
     begun: Instant,
     upkeep: Instant,
     confirmation: Confirmation,
+    reconciler: Reconciler,
+    problem_log: ProblemLog,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -192,6 +196,8 @@ impl Host {
             upkeep: now,
             config,
             confirmation: Confirmation::default(),
+            reconciler: Reconciler::default(),
+            problem_log: ProblemLog::default(),
         };
         let begun = host.begin();
         if begun.is_err() && !host.plane.adopted() {
@@ -312,7 +318,13 @@ impl Host {
         self.reload_paths();
         self.refresh_vifs();
         self.refresh_provider();
+        if self.reconciler.is_due() {
+            let done = self.reconcile();
+            self.reconciler.record(done);
+        }
         self.measure();
+        let (steady, all) = (self.steady_problems(), self.problems().len());
+        self.problem_log.update(steady, all);
     }
 
     fn measure(&mut self) {

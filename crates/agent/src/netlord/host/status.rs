@@ -52,6 +52,7 @@ impl Host {
             "unconfirmed_s": self.confirmation.unconfirmed_s(),
             "lookups": report.lookups.map(lookups),
             "spain": spain(report.spain),
+            "restored": self.reconciler.status(),
             "counters": counters,
             "drops": drops,
         })
@@ -65,8 +66,19 @@ impl Host {
         format!("{placed} of {uplinks} uplinks{at}, {vifs} VIFs, {known} others known, {remotes} in the kernel's table")
     }
 
-    fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         let mut problems: Vec<String> = self.confirmation.problem().into_iter().collect();
+        problems.extend(self.steady_problems());
+        problems.extend(self.tenants_file.problem.clone());
+        problems.extend(self.repository.as_ref().and_then(Repository::problem));
+        problems.extend(self.reconciler.problem());
+        problems.extend(self.last_error.clone());
+        problems
+    }
+
+    /// Problems that read the same while they last, and that nothing else logs.
+    pub(super) fn steady_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
         for uplink in &self.uplinks {
             match (uplink.mtu, uplink.at) {
                 (None, _) => problems.push(format!("{} is down: `ip link set {} up`", uplink.device, uplink.device)),
@@ -94,10 +106,7 @@ impl Host {
             problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
         }
         problems.extend(self.provider_problem());
-        problems.extend(self.tenants_file.problem.clone());
         problems.extend(self.paths.problem(&self.uplinks));
-        problems.extend(self.repository.as_ref().and_then(Repository::problem));
-        problems.extend(self.last_error.clone());
         problems
     }
 

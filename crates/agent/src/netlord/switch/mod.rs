@@ -30,6 +30,7 @@ use crate::daemon::{Daemon, Run, RunOptions};
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::netlord::dataplane::{Event, Limit, SwitchPlane};
+use crate::reconcile::Reconciler;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 
 /// A switch's daemon, at work.
@@ -46,6 +47,7 @@ struct Switch {
     /// Servers' ports that are up.
     up: BTreeSet<u32>,
     last_error: Option<String>,
+    reconciler: Reconciler,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -100,9 +102,20 @@ impl Switch {
         plane.rollback_on_error(limited)?;
         let now = Instant::now();
         let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
-        let up = BTreeSet::new();
-        let mut switch =
-            Self { config, plane, limits, started: now, lldp_due: now, upkeep: now, asked, answered, up, last_error: None };
+        let (up, reconciler) = (BTreeSet::new(), Reconciler::default());
+        let mut switch = Self {
+            config,
+            plane,
+            limits,
+            started: now,
+            lldp_due: now,
+            upkeep: now,
+            asked,
+            answered,
+            up,
+            last_error: None,
+            reconciler,
+        };
         switch.step();
         Ok(switch)
     }
@@ -136,6 +149,10 @@ impl Switch {
 
     /// Servers that have not said their MAC addresses are asked, others now and then; old entries go.
     fn housekeeping(&mut self, now: Instant) {
+        if self.reconciler.is_due() {
+            let done = self.plane.reconcile();
+            self.reconciler.record(done);
+        }
         let ports: Vec<(u32, bool)> =
             self.plane.ports().filter(|(_, port)| port.number.is_some()).map(|(at, port)| (at, port.server.is_some())).collect();
         for (at, is_known) in ports {

@@ -24,6 +24,7 @@ impl Switch {
         if !silent.is_empty() {
             problems.push(format!("the servers at {} have not answered ARP", silent.join(", ")));
         }
+        problems.extend(self.reconciler.problem());
         let (fib, limit) = self.plane.fib().unwrap_or_default();
         let verdict = if problems.is_empty() { "ok" } else { "not ok" };
         json!({
@@ -39,6 +40,7 @@ impl Switch {
             "ports": self.ports(),
             "fib": { "used": fib.len(), "limit": limit, "list": self.fib(&fib) },
             "tenants": self.tenants(),
+            "restored": self.reconciler.status(),
             "counters": counted,
             "drops": drops,
         })

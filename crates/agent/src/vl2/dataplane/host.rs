@@ -1,5 +1,7 @@
 //! A host's plane: the programs on the two hooks of its NIC.
 
+mod reconcile;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
@@ -30,6 +32,7 @@ use crate::dataplane::{PlaneError, Result};
 pub struct HostPlane {
     loaded: Loaded,
     ring: Ring<RawEvent>,
+    interface: String,
     nic: Nic,
     settings: HostSettings,
     to_stack: FrameSocket,
@@ -53,6 +56,7 @@ impl HostPlane {
         let mut plane = Self {
             ring: Ring::new(loaded.map("events"), layout::read_event)?,
             loaded,
+            interface: interface.to_owned(),
             nic,
             settings: settings.clone(),
             to_stack: FrameSocket::new(nic, layout::MARK_TO_STACK, false)?,

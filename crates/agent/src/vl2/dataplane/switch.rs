@@ -1,5 +1,6 @@
 //! A switch's plane: one program on the ingress hook of every port.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -8,16 +9,20 @@ use libbpf_rs::TC_INGRESS;
 
 use super::layout::{self, LOCALS, RawEvent, SETTINGS, STRIPS, vl2_event_kind};
 use super::{Attached, Counters, Event, StripRole, SwitchSettings};
-use crate::dataplane::Result;
 use crate::dataplane::bytes::{Plain, be};
 use crate::dataplane::load::Loaded;
 use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::Nic;
 use crate::dataplane::ring::Ring;
+use crate::dataplane::{Restored, Result};
 
 /// The program on the ports of one switch, and its tables. Dropping it leaves them in place.
 #[derive(Debug)]
 pub struct SwitchPlane {
+    /// Name and index of each.
+    ports: BTreeMap<String, i32>,
+    settings: SwitchSettings,
+    strips: BTreeMap<Ipv4Addr, StripRole>,
     loaded: Loaded,
     ring: Ring<RawEvent>,
 }
@@ -32,7 +37,9 @@ impl SwitchPlane {
     /// [`PlaneError`](crate::dataplane::PlaneError) if a port is missing or the kernel refuses.
     pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = load(settings, pin_dir)?;
-        let mut plane = Self { ring: Ring::new(loaded.map("events"), layout::read_event)?, loaded };
+        let ring = Ring::new(loaded.map("events"), layout::read_event)?;
+        let (settings_of, ports_of, strips) = (settings.clone(), BTreeMap::new(), BTreeMap::new());
+        let mut plane = Self { ports: ports_of, settings: settings_of, strips, ring, loaded };
         let begun = plane.set_settings(settings).and_then(|()| ports.iter().try_for_each(|port| plane.add_port(port)));
         plane.rollback_on_error(begun)?;
         Ok(plane)
@@ -51,11 +58,45 @@ impl SwitchPlane {
         self.loaded.adopted
     }
 
+    /// Puts back what somebody has removed from the kernel: programs (also at ports that were made again), pins, settings, addresses to strip. A port that is not
+    /// there is left out.
+    ///
+    /// # Errors
+    /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
+    pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
+        let mut restored = Vec::new();
+        let is_new = |(port, index): (&String, &i32)| Nic::find(port).is_ok_and(|nic| nic.index != *index).then(|| port.clone());
+        let new: Vec<String> = self.ports.iter().filter_map(is_new).collect();
+        for port in new {
+            self.add_port(&port)?;
+            restored.push(Restored::Interface(port));
+        }
+        restored.extend(self.loaded.reconcile()?);
+        if self.table(&SETTINGS).restore(&0, &layout::switch_settings(&self.settings))? {
+            restored.push(Restored::Entry("the settings".to_owned()));
+        }
+        for (&la, &role) in &self.strips {
+            if self.table(&STRIPS).restore(&be(la), &layout::strip(role))? {
+                restored.push(Restored::Entry(la.to_string()));
+            }
+        }
+        Ok(restored)
+    }
+
+    /// Writes an AA behind a port, unless the table has it so; whether it had not.
+    ///
+    /// # Errors
+    /// As [`set_local`](Self::set_local).
+    pub fn restore_local(&mut self, aa: IpAddr, attached: &Attached) -> Result<bool> {
+        self.table(&LOCALS).restore(&layout::key(aa), &layout::attached(attached))
+    }
+
     /// Writes the settings again, except for `limits`.
     ///
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn set_settings(&mut self, settings: &SwitchSettings) -> Result<()> {
+        self.settings = settings.clone();
         self.table(&SETTINGS).set(&0, &layout::switch_settings(settings))
     }
 
@@ -64,7 +105,10 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the port is missing or the kernel refuses.
     pub fn add_port(&mut self, port: &str) -> Result<()> {
-        self.loaded.attach("vl2_port", Nic::find(port)?.index, TC_INGRESS)
+        let index = Nic::find(port)?.index;
+        self.loaded.attach("vl2_port", index, TC_INGRESS)?;
+        self.ports.insert(port.to_owned(), index);
+        Ok(())
     }
 
     /// Takes the program off all its ports and removes the pins. For a thread of the namespace that it was attached in.
@@ -80,6 +124,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
     pub fn set_strip(&mut self, la: Ipv4Addr, role: StripRole) -> Result<()> {
+        self.strips.insert(la, role);
         self.table(&STRIPS).set(&be(la), &layout::strip(role))
     }
 
@@ -88,6 +133,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn remove_strip(&mut self, la: Ipv4Addr) -> Result<()> {
+        self.strips.remove(&la);
         self.table(&STRIPS).remove(&be(la))
     }
 

@@ -11,7 +11,7 @@ use weft_control::wire::packet::ethernet::Ethernet;
 use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
-use crate::dataplane::PlaneError;
+use crate::dataplane::{PlaneError, Restored};
 use crate::error::{Error, Result};
 use crate::vl2::dataplane::{
     Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, PeerState, Placement, Refusal,
@@ -168,7 +168,11 @@ impl Plane {
                 error.map_or(Ok(()), |frame| self.host.inject(&frame))
             }
             Output::Salt { flow, salt } => self.host.salt(flow, salt),
-            Output::Send { .. } | Output::SendAttach { .. } | Output::Announce(_) | Output::Attachment { .. } => Ok(()),
+            Output::Send { .. }
+            | Output::SendAttach { .. }
+            | Output::Announce(_)
+            | Output::Attachment { .. }
+            | Output::SequenceAdvanced(_) => Ok(()),
         };
         if let Err(error) = done {
             self.record_error(what, &error);
@@ -203,6 +207,20 @@ impl Plane {
         let mut flows: BTreeMap<Flow, Option<Placement>> = self.host.elephants()?.into_iter().map(|flow| (flow, None)).collect();
         flows.extend(self.host.placements()?.into_iter().map(|(flow, placement)| (flow, Some(placement))));
         Ok(flows.into_iter().collect())
+    }
+
+    /// Puts back what somebody has removed from the kernel, as far as this process alone knows it.
+    pub fn reconcile(&mut self) -> std::result::Result<Vec<Restored>, PlaneError> {
+        let restored = self.host.reconcile()?;
+        if restored.iter().any(|it| matches!(it, Restored::Interface(_))) {
+            self.index = self.host.index();
+        }
+        Ok(restored)
+    }
+
+    /// The plane's tables.
+    pub const fn tables(&mut self) -> &mut HostPlane {
+        &mut self.host
     }
 
     /// Takes the programs away.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use weft_control::prefix::Prefix;
 
 use super::config::{HostConfig, Intermediate};
-use super::link::{self, Link};
+use super::link::{self, Link, Route};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,9 +40,9 @@ pub(super) const fn inner_mtu(config: &HostConfig, fabric: u32) -> u32 {
 }
 
 /// Looks at everything.
-pub(super) fn all(config: &HostConfig, link: &Link, has_gateway: bool) -> Vec<Check> {
+pub(super) fn all(config: &HostConfig, link: &Link, routes: &[Route], has_gateway: bool) -> Vec<Check> {
     let mut checks =
-        vec![carrier(link), mtu(config, link), rp_filter(&link.device), segmentation(&link.device), neighbours(config)];
+        vec![carrier(link), mtu(config, link, routes), rp_filter(&link.device), segmentation(&link.device), neighbours(config)];
     checks.push(match has_gateway {
         true => Check::new("gateway", State::Ok, "its MAC address is known", ""),
         false => Check::new(
@@ -63,10 +63,9 @@ fn carrier(link: &Link) -> Check {
     }
 }
 
-fn mtu(config: &HostConfig, link: &Link) -> Check {
+fn mtu(config: &HostConfig, link: &Link, routes: &[Route]) -> Check {
     let fabric = config.fabric_mtu(link);
     let inner = inner_mtu(config, fabric);
-    let routes = link.application_routes(config.prefixes.get_ref());
     let wide: Vec<&str> = routes.iter().filter(|(_, mtu)| mtu.unwrap_or(link.mtu) > inner).map(|(it, _)| it.as_str()).collect();
     if routes.is_empty() {
         let remedy = "put the application address on the device, with the whole prefix: ip addr add 20.0.0.5/8 dev eth0";

@@ -15,7 +15,7 @@ use weft_fabric::{Bytes, MacAddr};
 use super::link::Link;
 use crate::config::{
     At as _, ConfigFile, OnExit, Overlay, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket,
-    from_text, optional_from_text, read_key,
+    from_text, optional_from_text, read_key, time_or_unlimited, unlimited,
 };
 use crate::directory::bind;
 use crate::error::{Error, Result};
@@ -49,8 +49,8 @@ pub struct HostConfig {
     pub ca: Option<PathBuf>,
     #[serde(default, deserialize_with = "optional_from_text")]
     pub gateway_mac: Option<MacAddr>,
-    #[serde(default, deserialize_with = "optional_from_text")]
-    pub fail_static: Option<Duration>,
+    #[serde(default = "unlimited", deserialize_with = "time_or_unlimited")]
+    pub fail_static: Duration,
     pub multicast: Option<Spanned<Prefix>>,
     #[serde(default)]
     pub on_exit: OnExit,

@@ -20,6 +20,9 @@ pub(super) struct Link {
     pub is_up: bool,
 }
 
+/// Destination and MTU of a route.
+pub(super) type Route = (String, Option<u32>);
+
 impl Link {
     /// Looks at a device of the thread's network namespace.
     pub fn find(device: &str) -> Result<Self> {
@@ -61,7 +64,7 @@ impl Link {
     }
 
     /// Routes of application addresses on this device: destination, MTU.
-    pub fn application_routes(&self, prefixes: &[Prefix]) -> Vec<(String, Option<u32>)> {
+    pub fn application_routes(&self, prefixes: &[Prefix]) -> Vec<Route> {
         let mut all = Vec::new();
         for family in ["-4", "-6"] {
             let Ok(routes) = ip(&["-j", family, "route", "show", "dev", &self.device]) else { continue };
@@ -77,15 +80,18 @@ impl Link {
         all
     }
 
-    /// Makes the routes of application addresses so narrow that outer headers have room. Which were changed.
-    pub fn narrow_routes(&self, prefixes: &[Prefix], mtu: u32) -> Vec<String> {
+    /// Makes routes of application addresses so narrow that outer headers have room. Which were changed.
+    pub fn narrow_routes(&self, routes: &mut [Route], mtu: u32) -> Vec<String> {
         let mut changed = Vec::new();
-        for (destination, old) in self.application_routes(prefixes) {
-            if old == Some(mtu) {
+        for (destination, old) in routes {
+            if *old == Some(mtu) {
                 continue;
             }
-            match self.narrow(&destination, mtu) {
-                Ok(()) => changed.push(destination),
+            match self.narrow(destination, mtu) {
+                Ok(()) => {
+                    *old = Some(mtu);
+                    changed.push(destination.clone());
+                }
                 Err(error) => tracing::warn!(%error, destination, mtu, "the route's MTU cannot be set"),
             }
         }

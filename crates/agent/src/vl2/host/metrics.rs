@@ -21,6 +21,7 @@ pub(super) fn update(agent: &Agent, plane: Option<&Counters>, peers_max: u32) {
     counter!("weft_agent_invalidations_total").absolute(counts.invalidated);
     counter!("weft_agent_rehashed_total").absolute(counts.rehashed);
     counter!("weft_agent_rehash_limited_total").absolute(counts.rehash_limited);
+    counter!("weft_agent_sequence_advances_total").absolute(counts.sequence_advances);
     measure_lookups(&agent.resolver_counts());
     let (held, bytes) = agent.held();
     gauge!("weft_agent_held_packets").set(held as f64);

@@ -16,6 +16,7 @@ mod config;
 mod link;
 mod metrics;
 mod placement;
+mod reconcile;
 mod reload;
 mod setup;
 mod status;
@@ -34,6 +35,8 @@ pub use config::HostConfig;
 use crate::daemon::{Daemon, Run, RunOptions};
 use crate::directory::{Confirmation, DATAGRAM, Evictions, send};
 use crate::error::Result;
+use crate::problems::ProblemLog;
+use crate::reconcile::Reconciler;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::vl2::dataplane::{Event, Flow, Problem};
 use announce::Announcer;
@@ -63,6 +66,10 @@ struct Host {
     checks: Vec<checks::Check>,
     confirmation: Confirmation,
     evictions: Evictions,
+    reconciler: Reconciler,
+    problem_log: ProblemLog,
+    /// The peer after which the next comparison with the kernel's table begins.
+    compared: Option<IpAddr>,
 }
 
 /// A client that waits until an address is attached or detached.
@@ -156,6 +163,7 @@ impl Host {
                     }
                 }
                 weft_control::vl2::agent::Output::Attachment { address, state } => log_attachment(address, state),
+                weft_control::vl2::agent::Output::SequenceAdvanced(by) => log_advance(by.as_ns()),
                 output => self.plane.apply(output),
             }
         }
@@ -289,13 +297,19 @@ impl Host {
                 self.link = link;
             }
             self.gateway = self.link.gateway(self.config.towards());
-            self.narrow_routes();
+            let routes = self.narrow_routes();
+            self.checks = checks::all(&self.config, &self.link, &routes, self.plane.has_gateway());
         }
         self.refresh_gateway();
+        if self.reconciler.is_due() {
+            self.reconcile();
+        }
         self.confirmation.update(self.agent.unconfirmed_since().map(|at| self.now().saturating_since(at)));
         self.evictions.update(self.agent.resolver_counts().evicted);
         metrics::update(&self.agent, self.plane.counters().as_ref(), self.config.limits.peers);
         self.placement.iter().for_each(Placement::measure);
+        let (steady, all) = (self.steady_problems(), self.problems().len());
+        self.problem_log.update(steady, all);
     }
 
     fn refresh_gateway(&mut self) {
@@ -309,19 +323,22 @@ impl Host {
         }
     }
 
-    fn narrow_routes(&self) {
+    fn narrow_routes(&self) -> Vec<link::Route> {
         let inner = checks::inner_mtu(&self.config, self.config.fabric_mtu(&self.link));
-        let changed = self.link.narrow_routes(self.config.prefixes.get_ref(), inner);
+        let mut routes = self.link.application_routes(self.config.prefixes.get_ref());
+        let changed = self.link.narrow_routes(&mut routes, inner);
         if !changed.is_empty() {
             tracing::info!(routes = changed.join(", "), mtu = inner, "application addresses have room for outer headers");
         }
+        routes
     }
 
     fn refresh_checks(&mut self) {
         if let Ok(link) = Link::find(self.config.device.get_ref()) {
             self.link = link;
         }
-        self.checks = checks::all(&self.config, &self.link, self.plane.has_gateway());
+        let routes = self.link.application_routes(self.config.prefixes.get_ref());
+        self.checks = checks::all(&self.config, &self.link, &routes, self.plane.has_gateway());
     }
 
     fn now(&self) -> weft_control::time::Instant {
@@ -335,6 +352,19 @@ fn log_attachment(address: IpAddr, state: AttachState) {
         AttachState::Detached => tracing::info!(%address, "detached"),
         AttachState::Waiting => tracing::warn!(%address, "the ToR does not answer"),
         AttachState::Refused(code) => tracing::warn!(%address, %code, "attaching is refused"),
+    }
+}
+
+/// The ToR knows a later message of this host. By less than a second, it is one that was repeated for too long.
+fn log_advance(by_ns: u64) {
+    let by_s = by_ns as f64 / 1e9;
+    if by_ns >= 1_000_000_000 {
+        tracing::warn!(
+            by_s,
+            "the ToR has heard this host with a later time: the clock was set back; messages continue after that time"
+        );
+    } else {
+        tracing::debug!(by_s, "the ToR has forgotten this host");
     }
 }
 

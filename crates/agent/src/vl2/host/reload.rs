@@ -22,7 +22,7 @@ impl Host {
         self.plane.apply_config(la, mac, &settings)?;
         (self.link, self.la, self.directory, self.tor, self.gateway) = (link, la, directory, tor, gateway);
         self.config = config;
-        self.narrow_routes();
+        drop(self.narrow_routes());
         self.renew()
     }
 

@@ -19,6 +19,8 @@ use crate::dataplane::Rate;
 use crate::directory::{Confirmation, Evictions, bind, resolver};
 use crate::error::Result;
 use crate::exporter;
+use crate::problems::ProblemLog;
+use crate::reconcile::Reconciler;
 use crate::vl2::dataplane::{HostPlane, HostSettings, Limits, LocatorKind};
 
 impl Host {
@@ -38,7 +40,7 @@ impl Host {
         if let Some(mac) = mac {
             plane.set_gateway(mac);
         }
-        let agent = new_machine(&config, &key);
+        let agent = new_machine(&config, &key, 0);
         let begun = Instant::now();
         let routes_checked = begun;
         let (waiters, checks) = (Vec::new(), Vec::new());
@@ -61,8 +63,11 @@ impl Host {
             checks,
             confirmation: Confirmation::default(),
             evictions: Evictions::default(),
+            reconciler: Reconciler::default(),
+            problem_log: ProblemLog::default(),
+            compared: None,
         };
-        host.narrow_routes();
+        drop(host.narrow_routes());
         let is_adopted = host.plane.adopted();
         let begun = host.inherit(is_adopted).and_then(|()| host.start_placement());
         host.plane.rollback_on_error(begun)?;
@@ -73,7 +78,8 @@ impl Host {
     pub(super) fn renew(&mut self) -> Result<()> {
         let key = self.config.principal_key()?;
         self.plane.forget_held();
-        self.agent = new_machine(&self.config, &key);
+        // The clock may have been set back since the machine before this one began.
+        self.agent = new_machine(&self.config, &key, self.agent.last_sequence());
         self.begun = Instant::now();
         self.inherit(true)?;
         self.start_placement()
@@ -104,8 +110,11 @@ impl Host {
     }
 }
 
-fn new_machine(config: &HostConfig, key: &PrincipalKey) -> Agent {
-    Agent::new(machine(config), key, Pcg64::new(u128::from_be_bytes(weft_directory::client::random()), 7))
+/// Its messages have sequences greater than `after`.
+fn new_machine(config: &HostConfig, key: &PrincipalKey, after: u64) -> Agent {
+    let mut machine = machine(config);
+    machine.resolver.first_request = machine.resolver.first_request.max(after.saturating_add(1));
+    Agent::new(machine, key, Pcg64::new(u128::from_be_bytes(weft_directory::client::random()), 7))
 }
 
 /// The next hop's MAC address; waits a moment for the kernel to find it.

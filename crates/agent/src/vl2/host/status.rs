@@ -14,7 +14,8 @@ use crate::vl2::dataplane::{Flow, VIRTUAL_MAC};
 impl Host {
     /// The whole status.
     pub(super) fn status(&self) -> Value {
-        let (problems, counters) = (self.problems(), self.plane.counters());
+        let (mut problems, counters) = (self.problems(), self.plane.counters());
+        problems.extend(self.missing_programs());
         let counted = |drops: bool| -> Map<String, Value> {
             let all =
                 counters.iter().flat_map(crate::vl2::dataplane::Counters::iter).filter(|(which, _)| which.is_drop() == drops);
@@ -48,6 +49,7 @@ impl Host {
             "unconfirmed_s": self.confirmation.unconfirmed_s(),
             "directory": self.agent.servers().iter().map(|it| json!({ "server": it.to_string() })).collect::<Vec<_>>(),
             "held": { "packets": packets, "bytes": bytes },
+            "restored": self.reconciler.status(),
             "counters": counted(false),
             "placement": self.placement.as_ref().map(|it| it.status(self.now())),
             "drops": drops,
@@ -61,21 +63,31 @@ impl Host {
         format!("{attached} of {own} addresses attached, {used} peers of {limit}, {} {}", self.link.device, self.la)
     }
 
-    fn problems(&self) -> Vec<String> {
+    /// What is wrong with the system and with this host's addresses: problems that read the same while they last.
+    pub(super) fn steady_problems(&self) -> Vec<String> {
         let bad = self.checks.iter().filter(|check| check.state == State::Bad);
         let mut problems: Vec<String> = bad
             .map(|check| format!("{}: {} ({})", check.name, check.detail, check.remedy.as_deref().unwrap_or_default()))
             .collect();
         problems.extend(self.agent.own().filter_map(|own| Some(format!("{}: {}", own.address, problem_of(&own)?))));
-        let gone = PROGRAMS.into_iter().filter(|(name, hook)| !self.link.has_program(hook, name));
-        problems.extend(
-            gone.map(|(name, hook)| format!("the program {name} is not on {hook} of {}: restart the agent", self.link.device)),
-        );
+        problems
+    }
+
+    pub(super) fn problems(&self) -> Vec<String> {
+        let mut problems = self.steady_problems();
+        problems.extend(self.reconciler.problem());
         problems.extend(self.confirmation.problem());
         problems.extend(self.evictions.problem(self.config.limits.peers));
         problems.extend(self.placement.iter().flat_map(|it| it.problems(self.now())));
         problems.extend(self.plane.last_error.clone());
         problems
+    }
+
+    fn missing_programs(&self) -> impl Iterator<Item = String> + '_ {
+        let gone = PROGRAMS.into_iter().filter(|(name, hook)| !self.link.has_program(hook, name));
+        gone.map(|(name, hook)| {
+            format!("the program {name} is not on {hook} of {}: it is put back within seconds", self.link.device)
+        })
     }
 
     fn programs(&self) -> Vec<Value> {

@@ -38,8 +38,10 @@ use self::intermediate::Intermediate;
 use self::relay::Relay;
 use self::tor::TorPart;
 use crate::daemon::{Daemon, Run, RunOptions};
+use crate::directory::Confirmation;
 use crate::error::{Error, Result};
 use crate::exporter;
+use crate::reconcile::Reconciler;
 use crate::socket::ControlSocket;
 use crate::vl2::dataplane::{StripRole, SwitchPlane, SwitchSettings};
 
@@ -53,6 +55,8 @@ pub(super) struct Switch {
     clock: Clock,
     started: WallInstant,
     measured: WallInstant,
+    reconciler: Reconciler,
+    confirmation: Confirmation,
 }
 
 /// The machines' clock: 0 when the agent starts.
@@ -137,7 +141,9 @@ impl Switch {
         })();
         let (tor, intermediate, relay) = plane.rollback_on_error(parts)?;
         let started = WallInstant::now();
-        let mut switch = Self { config, plane, tor, intermediate, relay, clock, started, measured: started };
+        let (reconciler, confirmation) = (Reconciler::default(), Confirmation::of("addresses of hosts"));
+        let mut switch =
+            Self { config, plane, tor, intermediate, relay, clock, started, measured: started, reconciler, confirmation };
         switch.step()?;
         switch.measure();
         Ok(switch)
@@ -155,8 +161,18 @@ impl Switch {
         if let Some(relay) = &mut self.relay {
             relay.step();
         }
+        if self.reconciler.is_due() {
+            let done = self.plane.reconcile().and_then(|mut restored| {
+                if let Some(tor) = &self.tor {
+                    tor.reconcile(&mut self.plane, &mut restored)?;
+                }
+                Ok(restored)
+            });
+            self.reconciler.record(done);
+        }
         if self.measured.elapsed() >= LOOK_AGAIN {
             self.measured = WallInstant::now();
+            self.confirmation.update(self.tor.as_ref().and_then(|tor| tor.unanswered(now)));
             self.measure();
         }
         Ok(())

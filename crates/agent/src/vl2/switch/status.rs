@@ -24,6 +24,8 @@ impl Switch {
         if dead > 0 {
             problems.push(format!("{dead} groups have no member"));
         }
+        problems.extend(self.confirmation.problem());
+        problems.extend(self.reconciler.problem());
         let verdict = if problems.is_empty() { "ok" } else { "not ok" };
         let local: Vec<Value> = self.local();
         let (counters, drops) = split(counters.unwrap_or_default());
@@ -33,7 +35,7 @@ impl Switch {
             "ports": self.config.ports, "local": local, "groups": groups, "directory": self.servers(), "attach": self.attach(),
             "dhcp": self.relay.as_ref().map(|relay| json!(relay.counts())),
             "alive": self.intermediate.iter().flat_map(super::intermediate::Intermediate::alive).collect::<Vec<_>>(),
-            "counters": counters, "drops": drops,
+            "unconfirmed_s": self.confirmation.unconfirmed_s(), "restored": self.reconciler.status(), "counters": counters, "drops": drops,
         })
     }
 

@@ -14,6 +14,7 @@ use weft_fabric::rng::Pcg64;
 
 use super::config::{SwitchConfig, TorConfigPart};
 use super::ports::{PortSocket, client};
+use crate::dataplane::{PlaneError, Restored};
 use crate::error::{Error, Result};
 use crate::vl2::dataplane::{Attached, Event, StripRole, SwitchPlane};
 
@@ -109,12 +110,35 @@ impl TorPart {
         self.remove_stale(now, plane)
     }
 
+    /// The table of addresses is compared with the machine's: what somebody has removed from it or added to it is put right.
+    pub fn reconcile(&self, plane: &mut SwitchPlane, restored: &mut Vec<Restored>) -> Result<(), PlaneError> {
+        for (address, local) in self.machine.local() {
+            let attached = Attached { port: local.port, mac: local.mac, service: local.service };
+            if plane.restore_local(address, &attached)? {
+                restored.push(Restored::Entry(address.to_string()));
+            }
+        }
+        let known: BTreeSet<IpAddr> = self.machine.local().map(|(address, _)| address).collect();
+        for (address, _) in plane.locals()? {
+            if !known.contains(&address) && !self.inherited.contains(&address) {
+                plane.remove_local(address)?;
+                restored.push(Restored::Entry(format!("{address}, which is not here")));
+            }
+        }
+        Ok(())
+    }
+
     pub fn local(&self) -> impl Iterator<Item = (IpAddr, &Local, &str)> {
         self.machine.local().map(|(address, local)| (address, local, self.names.get(&local.port).map_or("", String::as_str)))
     }
 
     pub fn servers(&self) -> &[SocketAddr] {
         self.machine.servers()
+    }
+
+    /// For how long no directory server has answered.
+    pub fn unanswered(&self, now: Instant) -> Option<Duration> {
+        self.machine.unanswered_since().map(|at| now.saturating_since(at))
     }
 
     pub const fn counts(&self) -> Counts {
@@ -148,9 +172,10 @@ impl TorPart {
         Ok(())
     }
 
-    /// What an earlier process left is kept as long as its host may take to speak.
+    /// What an earlier process left is kept as long as its host may take to speak, and the directory to confirm it.
     fn remove_stale(&mut self, now: Instant, plane: &mut SwitchPlane) -> Result<()> {
-        if !self.inherited.is_empty() && now.saturating_since(Instant::ZERO) >= self.forget_after {
+        let can_confirm = |at: Instant| now.saturating_since(at) >= self.forget_after;
+        if !self.inherited.is_empty() && self.machine.first_answer().is_some_and(can_confirm) {
             for address in std::mem::take(&mut self.inherited) {
                 plane.remove_local(address)?;
             }

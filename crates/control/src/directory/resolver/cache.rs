@@ -379,6 +379,15 @@ impl Cache {
         self.leases = self.leases.min(until);
     }
 
+    /// What may be used until `end` may be used until `limit`: nobody can be asked.
+    pub fn suspend_doubt(&mut self, end: Instant, limit: Instant) {
+        for entry in self.entries.values_mut().filter(|entry| matches!(entry.held, Held::Found(_)) && entry.until <= end) {
+            entry.until = limit;
+        }
+        let terms = self.terms;
+        self.leases = self.entries.values().filter_map(|e| e.ends(terms)).min().unwrap_or(Instant::MAX);
+    }
+
     /// Every lease restarts.
     pub fn renew(&mut self, at: Instant) {
         self.terms.renewed = self.terms.renewed.max(at);

@@ -194,6 +194,7 @@ pub struct Resolver {
     cache: Cache,
     lookups: Lookups,
     sync: sync::SyncState,
+    doubt: sync::Doubt,
     /// The newest version of the access policy that any server has shown.
     policy: u32,
     /// Requests that may still be answered.
@@ -241,6 +242,7 @@ impl Resolver {
             cache: Cache::new(config.capacity, config.negative, config.fail_static),
             lookups: Lookups::default(),
             sync: sync::SyncState::default(),
+            doubt: sync::Doubt::default(),
             clock: Steady::default(),
             now: Instant::ZERO,
             policy: 0,
@@ -275,13 +277,18 @@ impl Resolver {
     /// When [`Input::Timer`] is due; `None`: nothing is under way.
     pub fn deadline(&self) -> Option<Instant> {
         let timer = self.timers.first().map_or(Instant::MAX, |&(at, _)| at);
-        let at = timer.min(self.cache.next_expiry()).min(self.sync_due());
+        let at = timer.min(self.cache.next_expiry()).min(self.sync_due()).min(self.doubt_due());
         (at != Instant::MAX).then(|| self.clock.to_host(at))
     }
 
     /// What has been counted.
     pub const fn counts(&self) -> ResolverCounts {
         ResolverCounts { evicted: self.cache.evictions(), ..self.counts }
+    }
+
+    /// For how long what was confirmed is used while no server answers.
+    pub const fn fail_static(&self) -> Duration {
+        self.config.fail_static
     }
 
     /// Names held, of all kinds.
@@ -429,6 +436,7 @@ impl Resolver {
         if !self.is_current(answer.policy) {
             return self.elsewhere(batch, from);
         }
+        self.heard();
         let mut gone = Vec::new();
         let mut useless = false;
         for (&key, (generation, finding)) in keys.iter().zip(answer.results()) {
@@ -516,6 +524,7 @@ impl Resolver {
                 Timer::Expire(server, request) => self.expire((server, request)),
             }
         }
+        self.doubt_timer();
         if self.cache.next_expiry() <= self.now {
             let mut gone = Vec::new();
             self.cache.expire(self.now, &mut gone);

@@ -22,6 +22,17 @@ pub(super) struct SyncState {
     confirmed: Instant,
 }
 
+/// What is to be reconfirmed, if anything.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    /// When it began, and until when what is not confirmed may be used.
+    under_way: Option<(Instant, Instant)>,
+    /// No server answered towards its end: what is not confirmed stays in use until one does.
+    is_suspended: bool,
+    /// When a server gave a good answer last.
+    heard: Instant,
+}
+
 impl SyncState {
     /// Since when nothing was confirmed, if for longer than [`UNCONFIRMED`].
     pub(super) fn unconfirmed_since(&self, now: Instant) -> Option<Instant> {
@@ -78,6 +89,7 @@ impl Resolver {
             self.cache.withdraw(&withdrawal.key, withdrawal.generation, self.now, &mut gone);
         }
         self.invalidate(&gone);
+        self.heard();
         if changes.reconfirm {
             self.reconfirm();
         }
@@ -93,9 +105,39 @@ impl Resolver {
         }
     }
 
+    pub(super) fn doubt_due(&self) -> Instant {
+        self.doubt.under_way.map_or(Instant::MAX, |(_, until)| until)
+    }
+
+    /// A server gave a good answer. If none did while something was to be reconfirmed, that begins again.
+    pub(super) fn heard(&mut self) {
+        self.doubt.heard = self.now;
+        if self.doubt.is_suspended {
+            self.reconfirm_within(RESUMED);
+        }
+    }
+
+    /// The time for reconfirming is over. If no server answers any more, nothing says that it was revoked: it is used on, as all that is held is.
+    pub(super) fn doubt_timer(&mut self) {
+        let Some((begun, until)) = self.doubt.under_way.filter(|&(_, until)| until <= self.now) else { return };
+        self.doubt.under_way = None;
+        let limit = begun.saturating_add(self.config.fail_static);
+        if until.saturating_since(self.doubt.heard) >= SILENCE && limit > self.now {
+            self.doubt.is_suspended = true;
+            self.cache.suspend_doubt(until, limit);
+        }
+    }
+
     /// Everything held is looked up again; until it is confirmed it may be used for a moment.
     pub(super) fn reconfirm(&mut self) {
-        self.cache.doubt(self.now + DOUBT);
+        self.reconfirm_within(DOUBT);
+    }
+
+    fn reconfirm_within(&mut self, time: Duration) {
+        let until = self.now + time;
+        self.doubt.under_way = Some((self.now, until));
+        self.doubt.is_suspended = false;
+        self.cache.doubt(until);
         for name in self.cache.found_names() {
             self.lookups.refresh(name);
         }
@@ -126,7 +168,11 @@ impl Resolver {
 const EVERY: Duration = Duration::from_ms(500);
 /// Without a good answer for so long, what is held counts as unconfirmed: several requests were lost.
 const UNCONFIRMED: Duration = Duration::from_secs(3);
-/// How long what is to be reconfirmed may be used.
+/// Without a good answer for so long at the end of that time, no server answers: each would have answered several lookups.
+const SILENCE: Duration = Duration::from_ms(250);
+/// How long what is to be reconfirmed may be used, while a server answers.
 const DOUBT: Duration = Duration::from_ms(500);
+/// The same after servers were away: lookups of before are repeated each half second.
+const RESUMED: Duration = Duration::from_ms(900);
 /// Makes the request long enough that the answer may name a hundred withdrawals.
 const PADDING: u16 = 120;

@@ -295,7 +295,7 @@ fn a_newer_policy_puts_everything_in_doubt() {
 
 #[test]
 fn unconfirmed_mappings_are_used_for_half_a_second() {
-    let mut bench = Bench::plain(1);
+    let mut bench = Bench::bounded();
     bench.learn(1, 9, (5, found(1)));
     bench.ask(&[(key(2), None, 2)]);
     let (sent, _) = bench.drain();
@@ -305,6 +305,43 @@ fn unconfirmed_mappings_are_used_for_half_a_second() {
     bench.pass(Duration::from_ms(1));
     assert_eq!(bench.agent.usable().map(|(key, ..)| key).collect::<Vec<_>>(), [key(2)]);
     assert!(bench.drain().1.contains(&Output::Invalidated { key: key(1), asker: None }));
+}
+
+/// A policy comes, and the directory is gone before it can be asked what it means for what is held.
+#[test]
+fn what_is_to_be_reconfirmed_stays_in_use_while_no_server_answers() {
+    let limited = ResolverConfig { fail_static: Duration::from_secs(60), ..ResolverConfig::new(ME) };
+    for (config, is_limited) in [(ResolverConfig::new(ME), false), (limited, true)] {
+        let mut bench = Bench::new(1, config);
+        bench.learn(1, 9, (5, found(1)));
+        bench.ask(&[(key(2), None, 2)]);
+        let (sent, _) = bench.drain();
+        bench.answer(&sent[0], 9, 2, &[(6, found(2))]);
+        bench.drain();
+        bench.pass(Duration::from_secs(59));
+        assert_eq!(bench.agent.usable().count(), 2);
+        if is_limited {
+            bench.pass(Duration::from_secs(2));
+            assert_eq!(bench.agent.usable().count(), 0);
+            continue;
+        }
+        bench.pass(Duration::from_secs(3600));
+        assert_eq!(bench.agent.usable().count(), 2);
+        // A server answers: what it does not confirm within a second is out of use.
+        bench.drain();
+        bench.ask(&[(key(3), None, 3)]);
+        let (sent, _) = bench.drain();
+        bench.answer(sent.iter().find(|it| it.keys == [key(3)]).unwrap(), 9, 2, &[(6, found(3))]);
+        let (sent, _) = bench.drain();
+        let again: Vec<&Sent> = sent.iter().filter(|it| it.keys.contains(&key(1))).collect();
+        assert!(!again.is_empty(), "looked up again: {sent:?}");
+        bench.pass(Duration::from_ms(800));
+        bench.ask(&[(key(4), None, 4)]);
+        let (sent, _) = bench.drain();
+        bench.answer(sent.iter().find(|it| it.keys == [key(4)]).unwrap(), 9, 2, &[(6, found(4))]);
+        bench.pass(Duration::from_ms(101));
+        assert_eq!(bench.agent.usable().map(|(key, ..)| key).collect::<Vec<_>>(), [key(3), key(4)]);
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use super::super::paths::ChooseVlan;
 use super::super::tenants::{Router, Tenants};
 use super::super::{Location, MacSpace, Vif};
 use super::{Agent, Output, VifId};
-use crate::wire::netlord::{Here, NlArp, Question};
+use crate::wire::netlord::Question;
 
 /// A change of a data plane's maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,9 +130,9 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
     }
 
-    /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise. Where nobody would, it is looked for again.
+    /// A data plane that outlived the agent before has this VIF in its maps: it is known, until somebody says otherwise.
     pub(super) fn adopt(&mut self, vif: Vif, at: Location) {
-        self.input_locations(LocationInput::Broadcast { from: at, message: NlArp::Here(Here { vif, ip4: None, ip6: None }) });
+        self.input_locations(LocationInput::Adopt { vif, at });
         self.mapped.insert(vif);
         if self.locations.find(vif, Query::vif(vif)).is_none() {
             self.unmap(vif);

@@ -397,6 +397,7 @@ impl Locations for NlArp {
             LocationInput::Confirm(query) => self.confirm(now, query),
             LocationInput::Misdelivered { vif, here, sender } => self.misdelivered(now, vif, here, sender),
             LocationInput::Broadcast { from, message } => self.broadcast(from, message),
+            LocationInput::Adopt { vif, at } => self.broadcast(at, Message::Here(Here { vif, ip4: None, ip6: None })),
             LocationInput::Unicast(message) => self.unicast(now, message),
             LocationInput::Servers(_) | LocationInput::Datagram { .. } | LocationInput::Timer => {}
         }

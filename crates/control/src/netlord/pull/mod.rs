@@ -4,7 +4,11 @@
 //! ```text
 //!   (tenant, space, MAC) --key--> locator edge:switch/port            (tenant, space, IP) --key--> locator, and the VIF's MAC
 //! ```
+//! What the kernel has from an earlier agent is used until the directory has answered for each ([`adopted`]).
+//!
 //! Stale entries are withdrawn by the resolver's sync, twice a second, or by a NOTHERE, after which the same place is not believed for a while.
+
+mod adopted;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -15,6 +19,7 @@ use crate::directory::resolver::{Input, Output, Resolution, Resolver};
 use crate::directory::{Key, Locator, Mapping, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::netlord::{Question, Unicast};
+use adopted::Adopted;
 
 /// How long a place is not believed after its agent has said that the VIF is not there: the directory's withdrawal takes half a second.
 const DISTRUST: Duration = Duration::from_secs(1);
@@ -31,6 +36,7 @@ pub struct Pull {
     seeking: BTreeMap<u64, (Query, Vif)>,
     last_token: u64,
     distrusted: BTreeMap<(Vif, Location), Instant>,
+    adopted: Adopted,
     now: Instant,
     out: VecDeque<LocationOutput>,
 }
@@ -46,6 +52,7 @@ impl Pull {
             seeking: BTreeMap::new(),
             last_token: 0,
             distrusted: BTreeMap::new(),
+            adopted: Adopted::default(),
             now: Instant::ZERO,
             out: VecDeque::new(),
         }
@@ -70,6 +77,7 @@ impl Pull {
             self.local_ips.insert(Query::ip(vif.tenant, vif.space, ip), vif);
         }
         self.local.insert(vif, (at, addresses.to_vec()));
+        self.adopted.ask_at(self.now);
     }
 
     fn stop(&mut self, vif: Vif) {
@@ -105,6 +113,9 @@ impl Pull {
     }
 
     fn resolved(&mut self, token: u64, resolution: &Resolution) {
+        if self.adopted_resolved(token, resolution) {
+            return;
+        }
         let Some((query, asker)) = self.seeking.remove(&token) else { return };
         let found = match resolution {
             Resolution::Found(_, Value::Mapping(mapping)) => binding(query, mapping),
@@ -130,7 +141,8 @@ impl Pull {
         let Unicast::NotHere { vif, at } = message else { return };
         let known = self.known.len();
         self.known.retain(|_, binding| *binding != Binding { vif, at });
-        if self.known.len() == known {
+        let was_adopted = self.adopted.remove_at(vif, at);
+        if self.known.len() == known && !was_adopted {
             return;
         }
         self.distrusted.retain(|_, until| *until > self.now);
@@ -143,7 +155,7 @@ impl Pull {
 
 impl Locations for Pull {
     fn find(&self, asker: Vif, query: Query) -> Option<Binding> {
-        self.here(query).or_else(|| self.known.get(&(query, asker)).copied())
+        self.here(query).or_else(|| self.known.get(&(query, asker)).copied()).or_else(|| self.adopted.find(query))
     }
 
     fn handle(&mut self, now: Instant, input: LocationInput<'_>) {
@@ -156,9 +168,11 @@ impl Locations for Pull {
             LocationInput::Servers(servers) => self.resolver.handle(now, Input::SetServers(servers)),
             LocationInput::Datagram { from, bytes } => self.resolver.handle(now, Input::Datagram { from, bytes }),
             LocationInput::Timer => self.resolver.handle(now, Input::Timer),
+            LocationInput::Adopt { vif, at } => self.adopt(vif, at),
             // The directory corrects; it is not asked on a guess.
             LocationInput::Confirm(_) | LocationInput::Misdelivered { .. } | LocationInput::Broadcast { .. } => {}
         }
+        self.adopted_timer();
     }
 
     fn poll(&mut self) -> Option<LocationOutput> {
@@ -167,7 +181,7 @@ impl Locations for Pull {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.resolver.deadline()
+        self.resolver.deadline().into_iter().chain(self.adopted.deadline()).min()
     }
 
     /// As the entries are: what the maps and the resolver's cache take besides is about as much again.

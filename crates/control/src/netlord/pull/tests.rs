@@ -24,6 +24,7 @@ struct Directory {
     at: Location,
     generation: Generation,
     asked: usize,
+    is_silent: bool,
 }
 
 impl Directory {
@@ -84,11 +85,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(ResolverConfig::new(ME))
+    }
+
+    fn with(config: ResolverConfig) -> Self {
         let key = Secret::new([3; 32]).key_of(ME);
-        let mut pull = Pull::new(Resolver::new(ResolverConfig::new(ME), &key, rng::stream(1, Stream::Traffic)));
+        let mut pull = Pull::new(Resolver::new(config, &key, rng::stream(1, Stream::Traffic)));
         pull.handle(Instant::ZERO, LocationInput::Servers(&[([10, 9, 0, 1], 5303).into()]));
         pull.handle(Instant::ZERO, LocationInput::Start { vif: vif(1), at: place(1), addresses: &[IpAddr::from([10, 0, 0, 1])] });
-        let directory = Directory { tagger: key.tagger(), at: place(2), generation: Generation(5), asked: 0 };
+        let directory = Directory { tagger: key.tagger(), at: place(2), generation: Generation(5), asked: 0, is_silent: false };
         Self { pull, directory, now: Instant::ZERO }
     }
 
@@ -96,6 +101,7 @@ impl Bench {
         let mut outputs = Vec::new();
         while let Some(output) = self.pull.poll() {
             match output {
+                LocationOutput::Datagram { .. } if self.directory.is_silent => {}
                 LocationOutput::Datagram { to, bytes } => {
                     let answer = self.directory.answer(&bytes);
                     self.pull.handle(self.now, LocationInput::Datagram { from: to, bytes: &answer });
@@ -166,4 +172,48 @@ fn a_place_that_says_no_is_not_believed_for_a_while() {
     bench.pull.handle(bench.now, LocationInput::Unicast(Unicast::NotHere { vif: vif(2), at: place(9) }));
     assert_eq!(bench.settle(), []);
     assert!(bench.pull.find(vif(1), query).is_some());
+}
+
+/// An agent starts again with places that the kernel has, and the directory is away.
+#[test]
+fn adopted_places_are_used_until_the_directory_answers() {
+    let mut bench = Bench::new();
+    bench.directory.is_silent = true;
+    let gone = vif(9);
+    for (vif, at) in [(vif(2), place(2)), (gone, place(4))] {
+        bench.pull.handle(bench.now, LocationInput::Adopt { vif, at });
+    }
+    assert_eq!(bench.advance(Duration::from_secs(3600)), []);
+    assert_eq!(bench.pull.find(vif(1), Query::vif(gone)).map(|it| it.at), Some(place(4)));
+    assert!(bench.pull.deadline().is_some());
+    bench.directory.is_silent = false;
+    assert_eq!(bench.advance(Duration::from_secs(8)), [LocationOutput::Moved { vif: gone, at: None }]);
+    let there = Some(Binding { vif: vif(2), at: place(2) });
+    assert_eq!((bench.pull.find(vif(1), Query::vif(gone)), bench.pull.find(vif(1), Query::vif(vif(2)))), (None, there));
+    // Confirmed, it is withdrawn as all others are.
+    bench.directory.at = place(3);
+    bench.directory.generation = Generation(6);
+    assert!(bench.advance(Duration::from_secs(1)).contains(&LocationOutput::Moved { vif: vif(2), at: None }));
+}
+
+#[test]
+fn an_adopted_place_is_corrected_denied_or_ends() {
+    let mut bench = Bench::new();
+    bench.pull.handle(bench.now, LocationInput::Adopt { vif: vif(2), at: place(8) });
+    assert_eq!(bench.settle(), [LocationOutput::Moved { vif: vif(2), at: Some(place(2)) }]);
+    bench.directory.is_silent = true;
+    bench.pull.handle(bench.now, LocationInput::Adopt { vif: vif(7), at: place(8) });
+    bench.pull.handle(bench.now, LocationInput::Unicast(Unicast::NotHere { vif: vif(7), at: place(8) }));
+    assert_eq!(bench.settle(), [LocationOutput::Moved { vif: vif(7), at: None }]);
+    // A time is set for what nobody confirms; a minute is the least.
+    let mut bench = Bench::with(ResolverConfig { fail_static: Duration::from_secs(90), ..ResolverConfig::new(ME) });
+    bench.directory.is_silent = true;
+    bench.pull.handle(bench.now, LocationInput::Adopt { vif: vif(2), at: place(8) });
+    assert_eq!(bench.advance(Duration::from_secs(89)), []);
+    assert_eq!(bench.advance(Duration::from_secs(2)), [LocationOutput::Moved { vif: vif(2), at: None }]);
+    // Of a space in which no VIF is here nobody can be asked.
+    let other = Vif { space: MacSpace(5), ..vif(2) };
+    let mut bench = Bench::new();
+    bench.pull.handle(bench.now, LocationInput::Adopt { vif: other, at: place(8) });
+    assert_eq!(bench.advance(Duration::from_secs(3600)), []);
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!            Attach, each 0.2 s, then less often, at least every 2 s          Detach, the same, 5 times
 //!   wanted ---------------------------------------------------> attached ----------------------------> gone
-//!     ^  '-- Refused: again in 1 s                                  | refresh: Attach with a new sequence
+//!     ^  '-- Refused: again in 1 s; too old: at once, after the     | refresh: Attach with a new sequence
+//!     |      sequence that the ToR has accepted                      |
 //!     '-------------------------------------------------------------'
 //! ```
 
@@ -31,13 +32,15 @@ pub(super) struct Attachment {
     /// Of the last message.
     sequence: u64,
     tries: u32,
+    /// The ToR has just said how great the sequence must be.
+    is_advanced: bool,
     /// When the next message is due.
     pub due: Instant,
 }
 
 impl Attachment {
     pub const fn new(now: Instant) -> Self {
-        Self { state: AttachState::Waiting, is_leaving: false, sequence: 0, tries: 0, due: now }
+        Self { state: AttachState::Waiting, is_leaving: false, sequence: 0, tries: 0, is_advanced: false, due: now }
     }
 
     pub const fn leave(&mut self, now: Instant) {
@@ -68,6 +71,19 @@ impl Attachment {
         self.is_leaving && (self.state == AttachState::Detached || self.tries >= FAREWELLS && self.due == Instant::MAX)
     }
 
+    /// The answer to the last message that a greater sequence is needed, for the first time in a row: it is said again at once, with a fresh sequence.
+    pub fn advance(&mut self, answer: &Attach, now: Instant) -> bool {
+        let kind = if self.is_leaving { Kind::Detach } else { Kind::Attach };
+        let is_answer = self.sequence != 0 && answer.sequence == self.sequence && answer.kind == kind;
+        if !is_answer || self.is_advanced {
+            return false;
+        }
+        self.is_advanced = true;
+        self.sequence = 0;
+        self.due = now;
+        true
+    }
+
     /// An answer; whether it was to the last message.
     pub fn hear(&mut self, answer: &Attach, now: Instant, refresh: Duration) -> bool {
         let kind = if self.is_leaving { Kind::Detach } else { Kind::Attach };
@@ -75,6 +91,7 @@ impl Attachment {
         if self.sequence == 0 || answer.sequence != self.sequence {
             return false;
         }
+        self.is_advanced = false;
         self.state = match (code, kind) {
             (Code::Done, Kind::Attach) => AttachState::Attached,
             (Code::Done, Kind::Detach) => AttachState::Detached,

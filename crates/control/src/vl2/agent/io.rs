@@ -8,6 +8,7 @@ use weft_fabric::MacAddr;
 
 use super::AttachState;
 use crate::directory::{GroupId, ServiceId};
+use crate::time::Duration;
 use crate::wire::packet::ip::Flow;
 use crate::wire::vl2::attach::Code;
 
@@ -160,6 +161,8 @@ pub enum Output {
         /// What it says.
         state: AttachState,
     },
+    /// The ToR has accepted sequences of this host that were ahead of its clock by this much: the clock was set back. Messages continue after them.
+    SequenceAdvanced(Duration),
 }
 
 /// How packets reach an address.
@@ -235,6 +238,8 @@ pub struct AgentCounts {
     pub rehashed: u64,
     /// Congestion events that were over the limits.
     pub rehash_limited: u64,
+    /// Times that the ToR had accepted a greater sequence than this host's clock gave: the clock was set back.
+    pub sequence_advances: u64,
     /// Attach messages that were not a ToR's answer, or not tagged rightly.
     pub attach_refused: u64,
 }

@@ -267,6 +267,11 @@ impl Agent {
         self.resolver.handle(self.now, resolver::Input::Timer);
     }
 
+    /// The greatest number of a message so far: another machine in the place of this one begins after it.
+    pub const fn last_sequence(&self) -> u64 {
+        self.last_sequence
+    }
+
     /// A number that no message had before, nanoseconds since 1970 if [`ResolverConfig::first_request`] was.
     fn fresh_sequence(&mut self) -> u64 {
         let elapsed = self.now.saturating_since(self.start).as_ns();

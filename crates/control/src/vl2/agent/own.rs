@@ -75,6 +75,14 @@ impl Agent {
         })
     }
 
+    /// What the data plane has of them: address, service, what carries its broadcasts.
+    pub fn locals(&self) -> impl Iterator<Item = (IpAddr, ServiceId, Option<Ipv4Addr>)> + '_ {
+        self.own.iter().filter(|(_, own)| own.is_set).filter_map(|(&address, own)| match own.state {
+            OwnState::Confirmed(service) => Some((address, service, own.multicast)),
+            _ => None,
+        })
+    }
+
     /// Whether the data plane lets an address of this host send.
     pub(super) fn is_confirmed(&self, address: IpAddr) -> bool {
         self.own.get(&address).is_some_and(|own| own.is_set)
@@ -212,6 +220,9 @@ impl Agent {
         let now = self.now;
         let frame = Frame::parse(bytes).ok().filter(|frame| from == tor && frame.is_of(&self.key));
         let answer = frame.map(|frame| frame.message).filter(|it| it.principal == self.config.resolver.principal);
+        if answer.is_some_and(|answer| self.continue_after(&answer)) {
+            return;
+        }
         let heard = answer.and_then(|answer| {
             let own = self.own.get_mut(&answer.address)?;
             own.attachment.hear(&answer, now, refresh).then_some((answer.address, own.attachment.state))
@@ -219,6 +230,19 @@ impl Agent {
         let Some((address, state)) = heard else { return self.counts.attach_refused += 1 };
         self.out.push_back(Output::Attachment { address, state });
         self.forget_left();
+    }
+
+    /// The ToR has accepted greater sequences of this host, whose clock was ahead then: it continues after them.
+    fn continue_after(&mut self, answer: &Attach) -> bool {
+        let now = self.now;
+        let Some(own) = self.own.get_mut(&answer.address) else { return false };
+        let request = Attach { mac: own.mac, answer: None, ..*answer };
+        let Some(newest) = answer.newest(&request).filter(|_| own.attachment.advance(answer, now)) else { return false };
+        self.counts.sequence_advances += 1;
+        let ahead = Duration::from_ns(newest.saturating_sub(answer.sequence));
+        self.last_sequence = self.last_sequence.max(newest);
+        self.out.push_back(Output::SequenceAdvanced(ahead));
+        true
     }
 
     fn forget_left(&mut self) {

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Bound;
 
 use smallvec::SmallVec;
 use weft_fabric::MacAddr;
@@ -101,12 +102,26 @@ impl Peers {
 impl Agent {
     /// The peers that the data plane uses, in order.
     pub fn peers(&self) -> impl Iterator<Item = PeerView> + '_ {
-        self.peers.slots.iter().filter_map(|(&address, slot)| match slot {
+        self.peers_after(None)
+    }
+
+    /// The same, from the one after this address on.
+    pub fn peers_after(&self, after: Option<IpAddr>) -> impl Iterator<Item = PeerView> + '_ {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.peers.slots.range((after, Bound::Unbounded)).filter_map(|(&address, slot)| match slot {
             Slot::Known { asker, known, is_set: true } if self.is_ready(&known.mapping) => {
                 let peer = self.peer_of(&known.mapping)?;
                 Some(PeerView { address, asker: *asker, generation: known.generation, peer })
             }
             _ => None,
+        })
+    }
+
+    /// The groups that the data plane uses, in order, with their anycast addresses.
+    pub fn groups(&self) -> impl Iterator<Item = (GroupId, &[Ipv4Addr])> + '_ {
+        self.peers.groups.iter().filter_map(|(&group, known)| match known {
+            Group::Known(addresses) => Some((group, addresses.as_slice())),
+            Group::Asking => None,
         })
     }
 

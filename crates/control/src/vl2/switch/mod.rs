@@ -9,10 +9,12 @@
 //! | part | question it answers |
 //! | --- | --- |
 //! | this | which addresses are here ([`Tor`]) |
+//! | `answers` | what the directory's answers mean, and whether it answers |
 //! | `limits` | how many reports of undeliverable packets |
 //! | `servers` | which directory servers there are |
 //! | [`anycast_failover`] | which anycast addresses an intermediate switch has |
 
+mod answers;
 pub mod anycast_failover;
 mod io;
 mod limits;
@@ -30,13 +32,14 @@ use crate::directory::auth::PrincipalKey;
 use crate::directory::resolver::{self, Resolution, Resolver, ResolverConfig};
 use crate::directory::steady::Steady;
 use crate::directory::updater::{self, Updater, UpdaterConfig};
-use crate::directory::{Generation, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
+use crate::directory::{Generation, Key, Mapping, PrincipalId, ServiceId, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{Misdelivered, Op};
 use crate::wire::vl2::attach::{Attach, Code, Frame, Kind};
 
 pub use io::{Channel, Counts, Host, Input, Local, Output, TorConfig};
 
+use answers::{Contact, Verdict, judge};
 use limits::Limits;
 use servers::Servers;
 
@@ -56,6 +59,7 @@ pub struct Tor {
     lookups: BTreeMap<u64, Name>,
     updates: BTreeMap<u64, Name>,
     last_token: u64,
+    contact: Contact,
     limits: Limits,
     timers: BTreeSet<(Instant, Timer)>,
     counts: Counts,
@@ -126,6 +130,7 @@ impl Tor {
             lookups: BTreeMap::new(),
             updates: BTreeMap::new(),
             last_token: 0,
+            contact: Contact::default(),
             limits: Limits::new(config.reports_per_s, config.report_again),
             timers: BTreeSet::new(),
             counts: Counts::default(),
@@ -203,6 +208,12 @@ impl Tor {
             // Said again, perhaps with more of what the host has learnt since, such as the service.
             Some(heard) if (heard.last.sequence, heard.last.kind) == (message.sequence, message.kind) => {
                 heard.from = from;
+                if !matches!(heard.progress, Progress::Over(_)) {
+                    // The host waits for this switch, and is not silent.
+                    heard.at = self.now;
+                    let silence = Timer::Silence(message.principal, message.address);
+                    self.timers.insert((self.now + self.config.forget_after, silence));
+                }
                 (0, Some(heard.progress))
             }
             Some(heard) => (heard.last.sequence, None),
@@ -211,9 +222,10 @@ impl Tor {
             Some(Progress::Over(code)) => self.send_answer(from, &message, code),
             Some(Progress::Unanswered) => self.begin(from, message),
             Some(Progress::Asked { .. } | Progress::Doubted(_) | Progress::Writing(_)) => {}
+            // A replay, or a host whose clock was set back: one with its key learns how to continue.
             None if message.sequence <= last => {
                 self.counts.replayed += 1;
-                self.send_answer(from, &message, Code::Old);
+                self.send(from, message.principal, &message.too_old(last));
             }
             None if !self.make_room(&message) => self.send_answer(from, &message, Code::Full),
             None => self.begin(from, message),
@@ -274,6 +286,7 @@ impl Tor {
     }
 
     fn resolved(&mut self, token: u64, resolution: Resolution) {
+        self.contact.note(self.now, &resolution);
         if token == servers::TOKEN {
             return self.servers_resolved(&resolution);
         }
@@ -365,8 +378,12 @@ impl Tor {
     }
 
     fn send_answer(&mut self, to: SocketAddr, request: &Attach, code: Code) {
-        let Some(state) = self.hosts.get(&request.principal) else { return };
-        let bytes = request.answered(code).emit(&state.host.key).to_vec();
+        self.send(to, request.principal, &request.answered(code));
+    }
+
+    fn send(&mut self, to: SocketAddr, principal: PrincipalId, answer: &Attach) {
+        let Some(state) = self.hosts.get(&principal) else { return };
+        let bytes = answer.emit(&state.host.key).to_vec();
         self.out.push_back(Output::Answer { to, bytes });
     }
 
@@ -464,32 +481,6 @@ impl Tor {
         if let Some(heard) = self.hosts.get_mut(&principal).and_then(|state| state.heard.get_mut(&address)) {
             heard.progress = progress;
         }
-    }
-}
-
-/// What the directory's word means for a request.
-enum Verdict {
-    /// The address is this host's, and here; its service.
-    Here(ServiceId),
-    /// It is this host's, and is to be brought here.
-    Elsewhere(Generation, Mapping),
-    /// It is not this host's.
-    Refuse(Code),
-    /// No server has answered.
-    Unanswered,
-}
-
-fn judge(request: &Attach, resolution: Resolution, here: Locator) -> Verdict {
-    match resolution {
-        Resolution::Found(_, Value::Mapping(it)) if it.owner != request.principal => Verdict::Refuse(Code::NotOwner),
-        Resolution::Found(_, Value::Mapping(it)) if request.service != ServiceId(0) && it.service != request.service => {
-            Verdict::Refuse(Code::OtherService)
-        }
-        Resolution::Found(_, Value::Mapping(it)) if it.locator == here => Verdict::Here(it.service),
-        Resolution::Found(generation, Value::Mapping(it)) => Verdict::Elsewhere(generation, it),
-        Resolution::Found(_, Value::Group(_)) | Resolution::Unknown => Verdict::Refuse(Code::Unknown),
-        Resolution::Forbidden => Verdict::Refuse(Code::Forbidden),
-        Resolution::Unanswered => Verdict::Unanswered,
     }
 }
 

@@ -351,6 +351,37 @@ fn strangers_forgers_and_replays_are_counted_and_change_nothing() {
     assert_eq!((world.out.len(), world.tor.counts().replayed), (1, 1));
 }
 
+/// Its clock was an hour ahead. Set right, it would be refused for an hour.
+#[test]
+fn a_host_whose_clock_was_set_back_learns_how_to_continue() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let mut world = World::new();
+    world.provision(1, THERE, HOST);
+    world.say(&World::message(Kind::Attach, HOST, 1, HOUR));
+    world.say(&World::message(Kind::Detach, HOST, 1, HOUR + 5));
+    world.pass(S * 100);
+    world.events();
+    let late = World::message(Kind::Attach, HOST, 1, 100);
+    world.say(&late);
+    let Some(Output::Answer { bytes, .. }) = world.out.pop() else { panic!("an answer") };
+    let answer = Frame::parse(&bytes).unwrap().message;
+    let newest = answer.newest(&late).unwrap();
+    assert!((HOUR + 5..HOUR + 100_000).contains(&(newest - 1_000_000_000_000)), "{newest}");
+    world.say(&Attach { sequence: newest + 1, ..late });
+    world.pass(S);
+    assert_eq!(world.events().len(), 2, "it is inserted, and done");
+    assert_eq!(world.tor.local().count(), 1);
+    // So does one whose clock is far behind that of a switch that has just begun.
+    let (mut world, early) = (World::new(), Attach { sequence: 1000, ..late });
+    world.provision(1, THERE, HOST);
+    world.say(&early);
+    let Some(Output::Answer { bytes, .. }) = world.out.pop() else { panic!("an answer") };
+    let newest = Frame::parse(&bytes).unwrap().message.newest(&early).unwrap();
+    world.say(&Attach { sequence: newest + 1, ..late });
+    world.pass(S);
+    assert_eq!(world.tor.local().count(), 1);
+}
+
 #[test]
 fn a_silent_host_is_forgotten() {
     let mut world = World::new();

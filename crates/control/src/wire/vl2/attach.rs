@@ -14,6 +14,9 @@
 //! The tag is a BLAKE2b of the bytes before it, keyed with the host's *attach key*: made from its principal's key, so that a switch that has it can speak
 //! to this host and not in its name to the directory. The sequence is the nanoseconds since 1970 at the host, and greater in each new message; a
 //! repetition has the same. An answer repeats all of the request but the code.
+//!
+//! In an answer of code 6 (the sequence is too old) the MAC is the greatest sequence that the switch has accepted, in units of 65,536 ns, rounded up: a host
+//! whose clock was set back continues from there ([`Attach::too_old`], [`Attach::newest`]). An older switch repeats the request's MAC there.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -59,7 +62,7 @@ pub enum Code {
     Forbidden,
     /// The switch has no room for more of this host.
     Full,
-    /// The sequence is too old: the host's clock is far behind the switch's.
+    /// The sequence is too old: the switch has accepted a later one, or began much later.
     Old,
 }
 
@@ -229,7 +232,28 @@ impl Attach {
     pub const fn answered(&self, code: Code) -> Self {
         Self { answer: Some(code), ..*self }
     }
+
+    /// The answer to this request if its sequence is not greater than `newest`, which the switch has accepted.
+    #[must_use]
+    pub const fn too_old(&self, newest: u64) -> Self {
+        let units = newest.div_ceil(SEQUENCE_UNIT).to_be_bytes();
+        let mac = MacAddr([units[2], units[3], units[4], units[5], units[6], units[7]]);
+        Self { mac, ..self.answered(Code::Old) }
+    }
+
+    /// In the answer that `request` is too old: a sequence that is not less than the greatest that the switch has accepted. None if the switch does not say.
+    pub fn newest(&self, request: &Self) -> Option<u64> {
+        let [a, b, c, d, e, f] = self.mac.0;
+        let newest = u64::from_be_bytes([0, 0, a, b, c, d, e, f]).checked_mul(SEQUENCE_UNIT)?;
+        let is_old = self.answer == Some(Code::Old) && self.mac != request.mac;
+        (is_old && newest >= request.sequence && newest < SEQUENCE_END).then_some(newest)
+    }
 }
+
+/// 48 bits of such units are 64 bits of nanoseconds.
+const SEQUENCE_UNIT: u64 = 1 << 16;
+/// No clock is there before the year 2262.
+const SEQUENCE_END: u64 = 1 << 63;
 
 impl Code {
     const ALL: [Self; 7] =
@@ -250,7 +274,9 @@ impl fmt::Display for Code {
             Self::OtherService => "the address is of another service",
             Self::Forbidden => "the switch may not change the directory: give its principal `locators` in the policy",
             Self::Full => "the switch has no room for more addresses of this host",
-            Self::Old => "the host's clock is behind the switch's: set it",
+            Self::Old => {
+                "the switch has accepted a later message of this host: its clock was set back (or another host has its principal); the agent continues after it"
+            }
         })
     }
 }
@@ -324,6 +350,22 @@ mod tests {
             }
             if let Ok(frame) = Frame::parse(&mixed) {
                 prop_assert_eq!(&frame.message.emit(&key(1))[..COVERED], &mixed[..COVERED]);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_answer_to_an_old_request_differs_from_an_older_switchs(attach in any_attach(), newest in any::<u64>()) {
+            let request = Attach { answer: None, ..attach };
+            let answer = request.too_old(newest);
+            let parsed = Frame::parse(&answer.emit(&key(1))).unwrap().message;
+            prop_assert_eq!(parsed, answer);
+            prop_assert_eq!(request.answered(Code::Old).newest(&request), None, "an older switch");
+            if let Some(from) = answer.newest(&request) {
+                prop_assert!(from >= newest && from - newest < SEQUENCE_UNIT && from >= request.sequence);
+            } else {
+                prop_assert!(newest.div_ceil(SEQUENCE_UNIT) * SEQUENCE_UNIT < request.sequence || newest > SEQUENCE_END - SEQUENCE_UNIT || answer.mac == request.mac);
             }
         }
     }

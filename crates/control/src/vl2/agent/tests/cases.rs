@@ -227,6 +227,39 @@ fn the_tor_is_notified_until_it_answers_and_again_later() {
     assert_eq!(world.agent.own().count(), 0);
 }
 
+/// An hour ago its clock was an hour ahead, and the ToR remembers that.
+#[test]
+fn a_host_whose_clock_was_set_back_attaches_at_once() {
+    let mut world = World::ready(|config| config.announce = tor());
+    let ahead = world.tor_heard[0].sequence + 3_600_000_000_000;
+    world.tor_is_at(ahead);
+    assert_eq!(world.tor_heard.len(), 2, "at once");
+    assert!(world.tor_heard[1].sequence > ahead);
+    assert_eq!(world.rest.len(), 1);
+    assert!(
+        matches!(world.rest[0], Output::SequenceAdvanced(by) if by >= Duration::from_secs(3600) && by < Duration::from_ms(3_600_001))
+    );
+    world.tor_answers(Code::Done);
+    assert_eq!((world.attachments(), world.agent.counts().sequence_advances), (vec![AttachState::Attached], 1));
+    world.pass(Duration::from_secs(21));
+    assert!(world.tor_heard[2].sequence > world.tor_heard[1].sequence);
+    // A ToR that is never content is asked once a second.
+    let heard = world.tor_heard.len();
+    world.tor_is_at(ahead + 7_200_000_000_000);
+    world.tor_is_at(ahead + 9_200_000_000_000);
+    assert_eq!((world.tor_heard.len(), world.attachments()), (heard + 1, vec![AttachState::Refused(Code::Old)]));
+    // An older ToR says no more than that it is too old.
+    world.pass(Duration::from_ms(1100));
+    world.tor_answers(Code::Old);
+    assert_eq!(world.attachments(), [AttachState::Refused(Code::Old)]);
+    // What is detached leaves in the same way.
+    world.input(Input::Detach(OWN_ADDRESS));
+    world.tor_is_at(ahead + 19_200_000_000_000);
+    assert_eq!(world.tor_heard.last().unwrap().kind, crate::wire::vl2::attach::Kind::Detach);
+    world.tor_answers(Code::Done);
+    assert_eq!(world.agent.own().count(), 0);
+}
+
 #[test]
 fn a_forged_or_foreign_answer_of_a_tor_does_not_count() {
     let mut world = World::ready(|config| config.announce = tor());

@@ -274,6 +274,12 @@ impl World {
         self.input(Input::AttachDatagram { from: TOR.into(), bytes: &bytes });
     }
 
+    /// The ToR answers that it has accepted this sequence.
+    fn tor_is_at(&mut self, newest: u64) {
+        let bytes = self.tor_heard.last().unwrap().too_old(newest).emit(&AttachKey::of(&self.key));
+        self.input(Input::AttachDatagram { from: TOR.into(), bytes: &bytes });
+    }
+
     fn attachments(&mut self) -> Vec<AttachState> {
         let states =
             self.rest.iter().filter_map(|it| if let Output::Attachment { state, .. } = it { Some(*state) } else { None });
