@@ -1,5 +1,5 @@
-//! What an agent survives: a clock that is set back, programs and entries that somebody removes from the kernel, a ToR's agent that starts while the directory is
-//! away. Real agents, in namespaces. Needs root.
+//! What agents survive: a clock that is set back, programs and entries that somebody removes from the kernel, a ToR's agent that starts while the directory is
+//! away; and what a host survives whose agent does not. Real agents, in namespaces. Needs root.
 
 #![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
 
@@ -168,4 +168,34 @@ fn a_tor_that_starts_while_the_directory_is_away_forgets_nobody() {
     network.start_directory(&["--policy", "open", "--provisioner", "7", "--provisioner", "41"]);
     until("the address is attached", || network.switch_status("tor1")["local"].as_array().is_some_and(|all| all.len() == 1));
     assert!(echo.round() < Duration::from_secs(1));
+}
+
+/// The ToR asks the host's programs, as long as these run.
+#[test]
+fn a_host_whose_agent_is_dead_stays_attached() {
+    let Some(mut network) = network("dead", "2s") else { return };
+    network.start_agent(A, WITH_TOR);
+    network.wait_status(A, "it is attached", is_attached);
+    let mut echo = Echo::open(&network, 7130);
+    echo.round();
+    network.kill(A.name);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        assert!(echo.round() < Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let status = network.switch_status("tor1");
+    assert!(status["attach"]["present"].as_u64().unwrap() >= 2 && status["attach"]["expired"] == 0, "{status:#}");
+    assert!(status["problems"][0].as_str().unwrap().starts_with("the agent of host 1 does not speak"), "{status:#}");
+    assert!(network.log("tor1").contains("WARN the agent of host 1 does not speak"), "{}", network.log("tor1"));
+    network.start_agent(A, WITH_TOR);
+    until("it speaks again", || network.switch_status("tor1")["problems"] == serde_json::json!([]));
+    // Without its programs the host is forgotten, though its kernel would answer.
+    network.kill(A.name);
+    let done = network.command(A.name, "tc").args(["qdisc", "del", "dev", "eth0", "clsact"]).stdin(Stdio::null()).status();
+    assert!(done.unwrap().success());
+    until("it is forgotten", || network.switch_status("tor1")["local"] == serde_json::json!([]));
+    network.start_agent(A, WITH_TOR);
+    network.wait_status(A, "it is attached again", is_attached);
+    assert!(echo.round() < Duration::from_secs(10));
 }

@@ -17,10 +17,13 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* Marks of packets that the agent sends: to the stack unchecked; a held packet in or out. Only CAP_NET_ADMIN sets marks. */
+/* Marks of packets that the agent sends: to the stack unchecked; a held packet in or out; and of what a program itself answers to the ToR. Only CAP_NET_ADMIN
+ * sets marks.
+ */
 #define VL2_MARK_TO_STACK 0x57460001
 #define VL2_MARK_RELEASE_IN 0x57460002
 #define VL2_MARK_RELEASE_OUT 0x57460003
+#define VL2_MARK_TO_TOR 0x57460004
 
 /* The largest frame that is held, and how much of one is captured where the whole is not needed. */
 #define VL2_HELD_MAX 9600
@@ -226,6 +229,7 @@ enum vl2_counter {
 	VL2_ENTROPY_TARGET,
 	VL2_ECN_DROPPED,
 	VL2_RELEASED_LATE,
+	VL2_TOR_ANSWERED,
 	VL2_COUNTERS,
 };
 

@@ -1,5 +1,6 @@
 /* ARP and NDP at the host: requests for an AA are answered from the table of peers, or handed to the agent (VL2, section 4.2.1).
- * Nothing about an own address is ever answered: probes, gratuitous ARP, IPv6 duplicate address detection.
+ * Nothing about an own address is ever answered: probes, gratuitous ARP, IPv6 duplicate address detection. The exception is the ToR, which asks whether the
+ * programs run when the agent does not speak.
  */
 #ifndef WEFT_VL2_RESOLUTION_H
 #define WEFT_VL2_RESOLUTION_H
@@ -92,6 +93,10 @@ slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 
 	if (!s || !arp_load(skb, &arp))
 		return TC_ACT_OK;
+	if (skb->mark == VL2_MARK_TO_TOR) {
+		skb->mark = 0;
+		return TC_ACT_OK;
+	}
 	sender = arp_address(arp.sender);
 	target = arp_address(arp.target);
 	if (!is_aa(s, &target))
@@ -107,7 +112,31 @@ slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 	return peer->state == VL2_KNOWN ? arp_answer(skb, &arp, peer) : refused(peer);
 }
 
-/* ARP about AAs has no place on the wire. */
+/* By the virtual MAC, which the kernel's own answer would not have: the programs are here and have the address. */
+always_inline int tor_answer(struct __sk_buff *skb, const struct vl2_settings *s, struct vl2_arp *arp)
+{
+	static const __u8 virtual_mac[ETH_ALEN] = { 0x02, 0x57, 0x46, 0x54, 0x00, 0x01 };
+	struct ethhdr eth = { .h_proto = bpf_htons(ETH_P_ARP) };
+
+	__builtin_memcpy(eth.h_dest, arp->sender_mac, ETH_ALEN);
+	__builtin_memcpy(eth.h_source, s->mac, ETH_ALEN);
+	arp->operation = bpf_htons(VL2_ARP_REPLY);
+	__builtin_memcpy(arp->target_mac, arp->sender_mac, ETH_ALEN);
+	__builtin_memcpy(arp->sender_mac, virtual_mac, ETH_ALEN);
+	for (int i = 0; i < 4; i++) {
+		__u8 target = arp->target[i];
+
+		arp->target[i] = arp->sender[i];
+		arp->sender[i] = target;
+	}
+	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) || bpf_skb_store_bytes(skb, ETH_HLEN, arp, sizeof(*arp), 0))
+		return drop(VL2_HEADER_FAILED);
+	add(VL2_TOR_ANSWERED, 1);
+	skb->mark = VL2_MARK_TO_TOR;
+	return bpf_redirect(skb->ifindex, 0);
+}
+
+/* ARP about AAs has no place on the wire, but for the ToR's. */
 slow_path int arp_in(struct __sk_buff *skb, const struct vl2_settings *s)
 {
 	struct vl2_address sender, target;
@@ -117,7 +146,11 @@ slow_path int arp_in(struct __sk_buff *skb, const struct vl2_settings *s)
 		return TC_ACT_OK;
 	sender = arp_address(arp.sender);
 	target = arp_address(arp.target);
-	return is_aa(s, &sender) || is_aa(s, &target) ? drop(VL2_FOREIGN_RESOLUTION) : TC_ACT_OK;
+	if (!is_aa(s, &sender) && !is_aa(s, &target))
+		return TC_ACT_OK;
+	if (s->tor && sender.word[3] == s->tor && arp.operation == bpf_htons(VL2_ARP_REQUEST) && bpf_map_lookup_elem(&locals, &target))
+		return tor_answer(skb, s, &arp);
+	return drop(VL2_FOREIGN_RESOLUTION);
 }
 
 #define VL2_SOLICITATION 135

@@ -130,6 +130,8 @@ counters! {
     drop EcnDropped = "ecn_dropped",
     /// Dropped: released by the agent, and its peer was gone again.
     drop ReleasedLate = "released_late",
+    /// ARP requests of the ToR for an own address, which the program answers without the agent.
+    count TorAnswered = "tor_answered",
 }
 
 /// Values of all counters.

@@ -51,6 +51,8 @@ pub(super) const STRIPS: TableName<u32, vl2_strip> = TableName::new("strips");
 pub(super) const MARK_TO_STACK: u32 = 0x5746_0001;
 pub(super) const MARK_RELEASE_IN: u32 = 0x5746_0002;
 pub(super) const MARK_RELEASE_OUT: u32 = 0x5746_0003;
+#[cfg(test)]
+pub(super) const MARK_TO_TOR: u32 = 0x5746_0004;
 
 /// Outer sources whose last flow is remembered, at most.
 pub(super) const PATHS_MAX: u32 = 65_536;

@@ -25,6 +25,8 @@ impl Switch {
                 counter!("weft_agent_attach_messages_total", "outcome" => outcome).absolute(count);
             }
             counter!("weft_agent_expired_total").absolute(counts.expired);
+            counter!("weft_agent_present_total").absolute(counts.present);
+            gauge!("weft_agent_hosts_silent").set(tor.silent().len() as f64);
             counter!("weft_agent_undeliverable_total", "reported_to" => "directory").absolute(counts.reported);
             counter!("weft_agent_undeliverable_total", "reported_to" => "nobody").absolute(counts.unreported);
             gauge!("weft_agent_addresses").set(tor.local().count() as f64);

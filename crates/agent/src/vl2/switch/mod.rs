@@ -41,6 +41,7 @@ use crate::daemon::{Daemon, Run, RunOptions};
 use crate::directory::Confirmation;
 use crate::error::{Error, Result};
 use crate::exporter;
+use crate::problems::ProblemLog;
 use crate::reconcile::Reconciler;
 use crate::socket::ControlSocket;
 use crate::vl2::dataplane::{StripRole, SwitchPlane, SwitchSettings};
@@ -56,6 +57,7 @@ pub(super) struct Switch {
     started: WallInstant,
     measured: WallInstant,
     reconciler: Reconciler,
+    problem_log: ProblemLog,
     confirmation: Confirmation,
 }
 
@@ -141,9 +143,21 @@ impl Switch {
         })();
         let (tor, intermediate, relay) = plane.rollback_on_error(parts)?;
         let started = WallInstant::now();
-        let (reconciler, confirmation) = (Reconciler::default(), Confirmation::of("addresses of hosts"));
-        let mut switch =
-            Self { config, plane, tor, intermediate, relay, clock, started, measured: started, reconciler, confirmation };
+        let (reconciler, problem_log) = (Reconciler::default(), ProblemLog::default());
+        let confirmation = Confirmation::of("addresses of hosts");
+        let mut switch = Self {
+            config,
+            plane,
+            tor,
+            intermediate,
+            relay,
+            clock,
+            started,
+            measured: started,
+            reconciler,
+            problem_log,
+            confirmation,
+        };
         switch.step()?;
         switch.measure();
         Ok(switch)
@@ -172,6 +186,9 @@ impl Switch {
         }
         if self.measured.elapsed() >= LOOK_AGAIN {
             self.measured = WallInstant::now();
+            let steady = self.steady_problems();
+            let all = steady.len() + self.confirmation.problem().iter().count() + self.reconciler.problem().iter().count();
+            self.problem_log.update(steady, all);
             self.confirmation.update(self.tor.as_ref().and_then(|tor| tor.unanswered(now)));
             self.measure();
         }

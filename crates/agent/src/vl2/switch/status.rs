@@ -20,10 +20,7 @@ impl Switch {
         let counters = self.plane.counters();
         let mut problems: Vec<String> = counters.as_ref().err().map(ToString::to_string).into_iter().collect();
         let groups: Vec<Value> = self.groups();
-        let dead = groups.iter().filter(|group| group["members"].as_array().is_none_or(Vec::is_empty)).count();
-        if dead > 0 {
-            problems.push(format!("{dead} groups have no member"));
-        }
+        problems.extend(self.steady_problems());
         problems.extend(self.confirmation.problem());
         problems.extend(self.reconciler.problem());
         let verdict = if problems.is_empty() { "ok" } else { "not ok" };
@@ -37,6 +34,18 @@ impl Switch {
             "alive": self.intermediate.iter().flat_map(super::intermediate::Intermediate::alive).collect::<Vec<_>>(),
             "unconfirmed_s": self.confirmation.unconfirmed_s(), "restored": self.reconciler.status(), "counters": counters, "drops": drops,
         })
+    }
+
+    /// Problems that read the same while they last.
+    pub(super) fn steady_problems(&self) -> Vec<String> {
+        let groups = self.intermediate.iter().flat_map(super::intermediate::Intermediate::groups);
+        let dead = groups.filter(|group| group.members.is_empty()).count();
+        let dead = (dead > 0).then(|| format!("{dead} groups have no member"));
+        let silent = self.tor.iter().flat_map(TorPart::silent).map(|(principal, addresses)| {
+            let all = addresses.join(", ");
+            format!("the agent of host {principal} does not speak; its programs run, and packets for {all} are delivered")
+        });
+        dead.into_iter().chain(silent).collect()
     }
 
     fn summary(&self, local: usize) -> String {
@@ -72,7 +81,7 @@ impl Switch {
         let c = tor.counts();
         json!({
             "attached": c.attached, "detached": c.detached, "refused": c.refused, "malformed": c.malformed, "strangers": c.strangers,
-            "bad_tags": c.bad_tags, "replayed": c.replayed, "expired": c.expired, "reported": c.reported, "unreported": c.unreported,
+            "bad_tags": c.bad_tags, "replayed": c.replayed, "expired": c.expired, "present": c.present, "reported": c.reported, "unreported": c.unreported,
         })
     }
 }

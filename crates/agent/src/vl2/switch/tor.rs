@@ -13,10 +13,10 @@ use weft_control::wire::vl2::attach;
 use weft_fabric::rng::Pcg64;
 
 use super::config::{SwitchConfig, TorConfigPart};
-use super::ports::{PortSocket, client};
+use super::ports::{ArpSocket, PortSocket, client};
 use crate::dataplane::{PlaneError, Restored};
 use crate::error::{Error, Result};
-use crate::vl2::dataplane::{Attached, Event, StripRole, SwitchPlane};
+use crate::vl2::dataplane::{Attached, Event, StripRole, SwitchPlane, VIRTUAL_MAC};
 
 /// A ToR's machine and what it speaks through.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ pub(super) struct TorPart {
     lookups: UdpSocket,
     updates: UdpSocket,
     ports: Vec<PortSocket>,
+    /// By which hosts' programs are asked for their addresses.
+    arp: Vec<ArpSocket>,
+    la: Ipv4Addr,
     forget_after: Duration,
     /// Addresses that an earlier process left in the plane, whose hosts have not spoken yet.
     inherited: BTreeSet<IpAddr>,
@@ -46,9 +49,17 @@ impl TorPart {
         plane.set_strip(config.la, StripRole::Tor)?;
         let inherited = plane.locals()?.into_iter().map(|(address, _)| address).collect();
         let socket = || client(config.la).map_err(|cause| Error::Locator { la: config.la, cause });
-        let (ports, names) = (Vec::new(), BTreeMap::new());
-        let mut it =
-            Self { machine, lookups: socket()?, updates: socket()?, ports, forget_after: part.forget_after, inherited, names };
+        let mut it = Self {
+            machine,
+            lookups: socket()?,
+            updates: socket()?,
+            ports: Vec::new(),
+            arp: Vec::new(),
+            la: config.la,
+            forget_after: part.forget_after,
+            inherited,
+            names: BTreeMap::new(),
+        };
         it.listen(config.la, part)?;
         it.configure(Instant::ZERO, config, part);
         Ok(it)
@@ -63,6 +74,8 @@ impl TorPart {
         let new = new.collect::<Result<Vec<_>>>()?;
         self.ports.retain(|it| wanted.contains(&it.port));
         self.ports.extend(new);
+        let arp = self.ports.iter().map(|port| ArpSocket::open(&port.port).map_err(|error| of_port(&port.port, error)));
+        self.arp = arp.collect::<Result<_>>()?;
         self.names = self.ports.iter().map(|port| (port.index, port.port.clone())).collect();
         Ok(())
     }
@@ -75,7 +88,8 @@ impl TorPart {
 
     pub fn descriptors(&self) -> Vec<RawFd> {
         let own = [self.lookups.as_raw_fd(), self.updates.as_raw_fd()];
-        own.into_iter().chain(self.ports.iter().map(|port| port.socket.as_raw_fd())).collect()
+        let arp = self.arp.iter().map(ArpSocket::descriptor);
+        own.into_iter().chain(self.ports.iter().map(|port| port.socket.as_raw_fd())).chain(arp).collect()
     }
 
     pub fn deadline(&self) -> Option<Instant> {
@@ -89,6 +103,14 @@ impl TorPart {
             let port = self.ports[at].index;
             while let Some((from, bytes)) = receive(&self.ports[at].socket, &mut buffer) {
                 self.machine.handle(now, Input::Attach { from, port, bytes });
+            }
+        }
+        for at in 0..self.arp.len() {
+            let port = self.arp[at].index;
+            while let Some(arp) = self.arp[at].receive() {
+                if !arp.is_request && arp.sender.0 == VIRTUAL_MAC {
+                    self.machine.handle(now, Input::Present { address: arp.sender.1.into(), port });
+                }
             }
         }
         for channel in [Channel::Enquiries, Channel::Updates] {
@@ -136,6 +158,15 @@ impl TorPart {
         self.machine.servers()
     }
 
+    /// Hosts whose programs answer in the place of their agents.
+    pub fn silent(&self) -> BTreeMap<u32, Vec<String>> {
+        let mut hosts: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        for (principal, address) in self.machine.silent() {
+            hosts.entry(principal.0).or_default().push(address.to_string());
+        }
+        hosts
+    }
+
     /// For how long no directory server has answered.
     pub fn unanswered(&self, now: Instant) -> Option<Duration> {
         self.machine.unanswered_since().map(|at| now.saturating_since(at))
@@ -163,6 +194,12 @@ impl TorPart {
                 self.inherited.remove(&address);
                 plane.set_local(address, &Attached { port, mac, service })?;
                 tracing::info!(%address, port = self.names.get(&port).map_or("", String::as_str), %mac, "attached");
+            }
+            Output::Probe { address, port } => {
+                tracing::debug!(%address, port = self.names.get(&port).map_or("", String::as_str), "its agent does not speak: do its programs run?");
+                if let Some(socket) = self.arp.iter().find(|it| it.index == port) {
+                    socket.ask(self.la, address);
+                }
             }
             Output::Remove { address } => {
                 plane.remove_local(address)?;

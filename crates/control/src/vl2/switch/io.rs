@@ -1,6 +1,6 @@
 //! Configuration, outputs and counters of a ToR's machine.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weft_fabric::MacAddr;
 
@@ -83,6 +83,13 @@ pub enum Input<'a> {
         /// Its inner destination.
         destination: IpAddr,
     },
+    /// The programs of a host have answered [`Output::Probe`].
+    Present {
+        /// For this address,
+        address: IpAddr,
+        /// by this port.
+        port: u32,
+    },
     /// The directory servers, from now on.
     SetServers(&'a [SocketAddr]),
     /// The hosts, from now on.
@@ -130,6 +137,13 @@ pub enum Output {
         /// Its service, as the directory has it.
         service: ServiceId,
     },
+    /// Ask the programs of the host at a port, by ARP, whether they have this address: its agent does not speak.
+    Probe {
+        /// The address.
+        address: Ipv4Addr,
+        /// The port.
+        port: u32,
+    },
     /// The address is not here any more.
     Remove {
         /// The address.
@@ -165,8 +179,10 @@ pub struct Counts {
     pub strangers: u64,
     pub bad_tags: u64,
     pub replayed: u64,
-    /// Addresses whose hosts have fallen silent.
+    /// Addresses whose hosts have fallen silent, programs and all.
     pub expired: u64,
+    /// Times that a host's programs have answered in the place of its agent.
+    pub present: u64,
     /// Samples of undeliverable packets: reported, and those that the limits kept back.
     pub reported: u64,
     pub unreported: u64,

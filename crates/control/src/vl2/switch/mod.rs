@@ -4,12 +4,13 @@
 //!   host --Attach--> tag, port, sequence --> lookup ---> its owner? --> local table --> put (locator: this switch) --> answer
 //!                          | wrong: counted     | unknown, another's: refused        | conflict: look up again
 //!   packet for an address that is not here --> sampled, limited --> Misdelivered to a directory server
-//!   no Attach for a while --> out of the table
+//!   no Attach for a while --> Probe: do the host's programs have it? --no answer--> out of the table
 //! ```
 //! | part | question it answers |
 //! | --- | --- |
 //! | this | which addresses are here ([`Tor`]) |
 //! | `answers` | what the directory's answers mean, and whether it answers |
+//! | `presence` | whether the programs of a host run whose agent does not speak |
 //! | `limits` | how many reports of undeliverable packets |
 //! | `servers` | which directory servers there are |
 //! | [`anycast_failover`] | which anycast addresses an intermediate switch has |
@@ -18,6 +19,7 @@ mod answers;
 pub mod anycast_failover;
 mod io;
 mod limits;
+mod presence;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -92,6 +94,10 @@ struct Heard {
     from: SocketAddr,
     at: Instant,
     progress: Progress,
+    /// Questions to the host's programs since it spoke.
+    probes: u32,
+    /// Its programs have answered, and not the agent.
+    is_agent_silent: bool,
 }
 
 /// How far a request is.
@@ -151,6 +157,7 @@ impl Tor {
                 self.updater.handle(self.now, updater::Input::Datagram { from, bytes });
             }
             Input::Undeliverable { source, destination } => self.undeliverable(source, destination),
+            Input::Present { address, port } => self.present(address, port),
             Input::SetServers(servers) => self.set_servers(servers),
             Input::SetHosts(hosts) => self.set_hosts(hosts),
             Input::Timer => {
@@ -252,7 +259,7 @@ impl Tor {
     fn begin(&mut self, from: SocketAddr, message: Attach) {
         let name = (message.principal, message.address);
         let Some(state) = self.hosts.get_mut(&message.principal) else { return };
-        state.heard.insert(message.address, Heard { last: message, from, at: self.now, progress: Progress::Unanswered });
+        state.heard.insert(message.address, Heard::new(message, from, self.now));
         self.timers.insert((self.now + self.config.forget_after, Timer::Silence(name.0, name.1)));
         match message.kind {
             Kind::Attach => self.ask(name, 0),
@@ -291,9 +298,16 @@ impl Tor {
             return self.servers_resolved(&resolution);
         }
         let Some(name) = self.lookups.remove(&token) else { return };
-        let Some(Heard { last, progress: Progress::Asked { doubts, token: of }, .. }) = self.heard(name).cloned() else { return };
+        let Some(Heard { last, progress: Progress::Asked { doubts, token: of }, is_agent_silent, .. }) =
+            self.heard(name).cloned()
+        else {
+            return;
+        };
         if of != token {
             return;
+        }
+        if is_agent_silent {
+            return self.confirmed_in_silence(name, judge(&last, resolution, self.config.locator));
         }
         match judge(&last, resolution, self.config.locator) {
             Verdict::Here(service) => {
@@ -455,21 +469,6 @@ impl Tor {
     fn step(&mut self, name: Name) {
         if let Some(&Heard { progress: Progress::Doubted(doubts), .. }) = self.heard(name) {
             self.ask(name, doubts);
-        }
-    }
-
-    fn silence(&mut self, name: Name) {
-        let Some(heard) = self.heard(name) else { return };
-        if self.now.saturating_since(heard.at) < self.config.forget_after {
-            return;
-        }
-        let sequence = heard.last.sequence;
-        let was_here = self.local.get(&name.1).is_some_and(|local| local.principal == name.0);
-        self.counts.expired += u64::from(was_here);
-        self.remove(name);
-        if let Some(state) = self.hosts.get_mut(&name.0) {
-            state.heard.remove(&name.1);
-            state.floor = state.floor.max(sequence);
         }
     }
 

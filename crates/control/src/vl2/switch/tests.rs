@@ -1,3 +1,5 @@
+mod silence;
+
 use weft_fabric::MacAddr;
 
 use crate::wire::vl2::attach::AttachKey;
@@ -230,6 +232,7 @@ impl World {
             }
             Output::Insert { address, port, .. } => format!("+{address} {port}"),
             Output::Remove { address } => format!("-{address}"),
+            Output::Probe { address, port } => format!("?{address} {port}"),
             Output::Send { .. } => unreachable!("handled"),
         };
         std::mem::take(&mut self.out).into_iter().map(show).collect()
@@ -349,50 +352,6 @@ fn strangers_forgers_and_replays_are_counted_and_change_nothing() {
     let mut world = World::new();
     world.attach(address, port, &old.emit(&attach_key(HOST)));
     assert_eq!((world.out.len(), world.tor.counts().replayed), (1, 1));
-}
-
-/// Its clock was an hour ahead. Set right, it would be refused for an hour.
-#[test]
-fn a_host_whose_clock_was_set_back_learns_how_to_continue() {
-    const HOUR: u64 = 3_600_000_000_000;
-    let mut world = World::new();
-    world.provision(1, THERE, HOST);
-    world.say(&World::message(Kind::Attach, HOST, 1, HOUR));
-    world.say(&World::message(Kind::Detach, HOST, 1, HOUR + 5));
-    world.pass(S * 100);
-    world.events();
-    let late = World::message(Kind::Attach, HOST, 1, 100);
-    world.say(&late);
-    let Some(Output::Answer { bytes, .. }) = world.out.pop() else { panic!("an answer") };
-    let answer = Frame::parse(&bytes).unwrap().message;
-    let newest = answer.newest(&late).unwrap();
-    assert!((HOUR + 5..HOUR + 100_000).contains(&(newest - 1_000_000_000_000)), "{newest}");
-    world.say(&Attach { sequence: newest + 1, ..late });
-    world.pass(S);
-    assert_eq!(world.events().len(), 2, "it is inserted, and done");
-    assert_eq!(world.tor.local().count(), 1);
-    // So does one whose clock is far behind that of a switch that has just begun.
-    let (mut world, early) = (World::new(), Attach { sequence: 1000, ..late });
-    world.provision(1, THERE, HOST);
-    world.say(&early);
-    let Some(Output::Answer { bytes, .. }) = world.out.pop() else { panic!("an answer") };
-    let newest = Frame::parse(&bytes).unwrap().message.newest(&early).unwrap();
-    world.say(&Attach { sequence: newest + 1, ..late });
-    world.pass(S);
-    assert_eq!(world.tor.local().count(), 1);
-}
-
-#[test]
-fn a_silent_host_is_forgotten() {
-    let mut world = World::new();
-    world.provision(1, THERE, HOST);
-    world.say(&World::message(Kind::Attach, HOST, 1, 1));
-    world.pass(S * 60);
-    world.say(&World::message(Kind::Attach, HOST, 1, 2));
-    world.pass(S * 60);
-    assert_eq!(world.events(), ["+20.0.0.1 3", "1 Done", "2 Done"]);
-    world.pass(S * 31);
-    assert_eq!((world.events(), world.tor.counts().expired), (vec!["-20.0.0.1".to_owned()], 1));
 }
 
 #[test]

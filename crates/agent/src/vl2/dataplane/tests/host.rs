@@ -4,8 +4,10 @@ use std::net::Ipv4Addr;
 
 use super::super::event::{Direction, Held};
 use super::super::hash::hash_flow;
-use super::super::layout::{self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, RawEvent, vl2_event_kind, vl2_flow_state};
-use super::super::{Flow, HostSettings, LocatorKind, Placement};
+use super::super::layout::{
+    self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, MARK_TO_TOR, RawEvent, vl2_event_kind, vl2_flow_state,
+};
+use super::super::{Flow, HostSettings, LocatorKind, Placement, VIRTUAL_MAC};
 use super::packets::*;
 use super::{Counter, counted};
 use crate::dataplane::Rate;
@@ -332,6 +334,22 @@ fn arp_is_answered_asked_or_left_alone() {
         let answer = arp(2, (PEER_MAC, FAR), (NIC, OWN));
         assert_eq!(run(loaded, "vl2_in", &answer, MARK_TO_STACK), (OK, answer.clone()));
         assert_eq!(reason(loaded, "vl2_out", &answer, MARK_TO_STACK), (REDIRECTED, Counter::Injected));
+    });
+}
+
+/// The ToR asks whether the programs run: they answer for the addresses that they have, whatever the agent does.
+#[test]
+fn the_tor_is_answered_without_the_agent() {
+    with_host(|loaded| {
+        let ask = |from, target| arp(1, (GATEWAY, from), (weft_fabric::MacAddr::default(), target));
+        let mut wanted = arp(2, (VIRTUAL_MAC, OWN), (GATEWAY, TOR));
+        wanted[6..12].copy_from_slice(&NIC.0);
+        let ((verdict, frame), counts) = counted(loaded, || run(loaded, "vl2_in", &ask(TOR, OWN), 0));
+        assert_eq!((verdict, frame, counts), (REDIRECTED, wanted.clone(), vec![(Counter::TorAnswered, 1)]));
+        assert_eq!(run(loaded, "vl2_out", &wanted, MARK_TO_TOR), (OK, wanted));
+        for frame in [ask(FAR_TOR, OWN), ask(TOR, FAR), ask(TOR, STRANGER), arp(2, (GATEWAY, TOR), (NIC, OWN))] {
+            assert_eq!(reason(loaded, "vl2_in", &frame, 0), (DROPPED, Counter::ForeignResolution));
+        }
     });
 }
 
