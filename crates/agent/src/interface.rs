@@ -15,7 +15,8 @@ pub(crate) fn index_of(name: &str) -> io::Result<u32> {
 
 /// The name of an interface, if there is one of this index.
 pub(crate) fn name_of(index: u32) -> Option<String> {
-    nix::net::if_::if_indextoname(index).ok()?.into_string().ok()
+    // Of an index that there is none of, it is empty.
+    nix::net::if_::if_indextoname(index).ok()?.into_string().ok().filter(|name| !name.is_empty())
 }
 
 /// A socket for frames (`RAW`) or for what they carry (`DGRAM`) at an interface, which hears those of an EtherType; 0: none.
@@ -48,6 +49,7 @@ mod tests {
     fn a_packet_socket_hears_its_ethertype_alone() {
         assert!(index_of("no-such-port").is_err() && index_of("a\0b").is_err());
         let lo = index_of("lo").unwrap();
+        assert_eq!((name_of(lo).as_deref(), name_of(0x7fff_fff0)), (Some("lo"), None));
         let [all, none] = match [libc::ETH_P_ALL as u16, 0].map(|ethertype| packet_socket(lo, Type::DGRAM, ethertype)) {
             [Ok(all), Ok(none)] => [all, none],
             _ => {

@@ -338,6 +338,7 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
     let goodput = stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
     eprintln!("without an agent: {:.1} Mbps", goodput / 1e6);
     assert!(goodput > 20e6, "{goodput}");
+    vms_check_their_neighbours(lab, &host);
     agents::restart(lab.plan(), &[&node], &GO).expect("it starts again");
     let status = ask(lab, &host);
     assert_eq!((&status["adopted"], status["vifs"].as_array().map(Vec::len)), (&true.into(), Some(2)), "{status}");
@@ -348,6 +349,23 @@ fn an_agent_dies_and_returns(lab: &TestLab) {
         std::thread::sleep(Duration::from_millis(50));
     }
     everybody_reaches_his_own(lab);
+}
+
+/// No agent runs on either server, and a VM's kernel no longer believes its neighbour cache: it asks the neighbour itself.
+fn vms_check_their_neighbours(lab: &TestLab, without: &str) {
+    let other = host_of(lab, vm(lab, "acme", "vm2"));
+    assert_ne!(other, without);
+    kill_agent(lab, &other);
+    for (from, to) in [("acme-vm1", "10.0.0.2"), ("acme-vm2", "10.0.0.1")] {
+        lab.shell(from, &format!("ip neigh change {to} dev eth0 nud probe"));
+        let checked = format!(
+            "for i in $(seq 50); do ip neigh show {to} dev eth0 | grep -q REACHABLE && exit 0; sleep 0.1; done; ip neigh show >&2; exit 1"
+        );
+        lab.shell(from, &checked);
+    }
+    let goodput = stream(lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2].into(), Duration::from_millis(500));
+    assert!(goodput > 20e6, "{goodput}");
+    agents::restart(lab.plan(), &[lab.node(&other)], &GO).expect("it starts again");
 }
 
 /// A VM that is started again has another interface of the same name.

@@ -170,7 +170,7 @@ always_inline int encapsulate(struct __sk_buff *skb, const struct netlord_vif *v
 	return bpf_redirect(index, 0);
 }
 
-/* ARP and neighbour discovery are the agent's. */
+/* ARP and neighbour discovery are the agent's, but for checks among VMs that know each other. */
 always_inline int is_neighbour(struct __sk_buff *skb, __be16 type, const struct netlord_packet *p)
 {
 	__u8 kind;
@@ -190,6 +190,55 @@ always_inline int is_owned(__u32 ifindex, const struct netlord_packet *p)
 	if (!p->version)
 		return 0;
 	__builtin_memcpy(key.address, p->source, sizeof(key.address));
+	return bpf_map_lookup_elem(&owned, &key) != NULL;
+}
+
+struct netlord_arp {
+	__be16 hardware;
+	__be16 protocol;
+	__u8 hardware_length;
+	__u8 protocol_length;
+	__be16 operation;
+	__u8 sender_mac[ETH_ALEN];
+	__be16 sender[2];
+	__u8 target_mac[ETH_ALEN];
+	__be16 target[2];
+} __attribute__((packed));
+
+#define NETLORD_SOLICITATION 135
+#define NETLORD_ADVERTISEMENT 136
+
+/* Whether a VM that knows another one checks that it is still there, or answers such a check: to one VM, and about an address that the agent knows as the sender's.
+ * Only so can VMs keep their neighbours while no agent runs.
+ */
+slow_path int is_neighbour_check(struct __sk_buff *skb, const struct netlord_packet *p, __be16 type)
+{
+	struct netlord_owned key = { .ifindex = skb->ifindex };
+	__u8 kind;
+
+	if (!p)
+		return 0;
+	if (type == bpf_htons(ETH_P_ARP)) {
+		struct netlord_arp arp;
+		__u8 source[ETH_ALEN];
+		__be32 sender;
+
+		if (bpf_skb_load_bytes(skb, ETH_HLEN, &arp, sizeof(arp)) || bpf_skb_load_bytes(skb, ETH_ALEN, source, sizeof(source)))
+			return 0;
+		if (arp.hardware != bpf_htons(1) || arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_length != ETH_ALEN ||
+		    arp.protocol_length != 4 || (arp.operation != bpf_htons(1) && arp.operation != bpf_htons(2)) ||
+		    !is_same_mac(arp.sender_mac, source))
+			return 0;
+		__builtin_memcpy(&sender, arp.sender, sizeof(sender));
+		put_mapped(key.address, sender);
+	} else {
+		if (bpf_skb_load_bytes(skb, p->transport, &kind, sizeof(kind)))
+			return 0;
+		if (kind == NETLORD_SOLICITATION)
+			__builtin_memcpy(key.address, p->source, sizeof(key.address));
+		else if (kind != NETLORD_ADVERTISEMENT || bpf_skb_load_bytes(skb, p->transport + 8, key.address, sizeof(key.address)))
+			return 0;
+	}
 	return bpf_map_lookup_elem(&owned, &key) != NULL;
 }
 
@@ -243,6 +292,7 @@ int netlord_vif(struct __sk_buff *skb)
 	const __u32 *local;
 	__u8 header[ETH_HLEN];
 	__be16 type;
+	int neighbour;
 
 	/* A VIF that is not attached yet, or no longer. */
 	if (!vif)
@@ -258,12 +308,14 @@ int netlord_vif(struct __sk_buff *skb)
 	/* Behind a tag in the frame no kernel finds the segments again: the agent cuts them. */
 	if (skb->vlan_present && skb->gso_size)
 		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
-	if (is_group(header) || (!skb->vlan_present && is_neighbour(skb, type, &p)) ||
+	neighbour = !skb->vlan_present && is_neighbour(skb, type, &p);
+	if (is_group(header) ||
+	    (neighbour && (vif->tenant == bpf_htonl(NETLORD_PUBLIC) || !is_neighbour_check(skb, &p, type))) ||
 	    (vif->tenant == bpf_htonl(NETLORD_PUBLIC) && (skb->vlan_present || !is_owned(ifindex, &p))))
 		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
 	name.tenant = vif->tenant;
 	name.space = vif->space;
-	route = find_route(skb, &p, header);
+	route = neighbour ? NULL : find_route(skb, &p, header);
 	if (route) {
 		copy = *route;
 		name.space = copy.space;

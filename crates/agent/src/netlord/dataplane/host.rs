@@ -134,7 +134,7 @@ impl HostPlane {
         self.table(&OWNED).remove_all(|owned, _| owned.ifindex == ifindex).map(drop)
     }
 
-    /// An address that a VM in the public space may send from.
+    /// An address of a VM: in the public space it may send from no others, elsewhere the kernel lets it check neighbours by itself.
     ///
     /// # Errors
     /// [`PlaneError::Full`].

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_control::netlord::PUBLIC;
 use weft_control::netlord::agent::{Input, MapChange, Output};
 
 use super::Host;
@@ -84,6 +85,17 @@ impl Host {
         let at = uplink.at.filter(|_| uplink.mtu.is_some());
         let done = self.plane.set_uplink(uplink.ifindex, uplink.mac, uplink.mtu.unwrap_or(0), at);
         self.record_error(done);
+    }
+
+    /// Addresses that VMs were found to have: the kernel lets them check their neighbours by themselves.
+    pub(super) fn write_owned(&mut self) {
+        for (id, vif, addresses, _) in self.agent.vifs().filter(|(_, vif, ..)| vif.tenant != PUBLIC) {
+            for &ip in addresses {
+                if let Err(error) = self.plane.set_owned(id.0, ip) {
+                    return tracing::debug!(%error, %vif, %ip, "its agent answers for it");
+                }
+            }
+        }
     }
 
     /// Puts back what somebody has removed from the kernel: programs, pins, and the entries of interfaces.

@@ -134,9 +134,11 @@ impl Host {
         for other in others {
             self.detach_vif(&other);
         }
-        if vif.tenant == PUBLIC {
-            for &ip in &addresses {
-                self.plane.set_owned(ifindex, ip)?;
+        for &ip in &addresses {
+            let done = self.plane.set_owned(ifindex, ip);
+            // Others than those of the public space can do without.
+            if vif.tenant == PUBLIC {
+                done?;
             }
         }
         self.vifs.insert(ifindex, own);

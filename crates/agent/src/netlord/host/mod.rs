@@ -319,6 +319,7 @@ impl Host {
         self.refresh_vifs();
         self.refresh_provider();
         if self.reconciler.is_due() {
+            self.write_owned();
             let done = self.reconcile();
             self.reconciler.record(done);
         }

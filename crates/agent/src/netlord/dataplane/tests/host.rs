@@ -134,6 +134,47 @@ fn on_one_server_nothing_is_added() {
     assert_eq!(on(&plane, "netlord_vif", &frame), ((REDIRECTED, frame.clone()), vec![("local", 1)]));
 }
 
+/// A VM that knows another one checks that it is still there, and is answered, without an agent; all else of ARP and neighbour discovery is the agent's.
+#[test]
+fn neighbours_that_know_each_other_need_no_agent() {
+    use weft_control::wire::packet::arp::Arp;
+    use weft_control::wire::packet::ndp::Neighbor;
+    let Some((_pins, mut plane)) = server() else { return };
+    let arp = |is_request: bool, sender: (MacAddr, [u8; 4]), dst: MacAddr| {
+        let mut body = Vec::new();
+        Arp { is_request, sender: (sender.0, sender.1.into()), target: (vm(2), [10, 0, 0, 2].into()) }.emit(&mut body);
+        ethernet(dst, vm(1), 0x0806, &body)
+    };
+    let own = [10, 0, 0, 1];
+    assert_eq!(reason(&plane, "netlord_vif", &arp(true, (vm(1), own), vm(2))), (CONSUMED, "to_agent"), "not known as its own");
+    plane.set_owned(HERE, own.into()).unwrap();
+    for is_request in [true, false] {
+        let frame = arp(is_request, (vm(1), own), vm(2));
+        let ((verdict, out), _) = on(&plane, "netlord_vif", &frame);
+        assert_eq!((verdict, out), (REDIRECTED, reference(&frame, Some(chosen(&frame)), (FAR_SWITCH, port(9)))));
+    }
+    let broadcast = MacAddr([0xff; 6]);
+    for frame in [
+        arp(true, (vm(1), own), broadcast),
+        arp(true, (vm(1), own), vm(77)),
+        arp(false, (vm(1), [10, 0, 0, 254]), vm(2)),
+        arp(false, (vm(9), own), vm(2)),
+        arp(true, (vm(1), own), vm(2))[..40].to_vec(),
+    ] {
+        assert_eq!(reason(&plane, "netlord_vif", &frame), (CONSUMED, "to_agent"), "{frame:02x?}");
+    }
+    let v6 = |n: u16| std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+    let claim = |target| {
+        let mut frame = Neighbor::advertisement(target, vm(1), v6(2)).frame(vm(2), vm(1));
+        frame.truncate(14 + 40 + 32);
+        frame
+    };
+    assert_eq!(reason(&plane, "netlord_vif", &claim(v6(1))), (CONSUMED, "to_agent"));
+    plane.set_owned(HERE, v6(1).into()).unwrap();
+    assert_eq!(on(&plane, "netlord_vif", &claim(v6(1))).0.0, REDIRECTED);
+    assert_eq!(reason(&plane, "netlord_vif", &claim(v6(0xfe))), (CONSUMED, "to_agent"), "another's");
+}
+
 #[test]
 fn what_a_vm_may_not_do_is_dropped_and_counted() {
     let Some((_pins, mut plane)) = server() else { return };
