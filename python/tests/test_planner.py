@@ -51,8 +51,33 @@ def test_failures_and_costs(tmp_path: pathlib.Path) -> None:
     report = planner.analyze_failures(log, fabric=fabric)
     assert (report["count"], report["hidden"]["hidden"], report["hidden"]["host_hours_lost"]) == (1, 1, 0)
     bills = planner.cost([fabric], ROOT / "scenarios" / "data" / "prices-illustrative.toml")
-    assert bills[0]["hosts"] == 16
+    assert bills[0]["servers"] == 16
     assert bills[0]["total"] > 0
+    assert bills[0]["total"] == pytest.approx(sum(it["count"] * it["price"] for it in bills[0]["parts"]))
+
+
+def test_designs_are_compared(tmp_path: pathlib.Path) -> None:
+    """VL2's testbed and a fat-tree of 16 servers, which has no over-subscription."""
+    designs = planner.cost(["@vl2/figure9", "@hedera/figure9"], "@data/prices-illustrative", equal="money", out=tmp_path)
+    assert [it["servers"] for it in designs] == [80, 16]
+    assert designs[1]["throughput"]["p99_bps"] == pytest.approx(1e9)
+    assert any(it["on_front"] for it in designs)
+    cheapest = min(it["per_server"] for it in designs)
+    assert all(it["equal"]["per_server"] == pytest.approx(cheapest) for it in designs)
+    assert "<circle" in (tmp_path / "cost.html").read_text()
+    with pytest.raises(weft.WeftError, match="2 price lists for 1 scenarios"):
+        planner.cost(["@first"], ["@data/prices-illustrative", "@data/prices-illustrative"])
+
+
+def test_a_design_runs(tmp_path: pathlib.Path) -> None:
+    """Every design is a scenario that runs."""
+    found = planner.design(64, "10Gbps", budget=60_000, top=3, out=tmp_path)
+    assert len(found["designs"]) == 3
+    for design in found["designs"]:
+        run = weft.run(tmp_path / f"{design['scenario']}.toml").runs[0]
+        assert run.metrics["flows_finished"] == design["servers"]
+    with pytest.raises(weft.WeftError, match="budget is 5"):
+        planner.design(64, "10Gbps", budget=5)
 
 
 def test_errors_have_place_and_remedy(tmp_path: pathlib.Path) -> None:

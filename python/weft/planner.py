@@ -23,7 +23,7 @@ import pandas as pd
 
 from weft._errors import WeftError
 
-__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "cost"]
+__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "cost", "design", "optimum", "whatif"]
 
 PathLike = str | os.PathLike[str]
 
@@ -171,15 +171,68 @@ def _traffic(matrices: PathLike | None, traffic: str | None) -> list[str]:
     return named + (["--traffic", traffic] if traffic is not None else [])
 
 
-def cost(scenarios: Sequence[PathLike], prices: PathLike, *, without_edge_and_cables: bool = False) -> list[dict[str, Any]]:
-    """Prices fabrics: what ``weft cost --json`` prints, a bill for each.
+def cost(
+    scenarios: Sequence[PathLike],
+    prices: PathLike | Sequence[PathLike],
+    *,
+    without_edge_and_cables: bool = False,
+    equal: str | None = None,
+    out: PathLike | None = None,
+) -> list[dict[str, Any]]:
+    """Prices fabrics: what ``weft cost --json`` prints, a bill for each. Several are compared by throughput.
+
+    Args:
+        scenarios: scenarios, of which the fabrics are read, or fabric files.
+        prices: a price list, or one for each scenario.
+        without_edge_and_cables: leave out edge switches, NICs and cables, as VL2 section 6 does.
+        equal: ``"money"`` or ``"throughput"``: scale all designs to that of the cheapest or of the fastest.
+        out: a folder for ``cost.json`` and ``cost.html``.
 
     Raises:
         WeftError: a file cannot be read, or the list does not sell something.
     """
-    arguments = ["cost", *[os.fspath(it) for it in scenarios], "--prices", os.fspath(prices)]
-    bills: list[dict[str, Any]] = _run(arguments + (["--without-edge-and-cables"] if without_edge_and_cables else []))
-    return bills
+    lists = [prices] if isinstance(prices, (str, os.PathLike)) else list(prices)
+    arguments = ["cost", *[os.fspath(it) for it in scenarios]]
+    for file in lists:
+        arguments += ["--prices", os.fspath(file)]
+    arguments += ["--without-edge-and-cables"] if without_edge_and_cables else []
+    arguments += ["--equal", equal] if equal is not None else []
+    arguments += ["--out", os.fspath(out)] if out is not None else []
+    report = _run(arguments)
+    designs: list[dict[str, Any]] = report.get("designs", [report])
+    return designs
+
+
+def design(
+    servers: int,
+    speed: str,
+    *,
+    budget: float | None = None,
+    at_least: float = 0.0,
+    prices: PathLike = "@data/prices-illustrative",
+    top: int = 5,
+    out: PathLike | None = None,
+) -> dict[str, Any]:
+    """Searches fabrics for the best ones: what ``weft design --json`` prints.
+
+    Args:
+        servers: how many servers.
+        speed: what a server sends and receives, such as ``"10Gbps"``.
+        budget: the most that all may cost, in the currency of the list.
+        at_least: the least that a server has under the worst matrix, as a fraction of the speed.
+        prices: the price list.
+        top: how many designs.
+        out: a folder for the designs as scenarios, for :func:`weft.run`.
+
+    Raises:
+        WeftError: no design can be built from the list, within the budget or with the throughput.
+    """
+    arguments = ["design", "--servers", str(servers), "--speed", speed, "--prices", os.fspath(prices), "--top", str(top)]
+    arguments += ["--budget", str(budget)] if budget is not None else []
+    arguments += ["--at-least", str(at_least)]
+    arguments += ["--out", os.fspath(out)] if out is not None else []
+    report: dict[str, Any] = _run(arguments)
+    return report
 
 
 def _run(arguments: list[str]) -> Any:

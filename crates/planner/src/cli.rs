@@ -11,6 +11,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::analyze::{self, AnalyzeCommand};
 use crate::cost::{self, CostArgs};
+use crate::design::{self, DesignArgs};
 use crate::error::{Error, Result};
 use crate::export::{self, ExportArgs};
 use crate::optimum::{self, OptimumArgs};
@@ -35,6 +36,8 @@ enum Command {
     Optimum(OptimumArgs),
     /// Price networks: switches, optics, cables, racks, power
     Cost(CostArgs),
+    /// Search fabrics for the best ones for a number of servers
+    Design(DesignArgs),
     /// Write the flows of a run as a log (IPFIX)
     Export(ExportArgs),
     /// Write the manual pages into a folder, for packages
@@ -61,6 +64,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Whatif(args) => whatif::run(&args).map(done),
         Command::Optimum(args) => optimum::run(&args),
         Command::Cost(args) => cost::run(&args).map(done),
+        Command::Design(args) => design::run(&args).map(done),
         Command::Export(args) => export::run(&args).map(done),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map(done)

@@ -4,14 +4,16 @@
 //! ```text
 //!   logs --formats--> flow records --analyze--> study --report--> table, JSON, CSV, HTML
 //!                                                  `----emit----> a scenario that `weft run` simulates
+//!   scenario --network--> racks and switches --routing--> whatif, optimum, throughput
+//!   scenario --cost--> bill of materials; with throughput: designs compared, and searched for by design
 //!   run --export--> a log again
-//!   scenario --network--> racks and switches --routing--> whatif, optimum
 //! ```
 //! Log files are read as streams: memory depends on the numbers of hosts, pairs of groups and intervals, not on the number of flows.
 
 pub mod analyze;
 mod cli;
 pub mod cost;
+pub mod design;
 mod error;
 pub mod export;
 pub mod fabric;
@@ -19,6 +21,7 @@ pub mod failures;
 pub mod network;
 pub mod optimum;
 pub mod routing;
+pub mod throughput;
 pub mod whatif;
 
 pub use cli::main;

@@ -57,7 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
     ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
-    ("Planning (`weft-planner`)", &["analyze", "optimum", "whatif", "cost", "export"]),
+    ("Planning (`weft-planner`)", &["analyze", "optimum", "whatif", "cost", "design", "export"]),
     ("Tools", &["bench", "completions"]),
 ];
 
@@ -143,6 +143,9 @@ enum Command {
     /// Price networks: switches, optics, cables, racks, power (`weft-planner`)
     #[command(disable_help_flag = true)]
     Cost(External),
+    /// Search fabrics for the best ones for a number of servers (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Design(External),
     /// Write the flows of a run as a log, IPFIX (`weft-planner`)
     #[command(disable_help_flag = true)]
     Export(External),
@@ -235,6 +238,7 @@ pub fn main() -> ExitCode {
         Command::Optimum(rest) => external("weft-planner", &rest.behind("optimum")),
         Command::Analyze(rest) => external("weft-planner", &rest.behind("analyze")),
         Command::Cost(rest) => external("weft-planner", &rest.behind("cost")),
+        Command::Design(rest) => external("weft-planner", &rest.behind("design")),
         Command::Export(rest) => external("weft-planner", &rest.behind("export")),
     };
     result.unwrap_or_else(|error| {

@@ -15,18 +15,22 @@ pub struct Bill {
     pub scenario: String,
     /// The fabric, in a line.
     pub fabric: String,
-    /// Servers.
-    pub hosts: u64,
+    /// How many servers it has.
+    pub servers: u64,
     /// Such as USD.
     pub currency: String,
-    /// What is bought.
-    pub lines: Vec<BillLine>,
-    /// Sum of the lines.
+    /// Sum of the parts.
     pub total: f64,
     /// The total by server.
-    pub per_host: f64,
-    /// Watts of switches and transceivers, without cooling.
+    pub per_server: f64,
+    /// Watts of switches, transceivers and NICs, without cooling.
     pub watts: f64,
+    /// Price of power and cooling for a year, if the list has that of energy.
+    pub energy_per_year: Option<f64>,
+    /// What is bought.
+    pub parts: Vec<BillPart>,
+    /// Racks of servers, and racks of switches.
+    pub racks: [u32; 2],
     /// Metres of cable.
     pub cable_m: f64,
     /// The longest cable.
@@ -36,10 +40,11 @@ pub struct Bill {
 /// A line of a bill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
-pub struct BillLine {
-    pub item: String,
+pub struct BillPart {
+    pub part: String,
     pub unit: &'static str,
     pub count: f64,
+    /// Of one.
     pub price: f64,
     pub total: f64,
 }
@@ -80,34 +85,41 @@ impl Bill {
                 let length = layout.length_m(link.from, link.to);
                 (cable_m, longest_m) = (cable_m + length, longest_m.max(length));
                 watts += buy_cable(&mut items, prices, link.capacity, length)?;
+                let has_server = [link.from, link.to].iter().any(|&end| fabric.as_host(end).is_some());
+                if has_server && !prices.nics.is_empty() {
+                    watts += buy_nic(&mut items, prices, link.capacity)?;
+                }
             }
             if let Some((_, price)) = prices.rack {
                 add(&mut items, 4, "rack of switches", "each", price, f64::from(layout.network_racks));
             }
         }
+        let kwh_per_year = |cooling: f64| watts * (1.0 + cooling) * 8.766;
         if let Some((price, cooling, years)) = prices.energy {
-            let kwh = watts * (1.0 + cooling) * years * 8.766;
-            add(&mut items, 5, &format!("power and cooling for {years} years"), "kWh", price, kwh);
+            let item = format!("power and cooling for {years} years");
+            add(&mut items, 5, &item, "kWh", price, kwh_per_year(cooling) * years);
         }
-        let line = |((_, item), (unit, price, count)): ((u8, String), (&'static str, f64, f64))| BillLine {
-            item,
+        let part = |((_, part), (unit, price, count)): ((u8, String), (&'static str, f64, f64))| BillPart {
+            part,
             unit,
             count,
             price,
             total: price * count,
         };
-        let lines: Vec<BillLine> = items.into_iter().map(line).filter(|it| it.count > 0.0).collect();
-        let total = lines.iter().map(|it| it.total).sum();
-        let hosts = fabric.host_count() as u64;
+        let parts: Vec<BillPart> = items.into_iter().map(part).filter(|it| it.count > 0.0).collect();
+        let total = parts.iter().map(|it| it.total).sum();
+        let servers = fabric.host_count() as u64;
         Ok(Self {
             scenario: String::new(),
             fabric: fabric.title().to_owned(),
-            hosts,
+            servers,
             currency: prices.currency.clone(),
-            lines,
             total,
-            per_host: total / hosts.max(1) as f64,
+            per_server: total / servers.max(1) as f64,
             watts,
+            energy_per_year: prices.energy.map(|(price, cooling, _)| price * kwh_per_year(cooling)),
+            parts,
+            racks: [layout.server_racks, layout.network_racks],
             cable_m,
             longest_m,
         })
@@ -139,17 +151,33 @@ fn choose<'a>(fabric: &Fabric, prices: &'a PriceList, without_edge: bool) -> Res
     Ok(chosen)
 }
 
-/// Ports of a switch that some links take: a link faster than a port takes several, of a modular switch alone. `None`: they do not fit.
+/// Ports of a switch that some links take, uplinks not counted: a link faster than a port takes several, of a modular switch alone. `None`: they do not fit.
 fn ports_needed(switch: &Switch, links: &[BitsPerSec]) -> Option<u64> {
-    let mut ports = 0;
+    let (uplinks, uplink_rate) = switch.uplinks.unwrap_or((0, switch.rate));
+    let (mut ports, mut faster) = (0, 0);
     for link in links {
         let of_link = link.0.div_ceil(switch.rate.0);
         if of_link > 1 && !switch.is_modular {
-            return None;
+            faster += 1;
+            if *link > uplink_rate {
+                return None;
+            }
+        } else {
+            ports += of_link;
         }
-        ports += of_link;
     }
-    (ports <= u64::from(switch.ports)).then_some(ports)
+    // A slow link fits into a fast port.
+    let (most, free) = (u64::from(switch.ports), u64::from(uplinks).checked_sub(faster)?);
+    (ports <= most + free).then_some(ports.min(most))
+}
+
+/// The cheapest port of a server for a link; gives the watts.
+fn buy_nic(items: &mut Items, prices: &PriceList, rate: BitsPerSec) -> Result<f64, String> {
+    let fits = prices.nics.iter().filter(|it| it.1 >= rate);
+    let (name, _, price, watts) =
+        fits.min_by(|a, b| a.2.total_cmp(&b.2)).ok_or_else(|| format!("the price list has no port of a server for {rate}"))?;
+    add(items, 6, name, "each", *price, 1.0);
+    Ok(*watts)
 }
 
 /// The cheapest of copper, and of fibre with a transceiver at each end; gives the watts. A link faster than all of them takes several cables.
@@ -190,12 +218,12 @@ mod tests {
         let fabric = fat_tree(4, Cabling { rate: BitsPerSec(10_000_000_000), delay: Duration::ZERO }).expect("a fabric");
         let bill = Bill::of(&fabric, &parse(LIST).expect("a list"), false).expect("a bill");
         let count = |unit: &str, what: &str| -> f64 {
-            bill.lines.iter().filter(|it| it.unit == unit && it.item.contains(what)).map(|it| it.count).sum()
+            bill.parts.iter().filter(|it| it.unit == unit && it.part.contains(what)).map(|it| it.count).sum()
         };
         assert_eq!(count("each", "switch, "), 20.0);
         // 48 cables: of copper, or with a transceiver at each end.
         assert_eq!(count("each", "copper") + count("each", "optic") / 2.0, 48.0);
-        assert!((bill.total - bill.lines.iter().map(|it| it.price * it.count).sum::<f64>()).abs() < 1e-6);
+        assert!((bill.total - bill.parts.iter().map(|it| it.price * it.count).sum::<f64>()).abs() < 1e-6);
         assert!(bill.watts > 0.0 && bill.longest_m > 5.0 && bill.cable_m >= 48.0 * 2.0);
     }
 

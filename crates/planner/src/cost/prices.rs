@@ -2,11 +2,12 @@
 //!
 //! ```toml
 //! currency = "USD"
-//! [[switch]]        # name, ports, rate, price, unit = "each", watts, rack_units; source, date
+//! [[switch]]        # name, ports, rate, price, unit = "each", watts, rack_units; source, date; uplinks, uplink_rate: further, faster ports
 //! [[modular]]       # the same with max_ports, and base_price without ports (0 if absent); unit = "port"
 //! [[transceiver]]   # name, rate, reach_m, price, unit = "each", watts
 //! [[copper]]        # name, rate, length_m, price, unit = "each": with its ends
-//! [[fibre]]         # name, price, unit = "metre"
+//! [[nic]]           # name, rate, price, unit = "each", watts: a port of a server
+//! [fibre]           # name, price, unit = "metre"
 //! [rack]            # units, price, unit = "each"
 //! [energy]          # price, unit = "kWh", cooling (watts for each watt), years
 //! ```
@@ -25,6 +26,8 @@ pub struct Switch {
     pub ports: u32,
     /// Of a port.
     pub rate: BitsPerSec,
+    /// How many further ports there are, and their rate, which is higher.
+    pub uplinks: Option<(u32, BitsPerSec)>,
     /// Of the switch, or of a port of a modular one.
     pub price: f64,
     /// Of a modular one without ports.
@@ -50,6 +53,8 @@ pub struct PriceList {
     pub transceivers: Vec<(String, BitsPerSec, f64, f64, f64)>,
     /// Name, rate, length in metres, price.
     pub copper: Vec<(String, BitsPerSec, f64, f64)>,
+    /// Ports of servers: name, rate, price, watts. None: they are not bought.
+    pub nics: Vec<(String, BitsPerSec, f64, f64)>,
     /// Name and price of a metre.
     pub fibre: Option<(String, f64)>,
     /// Units and price of a rack.
@@ -74,6 +79,8 @@ struct Raw {
     transceiver: Vec<Spanned<RawItem>>,
     #[serde(default)]
     copper: Vec<Spanned<RawItem>>,
+    #[serde(default)]
+    nic: Vec<Spanned<RawItem>>,
     fibre: Option<Spanned<RawItem>>,
     rack: Option<Spanned<RawItem>>,
     energy: Option<Spanned<RawItem>>,
@@ -87,6 +94,8 @@ struct RawItem {
     ports: Option<u32>,
     max_ports: Option<u32>,
     rate: Option<String>,
+    uplinks: Option<u32>,
+    uplink_rate: Option<String>,
     price: Option<f64>,
     base_price: Option<f64>,
     unit: Option<String>,
@@ -137,10 +146,24 @@ impl Item<'_> {
         self.number("price", self.raw.price)
     }
 
-    fn rate(&self) -> Result<BitsPerSec, FormatError> {
-        let text = self.need("rate", &self.raw.rate)?;
+    fn rate(&self, key: &str, value: &Option<String>) -> Result<BitsPerSec, FormatError> {
+        let text = self.need(key, value)?;
         let rate: BitsPerSec = text.parse().map_err(|e: weft_fabric::units::UnitError| self.wrong(e.to_string()))?;
         if rate.0 == 0 { Err(self.wrong("a rate of 0".to_owned())) } else { Ok(rate) }
+    }
+
+    /// Further ports, of a switch that is not modular.
+    fn uplinks(&self, is_modular: bool) -> Result<Option<(u32, BitsPerSec)>, FormatError> {
+        match (self.raw.uplinks, &self.raw.uplink_rate) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) if is_modular => Err(self.wrong("`uplinks` are of switches that are not modular".to_owned())),
+            (uplinks, rate) => {
+                let (uplinks, faster) = (self.need("uplinks", &uplinks)?, self.rate("uplink_rate", rate)?);
+                let is_faster = faster > self.rate("rate", &self.raw.rate)?;
+                let slow = || self.wrong(format!("uplink_rate = {faster} is not above `rate`: count them as `ports`"));
+                is_faster.then_some(Some((uplinks, faster))).ok_or_else(slow)
+            }
+        }
     }
 
     fn switch(&self, is_modular: bool) -> Result<Switch, FormatError> {
@@ -148,7 +171,8 @@ impl Item<'_> {
         Ok(Switch {
             name: self.need("name", &self.raw.name)?,
             ports: self.need(key, &ports)?,
-            rate: self.rate()?,
+            rate: self.rate("rate", &self.raw.rate)?,
+            uplinks: self.uplinks(is_modular)?,
             price: self.price(if is_modular { "port" } else { "each" })?,
             base_price: raw_base(self.raw.base_price, is_modular, self)?,
             is_modular,
@@ -181,6 +205,7 @@ pub fn parse(text: &str) -> Result<PriceList, FormatError> {
         many("modular", &raw.modular),
         many("transceiver", &raw.transceiver),
         many("copper", &raw.copper),
+        many("nic", &raw.nic),
         raw.fibre.iter().map(|it| item("fibre", it)).collect(),
         raw.rack.iter().map(|it| item("rack", it)).collect(),
         raw.energy.iter().map(|it| item("energy", it)).collect(),
@@ -192,6 +217,7 @@ pub fn parse(text: &str) -> Result<PriceList, FormatError> {
         switches: Vec::new(),
         transceivers: Vec::new(),
         copper: Vec::new(),
+        nics: Vec::new(),
         fibre: None,
         rack: None,
         energy: None,
@@ -211,11 +237,21 @@ impl PriceList {
             "modular" => self.switches.push(item.switch(true)?),
             "transceiver" => {
                 let (name, reach) = (item.need("name", &raw.name)?, item.number("reach_m", raw.reach_m)?);
-                self.transceivers.push((name, item.rate()?, reach, item.price("each")?, item.number("watts", raw.watts)?));
+                self.transceivers.push((
+                    name,
+                    item.rate("rate", &raw.rate)?,
+                    reach,
+                    item.price("each")?,
+                    item.number("watts", raw.watts)?,
+                ));
             }
             "copper" => {
                 let (name, length) = (item.need("name", &raw.name)?, item.number("length_m", raw.length_m)?);
-                self.copper.push((name, item.rate()?, length, item.price("each")?));
+                self.copper.push((name, item.rate("rate", &raw.rate)?, length, item.price("each")?));
+            }
+            "nic" => {
+                let (name, watts) = (item.need("name", &raw.name)?, item.number("watts", raw.watts)?);
+                self.nics.push((name, item.rate("rate", &raw.rate)?, item.price("each")?, watts));
             }
             "fibre" => self.fibre = Some((item.need("name", &raw.name)?, item.price("metre")?)),
             "rack" => {
@@ -257,6 +293,8 @@ mod tests {
             ("watts", "wats", 8, "wats"),
             ("price = 9", "price = -9", 2, "price = -9"),
             ("10Gbps", "10G", 2, "`10G` is not a rate"),
+            ("rack_units", "uplinks = 4\nrack_units", 2, "has no `uplink_rate`"),
+            ("rack_units", "uplinks = 4\nuplink_rate = \"10Gbps\"\nrack_units", 2, "not above"),
             ("currency", "currencies", 1, "currenc"),
         ] {
             let error = parse(&GOOD.replace(from, to)).expect_err(to);
