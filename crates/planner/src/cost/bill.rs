@@ -227,6 +227,26 @@ mod tests {
         assert!(bill.watts > 0.0 && bill.longest_m > 5.0 && bill.cable_m >= 48.0 * 2.0);
     }
 
+    /// A ToR of 48 servers and 6 uplinks is one switch with uplinks; 7 uplinks do not fit. Slow links may take uplinks, and every server has a NIC.
+    #[test]
+    fn uplinks_and_nics_are_bought() {
+        let rate = |gbps: u64| BitsPerSec(gbps * 1_000_000_000);
+        let list = parse(LIST).expect("a list");
+        let tor = list.switches.iter().find(|it| it.uplinks == Some((6, rate(100)))).expect("such a switch");
+        let links = |slow: usize, fast: usize| [vec![rate(10); slow], vec![rate(100); fast]].concat();
+        assert_eq!(ports_needed(tor, &links(48, 6)), Some(48));
+        assert_eq!(ports_needed(tor, &links(50, 4)), Some(48));
+        assert_eq!(ports_needed(tor, &links(51, 4)), None);
+        assert_eq!(ports_needed(tor, &links(8, 7)), None);
+        assert_eq!(ports_needed(tor, &[rate(400)]), None);
+        let link = |gbps: u64| Cabling { rate: rate(gbps), delay: Duration::ZERO };
+        let fabric = Shape::VL2_TESTBED.build(link(1), link(10)).expect("a fabric");
+        let bill = |list: &PriceList| Bill::of(&fabric, list, false).expect("a bill");
+        let (with, without) = (bill(&list), bill(&PriceList { nics: Vec::new(), ..list.clone() }));
+        let ports: f64 = with.parts.iter().filter(|it| it.part.starts_with("server port")).map(|it| it.count).sum();
+        assert!(ports == 80.0 && with.total > without.total && with.watts > without.watts, "{ports}");
+    }
+
     #[test]
     fn every_kind_of_fabric_has_a_bill() {
         let link = |gbps: u64| Cabling { rate: BitsPerSec(gbps * 1_000_000_000), delay: Duration::ZERO };
