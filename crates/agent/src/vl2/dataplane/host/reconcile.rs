@@ -19,7 +19,7 @@ impl HostPlane {
     /// Puts back what somebody has removed from the kernel: programs, pins, settings; at an interface that was made again, everything.
     ///
     /// # Errors
-    /// [`PlaneError`] if the interface is not there, or the kernel refuses.
+    /// [`PlaneError`](crate::dataplane::PlaneError) if the interface is not there, or the kernel refuses.
     pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
         let mut restored = Vec::new();
         let nic = Nic::find(&self.interface)?;
@@ -41,7 +41,7 @@ impl HostPlane {
     /// Writes a peer, unless the table has it so; whether it had not.
     ///
     /// # Errors
-    /// [`PlaneError::Full`].
+    /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
     pub fn restore_peer(&mut self, aa: IpAddr, peer: &Peer) -> Result<bool> {
         let (table, key) = (self.table(&PEERS), layout::key(aa));
         let used = table.get(&key)?.is_some_and(|there| there.used != 0);
