@@ -209,7 +209,7 @@ proptest! {
         prop_assert!(ecmp <= bounds.at_most * (1.0 + 1e-6), "no routing is better than the optimum: {ecmp} {bounds:?}");
     }
 
-    /// Weights by capacity keep what ECMP delivers, and on shortest paths that are disjoint no split by fixed weights is better.
+    /// Weights by capacity deliver what ECMP delivers.
     #[test]
     fn weights_conserve_what_is_sent(fabric in random_fabric(), matrix in random_matrix(4)) {
         let network = network(&fabric);
