@@ -170,7 +170,7 @@ fn cut_off(fabric: &Fabric) -> f64 {
 /// The stream of random numbers of permutations.
 const STREAM: u128 = 0x7468_726f_7567_6870;
 /// Operations for all matrices of a fabric, and for the failures of a kind and tier.
-const WORK: usize = 60_000_000;
+const WORK: usize = 10_000_000;
 const MATRICES: usize = 200;
 const FAILURES: usize = 16;
 

@@ -182,6 +182,27 @@ fn weft_simulates_what_is_emitted() {
     assert!((finished[0] - 500.0).abs() < 112.0 && finished[1] == 500.0, "{finished:?}");
 }
 
+/// Header and rows of a Parquet file, as CSV has them.
+fn parquet_rows(path: &std::path::Path) -> Vec<String> {
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use parquet::record::Field;
+    let reader = SerializedFileReader::new(std::fs::File::open(path).expect("written")).expect("a Parquet file");
+    let columns = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    let header = columns.iter().map(|it| it.name().to_owned()).collect::<Vec<_>>().join(",");
+    let text = |field: &Field| match field {
+        Field::Str(text) => text.clone(),
+        Field::Double(value) => value.to_string(),
+        Field::UInt(value) => value.to_string(),
+        Field::ULong(value) => value.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| {
+        let row = row.expect("a row");
+        row.get_column_iter().map(|(_, field)| text(field)).collect::<Vec<_>>().join(",")
+    });
+    std::iter::once(header).chain(rows).collect()
+}
+
 #[test]
 fn the_folder_has_all_forms() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -196,8 +217,11 @@ fn the_folder_has_all_forms() {
     assert!(table.contains("groups: racks of the host map") && table.contains("fitting error"), "{table}");
     let page = std::fs::read_to_string(folder.path().join("out/traffic.html")).expect("written");
     assert!(page.contains("<svg") && page.contains("light dark") && !page.contains("<script") && !page.contains("http"));
-    for name in ["traffic.json", "sizes.csv", "concurrency.csv", "matrix.csv", "clusters.csv", "classes.csv", "hosts.csv"] {
-        assert!(std::fs::metadata(folder.path().join("out").join(name)).is_ok_and(|it| it.len() > 20), "{name}");
+    for name in ["sizes", "concurrency", "matrix", "clusters", "classes", "hosts"] {
+        let csv = std::fs::read_to_string(folder.path().join(format!("out/{name}.csv"))).expect("written");
+        let rows = parquet_rows(&folder.path().join(format!("out/{name}.parquet")));
+        assert!(rows.len() > 1, "{name}");
+        assert_eq!(csv.lines().map(str::to_owned).collect::<Vec<_>>(), rows, "{name}");
     }
     let matrix = std::fs::read_to_string(folder.path().join("out/matrix.csv")).expect("written");
     assert!(matrix.contains(",r0,outside,"), "{matrix:.200}");

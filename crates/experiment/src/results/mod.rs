@@ -1,8 +1,9 @@
 //! The results folder and its files.
 
 mod folder;
-mod parquet;
+pub mod parquet;
 mod provenance;
+mod tables;
 mod write;
 
 pub use folder::{Folder, remove_unfinished};

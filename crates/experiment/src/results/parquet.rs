@@ -1,4 +1,4 @@
-//! `flows.parquet`, `links.parquet`, `link_series.parquet`, `throughput.parquet`: the same bytes for the same scenario and seed.
+//! Tables in Parquet files, and the same in CSV.
 //!
 //! Columns are written by Parquet's own column writers, without Arrow in between: it would double the time that `weft` takes to compile.
 
@@ -12,103 +12,17 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
-use weft_fabric::record::{FlowRecord, LinkRecord, Outcome, Traced};
-use weft_fabric::{Fabric, LinkId};
+use weft_fabric::LinkId;
 
 use crate::error::{Error, Result};
-use crate::metrics::flow_goodput_bps;
 
 /// Rows that are turned into values of a column at a time.
 const BATCH: usize = 65_536;
 /// Rows of a row group.
 const GROUP: usize = 1 << 20;
 
-/// Writes the tables of one run into a folder; `services` are the names of its services, if there are several.
-pub fn write_tables(folder: &Path, fabric: &Fabric, outcome: &Outcome, services: &[String]) -> Result<()> {
-    flows(outcome, services).write(&folder.join("flows.parquet"))?;
-    links(fabric, outcome).write(&folder.join("links.parquet"))?;
-    Table::of(&outcome.link_series)
-        .f64("t_s", |r| r.at.as_secs_f64())
-        .u32("link", |r| r.link.0)
-        .f64("utilisation", |r| r.utilisation)
-        .write(&folder.join("link_series.parquet"))?;
-    Table::of(&outcome.samples)
-        .f64("t_s", |s| s.at.as_secs_f64())
-        .f64("delivered_bytes", |s| s.delivered)
-        .u32("active_flows", |s| s.active)
-        .f64("nic_bound_bps", |s| s.nic_bound_bps)
-        .write(&folder.join("throughput.parquet"))?;
-    write_traced(folder, &outcome.traced)
-}
-
-fn flows<'a>(outcome: &'a Outcome, services: &'a [String]) -> Table<'a, FlowRecord> {
-    let mut table = Table::of(&outcome.flows)
-        .u32("id", |f| f.id.0)
-        .u32("src", |f| f.src.0)
-        .u32("dst", |f| f.dst.0)
-        .f64("start_s", |f| f.start.as_secs_f64())
-        .column("end_s", Cells::OptionalF64(Box::new(|f| f.end.map(|e| e.as_secs_f64()))))
-        .u64("bytes", |f| f.bytes.0)
-        .f64("goodput_bps", |f| flow_goodput_bps(f, outcome.ended))
-        .column("path", Cells::Links(Box::new(|f| &f.path[..])));
-    if outcome.packets.is_some() {
-        table = table
-            .u32("reordered", |f| f.packets.unwrap_or_default().reordered)
-            .u32("retransmits", |f| f.packets.unwrap_or_default().retransmits);
-    }
-    if let Some(lab) = &outcome.lab {
-        let of = |f: &FlowRecord| lab.tcp.get(f.id.index()).copied().unwrap_or_default();
-        table = table
-            .u32("cwnd_segments", move |f| of(f).cwnd_segments)
-            .f64("rtt_s", move |f| of(f).srtt_s)
-            .f64("min_rtt_s", move |f| of(f).min_rtt_s);
-    }
-    if !outcome.services.is_empty() {
-        // Not numbered by line: flows stand in the order in which they began.
-        table = table.text("service", |f| &services[usize::from(outcome.services[f.id.index()])]);
-    }
-    table
-}
-
-fn links<'a>(fabric: &'a Fabric, outcome: &'a Outcome) -> Table<'a, LinkRecord> {
-    let name = |node| &*fabric.node(node).name;
-    let table = Table::of(&outcome.links)
-        .u32("id", |l| l.id.0)
-        .text("from", move |l| name(fabric.link(l.id).from))
-        .text("to", move |l| name(fabric.link(l.id).to))
-        .u64("capacity_bps", |l| fabric.link(l.id).capacity.0)
-        .u64("bytes", |l| l.bytes.0);
-    if outcome.packets.is_some() { table.u64("drops", |l| l.drops) } else { table }
-}
-
-/// What a scenario asks to trace: `queues.parquet`, `windows.parquet`, `port.pcap`.
-fn write_traced(folder: &Path, traced: &Traced) -> Result<()> {
-    if !traced.queues.is_empty() {
-        Table::of(&traced.queues)
-            .f64("t_s", |r| r.at.as_secs_f64())
-            .u32("link", |r| r.link.0)
-            .u64("bytes", |r| r.bytes.0)
-            .u64("drops", |r| r.drops)
-            .write(&folder.join("queues.parquet"))?;
-    }
-    if !traced.windows.is_empty() {
-        Table::of(&traced.windows)
-            .f64("t_s", |r| r.at.as_secs_f64())
-            .u32("flow", |r| r.flow.0)
-            .u32("subflow", |r| r.subflow)
-            .u32("cwnd_segments", |r| r.segments)
-            .f64("srtt_s", |r| r.srtt_ps as f64 / 1e12)
-            .write(&folder.join("windows.parquet"))?;
-    }
-    if !traced.pcap.is_empty() {
-        let path = folder.join("port.pcap");
-        std::fs::write(&path, &traced.pcap).map_err(|e| Error::io("write", &path, e))?;
-    }
-    Ok(())
-}
-
 /// A table with a row for each `R`.
-struct Table<'a, R> {
+pub struct Table<'a, R> {
     rows: &'a [R],
     columns: Vec<Column<'a, R>>,
 }
@@ -124,7 +38,7 @@ type Cell<'a, R, T> = Box<dyn Fn(&R) -> T + 'a>;
 type ListCell<'a, R, T> = Box<dyn Fn(&R) -> &[T] + 'a>;
 
 /// The type of a column, and its value in a row.
-enum Cells<'a, R> {
+pub(super) enum Cells<'a, R> {
     U32(Cell<'a, R, u32>),
     U64(Cell<'a, R, u64>),
     F64(Cell<'a, R, f64>),
@@ -133,33 +47,63 @@ enum Cells<'a, R> {
     Links(ListCell<'a, R, LinkId>),
 }
 
+impl<R> std::fmt::Debug for Table<'_, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+        f.debug_struct("Table").field("rows", &self.rows.len()).field("columns", &names).finish()
+    }
+}
+
 impl<'a, R> Table<'a, R> {
-    const fn of(rows: &'a [R]) -> Self {
+    /// A table without columns yet.
+    pub const fn of(rows: &'a [R]) -> Self {
         Self { rows, columns: Vec::new() }
     }
 
-    fn column(mut self, name: &'static str, cells: Cells<'a, R>) -> Self {
+    pub(super) fn column(mut self, name: &'static str, cells: Cells<'a, R>) -> Self {
         self.columns.push(Column { name, cells });
         self
     }
 
-    fn u32(self, name: &'static str, of: impl Fn(&R) -> u32 + 'a) -> Self {
+    /// Adds a column of numbers.
+    pub fn u32(self, name: &'static str, of: impl Fn(&R) -> u32 + 'a) -> Self {
         self.column(name, Cells::U32(Box::new(of)))
     }
 
-    fn u64(self, name: &'static str, of: impl Fn(&R) -> u64 + 'a) -> Self {
+    /// Adds a column of large numbers.
+    pub fn u64(self, name: &'static str, of: impl Fn(&R) -> u64 + 'a) -> Self {
         self.column(name, Cells::U64(Box::new(of)))
     }
 
-    fn f64(self, name: &'static str, of: impl Fn(&R) -> f64 + 'a) -> Self {
+    /// Adds a column of fractions.
+    pub fn f64(self, name: &'static str, of: impl Fn(&R) -> f64 + 'a) -> Self {
         self.column(name, Cells::F64(Box::new(of)))
     }
 
-    fn text(self, name: &'static str, of: impl Fn(&R) -> &'a str + 'a) -> Self {
+    /// Adds a column of text.
+    pub fn text(self, name: &'static str, of: impl Fn(&R) -> &'a str + 'a) -> Self {
         self.column(name, Cells::Text(Box::new(of)))
     }
 
-    fn write(&self, path: &Path) -> Result<()> {
+    /// The table as CSV, with a header.
+    pub fn csv(&self) -> String {
+        let mut out = String::new();
+        let mut line = |cells: &mut dyn Iterator<Item = String>| {
+            out.push_str(&cells.collect::<Vec<_>>().join(","));
+            out.push('\n');
+        };
+        line(&mut self.columns.iter().map(|column| field(column.name)));
+        for row in self.rows {
+            line(&mut self.columns.iter().map(|column| column.cells.text(row)));
+        }
+        out
+    }
+
+    /// Writes the table to a Parquet file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
         let file = File::create(path).map_err(|e| Error::io("write", path, e))?;
         self.write_to(file).map_err(|e| Error::io("write", path, cause(e)))
     }
@@ -183,6 +127,11 @@ impl<'a, R> Table<'a, R> {
         writer.close()?;
         Ok(())
     }
+}
+
+/// A field of CSV that may have commas, quotes or ends of lines.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 /// The underlying error of the system, if it was the system that failed.
@@ -227,6 +176,18 @@ fn list(name: &str) -> Result<TypePtr, ParquetError> {
 }
 
 impl<R> Cells<'_, R> {
+    /// A row's value in CSV: nothing where there is none, the numbers of a list between spaces.
+    fn text(&self, row: &R) -> String {
+        match self {
+            Self::U32(of) => of(row).to_string(),
+            Self::U64(of) => of(row).to_string(),
+            Self::F64(of) => of(row).to_string(),
+            Self::OptionalF64(of) => of(row).map_or_else(String::new, |value| value.to_string()),
+            Self::Text(of) => field(of(row)),
+            Self::Links(of) => of(row).iter().map(|link| link.0.to_string()).collect::<Vec<_>>().join(" "),
+        }
+    }
+
     /// Writes the column's values of some rows. Parquet has unsigned numbers as the signed ones of the same bits.
     fn write(&self, rows: &[R], writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         match self {

@@ -5,8 +5,8 @@ use std::path::Path;
 use weft_fabric::record::Outcome;
 
 use super::folder::Folder;
-use super::parquet::write_tables;
 use super::provenance::{write_provenance, write_scenarios};
+use super::tables::write_tables;
 use crate::error::Result;
 use crate::expect::Verdict;
 use crate::metrics;

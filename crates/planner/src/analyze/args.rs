@@ -48,7 +48,7 @@ pub struct TrafficArgs {
     /// Replace the names of hosts, racks, services and exporters by a hash with the key in this file
     #[arg(long, value_name = "KEYFILE")]
     pub anonymize: Option<PathBuf>,
-    /// Write traffic.json, CSV tables and traffic.html into this folder
+    /// Write traffic.json, traffic.html, and tables as CSV and Parquet into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON

@@ -1,16 +1,20 @@
 //! The folder of a report.
 //!
 //! ```text
-//!   DIR/traffic.json     all numbers            DIR/sizes.csv         flows and bytes by size of flow
-//!   DIR/traffic.html     the same with plots    DIR/concurrency.csv   time by number of flows of a host
-//!   DIR/matrix.csv       interval,from,to,bytes DIR/clusters.csv      fitting error by number of clusters
-//!   DIR/classes.csv      cluster of each interval   DIR/hosts.csv     group and bytes of each host
+//!   DIR/traffic.json   all numbers                        DIR/traffic.html   the same with plots
+//!
+//!   each of these as NAME.csv and NAME.parquet:
+//!   matrix     start_s,from,to,bytes                      sizes         flows and bytes by size of flow
+//!   classes    cluster of each interval                   concurrency   time by number of flows of a host
+//!   clusters   fitting error by number of clusters        hosts         group and bytes of each host
 //! ```
 
-use std::fmt::Write as _;
 use std::path::Path;
 
+use weft_experiment::results::parquet::Table;
+
 use super::{LogHistogram, TrafficReport, html};
+use crate::analyze::sketch::Bin;
 use crate::error::{Error, Result};
 
 /// Writes all files of a report into a folder, which is made if necessary.
@@ -19,68 +23,80 @@ use crate::error::{Error, Result};
 /// The folder or a file cannot be written.
 pub fn write_folder(folder: &Path, report: &TrafficReport) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
-    let write = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))
-    };
-    write("sizes.csv", &histogram(&report.full.sizes))?;
-    write("concurrency.csv", &histogram(&report.full.concurrency))?;
-    write("matrix.csv", &matrices(report))?;
-    write("clusters.csv", &clusters(report))?;
-    write("classes.csv", &classes(report))?;
-    write("hosts.csv", &hosts(report))?;
-    write("traffic.html", &html::render(report))?;
-    write("traffic.json", &(serde_json::to_string_pretty(report).expect("results are JSON") + "\n"))
+    histogram(folder, "sizes", &report.full.sizes)?;
+    histogram(folder, "concurrency", &report.full.concurrency)?;
+    matrices(folder, report)?;
+    clusters(folder, report)?;
+    classes(folder, report)?;
+    hosts(folder, report)?;
+    write(folder, "traffic.html", &html::render(report))?;
+    write(folder, "traffic.json", &(serde_json::to_string_pretty(report).expect("results are JSON") + "\n"))
 }
 
-/// A field that may have commas or quotes.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))
 }
 
-fn histogram(histogram: &LogHistogram) -> String {
-    let mut out = "from,to,count,sum\n".to_owned();
-    for bin in histogram.bins() {
-        let _ = writeln!(out, "{},{},{},{}", bin.from, bin.to, bin.count, bin.sum);
-    }
-    out
+/// Writes a table in both formats.
+fn write_table<R>(folder: &Path, name: &str, table: &Table<'_, R>) -> Result<()> {
+    write(folder, &format!("{name}.csv"), &table.csv())?;
+    Ok(table.write(&folder.join(format!("{name}.parquet")))?)
 }
 
-fn matrices(report: &TrafficReport) -> String {
+fn histogram(folder: &Path, name: &str, histogram: &LogHistogram) -> Result<()> {
+    let bins: Vec<Bin> = histogram.bins().collect();
+    let table = Table::of(&bins)
+        .u64("from", |bin| bin.from)
+        .u64("to", |bin| bin.to)
+        .u64("count", |bin| bin.count)
+        .f64("sum", |bin| bin.sum);
+    write_table(folder, name, &table)
+}
+
+fn matrices(folder: &Path, report: &TrafficReport) -> Result<()> {
     let series = &report.full.series;
-    let names: Vec<String> = report.matrix.groups.iter().map(|name| field(name)).collect();
-    let mut out = "start_s,from,to,bytes\n".to_owned();
-    for (at, cells) in series.matrices.iter().enumerate() {
-        let start = (series.first + at as i64) as f64 * series.interval_ns as f64 / 1e9;
-        for &((from, to), bytes) in cells {
-            let _ = writeln!(out, "{start},{},{},{bytes:.0}", names[from as usize], names[to as usize]);
-        }
-    }
-    out
+    let start = |at: usize| (series.first + at as i64) as f64 * series.interval_ns as f64 / 1e9;
+    let cells: Vec<(f64, u32, u32, u64)> = series
+        .matrices
+        .iter()
+        .enumerate()
+        .flat_map(|(at, cells)| cells.iter().map(move |&((from, to), bytes)| (start(at), from, to, rounded(bytes))))
+        .collect();
+    let name = |group: u32| &*report.matrix.groups[group as usize];
+    let table = Table::of(&cells)
+        .f64("start_s", |cell| cell.0)
+        .text("from", |cell| name(cell.1))
+        .text("to", |cell| name(cell.2))
+        .u64("bytes", |cell| cell.3);
+    write_table(folder, "matrix", &table)
 }
 
-fn clusters(report: &TrafficReport) -> String {
-    let mut out = "clusters,fitting_error\n".to_owned();
-    for (at, error) in report.clusters.fitting_error.iter().enumerate() {
-        let _ = writeln!(out, "{},{error}", at + 1);
-    }
-    out
+fn clusters(folder: &Path, report: &TrafficReport) -> Result<()> {
+    let errors: Vec<(u32, f64)> = (1..).zip(report.clusters.fitting_error.iter().copied()).collect();
+    write_table(folder, "clusters", &Table::of(&errors).u32("clusters", |it| it.0).f64("fitting_error", |it| it.1))
 }
 
-fn classes(report: &TrafficReport) -> String {
+fn classes(folder: &Path, report: &TrafficReport) -> Result<()> {
     let clusters = &report.full.clusters;
-    let mut out = "interval,cluster\n".to_owned();
-    for (at, class) in clusters.intervals.iter().zip(&clusters.class) {
-        let _ = writeln!(out, "{at},{class}");
-    }
-    out
+    let classes: Vec<_> = clusters.intervals.iter().zip(&clusters.class).collect();
+    let table = Table::of(&classes).u64("interval", |it| *it.0 as u64).u64("cluster", |it| *it.1 as u64);
+    write_table(folder, "classes", &table)
 }
 
-fn hosts(report: &TrafficReport) -> String {
-    let mut out = "host,group,out_bytes,in_bytes\n".to_owned();
-    for (name, group, sent, received) in &report.full.hosts {
-        let group = field(&report.matrix.groups[*group as usize]);
-        let _ = writeln!(out, "{},{group},{sent:.0},{received:.0}", field(name));
-    }
-    out
+fn hosts(folder: &Path, report: &TrafficReport) -> Result<()> {
+    let group = |number: u32| &*report.matrix.groups[number as usize];
+    let rows: Vec<_> = report.full.hosts.iter().collect();
+    let table = Table::of(&rows)
+        .text("host", |it| &it.0)
+        .text("group", |it| group(it.1))
+        .u64("out_bytes", |it| rounded(it.2))
+        .u64("in_bytes", |it| rounded(it.3));
+    write_table(folder, "hosts", &table)
+}
+
+/// Whole bytes: a sampled log has fractions of them.
+#[allow(clippy::missing_const_for_fn)] // `round` is not const in the oldest Rust that builds this.
+fn rounded(bytes: f64) -> u64 {
+    bytes.round() as u64
 }
