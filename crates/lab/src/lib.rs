@@ -24,6 +24,7 @@
 //! | [`vl2`], [`netlord`] | configure and start the overlay; move servers or VMs |
 //! | [`run`] | executes a run: traffic ([`traffic`]), events ([`events`]), measurements ([`counters`]) |
 //! | [`events`] | failures, repairs, programs that are killed, servers and VMs that move |
+//! | [`switches`] | configurations of real switches from a plan: SONiC, and a generic command line |
 //! | [`frames`] | sends and receives raw frames at an interface |
 //! | [`probe`] | tests reachability and paths |
 //! | [`doctor`] | checks whether this system can run labs |
@@ -85,6 +86,8 @@ mod rtnl;
 pub mod run;
 #[cfg(target_os = "linux")]
 pub mod state;
+#[cfg(target_os = "linux")]
+pub mod switches;
 #[cfg(target_os = "linux")]
 mod sysctl;
 #[cfg(target_os = "linux")]

@@ -54,12 +54,10 @@ pub fn program(daemon: &str) -> Option<PathBuf> {
 /// The configuration of a daemon of a switch.
 pub fn configuration(daemon: &str, plan: &Plan, switch: &Node) -> String {
     let body = match daemon {
-        "ospfd" => ospf(plan, switch) + &border::ospf(plan, switch),
+        "ospfd" => ospf(plan, switch, &Interfaces::LAB) + &border::ospf(plan, switch),
         "pimd" => multicast::pim(plan, switch),
         "bgpd" => border::bgp(plan, switch),
-        "bfdd" => format!(
-            "bfd\n profile fabric\n  detect-multiplier {BFD_MULTIPLIER}\n  transmit-interval {BFD_INTERVAL_MS}\n  receive-interval {BFD_INTERVAL_MS}\n exit\nexit\n"
-        ),
+        "bfdd" => bfd(),
         // With nexthop objects the kernel removes a failed link from its groups unnoticed by zebra, and the link stays unused after it has been repaired.
         _ => "no zebra nexthop kernel enable\n".to_owned(),
     };
@@ -207,18 +205,44 @@ fn read_routes(text: &str) -> BTreeMap<Net, Vec<Ipv4Addr>> {
     routes.iter().filter_map(one).collect()
 }
 
-fn ospf(plan: &Plan, switch: &Node) -> String {
+/// The names of a switch's interfaces in FRR's configuration.
+pub(crate) struct Interfaces<'a> {
+    /// That with the locator; `None`: the locator is on `rack`.
+    pub(crate) loopback: Option<&'a str>,
+    /// That with the prefix of the switch's hosts.
+    pub(crate) rack: &'a str,
+    /// That of a port of the plan.
+    pub(crate) port: &'a dyn Fn(&Port) -> String,
+}
+
+impl Interfaces<'static> {
+    /// Those of a lab.
+    const LAB: Self = Self { loopback: Some("lo"), rack: RACK_DEVICE, port: &|port| port.name.clone() };
+}
+
+/// The configuration of BFD.
+pub(crate) fn bfd() -> String {
+    format!(
+        "bfd\n profile fabric\n  detect-multiplier {BFD_MULTIPLIER}\n  transmit-interval {BFD_INTERVAL_MS}\n  receive-interval {BFD_INTERVAL_MS}\n exit\nexit\n"
+    )
+}
+
+/// The configuration of OSPF.
+pub(crate) fn ospf(plan: &Plan, switch: &Node, interfaces: &Interfaces<'_>) -> String {
     let mut text = String::new();
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
     // By port and not by network: addresses of ports to hosts are not announced.
-    line(format_args!("interface lo\n ip ospf area 0\nexit"));
+    if let Some(loopback) = interfaces.loopback {
+        line(format_args!("interface {loopback}\n ip ospf area 0\nexit"));
+    }
+    let rack = interfaces.rack;
     if switch.prefix.is_some() {
-        line(format_args!("interface {RACK_DEVICE}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
+        line(format_args!("interface {rack}\n ip ospf area 0\n ip ospf network point-to-point\n ip ospf cost 1\nexit"));
     }
     let Timers { hello_s, dead_s, bfd, broadcast, patient } = plan.timers;
     let network = if broadcast { "broadcast" } else { "point-to-point" };
     for port in neighbours(plan, switch) {
-        line(format_args!("interface {}\n ip ospf area 0", port.name));
+        line(format_args!("interface {}\n ip ospf area 0", (interfaces.port)(port)));
         line(format_args!(" ip ospf network {network}\n ip ospf cost 1"));
         line(format_args!(" ip ospf hello-interval {hello_s}\n ip ospf dead-interval {dead_s}"));
         if !patient {
@@ -236,7 +260,7 @@ fn ospf(plan: &Plan, switch: &Node) -> String {
         ));
     }
     if switch.prefix.is_some() {
-        line(format_args!(" passive-interface {RACK_DEVICE}"));
+        line(format_args!(" passive-interface {rack}"));
     }
     line(format_args!("exit"));
     text

@@ -1,5 +1,6 @@
 //! `weft lab`: a network of namespaces, up and down, and questions to it.
 
+mod export;
 mod tables;
 
 use std::ffi::{OsStr, OsString};
@@ -79,6 +80,8 @@ enum LabCommand {
         #[command(flatten)]
         of: Of,
     },
+    /// Write the configurations of real switches for a scenario's VL2: SONiC, or a generic command line
+    Export(export::ExportArgs),
     /// What this system lacks for a lab, and how to get it
     Doctor {
         /// Print one JSON document and nothing else
@@ -168,6 +171,7 @@ pub fn run(args: &LabArgs) -> Result<ExitCode> {
         }
         LabCommand::Trace(args) => follow(args),
         LabCommand::Down { all, of } => down(*all, of),
+        LabCommand::Export(args) => export::run(args),
         LabCommand::Doctor { json } => examine(*json),
     }
 }
@@ -190,29 +194,13 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
     if let Some(delay) = spec.delay_left_out {
         tracing::warn!("the lab cannot delay packets: the links' delay of {delay} is left out");
     }
-    let settings = Settings {
-        name: args.of.name.clone(),
-        routing: match args.routing {
-            Some(RoutingArg::Static) => Routing::Static,
-            Some(RoutingArg::Frr) => Routing::Frr,
-            Some(RoutingArg::Openflow) => Routing::Openflow,
-            None => of_settings::routing(spec.routing),
-        },
-        timers: of_settings::timers(spec.settings),
-        scale: spec.settings.scale,
-        seed: spec.seed,
-        switch_queue: spec.switch_queue,
-        nic_queue: spec.nic_queue,
+    let routing = match args.routing {
+        Some(RoutingArg::Static) => Routing::Static,
+        Some(RoutingArg::Frr) => Routing::Frr,
+        Some(RoutingArg::Openflow) => Routing::Openflow,
+        None => of_settings::routing(spec.routing),
     };
-    let scheduler = of_settings::scheduler(&spec.control, spec.seed);
-    let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler.clone()));
-    let plan = plan.and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
-    let plan = plan.and_then(|plan| plan.with_agent_scheduler(&spec.fabric, scheduler));
-    let plan = match &spec.tenants {
-        Some(tenants) => plan.and_then(|plan| plan.with_netlord(&spec.fabric, tenants)),
-        None => plan,
-    };
-    let plan = plan.map_err(|e| source.at(KeyError::from(e)))?;
+    let plan = plan_of(&source, &spec, args.of.name.clone(), routing)?;
     let scenario = std::path::absolute(&spec.scenario).unwrap_or(spec.scenario);
     let watch = Stopwatch::new();
     BUILDING.store(true, Ordering::Relaxed);
@@ -231,6 +219,28 @@ fn up(args: &UpArgs) -> Result<ExitCode> {
         "wall_s": watch.elapsed().as_secs_f64(), "times": times,
     });
     say(args.of.json, &answer, |_| tables::of_up(plan, watch.elapsed().as_secs_f64(), &times))
+}
+
+/// The plan of a scenario's lab.
+fn plan_of(source: &Source, spec: &LabSpec, name: LabName, routing: Routing) -> Result<Plan> {
+    let settings = Settings {
+        name,
+        routing,
+        timers: of_settings::timers(spec.settings),
+        scale: spec.settings.scale,
+        seed: spec.seed,
+        switch_queue: spec.switch_queue,
+        nic_queue: spec.nic_queue,
+    };
+    let scheduler = of_settings::scheduler(&spec.control, spec.seed);
+    let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler.clone()));
+    let plan = plan.and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
+    let plan = plan.and_then(|plan| plan.with_agent_scheduler(&spec.fabric, scheduler));
+    let plan = match &spec.tenants {
+        Some(tenants) => plan.and_then(|plan| plan.with_netlord(&spec.fabric, tenants)),
+        None => plan,
+    };
+    plan.map_err(|e| source.at(KeyError::from(e)))
 }
 
 fn status(name: Option<&LabName>, json: bool) -> Result<ExitCode> {
