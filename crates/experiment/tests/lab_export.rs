@@ -1,7 +1,6 @@
 //! `weft lab export` as a user runs it.
 #![cfg(all(feature = "lab", target_os = "linux"))]
 
-#[allow(dead_code)]
 #[path = "support/weft.rs"]
 mod support;
 
