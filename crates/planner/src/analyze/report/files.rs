@@ -96,7 +96,6 @@ fn hosts(folder: &Path, report: &TrafficReport) -> Result<()> {
 }
 
 /// Whole bytes: a sampled log has fractions of them.
-#[allow(clippy::missing_const_for_fn)] // `round` is not const in the oldest Rust that builds this.
 fn rounded(bytes: f64) -> u64 {
     bytes.round() as u64
 }
