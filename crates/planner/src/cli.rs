@@ -1,6 +1,6 @@
 //! The command line of `weft-planner`. `docs/cli.md` has every argument.
 //!
-//! Exit code 0: done; 1: `optimum --check` missed an expectation; 2: an error, with its remedy.
+//! Exit code 0: done; 1: `optimum --check` missed an expectation, or a plan of `whatif` its service level; 2: an error, with its remedy.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -30,7 +30,7 @@ enum Command {
     /// Study the traffic or the failures of a network from its logs
     #[command(subcommand)]
     Analyze(AnalyzeCommand),
-    /// Compute what failures cost a fabric
+    /// Compute what failures cost a fabric, and what a plan of growth does
     Whatif(WhatifArgs),
     /// Compare routings with the best possible one
     Optimum(OptimumArgs),
@@ -61,7 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
     let result = match program.command {
         Command::Analyze(command) => analyze::run(&command).map(done),
-        Command::Whatif(args) => whatif::run(&args).map(done),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Optimum(args) => optimum::run(&args),
         Command::Cost(args) => cost::run(&args).map(done),
         Command::Design(args) => design::run(&args).map(done),

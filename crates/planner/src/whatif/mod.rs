@@ -6,19 +6,24 @@
 //!                  Matrix --router--> carried, throughput, worst pair of each --> Study --> table, JSON, CSV, HTML
 //! ```
 //! Every state is evaluated exactly for ECMP; of the worst five, bounds of what the best routing would carry are computed too.
+//! With `--plan`, steps of growth are evaluated instead.
 
+pub mod growth;
 mod page;
 pub mod parts;
+pub mod plan;
 pub mod rates;
 pub mod study;
 mod table;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
 
 use crate::cli::{print_json, print_text};
+use crate::cost::read_prices;
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs};
 use crate::network::Network;
@@ -53,7 +58,13 @@ pub struct WhatifArgs {
     /// Seed of what is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write whatif.json, states.csv and whatif.html into this folder
+    /// A plan of growth instead: TOML with service_level and [[step]] name, set
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fail", "pairs", "states", "rates", "level", "seed"])]
+    plan: Option<PathBuf>,
+    /// The price list for a plan
+    #[arg(long, value_name = "FILE", requires = "plan")]
+    prices: Option<PathBuf>,
+    /// Write whatif.json, and without a plan states.csv and whatif.html into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -61,11 +72,35 @@ pub struct WhatifArgs {
     json: bool,
 }
 
-/// Runs it.
+/// Runs it. Exit code 1: a plan does not meet its service level.
 ///
 /// # Errors
-/// What is wrong with the scenario, the rates or the matrices; a folder that cannot be written.
-pub fn run(args: &WhatifArgs) -> Result<()> {
+/// What is wrong with the scenario, the rates, the plan or the matrices; a folder that cannot be written.
+pub fn run(args: &WhatifArgs) -> Result<ExitCode> {
+    match &args.plan {
+        Some(plan) => run_plan(args, plan),
+        None => run_failures(args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn run_plan(args: &WhatifArgs, plan: &Path) -> Result<ExitCode> {
+    let prices = args.prices.as_deref().map(read_prices).transpose()?;
+    let growth = plan::grow(plan, &args.scenario, &args.traffic, prices.as_ref())?;
+    if let Some(folder) = &args.out {
+        std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
+        let path = folder.join("whatif.json");
+        let text = serde_json::to_string_pretty(&growth).expect("results are JSON") + "\n";
+        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))?;
+    }
+    if args.json {
+        print_json(&growth)?
+    } else {
+        print_text(&plan::render(&growth))?
+    }
+    Ok(if growth.met { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn run_failures(args: &WhatifArgs) -> Result<()> {
     let Case { run, fabric, network, .. } = args.scenario.first_case(!args.traffic.is_given())?;
     let demand = args.traffic.on(run.as_ref(), &fabric, &network)?;
     let parts = parts::all(&fabric, &network, &args.fail);

@@ -1,0 +1,233 @@
+//! The transition from one fabric to the next one, with what it carries while it is built.
+//!
+//! ```text
+//!   before, after --cables by names of ends and rate--> kept, removed, added --by upper switch--> batches
+//!   all of both in one fabric --each batch: its removed cables down; then its added ones up--> throughput, lowest
+//! ```
+//! A batch is the changed cables of one switch, the upper end of a cable. A removed and an added cable with a common end are one moved (or replaced) cable, in
+//! the batch of the removed one. Servers and their cables stay as before the step, and so does the traffic, without that of racks that go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use weft_fabric::ids::CableId;
+use weft_fabric::topology::{FabricBuilder, FabricError};
+use weft_fabric::{BitsPerSec, Duration, Fabric, Health, SwitchId};
+
+use crate::network::Network;
+use crate::routing::matrix::Matrix;
+use crate::routing::router::Router;
+
+/// What a step changes, counted between switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// Switches that are new, by name.
+    pub switches_added: Vec<String>,
+    /// Switches that go, by name.
+    pub switches_removed: Vec<String>,
+    /// New cables.
+    pub cables_added: usize,
+    /// Cables that go.
+    pub cables_removed: usize,
+    /// Cables of which one end is plugged elsewhere, or that another rate replaces.
+    pub cables_moved: usize,
+}
+
+/// The transition of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Transition {
+    /// What changes.
+    pub changes: Changes,
+    /// Switches whose cables are changed, one after the other.
+    pub batches: usize,
+    /// The smallest throughput while it is built, as a fraction of the traffic before the step; `None` if none of it is between racks that stay, or old and
+    /// new switches are not connected.
+    pub lowest: Option<f64>,
+    /// The switch whose batch has it; `None` if no batch has less than the fabric before the step.
+    pub lowest_batch: Option<String>,
+}
+
+/// A cable between switches: its ends, the upper one first, and its rate. In order: the highest tier first, then new switches, then by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cable {
+    upper: End,
+    lower: End,
+    rate: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    tier: std::cmp::Reverse<u8>,
+    is_old: bool,
+    name: String,
+}
+
+/// The changed cables of a switch, by their place in both lists.
+#[derive(Debug, Default)]
+struct Batch {
+    removed: Vec<usize>,
+    added: Vec<usize>,
+}
+
+impl Transition {
+    /// From one fabric to another, with the traffic before.
+    pub fn between(before: &Fabric, after: &Fabric, matrix: &Matrix) -> Self {
+        let [old, new] = [before, after].map(|fabric| cables(before, fabric));
+        let (removed, added) = (difference(&old, &new), difference(&new, &old));
+        let (batches, moved) = batches(&removed, &added);
+        let changes = Changes {
+            switches_added: missing(after, before),
+            switches_removed: missing(before, after),
+            cables_added: added.len() - moved,
+            cables_removed: removed.len() - moved,
+            cables_moved: moved,
+        };
+        let kept = kept_traffic(before, after, matrix);
+        let count = batches.len();
+        let union = (kept.total() > 0.0).then(|| union(before, after, [&old, &removed, &added]).ok()).flatten();
+        let Some((union, [removed, added])) = union else {
+            return Self { changes, batches: count, lowest: None, lowest_batch: None };
+        };
+        let mut network = Network::new(&union, &Health::new(&union));
+        added.iter().for_each(|&cable| network.set_cable(cable, false));
+        let mut lowest = throughput(&network, &kept);
+        let mut lowest_batch = None;
+        for (switch, batch) in batches {
+            for (places, ids, up) in [(batch.removed, &removed, false), (batch.added, &added, true)] {
+                if places.is_empty() {
+                    continue;
+                }
+                places.iter().for_each(|&at| network.set_cable(ids[at], up));
+                let now = throughput(&network, &kept);
+                if now < lowest * (1.0 - ROUNDING) {
+                    (lowest, lowest_batch) = (now, Some(switch.clone()));
+                }
+            }
+        }
+        Self { changes, batches: count, lowest: Some(lowest), lowest_batch }
+    }
+}
+
+/// The fraction of a matrix that ECMP carries, all pairs of racks alike; 0 if a pair with traffic is not connected.
+pub fn throughput(network: &Network, matrix: &Matrix) -> f64 {
+    let outcome = Router::default().evaluate(network, matrix);
+    if outcome.disconnected > 0 { 0.0 } else { outcome.throughput }
+}
+
+/// The cables between switches, sorted.
+fn cables(before: &Fabric, fabric: &Fabric) -> Vec<Cable> {
+    let end = |id| {
+        let node = fabric.node(id);
+        let is_old = before.node_by_name(&node.name).is_some();
+        (node.tier > 0).then(|| End { tier: std::cmp::Reverse(node.tier), is_old, name: node.name.to_string() })
+    };
+    let cable = |id: CableId| {
+        let link = fabric.link(id.links()[0]);
+        let (a, b) = (end(link.from)?, end(link.to)?);
+        let (upper, lower) = if a <= b { (a, b) } else { (b, a) };
+        Some(Cable { upper, lower, rate: link.capacity.0 })
+    };
+    let mut all: Vec<Cable> = fabric.cables().filter_map(cable).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The cables of one list that the other has not, each as often as it is missing.
+fn difference(of: &[Cable], other: &[Cable]) -> Vec<Cable> {
+    let mut left: BTreeMap<&Cable, usize> = BTreeMap::new();
+    other.iter().for_each(|cable| *left.entry(cable).or_default() += 1);
+    let mut missing = Vec::new();
+    for cable in of {
+        match left.get_mut(cable) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => missing.push(cable.clone()),
+        }
+    }
+    missing
+}
+
+/// Batches in order, each with its switch, and how many cables are moved.
+fn batches(removed: &[Cable], added: &[Cable]) -> (Vec<(String, Batch)>, usize) {
+    let mut partner = vec![None; removed.len()];
+    let mut is_free = vec![true; added.len()];
+    let alike: [fn(&Cable, &Cable) -> bool; 3] =
+        [|a, b| (&a.upper, &a.lower) == (&b.upper, &b.lower), |a, b| a.lower == b.lower, |a, b| a.upper == b.upper];
+    for is_alike in alike {
+        for (at, cable) in removed.iter().enumerate().filter(|(at, _)| partner[*at].is_none()).collect::<Vec<_>>() {
+            partner[at] = (0..added.len()).find(|&other| is_free[other] && is_alike(cable, &added[other]));
+            if let Some(other) = partner[at] {
+                is_free[other] = false;
+            }
+        }
+    }
+    let mut all: BTreeMap<&End, Batch> = BTreeMap::new();
+    for (at, cable) in removed.iter().enumerate() {
+        let batch = all.entry(&cable.upper).or_default();
+        batch.removed.push(at);
+        batch.added.extend(partner[at]);
+    }
+    for (at, cable) in added.iter().enumerate().filter(|(at, _)| is_free[*at]) {
+        all.entry(&cable.upper).or_default().added.push(at);
+    }
+    let moved = partner.iter().flatten().count();
+    (all.into_iter().map(|(end, batch)| (end.name.clone(), batch)).collect(), moved)
+}
+
+/// Switches of one fabric that the other has not.
+fn missing(of: &Fabric, other: &Fabric) -> Vec<String> {
+    let names = of.switches().map(|s| of.node(of.switch_node(s)).name.to_string());
+    names.filter(|name| other.node_by_name(name).is_none()).collect()
+}
+
+/// The traffic between racks that stay.
+fn kept_traffic(before: &Fabric, after: &Fabric, matrix: &Matrix) -> Matrix {
+    let names = |fabric: &Fabric| -> Vec<String> {
+        let network = Network::new(fabric, &Health::new(fabric));
+        (0..network.racks()).map(|rack| network.name(rack as u32).to_owned()).collect()
+    };
+    let new: BTreeSet<String> = names(after).into_iter().collect();
+    let stays: Vec<bool> = names(before).iter().map(|name| new.contains(name)).collect();
+    let mut kept = Matrix::zero(matrix.racks());
+    for src in (0..matrix.racks()).filter(|&rack| stays[rack]) {
+        for dst in (0..matrix.racks()).filter(|&rack| stays[rack]) {
+            *kept.rate_mut(src, dst) = matrix.rate(src, dst);
+        }
+    }
+    kept
+}
+
+/// The servers before, with the switches and cables of both; and which cables are removed and added.
+fn union(before: &Fabric, after: &Fabric, lists: [&[Cable]; 3]) -> Result<(Fabric, [Vec<CableId>; 2]), FabricError> {
+    let [old, removed, added] = lists;
+    let mut builder = FabricBuilder::new("both");
+    let hosts: Vec<_> = before.hosts().map(|h| builder.host(before.node(h.node()).name.clone(), None)).collect();
+    let mut switches: BTreeMap<String, SwitchId> = BTreeMap::new();
+    for (fabric, id) in [before, after].into_iter().flat_map(|f| f.switches().map(move |s| (f, f.switch_node(s)))) {
+        let node = fabric.node(id);
+        if !switches.contains_key(&*node.name) {
+            switches.insert(node.name.to_string(), builder.switch(node.name.clone(), node.tier, None));
+        }
+    }
+    let mut count = 0;
+    for host in before.hosts() {
+        for link in before.out(host.node()).iter().map(|&l| before.link(l)) {
+            builder.cable(hosts[host.index()], switches[&*before.node(link.to).name], link.capacity, link.delay);
+            count += 1;
+        }
+    }
+    let kept = difference(old, removed);
+    let mut place = |builder: &mut FabricBuilder, cables: &[Cable]| -> Vec<CableId> {
+        let first = count;
+        for it in cables {
+            builder.cable(switches[&it.upper.name], switches[&it.lower.name], BitsPerSec(it.rate), Duration::ZERO);
+        }
+        count += cables.len() as u32;
+        (first..count).map(CableId).collect()
+    };
+    place(&mut builder, &kept);
+    let [removed, added] = [removed, added].map(|cables| place(&mut builder, cables));
+    Ok((builder.build()?, [removed, added]))
+}
+
+/// Of sums of loads.
+const ROUNDING: f64 = 1e-9;
