@@ -101,3 +101,16 @@ def test_routings_and_failures() -> None:
     assert study["worst"][0]["throughput"] == pytest.approx(0.5)
     with pytest.raises(weft.WeftError):
         planner.whatif("@hedera/figure9", fail=["nothing"])
+
+
+def test_growth(tmp_path: pathlib.Path) -> None:
+    grown = planner.whatif("@data/growth/clos", plan="@data/growth/plan", prices="@data/prices-illustrative")
+    assert [step["servers"] for step in grown["steps"]] == [80, 160]
+    assert grown["met"] and grown["steps"][1]["lowest"] == pytest.approx(0.5)
+    assert grown["steps"][1]["cost"]["difference"] > 0
+    plan = tmp_path / "plan.toml"
+    plan.write_text('service_level = 0.9\n[[step]]\nname = "racks"\nset = { "fabric.tors" = 8 }\n')
+    assert not planner.whatif("@data/growth/clos", plan=plan)["met"]
+    plan.write_text("service_level = 0.9\n")
+    with pytest.raises(weft.WeftError, match="no step"):
+        planner.whatif("@data/growth/clos", plan=plan)
