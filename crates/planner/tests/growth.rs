@@ -41,7 +41,7 @@ fn speeds_are_raised_by_hand_computed_steps() {
     assert_eq!(nothing["throughput"], report["start"]["throughput"]);
     assert_eq!((nothing["lowest"].clone(), number(&nothing["batches"])), (nothing["throughput"].clone(), 0.0));
     assert!(number(&nothing["cost"]["difference"]).abs() < 1e-9, "{nothing}");
-    // Two switches with 4 cables each are added, and nothing is taken away meanwhile.
+    // Two switches with 4 cables each are added, and nothing is taken away while they are.
     assert_eq!(more["changes"]["switches_added"], serde_json::json!(["int2", "int3"]));
     assert_eq!((number(&more["changes"]["cables_added"]), number(&more["changes"]["cables_removed"])), (8.0, 0.0));
     assert!((number(&more["lowest"]) - 1.0).abs() < 1e-9 && more["lowest_batch"].is_null(), "{more}");

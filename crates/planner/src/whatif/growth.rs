@@ -231,3 +231,37 @@ fn union(before: &Fabric, after: &Fabric, lists: [&[Cable]; 3]) -> Result<(Fabri
 
 /// Of sums of loads.
 const ROUNDING: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests {
+    use weft_fabric::topology::shapes::{Cabling, Shape};
+
+    use super::*;
+
+    fn build(shape: &Shape, gbps: u64) -> Fabric {
+        let cabling = |gbps| Cabling { rate: BitsPerSec(gbps * 1_000_000_000), delay: Duration::ZERO };
+        shape.build(cabling(1), cabling(gbps)).expect("a fabric")
+    }
+
+    fn transition(before: &Fabric, after: &Fabric) -> Transition {
+        Transition::between(before, after, &Matrix::stride(&Network::new(before, &Health::new(before))))
+    }
+
+    /// Racks of another kind have other names, so nothing of a fat-tree becomes a Clos in place.
+    #[test]
+    fn another_kind_is_not_built_in_place() {
+        let clos = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 4, uplinks_per_tor: 2, hosts_per_tor: 2 };
+        let it = transition(&build(&Shape::FatTree { k: 4 }, 1), &build(&clos, 1));
+        assert_eq!((it.lowest, it.lowest_batch), (None, None));
+    }
+
+    /// An edge switch of a fat-tree has half of its uplinks while those to one of its two aggregation switches are replaced.
+    #[test]
+    fn faster_cables_take_half_of_a_fat_tree() {
+        let [slow, fast] = [1, 2].map(|gbps| build(&Shape::FatTree { k: 4 }, gbps));
+        assert_eq!(transition(&slow, &slow).batches, 0);
+        let it = transition(&slow, &fast);
+        assert_eq!((it.changes.cables_moved, it.changes.cables_added), (32, 0));
+        assert!(it.lowest.is_some_and(|lowest| (lowest - 0.5).abs() < 1e-9), "{it:?}");
+    }
+}

@@ -130,7 +130,7 @@ pub struct Stage {
     /// The fabric after it.
     #[serde(flatten)]
     pub state: State,
-    /// What it changed and what was carried meanwhile.
+    /// What it changed and what is carried while it is built.
     #[serde(flatten)]
     pub transition: Transition,
     /// Whether the service level is met while it is built and afterwards.
