@@ -310,22 +310,14 @@ const CONVERGE_TIMEOUT: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
     use crate::plan::{Routing, Settings};
+    use weft_fabric::BitsPerSec;
     use weft_fabric::topology::shapes::{Cabling, Shape};
-    use weft_fabric::{BitsPerSec, Bytes};
 
     #[test]
     fn configurations_of_an_edge_and_a_core_switch() {
         let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
         let fabric = Shape::TwoLevel { edges: 2, cores: 2, hosts_per_edge: 1 }.build(link, link).expect("a fabric");
-        let settings = Settings {
-            name: "t".parse().expect("a name"),
-            routing: Routing::Frr,
-            timers: Timers::FAST,
-            scale: 0.01,
-            seed: 1,
-            switch_queue: Bytes(100_000),
-            nic_queue: Bytes(100_000),
-        };
+        let settings = Settings::for_tests(Routing::Frr);
         let plan = Plan::new(&fabric, &settings).expect("a plan");
         let of = |node: &str| {
             let node = plan.node(node).expect("a switch");

@@ -75,6 +75,22 @@ pub struct Settings {
     pub nic_queue: Bytes,
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Those of tests: small queues and a hundredth of the rates.
+    pub(crate) fn for_tests(routing: Routing) -> Self {
+        Self {
+            name: "t".parse().expect("a name"),
+            routing,
+            timers: Timers::FAST,
+            scale: 0.01,
+            seed: 1,
+            switch_queue: Bytes(100_000),
+            nic_queue: Bytes(100_000),
+        }
+    }
+}
+
 /// How routes between switches are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

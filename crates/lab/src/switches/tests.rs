@@ -3,25 +3,17 @@ use std::process::Command;
 
 use serde_json::Value;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes, Duration};
+use weft_fabric::{BitsPerSec, Duration};
 
 use super::*;
 use crate::plan::vl2::Vl2Spec;
-use crate::plan::{PlanError, Routing, Settings, Timers};
+use crate::plan::{PlanError, Routing, Settings};
 
 fn plan(locator: LocatorKind, external: Vec<u32>) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
     let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
     let fabric = shape.build(link, link).expect("a fabric");
-    let settings = Settings {
-        name: "t".parse().expect("a name"),
-        routing: Routing::Frr,
-        timers: Timers::FAST,
-        scale: 0.01,
-        seed: 1,
-        switch_queue: Bytes(100_000),
-        nic_queue: Bytes(100_000),
-    };
+    let settings = Settings::for_tests(Routing::Frr);
     let spec = Vl2Spec { locator, ecmp_width: 2, services: Vec::new(), external };
     let laid = |plan: Plan| -> Result<Plan, PlanError> { plan.with_vl2(&fabric, &spec) };
     Plan::new(&fabric, &settings).and_then(laid).expect("a plan")

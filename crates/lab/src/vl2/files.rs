@@ -101,21 +101,13 @@ mod tests {
     use crate::plan::{Routing, Settings};
     use crate::vl2::directory::{mappings, policy};
     use weft_fabric::topology::shapes::{Cabling, Shape};
-    use weft_fabric::{BitsPerSec, Bytes, Duration};
+    use weft_fabric::{BitsPerSec, Duration};
 
     fn plan(locator: LocatorKind) -> Plan {
         let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
         let shape = Shape::ClosExplicit { intermediates: 3, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
         let fabric = shape.build(link, link).expect("a fabric");
-        let settings = Settings {
-            name: "t".parse().expect("a name"),
-            routing: Routing::Frr,
-            timers: crate::plan::Timers::FAST,
-            scale: 0.01,
-            seed: 1,
-            switch_queue: Bytes(100_000),
-            nic_queue: Bytes(100_000),
-        };
+        let settings = Settings::for_tests(Routing::Frr);
         let service = |name: &str, hosts: &[u32], allow: &[&str]| ServiceSpec {
             name: name.to_owned(),
             hosts: hosts.to_vec(),

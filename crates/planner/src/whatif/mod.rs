@@ -12,6 +12,7 @@ pub mod growth;
 mod page;
 pub mod parts;
 pub mod plan;
+mod plan_table;
 pub mod rates;
 pub mod study;
 mod table;
@@ -95,7 +96,7 @@ fn run_plan(args: &WhatifArgs, plan: &Path) -> Result<ExitCode> {
     if args.json {
         print_json(&growth)?
     } else {
-        print_text(&plan::render(&growth))?
+        print_text(&plan_table::render(&growth))?
     }
     Ok(if growth.met { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

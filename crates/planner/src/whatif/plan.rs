@@ -7,7 +7,6 @@
 //! set = { "fabric.intermediates" = 3 }    # further keys of the scenario; those of earlier steps stay
 //! ```
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use miette::Diagnostic as _;
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Spanned, Table, Value};
 use weft_experiment::bundle;
 
-use super::growth::{Changes, Transition, throughput};
+use super::growth::{Transition, throughput};
 use crate::cost::{Bill, PriceList};
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs};
@@ -220,54 +219,5 @@ fn cost(now: &Bill, before: &Bill) -> Cost {
         difference: now.total - before.total,
         bought: more(now, before),
         freed: more(before, now),
-    }
-}
-
-/// Renders it for a terminal of 80 columns.
-pub fn render(growth: &Growth) -> String {
-    let percent = |fraction: f64| format!("{:.1} %", 100.0 * fraction);
-    let level = percent(growth.service_level);
-    let mut out = format!("Growth of {}, traffic {}, service level {level}\n", growth.start.fabric, growth.traffic);
-    let _ = writeln!(out, "\n  {:<24} {:>8} {:>10} {:>10} {:>11} {:>9}", "step", "servers", "carried", "Gbps", "price", "lowest");
-    let row = |name: &str, state: &State, lowest: &str| {
-        let (carried, gbps) = (percent(state.throughput), state.throughput_bps / 1e9);
-        let money = state.cost.as_ref().map_or(String::new(), |it| format!("{:.0}", it.total));
-        format!("  {name:<24.24} {:>8} {carried:>10} {gbps:>10.1} {money:>11} {lowest:>9}\n", state.servers)
-    };
-    out += &row("before", &growth.start, "");
-    for step in &growth.steps {
-        out += &row(&step.name, &step.state, &step.transition.lowest.map_or("none".to_owned(), percent));
-    }
-    for step in &growth.steps {
-        let Changes { switches_added, switches_removed, cables_added, cables_removed, cables_moved } = &step.transition.changes;
-        let (new, old) = (switches_added.len(), switches_removed.len());
-        let _ = writeln!(out, "\n{}: switches +{new} -{old}", step.name);
-        let _ = writeln!(out, "  cables between switches: {cables_added} added, {cables_removed} removed, {cables_moved} moved");
-        if let Some(cost) = &step.state.cost {
-            let _ = writeln!(out, "  {:+.0} {}", cost.difference, cost.currency);
-            for (sign, lines) in [('+', &cost.bought), ('-', &cost.freed)] {
-                for (part, unit, count) in lines {
-                    let _ = writeln!(out, "    {sign}{count:.0} {unit}: {part}");
-                }
-            }
-        }
-        if !step.met {
-            let _ = writeln!(out, "  below the service level: {}", reason(step, growth.service_level));
-        }
-    }
-    out += "\ncarried: the fraction of the traffic on the fabric after the step, by ECMP, all pairs alike\n\
-            lowest: of the traffic before the step, while the cables of one switch after the other are changed\n";
-    out
-}
-
-/// Why a step does not meet the level.
-fn reason(step: &Stage, level: f64) -> String {
-    match (step.transition.lowest, &step.transition.lowest_batch) {
-        (None, _) => {
-            "it cannot be changed in place (no traffic is between racks that stay, or old and new are not connected)".to_owned()
-        }
-        (Some(lowest), Some(switch)) if lowest < level => format!("while {switch} is changed"),
-        (Some(lowest), None) if lowest < level => "before the step already".to_owned(),
-        _ => "after the step".to_owned(),
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use weft_fabric::topology::shapes::subways::{SubwaysSpec, SubwaysType};
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, Bytes, Duration};
+use weft_fabric::{BitsPerSec, Duration};
 
 use super::*;
 use crate::commands;
@@ -11,15 +11,7 @@ use crate::plan::{Plan, PlanError, Role, RouteTarget, Routing, Settings};
 fn laid(shape: Shape, ecmp_width: u16, services: Vec<ServiceSpec>) -> Result<Plan, PlanError> {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
     let fabric = shape.build(link, link).expect("a fabric");
-    let settings = Settings {
-        name: "t".parse().expect("a name"),
-        routing: Routing::Static,
-        timers: crate::plan::Timers::FAST,
-        scale: 0.01,
-        seed: 1,
-        switch_queue: Bytes(100_000),
-        nic_queue: Bytes(100_000),
-    };
+    let settings = Settings::for_tests(Routing::Static);
     Plan::new(&fabric, &settings)?
         .with_vl2(&fabric, &Vl2Spec { locator: LocatorKind::Tor, ecmp_width, services, external: Vec::new() })
 }
