@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# scenarios.sh simulations|labs: the shipped scenarios that expect something and are simulated, or have runs in the lab, a line each. Those of traffic matrices
-# are neither: `weft optimum` routes them, in the planner's own tests.
+# scenarios.sh simulations|labs: the shipped scenarios that expect something and are simulated (or evaluated by the planner), or have runs in the lab, a line
+# each.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 in_lab='kind"? *= *"lab"'
-of_matrices='^(matrices *=|pattern *= *"volatile")'
 expecting() {
-    grep -rl --include='*.toml' '^\[\[expect\]\]' scenarios | xargs grep -LE "$of_matrices" | sort
+    grep -rl --include='*.toml' '^\[\[expect\]\]' scenarios | sort
 }
 case ${1:-} in
     simulations) expecting | xargs grep -LE "$in_lab" ;;

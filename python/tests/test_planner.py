@@ -9,6 +9,7 @@ import weft
 from weft import planner
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCENARIOS = ROOT / "scenarios"
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +115,12 @@ def test_growth(tmp_path: pathlib.Path) -> None:
     plan.write_text("service_level = 0.9\n")
     with pytest.raises(weft.WeftError, match="no step"):
         planner.whatif("@data/growth/clos", plan=plan)
+
+
+def test_scenarios_of_the_planner_are_checked() -> None:
+    found = planner.check(SCENARIOS / "vl2" / "figure3.toml")
+    assert found.ok and len(found.verdicts) == 3
+    missed = planner.check(SCENARIOS / "vl2" / "figure3.toml", set={"world.seed": 3, "world.duration": "1s"})
+    assert (missed.verdicts["verdict"] == "not-comparable").all()
+    with pytest.raises(weft.WeftError, match="planner"):
+        weft.check(SCENARIOS / "vl2" / "figure3.toml")

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from typing import Any
 import pandas as pd
 
 from weft._errors import WeftError
+from weft._settings import to_json
+from weft.studies import Check
 
-__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "cost", "design", "optimum", "whatif"]
+__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "check", "cost", "design", "optimum", "whatif"]
 
 PathLike = str | os.PathLike[str]
 
@@ -49,7 +51,7 @@ class TrafficStudy:
 def analyze_traffic(
     *files: PathLike,
     hosts: PathLike | None = None,
-    interval: str = "100s",
+    interval: str | None = None,
     sampling: int | None = None,
     keep_going: bool = False,
     out: PathLike | None = None,
@@ -57,12 +59,12 @@ def analyze_traffic(
     emit_as: str = "fitted",
     anonymize: PathLike | None = None,
 ) -> TrafficStudy:
-    """Studies flow logs and captures, as ``weft analyze traffic`` does.
+    """Studies flow logs and captures, or the simulated traffic of a scenario, as ``weft analyze traffic`` does.
 
     Args:
-        files: the logs; their formats are recognised.
+        files: the logs, whose formats are recognised; or one scenario.
         hosts: a CSV with the columns ``address``, ``rack``, and if known ``pod`` and ``service``.
-        interval: the length of the intervals of traffic matrices.
+        interval: the length of the intervals of traffic matrices; without it 100 s, or that of a scenario's matrices.
         sampling: one packet in so many was recorded, where the logs do not state it.
         keep_going: leave out and count what cannot be read.
         out: a folder for the report; without it, a temporary one.
@@ -73,7 +75,8 @@ def analyze_traffic(
     Raises:
         WeftError: a file cannot be read, or does not follow its format.
     """
-    arguments = ["analyze", "traffic", *[os.fspath(it) for it in files], "--interval", interval]
+    arguments = ["analyze", "traffic", *[os.fspath(it) for it in files]]
+    arguments += ["--interval", interval] if interval is not None else []
     arguments += ["--hosts", os.fspath(hosts)] if hosts is not None else []
     arguments += ["--sampling", str(sampling)] if sampling is not None else []
     arguments += ["--keep-going"] if keep_going else []
@@ -88,7 +91,7 @@ def analyze_traffic(
 
 
 def analyze_failures(file: PathLike, *, fabric: PathLike | None = None, min: str = "30s", window: str = "60s") -> dict[str, Any]:
-    """Studies a log of failures: what ``weft analyze failures --json`` prints.
+    """Studies a log of failures, or those of a scenario with ``[failures]``: what ``weft analyze failures --json`` prints.
 
     Raises:
         WeftError: a file cannot be read, or does not follow its format.
@@ -97,6 +100,23 @@ def analyze_failures(file: PathLike, *, fabric: PathLike | None = None, min: str
     arguments += ["--fabric", os.fspath(fabric)] if fabric is not None else []
     report: dict[str, Any] = _run(arguments)
     return report
+
+
+def check(scenario: PathLike, *, full: bool = False, set: Mapping[str, Any] | None = None) -> Check:
+    """Compares what the planner measures of a scenario with its ``[[expect]]`` entries: figures 2 to 4 and 15 of VL2, failures.
+
+    Args:
+        scenario: a scenario that expects metrics of ``weft analyze`` or ``weft optimum``.
+        full: in its full form instead of the quick one.
+        set: keys to override, such as ``{"world.seed": 2}``.
+
+    Raises:
+        WeftError: something is wrong with the scenario.
+    """
+    arguments = ["evaluate", os.fspath(scenario), "--full" if full else "--quick"]
+    for key, value in (set or {}).items():
+        arguments += ["--set", f"{key}={value if isinstance(value, str) else to_json(value, key)}"]
+    return Check(json.loads(_run_text(arguments)))
 
 
 def optimum(

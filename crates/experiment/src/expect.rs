@@ -1,6 +1,6 @@
 //! Compares what was measured with what a scenario expects.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::metrics::words;
@@ -10,7 +10,7 @@ use crate::scenario::source;
 use crate::trust::Distrust;
 
 /// One expectation and the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Where the figure stands.
     pub source: String,
@@ -32,7 +32,7 @@ pub struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
     /// Whether that interval is wider than the tolerance, or spans a bound: then more seeds may decide otherwise.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub uncertain: bool,
     /// The tolerance: `5%`, `at least`, `at most`, `between`.
     pub within: String,
@@ -60,7 +60,7 @@ impl Verdict {
 }
 
 /// How an expectation is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// Met.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use weft_fabric::Instant;
 
@@ -11,6 +11,8 @@ use crate::metrics::Metrics;
 use crate::repeats::{OfSeed, Repeats};
 use crate::report::{FaultSummary, RunReport};
 use crate::scenario::Run;
+use crate::scenario::expect::Expect;
+use crate::scenario::source::{Source, Variant};
 use crate::scenario::world::LabRouting;
 use crate::search::Finding;
 use crate::study::Study;
@@ -30,8 +32,8 @@ pub struct Summary {
     pub runs: Vec<RunSummary>,
 }
 
-/// One run of a summary.
-#[derive(Clone, Debug, Serialize)]
+/// One run of a summary. What the planner evaluates has no search, no lab and one seed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunSummary {
     /// The swept settings.
     pub set: Map<String, Value>,
@@ -40,26 +42,26 @@ pub struct RunSummary {
     /// What was measured; with several seeds the mean.
     pub metrics: Metrics,
     /// With several seeds: half the width of each mean's 95 % confidence interval.
-    #[serde(skip_serializing_if = "Metrics::is_empty")]
+    #[serde(skip_serializing_if = "Metrics::is_empty", skip_deserializing)]
     pub ci95: Metrics,
     /// What each of several seeds measured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", skip_deserializing)]
     pub per_seed: Vec<OfSeed>,
     /// False if settings were overridden beyond those that the scenario varies: its expectations are then neither met nor missed.
     pub comparable: bool,
     /// Those settings: `traffic.stride=2`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub overrides: Vec<String>,
     /// The expectations that apply to it.
     pub expect: Vec<Verdict>,
     /// What `[search]` found: `set` holds it too.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub search: Option<Finding>,
     /// Of a run in the lab.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub lab: Option<LabSummary>,
     /// Why it was not executed, if it was not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub skipped: Option<String>,
 }
 
@@ -118,7 +120,7 @@ impl Summary {
             })
             .collect();
         let overrides = study.source.incomparable_settings();
-        let comparable = overrides.is_empty();
+        let (comparable, is_planned) = (overrides.is_empty(), study.source.is_for_planner());
         let runs = variants().zip(completed).enumerate().map(|(i, (variant, c))| RunSummary {
             set: variant.set.clone(),
             seed: study.runs[i].scenario.world.seed,
@@ -128,14 +130,55 @@ impl Summary {
             comparable,
             overrides: overrides.clone(),
             expect: match c.skipped {
-                None => expect::judge(&study.runs[i].scenario.expect, &candidates, i, comparable),
-                Some(_) => Vec::new(),
+                None if !is_planned => expect::judge(&study.runs[i].scenario.expect, &candidates, i, comparable),
+                _ => Vec::new(),
             },
             search: c.found.as_ref().map(|found| found.finding.clone()),
             lab: c.lab.clone(),
             skipped: c.skipped.clone(),
         });
         Self { title: study.title().to_owned(), out: out.map(|out| out.display().to_string()), runs: runs.collect() }
+    }
+}
+
+/// A run that no world has measured, but the planner.
+#[derive(Debug)]
+pub struct Evaluated<'a> {
+    /// Its settings.
+    pub variant: &'a Variant,
+    /// Its seed.
+    pub seed: u64,
+    /// What is expected of it.
+    pub expect: Vec<Expect>,
+    /// What was found.
+    pub metrics: Metrics,
+}
+
+impl RunSummary {
+    /// Compares runs that the planner has evaluated, in the scenario's order.
+    pub fn of_evaluated(source: &Source, runs: &[Evaluated<'_>]) -> Vec<Self> {
+        let repeats: Vec<Repeats> = runs.iter().map(|run| Repeats { mean: run.metrics.clone(), ..Repeats::default() }).collect();
+        let candidate = |(run, repeats)| {
+            let Evaluated { variant, .. }: &Evaluated<'_> = run;
+            Candidate { table: &variant.table, position: &variant.position, repeats, distrust: None }
+        };
+        let candidates: Vec<Candidate<'_>> = runs.iter().zip(&repeats).map(candidate).collect();
+        let overrides = source.incomparable_settings();
+        let comparable = overrides.is_empty();
+        let summary = |(i, run): (usize, &Evaluated<'_>)| Self {
+            set: run.variant.set.clone(),
+            seed: run.seed,
+            metrics: run.metrics.clone(),
+            ci95: Metrics::default(),
+            per_seed: Vec::new(),
+            comparable,
+            overrides: overrides.clone(),
+            expect: expect::judge(&run.expect, &candidates, i, comparable),
+            search: None,
+            lab: None,
+            skipped: None,
+        };
+        runs.iter().enumerate().map(summary).collect()
     }
 }
 

@@ -135,6 +135,26 @@ fn a_check_that_would_check_nothing_is_an_error() {
     assert!(stderr(&output).contains("nothing would be checked"), "{}", stderr(&output));
 }
 
+/// Scenarios of the planner are an error by themselves where it is not installed, and left out of a folder's.
+#[test]
+fn without_the_planner_its_scenarios_are_left_out() {
+    let folder = folder_with(&[]);
+    std::fs::write(folder.path().join("planned.toml"), std::fs::read(root().join("scenarios/vl2/figure2.toml")).expect("read"))
+        .expect("written");
+    let alone = folder.path().join("alone");
+    std::fs::create_dir(&alone).expect("created");
+    std::fs::copy(env!("CARGO_BIN_EXE_weft"), alone.join("weft")).expect("copied");
+    let weft = |arguments: &[&str]| {
+        Command::new(alone.join("weft")).args(arguments).current_dir(folder.path()).env("PATH", "").output().expect("it runs")
+    };
+    let named = weft(&["check", "planned.toml"]);
+    assert_eq!(named.status.code(), Some(2));
+    assert!(stderr(&named).contains("`weft-planner` is not installed"), "{}", stderr(&named));
+    let below = weft(&["check", ".", "--json"]);
+    assert_eq!(json(&below)["passed"], 1);
+    assert!(stderr(&below).contains("planned.toml is left out"), "{}", stderr(&below));
+}
+
 #[test]
 fn quick_and_full_override_keys() {
     let folder =

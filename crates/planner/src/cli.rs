@@ -1,6 +1,6 @@
 //! The command line of `weft-planner`. `docs/cli.md` has every argument.
 //!
-//! Exit code 0: done; 1: `optimum --check` missed an expectation, or a plan of `whatif` its service level; 2: an error, with its remedy.
+//! Exit code 0: done; 1: `--check` missed an expectation, or a plan of `whatif` its service level; 2: an error, with its remedy.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -14,6 +14,7 @@ use crate::cost::{self, CostArgs};
 use crate::design::{self, DesignArgs};
 use crate::error::{Error, Result};
 use crate::export::{self, ExportArgs};
+use crate::judge::{self, EvaluateArgs};
 use crate::optimum::{self, OptimumArgs};
 use crate::whatif::{self, WhatifArgs};
 
@@ -40,6 +41,9 @@ enum Command {
     Design(DesignArgs),
     /// Write the flows of a run as a log (IPFIX)
     Export(ExportArgs),
+    /// Measure what a scenario expects of the planner, for `weft check`
+    #[command(hide = true)]
+    Evaluate(EvaluateArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
     Manual {
@@ -60,12 +64,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let wrap = io::stderr().is_terminal();
     let _ = miette::set_hook(Box::new(move |_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(wrap).build())));
     let result = match program.command {
-        Command::Analyze(command) => analyze::run(&command).map(done),
+        Command::Analyze(command) => analyze::run(&command),
         Command::Whatif(args) => whatif::run(&args),
         Command::Optimum(args) => optimum::run(&args),
         Command::Cost(args) => cost::run(&args).map(done),
         Command::Design(args) => design::run(&args).map(done),
         Command::Export(args) => export::run(&args).map(done),
+        Command::Evaluate(args) => judge::run(&args).map(done),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map(done)
             .map_err(|cause| Error::io("write to", &folder, cause)),

@@ -53,18 +53,11 @@ impl ScenarioArgs {
     pub fn cases(&self, with_traffic: bool) -> Result<(Option<Source>, Vec<Case>)> {
         if !is_scenario(&self.scenario) {
             let (fabric, set) = (Arc::new(self.fabric()?), serde_json::Map::new());
-            let network = self.network_of(&fabric)?;
+            let network = network_of(&fabric, &self.scenario.display().to_string())?;
             return Ok((None, vec![Case { set, run: None, fabric, network }]));
         }
         let source = self.source()?;
-        let case = |variant: Variant| {
-            let fabric = Arc::new(read_fabric_of(&variant, &source)?.build().map_err(|e| source.at(e))?);
-            let (network, set) = (self.network_of(&fabric)?, variant.set.clone());
-            let has_traffic = with_traffic && variant.table.contains_key("traffic");
-            let run = if has_traffic { Some(Run::read(variant, &source)?) } else { None };
-            Ok(Case { set, run, fabric, network })
-        };
-        let cases = source.variants()?.into_iter().map(case).collect::<Result<_>>()?;
+        let cases = cases_of(&source, with_traffic)?;
         Ok((Some(source), cases))
     }
 
@@ -79,19 +72,34 @@ impl ScenarioArgs {
     fn source(&self) -> Result<Source> {
         Ok(Source::read(&self.scenario, &Overrides { form: Form::Plain, set: self.set.clone() })?)
     }
+}
 
-    fn network_of(&self, fabric: &Fabric) -> Result<Network> {
-        let network = Network::new(fabric, &Health::new(fabric));
-        if network.racks() < 2 {
-            let message = format!("{}: all hosts are in one rack, so no traffic leaves it", self.scenario.display());
-            return Err(Error::usage(message, "choose a fabric with several racks"));
-        }
-        Ok(network)
+/// The runs of a scenario's sweep, each with its traffic if that is asked for and the scenario describes it.
+///
+/// # Errors
+/// What is wrong with the scenario; a fabric of a single rack.
+pub fn cases_of(source: &Source, with_traffic: bool) -> Result<Vec<Case>> {
+    let case = |variant: Variant| {
+        let fabric = Arc::new(read_fabric_of(&variant, source)?.build().map_err(|e| source.at(e))?);
+        let (network, set) = (network_of(&fabric, source.name())?, variant.set.clone());
+        let has_traffic = with_traffic && variant.table.contains_key("traffic");
+        let run = if has_traffic { Some(Run::read(variant, source)?) } else { None };
+        Ok(Case { set, run, fabric, network })
+    };
+    source.variants()?.into_iter().map(case).collect()
+}
+
+fn network_of(fabric: &Fabric, name: &str) -> Result<Network> {
+    let network = Network::new(fabric, &Health::new(fabric));
+    if network.racks() < 2 {
+        let message = format!("{name}: all hosts are in one rack, so no traffic leaves it");
+        return Err(Error::usage(message, "choose a fabric with several racks"));
     }
+    Ok(network)
 }
 
 /// Whether a path names a scenario, and no fabric file.
-fn is_scenario(path: &Path) -> bool {
+pub fn is_scenario(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with('@')) || path.extension().is_some_and(|it| it == "toml")
 }
 
@@ -113,7 +121,7 @@ pub fn read(path: &Path, set: &[(String, Value)]) -> Result<Fabric> {
     Ok(imported.fabric)
 }
 
-fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
+pub(crate) fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), parse_value(value.trim()))),
         _ => Err("write KEY=VALUE, such as fabric.k=8".to_owned()),

@@ -18,6 +18,7 @@ mod error;
 pub mod export;
 pub mod fabric;
 pub mod failures;
+mod judge;
 pub mod network;
 pub mod optimum;
 pub mod routing;

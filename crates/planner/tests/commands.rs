@@ -99,16 +99,54 @@ fn schedulers_place_the_scenarios_flows() {
 fn figure_15() {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/vl2/figure15.toml");
     let folder = folder(&[]);
-    let output = planner(&["optimum", scenario, "--check", "--json"], folder.path());
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let verdicts: Vec<&str> =
-        report["runs"][0]["expect"].as_array().expect("verdicts").iter().filter_map(|v| v["verdict"].as_str()).collect();
-    assert_eq!(verdicts, ["known-miss", "ok", "ok", "ok", "ok"]);
+    let evaluated = json(&["evaluate", scenario], folder.path());
+    assert_eq!(verdicts(&evaluated), ["known-miss", "ok", "ok", "ok", "ok"]);
     let text = std::fs::read_to_string(scenario).expect("read").replace("at_least = 1.5", "at_least = 2.5");
     std::fs::write(folder.path().join("other.toml"), text).expect("written");
     assert_eq!(planner(&["optimum", "other.toml", "--check"], folder.path()).status.code(), Some(1));
     assert_eq!(planner(&["optimum", "other.toml"], folder.path()).status.code(), Some(0));
+}
+
+fn verdicts(evaluated: &Value) -> Vec<&str> {
+    evaluated["runs"][0]["expect"].as_array().expect("verdicts").iter().filter_map(|v| v["verdict"].as_str()).collect()
+}
+
+/// Each metric of flows, of matrices and of failures is judged: by the study's commands, and by what `weft check` starts.
+#[test]
+fn studies_of_scenarios_are_judged() {
+    let expect =
+        |metric: &str, bound: &str| format!("[[expect]]\nsource = \"a test\"\nown = true\nmetric = \"{metric}\"\n{bound}\n");
+    let flows = format!(
+        "{FABRIC}[traffic]\npattern = \"bijection\"\nsize = \"100MB\"\nflows_per_host = 2\n{}{}{}",
+        expect("flows_below_100mb_fraction", "at_most = 0.01"),
+        expect("bytes_100mb_to_1gb_fraction", "at_least = 0.99"),
+        // Two flows to and two from every host.
+        expect("concurrent_flows_p50", "value = 4"),
+    );
+    let matrices = format!(
+        "{FABRIC}[traffic]\npattern = \"volatile\"\nintervals = 60\npatterns = 3\n{}{}",
+        expect("fitting_error.3", "at_most = 0.5"),
+        expect("fitting_error.1", "at_least = 0.5"),
+    );
+    let log = "start,end,device,kind,cause\n0,100,edge0,,\n10,90,edge1,,\n9000,9100,agg0,,\n";
+    let failures = format!(
+        "{FABRIC}[failures]\nlog = \"log.csv\"\n{}{}{}",
+        expect("group_size_max", "value = 2"),
+        expect("resolved_10min_fraction", "value = 1"),
+        expect("groups_below_4_fraction", "at_most = 0.5"),
+    );
+    let folder =
+        folder(&[("flows.toml", &*flows), ("matrices.toml", &*matrices), ("failures.toml", &*failures), ("log.csv", log)]);
+    assert_eq!(verdicts(&json(&["evaluate", "flows.toml"], folder.path())), ["ok", "ok", "ok"]);
+    assert_eq!(verdicts(&json(&["evaluate", "matrices.toml"], folder.path())), ["ok", "ok"]);
+    assert_eq!(verdicts(&json(&["evaluate", "failures.toml"], folder.path())), ["ok", "ok", "miss"]);
+    let code = |args: &[&str]| planner(args, folder.path()).status.code();
+    assert_eq!(code(&["analyze", "traffic", "flows.toml", "--check"]), Some(0));
+    assert_eq!(code(&["analyze", "traffic", "flows.toml", "--check", "--set", "traffic.size=90MB"]), Some(0), "not comparable");
+    assert_eq!(code(&["analyze", "failures", "failures.toml", "--check"]), Some(1));
+    assert_eq!(code(&["analyze", "failures", "failures.toml"]), Some(0));
+    let report = json(&["analyze", "traffic", "matrices.toml", "--json"], folder.path());
+    assert_eq!((report["matrix"]["intervals"].as_u64(), report["matrix"]["interval_s"].as_f64()), (Some(60), Some(100.0)));
 }
 
 #[test]
@@ -130,6 +168,10 @@ fn bad_input_is_named() {
     let rates = "[[part]]\nkind = \"switch\"\nmtbf = \"3\"\nmttr = \"4h\"\n";
     let still = format!("{FABRIC}[traffic]\nmatrices = \"gone.csv\"\n");
     let load = format!("{FABRIC}[traffic]\npattern = \"volatile\"\nload = 2\n");
+    let flows = format!("{FABRIC}[traffic]\npattern = \"bijection\"\nsize = \"1MB\"\n");
+    let sweep = format!("{flows}[sweep]\n\"traffic.size\" = [\"1MB\", \"2MB\"]\n");
+    let days = format!("{FABRIC}[failures]\ndays = 0\n");
+    let word = format!("{FABRIC}[failures]\ndays = 5\nday = 6\n");
     let files = [
         ("f.toml", FABRIC),
         ("one.toml", "[fabric]\nkind = \"switch\"\nhosts = 4\n"),
@@ -143,6 +185,11 @@ fn bad_input_is_named() {
         ("far.csv", "t,src,dst,bps\n0,0,8,1\n"),
         ("still.toml", &still),
         ("load.toml", &load),
+        ("log.csv", "start,end,device\n0,100,edge0\n"),
+        ("flows.toml", &flows),
+        ("sweep.toml", &sweep),
+        ("days.toml", &days),
+        ("word.toml", &word),
     ];
     let folder = folder(&files);
     for (arguments, place) in [
@@ -161,6 +208,16 @@ fn bad_input_is_named() {
         (&["optimum", "f.toml", "--check"], "[[expect]]"),
         (&["optimum", "still.toml"], "gone.csv"),
         (&["optimum", "load.toml"], "load.toml:7"),
+        (&["analyze", "traffic", "flows.toml", "log.csv"], "by itself"),
+        (&["analyze", "traffic", "flows.toml", "--sampling", "2"], "--sampling"),
+        (&["analyze", "traffic", "flows.toml", "--check"], "[[expect]]"),
+        (&["analyze", "traffic", "sweep.toml"], "2 runs"),
+        (&["analyze", "traffic", "f.toml"], "traffic"),
+        (&["analyze", "traffic", "log.csv", "--check"], "--check"),
+        (&["analyze", "failures", "log.csv", "--set", "a=1"], "--set"),
+        (&["analyze", "failures", "f.toml"], "[failures]"),
+        (&["analyze", "failures", "days.toml"], "days.toml:6"),
+        (&["analyze", "failures", "word.toml"], "word.toml:7"),
     ] {
         let output = planner(arguments, folder.path());
         let message = String::from_utf8_lossy(&output.stderr);

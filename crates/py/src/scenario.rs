@@ -33,10 +33,15 @@ pub fn run_scenario(
     let overrides = overrides(settings, form).map_err(|e| from_experiment(&e))?;
     let table = table.map(|text| parse(text, "the scenario")).transpose().map_err(|e| from_experiment(&e))?;
     let work = move |stop: &Stop| -> Result<Summary> {
-        let study = match (scenario, table) {
-            (Some(path), _) => Study::read(&path, &overrides)?,
-            (None, table) => Study::from_table(table.unwrap_or_default(), folder, &overrides)?,
+        let source = match (scenario, table) {
+            (Some(path), _) => Source::read(&path, &overrides)?,
+            (None, table) => Source::from_table(table.unwrap_or_default(), folder, &overrides)?,
         };
+        if out.is_none() && source.is_for_planner() {
+            let message = format!("{} expects what the planner measures, and no world", source.name());
+            return Err(Error::usage(message, "compare it with `weft.planner.check(scenario)`"));
+        }
+        let study = Study::new(source, &mut |_, _| {})?;
         in_pool(threads, || weft_experiment::run::run(&study, out.as_deref(), &|_, _| stop.check()))?
     };
     let summary = interruptible(py, work)?.map_err(|e| from_experiment(&e))?;

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::bundle;
 use crate::cli::estimate::Estimate;
+use crate::cli::planner::{self, Evaluation};
 use crate::cli::progress::Bar;
 use crate::cli::run::{in_pool, thread_count};
 use crate::cli::{ScenarioArgs, estimate, print_json, print_text, table};
@@ -17,7 +18,7 @@ use crate::expect::{Status, Verdict};
 use crate::run;
 use crate::scenario::Run;
 use crate::scenario::expect::Kind;
-use crate::scenario::source::{Form, Source};
+use crate::scenario::source::{Form, Overrides, Source};
 use crate::scenario::world::Kind as WorldKind;
 use crate::study::Study;
 use crate::summary::RunSummary;
@@ -112,19 +113,33 @@ struct Checked {
     runs: Vec<RunSummary>,
 }
 
+impl CheckArgs {
+    fn overrides(&self) -> Result<Overrides> {
+        self.changes.overrides(if self.full { Form::Full } else { Form::Quick })
+    }
+}
+
 /// Runs it.
 pub fn run(args: &CheckArgs) -> Result<ExitCode> {
-    let mut studies = studies(args)?;
+    let Asked { mut studies, planned } = asked(args)?;
     let without_lab = world::lab::unavailable();
     studies.iter_mut().for_each(|s| s.study.without_lab.clone_from(&without_lab));
     announce(&studies, args);
     announce_labs(&studies);
-    let mut checked = check_all(&studies, args, &|one| match args.json {
+    let show = |one: &Checked| match args.json {
         true => Ok(()),
         false => print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs)),
-    })?;
+    };
+    let mut checked = check_all(&studies, args, &show)?;
     checked.sort_by_key(|(i, _)| *i);
-    let checked: Vec<Checked> = checked.into_iter().map(|(_, one)| one).collect();
+    let mut checked: Vec<Checked> = checked.into_iter().map(|(_, one)| one).collect();
+    for file in &planned {
+        let clock = Stopwatch::start();
+        let Evaluation { title, runs } = planner::evaluate(file, &args.overrides()?)?;
+        let one = Checked { scenario: file.display().to_string(), title, wall_s: clock.seconds(), attempts: 1, runs };
+        show(&one)?;
+        checked.push(one);
+    }
     let tally = Tally::of(checked.iter().map(|c| &c.runs[..]));
     if args.json {
         print_json(&Report { tally, scenarios: checked })?;
@@ -150,11 +165,11 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
 
 /// Checks all scenarios, each with its number. A lab that misses is run again after all others, when what disturbed it may have ended; the last
 /// result counts. `on_result` receives what counts, as soon as it is known.
-fn check_all(studies: &[Asked], args: &CheckArgs, on_result: &dyn Fn(&Checked) -> Result<()>) -> Result<Vec<(usize, Checked)>> {
+fn check_all(studies: &[World], args: &CheckArgs, on_result: &dyn Fn(&Checked) -> Result<()>) -> Result<Vec<(usize, Checked)>> {
     let mut checked = Vec::new();
     let mut queue: VecDeque<(usize, u32)> = (0..studies.len()).map(|i| (i, 1)).collect();
     while let Some((i, attempts)) = queue.pop_front() {
-        let Asked { path, name, study, .. } = &studies[i];
+        let World { path, name, study, .. } = &studies[i];
         let clock = Stopwatch::start();
         let bar = Bar::new(study.runs.len());
         let out = args.out.as_ref().map(|out| out.join(name));
@@ -251,8 +266,17 @@ fn cause_to_repeat(runs: &[RunSummary]) -> Option<&'static str> {
     }
 }
 
-/// A scenario that is to be checked.
+/// The scenarios that are to be checked.
+#[derive(Default)]
 struct Asked {
+    /// Those that a world runs.
+    studies: Vec<World>,
+    /// Those that the planner evaluates.
+    planned: Vec<PathBuf>,
+}
+
+/// A scenario that a world runs.
+struct World {
     path: PathBuf,
     /// Its folder below `--out`: its place below the argument that named it.
     name: PathBuf,
@@ -261,9 +285,9 @@ struct Asked {
 }
 
 /// All scenarios are read, and so checked for mistakes, before the first is run.
-fn studies(args: &CheckArgs) -> Result<Vec<Asked>> {
-    let overrides = args.changes.overrides(if args.full { Form::Full } else { Form::Quick })?;
-    let mut studies: Vec<Asked> = Vec::new();
+fn asked(args: &CheckArgs) -> Result<Asked> {
+    let overrides = args.overrides()?;
+    let Asked { mut studies, mut planned } = Asked::default();
     for path in &args.paths {
         let named = bundle::is_file(path);
         let files = if bundle::is_dir(path) {
@@ -272,20 +296,21 @@ fn studies(args: &CheckArgs) -> Result<Vec<Asked>> {
             vec![path.clone()]
         };
         for file in files {
-            if Source::read(&file, &overrides)?.has_matrices() {
-                if named {
-                    let message = format!("{} has traffic matrices, which no world runs", file.display());
-                    return Err(Error::usage(message, format!("compare it with `weft optimum {} --check`", file.display())));
+            let source = Source::read(&file, &overrides)?;
+            if source.is_for_planner() {
+                match (source.has_expectations(), planner::is_installed()) {
+                    (false, _) if named => return Err(nothing_expected(&file)),
+                    (true, false) if named => return Err(planner::not_installed()),
+                    (true, false) => tracing::warn!("{} is left out: `weft-planner` is not installed", file.display()),
+                    (true, true) => planned.push(file),
+                    (false, _) => {}
                 }
                 continue;
             }
-            let (study, estimate) = estimate::read(&file, &overrides)?;
+            let (study, estimate) = estimate::read(source)?;
             let expects = study.is_expected();
             if !expects && named {
-                return Err(Error::usage(
-                    format!("{} has no [[expect]] that matches one of its runs: nothing would be checked", file.display()),
-                    "add `[[expect]]` entries, or use `weft run`",
-                ));
+                return Err(nothing_expected(&file));
             }
             if !expects {
                 continue;
@@ -297,13 +322,20 @@ fn studies(args: &CheckArgs) -> Result<Vec<Asked>> {
                     "check one after the other, or name the folder above both",
                 ));
             }
-            studies.push(Asked { path: file, name, study, estimate });
+            studies.push(World { path: file, name, study, estimate });
         }
     }
-    if studies.is_empty() {
+    if studies.is_empty() && planned.is_empty() {
         return Err(Error::usage("there is no scenario with [[expect]] entries here", "name scenario files or folders"));
     }
-    Ok(studies)
+    Ok(Asked { studies, planned })
+}
+
+fn nothing_expected(file: &Path) -> Error {
+    Error::usage(
+        format!("{} has no [[expect]] that matches one of its runs: nothing would be checked", file.display()),
+        "add `[[expect]]` entries, or use `weft run`",
+    )
 }
 
 /// A scenario's folder below `--out`: its place below the argument that named it, or below the bundle.
@@ -316,9 +348,9 @@ fn name_below(file: &Path, argument: &Path, named: bool) -> PathBuf {
 }
 
 /// How long it will take: with `--full` each scenario, else all together if that is long.
-fn announce(studies: &[Asked], args: &CheckArgs) {
+fn announce(studies: &[World], args: &CheckArgs) {
     if args.full {
-        for Asked { path, study, .. } in studies {
+        for World { path, study, .. } in studies {
             let takes = study.source.takes.as_deref().unwrap_or("less than a minute");
             eprintln!("{}: {} runs, about {takes} on 2 cores", path.display(), study.runs.len());
         }
@@ -338,7 +370,7 @@ fn is_lab(run: &Run) -> bool {
 }
 
 /// Labs change this machine's network namespaces as root: they are named before the first one starts.
-fn announce_labs(studies: &[Asked]) {
+fn announce_labs(studies: &[World]) {
     let with_lab = studies.iter().filter(|asked| asked.study.without_lab.is_none());
     let labs: Vec<(&Path, usize)> =
         with_lab.map(|asked| (&*asked.path, asked.study.runs.iter().filter(|run| is_lab(run)).count())).collect();

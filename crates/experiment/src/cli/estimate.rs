@@ -4,14 +4,13 @@
 //! run is under way, [`super::progress`] corrects them by its progress.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use weft_fabric::traffic::Size;
 
 use crate::error::Result;
 use crate::scenario::Run;
 use crate::scenario::control::Scheduler;
-use crate::scenario::source::{Form, Overrides};
+use crate::scenario::source::{Form, Source};
 use crate::scenario::world::{Kind, Rates};
 use crate::study::Study;
 use crate::world::Prepared;
@@ -40,13 +39,13 @@ struct Load {
     flows: Option<(usize, f64)>,
 }
 
-/// Reads a scenario file, and estimates what its runs take.
+/// Reads a scenario, and estimates what its runs take.
 ///
 /// # Errors
 /// The first thing that is wrong with it, with its line.
-pub fn read(path: &Path, overrides: &Overrides) -> Result<(Study, Estimate)> {
+pub fn read(source: Source) -> Result<(Study, Estimate)> {
     let mut estimate = Estimate::default();
-    let study = Study::read_with(path, overrides, &mut |run, prepared| estimate.add(run, prepared))?;
+    let study = Study::new(source, &mut |run, prepared| estimate.add(run, prepared))?;
     Ok((study, estimate))
 }
 
@@ -212,6 +211,7 @@ const TRIALS: f64 = 8.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::source::Overrides;
 
     fn study(world: &str, duration: &str) -> (Study, Estimate) {
         let text = format!(
@@ -220,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s.toml");
         std::fs::write(&path, text).expect("written");
-        read(&path, &Overrides::default()).expect("a scenario")
+        read(Source::read(&path, &Overrides::default()).expect("a scenario")).expect("a study")
     }
 
     #[test]

@@ -10,7 +10,7 @@ use toml::Value;
 use crate::bundle;
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::source::{get, parse};
+use crate::scenario::source::{get, is_for_planner, parse};
 
 /// Arguments of `weft examples`.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ struct Example {
     /// `@hedera/figure9`.
     name: String,
     title: String,
-    /// flow, packet or lab; what the sweep of worlds lists, if there is one.
+    /// flow, packet, lab or planner; what the sweep of worlds lists, if there is one.
     worlds: Vec<String>,
     /// Whether `weft check` compares it with published figures.
     expects: bool,
@@ -44,7 +44,7 @@ pub fn run(args: &ExamplesArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let width = examples.iter().map(|e| e.name.len()).max().unwrap_or(0);
-    let line = |e: &Example| format!("{:<width$}  {:<6}  {}\n", e.name, e.worlds.join("+"), e.title);
+    let line = |e: &Example| format!("{:<width$}  {:<7}  {}\n", e.name, e.worlds.join("+"), e.title);
     print_text(&examples.iter().map(line).collect::<String>())?;
     print_text(
         "\nRun one with `weft run NAME`, compare it with the paper with `weft check NAME`, edit a copy with `weft new FILE --template NAME`.\n",
@@ -58,6 +58,7 @@ fn example(path: PathBuf) -> Result<Example> {
     let table = parse(&name, &text)?;
     let swept = get(&table, "sweep").and_then(|sweep| sweep.get("world.kind")).and_then(Value::as_array);
     let worlds: Vec<String> = match swept {
+        _ if is_for_planner(&table) => vec!["planner".to_owned()],
         Some(kinds) => kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         None => vec![get(&table, "world.kind").and_then(Value::as_str).unwrap_or("flow").to_owned()],
     };

@@ -12,6 +12,7 @@ mod lab;
 mod lab;
 mod new;
 mod place;
+mod planner;
 mod progress;
 mod run;
 mod spain;
@@ -265,16 +266,24 @@ fn start_logging(verbose: u8) {
 
 /// Replaces this process by a program in the same folder, or else on the PATH, as git and cargo do.
 fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {
+    let program = program_named(name);
+    replace_by(std::process::Command::new(&program).args(arguments)).map_err(|e| not_started(name, &program, e))
+}
+
+/// A program of Weft: in the folder of this one, or else on the PATH.
+fn program_named(name: &str) -> PathBuf {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(name)));
-    let program = beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name));
-    match replace_by(std::process::Command::new(&program).args(arguments)) {
-        Ok(code) => Ok(code),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::usage(
-            format!("`{name}` is not installed"),
-            "put it beside `weft` or on the PATH; `make build` builds weft-directory, weft-agent, weft-scheduler and weft-planner",
-        )),
-        Err(e) => Err(Error::io("run", &program, e)),
+    beside.filter(|p| p.is_file()).unwrap_or_else(|| PathBuf::from(name))
+}
+
+fn not_started(name: &str, program: &Path, cause: std::io::Error) -> Error {
+    if cause.kind() != std::io::ErrorKind::NotFound {
+        return Error::io("run", program, cause);
     }
+    Error::usage(
+        format!("`{name}` is not installed"),
+        "put it beside `weft` or on the PATH; `make build` builds weft-directory, weft-agent, weft-scheduler and weft-planner",
+    )
 }
 
 /// Replaces this process, so that a signal to it reaches the program. Returns only if that fails.

@@ -65,7 +65,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     };
     let mut overrides = args.changes.overrides(form)?;
     overrides.set.extend(args.world.iter().map(|w| ("world.kind".to_owned(), Value::String(w.clone()))));
-    let (mut study, estimate) = estimate::read(&args.scenario, &overrides)?;
+    let (mut study, estimate) = estimate::read(Source::read(&args.scenario, &overrides)?)?;
     // On request only: the parts of one run wait for each other all the time, which is slow on a busy machine.
     study.cores = args.threads.unwrap_or(1);
     let out = match &args.out {
@@ -75,7 +75,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let reread = |form, kind: Option<&str>| {
         let mut other = Overrides { form, set: overrides.set.clone() };
         other.set.extend(kind.map(|kind| ("world.kind".to_owned(), Value::String(kind.to_owned()))));
-        estimate::read(&args.scenario, &other)
+        Source::read(&args.scenario, &other).and_then(estimate::read)
     };
     if let Some(notice) = estimate::notice(&study, &estimate, thread_count(args.threads), reread) {
         eprint!("{notice}");

@@ -7,9 +7,10 @@ pub mod recovery;
 pub mod words;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use weft_fabric::record::{FaultRecord, FlowRecord, Outcome, Sample};
 use weft_fabric::{Duration, Fabric, HostId, Instant, LinkId};
 
@@ -99,6 +100,22 @@ pub const NAMES: &[&str] = &[
     "place_wall_s",
     "link_utilisation_max",
     "link_utilisation_median",
+    "flows_below_100mb_fraction",
+    "bytes_100mb_to_1gb_fraction",
+    "concurrent_flows_p50",
+    "concurrent_above_80_fraction",
+    "concurrent_above_100_fraction",
+    "fitting_error",
+    "run_length_p60",
+    "resolved_10min_fraction",
+    "resolved_1h_fraction",
+    "resolved_1d_fraction",
+    "longer_10d_fraction",
+    "groups_below_4_fraction",
+    "groups_below_20_fraction",
+    "group_size_max",
+    "place_down_fraction",
+    "hidden_fraction",
     "hops",
     "events",
     "wall_s",
@@ -120,15 +137,57 @@ pub const OF_FAULTS: &[&str] = &["outage_s", "gap_s"];
 /// Metrics of `weft optimum` that each routing has, as `link_utilisation_max.vlb`.
 pub const OF_ROUTINGS: &[&str] = &["link_utilisation_max", "link_utilisation_median"];
 
-/// Whether metrics of this name belong to a part of the run.
-fn has_parts(base: &str) -> bool {
-    [OF_SERVICES, OF_FAULTS, OF_ROUTINGS].iter().any(|names| names.contains(&base))
+/// Metrics of `weft analyze traffic` (VL2, sections 3.2 and 3.3).
+pub const OF_TRAFFIC: &[&str] = &[
+    "flows_below_100mb_fraction",
+    "bytes_100mb_to_1gb_fraction",
+    "concurrent_flows_p50",
+    "concurrent_above_80_fraction",
+    "concurrent_above_100_fraction",
+    "fitting_error",
+    "run_length_p60",
+];
+
+/// Metrics of `weft analyze failures` (VL2, section 3.4).
+pub const OF_FAILURES: &[&str] = &[
+    "resolved_10min_fraction",
+    "resolved_1h_fraction",
+    "resolved_1d_fraction",
+    "longer_10d_fraction",
+    "groups_below_4_fraction",
+    "groups_below_20_fraction",
+    "group_size_max",
+    "place_down_fraction",
+    "hidden_fraction",
+];
+
+/// Metrics that each number of clusters of traffic matrices has, as `fitting_error.50`.
+const OF_CLUSTERS: &[&str] = &["fitting_error"];
+
+/// Metrics that exist for parts alone.
+fn has_parts_alone(base: &str) -> bool {
+    [OF_ROUTINGS, OF_CLUSTERS].iter().any(|names| names.contains(&base))
 }
 
-/// Whether a metric can have that name: one of [`NAMES`], or one of a service, of a kind of faults or of a routing.
+/// Whether metrics of this name belong to a part of the run.
+fn has_parts(base: &str) -> bool {
+    [OF_SERVICES, OF_FAULTS].iter().any(|names| names.contains(&base)) || has_parts_alone(base)
+}
+
+/// Whether a metric, or that of which it is a part, is one of these.
+pub fn is_one_of(name: &str, names: &[&str]) -> bool {
+    names.contains(&name.split('.').next().unwrap_or_default())
+}
+
+/// Whether the planner measures a metric, and no world does.
+pub fn is_of_planner(name: &str) -> bool {
+    [OF_ROUTINGS, OF_TRAFFIC, OF_FAILURES].iter().any(|names| is_one_of(name, names))
+}
+
+/// Whether a metric can have that name: one of [`NAMES`], or one of a service, a kind of faults, a routing or a number of clusters.
 pub fn is_name(name: &str) -> bool {
     match name.split_once('.') {
-        None => NAMES.contains(&name) && !OF_ROUTINGS.contains(&name),
+        None => NAMES.contains(&name) && !has_parts_alone(name),
         Some((base, part)) => has_parts(base) && !part.is_empty(),
     }
 }
@@ -151,12 +210,12 @@ impl Metrics {
         self.insert(Cow::Borrowed(name), value);
     }
 
-    /// Records a metric of one of several services, kinds of faults or routings, after those before it.
+    /// Records a metric of one of several services, kinds of faults, routings or numbers of clusters, after those before it.
     ///
     /// # Panics
-    /// If the name is none of [`OF_SERVICES`], [`OF_FAULTS`] and [`OF_ROUTINGS`].
+    /// If metrics of that name have no parts.
     pub fn put_of(&mut self, name: &'static str, part: &str, value: f64) {
-        assert!(has_parts(name), "a metric of services, faults or routings");
+        assert!(has_parts(name), "a metric of parts");
         self.insert(Cow::Owned(format!("{name}.{part}")), value);
     }
 
@@ -183,6 +242,11 @@ impl Metrics {
         }
     }
 
+    /// Takes over the metrics of another record.
+    pub fn extend(&mut self, other: &Self) {
+        other.iter().for_each(|(name, value)| self.put_named(name, value));
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -191,6 +255,19 @@ impl Metrics {
     /// All of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> + '_ {
         self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Metrics {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut metrics = Self::default();
+        for (name, value) in BTreeMap::<String, f64>::deserialize(deserializer)? {
+            if !is_name(&name) {
+                return Err(D::Error::custom(format!("`{name}` is no metric")));
+            }
+            metrics.put_named(&name, value);
+        }
+        Ok(metrics)
     }
 }
 

@@ -95,6 +95,16 @@ pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
     read_fabric_of(&source.variants()?.swap_remove(0), source)
 }
 
+/// The expectations of one of its runs, whatever else the scenario holds.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_expectations_of(variant: &Variant, source: &Source) -> Result<Vec<Expect>> {
+    let root = Keys::new("", &variant.table);
+    let read = |tables: Vec<Keys<'_>>| tables.iter().map(Expect::read).collect();
+    root.tables("expect").and_then(read).map_err(|e| source.at(e))
+}
+
 /// The same of one of its runs.
 ///
 /// # Errors
@@ -135,7 +145,9 @@ impl Scenario {
         if scenario.tenants.is_none() {
             read_elsewhere(&root)?;
         }
+        // Trials of the study, and of `weft analyze failures`.
         root.has("search");
+        root.has("failures");
         root.opt::<bool>(source::COMPARABLE)?;
         root.opt::<Vec<String>>(source::OVERRIDDEN)?;
         root.done()?;

@@ -12,6 +12,7 @@ use toml::{Table, Value};
 use super::locate::{find, find_quoted, find_swept, line_of, split_index};
 use crate::bundle;
 use crate::error::{Error, Result};
+use crate::metrics::is_of_planner;
 use crate::scenario::error::{KeyError, Problem, owned};
 use crate::scenario::traffic::matrices::{MATRICES, VOLATILE};
 use crate::suggest::nearest;
@@ -31,9 +32,22 @@ pub const SECTIONS: &[&str] = &[
     "service",
     "tenant",
     "event",
+    "failures",
     "expect",
     "search",
 ];
+
+/// Whether `weft-planner` evaluates a scenario, and no world does: its traffic is matrices, or all that it expects are metrics of the planner.
+pub fn is_for_planner(scenario: &Table) -> bool {
+    let traffic = |key: &str| get(scenario, &format!("traffic.{key}"));
+    let has_matrices = traffic(MATRICES).is_some() || traffic("pattern").and_then(Value::as_str) == Some(VOLATILE);
+    let mut metrics = expectations(scenario).map(|one| one.get("metric").and_then(Value::as_str)).peekable();
+    has_matrices || metrics.peek().is_some() && metrics.all(|metric| metric.is_some_and(is_of_planner))
+}
+
+fn expectations(scenario: &Table) -> impl Iterator<Item = &Value> {
+    scenario.get("expect").and_then(Value::as_array).into_iter().flatten()
+}
 
 /// Which form of a scenario to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -202,10 +216,14 @@ impl Source {
         Ok(())
     }
 
-    /// Whether its traffic is matrices, which `weft optimum` routes and no world runs.
-    pub fn has_matrices(&self) -> bool {
-        let traffic = |key: &str| get(&self.table, &format!("traffic.{key}"));
-        traffic(MATRICES).is_some() || traffic("pattern").and_then(Value::as_str) == Some(VOLATILE)
+    /// Whether the planner evaluates it, and no world does.
+    pub fn is_for_planner(&self) -> bool {
+        is_for_planner(&self.table)
+    }
+
+    /// Whether it expects anything.
+    pub fn has_expectations(&self) -> bool {
+        expectations(&self.table).next().is_some()
     }
 
     /// Whether there is a `[quick]` table that was not chosen.

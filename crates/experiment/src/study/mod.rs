@@ -43,15 +43,7 @@ impl Study {
     /// # Errors
     /// The first thing that is wrong with it, with its line.
     pub fn read(path: &Path, overrides: &Overrides) -> Result<Self> {
-        Self::read_with(path, overrides, &mut |_, _| {})
-    }
-
-    /// The same; `on_prepared` receives every run when it is checked, in order. Not all of them are held.
-    ///
-    /// # Errors
-    /// The first thing that is wrong with it, with its line.
-    pub fn read_with(path: &Path, overrides: &Overrides, on_prepared: &mut dyn FnMut(&Run, &Prepared)) -> Result<Self> {
-        Self::new(Source::read(path, overrides)?, on_prepared)
+        Self::new(Source::read(path, overrides)?, &mut |_, _| {})
     }
 
     /// The same for a text; `name` stands for it in errors, and relative paths start at `folder`.
@@ -70,7 +62,11 @@ impl Study {
         Self::new(Source::from_table(table, folder, overrides)?, &mut |_, _| {})
     }
 
-    fn new(source: Source, on_prepared: &mut dyn FnMut(&Run, &Prepared)) -> Result<Self> {
+    /// The same for a scenario that is read; `on_prepared` receives every run when it is checked, in order. Not all of them are held.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it, with its line.
+    pub fn new(source: Source, on_prepared: &mut dyn FnMut(&Run, &Prepared)) -> Result<Self> {
         let mut searches = BTreeMap::new();
         let mut runs = Vec::new();
         for (i, mut variant) in source.variants()?.into_iter().enumerate() {

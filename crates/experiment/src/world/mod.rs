@@ -116,7 +116,7 @@ pub fn prepare(fabric: Arc<Fabric>, scenario: &Scenario) -> Result<Prepared> {
         return Err(KeyError::new(
             "traffic",
             message,
-            "route them: `weft optimum SCENARIO`; or describe flows by `pattern` or `file`",
+            "study them: `weft optimum SCENARIO`, `weft analyze traffic SCENARIO`; or describe flows by `pattern` or `file`",
         )
         .into());
     }

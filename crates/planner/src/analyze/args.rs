@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use toml::Value;
 use weft_fabric::time::Duration;
 
 use super::emit::Form;
 use super::study::Settings;
+use crate::fabric::parse_set;
 use crate::failures::FailureArgs;
 
 /// The commands of `weft analyze`.
@@ -21,15 +23,15 @@ pub enum AnalyzeCommand {
 /// Arguments of `weft analyze traffic`.
 #[derive(Debug, Args)]
 pub struct TrafficArgs {
-    /// Flow logs and captures; the format of each is recognised by its content
+    /// Flow logs and captures, each recognised by its content; or a scenario (`@...` is a bundled one), which is simulated
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where hosts are: CSV with the columns address, rack, and if known pod and service
     #[arg(long, value_name = "MAP")]
     pub hosts: Option<PathBuf>,
-    /// Length of the intervals of traffic matrices
-    #[arg(long, value_name = "TIME", default_value = "100s", value_parser = interval)]
-    pub interval: Duration,
+    /// Length of the intervals of traffic matrices [default: 100s, or that of a scenario's matrices]
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    pub interval: Option<Duration>,
     /// End a flow of a packet capture after this time without a packet
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     pub idle: Duration,
@@ -48,6 +50,12 @@ pub struct TrafficArgs {
     /// Replace the names of hosts, racks, services and exporters by a hash with the key in this file
     #[arg(long, value_name = "KEYFILE")]
     pub anonymize: Option<PathBuf>,
+    /// Override a key of the scenario: world.seed=2
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    pub set: Vec<(String, Value)>,
+    /// End with exit code 1 if an [[expect]] of the scenario is missed
+    #[arg(long)]
+    pub check: bool,
     /// Write traffic.json, traffic.html, and tables as CSV and Parquet into this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -57,10 +65,15 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
+    /// The length of intervals, if it is given.
+    pub fn interval_ns(&self) -> Option<i64> {
+        self.interval.map(nanoseconds)
+    }
+
     /// What the study is set to.
     pub fn settings(&self) -> Settings {
         Settings {
-            interval_ns: nanoseconds(self.interval),
+            interval_ns: self.interval_ns().unwrap_or(Settings::default().interval_ns),
             idle_ns: nanoseconds(self.idle),
             sampling: self.sampling,
             keep_going: self.keep_going,

@@ -16,7 +16,7 @@ use super::sketch::ratio;
 /// Matrices that are clustered; of more, evenly spaced ones.
 const MAX_MATRICES: usize = 1_000;
 /// Multiplications that clustering may take: matrices squared times the cells of one.
-const MAX_WORK: f64 = 4e9;
+const MAX_WORK: f64 = 5e9;
 /// Clusters that intervals are assigned to (figure 4: "the 40 best").
 pub const CLASSES: usize = 40;
 
@@ -55,7 +55,10 @@ impl Clusters {
         let intervals = evenly(&with_traffic, affordable.clamp(2, MAX_MATRICES));
         let place = |pair| pairs.binary_search(&pair).expect("all pairs are listed") as u32;
         let row = |&at: &usize| series.matrices[at].iter().map(|&(pair, bytes)| (place(pair), bytes as f32)).collect();
-        let rows: Vec<Vec<(u32, f32)>> = intervals.iter().map(row).collect();
+        let mut rows: Vec<Vec<(u32, f32)>> = intervals.iter().map(row).collect();
+        if 2 * mean > pairs.len() {
+            rows.iter_mut().for_each(|row| *row = filled(row, pairs.len()));
+        }
         let is_sampled = intervals.len() < with_traffic.len();
         let (errors, class, classes) = agglomerate(rows, pairs.len());
         Self { intervals, is_sampled, errors, class, classes }
@@ -83,6 +86,13 @@ impl Clusters {
     pub fn needed_for(&self, bound: f64) -> Option<usize> {
         self.errors.iter().position(|&error| error <= bound).map(|at| at + 1)
     }
+}
+
+/// A row with a cell for every pair, which most have: then rows are compared place by place.
+fn filled(row: &[(u32, f32)], pairs: usize) -> Vec<(u32, f32)> {
+    let mut all: Vec<(u32, f32)> = (0..pairs as u32).map(|pair| (pair, 0.0)).collect();
+    row.iter().for_each(|&(pair, bytes)| all[pair as usize].1 = bytes);
+    all
 }
 
 fn evenly(all: &[usize], limit: usize) -> Vec<usize> {
@@ -125,7 +135,7 @@ impl Agglomeration {
         mine.cells.iter().for_each(|&(pair, bytes)| self.dense[pair as usize] = bytes);
         for other in from..count {
             let Some(theirs) = &self.clusters[other] else { continue };
-            let common: f64 = theirs.cells.iter().map(|&(pair, bytes)| f64::from(self.dense[pair as usize].min(bytes))).sum();
+            let common = common(&self.dense, &theirs.cells);
             let (m, n) = (mine.members.len() as f64, theirs.members.len() as f64);
             let union = mine.sum + theirs.sum - common;
             self.costs[at.min(other) * count + at.max(other)] = (m + n) * union - m * mine.sum - n * theirs.sum;
@@ -165,6 +175,26 @@ impl Agglomeration {
         }
         cost
     }
+}
+
+/// What a dense representative and another one have in common.
+fn common(dense: &[f32], cells: &[(u32, f32)]) -> f64 {
+    if cells.len() < dense.len() {
+        return cells.iter().map(|&(pair, bytes)| f64::from(dense[pair as usize].min(bytes))).sum();
+    }
+    // Eight sums, which the compiler keeps in a vector; in double precision from one block to the next.
+    let block = |(dense, cells): (&[f32], &[(u32, f32)])| {
+        let mut sums = [0f32; 8];
+        let (dense, cells) = (dense.chunks_exact(8), cells.chunks_exact(8));
+        let rest: f32 = dense.remainder().iter().zip(cells.remainder()).map(|(a, (_, b))| a.min(*b)).sum();
+        for (dense, cells) in dense.zip(cells) {
+            for lane in 0..8 {
+                sums[lane] += dense[lane].min(cells[lane].1);
+            }
+        }
+        f64::from(sums.iter().sum::<f32>() + rest)
+    };
+    dense.chunks(512).zip(cells.chunks(512)).map(block).sum()
 }
 
 fn sum_of(cells: &[(u32, f32)]) -> f64 {

@@ -3,7 +3,8 @@
 //! ```text
 //!   files --formats--> FlowRecord --duplicates--> Study: sizes, starts, concurrency, matrices, hosts
 //!                          |                          |
-//!                        Tally (what was left out)    `--> TrafficReport --> table, JSON, CSV, HTML
+//!   scenario --simulated--> |                         `--> TrafficReport --> table, JSON, CSV, HTML; metrics
+//!                        Tally (what was left out)
 //! ```
 
 mod anonymize;
@@ -17,14 +18,27 @@ pub mod formats;
 mod hose;
 mod hosts;
 mod matrix;
+mod metrics;
 pub mod report;
+mod simulated;
 mod sketch;
 mod study;
 mod tally;
 
+use std::process::ExitCode;
+
+use weft_experiment::metrics::{Metrics, OF_TRAFFIC};
+use weft_experiment::scenario::source::{Form, Overrides, Source};
+use weft_experiment::wall::Stopwatch;
+
 use crate::cli::{print_json, print_text};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fabric::is_scenario;
 use crate::failures;
+use crate::judge::{self, judge};
+use args::TrafficArgs;
+use report::TrafficReport;
+use simulated::Studied;
 
 pub use anonymize::Anonymizer;
 pub use args::AnalyzeCommand;
@@ -37,14 +51,60 @@ pub use tally::Tally;
 ///
 /// # Errors
 /// A file that cannot be read, or does not follow its format; a log that the settings do not fit.
-pub fn run(command: &AnalyzeCommand) -> Result<()> {
+pub fn run(command: &AnalyzeCommand) -> Result<ExitCode> {
     match command {
-        AnalyzeCommand::Traffic(args) => traffic(args),
+        AnalyzeCommand::Traffic(args) if args.files.iter().any(|file| is_scenario(file)) => of_scenario(args),
+        AnalyzeCommand::Traffic(args) => of_logs(args).map(|()| ExitCode::SUCCESS),
         AnalyzeCommand::Failures(args) => failures::run(args),
     }
 }
 
-fn traffic(args: &args::TrafficArgs) -> Result<()> {
+/// What a scenario's runs measure.
+///
+/// # Errors
+/// What is wrong with the scenario.
+pub fn evaluate(source: Source) -> Result<(Source, Vec<Metrics>)> {
+    let (source, studied) = simulated::study(source, &Settings::default(), None)?;
+    Ok((source, studied.iter().map(Studied::metrics).collect()))
+}
+
+/// Studies the traffic of a scenario with a single run.
+fn of_scenario(args: &TrafficArgs) -> Result<ExitCode> {
+    let [scenario] = &args.files[..] else {
+        return Err(Error::usage("a scenario is studied by itself", "name it alone, without logs and other scenarios"));
+    };
+    if args.hosts.is_some() || args.emit.is_some() || args.anonymize.is_some() || args.sampling.is_some() {
+        let help = "leave out --hosts, --emit, --anonymize and --sampling: the scenario has its own racks, and is one already";
+        return Err(Error::usage(format!("{} is a scenario, and no log", scenario.display()), help));
+    }
+    let clock = Stopwatch::start();
+    let source = Source::read(scenario, &Overrides { form: Form::Plain, set: args.set.clone() })?;
+    let runs = source.variants()?.len();
+    if runs > 1 {
+        let message = format!("{} has {runs} runs", scenario.display());
+        return Err(Error::usage(message, "choose one of them with --set KEY=VALUE for each key of [sweep]"));
+    }
+    let (source, studied) = simulated::study(source, &args.settings(), args.interval_ns())?;
+    let judged = judge(&source, studied.iter().map(Studied::metrics), OF_TRAFFIC)?;
+    show(args, &studied[0].report, "")?;
+    judge::conclude(&source, &judged, &judge::Shown { check: args.check, json: args.json, seconds: clock.seconds() })
+}
+
+/// Writes and prints a report.
+fn show(args: &TrafficArgs, report: &TrafficReport, further: &str) -> Result<()> {
+    if let Some(folder) = &args.out {
+        report::write_folder(folder, report)?;
+    }
+    if args.json {
+        return print_json(report);
+    }
+    print_text(&(report::table::render(report) + further))
+}
+
+fn of_logs(args: &TrafficArgs) -> Result<()> {
+    if args.check || !args.set.is_empty() {
+        return Err(Error::usage("logs have no [[expect]] and no keys", "leave out --check and --set, or name a scenario"));
+    }
     let map = args.hosts.as_deref().map(HostMap::read).transpose()?;
     let key = args.anonymize.as_deref().map(Anonymizer::read).transpose()?;
     let mut study = Study::new(args.settings(), map, key);
@@ -53,18 +113,11 @@ fn traffic(args: &args::TrafficArgs) -> Result<()> {
     }
     let options = study.options();
     let (report, mut hosts) = study.finish()?;
-    if let Some(folder) = &args.out {
-        report::write_folder(folder, &report)?;
-    }
     let mut written = Vec::new();
     if let Some(path) = &args.emit {
         let job = emit::Job { path, form: args.emit_as, files: &args.files, options };
         written = emit::write(&job, &report, &mut hosts)?;
     }
-    if args.json {
-        return print_json(&report);
-    }
-    print_text(&report::table::render(&report))?;
     let lines: String = written.iter().map(|path| format!("wrote {}\n", path.display())).collect();
-    print_text(&lines)
+    show(args, &report, &lines)
 }

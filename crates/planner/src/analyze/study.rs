@@ -27,6 +27,13 @@ pub struct Settings {
     pub keep_going: bool,
 }
 
+impl Default for Settings {
+    /// Intervals of 100 s, as in VL2 section 3.3.
+    fn default() -> Self {
+        Self { interval_ns: 100_000_000_000, idle_ns: 60_000_000_000, sampling: None, keep_going: false }
+    }
+}
+
 /// Hosts that are distinguished: about 200 MB.
 const MAX_HOSTS: usize = 2_000_000;
 

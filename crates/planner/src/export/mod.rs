@@ -7,12 +7,15 @@
 mod ipfix;
 mod table;
 
-use std::fmt::Write as _;
+pub use table::read;
+
+use std::fmt::{Display, Write as _};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use weft_experiment::atomic_file;
+use weft_fabric::{Fabric, Health};
 
 use crate::cli::print_text;
 use crate::error::{Error, Result};
@@ -58,7 +61,8 @@ pub fn run(args: &ExportArgs) -> Result<()> {
         let message = format!("host {} has no address: 10.0.0.0/8 has {HOSTS_MAX}", flow.src.max(flow.dst));
         return Err(Error::usage(message, "export a smaller network"));
     }
-    let map = args.hosts.as_ref().map(|path| Ok::<_, Error>((path, hosts(&args.run)?))).transpose()?;
+    let of_run = |path| Ok::<_, Error>((path, hosts(&fabric::read(&args.run.join("scenario.toml"), &[])?, address)));
+    let map = args.hosts.as_ref().map(of_run).transpose()?;
     atomic_file::write(&args.ipfix, ipfix::file(&flows)).map_err(|e| Error::io("write", &args.ipfix, e))?;
     if let Some((path, map)) = &map {
         atomic_file::write(path, map).map_err(|e| Error::io("write", path, e))?;
@@ -72,15 +76,14 @@ pub const fn address(host: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits((10 << 24) + host)
 }
 
-/// `address,rack` of all hosts.
-fn hosts(run: &Path) -> Result<String> {
-    let fabric = fabric::read(&run.join("scenario.toml"), &[])?;
-    let network = Network::new(&fabric, &weft_fabric::Health::new(&fabric));
+/// `address,rack` of all hosts, each by the name that `address` gives it.
+pub fn hosts<N: Display>(fabric: &Fabric, address: impl Fn(u32) -> N) -> String {
+    let network = Network::new(fabric, &Health::new(fabric));
     let mut map = "address,rack\n".to_owned();
     for host in fabric.hosts() {
         let _ = writeln!(map, "{},{}", address(host.0), network.name(fabric.rack_of(host).index() as u32));
     }
-    Ok(map)
+    map
 }
 
 const HOSTS_MAX: u32 = 1 << 24;

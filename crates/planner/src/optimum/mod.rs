@@ -18,13 +18,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use weft_experiment::cli::table::of_check;
-use weft_experiment::expect::Status;
+use weft_experiment::metrics::{Metrics, OF_ROUTINGS};
+use weft_experiment::scenario::source::Source;
 use weft_experiment::wall::Stopwatch;
 
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::fabric::ScenarioArgs;
+use crate::fabric::{Case, ScenarioArgs, cases_of};
+use crate::judge::{self, Shown, judge};
 use crate::routing::demand::TrafficArgs;
 
 use others::Other;
@@ -40,7 +41,7 @@ pub struct OptimumArgs {
     #[command(flatten)]
     traffic: TrafficArgs,
     /// How near the bounds of the optimum come to each other
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.02, value_parser = tolerance)]
+    #[arg(long, value_name = "FRACTION", default_value_t = TOLERANCE, value_parser = tolerance)]
     tolerance: f64,
     /// End with exit code 1 if an [[expect]] of the scenario is missed
     #[arg(long)]
@@ -60,21 +61,18 @@ pub struct OptimumArgs {
 pub fn run(args: &OptimumArgs) -> Result<ExitCode> {
     let clock = Stopwatch::start();
     let (source, cases) = args.scenario.cases(!args.traffic.is_given())?;
-    if args.check && !cases.iter().any(|case| case.run.as_ref().is_some_and(|run| !run.scenario.expect.is_empty())) {
-        return Err(Error::usage("the scenario has no [[expect]]: nothing would be checked", "leave --check out, or add some"));
+    if args.check && source.is_none() {
+        return Err(Error::usage(
+            "a fabric file has no [[expect]]: nothing would be checked",
+            "leave --check out, or name a scenario",
+        ));
     }
-    let mut runs = Vec::new();
-    for case in &cases {
-        let demand = args.traffic.on(case.run.as_ref(), &case.fabric, &case.network)?;
-        let network = case.network.clone().with_fast_nics();
-        let mut others: Vec<Other> = others::spain(&case.fabric, &network, &demand.matrices).into_iter().collect();
-        if let (Some(run), true) = (&case.run, demand.is_of_flows) {
-            others.extend(others::schedulers(run, &case.fabric, &network));
-        }
-        let comparison = compare(&network, &demand.matrices, &others, args.tolerance);
-        runs.push(RunReport::new(case, demand, comparison));
-    }
-    report::judge(source.as_ref(), &cases, &mut runs);
+    let mut runs = compare_all(&cases, &args.traffic, args.tolerance)?;
+    let judged = match &source {
+        Some(source) if !args.traffic.is_given() => judge(source, runs.iter().map(|run| run.metrics.clone()), OF_ROUTINGS)?,
+        _ => Vec::new(),
+    };
+    runs.iter_mut().zip(&judged).for_each(|(run, judged)| run.expect.clone_from(&judged.expect));
     let report = Report { tolerance: args.tolerance, runs };
     if let Some(folder) = &args.out {
         report.write(folder)?;
@@ -83,14 +81,36 @@ pub fn run(args: &OptimumArgs) -> Result<ExitCode> {
         print_json(&report)?;
     } else {
         print_text(&table::render(&report))?;
-        let judged = report.summaries();
-        if let (Some(source), true) = (&source, judged.iter().any(|run| !run.expect.is_empty())) {
-            print_text(&format!("\n{}", of_check(source.name(), &report.title(&cases), clock.seconds(), &judged)))?;
-        }
     }
-    let is_missed = report.runs.iter().flat_map(|run| &run.expect).any(|verdict| verdict.verdict == Status::Miss);
-    Ok(if args.check && is_missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let shown = Shown { check: args.check, json: args.json, seconds: clock.seconds() };
+    source.map_or(Ok(ExitCode::SUCCESS), |source| judge::conclude(&source, &judged, &shown))
 }
+
+/// What a scenario's runs measure, with the default settings.
+///
+/// # Errors
+/// What is wrong with the scenario.
+pub fn evaluate(source: &Source) -> Result<Vec<Metrics>> {
+    let runs = compare_all(&cases_of(source, true)?, &TrafficArgs::default(), TOLERANCE)?;
+    Ok(runs.into_iter().map(|run| run.metrics).collect())
+}
+
+fn compare_all(cases: &[Case], traffic: &TrafficArgs, tolerance: f64) -> Result<Vec<RunReport>> {
+    let mut runs = Vec::new();
+    for case in cases {
+        let demand = traffic.on(case.run.as_ref(), &case.fabric, &case.network)?;
+        let network = case.network.clone().with_fast_nics();
+        let mut others: Vec<Other> = others::spain(&case.fabric, &network, &demand.matrices).into_iter().collect();
+        if let (Some(run), true) = (&case.run, demand.is_of_flows) {
+            others.extend(others::schedulers(run, &case.fabric, &network));
+        }
+        let comparison = compare(&network, &demand.matrices, &others, tolerance);
+        runs.push(RunReport::new(case, demand, comparison));
+    }
+    Ok(runs)
+}
+
+const TOLERANCE: f64 = 0.02;
 
 fn tolerance(text: &str) -> std::result::Result<f64, String> {
     text.parse().ok().filter(|it| *it >= 0.001 && *it < 1.0).ok_or_else(|| "a fraction from 0.001 to below 1".to_owned())

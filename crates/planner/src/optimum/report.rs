@@ -5,11 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use weft_experiment::expect::{Candidate, Verdict, judge as judge_all};
+use weft_experiment::expect::Verdict;
 use weft_experiment::metrics::Metrics;
-use weft_experiment::repeats::Repeats;
-use weft_experiment::scenario::source::Source;
-use weft_experiment::summary::RunSummary;
 
 use super::compare::Comparison;
 use crate::error::{Error, Result};
@@ -62,10 +59,6 @@ pub struct RunReport {
     /// By routing: utilisations for percentiles, not written.
     #[serde(skip)]
     pub comparison: Comparison,
-    #[serde(skip)]
-    seed: u64,
-    #[serde(skip)]
-    overrides: Vec<String>,
 }
 
 /// A link that binds.
@@ -119,8 +112,6 @@ impl RunReport {
             metrics,
             expect: Vec::new(),
             comparison,
-            seed: case.run.as_ref().map_or(0, |run| run.scenario.world.seed),
-            overrides: Vec::new(),
         }
     }
 }
@@ -129,24 +120,6 @@ impl Report {
     /// Of the scenario, or of the fabric.
     pub fn title(&self, cases: &[Case]) -> String {
         cases[0].run.as_ref().map_or_else(|| self.runs[0].fabric.clone(), |run| run.scenario.title.clone())
-    }
-
-    /// The runs as those of a world.
-    pub fn summaries(&self) -> Vec<RunSummary> {
-        let summary = |run: &RunReport| RunSummary {
-            set: run.set.clone(),
-            seed: run.seed,
-            metrics: run.metrics.clone(),
-            ci95: Metrics::default(),
-            per_seed: Vec::new(),
-            comparable: run.overrides.is_empty(),
-            overrides: run.overrides.clone(),
-            expect: run.expect.clone(),
-            search: None,
-            lab: None,
-            skipped: None,
-        };
-        self.runs.iter().map(summary).collect()
     }
 
     /// Writes `optimum.json` and `optimum.csv`.
@@ -174,27 +147,6 @@ impl Report {
             }
         }
         out
-    }
-}
-
-/// Compares all runs with what the scenario expects.
-pub fn judge(source: Option<&Source>, cases: &[Case], runs: &mut [RunReport]) {
-    let Some(source) = source.filter(|_| cases.iter().all(|case| case.run.is_some())) else { return };
-    let repeats: Vec<Repeats> = runs.iter().map(|run| Repeats { mean: run.metrics.clone(), ..Repeats::default() }).collect();
-    let candidates: Vec<Candidate<'_>> = cases
-        .iter()
-        .zip(&repeats)
-        .filter_map(|(case, repeats)| {
-            let variant = &case.run.as_ref()?.variant;
-            Some(Candidate { table: &variant.table, position: &variant.position, repeats, distrust: None })
-        })
-        .collect();
-    let overrides = source.incomparable_settings();
-    for (i, (case, run)) in cases.iter().zip(runs).enumerate() {
-        let expectations = case.run.as_ref().map_or(&[][..], |run| &run.scenario.expect);
-        let measurable: Vec<_> = expectations.iter().filter(|e| run.metrics.get(&e.metric).is_some()).cloned().collect();
-        run.expect = judge_all(&measurable, &candidates, i, overrides.is_empty());
-        run.overrides.clone_from(&overrides);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::routing::series::Series;
 use crate::routing::volatile;
 
 /// Arguments that name traffic.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct TrafficArgs {
     /// Traffic matrices: those of `weft analyze traffic --out DIR`, or a table t,src,dst,bps
     #[arg(long, value_name = "FILE.csv")]
@@ -76,12 +76,15 @@ impl Demand {
     }
 
     /// Of a scenario: its matrices; else its flows at time 0, each with what its NICs leave it (Hedera, section 4.2).
-    fn of_run(run: &Run, fabric: &std::sync::Arc<Fabric>, network: &Network) -> Result<Self> {
+    ///
+    /// # Errors
+    /// A file that does not fit the fabric.
+    pub fn of_run(run: &Run, fabric: &std::sync::Arc<Fabric>, network: &Network) -> Result<Self> {
         let seed = run.scenario.world.seed;
         match &run.scenario.traffic {
             Traffic::Matrices(Matrices::File(path)) => Self::of_file(path, network),
             Traffic::Matrices(Matrices::Volatile(spec)) => {
-                let name = format!("{} drawn patterns (VL2, section 3.2), seed {seed}", spec.patterns);
+                let name = format!("{} drawn patterns (VL2, section 3.3), seed {seed}", spec.patterns);
                 Ok(Self { name, matrices: volatile::draw(spec, network, seed), in_order: false, is_of_flows: false })
             }
             traffic => {

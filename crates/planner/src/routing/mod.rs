@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`matrix`] | who sends how much to whom |
 //! | [`demand`] | which matrices a command is about |
-//! | [`volatile`] | matrices drawn at random, as VL2's section 3.2 has them |
+//! | [`volatile`] | matrices drawn at random, as VL2's section 3.3 has them |
 //! | [`series`] | the same over time, from a file |
 //! | [`router`] | loads and throughput of ECMP, VLB and single paths |
 //! | [`optimum`] | certified bounds of the best possible throughput |

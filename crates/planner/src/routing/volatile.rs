@@ -1,8 +1,8 @@
-//! Matrices drawn at random that change as those of VL2 section 3.2 do: racks exchange traffic in one of some fifty patterns, most of them for less than
+//! Matrices drawn at random that change as those of VL2 section 3.3 do: racks exchange traffic in one of some fifty patterns, most of them for less than
 //! 100 s, and none returns soon.
 //!
 //! A pattern: every rack sends and receives a random share of the traffic (exponential), to partners of random weight (log-normal); so some pairs
-//! exchange much and most little. Patterns are as busy as a random fraction of the load. Each interval multiplies every rate by log-normal noise. The paper gives the number of
+//! exchange much and most little; `spread` is the exponent of both. Patterns are as busy as a random fraction of the load. Each interval multiplies every rate by log-normal noise. The paper gives the number of
 //! patterns and how long they last; the shares are ours.
 
 use rand::RngExt as _;
@@ -32,13 +32,14 @@ pub fn draw(spec: &Volatile, network: &Network, seed: u64) -> Vec<(f64, Matrix)>
 
 fn pattern(spec: &Volatile, network: &Network, random: &mut Pcg64) -> Matrix {
     let racks = network.racks();
-    let mut shares =
-        || -> Vec<f64> { (0..racks).map(|rack| network.nics_of(rack) * -(1.0 - random.random::<f64>()).ln()).collect() };
+    let mut shares = || -> Vec<f64> {
+        (0..racks).map(|rack| network.nics_of(rack) * (-(1.0 - random.random::<f64>()).ln()).powf(spec.spread)).collect()
+    };
     let (out, into) = (shares(), shares());
     let mut matrix = Matrix::zero(racks);
     for (src, out) in out.iter().enumerate() {
         for (dst, into) in into.iter().enumerate().filter(|(dst, _)| *dst != src) {
-            *matrix.rate_mut(src, dst) = out * into * log_normal(PARTNERS, random);
+            *matrix.rate_mut(src, dst) = out * into * log_normal(PARTNERS * spec.spread, random);
         }
     }
     let busy = spec.load * (QUIETEST + (1.0 - QUIETEST) * random.random::<f64>());
@@ -87,7 +88,8 @@ mod tests {
         let cabling = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::ZERO };
         let fabric = Shape::FatTree { k: 4 }.build(cabling, cabling).expect("a fabric");
         let network = Network::new(&fabric, &Health::new(&fabric));
-        let spec = Volatile { patterns: 55, intervals: 400, interval: Duration::from_secs(100), stay: 0.4, load: 0.5 };
+        let spec =
+            Volatile { patterns: 55, intervals: 400, interval: Duration::from_secs(100), stay: 0.4, load: 0.5, spread: 1.0 };
         let drawn = draw(&spec, &network, 7);
         assert_eq!(drawn, draw(&spec, &network, 7), "the same seed");
         assert!(drawn != draw(&spec, &network, 8));

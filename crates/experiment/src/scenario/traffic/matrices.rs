@@ -21,7 +21,7 @@ pub enum Matrices {
     Volatile(Volatile),
 }
 
-/// Racks that exchange traffic in one of several patterns, and soon in another (VL2, section 3.2).
+/// Racks that exchange traffic in one of several patterns, and soon in another (VL2, section 3.3).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Volatile {
     /// Patterns in all.
@@ -34,6 +34,8 @@ pub struct Volatile {
     pub stay: f64,
     /// What the busiest rack sends or receives in the busiest pattern, as a fraction of its NICs.
     pub load: f64,
+    /// How much racks and pairs of racks differ in a pattern: 0 not at all.
+    pub spread: f64,
 }
 
 impl Matrices {
@@ -64,11 +66,13 @@ impl Volatile {
             interval: keys.or("interval", Duration::from_secs(100))?,
             stay: keys.or("stay", 0.4)?,
             load: keys.or("load", 0.5)?,
+            spread: keys.or("spread", 1.0)?,
         };
         keys.check_range("patterns", it.patterns, 1..=10_000, "leave it out for 55")?;
         keys.check_range("intervals", it.intervals, 1..=100_000, "leave it out for 864: a day of 100 s each")?;
         keys.check_range("stay", it.stay, 0.0..=1.0, "leave it out for 0.4")?;
         keys.check_range("load", it.load, 0.001..=1.0, "write load = 0.5")?;
+        keys.check_range("spread", it.spread, 0.0..=3.0, "leave it out for 1")?;
         Ok(it)
     }
 }

@@ -49,6 +49,10 @@ impl Traffic {
         if matches!(root.raw().get("traffic"), Some(toml::Value::Array(_))) {
             return Ok(Self::Several(Several::read(&root.tables("traffic")?, folder)?));
         }
+        if root.has("failures") && !root.has("traffic") {
+            let help = "study them: `weft analyze failures SCENARIO`; or describe traffic in [traffic]";
+            return Err(root.error("failures", "the worlds run traffic, and these are failures without any", help).into());
+        }
         let keys = root.table("traffic")?;
         if Matrices::are_asked_for(&keys)? {
             return Ok(Self::Matrices(Matrices::read(&keys, folder)?));
