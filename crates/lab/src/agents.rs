@@ -19,8 +19,9 @@ use serde_json::Value;
 
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
+use crate::names::{AGENT, DIRECTORY};
 use crate::plan::{LabName, Node, Overlay, Plan, Role};
-use crate::programs::{self, AGENT, DIRECTORY, READY_WITHIN, StartedProgram, find, pause, wait_for};
+use crate::programs::{self, READY_WITHIN, StartedProgram, find, pause, wait_for};
 use crate::{netns, state};
 
 /// How long each part of an overlay took to come up, in seconds, and what it takes.

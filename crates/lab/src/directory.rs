@@ -11,9 +11,10 @@ use weft_control::directory::auth::Secret;
 
 use crate::agents::OverlayFiles;
 use crate::error::{LabError, Result};
+use crate::names::{DIRECTORY, ETCD};
 use crate::plan::directory::PRINCIPAL_ADMIN;
 use crate::plan::{DirectoryServers, Node, Plan, Store};
-use crate::programs::{self, DIRECTORY, ETCD, StartedProgram, find, wait_for};
+use crate::programs::{self, StartedProgram, find, wait_for};
 
 /// The tenants' file of a lab with NetLord.
 pub(crate) const TENANTS: &str = "tenants.toml";

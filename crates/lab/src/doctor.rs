@@ -7,8 +7,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use serde::Serialize;
 
+use crate::batch::batch;
 use crate::traffic::mptcp;
-use crate::{ebpf, frr, lab, netns, sysctl};
+use crate::{ebpf, frr, lab, sysctl};
 
 /// The result of all checks.
 #[derive(Clone, Debug, Serialize)]
@@ -121,8 +122,8 @@ enum Action {
 impl KernelCheck {
     fn check(&self) -> Check {
         let works = match self.action {
-            Action::Ip(commands) => netns::batch("ip", commands, "a test namespace").is_ok(),
-            Action::Tc(commands) => netns::batch("tc", commands, "a test namespace").is_ok(),
+            Action::Ip(commands) => batch("ip", commands, "a test namespace").is_ok(),
+            Action::Tc(commands) => batch("tc", commands, "a test namespace").is_ok(),
             Action::Ebpf(device) => ebpf::Program::forget_hash().and_then(|p| p.attach([device])).is_ok(),
             Action::Mptcp => mptcp::check().is_ok(),
             Action::Sysctl(key, value) => sysctl::set(&[(key, value.to_owned())], "a test namespace").is_ok(),

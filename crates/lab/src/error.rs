@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::names::SCHEDULER;
 use crate::plan::{LabName, PlanError};
-use crate::programs::SCHEDULER;
 
 /// The result of functions that change the system.
 pub type Result<T, E = LabError> = std::result::Result<T, E>;

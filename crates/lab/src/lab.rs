@@ -13,6 +13,7 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::agents::{self, OverlayStatus, OverlayTimes};
+use crate::batch::batch;
 use crate::clock::{self, Stopwatch};
 use crate::congestion::{self, SysctlGuard};
 use crate::error::{LabError, Result};
@@ -245,7 +246,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     drop(guard);
     times.namespaces_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
-    netns::batch("ip", &commands::cables(plan), "all namespaces")?;
+    batch("ip", &commands::cables(plan), "all namespaces")?;
     times.cables_s = watch.elapsed().as_secs_f64();
     let watch = Stopwatch::new();
     let program = ebpf::Program::forget_hash()?;
@@ -253,7 +254,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
         // Queues first: the kernel changes those of a device that is up only after a grace period.
-        netns::batch("tc", &commands::shaping(node), &node.namespace)?;
+        batch("tc", &commands::shaping(node), &node.namespace)?;
         configure_devices(plan, node)?;
         // The kernel forwards nothing at hosts, VMs and switches that are bridges.
         let is_bridged = plan.overlay.netlord().is_some() || plan.openflow.is_some();
@@ -262,7 +263,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
     })?;
     netns::each(&plan.nodes, stop, |node| {
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &commands::routes(node, plan.routing, plan.ecmp_width()), &node.namespace)
+        batch("ip", &commands::routes(node, plan.routing, plan.ecmp_width()), &node.namespace)
     })?;
     overlay::configure_addresses(plan, stop)?;
     times.devices_s = watch.elapsed().as_secs_f64();
@@ -286,7 +287,7 @@ fn build(record: &Record, folder: &Folder, stop: &AtomicBool) -> Result<Times> {
 fn configure_devices(plan: &Plan, node: &Node) -> Result<()> {
     match plan.routing {
         Routing::Openflow => openflow::configure_devices(node),
-        Routing::Static | Routing::Frr => netns::batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace),
+        Routing::Static | Routing::Frr => batch("ip", &commands::devices(node, plan.has_multicast()), &node.namespace),
     }
 }
 

@@ -37,6 +37,8 @@ pub mod plan;
 #[cfg(target_os = "linux")]
 pub mod agents;
 #[cfg(target_os = "linux")]
+mod batch;
+#[cfg(target_os = "linux")]
 mod clock;
 #[cfg(target_os = "linux")]
 mod congestion;
@@ -60,6 +62,8 @@ pub mod frr;
 pub mod lab;
 #[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
+mod names;
 #[cfg(target_os = "linux")]
 mod neighbours;
 #[cfg(target_os = "linux")]

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::agents::{self, OverlayTimes};
 use crate::error::Result;
+use crate::names::AGENT;
 use crate::plan::{Overlay, Plan};
-use crate::programs::{AGENT, find};
+use crate::programs::find;
 use crate::{netlord, netns, vl2};
 
 /// Checks that the programs are installed, before anything is made.

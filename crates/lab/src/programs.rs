@@ -197,14 +197,6 @@ pub(crate) fn pause(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// The name of the agent's program.
-pub(crate) const AGENT: &str = "weft-agent";
-/// The name of the directory's program.
-pub(crate) const DIRECTORY: &str = "weft-directory";
-/// The name of the scheduler's program.
-pub(crate) const SCHEDULER: &str = "weft-scheduler";
-/// The name of etcd's program.
-pub(crate) const ETCD: &str = "etcd";
 /// How long to wait for programs to become ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The first descriptor after standard input, output and error.

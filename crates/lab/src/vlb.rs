@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use weft_fabric::{Fabric, NodeId};
 
+use crate::batch::batch;
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::plan::{Net, Node, Plan, Port, Role, Routing};
@@ -31,9 +32,9 @@ pub(crate) fn install(plan: &Plan, fabric: &Fabric, stop: &AtomicBool) -> Result
     netns::each(&switches, stop, |&i| {
         let node = &plan.nodes[i];
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &rules(plan, fabric, i), &node.namespace)?;
+        batch("ip", &rules(plan, fabric, i), &node.namespace)?;
         match plan.routing {
-            Routing::Static => netns::batch("ip", &routes(plan, fabric, i, &|_| true), &node.namespace),
+            Routing::Static => batch("ip", &routes(plan, fabric, i, &|_| true), &node.namespace),
             Routing::Frr => follow_ospf(plan, fabric, i),
             Routing::Openflow => Ok(()),
         }
@@ -70,7 +71,7 @@ fn follow_ospf(plan: &Plan, fabric: &Fabric, switch: usize) -> Result<()> {
     if uplinks(plan, fabric, switch).next().is_some() {
         return frr::start_staticd(plan, node, &folder, &default_route());
     }
-    netns::batch("ip", &format!("addr add {anycast} dev lo\n"), &node.namespace)?;
+    batch("ip", &format!("addr add {anycast} dev lo\n"), &node.namespace)?;
     frr::announce(plan, node, &folder, anycast)
 }
 

@@ -10,7 +10,7 @@
 use super::Version;
 use super::error::{EmitError, ParseError};
 use super::field::{Field, FieldBits, FieldId};
-use super::learn::Learn;
+use super::learn::{Learn, NICIRA, NX_LEARN};
 use super::reader::{Reader, pad, patch_length, put8, put16, put32, zeros};
 
 /// An action.
@@ -67,10 +67,7 @@ pub enum Action {
 /// The whole packet to the controller.
 pub const NO_BUFFER: u16 = 0xffff;
 
-/// The number of Nicira, under which Open vSwitch has its extensions.
-pub(super) const NICIRA: u32 = 0x2320;
 pub(super) const EXPERIMENTER: u16 = 0xffff;
-pub(super) const NX_LEARN: u16 = 16;
 
 const OUTPUT: u16 = 0;
 const PUSH_VLAN: u16 = 17;

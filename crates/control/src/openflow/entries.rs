@@ -9,7 +9,8 @@
 
 use super::Version;
 use super::error::{EmitError, ParseError};
-use super::flow::{FlowFlags, Instruction, emit_instructions, parse_importance, parse_instructions};
+use super::flow::{Instruction, emit_instructions, parse_importance, parse_instructions};
+use super::flow_flags::FlowFlags;
 use super::group::{Group, GroupKind};
 use super::matching::Match;
 use super::port::Text;

@@ -1,7 +1,7 @@
 //! Why bytes are not a message, and why a message has no bytes.
 
 use super::Version;
-use super::field::FieldId;
+use super::field_id::FieldId;
 
 /// Why bytes are not a message of the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -9,11 +9,10 @@
 //!   instruction:   type u16 | length u16 | body
 //! ```
 
-use std::ops::BitOr;
-
 use super::Version;
 use super::action::{Action, emit_list, parse_list};
 use super::error::{EmitError, ParseError};
+use super::flow_flags::FlowFlags;
 use super::matching::Match;
 use super::reader::{Reader, patch_length, put8, put16, put32, put64, zeros};
 use super::statistics::Statistics;
@@ -65,10 +64,6 @@ pub enum FlowCommand {
     /// Deletes the flow with this match and priority.
     DeleteStrict,
 }
-
-/// How a flow behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FlowFlags(pub u16);
 
 /// What happens to a packet that matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -141,30 +136,6 @@ const WRITE_METADATA: u16 = 2;
 const WRITE_ACTIONS: u16 = 3;
 const APPLY_ACTIONS: u16 = 4;
 const CLEAR_ACTIONS: u16 = 5;
-
-impl FlowFlags {
-    /// None.
-    pub const NONE: Self = Self(0);
-    /// The switch reports the flow's end.
-    pub const SEND_FLOW_REM: Self = Self(1);
-    /// The switch refuses a flow that overlaps another of its priority.
-    pub const CHECK_OVERLAP: Self = Self(2);
-    /// An added flow that was there starts to count from 0.
-    pub const RESET_COUNTS: Self = Self(4);
-
-    /// Whether all these are set.
-    pub const fn contains(self, flags: Self) -> bool {
-        self.0 & flags.0 == flags.0
-    }
-}
-
-impl BitOr for FlowFlags {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
 
 impl FlowMod {
     /// Adds a flow without timeouts.

@@ -9,10 +9,9 @@
 //!             source, destination   whole 16-bit words                             2 output: nothing
 //! ```
 
-use super::action::{NICIRA, NX_LEARN};
 use super::error::{EmitError, ParseError};
 use super::field::{Field, FieldBits, FieldId};
-use super::flow::FlowFlags;
+use super::flow_flags::FlowFlags;
 use super::reader::{Reader, put8, put16, put32, put64};
 
 /// The flow to add.
@@ -68,6 +67,10 @@ pub enum LearnDestination {
     /// The flow sends to the port of this number.
     Output,
 }
+
+/// The number of Nicira, under which Open vSwitch has its extensions.
+pub(super) const NICIRA: u32 = 0x2320;
+pub(super) const NX_LEARN: u16 = 16;
 
 const BITS: u16 = 0x7ff;
 const IMMEDIATE: u16 = 1 << 13;

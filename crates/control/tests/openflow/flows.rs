@@ -2,10 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use weft_control::openflow::flow::FlowFlags;
 use weft_control::openflow::{
-    Action, Body, Bucket, Field, FieldId, FlowMod, Group, GroupKind, GroupMod, Instruction, Learn, LearnSpec, Match, Selection,
-    Version, port,
+    Action, Body, Bucket, Field, FieldId, FlowFlags, FlowMod, Group, GroupKind, GroupMod, Instruction, Learn, LearnSpec, Match,
+    Selection, Version, port,
 };
 use weft_fabric::MacAddr;
 

@@ -12,7 +12,7 @@ use weft_sim::packet::bridged::Returns;
 use crate::error::KeyError;
 use crate::scenario::Scenario;
 use crate::scenario::keys::Keys;
-use crate::scenario::world::Kind;
+use crate::scenario::world::{Kind, LabRouting, LabSettings};
 
 /// Routing and scheduling, and how quickly failures are noticed.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,6 +165,12 @@ impl Control {
             return Err(keys.error("annealing_c", "annealing's c must be positive", "leave it out for the paper's value"));
         }
         Ok(control)
+    }
+
+    /// What computes the routes of a lab: OpenFlow where large flows are scheduled, unless there is an overlay or the scenario asks for something else.
+    pub fn lab_routing(&self, lab: &LabSettings, has_overlay: bool) -> LabRouting {
+        let usual = if self.scheduler.is_hedera() && !has_overlay { LabRouting::Openflow } else { LabRouting::Frr };
+        lab.routing.unwrap_or(usual)
     }
 }
 

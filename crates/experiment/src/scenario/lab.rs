@@ -64,7 +64,7 @@ impl LabSpec {
                 overlay,
                 tenants,
                 settings: world.lab,
-                routing: world.lab.routing(control.scheduler, has_overlay),
+                routing: control.lab_routing(&world.lab, has_overlay),
                 control,
                 seed: world.seed,
                 switch_queue: world.queues.of_port().unwrap_or(SWITCH_QUEUE),

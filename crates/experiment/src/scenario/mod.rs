@@ -158,7 +158,7 @@ impl Scenario {
     /// What computes the routes in a lab.
     pub fn lab_routing(&self) -> LabRouting {
         let has_overlay = self.overlay.kind != overlay::Kind::None || self.tenants.is_some();
-        self.world.lab.routing(self.control.scheduler, has_overlay)
+        self.control.lab_routing(&self.world.lab, has_overlay)
     }
 
     /// Checks across sections.

@@ -4,7 +4,6 @@ use weft_fabric::{Bytes, Duration, Instant};
 use weft_sim::packet::SwitchQueue;
 
 use crate::error::{KeyError, Problem};
-use crate::scenario::control::Scheduler;
 use crate::scenario::keys::{Keys, fraction_of_percent};
 
 /// The world of a run.
@@ -37,7 +36,7 @@ pub struct World {
 pub struct LabSettings {
     /// Factor of the links' rates; simulated worlds ignore it.
     pub scale: f64,
-    /// What computes the routes; `None`: the scheduler and the overlay decide ([`LabSettings::routing`]).
+    /// What computes the routes; `None`: the scheduler and the overlay decide.
     pub routing: Option<LabRouting>,
     /// OSPF's timers: how soon it detects failures.
     pub ospf: Ospf,
@@ -322,12 +321,6 @@ impl LabRouting {
 }
 
 impl LabSettings {
-    /// What computes the routes: OpenFlow where large flows are scheduled, unless there is an overlay or the scenario asks for something else.
-    pub fn routing(&self, scheduler: Scheduler, has_overlay: bool) -> LabRouting {
-        let usual = if scheduler.is_hedera() && !has_overlay { LabRouting::Openflow } else { LabRouting::Frr };
-        self.routing.unwrap_or(usual)
-    }
-
     fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let scale = keys.or("scale", 0.01)?;
         if !(scale > 0.0 && scale <= 1.0) {

@@ -24,8 +24,8 @@ use weft_fabric::record::Forged;
 use weft_fabric::topology::{Health, Part};
 use weft_fabric::{Fabric, Instant, LinkId, NodeId};
 
+use crate::batch::run_batch;
 use crate::error::Result;
-use crate::netns::run_batch;
 use crate::plan::{Node, Plan, Port, Role, RouteTarget, Routing};
 use crate::{commands, netlord, vl2, vlb};
 

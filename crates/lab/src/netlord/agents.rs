@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use crate::agents::{socket, start_all, wait_for_status};
 use crate::error::{LabError, Result};
+use crate::names::AGENT;
 use crate::plan::Plan;
-use crate::programs::{self, AGENT, READY_WITHIN};
+use crate::programs::{self, READY_WITHIN};
 
 /// Starts all agents; [`wait_until_healthy`] waits for what they have to discover.
 pub(super) fn start(plan: &Plan, stop: &AtomicBool) -> Result<()> {

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use crate::agents::{OverlayFiles, folder};
+use crate::batch::batch;
 use crate::clock::Stopwatch;
 use crate::directory::{Directory, TENANTS};
 use crate::error::Result;
@@ -55,13 +56,13 @@ pub(crate) fn configure_addresses(plan: &Plan, netlord: &Netlord, stop: &AtomicB
         let namespace = &plan.nodes[vm.node].namespace;
         netns::enter(namespace)?;
         sysctl::set(&commands::ipv6_sysctls(), namespace)?;
-        netns::batch("ip", &commands::netlord::vm(plan, vm), namespace)?;
+        batch("ip", &commands::netlord::vm(plan, vm), namespace)?;
         if netlord.core == CoreSwitch::Ovs { write_checksums("eth0", namespace) } else { Ok(()) }
     })?;
     let hosts: Vec<(usize, &Node)> = plan.nodes.iter().enumerate().filter(|(_, n)| n.role == Role::Host).collect();
     netns::each(&hosts, stop, |(at, node)| {
         netns::enter(&node.namespace)?;
-        netns::batch("ip", &commands::netlord::host(netlord, *at, node), &node.namespace)
+        batch("ip", &commands::netlord::host(netlord, *at, node), &node.namespace)
     })?;
     Ok(())
 }

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::directory;
 use crate::agents::socket;
+use crate::batch::run_batch;
 use crate::clock::Stopwatch;
+use crate::commands;
 use crate::error::Result;
+use crate::names::AGENT;
 use crate::plan::Plan;
 use crate::plan::netlord::Vm;
-use crate::programs::{self, AGENT};
-use crate::{commands, netns};
+use crate::programs;
 
 /// Moves a VM, by its number, to a host, an index into [`Plan::nodes`]; the plan says afterwards where it is.
 pub(crate) fn migrate(plan: &mut Plan, which: usize, to: usize) -> Result<()> {
@@ -32,15 +34,15 @@ pub fn migrate_vm(plan: &Plan, vm: &Vm, to: usize) -> Result<Duration> {
     let [old, new] = [from, to].map(|host| socket(plan, host).display().to_string());
     programs::run(&program, &["vif", "detach", device, "--socket", &old], &from.namespace)?;
     let moved = vm.moving_device();
-    netns::run_batch(from, "ip", &commands::netlord::move_out(device, &moved, &to.namespace))?;
+    run_batch(from, "ip", &commands::netlord::move_out(device, &moved, &to.namespace))?;
     // The interface goes up only after this, or the first packets of the VM would be lost.
     let name = format!("{}/{}", vm.tenant, vm.vif);
     programs::run(&program, &["vif", "attach", &moved, &name, "--socket", &new], &to.namespace)?;
     if let Some(netlord) = plan.overlay.netlord() {
         directory::place(plan, netlord, vm, number)?;
     }
-    netns::run_batch(to, "ip", &format!("link set {moved} up\n"))?;
+    run_batch(to, "ip", &format!("link set {moved} up\n"))?;
     // A VM is paused while it moves. This one has asked for its neighbours without a carrier, and would ask again only after a second.
-    netns::run_batch(&plan.nodes[vm.node], "ip", "neigh flush dev eth0\n")?;
+    run_batch(&plan.nodes[vm.node], "ip", "neigh flush dev eth0\n")?;
     Ok(watch.elapsed())
 }

@@ -10,13 +10,16 @@
 pub mod scheduler;
 mod switches;
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use crate::batch::batch;
 use crate::error::Result;
+use crate::names::SCHEDULER;
 use crate::plan::openflow::Openflow;
 use crate::plan::{Node, Plan, Role};
-use crate::programs::{SCHEDULER, find};
-use crate::{commands, netns, ovs};
+use crate::programs::find;
+use crate::{commands, netns, ovs, state};
 
 pub use scheduler::{SchedulerStatus, status};
 
@@ -33,9 +36,9 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn configure_devices(node: &Node) -> Result<()> {
     let place = &node.namespace;
     if node.role == Role::Switch {
-        return netns::batch("ip", &commands::openflow::switch(node), place);
+        return batch("ip", &commands::openflow::switch(node), place);
     }
-    netns::batch("ip", &(commands::openflow::host(node) + &commands::devices(node, false)), place)?;
+    batch("ip", &(commands::openflow::host(node) + &commands::devices(node, false)), place)?;
     ovs::write_checksums(&node.ports[0].name, place)
 }
 
@@ -47,6 +50,11 @@ pub(crate) fn start(plan: &Plan, openflow: &Openflow, stop: &AtomicBool) -> Resu
     netns::each_of(&switches, STARTS, stop, |node| switches::start(plan, node))?;
     // With BFD, a cable works once both of its ends have heard each other.
     scheduler::wait_until_ready(plan, Some(&started), stop)
+}
+
+/// The folder of the scheduler's files, and of the socket to which switches connect.
+fn folder(plan: &Plan) -> PathBuf {
+    state::path(&plan.name).join("scheduler")
 }
 
 /// Switches that start at a time.

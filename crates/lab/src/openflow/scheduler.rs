@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use weft_control::directory::auth::Secret;
 use weft_fabric::record::ControlRecord;
 
-use super::switches;
+use super::{folder, switches};
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
+use crate::names::SCHEDULER;
 use crate::plan::openflow::{FABRIC_FILE, Openflow, SOCKET_OF_SWITCHES};
 use crate::plan::vl2::AgentScheduler;
 use crate::plan::{Node, Plan};
-use crate::programs::{self, READY_WITHIN, SCHEDULER, StartedProgram, find, pause};
-use crate::state;
+use crate::programs::{self, READY_WITHIN, StartedProgram, find, pause};
 
 /// What `weft-scheduler status` reports.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -103,11 +103,6 @@ fn counters(plan: &Plan) -> ControlRecord {
     let SchedulerStatus { rounds, large_flows, moves, .. } = status(plan).unwrap_or_default();
     let large_flows = (large_flows * rounds as f64).round() as u64;
     ControlRecord { rounds, large_flows, moves, ..ControlRecord::default() }
-}
-
-/// The folder of its files.
-pub(super) fn folder(plan: &Plan) -> PathBuf {
-    state::path(&plan.name).join("scheduler")
 }
 
 /// Its configuration.

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use super::scheduler;
+use super::folder;
 use crate::agents::name_of;
 use crate::error::{LabError, Result};
 use crate::ovs::{Configuration, Switch};
@@ -14,7 +14,7 @@ use crate::state;
 pub(super) fn start(plan: &Plan, node: &Node) -> Result<()> {
     let switch = switch(plan, node);
     switch.create()?;
-    let (controller, socket) = (switch.path(CONTROLLER), scheduler::folder(plan).join(SOCKET_OF_SWITCHES));
+    let (controller, socket) = (switch.path(CONTROLLER), folder(plan).join(SOCKET_OF_SWITCHES));
     symlink(socket, &controller).map_err(|e| LabError::io("make", &controller, e))?;
     switch.start(configuration(plan, node, &controller.display().to_string()), "fail_mode=secure")
 }

@@ -5,7 +5,8 @@ use weft_fabric::BitsPerSec;
 use weft_fabric::addressing::AddressError;
 use weft_fabric::routing::spain::SpainError;
 
-use super::{Net, RATE_MIN};
+use super::RATE_MIN;
+use super::net::Net;
 
 /// Why a fabric cannot become a lab.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -20,6 +20,7 @@ mod addresses;
 pub mod directory;
 mod error;
 mod name;
+mod net;
 pub mod netlord;
 pub mod openflow;
 pub mod outside;
@@ -35,13 +36,13 @@ use serde::{Deserialize, Serialize};
 use weft_fabric::rng::{self, Stream};
 use weft_fabric::{BitsPerSec, Bytes, Fabric, LinkId, NodeId};
 
-pub use addresses::Net;
 pub use directory::{DirectoryServers, Store};
 pub use error::PlanError;
 pub use name::{LabName, NAMESPACE_PREFIX, NameError};
 pub use overlay::Overlay;
 
 use addresses::Addresses;
+pub use net::Net;
 
 /// The MTU of links, in bytes.
 pub const MTU_FABRIC: u32 = 1600;

@@ -20,6 +20,7 @@ use weft_fabric::record::Forged;
 
 use super::ping;
 use crate::agents::drops;
+use crate::batch::run_batch;
 use crate::clock::{Deadline, Stopwatch};
 use crate::error::{LabError, Result};
 use crate::plan::netlord::{Netlord, Vm, v4_of};
@@ -214,7 +215,7 @@ fn link_failure(plan: &Plan, stop: &AtomicBool) -> Outcome {
     let flows = (0..WATCHED).map(|_| bound(from, own)).collect::<Result<Vec<_>>>()?;
     let echo = bound(to, address)?;
     let port = echo.local_addr().map_err(|e| failed(to, e))?.port();
-    let set = |state: &str| netns::run_batch(tor, "ip", &format!("link set {name} {state}\n"));
+    let set = |state: &str| run_batch(tor, "ip", &format!("link set {name} {state}\n"));
     let over = &AtomicBool::new(false);
     let longest = std::thread::scope(|scope| -> Result<Vec<Duration>> {
         let _ = echo.set_read_timeout(Some(Duration::from_millis(20)));
@@ -293,12 +294,12 @@ fn isolation_of_services(plan: &Plan, vl2: &Vl2, stop: &AtomicBool) -> Outcome {
     // An unused application address.
     let foreign = Ipv4Addr::from(u32::from(own) + vl2.hosts.len() as u32 + 1000);
     let before = drops(plan).get(FORGED).copied().unwrap_or(0);
-    netns::run_batch(from, "ip", &format!("addr add {foreign}/32 dev lo\n"))?;
+    run_batch(from, "ip", &format!("addr add {foreign}/32 dev lo\n"))?;
     let sent = netns::within(&from.namespace, || {
         Ok(UdpSocket::bind((foreign, 0))
             .and_then(|s| (0..FORGERIES).try_for_each(|_| s.send_to(&[0; 32], (address, 9)).map(drop))))
     });
-    netns::run_batch(from, "ip", &format!("addr del {foreign}/32 dev lo\n"))?;
+    run_batch(from, "ip", &format!("addr del {foreign}/32 dev lo\n"))?;
     let count = || Ok(drops(plan).get(FORGED).copied().unwrap_or(0) - before);
     let dropped = poll(stop, count, |dropped| *dropped >= FORGERIES)?;
     let forged = if sent?.is_ok() {

@@ -7,6 +7,7 @@ use nix::unistd::geteuid;
 use proptest::prelude::*;
 
 use super::parse::{Command, command};
+use crate::batch::batch_by_program;
 use crate::{netns, sysctl};
 
 const DEVICES: &str = "link set lo up
@@ -80,7 +81,7 @@ fn the_kernel_is_as_after_iproute2() {
         return;
     }
     let own = state_after(|program, batch| super::run(program, batch).expect("all commands are known").expect("executed"));
-    let iproute2 = state_after(|program, batch| netns::batch_by_program(program, batch, "a test namespace").expect("executed"));
+    let iproute2 = state_after(|program, batch| batch_by_program(program, batch, "a test namespace").expect("executed"));
     assert!(own.iter().all(|text| !text.is_empty()), "{own:#?}");
     for (own, iproute2) in own.iter().zip(&iproute2) {
         assert_eq!(own, iproute2);

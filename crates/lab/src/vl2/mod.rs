@@ -16,14 +16,16 @@ pub(crate) mod moves;
 use std::sync::atomic::AtomicBool;
 
 use crate::agents::OverlayFiles;
+use crate::batch::batch;
 use crate::clock::Stopwatch;
 use crate::commands;
 use crate::directory::Directory;
 use crate::error::Result;
+use crate::names::SCHEDULER;
 use crate::openflow::scheduler::start_for_agents;
 use crate::plan::Plan;
 use crate::plan::vl2::Vl2;
-use crate::programs::{SCHEDULER, find};
+use crate::programs::find;
 use crate::{netns, sysctl};
 
 /// Checks that the directory's programs are installed.
@@ -43,7 +45,7 @@ pub(crate) fn configure_addresses(plan: &Plan, vl2: &Vl2, stop: &AtomicBool) -> 
         let namespace = &plan.nodes[host.node].namespace;
         netns::enter(namespace)?;
         sysctl::set(&commands::ipv6_sysctls(), namespace)?;
-        netns::batch("ip", &commands::vl2::host(host), namespace)
+        batch("ip", &commands::vl2::host(host), namespace)
     })?;
     Ok(())
 }

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::agents::wait_until_attached;
 use super::{directory, files};
 use crate::agents::{OverlayFiles, reload, restart, socket};
+use crate::batch::run_batch;
 use crate::error::Result;
 use crate::plan::vl2::Vl2Host;
 use crate::plan::{Node, Plan, PortId};
@@ -33,14 +34,14 @@ pub(crate) fn migrate(plan: &mut Plan, which: usize, stop: &AtomicBool) -> Resul
         );
     }
     let unplug = commands::vl2::unplug(plan.port(old), &plan.nodes[moved.tor], &moved.port);
-    netns::run_batch(&plan.nodes[old.node], "ip", &unplug)?;
+    run_batch(&plan.nodes[old.node], "ip", &unplug)?;
     plan.make_move(which);
     let PortId { node: tor, port } = plan.nodes[moved.host].ports[0].peer;
     let (tor, host, multicast) = (&plan.nodes[tor], &plan.nodes[moved.host], plan.has_multicast());
-    netns::run_batch(tor, "ip", &commands::vl2::plug(tor, port, multicast))?;
-    netns::run_batch(tor, "tc", &commands::shape(&tor.ports[port]))?;
+    run_batch(tor, "ip", &commands::vl2::plug(tor, port, multicast))?;
+    run_batch(tor, "tc", &commands::shape(&tor.ports[port]))?;
     netns::within(&tor.namespace, || ebpf::Program::forget_hash()?.attach([tor.ports[port].name.as_str()]))?;
-    netns::run_batch(host, "ip", &commands::vl2::renumber(host, old_locator))?;
+    run_batch(host, "ip", &commands::vl2::renumber(host, old_locator))?;
     reload_agents(plan, moved.host, old.node, stop)
 }
 
