@@ -221,13 +221,13 @@ impl World {
         self.now = until;
     }
 
-    /// The path that a packet takes; `None` if it is lost.
+    /// The path of a flow's packets; `None` if they are dropped, or cross more switches than there are: they loop.
     fn carry(&self, key: FlowKey, pick: usize) -> Option<Path> {
         let identities = &self.network.identities;
         let mut path = Path::from_slice(self.fabric.out(key.src.node()));
         while let Some(switch) = self.fabric.as_switch(self.fabric.link(*path.last()?).to) {
             let port = self.switches[switch.index()].forward(identities, key, pick)?;
-            if self.switches[switch.index()].dead_ports.contains(&port) || path.len() > 12 {
+            if self.switches[switch.index()].dead_ports.contains(&port) || path.len() > self.switches.len() {
                 return None;
             }
             path.push(identities.link_of(switch, port)?);
