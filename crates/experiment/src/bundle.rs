@@ -134,10 +134,7 @@ fn not_bundled(path: &Path) -> Error {
     let mut names = vec!["@".to_owned()];
     collect_names(&SCENARIOS, &mut names);
     let near = names.iter().min_by_key(|name| weft_fabric::topology::edit_distance(name, &given)).expect("the bundle has names");
-    Error::new(
-        ErrorKind::NotFound,
-        format!("no bundled scenario of that name; the nearest is `{near}` (`weft examples` lists them)"),
-    )
+    Error::new(ErrorKind::NotFound, format!("there is no bundled scenario of that name; did you mean `{near}`?"))
 }
 
 fn collect_names(dir: &Dir<'_>, names: &mut Vec<String>) {

@@ -106,6 +106,7 @@ impl Error {
     /// A file could not be read or written.
     pub fn io(what: &'static str, path: &Path, cause: std::io::Error) -> Self {
         let help = match cause.kind() {
+            ErrorKind::NotFound if path.to_string_lossy().starts_with('@') => "`weft examples` lists the bundled scenarios",
             ErrorKind::NotFound => "check the path; relative paths start at the scenario's folder",
             ErrorKind::PermissionDenied if what == "read" => "check the file's owner and mode",
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "choose a writable folder with `--out DIR`",

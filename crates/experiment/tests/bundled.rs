@@ -49,7 +49,8 @@ fn a_mistyped_bundled_name_proposes_the_nearest() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = weft(&["run", "@frist"], folder.path());
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("@first"), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(text.contains("did you mean `@first`?") && text.contains("`weft examples` lists"), "{text}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("read").count(), 0, "nothing is written");
 }
 

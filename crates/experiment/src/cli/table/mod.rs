@@ -56,7 +56,7 @@ pub fn of_runs(summary: &Summary, columns: Columns) -> String {
 /// The header, the rule, and a line per run with its settings and these metrics.
 fn lines_of_runs(runs: &[RunSummary], settings: &Settings, shown: &[String], columns: Columns) -> Vec<String> {
     let titles = settings.titles().into_iter().chain(shown.iter().map(|m| words::label(m)));
-    let mut grid = Grid::new(settings.titles().len(), titles.chain(["verdict".to_owned()]).collect());
+    let mut grid = Grid::new(0..settings.titles().len(), titles.chain(["verdict".to_owned()]).collect());
     for run in runs {
         let metrics = shown.iter().map(|m| run.metrics.get(m).map_or("-".to_owned(), |v| show(m, v)));
         grid.row(settings.cells(run).into_iter().chain(metrics).chain([expectations::verdict_of_run(run)]).collect());
@@ -153,7 +153,7 @@ fn of_faults(runs: &[RunSummary]) -> String {
     let datagrams = runs.iter().flat_map(faults).any(|fault| fault.gap_s.is_some());
     let titles = settings.then_some("run").into_iter().chain(["event", "time", "flows", "longest outage"]);
     let titles = titles.chain(datagrams.then_some("of datagrams"));
-    let mut grid = Grid::new(1 + usize::from(settings), titles.map(str::to_owned).collect());
+    let mut grid = Grid::new(0..1 + usize::from(settings), titles.map(str::to_owned).collect());
     for run in runs {
         for fault in faults(run) {
             let time = |time: Option<f64>| time.map_or("-".to_owned(), |time| show("outage_s", time));
