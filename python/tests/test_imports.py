@@ -32,6 +32,11 @@ def test_no_circle() -> None:
     assert not (found := check.complaints(ROOT / "crates")), "\n".join(found)
 
 
+def test_a_module_with_submodules_is_a_mod_rs() -> None:
+    files = [path for path in (ROOT / "crates").glob("*/src/**/*.rs") if path.with_suffix("").is_dir()]
+    assert not files, "move each to mod.rs in the folder of its name"
+
+
 def test_a_circle_behind_a_reexport_is_found(tmp_path: pathlib.Path) -> None:
     files = {
         "lib.rs": "mod a;\nmod b;\n",
