@@ -7,6 +7,8 @@
  */
 #include "host.h"
 
+#include "../arp.h"
+
 /* Ethernet, aligned so that the IPv4 header is too. */
 struct netlord_headers {
 	__be16 gap;
@@ -193,18 +195,6 @@ always_inline int is_owned(__u32 ifindex, const struct netlord_packet *p)
 	return bpf_map_lookup_elem(&owned, &key) != NULL;
 }
 
-struct netlord_arp {
-	__be16 hardware;
-	__be16 protocol;
-	__u8 hardware_length;
-	__u8 protocol_length;
-	__be16 operation;
-	__u8 sender_mac[ETH_ALEN];
-	__be16 sender[2];
-	__u8 target_mac[ETH_ALEN];
-	__be16 target[2];
-} __attribute__((packed));
-
 #define NETLORD_SOLICITATION 135
 #define NETLORD_ADVERTISEMENT 136
 
@@ -219,15 +209,13 @@ slow_path int is_neighbour_check(struct __sk_buff *skb, const struct netlord_pac
 	if (!p)
 		return 0;
 	if (type == bpf_htons(ETH_P_ARP)) {
-		struct netlord_arp arp;
+		struct arp arp;
 		__u8 source[ETH_ALEN];
 		__be32 sender;
 
-		if (bpf_skb_load_bytes(skb, ETH_HLEN, &arp, sizeof(arp)) || bpf_skb_load_bytes(skb, ETH_ALEN, source, sizeof(source)))
+		if (!arp_load(skb, &arp) || bpf_skb_load_bytes(skb, ETH_ALEN, source, sizeof(source)))
 			return 0;
-		if (arp.hardware != bpf_htons(1) || arp.protocol != bpf_htons(ETH_P_IP) || arp.hardware_length != ETH_ALEN ||
-		    arp.protocol_length != 4 || (arp.operation != bpf_htons(1) && arp.operation != bpf_htons(2)) ||
-		    !is_same_mac(arp.sender_mac, source))
+		if ((arp.operation != bpf_htons(ARP_REQUEST) && arp.operation != bpf_htons(ARP_REPLY)) || !is_same_mac(arp.sender_mac, source))
 			return 0;
 		__builtin_memcpy(&sender, arp.sender, sizeof(sender));
 		put_mapped(key.address, sender);

@@ -7,21 +7,8 @@
 
 #include "host.h"
 
-struct vl2_arp {
-	__be16 hardware;
-	__be16 protocol;
-	__u8 hardware_length;
-	__u8 protocol_length;
-	__be16 operation;
-	__u8 sender_mac[ETH_ALEN];
-	__u8 sender[4];
-	__u8 target_mac[ETH_ALEN];
-	__u8 target[4];
-};
-
-#define VL2_ARP_ETHERNET 1
-#define VL2_ARP_REQUEST 1
-#define VL2_ARP_REPLY 2
+/* After host.h, which says how many counters there are. */
+#include "../arp.h"
 
 always_inline struct vl2_address arp_address(const __u8 *bytes)
 {
@@ -29,13 +16,6 @@ always_inline struct vl2_address arp_address(const __u8 *bytes)
 
 	__builtin_memcpy(&address, bytes, sizeof(address));
 	return mapped(address);
-}
-
-/* Ethernet and IPv4; others are nobody's business here. */
-always_inline int arp_load(struct __sk_buff *skb, struct vl2_arp *arp)
-{
-	return !bpf_skb_load_bytes(skb, ETH_HLEN, arp, sizeof(*arp)) && arp->hardware == bpf_htons(VL2_ARP_ETHERNET) &&
-	       arp->protocol == bpf_htons(ETH_P_IP) && arp->hardware_length == ETH_ALEN && arp->protocol_length == 4;
 }
 
 /* Sends what is now in the packet up to the stack. */
@@ -65,31 +45,16 @@ always_inline int refused(const struct vl2_peer *peer)
 	return drop(peer->state == VL2_FORBIDDEN ? VL2_OUT_FORBIDDEN : VL2_OUT_UNKNOWN);
 }
 
-always_inline int arp_answer(struct __sk_buff *skb, struct vl2_arp *arp, const struct vl2_peer *peer)
+always_inline int arp_answer(struct __sk_buff *skb, struct arp *arp, const struct vl2_peer *peer)
 {
-	struct ethhdr eth = { .h_proto = bpf_htons(ETH_P_ARP) };
-
-	__builtin_memcpy(eth.h_dest, arp->sender_mac, ETH_ALEN);
-	__builtin_memcpy(eth.h_source, peer->mac, ETH_ALEN);
-	arp->operation = bpf_htons(VL2_ARP_REPLY);
-	__builtin_memcpy(arp->target_mac, arp->sender_mac, ETH_ALEN);
-	__builtin_memcpy(arp->sender_mac, peer->mac, ETH_ALEN);
-	for (int i = 0; i < 4; i++) {
-		__u8 target = arp->target[i];
-
-		arp->target[i] = arp->sender[i];
-		arp->sender[i] = target;
-	}
-	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) || bpf_skb_store_bytes(skb, ETH_HLEN, arp, sizeof(*arp), 0))
-		return drop(VL2_HEADER_FAILED);
-	return answer(skb, VL2_ARP_ANSWERED);
+	return arp_reply(skb, arp, peer->mac, peer->mac) ? answer(skb, VL2_ARP_ANSWERED) : drop(VL2_HEADER_FAILED);
 }
 
 slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 {
 	struct vl2_address sender, target;
 	struct vl2_peer *peer;
-	struct vl2_arp arp;
+	struct arp arp;
 
 	if (!s || !arp_load(skb, &arp))
 		return TC_ACT_OK;
@@ -101,7 +66,7 @@ slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 	target = arp_address(arp.target);
 	if (!is_aa(s, &target))
 		return is_aa(s, &sender) ? drop(VL2_FOREIGN_RESOLUTION) : TC_ACT_OK;
-	if (arp.operation != bpf_htons(VL2_ARP_REQUEST) || same(&sender, &target) || !sender.word[3] ||
+	if (arp.operation != bpf_htons(ARP_REQUEST) || same(&sender, &target) || !sender.word[3] ||
 	    bpf_map_lookup_elem(&locals, &target))
 		return consume(VL2_OWN_ADDRESS_ASKED);
 	if (is_aa(s, &sender) && !bpf_map_lookup_elem(&locals, &sender))
@@ -113,23 +78,11 @@ slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 }
 
 /* By the virtual MAC, which the kernel's own answer would not have: the programs are here and have the address. */
-always_inline int tor_answer(struct __sk_buff *skb, const struct vl2_settings *s, struct vl2_arp *arp)
+always_inline int tor_answer(struct __sk_buff *skb, const struct vl2_settings *s, struct arp *arp)
 {
 	static const __u8 virtual_mac[ETH_ALEN] = { 0x02, 0x57, 0x46, 0x54, 0x00, 0x01 };
-	struct ethhdr eth = { .h_proto = bpf_htons(ETH_P_ARP) };
 
-	__builtin_memcpy(eth.h_dest, arp->sender_mac, ETH_ALEN);
-	__builtin_memcpy(eth.h_source, s->mac, ETH_ALEN);
-	arp->operation = bpf_htons(VL2_ARP_REPLY);
-	__builtin_memcpy(arp->target_mac, arp->sender_mac, ETH_ALEN);
-	__builtin_memcpy(arp->sender_mac, virtual_mac, ETH_ALEN);
-	for (int i = 0; i < 4; i++) {
-		__u8 target = arp->target[i];
-
-		arp->target[i] = arp->sender[i];
-		arp->sender[i] = target;
-	}
-	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) || bpf_skb_store_bytes(skb, ETH_HLEN, arp, sizeof(*arp), 0))
+	if (!arp_reply(skb, arp, s->mac, virtual_mac))
 		return drop(VL2_HEADER_FAILED);
 	add(VL2_TOR_ANSWERED, 1);
 	skb->mark = VL2_MARK_TO_TOR;
@@ -140,7 +93,7 @@ always_inline int tor_answer(struct __sk_buff *skb, const struct vl2_settings *s
 slow_path int arp_in(struct __sk_buff *skb, const struct vl2_settings *s)
 {
 	struct vl2_address sender, target;
-	struct vl2_arp arp;
+	struct arp arp;
 
 	if (!s || !arp_load(skb, &arp))
 		return TC_ACT_OK;
@@ -148,7 +101,7 @@ slow_path int arp_in(struct __sk_buff *skb, const struct vl2_settings *s)
 	target = arp_address(arp.target);
 	if (!is_aa(s, &sender) && !is_aa(s, &target))
 		return TC_ACT_OK;
-	if (s->tor && sender.word[3] == s->tor && arp.operation == bpf_htons(VL2_ARP_REQUEST) && bpf_map_lookup_elem(&locals, &target))
+	if (s->tor && sender.word[3] == s->tor && arp.operation == bpf_htons(ARP_REQUEST) && bpf_map_lookup_elem(&locals, &target))
 		return tor_answer(skb, s, &arp);
 	return drop(VL2_FOREIGN_RESOLUTION);
 }
