@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use dhcproto::v4::{DhcpOption, Message, MessageType, Opcode};
 use dhcproto::{Decodable as _, Encodable as _};
+use nix::sched::{CloneFlags, setns};
 use serde_json::Value;
 
 /// A switch with two ports, a host at one and a server at the other.
@@ -242,9 +243,7 @@ fn within<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
     let file = fs::File::open(format!("/run/netns/{namespace}")).expect("a namespace");
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            use std::os::fd::AsRawFd as _;
-            // SAFETY: the descriptor is open; the call changes this thread alone, which ends with the work.
-            assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+            setns(&file, CloneFlags::CLONE_NEWNET).unwrap();
             work()
         });
         thread.join().expect("it ends")

@@ -5,6 +5,7 @@
 
 mod support;
 
+use nix::sys::signal::Signal;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::process::Stdio;
@@ -89,7 +90,7 @@ fn a_host_whose_clock_is_set_back_is_not_refused() {
     // The clock steps while the agent runs, and its configuration is reloaded: another machine takes the place of the first one.
     for step in [-7200, 1800, -30] {
         network.set_clock(step);
-        network.signal(A.name, libc::SIGHUP);
+        network.signal(A.name, Signal::SIGHUP);
         let attached = network.switch_status("tor1")["attach"]["attached"].as_u64().unwrap();
         until("it attaches on", || network.switch_status("tor1")["attach"]["attached"].as_u64().unwrap() > attached + 1);
         assert!(is_attached(&network.status(A)), "{step}");

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, setrlimit};
 use support::daemon::{Daemon, Home};
 use support::shared::{client_of, secret};
 use weft_control::directory::PrincipalId;
@@ -25,9 +26,7 @@ fn start(home: &Home) -> Daemon {
 
 /// Of this process, which has many connections at once.
 fn raise_descriptors() {
-    let limit = libc::rlimit { rlim_cur: 8192, rlim_max: 8192 };
-    // SAFETY: the structure is read only.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0, "root may");
+    setrlimit(Resource::RLIMIT_NOFILE, 8192, 8192).expect("root may");
 }
 
 /// A stream whose other end is tampered with.

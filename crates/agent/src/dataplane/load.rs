@@ -7,7 +7,7 @@
 //! A filter of traffic control is replaced in one step: between two builds of a program no packet goes past both.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::ops::Bound;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,6 +18,8 @@ use std::{fmt, fs, io};
 use libbpf_rs::{
     MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TC_EGRESS, TcAttachPoint, TcHook, TcHookBuilder,
 };
+
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::Plain;
 use super::maps::{Table, TableName};
@@ -299,20 +301,13 @@ fn is_table(name: &OsStr) -> bool {
     !name.as_bytes().contains(&b'.')
 }
 
-const BPFFS: libc::c_long = 0xcafe_4a11;
-
 /// Makes the folder, on bpffs only.
 fn prepare(pin_dir: &Path) -> Result<()> {
     fs::create_dir_all(pin_dir).map_err(|_| PlaneError::NoBpffs(pin_dir.to_owned()))?;
-    let path = CString::new(pin_dir.as_os_str().as_bytes()).map_err(|_| PlaneError::NoBpffs(pin_dir.to_owned()))?;
-    // SAFETY: zeros are a valid statfs.
-    let mut info: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero and `info` has room for the answer.
-    let failed = unsafe { libc::statfs(path.as_ptr(), &raw mut info) } != 0;
-    if failed || libc::c_long::from(info.f_type) != BPFFS {
-        return Err(PlaneError::NoBpffs(pin_dir.to_owned()));
+    match statfs(pin_dir) {
+        Ok(info) if info.filesystem_type() == BPF_FS_MAGIC => Ok(()),
+        _ => Err(PlaneError::NoBpffs(pin_dir.to_owned())),
     }
-    Ok(())
 }
 
 fn remove(path: &Path) -> Result<()> {

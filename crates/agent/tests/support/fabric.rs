@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use weft_agent::vl2::dataplane::{Attached, StripRole, SwitchPlane, SwitchSettings};
 use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::{GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
@@ -86,8 +90,7 @@ impl Network {
 
     /// The same, of nodes without cables.
     pub fn bare(name: &str, nodes: &'static [&'static str]) -> Option<Self> {
-        // SAFETY: it only asks.
-        if unsafe { libc::geteuid() } != 0 {
+        if !geteuid().is_root() {
             assert!(std::env::var_os("CI").is_none(), "namespaces and eBPF need root");
             eprintln!("skipped: namespaces and eBPF need root");
             return None;
@@ -318,27 +321,25 @@ impl Network {
     }
 
     /// Sends a program a signal.
-    pub fn signal(&self, name: &str, signal: i32) {
+    pub fn signal(&self, name: &str, signal: Signal) {
         let (_, program) = self.programs.iter().find(|(it, _)| it == name).expect("it runs");
-        // SAFETY: the child is ours and not waited for.
-        assert_eq!(unsafe { libc::kill(program.child.id() as i32, signal) }, 0);
+        kill(Pid::from_raw(program.child.id() as i32), signal).unwrap();
     }
 
     /// kill -9.
     pub fn kill(&mut self, name: &str) {
-        self.end(name, libc::SIGKILL);
+        self.end(name, Signal::SIGKILL);
     }
 
     /// SIGTERM; its exit code.
     pub fn terminate(&mut self, name: &str) -> Option<i32> {
-        self.end(name, libc::SIGTERM)
+        self.end(name, Signal::SIGTERM)
     }
 
-    fn end(&mut self, name: &str, signal: i32) -> Option<i32> {
+    fn end(&mut self, name: &str, signal: Signal) -> Option<i32> {
         let at = self.programs.iter().position(|(it, _)| it == name).expect("it runs");
         let (_, mut program) = self.programs.remove(at);
-        // SAFETY: the child is ours and not waited for.
-        assert_eq!(unsafe { libc::kill(program.child.id() as i32, signal) }, 0);
+        kill(Pid::from_raw(program.child.id() as i32), signal).unwrap();
         program.child.wait().unwrap().code()
     }
 
@@ -431,9 +432,7 @@ impl Network {
     pub fn within<T: Send>(&self, node: &str, work: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.namespace(node))).unwrap();
         let enter = move || {
-            use std::os::fd::AsRawFd;
-            // SAFETY: only this thread changes its network, and it ends with the work.
-            assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+            setns(file, CloneFlags::CLONE_NEWNET).unwrap();
             work()
         };
         let done = std::thread::scope(|scope| scope.spawn(enter).join());
@@ -483,9 +482,7 @@ fn put(client: &mut Client, key: Key, value: Value) {
 }
 
 fn index_of(port: &str) -> u32 {
-    let name = std::ffi::CString::new(port).unwrap();
-    // SAFETY: the name ends with a zero.
-    unsafe { libc::if_nametoindex(name.as_ptr()) }
+    if_nametoindex(port).unwrap()
 }
 
 fn run(command: &str) {

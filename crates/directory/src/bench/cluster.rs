@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use weft_control::directory::auth::Secret;
 
 use super::error::BenchError;
@@ -127,8 +129,8 @@ impl Server {
 
     /// Asks it to stop, and waits.
     pub fn stop(mut self) {
-        // SAFETY: a signal to a child that has not been waited for, so its number is its own.
-        unsafe { libc::kill(self.process.id() as i32, libc::SIGTERM) };
+        // A child that has not been waited for: its number is its own.
+        let _ = kill(Pid::from_raw(self.process.id() as i32), Signal::SIGTERM);
         let _ = self.process.wait();
     }
 }

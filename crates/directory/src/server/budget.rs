@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::net::TcpStream;
@@ -63,24 +64,12 @@ pub fn prepare(tcp: &TcpStream) {
 
 /// Raises the limit of this process's descriptors as far as the system lets it; how many it is.
 pub fn raise_descriptors() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls read and write the given structure only.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
-            return 1024;
-        }
-        let wanted = libc::rlimit { rlim_cur: limit.rlim_max.max(DESCRIPTORS), rlim_max: limit.rlim_max.max(DESCRIPTORS) };
-        // Root may raise the hard limit too.
-        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) == 0 {
-            limit = wanted;
-        } else {
-            let soft = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
-            if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const soft) == 0 {
-                limit = soft;
-            }
-        }
-    }
-    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    let wanted = hard.max(DESCRIPTORS);
+    // Root may raise the hard limit too.
+    let raised =
+        [(wanted, wanted), (hard, hard)].into_iter().find(|&(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, soft, hard).is_ok());
+    usize::try_from(raised.map_or(soft, |(soft, _)| soft)).unwrap_or(usize::MAX)
 }
 
 /// Enough for all streams.

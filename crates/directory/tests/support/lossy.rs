@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sched::{CloneFlags, unshare};
+
 /// Runs `body` where so many of 1000 UDP datagrams are lost. None, with a word on stderr, where that is not possible: without root, or in a
 /// container that may not. In CI a user who may must also have the tools.
 pub fn run<T: Send>(per_mille: u32, body: impl FnOnce() -> T + Send) -> Option<T> {
@@ -26,10 +28,7 @@ pub fn run<T: Send>(per_mille: u32, body: impl FnOnce() -> T + Send) -> Option<T
 
 /// Takes this thread into a new network with loss.
 fn enter(per_mille: u32) -> Result<(), String> {
-    // SAFETY: the thread has a network of its own from here on; no memory is touched.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return Err(format!("no network namespace ({}); run the test as root", std::io::Error::last_os_error()));
-    }
+    unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("no network namespace ({error}); run the test as root"))?;
     for program in ["clang", "ip", "tc"] {
         if Command::new(program).arg(if program == "clang" { "--version" } else { "-V" }).output().is_err() {
             assert!(std::env::var_os("CI").is_none(), "no {program}: run scripts/setup-bpf.sh");

@@ -2,11 +2,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
 use weft_control::directory::{Generation, Record};
 use weft_control::wire::directory::{emit_record, parse_record};
@@ -50,19 +51,17 @@ pub struct Meta {
 }
 
 /// Takes the folder for this process, for as long as the file lives. Makes the folder if there is none.
-pub fn lock(folder: &Path) -> Result<File, StoreError> {
+pub fn lock(folder: &Path) -> Result<Flock<File>, StoreError> {
     let at = |path: &Path, error: &std::io::Error| StoreError::Io { path: path.to_owned(), error: error.to_string() };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| at(folder, &error))?;
     let path = folder.join("lock");
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&path).map_err(|error| at(&path, &error))?;
-    // SAFETY: the descriptor is open for as long as `file` lives.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(file);
-    }
-    let error = std::io::Error::last_os_error();
-    Err(if error.kind() == ErrorKind::WouldBlock { StoreError::InUse(folder.to_owned()) } else { at(&path, &error) })
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EWOULDBLOCK => StoreError::InUse(folder.to_owned()),
+        errno => at(&path, &errno.into()),
+    })
 }
 
 /// Makes an empty store, under another name first, so that a file of the right name is always whole. Says whether it did.
