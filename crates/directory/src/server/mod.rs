@@ -10,6 +10,7 @@
 //! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy is read again.
 
 pub(crate) mod affinity;
+mod authentication;
 mod budget;
 mod config;
 mod core;
