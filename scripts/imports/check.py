@@ -29,10 +29,10 @@ class Crate:
 
     def __init__(self, src: pathlib.Path) -> None:
         """Read the files below `src` that are not tests or programs."""
-        self.texts = {module_of(path, src): without_tests(NOISE.sub(" ", path.read_text())) for path in files(src)}
+        self.sources = {module_of(path, src): without_tests(NOISE.sub(" ", path.read_text())) for path in files(src)}
         self.reexports: dict[Module, dict[str, Module]] = collections.defaultdict(dict)
         self.globs: dict[Module, list[Module]] = collections.defaultdict(list)
-        self.used: dict[Module, set[Module]] = {module: set(self.paths(module, text)) for module, text in self.texts.items()}
+        self.used: dict[Module, set[Module]] = {module: set(self.paths(module, text)) for module, text in self.sources.items()}
 
     def paths(self, module: Module, text: str) -> Iterator[Module]:
         """The crate's paths that a file names; what it re-exports is kept apart."""
@@ -60,12 +60,12 @@ class Crate:
             module, path = (module if path[0] == "self" else module[:-1]), path[1:]
             if not path or path[0] != "super":
                 return (*module, *path)
-        return (*module, *path) if (*module, path[0]) in self.texts else None
+        return (*module, *path) if (*module, path[0]) in self.sources else None
 
     def declarer(self, path: Module, steps: int = 8) -> Module:
         """The module whose file declares an item, behind re-exports."""
         length = len(path)
-        while path[:length] not in self.texts:
+        while path[:length] not in self.sources:
             length -= 1
         module, rest = path[:length], path[length:]
         if not rest or steps == 0:
@@ -73,7 +73,7 @@ class Crate:
         name = rest[0]
         if name in self.reexports[module]:
             return self.declarer(self.reexports[module][name] + rest[1:], steps - 1)
-        if not re.search(DECLARED.format(re.escape(name)), self.texts[module]):
+        if not re.search(DECLARED.format(re.escape(name)), self.sources[module]):
             for target in self.globs[module]:
                 found = self.declarer(target + rest, steps - 1)
                 if found != target:
@@ -87,7 +87,7 @@ class Crate:
 
     def circles(self) -> list[list[Module]]:
         """Sets of files each of which leads to all others by imports, by Kosaraju's algorithm."""
-        forwards = {module: self.imports(module) - {module} for module in self.texts}
+        forwards = {module: self.imports(module) - {module} for module in self.sources}
         backwards: dict[Module, set[Module]] = collections.defaultdict(set)
         for module, targets in forwards.items():
             for target in targets:
