@@ -13,6 +13,7 @@
 //! | [`results`], [`report`] | the files of a run |
 //! | [`spain`] | SPAIN's plan for a scenario |
 //! | [`subways`] | cabling and upgrades of Subways fabrics |
+//! | [`prices`] | price lists |
 //! | [`error`], [`suggest`] | what a user's input can break, and what was probably meant |
 //! | [`bundle`] | the scenarios embedded in the program, named `@...` |
 //! | [`cli`] | the commands of the `weft` binary |
@@ -25,6 +26,7 @@ pub mod expect;
 pub mod ideal;
 pub mod measure;
 pub mod metrics;
+pub mod prices;
 pub mod repeats;
 pub mod report;
 pub mod results;

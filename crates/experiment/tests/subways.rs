@@ -96,14 +96,18 @@ fn prices_come_from_the_users_table() {
     let path = folder.path().join("mine.toml");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = std::fs::read_to_string(root.join("scenarios/data/prices.toml")).expect("it is shipped");
-    std::fs::write(&path, list.replace("\"USD\"", "\"EUR\"").replace("ports = 36, price = 3300", "ports = 36, price = 1"))
-        .expect("written");
+    std::fs::write(
+        &path,
+        list.replace("\"USD\"", "\"EUR\"")
+            .replace("ports = 36, rate = \"10Gbps\", price = 3300", "ports = 36, rate = \"10Gbps\", price = 1"),
+    )
+    .expect("written");
     let path = path.to_str().expect("text");
     let mine = json(&["type=1", "--cabling", "--prices", path]);
     assert_eq!(mine["bill"]["currency"], "EUR");
     let tors = mine["bill"]["lines"].as_array().expect("lines").iter().find(|l| l["item"] == "ToR").expect("ToRs").clone();
     assert_eq!((&tors["count"], &tors["price"], &tors["total"]), (&24.into(), &1.0.into(), &24.0.into()));
-    std::fs::write(path, list.replace("rate = \"40Gbps\", ports = 12", "rate = \"40\", ports = 12")).expect("written");
+    std::fs::write(path, list.replace("ports = 12, rate = \"40Gbps\"", "ports = 12, rate = \"40\"")).expect("written");
     let output = topo(&["type=1", "--cabling", "--prices", path]);
     assert_eq!(output.status.code(), Some(2));
     let message = text(&output.stderr);

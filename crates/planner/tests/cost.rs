@@ -69,6 +69,20 @@ fn section_6_of_vl2_states_the_scale() {
     }
 }
 
+/// The list of `weft topo subways --cabling` is of the same format; one of the form that it once had names the new tables.
+#[test]
+fn lists_for_cabling_are_of_the_same_format() {
+    let old = "currency = \"USD\"\ncable = [{ medium = \"copper\", rate = \"1Gbps\", length_m = 1, price = 3 }]\nswitch = []\nnic = []\n";
+    let folder = folder(&[("old.toml", old)]);
+    let bill = json(&["cost", "@hedera/figure9", "--prices", "@data/prices", "--json"], folder.path());
+    let parts = bill["parts"].as_array().expect("parts");
+    assert!(parts.iter().any(|part| part["part"].as_str().is_some_and(|name| name.starts_with("copper, 1G"))), "{bill}");
+    let output = planner(&["cost", "@hedera/figure9", "--prices", "old.toml"], folder.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("line 2") && message.contains("`cable`") && message.contains("[[copper]]"), "{message}");
+}
+
 const FAT_TREE: &str = "[fabric]\nkind = \"fat-tree\"\nk = 4\nlink = \"10Gbps\"\n";
 const TREE: &str = "[fabric]\nkind = \"tree\"\ntors = 4\nhosts_per_tor = 4\ntors_per_pod = 2\nredundancy = 1\ntop_oversubscription = 4\nlink = \"10Gbps\"\n";
 /// As fast as the fat-tree of 16 servers, and dearer by server: twice as many uplinks as servers.

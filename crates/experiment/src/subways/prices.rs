@@ -1,14 +1,15 @@
-//! Reads a price list: `scenarios/data/prices.toml`, or the user's own.
+//! The price list of cabling: `scenarios/data/prices.toml`, or the user's own, of the format of [`crate::prices`].
+//!
+//! Fibre is bought in a few lengths, with a transceiver at each end. Modular switches, racks and energy are not used.
 
 use std::path::Path;
 
-use serde::Deserialize;
-use weft_fabric::BitsPerSec;
 use weft_fabric::cabling::{CablePrice, Medium, PortPrice, PriceList, SwitchPrice};
 use weft_fabric::formats::FormatError;
 
 use crate::bundle;
 use crate::error::{Error, Result};
+use crate::prices;
 
 /// Reads the list of a file; without one, the illustrative prices.
 pub fn read(path: Option<&Path>) -> Result<PriceList> {
@@ -21,98 +22,47 @@ pub fn read(path: Option<&Path>) -> Result<PriceList> {
 
 const ILLUSTRATIVE: &str = include_str!("../../../../scenarios/data/prices.toml");
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    currency: String,
-    #[serde(default)]
-    note: String,
-    cable: Vec<toml::Spanned<RawCable>>,
-    switch: Vec<toml::Spanned<RawSwitch>>,
-    nic: Vec<toml::Spanned<RawNic>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCable {
-    medium: RawMedium,
-    rate: String,
-    length_m: f64,
-    price: f64,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RawMedium {
-    Copper,
-    #[serde(alias = "fiber")]
-    Fibre,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSwitch {
-    rate: String,
-    ports: u32,
-    price: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawNic {
-    rate: String,
-    price: f64,
-}
-
 fn parse(text: &str) -> Result<PriceList, FormatError> {
-    let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-    let raw: Raw = toml::from_str(text).map_err(|e| {
-        let at = e.span().map_or(0, |span| span.start);
-        FormatError::new(line(at), e.message(), "scenarios/data/prices.toml shows the form")
-    })?;
-    let rate = |at: usize, text: &str| -> Result<BitsPerSec, FormatError> {
-        text.parse().map_err(|e: weft_fabric::units::UnitError| {
-            FormatError::new(line(at), e.to_string(), "write a rate such as \"10Gbps\"")
-        })
-    };
-    let price = |at: usize, price: f64| {
-        let good = price.is_finite() && (0.0..=1e9).contains(&price);
-        good.then_some(price)
-            .ok_or_else(|| FormatError::new(line(at), format!("{price} is not a price"), "write a number from 0 to 1000000000"))
-    };
-    let length = |at: usize, metres: f64| {
-        let good = metres > 0.0 && metres <= 1e5;
-        good.then_some((metres * 1_000.0).round() as u32)
-            .ok_or_else(|| FormatError::new(line(at), format!("{metres} m is not a length"), "write metres above 0, to 100000"))
-    };
-    let cable = |entry: &toml::Spanned<RawCable>| {
-        let (at, c) = (entry.span().start, entry.get_ref());
-        let medium = match c.medium {
-            RawMedium::Copper => Medium::Copper,
-            RawMedium::Fibre => Medium::Fibre,
-        };
-        Ok(CablePrice { medium, rate: rate(at, &c.rate)?, length_mm: length(at, c.length_m)?, price: price(at, c.price)? })
-    };
-    let switch = |entry: &toml::Spanned<RawSwitch>| {
-        let (at, s) = (entry.span().start, entry.get_ref());
-        Ok(SwitchPrice { rate: rate(at, &s.rate)?, ports: s.ports, price: price(at, s.price)? })
-    };
-    let nic = |entry: &toml::Spanned<RawNic>| {
-        let (at, n) = (entry.span().start, entry.get_ref());
-        Ok(PortPrice { rate: rate(at, &n.rate)?, price: price(at, n.price)? })
-    };
-    Ok(PriceList {
-        cables: raw.cable.iter().map(cable).collect::<Result<_, FormatError>>()?,
-        switches: raw.switch.iter().map(switch).collect::<Result<_, FormatError>>()?,
-        nics: raw.nic.iter().map(nic).collect::<Result<_, FormatError>>()?,
-        currency: raw.currency,
-        note: raw.note,
-    })
+    prices::parse(text).map(|list| of_cabling(&list))
 }
+
+fn of_cabling(list: &prices::PriceList) -> PriceList {
+    let copper = list.copper.iter().map(|(_, rate, length_m, price)| CablePrice {
+        medium: Medium::Copper,
+        rate: *rate,
+        length_mm: millimetres(*length_m),
+        price: *price,
+    });
+    let metre = list.fibre.as_ref().map(|(_, price)| *price);
+    let fibre = list.transceivers.iter().flat_map(|(_, rate, reach_m, price, _)| {
+        let lengths = FIBRE_LENGTHS_M.into_iter().filter(move |length| length <= reach_m);
+        lengths.filter_map(move |length| {
+            let price = 2.0 * price + length * metre?;
+            Some(CablePrice { medium: Medium::Fibre, rate: *rate, length_mm: millimetres(length), price })
+        })
+    });
+    let switches = list.switches.iter().filter(|switch| !switch.is_modular);
+    PriceList {
+        currency: list.currency.clone(),
+        note: list.note.clone(),
+        cables: copper.chain(fibre).collect(),
+        switches: switches.map(|it| SwitchPrice { rate: it.rate, ports: it.ports, price: it.price }).collect(),
+        nics: list.nics.iter().map(|(_, rate, price, _)| PortPrice { rate: *rate, price: *price }).collect(),
+    }
+}
+
+/// Rounded; longer than any cable if it does not fit.
+fn millimetres(metres: f64) -> u32 {
+    (metres * 1_000.0).round() as u32
+}
+
+/// Lengths in which fibre is bought.
+const FIBRE_LENGTHS_M: [f64; 9] = [5.0, 10.0, 15.0, 20.0, 30.0, 50.0, 100.0, 300.0, 1_000.0];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_fabric::BitsPerSec;
 
     #[test]
     fn the_built_in_list_is_read() {
@@ -121,20 +71,18 @@ mod tests {
         assert!(list.cables.len() > 50 && list.switches.len() > 30 && list.nics.len() == 5);
     }
 
+    /// Two transceivers and the metres, in the next length, within the transceivers' reach.
     #[test]
-    fn mistakes_are_named_with_their_line() {
-        let good = "currency = \"EUR\"\ncable = [\n{ medium = \"copper\", rate = \"10Gbps\", length_m = 2, price = 9 },\n]\nswitch = []\nnic = []\n";
-        assert_eq!(parse(good).expect("a list").cables[0].length_mm, 2_000);
-        for (from, to, line, what) in [
-            ("\"10Gbps\"", "\"10G\"", 3, "`10G` is not a rate"),
-            ("price = 9", "price = -9", 3, "-9 is not a price"),
-            ("length_m = 2", "length_m = 0", 3, "0 m is not a length"),
-            ("length_m", "length", 3, "length"),
-            ("copper", "silver", 3, "silver"),
-            ("nic = []", "nics = []", 6, "nics"),
-        ] {
-            let error = parse(&good.replace(from, to)).expect_err(to);
-            assert!(error.line == line && error.message.contains(what), "{to}: {error}");
-        }
+    fn fibre_is_bought_with_its_ends() {
+        let common = "source = \"me\"\ndate = \"2026-01-31\"\n";
+        let text = format!(
+            "currency = \"EUR\"\n[fibre]\nname = \"f\"\nprice = 0.5\nunit = \"metre\"\n{common}[[transceiver]]\nname = \"t\"\n\
+             rate = \"10Gbps\"\nreach_m = 20\nprice = 30\nunit = \"each\"\nwatts = 1\n{common}"
+        );
+        let list = parse(&text).expect("a list");
+        let cable = list.cable(BitsPerSec(10_000_000_000), 12_300).expect("a cable");
+        assert_eq!((cable.medium, cable.length_mm, cable.price), (Medium::Fibre, 15_000, 67.5));
+        assert!(list.cable(BitsPerSec(10_000_000_000), 20_001).is_err(), "beyond its reach");
+        assert!(parse(&text.replace("[fibre]", "[fiber]")).is_err());
     }
 }

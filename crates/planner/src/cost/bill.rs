@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use weft_experiment::prices::{PriceList, Switch};
 use weft_fabric::{BitsPerSec, Fabric, LinkId, NodeId};
 
 use super::layout::Layout;
-use super::prices::{PriceList, Switch};
 
 /// A bill of materials.
 #[derive(Clone, Debug, Serialize)]
@@ -206,8 +206,8 @@ fn buy_cable(items: &mut Items, prices: &PriceList, rate: BitsPerSec, length: f6
 
 #[cfg(test)]
 mod tests {
-    use super::super::prices::parse;
     use super::*;
+    use weft_experiment::prices::parse;
     use weft_fabric::Duration;
     use weft_fabric::topology::shapes::{Cabling, Shape, fat_tree};
 

@@ -10,7 +10,6 @@ mod bill;
 pub mod front;
 mod layout;
 pub(crate) mod page;
-mod prices;
 pub(crate) mod table;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ use crate::throughput::Throughput;
 pub use bill::{Bill, BillPart};
 pub use front::{Design, Designs, Equal};
 pub use layout::Layout;
-pub use prices::{PriceList, Switch, parse};
+pub use weft_experiment::prices::{PriceList, Switch, parse};
 
 /// Arguments of `weft cost`.
 #[derive(Debug, Args)]

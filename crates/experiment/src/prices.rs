@@ -1,4 +1,5 @@
-//! The price list. Each line states what it is, its unit, and where the price is from: nothing is built in as truth.
+//! The price list, of `weft cost` and of `weft topo subways --cabling`. Each line states what it is, its unit, and where the price is from: nothing is built in
+//! as truth.
 //!
 //! ```toml
 //! currency = "USD"
@@ -111,6 +112,7 @@ struct RawItem {
 }
 
 const HELP: &str = "scenarios/data/prices-illustrative.toml shows the form";
+const CABLE_HELP: &str = "write [[copper]] for cables of copper, and [[transceiver]] and [fibre] for those of fibre: scenarios/data/prices.toml shows the form";
 
 /// A line of the list, with its table and its place.
 struct Item<'a> {
@@ -196,8 +198,11 @@ fn raw_base(base: Option<f64>, is_modular: bool, item: &Item<'_>) -> Result<f64,
 /// The line that is wrong: an unknown key, a missing unit, a price that is none.
 pub fn parse(text: &str) -> Result<PriceList, FormatError> {
     let line = |at: usize| text.as_bytes()[..at.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1;
-    let raw: Raw =
-        toml::from_str(text).map_err(|e| FormatError::new(line(e.span().map_or(0, |span| span.start)), e.message(), HELP))?;
+    let raw: Raw = toml::from_str(text).map_err(|e| {
+        // Lists for cabling alone once had this table.
+        let help = if e.message().contains("`cable`") { CABLE_HELP } else { HELP };
+        FormatError::new(line(e.span().map_or(0, |span| span.start)), e.message(), help)
+    })?;
     let item = |table, it: &Spanned<RawItem>| (table, line(it.span().start), it.get_ref().clone());
     let many = |table, all: &[Spanned<RawItem>]| all.iter().map(|it| item(table, it)).collect::<Vec<_>>();
     let all: Vec<(&'static str, usize, RawItem)> = [
@@ -296,11 +301,14 @@ mod tests {
             ("rack_units", "uplinks = 4\nrack_units", 2, "has no `uplink_rate`"),
             ("rack_units", "uplinks = 4\nuplink_rate = \"10Gbps\"\nrack_units", 2, "not above"),
             ("currency", "currencies", 1, "currenc"),
+            ("[[switch]]", "[[cable]]\n[[switch]]", 2, "`cable`"),
         ] {
             let error = parse(&GOOD.replace(from, to)).expect_err(to);
             assert!(error.message.contains(what), "{to}: {error}");
             assert!(error.line == line || what == "currenc", "{to}: {error}");
         }
+        let old = parse(&format!("{GOOD}[[cable]]\n")).expect_err("an old key");
+        assert!(old.help.contains("[[copper]]"), "{old:?}");
     }
 
     proptest! {
