@@ -55,8 +55,8 @@ fn matrices_of_a_study_are_routed() {
     assert_eq!(swept["runs"][1]["max_utilisation"]["single"][0], 0.5);
     assert_eq!(swept["runs"][1]["set"], serde_json::json!({"fabric.link": "2Gbps"}));
     let csv = std::fs::read_to_string(folder.path().join("out/optimum.csv")).expect("written");
-    // Two runs of two matrices: six routings and the bound, and SPAIN.
-    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 8, "{csv}");
+    // Two runs of two matrices: six routings and the bound, SPAIN, the hash and four schedulers.
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 13, "{csv}");
     let order = "start_s,from,to,bytes\n0,a,b,1000\n";
     std::fs::write(folder.path().join("o.csv"), order).expect("written");
     assert_eq!(json(&["optimum", "f.toml", "--matrices", "o.csv", "--json"], folder.path())["runs"][0]["in_order"], true);

@@ -402,8 +402,9 @@ fn spain_carries_what_is_sent() {
     let mut matrix = Matrix::zero(8);
     (*matrix.rate_mut(0, 1), *matrix.rate_mut(0, 7), *matrix.rate_mut(5, 0)) = (3e8, 5e8, 7e8);
     let spain = spain(&fabric, &network, &[(0.0, matrix.clone())]).expect("one switch a rack");
+    let loads = spain.loads[0].as_ref().expect("routed");
     for rack in 0..8 {
-        let over = |arc: usize| [spain.loads[0][arc], spain.loads[0][network.reverse(arc)]];
+        let over = |arc: usize| [loads[arc], loads[network.reverse(arc)]];
         let sums = network.rack_arcs(rack).map(over).fold([0.0, 0.0], |sum, it| [sum[0] + it[0], sum[1] + it[1]]);
         assert!(close(sums[0], matrix.sent(rack)) && close(sums[1], matrix.received(rack)), "rack {rack}: {sums:?}");
     }

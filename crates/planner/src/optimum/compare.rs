@@ -20,7 +20,7 @@ const SCHEMES: [Scheme; 4] = [Scheme::Vlb, Scheme::Ecmp, Scheme::Wcmp, Scheme::S
 pub struct Comparison {
     /// The routings: the best one of each matrix, the best for all, and others.
     pub routings: Vec<&'static str>,
-    /// By routing and matrix: the utilisation of the busiest link.
+    /// By routing and matrix: the utilisation of the busiest link; not a number where it was not routed.
     pub busiest: Vec<Vec<f64>>,
     /// By matrix: no routing needs less.
     pub adaptive_at_least: Vec<f64>,
@@ -50,7 +50,12 @@ pub fn compare(network: &Network, matrices: &[(f64, Matrix)], others: &[Other], 
     }
     all.add_oblivious(network, matrices, tolerance);
     for (i, other) in others.iter().enumerate() {
-        other.loads.iter().for_each(|loads| all.add_loads(network, ROUTINGS.len() + i, loads));
+        for loads in &other.loads {
+            match loads {
+                Some(loads) => all.add_loads(network, ROUTINGS.len() + i, loads),
+                None => all.busiest[ROUTINGS.len() + i].push(f64::NAN),
+            }
+        }
     }
     all.hose = hose(network, tolerance);
     let worst =
@@ -117,6 +122,16 @@ fn binding(network: &Network, matrix: &Matrix, busiest: f64, tolerance: f64) -> 
 }
 
 impl Comparison {
+    /// How many matrices were routed by this routing.
+    pub fn routed(&self, routing: usize) -> usize {
+        self.busiest[routing].iter().filter(|it| !it.is_nan()).count()
+    }
+
+    /// Whether all were.
+    pub fn is_complete(&self, routing: usize) -> bool {
+        self.routed(routing) == self.busiest[routing].len()
+    }
+
     fn add(&mut self, network: &Network, one: &OfMatrix) {
         self.adaptive_at_least.push(one.at_least);
         self.add_loads(network, ADAPTIVE, &one.adaptive);

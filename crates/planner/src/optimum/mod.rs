@@ -6,12 +6,14 @@
 //!   matrices --> Router: ECMP, weighted ECMP, VLB, single paths --.
 //!           |--> optimum: the best routing for each matrix, with certified bounds --+--> Links: each link's largest load --> Report, metrics
 //!           |--> oblivious: the best routing for all of them --|
-//!           `--> others: SPAIN; flows by hash and by schedulers --'
+//!           |--> others: SPAIN --|
+//!           `--> schedulers: flows by hash and by Hedera's placers --'
 //! ```
 
 mod compare;
 pub mod others;
 mod report;
+pub mod schedulers;
 mod table;
 
 use std::path::PathBuf;
@@ -29,6 +31,7 @@ use crate::judge::{self, Shown, judge};
 use crate::routing::demand::TrafficArgs;
 
 use others::Other;
+use schedulers::{FLOWS, Setup};
 
 pub use compare::{Comparison, compare};
 pub use report::{Report, RunReport};
@@ -101,9 +104,10 @@ fn compare_all(cases: &[Case], traffic: &TrafficArgs, tolerance: f64) -> Result<
         let demand = traffic.on(case.run.as_ref(), &case.fabric, &case.network)?;
         let network = case.network.clone().with_fast_nics();
         let mut others: Vec<Other> = others::spain(&case.fabric, &network, &demand.matrices).into_iter().collect();
-        if let (Some(run), true) = (&case.run, demand.is_of_flows) {
-            others.extend(others::schedulers(run, &case.fabric, &network));
-        }
+        others.extend(match &case.run {
+            Some(run) if demand.is_of_flows => schedulers::on_flows(run, &case.fabric, &network),
+            run => schedulers::on_matrices(&Setup::of(run.as_ref()), &case.fabric, &network, &demand.matrices, FLOWS),
+        });
         let comparison = compare(&network, &demand.matrices, &others, tolerance);
         runs.push(RunReport::new(case, demand, comparison));
     }

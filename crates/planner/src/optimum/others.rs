@@ -1,12 +1,7 @@
-//! Routings beside those of the router: SPAIN's, by its own paths, and schedulers, which place flows.
+//! Routings beside those of the router: SPAIN's, by its own paths. [`super::schedulers`] has those that place flows.
 
-use std::sync::Arc;
-
-use weft_control::hedera::{HederaConfig, Placer, place_once};
-use weft_experiment::scenario::Run;
-use weft_experiment::world::control::FirstFlows;
+use weft_fabric::Fabric;
 use weft_fabric::routing::spain::{Plan, SpainConfig};
-use weft_fabric::{Fabric, LinkId};
 
 use crate::network::Network;
 use crate::routing::matrix::Matrix;
@@ -16,8 +11,8 @@ use crate::routing::matrix::Matrix;
 pub struct Other {
     /// Its name in results.
     pub name: &'static str,
-    /// By matrix: loads of all arcs, in bits per second.
-    pub loads: Vec<Vec<f64>>,
+    /// By matrix: loads of all arcs, in bits per second; `None` of a matrix that was not routed.
+    pub loads: Vec<Option<Vec<f64>>>,
 }
 
 /// SPAIN with its default settings: every pair of racks splits its traffic evenly over its paths (NetLord, section 3.4: VLANs by a hash). `None` where racks have
@@ -52,53 +47,7 @@ pub fn spain(fabric: &Fabric, network: &Network, matrices: &[(f64, Matrix)]) -> 
             let rate = matrix.rate(*src, *dst) / *count as f64;
             arcs.iter().for_each(|&arc| loads[arc] += rate);
         }
-        loads
+        Some(loads)
     };
     Some(Other { name: "spain", loads: matrices.iter().map(of).collect() })
 }
-
-/// The scenario's flows at time 0 with their estimated demands: by the switches' hash, and by each of Hedera's placers that the fabric has paths for.
-pub fn schedulers(run: &Run, fabric: &Arc<Fabric>, network: &Network) -> Vec<Other> {
-    let Ok(flows) = run.scenario.traffic.flows(fabric, run.scenario.world.seed) else { return Vec::new() };
-    let first = FirstFlows::of(fabric, &run.scenario, &flows);
-    let control = &run.scenario.control;
-    let placed = |placer| {
-        let config = HederaConfig {
-            period: control.period,
-            threshold: control.threshold,
-            placer,
-            iterations: control.iterations,
-            c: control.annealing_c,
-            seed: run.scenario.world.seed,
-        };
-        place_once(Arc::clone(fabric), &first.keys, &config).ok()
-    };
-    let loads = |demands: &[f64], path: &dyn Fn(usize) -> Option<Vec<LinkId>>| {
-        let mut loads = vec![0.0; network.arcs().len()];
-        for (i, demand) in demands.iter().enumerate() {
-            let rate = demand * fabric.nic_capacity(first.keys[i].src).as_f64();
-            for arc in path(i).into_iter().flatten().filter_map(|link| network.arc_of(fabric, link)) {
-                loads[arc] += rate;
-            }
-        }
-        vec![loads]
-    };
-    let hashed = |i: usize| first.hashed[i].as_ref().map(|path| path.iter().copied().collect::<Vec<_>>());
-    let mut others = Vec::new();
-    for (name, placer) in PLACERS {
-        let Some(placement) = placed(placer) else { continue };
-        if others.is_empty() {
-            others.push(Other { name: "hash", loads: loads(&placement.demands, &hashed) });
-        }
-        let path = |i: usize| placement.paths[i].as_ref().map(|path| path.iter().copied().collect()).or_else(|| hashed(i));
-        others.push(Other { name, loads: loads(&placement.demands, &path) });
-    }
-    others
-}
-
-const PLACERS: [(&str, Placer); 4] = [
-    ("first-fit", Placer::FirstFit),
-    ("annealing", Placer::Annealing),
-    ("annealing-per-flow", Placer::AnnealingPerFlow),
-    ("edge-coloring", Placer::EdgeColoring),
-];

@@ -37,9 +37,11 @@ pub struct RunReport {
     pub in_order: bool,
     /// Number of matrices.
     pub matrices: usize,
+    /// Of these, how many were routed by placing flows: fewer where all would take long.
+    pub placed_matrices: usize,
     /// Their starts in seconds.
     pub start_s: Vec<f64>,
-    /// The utilisation of the busiest link between switches, by routing and matrix.
+    /// The utilisation of the busiest link between switches, by routing and matrix; `null` of matrices that were not routed.
     pub max_utilisation: Map<String, Value>,
     /// No routing needs less, by matrix.
     pub adaptive_at_least: Vec<f64>,
@@ -77,7 +79,9 @@ impl RunReport {
     pub fn new(case: &Case, demand: Demand, mut comparison: Comparison) -> Self {
         let mut metrics = Metrics::default();
         comparison.links.iter_mut().for_each(|links| links.sort_by(f64::total_cmp));
-        for (routing, links) in comparison.routings.iter().zip(&comparison.links) {
+        let complete = |(i, _): &(usize, _)| comparison.is_complete(*i);
+        for (i, routing) in comparison.routings.iter().enumerate().filter(complete) {
+            let links = &comparison.links[i];
             for (name, q) in [("link_utilisation_max", 1.0), ("link_utilisation_median", 0.5)] {
                 metrics.put_of(name, routing, quantile(links, q) / quantile(&comparison.links[0], q));
             }
@@ -97,6 +101,7 @@ impl RunReport {
             traffic: demand.name,
             in_order: demand.in_order,
             matrices: demand.matrices.len(),
+            placed_matrices: (0..comparison.routings.len()).map(|i| comparison.routed(i)).min().unwrap_or(0),
             start_s: demand.matrices.iter().map(|(start, _)| *start).collect(),
             max_utilisation: by_routing(&|i| comparison.busiest[i].clone().into()),
             adaptive_at_least: comparison.adaptive_at_least.clone(),
@@ -141,7 +146,7 @@ impl Report {
         for (number, run) in self.runs.iter().enumerate() {
             let routings = run.comparison.routings.iter().copied().zip(&run.comparison.busiest);
             for (routing, busiest) in routings.chain([("adaptive_at_least", &run.adaptive_at_least)]) {
-                for (start_s, busiest) in run.start_s.iter().zip(busiest) {
+                for (start_s, busiest) in run.start_s.iter().zip(busiest).filter(|(_, busiest)| !busiest.is_nan()) {
                     let _ = writeln!(out, "{number},{start_s},{routing},{busiest}");
                 }
             }

@@ -9,7 +9,7 @@ pub fn render(report: &Report) -> String {
     let mut out = report.runs.iter().map(of_run).collect::<Vec<_>>().join("\n");
     out += "\nadaptive: the best routing of each matrix; oblivious: the best that is the same\nfor all; vlb: by all switches of the highest tier, evenly; ecmp: shortest paths,\nevenly; wcmp: the same by capacity; single: one shortest path per pair of racks;\nspain: its paths, evenly\n";
     if report.runs.iter().any(|run| run.comparison.routings.contains(&"hash")) {
-        out += "hash: each flow by the switches' hash; first-fit and so on: each flow by a scheduler\n";
+        out += "hash: each flow by the switches' hash; first-fit and so on: each flow by a scheduler;\na matrix is divided into flows of at most the rate of a NIC\n";
     }
     out
 }
@@ -27,6 +27,7 @@ fn of_run(run: &RunReport) -> String {
     let all = &run.comparison;
     let sorted = |values: Vec<f64>| {
         let mut values = values;
+        values.retain(|it| !it.is_nan());
         values.sort_by(f64::total_cmp);
         values
     };
@@ -37,8 +38,14 @@ fn of_run(run: &RunReport) -> String {
     let distance = |values: &Vec<f64>| sorted(values.iter().zip(&all.busiest[0]).map(|(it, best)| it / best).collect());
     let distances: Vec<Vec<f64>> = all.busiest.iter().map(distance).collect();
     section(&mut out, "The same, divided by the adaptive routing's", &names[1..], &distances[1..], |it| format!("{it:.2}"));
+    if run.placed_matrices < run.matrices {
+        let _ = writeln!(out, "\nhash and schedulers: {} of the matrices, evenly spaced", run.placed_matrices);
+    }
     if run.matrices > 1 {
-        section(&mut out, "Links by the largest load of each under any matrix, utilisation in %", names, &all.links, percent);
+        let complete = |i: &usize| all.is_complete(*i);
+        let (names, links): (Vec<_>, Vec<_>) =
+            (0..names.len()).filter(complete).map(|i| (names[i], all.links[i].clone())).unzip();
+        section(&mut out, "Links by the largest load of each under any matrix, utilisation in %", &names, &links, percent);
     }
     let gap = all.busiest[0].iter().zip(&all.adaptive_at_least).map(|(found, least)| found / least - 1.0).fold(0.0, f64::max);
     let needed = quantile(&busiest[1], 1.0);
