@@ -201,6 +201,10 @@ bench-agent: build ## What VL2's headers and NetLord's encapsulation cost on rea
 bench-simgrid: build ## The flow world beside SimGrid, results compared flow by flow (benches/simgrid)
 	benches/simgrid/run.sh
 
+.PHONY: bench-netgraph
+bench-netgraph: ## Maximum flows and cuts beside NetGraph, results compared (benches/netgraph)
+	benches/netgraph/run.sh
+
 .PHONY: clean
 clean: ## Remove what was built; what was installed (.venv, .tools) stays
 	$(CARGO) clean

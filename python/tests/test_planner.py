@@ -57,6 +57,17 @@ def test_failures_and_costs(tmp_path: pathlib.Path) -> None:
     assert bills[0]["total"] == pytest.approx(sum(it["count"] * it["price"] for it in bills[0]["parts"]))
 
 
+def test_cuts() -> None:
+    """An edge switch of Hedera's testbed has two uplinks, or one without a cable."""
+    healthy = planner.cuts("@hedera/figure9", pairs=[("edge0", "edge4")])
+    assert (healthy["edge_connectivity"]["cables"], healthy["flows"][0]["bps"]) == (2, 2_000_000_000)
+    failed = planner.cuts("@hedera/figure9", pairs=[("edge0", "edge4")], without=["edge0-agg0"], halvings=5)
+    assert (failed["edge_connectivity"]["cables"], failed["flows"][0]["bps"]) == (1, 1_000_000_000)
+    assert failed["bisection"]["halvings"] == 6
+    with pytest.raises(weft.WeftError, match="edge9"):
+        planner.cuts("@hedera/figure9", pairs=[("edge0", "edge9")])
+
+
 def test_designs_are_compared(tmp_path: pathlib.Path) -> None:
     """VL2's testbed and a fat-tree of 16 servers, which has no over-subscription."""
     designs = planner.cost(["@vl2/figure9", "@hedera/figure9"], "@data/prices-illustrative", equal="money", out=tmp_path)

@@ -25,7 +25,7 @@ from weft._errors import WeftError
 from weft._settings import to_json
 from weft.studies import Check
 
-__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "check", "cost", "design", "optimum", "whatif"]
+__all__ = ["TrafficStudy", "analyze_failures", "analyze_traffic", "check", "cost", "cuts", "design", "optimum", "whatif"]
 
 PathLike = str | os.PathLike[str]
 
@@ -134,6 +134,29 @@ def optimum(
         WeftError: the scenario or the matrices are wrong.
     """
     arguments = ["optimum", os.fspath(scenario), "--tolerance", str(tolerance), *_traffic(matrices, traffic)]
+    report: dict[str, Any] = _run(arguments)
+    return report
+
+
+def cuts(
+    scenario: PathLike, *, pairs: Sequence[tuple[str, str]] = (), without: Sequence[str] = (), halvings: int = 100, seed: int = 1
+) -> dict[str, Any]:
+    """Computes maximum flows, edge connectivity and bisection: what ``weft cuts --json`` prints.
+
+    Args:
+        scenario: a scenario, of which the fabric is read, or a fabric file.
+        pairs: names of switches, of which the maximum flow is computed.
+        without: what has failed: names of switches, and of cables as ``"tor0-agg1"``.
+        halvings: random halves of the racks, beside the first and the second half.
+        seed: of the halves.
+
+    Raises:
+        WeftError: the scenario is wrong, or a name is unknown.
+    """
+    arguments = ["cuts", os.fspath(scenario), "--halvings", str(halvings), "--seed", str(seed)]
+    for pair in pairs:
+        arguments += ["--pair", ":".join(pair)]
+    arguments += ["--without", ",".join(without)] if without else []
     report: dict[str, Any] = _run(arguments)
     return report
 

@@ -11,6 +11,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::analyze::{self, AnalyzeCommand};
 use crate::cost::{self, CostArgs};
+use crate::cuts::{self, CutsArgs};
 use crate::design::{self, DesignArgs};
 use crate::error::{Error, Result};
 use crate::export::{self, ExportArgs};
@@ -35,6 +36,8 @@ enum Command {
     Whatif(WhatifArgs),
     /// Compare routings with the best possible one
     Optimum(OptimumArgs),
+    /// Compute maximum flows, edge connectivity and bisection
+    Cuts(CutsArgs),
     /// Price networks: switches, optics, cables, racks, power
     Cost(CostArgs),
     /// Search fabrics for the best ones for a number of servers
@@ -67,6 +70,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Analyze(command) => analyze::run(&command),
         Command::Whatif(args) => whatif::run(&args),
         Command::Optimum(args) => optimum::run(&args),
+        Command::Cuts(args) => cuts::run(&args).map(done),
         Command::Cost(args) => cost::run(&args).map(done),
         Command::Design(args) => design::run(&args).map(done),
         Command::Export(args) => export::run(&args).map(done),

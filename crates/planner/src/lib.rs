@@ -13,6 +13,7 @@
 pub mod analyze;
 mod cli;
 pub mod cost;
+pub mod cuts;
 pub mod design;
 mod error;
 pub mod export;

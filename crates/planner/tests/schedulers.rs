@@ -102,7 +102,7 @@ fn goodput(fabric: &Fabric, rates: &[f64], paths: &[&Path]) -> f64 {
 /// over-subscribed, it has at least 99 % of theirs with the flows' rates.
 #[test]
 fn no_scheduler_is_worse_than_the_hash() {
-    let spec = Volatile { patterns: 6, intervals: 6, interval: Duration::from_secs(1), stay: 0.0, load: 1.0 };
+    let spec = Volatile { patterns: 6, intervals: 6, interval: Duration::from_secs(1), stay: 0.0, load: 1.0, spread: 1.0 };
     let clos =
         |tors, hosts_per_tor| Shape::ClosExplicit { intermediates: 3, aggregations: 4, tors, uplinks_per_tor: 2, hosts_per_tor };
     let (k4, k6) = (Shape::FatTree { k: 4 }, Shape::FatTree { k: 6 });

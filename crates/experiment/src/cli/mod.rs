@@ -58,7 +58,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
     ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
-    ("Planning (`weft-planner`)", &["analyze", "optimum", "whatif", "cost", "design", "export"]),
+    ("Planning (`weft-planner`)", &["analyze", "optimum", "cuts", "whatif", "cost", "design", "export"]),
     ("Tools", &["bench", "completions"]),
 ];
 
@@ -135,6 +135,9 @@ enum Command {
     /// Study traffic from flow logs and captures (`weft-planner`)
     #[command(disable_help_flag = true)]
     Analyze(External),
+    /// Compute maximum flows, edge connectivity and bisection (`weft-planner`)
+    #[command(disable_help_flag = true)]
+    Cuts(External),
     /// Compute what failures cost a fabric (`weft-planner`)
     #[command(disable_help_flag = true)]
     Whatif(External),
@@ -238,6 +241,7 @@ pub fn main() -> ExitCode {
         Command::Whatif(rest) => external("weft-planner", &rest.behind("whatif")),
         Command::Optimum(rest) => external("weft-planner", &rest.behind("optimum")),
         Command::Analyze(rest) => external("weft-planner", &rest.behind("analyze")),
+        Command::Cuts(rest) => external("weft-planner", &rest.behind("cuts")),
         Command::Cost(rest) => external("weft-planner", &rest.behind("cost")),
         Command::Design(rest) => external("weft-planner", &rest.behind("design")),
         Command::Export(rest) => external("weft-planner", &rest.behind("export")),

@@ -1,7 +1,7 @@
 //! What can be said of a fabric before any traffic: counts, over-subscription, bisection bandwidth, path diversity.
 
 mod bisection;
-pub(crate) mod max_flow;
+pub mod max_flow;
 mod paths;
 
 use std::cmp::Ordering;
