@@ -3,8 +3,8 @@
 //! Exit code 0: done; 1: `--check` missed an expectation, or a plan of `whatif` its service level; 2: an error, with its remedy.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -13,9 +13,9 @@ use crate::analyze::{self, AnalyzeCommand};
 use crate::cost::{self, CostArgs};
 use crate::cuts::{self, CutsArgs};
 use crate::design::{self, DesignArgs};
-use crate::error::{Error, Result};
+use crate::error::Error;
+use crate::evaluate::{self, EvaluateArgs};
 use crate::export::{self, ExportArgs};
-use crate::judge::{self, EvaluateArgs};
 use crate::optimum::{self, OptimumArgs};
 use crate::whatif::{self, WhatifArgs};
 
@@ -74,7 +74,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Cost(args) => cost::run(&args).map(done),
         Command::Design(args) => design::run(&args).map(done),
         Command::Export(args) => export::run(&args).map(done),
-        Command::Evaluate(args) => judge::run(&args).map(done),
+        Command::Evaluate(args) => evaluate::run(&args).map(done),
         Command::Manual { folder } => clap_mangen::generate_to(Program::command().name("weft-planner"), &folder)
             .map(done)
             .map_err(|cause| Error::io("write to", &folder, cause)),
@@ -90,20 +90,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn done((): ()) -> ExitCode {
     ExitCode::SUCCESS
-}
-
-/// Prints a JSON document to stdout. A closed pipe is not an error.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print_text(&(serde_json::to_string_pretty(value).expect("results are JSON") + "\n"))
-}
-
-/// Prints text to stdout. A closed pipe is not an error.
-pub(crate) fn print_text(text: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(Error::io("write to", Path::new("standard output"), e)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

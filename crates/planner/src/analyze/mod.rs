@@ -31,11 +31,11 @@ use weft_experiment::metrics::{Metrics, OF_TRAFFIC};
 use weft_experiment::scenario::source::{Form, Overrides, Source};
 use weft_experiment::wall::Stopwatch;
 
-use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric::is_scenario;
 use crate::failures;
 use crate::judge::{self, judge};
+use crate::output::{print_json, print_text};
 use args::TrafficArgs;
 use report::TrafficReport;
 use simulated::Studied;

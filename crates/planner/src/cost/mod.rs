@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use weft_experiment::bundle;
 
-use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric;
+use crate::output::{print_json, print_text};
 use crate::throughput::Throughput;
 
 pub use bill::{Bill, BillPart};

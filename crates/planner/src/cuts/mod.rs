@@ -18,10 +18,10 @@ use weft_experiment::wall::Stopwatch;
 use weft_fabric::Fabric;
 use weft_fabric::ids::CableId;
 
-use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs};
 use crate::network::{Index, Network};
+use crate::output::{print_json, print_text};
 
 use graph::{Cuts, Measure};
 

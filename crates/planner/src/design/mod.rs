@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weft_fabric::BitsPerSec;
 
-use crate::cli::{print_json, print_text};
 use crate::cost::read_prices;
 use crate::error::{Error, Result};
+use crate::output::{print_json, print_text};
 
 pub use catalogue::{Ask, candidates};
 pub use search::{Choice, Found, Search, search};

@@ -17,10 +17,10 @@ use clap::Args;
 use weft_experiment::atomic_file;
 use weft_fabric::{Fabric, Health};
 
-use crate::cli::print_text;
 use crate::error::{Error, Result};
 use crate::fabric;
 use crate::network::Network;
+use crate::output::print_text;
 
 /// Arguments of `weft export`.
 #[derive(Debug, Args)]

@@ -24,10 +24,10 @@ use weft_experiment::scenario::source::{Form, Overrides, Source, Variant};
 use weft_experiment::wall::Stopwatch;
 use weft_fabric::time::Duration;
 
-use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric::{self, is_scenario, parse_set};
 use crate::judge::{self, judge, seed_of};
+use crate::output::{print_json, print_text};
 use drawn::Drawn;
 
 pub use log::{Failure, parse};

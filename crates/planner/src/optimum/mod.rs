@@ -24,10 +24,10 @@ use weft_experiment::metrics::{Metrics, OF_ROUTINGS};
 use weft_experiment::scenario::source::Source;
 use weft_experiment::wall::Stopwatch;
 
-use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs, cases_of};
 use crate::judge::{self, Shown, judge};
+use crate::output::{print_json, print_text};
 use crate::routing::demand::TrafficArgs;
 
 use others::Other;

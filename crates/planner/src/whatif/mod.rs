@@ -23,11 +23,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::{print_json, print_text};
 use crate::cost::read_prices;
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs};
 use crate::network::Network;
+use crate::output::{print_json, print_text};
 use crate::routing::demand::TrafficArgs;
 use parts::Kind;
 use rates::Failures;

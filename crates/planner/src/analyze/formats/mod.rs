@@ -12,6 +12,7 @@ mod capture;
 mod csv;
 mod cursor;
 mod fields;
+mod link_layer;
 pub mod netflow;
 mod packets;
 pub mod sflow;

@@ -10,7 +10,7 @@ use weft_control::wire::packet::ip::{Flow, Packet};
 
 use super::assemble::{Assembler, Seen};
 use super::cursor::Cursor;
-use super::packets::network_header;
+use super::link_layer::network_header;
 use super::{Options, Place, Problem, Sink};
 
 const HELP: &str =
