@@ -113,6 +113,10 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 test-deep: ## The same with ten times as many cases of each property
 	PROPTEST_CASES=2560 $(MAKE) test-rust
 
+.PHONY: fuzz
+fuzz: ## Fuzz each reader of outside bytes for SECONDS (60)
+	scripts/fuzz.sh $(or $(SECONDS),60) $(TARGETS)
+
 .PHONY: test-scenarios
 test-scenarios: test-simulations test-labs ## The quick forms of all scenarios, by the build that the tests use
 
