@@ -173,6 +173,7 @@ fn bad_input_is_named() {
         (&["--pair", "edge0:edge9"], "`edge9`"),
         (&["--pair", "edge0:edge0"], "the same"),
         (&["--pair", "core0:edge0", "--without", "core0"], "`core0`"),
+        (&["--pair", "core0:edge0", "--without", "edge0"], "`edge0`"),
         (&["--without", "edge0-core0"], "`edge0-core0`"),
         (&["--without", "edge0-agg0,agg0-edge0"], "not so many"),
         (&["--without", "h0-edge0"], "cable of a host"),

@@ -199,8 +199,8 @@ impl Pair {
             .ok_or_else(|| Error::usage(format!("--pair {text}: there is no `:`"), "write FROM:TO, such as tor0:tor5"))?;
         let find = |name: &str| {
             // Racks of one switch have its name: switches count first.
-            let nodes = (0..network.len() as Index).rev();
-            nodes.filter(|&node| network.name(node) == name).find(|&node| network.is_up(node)).ok_or_else(|| {
+            let found = (0..network.len() as Index).rev().find(|&node| network.name(node) == name);
+            found.filter(|&node| network.is_up(node)).ok_or_else(|| {
                 let message = format!("--pair {text}: `{name}` is no switch or rack that works");
                 Error::usage(message, format!("name two of them, such as {}", network.name(0)))
             })
