@@ -70,7 +70,7 @@ proptest! {
                 let [from, to] = [a, b].map(Cuts::switch_end);
                 let flow = cuts.flow(a, b);
                 prop_assert_eq!(flow, smallest_cut(&network, measure, &from, &to));
-                prop_assert_eq!(flow, cuts.flow_of(&from, &to));
+                prop_assert_eq!(flow, cuts.between(&from, &to).flow());
                 cuts.flow(a, b);
                 let cut = cuts.cut(&network, a);
                 let of = |arc: usize| match measure {
@@ -81,7 +81,7 @@ proptest! {
             }
             // Through NICs, rack 0 and 2 to the others.
             let [from, to] = [[0, 2], [1, 3]].map(|racks| cuts.racks_end(&racks));
-            prop_assert_eq!(cuts.flow_of(&from, &to), smallest_cut(&network, measure, &from, &to));
+            prop_assert_eq!(cuts.between(&from, &to).flow(), smallest_cut(&network, measure, &from, &to));
         }
     }
 
@@ -117,10 +117,15 @@ fn bisection_is_that_of_the_topology() {
     for shape in shapes {
         let fabric: Fabric = shape.build(cabling(1), cabling(1)).expect("a fabric");
         let network = Network::new(&fabric, &Health::new(&fabric));
-        let mut cuts = Cuts::new(&network, Measure::Capacity);
+        let cuts = Cuts::new(&network, Measure::Capacity);
         let all: Vec<usize> = (0..network.racks()).collect();
         let [from, to] = [&all[..all.len() / 2], &all[all.len() / 2..]].map(|racks| cuts.racks_end(racks));
-        assert_eq!(cuts.flow_of(&from, &to), weft_fabric::topology::Metrics::of(&fabric).bisection.bps, "{}", fabric.title());
+        assert_eq!(
+            cuts.between(&from, &to).flow(),
+            weft_fabric::topology::Metrics::of(&fabric).bisection.bps,
+            "{}",
+            fabric.title()
+        );
     }
 }
 

@@ -23,24 +23,45 @@ pub struct Cuts {
     /// Of switches: node 0 is the first after the racks.
     flow: FlowNetwork,
     racks: usize,
-    source: usize,
-    sink: usize,
-    /// By switch: the arcs from the source and to the sink, which carry nothing while it is no end.
-    ends: Vec<[usize; 2]>,
-    /// By arc between working switches, of each pair of directions one: the arc of the network, and that of the flow network.
-    between: Vec<(usize, usize)>,
+    count: usize,
+    /// By switch: the arc to a further node, which stands for several switches. It carries nothing but in [`Self::connectivity`].
+    to_all: Vec<usize>,
+    links: Vec<Link>,
     /// By rack: its switches with the capacity of its NICs, or the number of their cables.
     nics: Vec<Vec<(Index, u64)>>,
     /// Switches that work.
     switches: Vec<Index>,
 }
 
+/// Cables between two switches that work.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    /// The arc of the network in one direction.
+    arc: usize,
+    ends: [usize; 2],
+    /// What it carries in this direction and in the other.
+    room: [u64; 2],
+}
+
+/// A flow network between two ends.
+#[derive(Clone, Debug)]
+pub struct Between {
+    flow: FlowNetwork,
+    ends: [usize; 2],
+}
+
+impl Between {
+    /// The largest flow.
+    pub fn flow(&mut self) -> u64 {
+        self.flow.reset();
+        self.flow.maximise(self.ends[0], self.ends[1])
+    }
+}
+
 impl Cuts {
     /// Of the parts of a network that work.
     pub fn new(network: &Network, measure: Measure) -> Self {
         let (racks, count) = (network.racks(), network.len() - network.racks());
-        let (source, sink) = (count, count + 1);
-        let mut flow = FlowNetwork::new(count + 2);
         let of = |arc: usize| {
             let it = &network.arcs()[arc];
             match measure {
@@ -49,19 +70,19 @@ impl Cuts {
                 Measure::Cables => u64::from(it.cables),
             }
         };
-        let (mut between, mut nics) = (Vec::new(), vec![Vec::new(); racks]);
+        let (mut links, mut nics) = (Vec::new(), vec![Vec::new(); racks]);
         for (arc, it) in network.arcs().iter().enumerate().filter(|(arc, _)| network.carries(*arc)) {
             if network.is_rack(it.from) {
                 nics[it.from as usize].push((it.to, of(arc)));
             } else if it.from < it.to && !network.is_rack(it.to) {
-                let [from, to] = [it.from, it.to].map(|node| node as usize - racks);
-                let id = flow.arc(from, to, of(arc), of(network.reverse(arc)));
-                between.push((arc, id));
+                let ends = [it.from, it.to].map(|node| node as usize - racks);
+                links.push(Link { arc, ends, room: [of(arc), of(network.reverse(arc))] });
             }
         }
-        let ends = (0..count).map(|node| [flow.arc(source, node, 0, 0), flow.arc(node, sink, 0, 0)]).collect();
+        let mut flow = flow_network(count + 1, &links);
+        let to_all = (0..count).map(|switch| flow.arc(switch, count, 0, 0)).collect();
         let switches = (racks..network.len()).map(|node| node as Index).filter(|&node| network.is_up(node)).collect();
-        Self { flow, racks, source, sink, ends, between, nics, switches }
+        Self { flow, racks, count, to_all, links, nics, switches }
     }
 
     /// The largest flow from one switch to another.
@@ -84,31 +105,28 @@ impl Cuts {
         by_switch.into_iter().collect()
     }
 
-    /// The largest flow from one end to another: switches, each once, with what each adds or takes at most.
-    pub fn flow_of(&mut self, from: &[(Index, u64)], to: &[(Index, u64)]) -> u64 {
-        for (side, end) in [from, to].into_iter().enumerate() {
-            end.iter().for_each(|&(node, most)| self.flow.set_one_way(self.ends[self.at(node)][side], most));
+    /// The flow network from one end to another: switches, each once, with what each adds or takes at most.
+    pub fn between(&self, from: &[(Index, u64)], to: &[(Index, u64)]) -> Between {
+        let (source, sink) = (self.count, self.count + 1);
+        let mut flow = flow_network(self.count + 2, &self.links);
+        for &(switch, most) in from {
+            flow.arc(source, self.at(switch), most, 0);
         }
-        self.flow.reset();
-        let found = self.flow.maximise(self.source, self.sink);
-        for (side, end) in [from, to].into_iter().enumerate() {
-            end.iter().for_each(|&(node, _)| self.flow.set_one_way(self.ends[self.at(node)][side], 0));
+        for &(switch, most) in to {
+            flow.arc(self.at(switch), sink, most, 0);
         }
-        found
+        Between { flow, ends: [source, sink] }
     }
 
     /// The arcs of the network that part the ends of the flow that [`Self::flow`] found last: a smallest cut.
     pub fn cut(&mut self, network: &Network, from: Index) -> Vec<usize> {
         let side = self.flow.reachable(self.at(from));
-        let of = |&(arc, _): &(usize, usize)| {
-            let it = &network.arcs()[arc];
-            match (side[self.at(it.from)], side[self.at(it.to)]) {
-                (true, false) => Some(arc),
-                (false, true) => Some(network.reverse(arc)),
-                _ => None,
-            }
+        let of = |link: &Link| match link.ends.map(|end| side[end]) {
+            [true, false] => Some(link.arc),
+            [false, true] => Some(network.reverse(link.arc)),
+            _ => None,
         };
-        self.between.iter().filter_map(of).collect()
+        self.links.iter().filter_map(of).collect()
     }
 
     /// The smallest flow between any two of these switches, and two that have no more; `None` of fewer than two. Of cables it is the edge connectivity.
@@ -120,16 +138,16 @@ impl Cuts {
         let mut least: Option<(u64, [Index; 2])> = None;
         let mut before = first;
         for &switch in others {
-            self.flow.set_one_way(self.ends[self.at(before)][1], UNLIMITED);
+            self.flow.set_one_way(self.to_all[self.at(before)], UNLIMITED);
             self.flow.reset();
             let enough = least.map_or(u64::MAX, |(flow, _)| flow);
-            let flow = self.flow.maximise_up_to(self.at(switch), self.sink, enough);
+            let flow = self.flow.maximise_up_to(self.at(switch), self.count, enough);
             if flow < enough {
                 least = Some((flow, [switch, first]));
             }
             before = switch;
         }
-        among.iter().for_each(|&switch| self.flow.set_one_way(self.ends[self.at(switch)][1], 0));
+        among.iter().for_each(|&switch| self.flow.set_one_way(self.to_all[self.at(switch)], 0));
         least
     }
 
@@ -145,7 +163,7 @@ impl Cuts {
 
     /// Cables between switches that work.
     pub fn cables(&self, network: &Network) -> u64 {
-        self.between.iter().map(|&(arc, _)| u64::from(network.arcs()[arc].cables)).sum()
+        self.links.iter().map(|link| u64::from(network.arcs()[link.arc].cables)).sum()
     }
 
     /// The switches of racks that work.
@@ -153,6 +171,15 @@ impl Cuts {
         let edges: BTreeSet<Index> = self.nics.iter().flatten().map(|&(switch, _)| switch).collect();
         edges.into_iter().collect()
     }
+}
+
+/// Switches, further nodes, and the links between switches.
+fn flow_network(nodes: usize, links: &[Link]) -> FlowNetwork {
+    let mut flow = FlowNetwork::new(nodes);
+    for link in links {
+        flow.arc(link.ends[0], link.ends[1], link.room[0], link.room[1]);
+    }
+    flow
 }
 
 /// More than any fabric's links carry together, in bits per second, and less than would overflow in sums.

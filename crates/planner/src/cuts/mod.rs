@@ -219,7 +219,7 @@ impl Pair {
         }
         let [from, to] =
             self.nodes.map(|node| if network.is_rack(node) { cuts.racks_end(&[node as usize]) } else { Cuts::switch_end(node) });
-        cuts.flow_of(&from, &to)
+        cuts.between(&from, &to).flow()
     }
 }
 
@@ -247,7 +247,7 @@ impl Study<'_> {
             without: without.to_vec(),
             edge_connectivity: self.connectivity(&mut cables, &switches),
             between_racks: self.connectivity(&mut cables, &edges),
-            bisection: self.bisection(&mut rates),
+            bisection: self.bisection(&rates),
             flows,
             seconds: None,
         }
@@ -266,10 +266,10 @@ impl Study<'_> {
         Some(Connectivity { cables: least, apart: apart.map(name), cut })
     }
 
-    fn bisection(&self, rates: &mut Cuts) -> Bisection {
+    fn bisection(&self, rates: &Cuts) -> Bisection {
         let flow = |[a, b]: &[Vec<usize>; 2]| {
             let [a, b] = [a, b].map(|racks| rates.racks_end(racks));
-            rates.flow_of(&a, &b)
+            rates.between(&a, &b).flow()
         };
         let flows: Vec<u64> = self.halvings.iter().map(flow).collect();
         let nics = |racks: &Vec<usize>| racks.iter().map(|&rack| self.network.nics_of(rack) as u64).sum::<u64>();
@@ -286,7 +286,8 @@ impl Study<'_> {
         let network = self.network;
         let (mut rates, mut cables) = (Cuts::new(network, Measure::Capacity), Cuts::new(network, Measure::Cables));
         let switches = cables.switches().to_vec();
-        let [from, to] = [0, 1].map(|half| rates.racks_end(&self.halvings[0][half]));
+        let [from, to] = self.halvings[0].each_ref().map(|half| rates.racks_end(half));
+        let mut halves = rates.between(&from, &to);
         let least = |compute: &mut dyn FnMut() -> u64| {
             let time = |_| {
                 let clock = Stopwatch::start();
@@ -298,7 +299,7 @@ impl Study<'_> {
         Seconds {
             flows: least(&mut || self.pairs.iter().map(|pair| pair.flow(network, &mut rates)).sum()),
             edge_connectivity: least(&mut || cables.connectivity(&switches).map_or(0, |(least, _)| least)),
-            bisection: least(&mut || rates.flow_of(&from, &to)),
+            bisection: least(&mut || halves.flow()),
         }
     }
 }
