@@ -24,6 +24,14 @@ at_least() {
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | sed -n 1p)" = "$1" ]
 }
 
+# apt_update: renews the lists of packages as root, or by sudo if there is one.
+apt_update() {
+    local root=()
+    [ "$(id -u)" -eq 0 ] || ! has sudo || root=(sudo)
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null >&2 ||
+        say "apt-get update failed; going on with the package lists that are there"
+}
+
 # apt_install PACKAGE...: installs Debian packages as root, or by sudo, or says what is missing.
 apt_install() {
     local root=()
@@ -33,8 +41,7 @@ apt_install() {
         root=(sudo)
     fi
     say "apt-get install $*"
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null >&2 ||
-        say "apt-get update failed; going on with the package lists that are there"
+    apt_update
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2 ||
         fail "apt-get could not install: $*" "see its message above; is the network up?"
 }

@@ -9,3 +9,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 { has clang && has llvm-objdump && [ -e /usr/include/bpf/bpf_helpers.h ]; } || apt_install clang llvm libbpf-dev
 { has ip && has tc; } || apt_install iproute2
 "$(dirname "${BASH_SOURCE[0]}")/setup-capture.sh"
+"$(dirname "${BASH_SOURCE[0]}")/setup-exporters.sh"

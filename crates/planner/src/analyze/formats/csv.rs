@@ -204,14 +204,11 @@ pub(super) fn reversed(flow: &FlowRecord, bytes: u64, packets: u64) -> FlowRecor
     }
 }
 
-/// The end of a flow, by the column `end` or else by `duration`.
+/// The end of a flow, by the column `duration` or else by `end`: nfdump writes durations in milliseconds, and ends in seconds.
 fn end(header: &Header, record: &StringRecord, start: i64) -> Result<Option<i64>, Column> {
     match (header.field(record, Column::End), header.field(record, Column::Duration)) {
         ("" | "-", "" | "-") => Ok(None),
-        ("" | "-", duration) => {
-            let duration = fields::time(duration).ok_or(Column::Duration)?;
-            Ok(start.checked_add(duration))
-        }
-        (end, _) => Ok(Some(fields::time(end).ok_or(Column::End)?)),
+        (end, "" | "-") => Ok(Some(fields::time(end).ok_or(Column::End)?)),
+        (_, duration) => Ok(start.checked_add(fields::time(duration).ok_or(Column::Duration)?)),
     }
 }

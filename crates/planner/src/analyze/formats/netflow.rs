@@ -95,6 +95,8 @@ struct Domain {
     templates: BTreeMap<u16, Template>,
     waiting: BTreeMap<u16, Waiting>,
     sampling: Option<u32>,
+    /// When the exporter started, in milliseconds since 1970, as its options say.
+    system_start_ms: Option<i64>,
 }
 
 /// Clocks of a message.
@@ -381,7 +383,7 @@ impl Domain {
         let Some(template) = self.templates.get(&id) else { return Ok(None) };
         let shortest: usize = template.fields.iter().map(|f| if f.length == 65_535 { 1 } else { usize::from(f.length) }).sum();
         let mut cursor = Cursor(body);
-        let mut sampling = self.sampling;
+        let (mut sampling, mut system_start_ms) = (self.sampling, self.system_start_ms);
         // What is shorter than a record is padding.
         while shortest > 0 && cursor.0.len() >= shortest {
             let Some(values) = Values::read(&template.fields, &mut cursor) else { return Ok(None) };
@@ -397,8 +399,10 @@ impl Domain {
                 sampling = Some(rate);
             }
             if template.is_options {
+                system_start_ms = values.system_start_ms.or(system_start_ms);
                 continue;
             }
+            let values = Values { system_start_ms: values.system_start_ms.or(system_start_ms), ..values };
             let rate = sampling.or(context.options.sampling).unwrap_or(1);
             match values.flow(clocks, rate, context.exporter) {
                 Some(flow) => sink.flow(flow, context.place)?,
@@ -407,7 +411,7 @@ impl Domain {
                 }
             }
         }
-        self.sampling = sampling;
+        (self.sampling, self.system_start_ms) = (sampling, system_start_ms);
         Ok(Some(()))
     }
 }
