@@ -407,7 +407,9 @@ impl Domain {
             match values.flow(clocks, rate, context.exporter) {
                 Some(flow) => sink.flow(flow, context.place)?,
                 None => {
-                    sink.tally().leave_out("records without addresses, times or bytes", values.bytes, || context.place.in_file())
+                    sink.tally().leave_out("records without addresses, times or bytes", first(values.bytes).unwrap_or(0), || {
+                        context.place.in_file()
+                    })
                 }
             }
         }
@@ -431,8 +433,11 @@ struct Values {
     dst: Option<IpAddr>,
     ports: [u16; 2],
     protocol: u8,
-    bytes: u64,
-    packets: u64,
+    /// Since the record before of the same flow, and since the flow began.
+    bytes: [Option<u64>; 2],
+    packets: [Option<u64>; 2],
+    /// Whether it was observed where packets leave the exporter.
+    is_egress: bool,
     /// Since the exporter's start.
     uptime_ms: [Option<u32>; 2],
     /// Since 1970.
@@ -471,8 +476,9 @@ impl Values {
         let value = number(bytes);
         let ms = || i64::try_from(value).ok().and_then(|it| it.checked_mul(MS));
         match id {
-            1 | 85 => self.bytes = value,
-            2 | 86 => self.packets = value,
+            1 | 85 => self.bytes[usize::from(id == 85)] = Some(value),
+            2 | 86 => self.packets[usize::from(id == 86)] = Some(value),
+            61 => self.is_egress = value == 1,
             4 => self.protocol = value as u8,
             7 => self.ports[0] = value as u16,
             11 => self.ports[1] = value as u16,
@@ -510,12 +516,18 @@ impl Values {
             protocol: self.protocol,
             start: time(0).or(end)?,
             end,
-            bytes: Some(self.bytes).filter(|&it| it > 0)?,
-            packets: self.packets,
+            bytes: first(self.bytes).filter(|&it| it > 0)?,
+            packets: first(self.packets).unwrap_or(0),
             sampling,
-            exporter: Some(exporter.clone()),
+            // What enters and leaves an exporter is reported twice, as if by two.
+            exporter: Some(if self.is_egress { Endpoint::Name(format!("{exporter}, egress").into()) } else { exporter.clone() }),
         })
     }
+}
+
+/// The first that a record has: differences, or else totals.
+fn first(counts: [Option<u64>; 2]) -> Option<u64> {
+    counts[0].or(counts[1])
 }
 
 fn v4(bytes: &[u8]) -> Option<IpAddr> {

@@ -1,5 +1,7 @@
-//! Logs of real exporters and collectors: softflowd's NetFlow 5 and 9 and IPFIX, and nfdump's CSV of what nfcapd collected of them. Their flows must be
-//! those of the packets that the exporter saw.
+//! Logs of real exporters and collectors: softflowd's NetFlow 5 and 9 and IPFIX, nfdump's CSV of what nfcapd collected of them, and Open vSwitch's sFlow,
+//! NetFlow and IPFIX. Their flows must be those of the packets that the exporter saw.
+
+mod openvswitch;
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -53,6 +55,24 @@ fn packets() -> Vec<(u32, Vec<u8>)> {
     all
 }
 
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
+    socket.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
+    socket
+}
+
+/// Writes a capture of what arrives until a second passes without anything, as sent to a port.
+fn record(socket: &UdpSocket, port: u16, path: &Path) {
+    let mut datagrams = Vec::new();
+    let mut buffer = [0; 65_536];
+    while let Ok(length) = socket.recv(&mut buffer) {
+        let mut bytes = packet([10, 9, 9, 9], [10, 9, 9, 8], [4444, port], 17, 28 + length as u16);
+        bytes[42..].copy_from_slice(&buffer[..length]);
+        datagrams.push((10_000, bytes));
+    }
+    write_capture(path, &datagrams);
+}
+
 fn study(arguments: &[&str], folder: &Path) -> Value {
     let mut program = Command::new(env!("CARGO_BIN_EXE_weft-planner"));
     let output =
@@ -98,18 +118,10 @@ fn flows_of_an_exporter_are_those_of_its_packets() {
     assert_eq!((counts, length_s), ([3, 111_000, 4], 9.9));
     assert!((start_s - f64::from(START_S)).abs() < 1e-3);
     for version in ["5", "9", "10"] {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("bound");
-        socket.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
+        let socket = socket();
         let output = export(folder.path(), version, socket.local_addr().expect("bound").port());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let mut datagrams = Vec::new();
-        let mut buffer = [0; 65_536];
-        while let Ok(length) = socket.recv(&mut buffer) {
-            let mut bytes = packet([10, 9, 9, 9], [10, 9, 9, 8], [4444, 2055], 17, 28 + length as u16);
-            bytes[42..].copy_from_slice(&buffer[..length]);
-            datagrams.push((10_000, bytes));
-        }
-        write_capture(&folder.path().join("export.pcap"), &datagrams);
+        record(&socket, 2055, &folder.path().join("export.pcap"));
         let found = study(&["export.pcap"], folder.path());
         let (exported, [from_s, exported_s]) = figures(&found);
         assert_eq!((exported, &found["skipped"]), (counts, &serde_json::json!([])), "version {version}: {found}");
