@@ -234,6 +234,7 @@ const ROUNDING: f64 = 1e-9;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weft_fabric::topology::shapes::{Cabling, Shape};
 
     use super::*;
@@ -248,6 +249,50 @@ mod tests {
     }
 
     /// Racks of another kind have other names, so nothing of a fat-tree becomes a Clos in place.
+    /// A Clos with 4 servers per ToR, links between switches of this many Gbps.
+    fn clos(intermediates: u32, pairs: u32, tors_per_pair: u32, gbps: u64) -> Fabric {
+        let (aggregations, tors) = (2 * pairs, pairs * tors_per_pair);
+        let shape = Shape::ClosExplicit { intermediates, aggregations, tors, uplinks_per_tor: 2, hosts_per_tor: 4 };
+        build(&shape, gbps)
+    }
+
+    fn clos_of_any_size() -> impl Strategy<Value = Fabric> {
+        (1u32..5, 1u32..4, 1u32..4, 1u64..5).prop_map(|(int, pairs, tors, gbps)| clos(int, pairs, tors, gbps))
+    }
+
+    proptest! {
+        /// Parts are conserved, and while it is built no more is carried than at either end: the last state is the fabric after the step.
+        #[test]
+        fn a_step_leads_from_one_fabric_to_the_other(before in clos_of_any_size(), after in clos_of_any_size()) {
+            let network = |fabric: &Fabric| Network::new(fabric, &Health::new(fabric));
+            prop_assume!(network(&before).racks() > 1);
+            let matrix = Matrix::uniform(&network(&before));
+            let step = Transition::between(&before, &after, &matrix);
+            let changes = &step.changes;
+            let cables = |fabric: &Fabric| cables(&before, fabric).len();
+            prop_assert_eq!(cables(&before) + changes.cables_added, cables(&after) + changes.cables_removed);
+            let switches = |fabric: &Fabric| fabric.switch_count();
+            prop_assert_eq!(switches(&before) + changes.switches_added.len(), switches(&after) + changes.switches_removed.len());
+            let kept = kept_traffic(&before, &after, &matrix);
+            prop_assert_eq!(step.lowest.is_none(), kept.total() == 0.0);
+            if let Some(lowest) = step.lowest {
+                prop_assert!(lowest <= throughput(&network(&before), &kept) * (1.0 + 1e-9));
+                // ToRs are numbered from the first: those that stay are the first of the new fabric, with NICs as before.
+                let mut at_the_end = Matrix::zero(network(&after).racks());
+                for src in 0..kept.racks().min(at_the_end.racks()) {
+                    for dst in 0..kept.racks().min(at_the_end.racks()) {
+                        *at_the_end.rate_mut(src, dst) = kept.rate(src, dst);
+                    }
+                }
+                prop_assert!(lowest <= throughput(&network(&after), &at_the_end) * (1.0 + 1e-9), "{}", lowest);
+            }
+            let back = Transition::between(&after, &before, &Matrix::uniform(&network(&after)));
+            prop_assert_eq!((back.changes.cables_added, back.changes.cables_removed), (changes.cables_removed, changes.cables_added));
+            let nothing = Transition::between(&before, &before, &matrix);
+            prop_assert_eq!((nothing.batches, nothing.lowest), (0, Some(throughput(&network(&before), &matrix))));
+        }
+    }
+
     #[test]
     fn another_kind_is_not_built_in_place() {
         let clos = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 4, uplinks_per_tor: 2, hosts_per_tor: 2 };
