@@ -135,14 +135,32 @@ pub(super) fn emit_time(time: Duration, out: &mut Vec<u8>) {
     put32(out, ns as u32);
 }
 
-/// Reads seconds and nanoseconds.
+/// Reads seconds, and nanoseconds beyond them: less than a second, whatever a switch writes.
 pub(super) fn parse_time(reader: &mut Reader<'_>) -> Result<Duration, ParseError> {
     let (seconds, ns) = (u64::from(reader.u32()?), u64::from(reader.u32()?));
-    Ok(Duration::from_ns(seconds * NS_PER_S + ns))
+    Ok(Duration::from_ns(seconds * NS_PER_S + ns.min(NS_PER_S - 1)))
 }
 
 fn header(class: u16, field: u8, length: u8, out: &mut Vec<u8>) {
     put16(out, class);
     put8(out, field);
     put8(out, length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by fuzzing: nanoseconds of seconds more made a time that does not fit into the message again.
+    #[test]
+    fn nanoseconds_are_less_than_a_second() {
+        let mut bytes = Vec::new();
+        put32(&mut bytes, u32::MAX);
+        put32(&mut bytes, u32::MAX);
+        let time = parse_time(&mut Reader::new(&bytes, "a time")).expect("eight bytes");
+        assert_eq!(time, Duration::from_ns(u64::from(u32::MAX) * NS_PER_S + NS_PER_S - 1));
+        let mut again = Vec::new();
+        emit_time(time, &mut again);
+        assert_eq!(parse_time(&mut Reader::new(&again, "a time")).expect("eight bytes"), time);
+    }
 }

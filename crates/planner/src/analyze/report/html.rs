@@ -78,7 +78,9 @@ fn plots(report: &TrafficReport) -> Vec<String> {
         let tail = cumulative(&full.gaps, |bin| bin.1).into_iter().map(|(x, y)| (x * 1e-9, 1.0 - y)).filter(|p| p.1 > 0.0);
         let curve = Curve { name: "longer gaps", points: tail.filter(|p| p.0 > 0.0).collect() };
         let (x, y) = (logarithmic("gap between two starts", time), logarithmic("fraction", percent));
-        plots.push(plot("Tail of the gaps between starts of flows", &x, &y, &[curve]));
+        if curve.points.len() > 1 {
+            plots.push(plot("Tail of the gaps between starts of flows", &x, &y, &[curve]));
+        }
     }
     let dispersion = &report.arrivals.dispersion;
     if dispersion.len() > 1 {

@@ -90,9 +90,11 @@ pub fn plot(title: &str, x: &Axis, y: &Axis, curves: &[Curve]) -> String {
     let mut out = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(title));
     for tick in across.ticks() {
         let at = across.at(tick);
+        // A label at the right edge ends there.
+        let (label_at, anchor) = if at > WIDTH - 2.0 * RIGHT { (WIDTH - 1.0, "end") } else { (at, "middle") };
         let _ = write!(
             out,
-            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{:.1}\"/><text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{:.1}\"/><text x=\"{label_at:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             HEIGHT - BOTTOM,
             HEIGHT - BOTTOM + 15.0,
             escape(&(x.form)(tick))
