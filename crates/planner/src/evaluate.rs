@@ -19,10 +19,10 @@ use crate::{analyze, failures, optimum};
 pub struct EvaluateArgs {
     /// A scenario (`@...` is a bundled one)
     scenario: std::path::PathBuf,
-    /// With the keys of its [quick]
+    /// With the keys of its `[quick]`
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// With the keys of its [full]
+    /// With the keys of its `[full]`
     #[arg(long)]
     full: bool,
     /// Override a key of the scenario

@@ -53,7 +53,7 @@ pub struct TrafficArgs {
     /// Override a key of the scenario: world.seed=2
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     pub set: Vec<(String, Value)>,
-    /// End with exit code 1 if an [[expect]] of the scenario is missed
+    /// End with exit code 1 if an `[[expect]]` of the scenario is missed
     #[arg(long)]
     pub check: bool,
     /// Write traffic.json, traffic.html, and tables as CSV and Parquet into this folder

@@ -24,7 +24,7 @@ pub struct Studied {
 }
 
 impl Studied {
-    /// Those that the records can tell.
+    /// Those that the records allow.
     pub fn metrics(&self) -> Metrics {
         self.report.metrics(self.is_of_flows)
     }

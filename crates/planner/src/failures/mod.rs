@@ -36,7 +36,7 @@ pub use stats::FailureReport;
 /// Arguments of `weft analyze failures`.
 #[derive(Debug, Args)]
 pub struct FailureArgs {
-    /// A log of failures, CSV with the columns start, end, device, kind, cause; or a scenario with [failures] (`@...` is a bundled one)
+    /// A log of failures, CSV with the columns start, end, device, kind, cause; or a scenario with `[failures]` (`@...` is a bundled one)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// A scenario or fabric file whose switches and cables the devices are: what its redundancy hides
@@ -51,7 +51,7 @@ pub struct FailureArgs {
     /// Override a key of the scenario: world.seed=2
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
     pub set: Vec<(String, Value)>,
-    /// End with exit code 1 if an [[expect]] of the scenario is missed
+    /// End with exit code 1 if an `[[expect]]` of the scenario is missed
     #[arg(long)]
     pub check: bool,
     /// Print JSON

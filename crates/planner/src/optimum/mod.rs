@@ -46,7 +46,7 @@ pub struct OptimumArgs {
     /// How near the bounds of the optimum come to each other
     #[arg(long, value_name = "FRACTION", default_value_t = TOLERANCE, value_parser = tolerance)]
     tolerance: f64,
-    /// End with exit code 1 if an [[expect]] of the scenario is missed
+    /// End with exit code 1 if an `[[expect]]` of the scenario is missed
     #[arg(long)]
     check: bool,
     /// Write optimum.json and optimum.csv into this folder
