@@ -388,3 +388,33 @@ fn failures_and_prices_of_the_emitted_fabric() {
 fn number_of(value: &Value) -> f64 {
     value.as_f64().expect("a number")
 }
+
+/// Public logs of Zeek, as they were published: `tests/data/zeek/README.md` has their origin and licence. Sums by hand of their columns.
+#[test]
+fn public_logs_are_read_unchanged() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zeek");
+    let text = |name: &str| std::fs::read_to_string(data.join(name)).expect("read");
+    // Bytes with headers of each direction: fields 16 and 18 of a line.
+    let lines = text("conn.log");
+    let directions = lines.lines().filter(|line| !line.starts_with('#')).flat_map(|line| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        [16, 18].map(|at| fields[at].parse::<u64>().unwrap_or(0))
+    });
+    let of_tsv: Vec<u64> = directions.filter(|&bytes| bytes > 0).collect();
+    let lines = text("conn.json.log");
+    let directions = lines.lines().flat_map(|line| {
+        let record: Value = serde_json::from_str(line).expect("JSON");
+        ["orig_ip_bytes", "resp_ip_bytes"].map(|key| record[key].as_u64().unwrap_or(0))
+    });
+    let of_json: Vec<u64> = directions.filter(|&bytes| bytes > 0).collect();
+    for (name, expected) in [("conn.log", of_tsv), ("conn.json.log", of_json)] {
+        let study = json(&planner(&["analyze", "traffic", name, "--json"], &data));
+        let bytes: u64 = expected.iter().sum();
+        assert_eq!(
+            (study["flows"].as_u64(), study["bytes"].as_f64()),
+            (Some(expected.len() as u64), Some(bytes as f64)),
+            "{name}"
+        );
+        assert_eq!(study["skipped"], serde_json::json!([]), "{name}");
+    }
+}
