@@ -167,7 +167,8 @@ fn flows_of_a_collector_are_those_of_the_packets() {
     assert!(listens(), "the collector does not listen");
     let output = export(folder.path(), "9", port);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    sleep(Duration::from_millis(500));
+    // It has no sign that it has read all.
+    sleep(Duration::from_secs(2));
     drop(collector);
     let files: Vec<_> = std::fs::read_dir(&collected).expect("read").map(|it| it.expect("read").path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");

@@ -101,7 +101,8 @@ fn flows_of_a_switch_are_those_of_its_packets() {
     for _ in 0..20 {
         switch.receive(&packet([10, 0, 0, 1], [10, 0, 1, 2], [1000, 80], 17, 500));
     }
-    sleep(Duration::from_secs(2));
+    // NetFlow and IPFIX are sent after a second, sFlow within one.
+    sleep(Duration::from_secs(4));
     for (socket, port, bytes) in &sockets {
         record(socket, *port, &folder.path().join("export.pcap"));
         let found = study(&["export.pcap"], folder.path());
