@@ -5,11 +5,10 @@ use serde::Serialize;
 use toml::Value;
 use weft_experiment::metrics::{Metrics, OF_FAILURES, OF_ROUTINGS, OF_TRAFFIC, is_one_of};
 use weft_experiment::scenario::read_expectations_of;
-use weft_experiment::scenario::source::{Form, Overrides, Source};
+use weft_experiment::scenario::source::{Form, Overrides, Source, parse_set};
 use weft_experiment::summary::RunSummary;
 
 use crate::error::Result;
-use crate::fabric::parse_set;
 use crate::judge::{judge, title_of};
 use crate::output::print_json;
 use crate::{analyze, failures, optimum};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use toml::Value;
-use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_value};
+use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_set};
 use weft_experiment::scenario::{Run, read_fabric, read_fabric_of};
 use weft_fabric::formats::topology;
 use weft_fabric::{Fabric, Health};
@@ -119,11 +119,4 @@ pub fn read(path: &Path, set: &[(String, Value)]) -> Result<Fabric> {
     let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
     let imported = topology::read(&bytes).map_err(|e| Error::input(path, format!("line {}", e.line), e.message, e.help))?;
     Ok(imported.fabric)
-}
-
-pub(crate) fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), parse_value(value.trim()))),
-        _ => Err("write KEY=VALUE, such as fabric.k=8".to_owned()),
-    }
 }

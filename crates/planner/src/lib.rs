@@ -7,6 +7,7 @@
 //!   scenario --network--> racks and switches --routing--> whatif, optimum, throughput
 //!   scenario --cost--> bill of materials; with throughput: designs compared, and searched for by design
 //!   run --export--> a log again
+//!   scenario --evaluate--> metrics of analyze, failures and optimum --judge--> verdicts, for `weft check`
 //! ```
 //! Log files are read as streams: memory depends on the numbers of hosts, pairs of groups and intervals, not on the number of flows.
 

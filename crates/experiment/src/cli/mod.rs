@@ -29,7 +29,7 @@ use toml::Value;
 
 use crate::error::{Error, Result};
 use crate::results::remove_unfinished;
-use crate::scenario::source::{Form, Overrides, parse_value};
+use crate::scenario::source::{Form, Overrides, parse_set};
 
 /// Designs, simulates, emulates and runs data-centre networks.
 #[derive(Debug, Parser)]
@@ -188,13 +188,6 @@ impl ScenarioArgs {
             set.push(("world.seed".to_owned(), Value::Integer(seed)));
         }
         Ok(Overrides { form, set })
-    }
-}
-
-fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), parse_value(value.trim()))),
-        _ => Err("write KEY=VALUE, such as control.scheduler=annealing".to_owned()),
     }
 }
 

@@ -494,6 +494,17 @@ pub fn get<'t>(table: &'t Table, key: &str) -> Option<&'t Value> {
     }
 }
 
+/// A setting as on a command line: `control.scheduler=annealing`.
+///
+/// # Errors
+/// How it is written.
+pub fn parse_set(text: &str) -> std::result::Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), parse_value(value.trim()))),
+        _ => Err("write KEY=VALUE, such as world.seed=2".to_owned()),
+    }
+}
+
 /// Parses the value of `--set KEY=VALUE`: TOML, or else a string; `inf` is one too, as sizes have it.
 pub fn parse_value(text: &str) -> Value {
     let wrapped = format!("v = {text}");

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use toml::Value;
+use weft_experiment::scenario::source::parse_set;
 use weft_fabric::time::Duration;
 
 use super::emit::Form;
 use super::study::Settings;
-use crate::fabric::parse_set;
 use crate::failures::FailureArgs;
 
 /// The commands of `weft analyze`.

@@ -20,12 +20,12 @@ use weft_experiment::bundle;
 use weft_experiment::metrics::{Metrics, OF_FAILURES};
 use weft_experiment::scenario::keys::Keys;
 use weft_experiment::scenario::read_fabric_of;
-use weft_experiment::scenario::source::{Form, Overrides, Source, Variant};
+use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_set};
 use weft_experiment::wall::Stopwatch;
 use weft_fabric::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::fabric::{self, is_scenario, parse_set};
+use crate::fabric::{self, is_scenario};
 use crate::judge::{self, judge, seed_of};
 use crate::output::{print_json, print_text};
 use drawn::Drawn;
