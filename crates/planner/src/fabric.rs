@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use toml::Value;
+use weft_experiment::scenario::fabric::FabricSpec;
 use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_set};
 use weft_experiment::scenario::{Run, read_fabric, read_fabric_of};
 use weft_fabric::formats::topology;
@@ -31,6 +32,8 @@ pub struct Case {
     pub set: serde_json::Map<String, serde_json::Value>,
     /// All of it; `None` if the fabric alone was read.
     pub run: Option<Run>,
+    /// What `[fabric]` asks for; `None` if a fabric file was read.
+    pub spec: Option<FabricSpec>,
     /// The fabric.
     pub fabric: Arc<Fabric>,
     /// Its racks and switches.
@@ -54,7 +57,7 @@ impl ScenarioArgs {
         if !is_scenario(&self.scenario) {
             let (fabric, set) = (Arc::new(self.fabric()?), serde_json::Map::new());
             let network = network_of(&fabric, &self.scenario.display().to_string())?;
-            return Ok((None, vec![Case { set, run: None, fabric, network }]));
+            return Ok((None, vec![Case { set, run: None, spec: None, fabric, network }]));
         }
         let source = self.source()?;
         let cases = cases_of(&source, with_traffic)?;
@@ -80,11 +83,12 @@ impl ScenarioArgs {
 /// What is wrong with the scenario; a fabric of a single rack.
 pub fn cases_of(source: &Source, with_traffic: bool) -> Result<Vec<Case>> {
     let case = |variant: Variant| {
-        let fabric = Arc::new(read_fabric_of(&variant, source)?.build().map_err(|e| source.at(e))?);
+        let spec = read_fabric_of(&variant, source)?;
+        let fabric = Arc::new(spec.build().map_err(|e| source.at(e))?);
         let (network, set) = (network_of(&fabric, source.name())?, variant.set.clone());
         let has_traffic = with_traffic && variant.table.contains_key("traffic");
         let run = if has_traffic { Some(Run::read(variant, source)?) } else { None };
-        Ok(Case { set, run, fabric, network })
+        Ok(Case { set, run, spec: Some(spec), fabric, network })
     };
     source.variants()?.into_iter().map(case).collect()
 }

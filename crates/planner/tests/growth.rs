@@ -63,6 +63,45 @@ fn a_level_that_is_not_met_is_named() {
     assert_eq!((code, number(&report["steps"][0]["servers"])), (Some(0), 160.0), "{report}");
 }
 
+/// The bundled plan for Subways: a second port takes nothing away; while the cables of one ToR are replaced by faster ones, servers of two racks have one
+/// port of two, which all send at the rate of both.
+#[test]
+fn ports_of_servers_are_added_and_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["@data/growth/subways", "--plan", "@data/growth/plan-subways", "--prices", "@data/prices-illustrative"];
+    let output = whatif(&[&arguments[..], &["--json", "--out", "growth"]].concat(), folder.path());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let [second, faster] = [0, 1].map(|at| &report["steps"][at]);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!((number(&second["lowest"]) - 1.0).abs() < 1e-9 && second["lowest_batch"].is_null(), "{second}");
+    assert_eq!(
+        (number(&second["changes"]["server_cables_added"]), number(&second["changes"]["server_cables_moved"])),
+        (48.0, 0.0)
+    );
+    assert!((number(&faster["lowest"]) - 0.5).abs() < 1e-9, "{faster}");
+    assert_eq!(number(&faster["changes"]["server_cables_moved"]), 96.0);
+    assert!(number(&faster["cost"]["difference"]) > 0.0, "{faster}");
+    let page = std::fs::read_to_string(folder.path().join("growth/whatif.html")).expect("the page");
+    assert!(page.contains("<svg") && page.contains("ports of 25 Gbps") && page.contains("Price"), "{page}");
+
+    // Single cables that are replaced cut their servers off: the level is not met, and the first ToR is named.
+    let plan = "service_level = 0.1\n[[step]]\nname = \"fast\"\nset = { fabric.host_link = \"25Gbps\" }\n";
+    std::fs::write(folder.path().join("p.toml"), plan).expect("written");
+    let output = whatif(&["@data/growth/subways", "--plan", "p.toml"], folder.path());
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{table}");
+    assert!(table.contains("below the service level: while tor0 is changed"), "{table}");
+
+    // Other servers: compared by names. The last rack of a loop has another pair of ToRs then, so its traffic is left out.
+    let plan = "service_level = 0.1\n[[step]]\nname = \"more\"\nset = { fabric.racks_per_cluster = 8, fabric.loop = 8 }\n";
+    std::fs::write(folder.path().join("p.toml"), plan).expect("written");
+    let two = ["--set", "fabric.ports=2", "--set", "fabric.servers_per_rack=2", "--set", "fabric.clusters=1", "--json"];
+    let output = whatif(&[&["@data/growth/subways", "--plan", "p.toml"], &two[..]].concat(), folder.path());
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    // Of 6 x 5 ordered pairs of racks the last rack has 10.
+    assert!((number(&report["steps"][0]["kept_traffic"]) - 20.0 / 30.0).abs() < 1e-9, "{report}");
+}
+
 /// Each is an error with its place, exit code 2.
 #[test]
 fn bad_plans_are_named() {

@@ -39,6 +39,11 @@ pub fn cabling(spec: &FabricSpec, floor: &Table, prices: Option<&Path>) -> Resul
     })
 }
 
+/// Whether a fabric is a Subways wiring.
+pub const fn is_subways(spec: &FabricSpec) -> bool {
+    matches!(spec, FabricSpec::Regular { shape: Shape::Subways(_), .. })
+}
+
 /// The steps from one fabric to another.
 ///
 /// # Errors

@@ -11,6 +11,7 @@
 //! Parts have the names of the new fabric, hosts those of the old one. What is taken out has numbers beyond those of the new fabric.
 
 mod matching;
+mod plugged;
 mod steps;
 
 #[cfg(test)]
@@ -21,9 +22,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::cabling::{Cable, Part};
-use crate::topology::shapes::subways::SubwaysWiring;
+use crate::topology::shapes::subways::{SubwaysWiring, Wiring};
 
 use matching::Matching;
+
+pub use plugged::Plugged;
 
 /// The way from one fabric to another.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,6 +49,9 @@ pub struct Plan {
     pub tor_cables: Counts,
     /// Cables from aggregation switches to cores.
     pub agg_cables: Counts,
+    /// What is plugged before the first step.
+    #[serde(skip)]
+    pub before: Plugged,
     /// What to do, in order.
     pub steps: Vec<Step>,
 }
@@ -180,6 +186,7 @@ pub fn plan(from: &SubwaysWiring, to: &SubwaysWiring) -> Result<Plan, UpgradeErr
         }
     }
     let [server_cables, tor_cables, agg_cables] = tiers;
+    let before = Plugged::new(before, to.kind.wiring() == Wiring::Trunk);
     Ok(Plan {
         from: from.title(),
         to: to.title(),
@@ -190,7 +197,8 @@ pub fn plan(from: &SubwaysWiring, to: &SubwaysWiring) -> Result<Plan, UpgradeErr
         server_cables,
         tor_cables,
         agg_cables,
-        steps: steps::order(to, &before, diff),
+        steps: steps::order(&before, diff),
+        before,
     })
 }
 

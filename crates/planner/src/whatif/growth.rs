@@ -5,7 +5,8 @@
 //!   all of both in one fabric --each batch: its removed cables down; then its added ones up--> throughput, lowest
 //! ```
 //! A batch is the changed cables of one switch, the upper end of a cable. A removed and an added cable with a common end are one moved (or replaced) cable, in
-//! the batch of the removed one. Servers and their cables stay as before the step, and so does the traffic, without that of racks that go.
+//! the batch of the removed one. Servers and their cables stay as before the step, and so does the traffic, without that of racks that go. Subways fabrics with
+//! the same servers go through the steps of [`super::rewiring`] instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +19,27 @@ use crate::network::Network;
 use crate::routing::matrix::Matrix;
 use crate::routing::router::Router;
 
-/// What a step changes, counted between switches.
+/// What a step changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Switches that are new, by name.
     pub switches_added: Vec<String>,
     /// Switches that go, by name.
     pub switches_removed: Vec<String>,
-    /// New cables.
+    /// Switches that stay and get another name: before and after.
+    pub switches_renamed: Vec<[String; 2]>,
+    /// New cables between switches.
     pub cables_added: usize,
-    /// Cables that go.
+    /// Cables between switches that go.
     pub cables_removed: usize,
-    /// Cables of which one end is plugged elsewhere, or that another rate replaces.
+    /// Cables between switches of which one end is plugged elsewhere, or that another rate replaces.
     pub cables_moved: usize,
+    /// The same of servers' cables. Unless the fabric is Subways with the same servers, servers of a switch are taken as alike.
+    pub server_cables_added: usize,
+    /// Servers' cables that go.
+    pub server_cables_removed: usize,
+    /// Servers' cables that are plugged elsewhere, or that another rate replaces.
+    pub server_cables_moved: usize,
 }
 
 /// The transition of a step.
@@ -40,6 +49,8 @@ pub struct Transition {
     pub changes: Changes,
     /// Switches whose cables are changed, one after the other.
     pub batches: usize,
+    /// The fraction of the traffic before the step that is between racks that stay; the rest is left out.
+    pub kept_traffic: f64,
     /// The smallest throughput while it is built, as a fraction of the traffic before the step; `None` if none of it is between racks that stay, or old and
     /// new switches are not connected.
     pub lowest: Option<f64>,
@@ -74,19 +85,29 @@ impl Transition {
     pub fn between(before: &Fabric, after: &Fabric, matrix: &Matrix) -> Self {
         let [old, new] = [before, after].map(|fabric| cables(before, fabric));
         let (removed, added) = (difference(&old, &new), difference(&new, &old));
-        let (batches, moved) = batches(&removed, &added);
+        let partner = partners(&removed, &added);
+        let moved = partner.iter().flatten().count();
+        let batches = batches(&removed, &added, &partner);
+        let [old_servers, new_servers] = [before, after].map(|fabric| server_cables(before, fabric));
+        let (servers_removed, servers_added) = (difference(&old_servers, &new_servers), difference(&new_servers, &old_servers));
+        let servers_moved = servers_removed.len().min(servers_added.len());
         let changes = Changes {
             switches_added: missing(after, before),
             switches_removed: missing(before, after),
+            switches_renamed: Vec::new(),
             cables_added: added.len() - moved,
             cables_removed: removed.len() - moved,
             cables_moved: moved,
+            server_cables_added: servers_added.len() - servers_moved,
+            server_cables_removed: servers_removed.len() - servers_moved,
+            server_cables_moved: servers_moved,
         };
         let kept = kept_traffic(before, after, matrix);
+        let kept_traffic = if matrix.total() > 0.0 { kept.total() / matrix.total() } else { 1.0 };
         let count = batches.len();
         let union = (kept.total() > 0.0).then(|| union(before, after, [&old, &removed, &added]).ok()).flatten();
         let Some((union, [removed, added])) = union else {
-            return Self { changes, batches: count, lowest: None, lowest_batch: None };
+            return Self { changes, batches: count, kept_traffic, lowest: None, lowest_batch: None };
         };
         let mut network = Network::new(&union, &Health::new(&union));
         added.iter().for_each(|&cable| network.set_cable(cable, false));
@@ -104,7 +125,7 @@ impl Transition {
                 }
             }
         }
-        Self { changes, batches: count, lowest: Some(lowest), lowest_batch }
+        Self { changes, batches: count, kept_traffic, lowest: Some(lowest), lowest_batch }
     }
 }
 
@@ -116,18 +137,32 @@ pub fn throughput(network: &Network, matrix: &Matrix) -> f64 {
 
 /// The cables between switches, sorted.
 fn cables(before: &Fabric, fabric: &Fabric) -> Vec<Cable> {
+    sorted_cables(before, fabric, |cable| cable.lower.tier.0 > 0)
+}
+
+/// The cables of servers, which have no names, sorted.
+fn server_cables(before: &Fabric, fabric: &Fabric) -> Vec<Cable> {
+    sorted_cables(before, fabric, |cable| cable.lower.tier.0 == 0)
+}
+
+fn sorted_cables(before: &Fabric, fabric: &Fabric, is_wanted: fn(&Cable) -> bool) -> Vec<Cable> {
     let end = |id| {
         let node = fabric.node(id);
         let is_old = before.node_by_name(&node.name).is_some();
-        (node.tier > 0).then(|| End { tier: std::cmp::Reverse(node.tier), is_old, name: node.name.to_string() })
+        let tier = std::cmp::Reverse(node.tier);
+        if node.tier == 0 {
+            End { tier, is_old: true, name: String::new() }
+        } else {
+            End { tier, is_old, name: node.name.to_string() }
+        }
     };
     let cable = |id: CableId| {
         let link = fabric.link(id.links()[0]);
-        let (a, b) = (end(link.from)?, end(link.to)?);
+        let (a, b) = (end(link.from), end(link.to));
         let (upper, lower) = if a <= b { (a, b) } else { (b, a) };
-        Some(Cable { upper, lower, rate: link.capacity.0 })
+        Cable { upper, lower, rate: link.capacity.0 }
     };
-    let mut all: Vec<Cable> = fabric.cables().filter_map(cable).collect();
+    let mut all: Vec<Cable> = fabric.cables().map(cable).filter(is_wanted).collect();
     all.sort_unstable();
     all
 }
@@ -146,8 +181,8 @@ fn difference(of: &[Cable], other: &[Cable]) -> Vec<Cable> {
     missing
 }
 
-/// Batches in order, each with its switch, and how many cables are moved.
-fn batches(removed: &[Cable], added: &[Cable]) -> (Vec<(String, Batch)>, usize) {
+/// By removed cable: the added one that it becomes if it is moved or replaced.
+fn partners(removed: &[Cable], added: &[Cable]) -> Vec<Option<usize>> {
     let mut partner = vec![None; removed.len()];
     let mut is_free = vec![true; added.len()];
     let alike: [fn(&Cable, &Cable) -> bool; 3] =
@@ -160,17 +195,22 @@ fn batches(removed: &[Cable], added: &[Cable]) -> (Vec<(String, Batch)>, usize) 
             }
         }
     }
+    partner
+}
+
+/// Batches in order, each with its switch.
+fn batches(removed: &[Cable], added: &[Cable], partner: &[Option<usize>]) -> Vec<(String, Batch)> {
     let mut all: BTreeMap<&End, Batch> = BTreeMap::new();
     for (at, cable) in removed.iter().enumerate() {
         let batch = all.entry(&cable.upper).or_default();
         batch.removed.push(at);
         batch.added.extend(partner[at]);
     }
-    for (at, cable) in added.iter().enumerate().filter(|(at, _)| is_free[*at]) {
+    let is_moved: BTreeSet<usize> = partner.iter().flatten().copied().collect();
+    for (at, cable) in added.iter().enumerate().filter(|(at, _)| !is_moved.contains(at)) {
         all.entry(&cable.upper).or_default().added.push(at);
     }
-    let moved = partner.iter().flatten().count();
-    (all.into_iter().map(|(end, batch)| (end.name.clone(), batch)).collect(), moved)
+    all.into_iter().map(|(end, batch)| (end.name.clone(), batch)).collect()
 }
 
 /// Switches of one fabric that the other has not.
@@ -230,7 +270,7 @@ fn union(before: &Fabric, after: &Fabric, lists: [&[Cable]; 3]) -> Result<(Fabri
 }
 
 /// Of sums of loads.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 #[cfg(test)]
 mod tests {
@@ -271,6 +311,8 @@ mod tests {
             let changes = &step.changes;
             let cables = |fabric: &Fabric| cables(&before, fabric).len();
             prop_assert_eq!(cables(&before) + changes.cables_added, cables(&after) + changes.cables_removed);
+            let servers = |fabric: &Fabric| server_cables(&before, fabric).len();
+            prop_assert_eq!(servers(&before) + changes.server_cables_added, servers(&after) + changes.server_cables_removed);
             let switches = |fabric: &Fabric| fabric.switch_count();
             prop_assert_eq!(switches(&before) + changes.switches_added.len(), switches(&after) + changes.switches_removed.len());
             let kept = kept_traffic(&before, &after, &matrix);

@@ -12,8 +12,10 @@ pub mod growth;
 mod page;
 pub mod parts;
 pub mod plan;
+mod plan_page;
 mod plan_table;
 pub mod rates;
+mod rewiring;
 pub mod study;
 mod table;
 
@@ -26,7 +28,6 @@ use clap::Args;
 use crate::cost::read_prices;
 use crate::error::{Error, Result};
 use crate::fabric::{Case, ScenarioArgs};
-use crate::network::Network;
 use crate::output::{print_json, print_text};
 use crate::routing::demand::TrafficArgs;
 use parts::Kind;
@@ -65,7 +66,7 @@ pub struct WhatifArgs {
     /// The price list for a plan
     #[arg(long, value_name = "FILE", requires = "plan")]
     prices: Option<PathBuf>,
-    /// Write whatif.json, and without a plan states.csv and whatif.html into this folder
+    /// Write whatif.json, whatif.html, and without a plan states.csv into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -88,10 +89,8 @@ fn run_plan(args: &WhatifArgs, plan: &Path) -> Result<ExitCode> {
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let growth = plan::grow(plan, &args.scenario, &args.traffic, prices.as_ref())?;
     if let Some(folder) = &args.out {
-        std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
-        let path = folder.join("whatif.json");
-        let text = serde_json::to_string_pretty(&growth).expect("results are JSON") + "\n";
-        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))?;
+        let json = serde_json::to_string_pretty(&growth).expect("results are JSON") + "\n";
+        write_files(folder, &[("whatif.html", plan_page::render(&growth)), ("whatif.json", json)])?;
     }
     if args.json {
         print_json(&growth)?
@@ -119,20 +118,20 @@ fn run_failures(args: &WhatifArgs) -> Result<()> {
     study.fabric = fabric.title().to_owned();
     study.traffic = demand.name;
     if let Some(folder) = &args.out {
-        write_folder(folder, &network, &study)?;
+        let json = serde_json::to_string_pretty(&study).expect("results are JSON") + "\n";
+        let page = page::render(&network, &study);
+        write_files(folder, &[("states.csv", states(&study)), ("whatif.html", page), ("whatif.json", json)])?;
     }
     if args.json { print_json(&study) } else { print_text(&table::render(&study)) }
 }
 
-fn write_folder(folder: &Path, network: &Network, study: &Study) -> Result<()> {
+fn write_files(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("write to", folder, e))?;
-    let write = |name: &str, text: &str| {
+    for (name, text) in files {
         let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))
-    };
-    write("states.csv", &states(study))?;
-    write("whatif.html", &page::render(network, study))?;
-    write("whatif.json", &(serde_json::to_string_pretty(study).expect("results are JSON") + "\n"))
+        std::fs::write(&path, text).map_err(|e| Error::io("write", &path, e))?;
+    }
+    Ok(())
 }
 
 /// All states that were enumerated.

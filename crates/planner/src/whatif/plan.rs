@@ -12,7 +12,7 @@ use std::path::Path;
 use miette::Diagnostic as _;
 use serde::{Deserialize, Serialize};
 use toml::{Spanned, Table, Value};
-use weft_experiment::bundle;
+use weft_experiment::{bundle, subways};
 
 use super::growth::{Transition, throughput};
 use crate::cost::{Bill, PriceList};
@@ -176,7 +176,7 @@ pub fn grow(path: &Path, scenario: &ScenarioArgs, traffic: &TrafficArgs, prices:
             let help = e.help().map_or_else(|| "mend the keys of its `set`".to_owned(), |help| help.to_string());
             Error::input(path, format!("step `{name}`"), e.to_string(), help)
         })?;
-        let transition = Transition::between(&before.case.fabric, &after.case.fabric, &before.matrix);
+        let transition = transition(&before, &after)?;
         let state = state(&after, before.bill.as_ref());
         let is_enough = |it: f64| it >= plan.service_level * (1.0 - 1e-9);
         let met = transition.lowest.is_some_and(is_enough) && is_enough(state.throughput);
@@ -185,6 +185,18 @@ pub fn grow(path: &Path, scenario: &ScenarioArgs, traffic: &TrafficArgs, prices:
     }
     let met = steps.iter().all(|step| step.met);
     Ok(Growth { traffic: name, service_level: plan.service_level, start, steps, met })
+}
+
+/// Subways fabrics with the same servers are rewired, servers' cables too; others are compared by names.
+fn transition(before: &Built, after: &Built) -> Result<Transition> {
+    let fabrics = [before, after].map(|it| &it.case.fabric);
+    let specs = [before, after].map(|it| it.case.spec.as_ref().filter(|spec| subways::is_subways(spec)));
+    match specs {
+        [Some(from), Some(to)] if fabrics[0].host_count() == fabrics[1].host_count() => {
+            Ok(Transition::rewired(&subways::upgrade(from, to)?, fabrics[0], &before.matrix))
+        }
+        _ => Ok(Transition::between(fabrics[0], fabrics[1], &before.matrix)),
+    }
 }
 
 fn build(args: &ScenarioArgs, traffic: &TrafficArgs, prices: Option<&PriceList>) -> Result<Built> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::growth::Changes;
+use super::growth::{ROUNDING, Transition};
 use super::plan::{Growth, Stage, State};
 
 /// Renders it for a terminal of 80 columns.
@@ -21,10 +21,18 @@ pub fn render(growth: &Growth) -> String {
         out += &row(&step.name, &step.state, &step.transition.lowest.map_or("none".to_owned(), percent));
     }
     for step in &growth.steps {
-        let Changes { switches_added, switches_removed, cables_added, cables_removed, cables_moved } = &step.transition.changes;
-        let (new, old) = (switches_added.len(), switches_removed.len());
-        let _ = writeln!(out, "\n{}: switches +{new} -{old}", step.name);
-        let _ = writeln!(out, "  cables between switches: {cables_added} added, {cables_removed} removed, {cables_moved} moved");
+        let Transition { changes, kept_traffic, .. } = &step.transition;
+        let (new, old, renamed) = (changes.switches_added.len(), changes.switches_removed.len(), changes.switches_renamed.len());
+        let renamed = if renamed > 0 { format!(", {renamed} with another name") } else { String::new() };
+        let _ = writeln!(out, "\n{}: switches +{new} -{old}{renamed}", step.name);
+        let mut row = |what: &str, [added, removed, moved]: [usize; 3]| {
+            let _ = writeln!(out, "  {what}: {added} added, {removed} removed, {moved} moved");
+        };
+        row("cables between switches", [changes.cables_added, changes.cables_removed, changes.cables_moved]);
+        row("cables of servers", [changes.server_cables_added, changes.server_cables_removed, changes.server_cables_moved]);
+        if *kept_traffic < 1.0 - ROUNDING {
+            let _ = writeln!(out, "  racks that go have {:.1} % of the traffic, which is left out", 100.0 * (1.0 - kept_traffic));
+        }
         if let Some(cost) = &step.state.cost {
             let _ = writeln!(out, "  {:+.0} {}", cost.difference, cost.currency);
             for (sign, lines) in [('+', &cost.bought), ('-', &cost.freed)] {
