@@ -69,7 +69,7 @@ def analyze_traffic(
         keep_going: leave out and count what cannot be read.
         out: a folder for the report; without it, a temporary one.
         emit: a scenario to write, for :func:`weft.run`.
-        emit_as: ``"fitted"`` or ``"flows"``.
+        emit_as: ``"fitted"``, ``"closed-loop"`` or ``"flows"``.
         anonymize: a file with a key; names are replaced by a hash.
 
     Raises:

@@ -7,7 +7,8 @@ use weft_fabric::time::{Duration, Instant};
 use weft_fabric::topology::shapes::{Cabling, fat_tree, ideal_of, single_switch};
 use weft_fabric::topology::{Fabric, FabricBuilder};
 use weft_fabric::traffic::{
-    ArrivalRate, Arrivals, Concurrency, FlowSpec, Pattern, ShuffleMode, Size, SizeSpec, TrafficError, TrafficSpec, Workload,
+    ArrivalRate, Arrivals, Concurrency, FlowSpec, Pattern, RackWeights, ShuffleMode, Size, SizeSpec, TrafficError, TrafficSpec,
+    Workload,
 };
 use weft_fabric::units::{BitsPerSec, Bytes};
 use weft_fabric::{FlowId, HostId};
@@ -435,4 +436,54 @@ fn the_first_flows_of_a_seed_stay_as_they_are() {
         }
     }
     insta::assert_snapshot!(text);
+}
+
+fn weights(cells: &[((u32, u32), f64)]) -> Pattern {
+    let mut weights = RackWeights::default();
+    cells.iter().for_each(|&((from, to), weight)| weights.add(from, to, weight));
+    Pattern::Matrix { weights: weights.into() }
+}
+
+/// Pairs of racks appear as often as their weights say, hosts of a rack alike, and hosts of racks that send more begin more flows. Racks 0 to 7 have two hosts.
+#[test]
+fn flows_follow_a_matrix() {
+    let fabric = fat_tree(4, LINK).unwrap();
+    let cells = [((0, 1), 3.0), ((0, 0), 1.0), ((1, 5), 8.0), ((4, 0), 4.0)];
+    let until = Some(Instant::ZERO + Duration::from_secs(1000));
+    let spec = TrafficSpec {
+        arrivals: Arrivals::Poisson { rate: ArrivalRate::PerHost(10.0), until },
+        ..TrafficSpec::new(weights(&cells), SizeSpec::Infinite)
+    };
+    let flows = flows(&spec, &fabric, 1);
+    // 16 hosts take part: 160 flows per second in all, by those of three racks.
+    let expected = 160_000.0;
+    assert!((flows.len() as f64 - expected).abs() < 5.0 * expected.sqrt(), "{}", flows.len());
+    let rack = |host: HostId| fabric.rack_of(host).index() as u32;
+    let mut pairs: BTreeMap<(HostId, HostId), u64> = BTreeMap::new();
+    flows.iter().for_each(|f| *pairs.entry((f.src, f.dst)).or_default() += 1);
+    for (pair, weight) in cells {
+        let counts: Vec<u64> = pairs.iter().filter(|((s, d), _)| (rack(*s), rack(*d)) == pair).map(|(_, &n)| n).collect();
+        assert_eq!(counts.len(), if pair.0 == pair.1 { 2 } else { 4 });
+        let each = expected * weight / 16.0 / counts.len() as f64;
+        assert!(chi2(&counts, each) < chi2_limit(counts.len() as f64), "{pair:?}: {counts:?}, {each}");
+    }
+    assert_eq!(pairs.len(), 2 + 3 * 4, "no other pair");
+    // Rack 5 receives half of 160 flows per second on two hosts.
+    let spec = TrafficSpec { size: SizeSpec::Fixed(Bytes(1_000_000)), ..spec };
+    let sent = 160.0 / 2.0 / 2.0 * 8e6 / 1e9;
+    assert!((spec.offered_load(&fabric, 1).unwrap().unwrap() - sent).abs() < 1e-9, "{:?}", spec.offered_load(&fabric, 1));
+}
+
+#[test]
+fn a_matrix_must_fit_the_fabric() {
+    let fabric = fat_tree(4, LINK).unwrap();
+    let error = |pattern, hosts: Option<Vec<u32>>| {
+        let mut spec = once(pattern, 1);
+        spec.among.listed = hosts;
+        spec.workload(&fabric, 1).err().expect("an error").to_string()
+    };
+    assert!(error(weights(&[((0, 8), 1.0)]), None).contains("racks 0 to 7"));
+    assert!(error(weights(&[((0, 1), 1.0)]), Some(vec![0, 1])).contains("`matrices` = 1: this rack has traffic"));
+    assert!(error(weights(&[((0, 0), 1.0)]), Some(vec![0, 4])).contains("sends to itself"));
+    assert!(error(weights(&[]), None).contains("no rack sends"));
 }

@@ -166,7 +166,7 @@ fn weft_simulates_what_is_emitted() {
     let (csv, _) = log(500);
     std::fs::write(folder.path().join("log.csv"), csv).expect("written");
     let mut finished = Vec::new();
-    for form in ["fitted", "flows"] {
+    for form in ["fitted", "flows", "closed-loop"] {
         let name = format!("{form}.toml");
         text(&planner(&["analyze", "traffic", "log.csv", "--emit", &name, "--emit-as", form], folder.path()));
         let run = Command::new(&weft)
@@ -180,6 +180,51 @@ fn weft_simulates_what_is_emitted() {
     }
     // A Poisson process of 500 flows has 500 within five standard deviations; the flows themselves are exactly those of the log.
     assert!((finished[0] - 500.0).abs() < 112.0 && finished[1] == 500.0, "{finished:?}");
+}
+
+/// Three of four flows go from the first rack to the second, the others from the third to the fourth; a host has two at a time. So it is in the
+/// scenarios that are emitted, and the matrix of the log is that which `weft optimum` takes.
+#[test]
+fn the_matrix_of_a_log_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut csv = "src,dst,start,size,duration\n".to_owned();
+    for at in 0..4_000u32 {
+        let rack = if at % 4 == 3 { 2 } else { 0 };
+        let host = at / 4 % 8;
+        let start = f64::from(at) * 0.01;
+        let _ = writeln!(csv, "10.0.{rack}.{host},10.0.{}.{host},{start:.2},1000000,0.2", rack + 1);
+    }
+    std::fs::write(folder.path().join("log.csv"), csv).expect("written");
+    for form in ["fitted", "closed-loop"] {
+        let name = format!("{form}.toml");
+        text(&planner(&["analyze", "traffic", "log.csv", "--emit", &name, "--emit-as", form], folder.path()));
+        let set = ["--set", "traffic.until=\"40s\"", "--set", "world.duration=\"40s\""];
+        let set = if form == "fitted" { &set[..] } else { &["--set", "traffic.flows=4000", "--set", "world.duration=\"40s\""] };
+        let study = json(&planner(&[&["analyze", "traffic", &name, "--json"], set].concat(), folder.path()));
+        let cells = study["matrix"]["top_pairs"].as_array().expect("pairs");
+        let bytes: Vec<f64> = cells.iter().map(|cell| number_of(&cell["bytes"])).collect();
+        assert_eq!(bytes.len(), 2, "{form}: {cells:?}");
+        let part = bytes[0] / (bytes[0] + bytes[1]);
+        // In a closed loop every host of a rack that sends has as many flows as any other.
+        let expected = if form == "fitted" { 0.75 } else { 0.5 };
+        assert!((part - expected).abs() < 0.05, "{form}: {part}");
+    }
+    let optimum = |more: &[&str]| {
+        let report = json(&planner(&[&["optimum", "fitted.toml", "--json"], more].concat(), folder.path()));
+        let run = &report["runs"][0];
+        (run["traffic"].as_str().expect("a name").to_owned(), number_of(&run["max_utilisation"]["ecmp"][0]))
+    };
+    let [of_scenario, of_file] = [optimum(&[]), optimum(&["--matrices", "fitted.matrix.csv"])];
+    assert!(of_scenario.0.contains("mean") && of_file.0.contains("fitted.matrix.csv"), "{of_scenario:?}");
+    assert!(of_scenario.1 > 0.0 && (of_scenario.1 - of_file.1).abs() < 1e-12, "{of_scenario:?} {of_file:?}");
+
+    let output = planner(&["optimum", "fitted.toml", "--set", "fabric.edges=3"], folder.path());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && message.contains("the fabric has racks 0 to 2"), "{message}");
+    // Without ends nothing is known about flows at a time.
+    std::fs::write(folder.path().join("short.csv"), "src,dst,start,size\n10.0.0.1,10.0.1.1,0,5\n").expect("written");
+    let output = planner(&["analyze", "traffic", "short.csv", "--emit", "s.toml", "--emit-as", "closed-loop"], folder.path());
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Header and rows of a Parquet file, as CSV has them.

@@ -181,7 +181,7 @@ impl Inputs<'_> {
 fn is_path(keys: &[String], text: &str) -> bool {
     let [.., section, key] = keys else { return false };
     match (section.as_str(), key.as_str()) {
-        ("fabric", "path") | ("traffic", "file") | ("overlay", "tenants") => true,
+        ("fabric", "path") | ("traffic", "file" | "matrices") | ("overlay", "tenants") => true,
         ("traffic", "size" | "concurrency") => SizeSpec::is_file_name(text),
         _ => false,
     }

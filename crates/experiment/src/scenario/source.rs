@@ -14,7 +14,7 @@ use crate::bundle;
 use crate::error::{Error, Result};
 use crate::metrics::is_of_planner;
 use crate::scenario::error::{KeyError, Problem, owned};
-use crate::scenario::traffic::matrices::{MATRICES, VOLATILE};
+use crate::scenario::traffic::matrices::{MATRICES, MATRIX, VOLATILE};
 use crate::suggest::nearest;
 
 /// Tables that a scenario can have: the first part of a dotted key.
@@ -40,7 +40,8 @@ pub const SECTIONS: &[&str] = &[
 /// Whether `weft-planner` evaluates a scenario, and no world does: its traffic is matrices, or all that it expects are metrics of the planner.
 pub fn is_for_planner(scenario: &Table) -> bool {
     let traffic = |key: &str| get(scenario, &format!("traffic.{key}"));
-    let has_matrices = traffic(MATRICES).is_some() || traffic("pattern").and_then(Value::as_str) == Some(VOLATILE);
+    let pattern = traffic("pattern").and_then(Value::as_str);
+    let has_matrices = pattern == Some(VOLATILE) || pattern != Some(MATRIX) && traffic(MATRICES).is_some();
     let mut metrics = expectations(scenario).map(|one| one.get("metric").and_then(Value::as_str)).peekable();
     has_matrices || metrics.peek().is_some() && metrics.all(|metric| metric.is_some_and(is_of_planner))
 }

@@ -13,6 +13,7 @@ use crate::topology::Fabric;
 use crate::traffic::error::{TrafficError, parameter};
 use crate::traffic::pattern::Pattern;
 use crate::traffic::random::{Draw, below, generator, shuffle, unit};
+use crate::traffic::weights::Rows;
 
 /// The destinations of a pattern on a fabric.
 #[derive(Clone, Debug)]
@@ -48,6 +49,9 @@ enum Kind {
     Incast {
         receiver: HostId,
     },
+    Matrix {
+        rows: Rows,
+    },
 }
 
 impl Destinations {
@@ -74,6 +78,11 @@ impl Destinations {
             Pattern::Incast { fan_in, receiver } => {
                 sources = senders(fan_in, receiver, &members, fabric, seed)?;
                 Kind::Incast { receiver }
+            }
+            Pattern::Matrix { ref weights } => {
+                let rows = Rows::new(weights, fabric, &members)?;
+                sources = rows.sources(&members);
+                Kind::Matrix { rows }
             }
             Pattern::Shuffle { .. } | Pattern::ManyToMany { .. } => unreachable!("these patterns draw no destinations"),
         };
@@ -118,6 +127,15 @@ impl Destinations {
                 }
             }
             Kind::Incast { receiver } => *receiver,
+            Kind::Matrix { rows } => rows.draw(src, &mut draw()),
+        }
+    }
+
+    /// What a source sends, over the mean of all hosts that take part; where the pattern says nothing, 1.
+    pub(super) fn share(&self, src: HostId) -> f64 {
+        match &self.kind {
+            Kind::Matrix { rows } => rows.share(src),
+            _ => 1.0,
         }
     }
 
@@ -126,6 +144,7 @@ impl Destinations {
         match &self.kind {
             Kind::Incast { receiver } => Some((*receiver, 1.0)),
             Kind::Hotspot { hot, fraction } => Some((hot[0], fraction / hot.len() as f64)),
+            Kind::Matrix { rows } => Some(rows.favourite()),
             _ => None,
         }
     }

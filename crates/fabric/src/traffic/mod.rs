@@ -25,6 +25,7 @@ pub mod sizes;
 pub mod spec;
 mod starts;
 pub mod tenants;
+mod weights;
 
 pub use error::TrafficError;
 pub use flow::{FlowSpec, Size, StaticWorkload, Workload, flows_known_at_start};
@@ -34,3 +35,4 @@ pub use requests::{RequestLoad, RequestSpec};
 pub use several::SeveralWorkloads;
 pub use sizes::{Concurrency, EmpiricalCdf, SizeError, SizeSpec};
 pub use spec::{ArrivalRate, Arrivals, TrafficSpec};
+pub use weights::RackWeights;

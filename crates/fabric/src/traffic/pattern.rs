@@ -1,7 +1,10 @@
 //! Traffic patterns: who sends to whom.
 
+use std::sync::Arc;
+
 use crate::ids::HostId;
 use crate::traffic::hosts::HostList;
+use crate::traffic::weights::RackWeights;
 
 /// Who sends to whom.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,12 @@ pub enum Pattern {
         hotspots: Option<u32>,
         /// Part of the flows that go to them, from 0 to 1.
         fraction: f64,
+    },
+    /// To a host of a rack that is drawn by the weights of the sender's rack, each of its hosts with equal probability. With Poisson arrivals a host begins
+    /// flows in proportion to what its rack sends, divided evenly among the rack's hosts.
+    Matrix {
+        /// How much racks send to each other.
+        weights: Arc<RackWeights>,
     },
     /// Each host sends one flow to each other one (VL2 section 5.1, Hedera section 6.3).
     Shuffle {

@@ -305,7 +305,7 @@ impl TrafficSpec {
                 Box::new(move |host| load * fabric.nic_capacity(host).as_f64() / (8.0 * mean))
             }
         };
-        Ok(destinations.sources().iter().map(|&host| per_source(host).min(MAX_RATE)).collect())
+        Ok(destinations.sources().iter().map(|&host| (per_source(host) * destinations.share(host)).min(MAX_RATE)).collect())
     }
 }
 

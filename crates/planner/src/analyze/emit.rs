@@ -1,11 +1,13 @@
 //! `--emit scenario.toml`: a scenario whose traffic is that of the log, for `weft run`.
 //!
 //! ```text
-//!   fitted   sizes by their distribution (NAME.cdf.txt), Poisson arrivals at the log's rate, racks chosen as near as in the log
-//!   flows    the flows themselves (NAME.flows.csv), from a second reading of the log
+//!   fitted        sizes by their distribution (NAME.cdf.txt), ends by the mean traffic matrix (NAME.matrix.csv), Poisson arrivals at the log's rate
+//!   closed-loop   the same, and each host keeps as many flows under way as the distribution of concurrent flows says (NAME.concurrency.txt)
+//!   flows         the flows themselves (NAME.flows.csv), from a second reading of the log
 //! ```
 //! The fabric is the smallest that fits: an edge switch for each group, as many hosts on each as the largest group has, and as many core switches.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -22,9 +24,11 @@ use crate::error::{Error, Result};
 /// The form of the traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
-    /// Distributions.
+    /// Distributions, and arrivals at the log's rate.
     #[default]
     Fitted,
+    /// Distributions, and as many flows at a time as in the log.
+    ClosedLoop,
     /// The flows themselves.
     Flows,
 }
@@ -37,6 +41,8 @@ struct Fabric {
     edges: usize,
     hosts_per_edge: usize,
     of_host: Vec<u32>,
+    /// By group.
+    edge_of: Vec<usize>,
 }
 
 impl Fabric {
@@ -63,7 +69,7 @@ impl Fabric {
             of_host[host] = (edge_of[group] as u64 * largest + next[group] % largest) as u32;
             next[group] += 1;
         }
-        Ok(Self { edges, hosts_per_edge: largest as usize, of_host })
+        Ok(Self { edges, hosts_per_edge: largest as usize, of_host, edge_of })
     }
 }
 
@@ -86,24 +92,31 @@ pub struct Job<'a> {
 pub fn write(job: &Job<'_>, report: &TrafficReport, hosts: &mut Hosts) -> Result<Vec<PathBuf>> {
     let fabric = Fabric::of(hosts)?;
     let stem = job.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let beside = |ending: &str| job.path.with_file_name(format!("{stem}.{ending}"));
-    let (path, traffic) = match job.form {
-        Form::Fitted => {
-            let path = beside("cdf.txt");
-            std::fs::write(&path, sizes(report)).map_err(|e| Error::io("write", &path, e))?;
-            let traffic = fitted(report, &fabric, &path);
-            (path, traffic)
-        }
-        Form::Flows => {
-            let path = beside("flows.csv");
-            let written = flows(job, &path, &fabric, hosts, report.totals.start_s)?;
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            (path, format!("# {written} flows; their times begin at 0.\n[traffic]\nfile = {}\n", quoted(&name)))
-        }
+    let name = |ending: &str| format!("{stem}.{ending}");
+    let beside = |ending: &str| job.path.with_file_name(name(ending));
+    let mut paths = vec![job.path.to_owned()];
+    let traffic = if job.form == Form::Flows {
+        paths.push(beside("flows.csv"));
+        let written = flows(job, &paths[1], &fabric, hosts, report.totals.start_s)?;
+        format!("# {written} flows; their times begin at 0.\n[traffic]\nfile = {}\n", quoted(&name("flows.csv")))
+    } else {
+        let mut write = |ending: &str, text: String| {
+            paths.push(beside(ending));
+            std::fs::write(beside(ending), text).map_err(|e| Error::io("write", &beside(ending), e))
+        };
+        write("cdf.txt", sizes(report))?;
+        write("matrix.csv", matrix(report, &fabric))?;
+        let arrivals = if job.form == Form::ClosedLoop {
+            write("concurrency.txt", concurrency(report)?)?;
+            closed_loop(&name("concurrency.txt"))
+        } else {
+            poisson(report, &fabric)
+        };
+        fitted(&name("matrix.csv"), &arrivals, &name("cdf.txt"))
     };
     let text = scenario(report, &fabric, &traffic);
     std::fs::write(job.path, text).map_err(|e| Error::io("write", job.path, e))?;
-    Ok(vec![job.path.to_owned(), path])
+    Ok(paths)
 }
 
 fn quoted(text: &str) -> String {
@@ -141,31 +154,30 @@ duration = \"{duration:.6}s\"\n",
 }
 
 /// `[traffic]` by distributions.
-fn fitted(report: &TrafficReport, fabric: &Fabric, sizes: &Path) -> String {
-    let t = &report.totals;
-    let hosts = (fabric.edges * fabric.hosts_per_edge) as f64;
-    let duration = t.duration_s.max(0.001);
-    let l = &report.locality;
-    let name = sizes.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let pattern = if fabric.hosts_per_edge > 1 {
-        format!("pattern = \"staggered\"\nedge_p = {:.4}          # flows within a group\npod_p = 0.0", l.flows_same_rack)
-    } else {
-        "pattern = \"random\"".to_owned()
-    };
+fn fitted(matrix: &str, arrivals: &str, sizes: &str) -> String {
     format!(
-        "# Fitted: sizes and the rate of arrivals are the log's; arrivals are a Poisson process, destinations beyond the group are equally likely.\n\
-# `--emit-as flows` keeps bursts and the traffic matrix.\n\
+        "# Fitted: sizes and the mean traffic matrix are the log's, independent of each other and of time. `--emit-as flows` keeps bursts.\n\
 [traffic]\n\
-{pattern}\n\
-arrivals = \"poisson\"\n\
-rate = {:.9}             # flows per second and host: {:.3} of all\n\
-until = \"{duration:.6}s\"\n\
+pattern = \"matrix\"\n\
+matrices = {}\n\
+{arrivals}\
 size = {}\n\
 cdf_units = \"fraction\"\n",
-        ratio(t.flows as f64, duration * hosts),
-        ratio(t.flows as f64, duration),
-        quoted(&format!("./{name}")),
+        quoted(&format!("./{matrix}")),
+        quoted(&format!("./{sizes}")),
     )
+}
+
+fn poisson(report: &TrafficReport, fabric: &Fabric) -> String {
+    let t = &report.totals;
+    let (hosts, duration) = ((fabric.edges * fabric.hosts_per_edge) as f64, t.duration_s.max(0.001));
+    let (rate, all) = (ratio(t.flows as f64, duration * hosts), ratio(t.flows as f64, duration));
+    let rate = format!("rate = {rate:.9}             # flows per second and host, on average: {all:.3} of all");
+    format!("arrivals = \"poisson\"\n{rate}\nuntil = \"{duration:.6}s\"\n")
+}
+
+fn closed_loop(concurrency: &str) -> String {
+    format!("arrivals = \"closed-loop\"\nconcurrency = {}    # each host draws once\n", quoted(&format!("./{concurrency}")))
 }
 
 /// The distribution of the sizes, as the scenario's reader takes it.
@@ -185,6 +197,49 @@ fn sizes(report: &TrafficReport) -> String {
     out
 }
 
+/// The distribution of the flows that a host sends at a time: half of those at a host that has any, at least one.
+fn concurrency(report: &TrafficReport) -> Result<String> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for bin in report.full.concurrency.bins().filter(|bin| bin.to > 0) {
+        *counts.entry(bin.from.midpoint(bin.to).div_ceil(2)).or_default() += bin.count;
+    }
+    let all: u64 = counts.values().sum();
+    if all == 0 {
+        let message = "the log does not say when flows end, so not how many there are at a time";
+        return Err(Error::usage(message, "use --emit-as fitted"));
+    }
+    let mut out =
+        "# flows that a host sends at a time, rounded to the nearest whole number; cumulative fraction of hosts\n".to_owned();
+    let (mut below, mut last) = (0, f64::NEG_INFINITY);
+    for (flows, count) in counts {
+        let fraction = |below: u64| below as f64 / all as f64;
+        for (value, cumulative) in [(flows as f64 - 0.5, fraction(below)), (flows as f64 + 0.5, fraction(below + count))] {
+            if value > last {
+                let _ = writeln!(out, "{value} {cumulative}");
+                last = value;
+            }
+        }
+        below += count;
+    }
+    Ok(out)
+}
+
+/// The mean rate of each pair of racks.
+fn matrix(report: &TrafficReport, fabric: &Fabric) -> String {
+    let mut out = "t,src,dst,bps\n".to_owned();
+    let mut cells: Vec<_> = report
+        .full
+        .series
+        .total()
+        .into_iter()
+        .map(|((from, to), bytes)| ((fabric.edge_of[from as usize], fabric.edge_of[to as usize]), bytes))
+        .collect();
+    cells.sort_unstable_by_key(|cell| cell.0);
+    for ((from, to), bytes) in cells {
+        let _ = writeln!(out, "0,{from},{to},{}", bytes * 8.0 / report.totals.duration_s.max(0.001));
+    }
+    out
+}
 /// Writes the flows.
 fn flows(job: &Job<'_>, path: &Path, fabric: &Fabric, hosts: &mut Hosts, start_s: f64) -> Result<u64> {
     let failed = |e| Error::io("write", path, e);

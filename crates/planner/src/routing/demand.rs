@@ -8,6 +8,7 @@ use weft_experiment::scenario::Run;
 use weft_experiment::scenario::traffic::Traffic;
 use weft_experiment::scenario::traffic::matrices::Matrices;
 use weft_fabric::Fabric;
+use weft_fabric::traffic::RackWeights;
 
 use crate::error::{Error, Result};
 use crate::network::Network;
@@ -88,7 +89,12 @@ impl Demand {
                 Ok(Self { name, matrices: volatile::draw(spec, network, seed), in_order: false, is_of_flows: false })
             }
             traffic => {
-                let keys = traffic.flows(fabric, seed)?.first_keys();
+                // The racks of a matrix are those of the fabric: checked.
+                let flows = traffic.flows(fabric, seed)?;
+                if let Some(weights) = traffic.rack_weights() {
+                    return Ok(Self::of_weights(weights, network));
+                }
+                let keys = flows.first_keys();
                 if keys.is_empty() {
                     let uniform = Self::of_pattern(Pattern::Uniform, network);
                     return Ok(Self { name: "uniform: the scenario has no flows at time 0".to_owned(), ..uniform });
@@ -108,6 +114,19 @@ impl Demand {
                 let name = "the scenario's flows at time 0".to_owned();
                 Ok(Self { name, matrices: vec![(0.0, matrix)], in_order: false, is_of_flows: true })
             }
+        }
+    }
+
+    fn of_weights(weights: &RackWeights, network: &Network) -> Self {
+        let mut matrix = Matrix::zero(network.racks());
+        for ((from, to), bps) in weights.cells().filter(|((from, to), _)| from != to) {
+            *matrix.rate_mut(from as usize, to as usize) = bps;
+        }
+        Self {
+            name: "the mean of the scenario's matrices".to_owned(),
+            matrices: vec![(0.0, matrix)],
+            in_order: false,
+            is_of_flows: false,
         }
     }
 

@@ -238,7 +238,7 @@ pub fn number_by_line(lines: Option<&[FlowId]>, flows: &mut [FlowRecord]) {
 fn read_spec(keys: &Keys<'_>, folder: &Path) -> Result<TrafficSpec> {
     let start: Duration = keys.or("start", Duration::ZERO)?;
     Ok(TrafficSpec {
-        pattern: read_pattern(keys)?,
+        pattern: read_pattern(keys, folder)?,
         among: read_participants(keys)?,
         size: read_size(keys, folder)?,
         arrivals: read_arrivals(keys, folder)?,

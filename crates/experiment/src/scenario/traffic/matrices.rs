@@ -9,6 +9,8 @@ use crate::scenario::keys::Keys;
 
 /// The pattern's name.
 pub const VOLATILE: &str = "volatile";
+/// The pattern of flows whose ends are drawn by a matrix, which is not this traffic.
+pub const MATRIX: &str = "matrix";
 /// The key that names a file.
 pub const MATRICES: &str = "matrices";
 
@@ -41,7 +43,9 @@ pub struct Volatile {
 impl Matrices {
     /// Whether `[traffic]` describes matrices.
     pub fn are_asked_for(keys: &Keys<'_>) -> Result<bool, KeyError> {
-        Ok(keys.has(MATRICES) || keys.opt::<String>("pattern")?.as_deref() == Some(VOLATILE))
+        let pattern = keys.opt::<String>("pattern")?;
+        let pattern = pattern.as_deref();
+        Ok(pattern == Some(VOLATILE) || pattern != Some(MATRIX) && keys.has(MATRICES))
     }
 
     /// Reads `[traffic]` of this kind; relative paths start at `folder`.

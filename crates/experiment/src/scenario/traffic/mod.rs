@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_fabric::Fabric;
-use weft_fabric::traffic::{RequestLoad, RequestSpec};
+use weft_fabric::traffic::{Pattern, RackWeights, RequestLoad, RequestSpec};
 
 use crate::error::{KeyError, Result};
 use crate::scenario::directory::{DIRECTORY, DirectoryLoad};
@@ -139,6 +139,17 @@ impl Traffic {
         match self {
             Self::Flows(FlowSource::Drawn(spec)) => spec.flows_per_host.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
             _ => 1,
+        }
+    }
+
+    /// The matrix by which the ends of flows are drawn.
+    pub fn rack_weights(&self) -> Option<&RackWeights> {
+        match self {
+            Self::Flows(FlowSource::Drawn(spec)) => match &spec.pattern {
+                Pattern::Matrix { weights } => Some(weights),
+                _ => None,
+            },
+            _ => None,
         }
     }
 

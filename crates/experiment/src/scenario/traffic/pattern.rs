@@ -1,9 +1,15 @@
 //! The part of `[traffic]` that sets who sends to whom: `pattern`, its own keys, and which hosts take part.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_fabric::formats::flows::matrix;
 use weft_fabric::traffic::{HostList, Participants, Pattern, Place, RequestSpec, ShuffleMode};
 use weft_fabric::{Bytes, Duration, HostId, Instant};
 
-use crate::error::{KeyError, Problem};
+use super::matrices::{MATRICES, MATRIX};
+use crate::bundle;
+use crate::error::{Error, KeyError, Problem, Result};
 use crate::scenario::keys::{Keys, Numbers};
 
 /// The pattern of requests and responses: not flows, and so not a [`Pattern`].
@@ -20,16 +26,31 @@ const PATTERNS: &[&str] = &[
     "incast",
     "many-to-many",
     "closed-loop",
+    MATRIX,
     MEMCACHE,
     crate::scenario::directory::DIRECTORY,
     crate::scenario::nl_arp::NL_ARP,
     super::matrices::VOLATILE,
 ];
 
-/// Reads `pattern` and the keys that go with it alone.
-pub fn read_pattern(keys: &Keys<'_>) -> Result<Pattern, KeyError> {
+/// Reads `pattern` and the keys that go with it alone; relative paths start at `folder`.
+///
+/// # Errors
+/// What is wrong with them, or with a file of matrices.
+pub fn read_pattern(keys: &Keys<'_>, folder: &Path) -> Result<Pattern> {
     let name: String = keys.need("pattern")?;
-    Ok(match name.as_str() {
+    if name == MATRIX {
+        let path = bundle::resolve(folder, &keys.need::<String>(MATRICES)?);
+        let unreadable = |cause| keys.problem(MATRICES, Problem::Unreadable { path: path.clone(), cause });
+        let content = bundle::read(&path).map_err(unreadable)?;
+        let weights = matrix::parse(&content).map_err(|e| Error::format(&path, e))?;
+        return Ok(Pattern::Matrix { weights: Arc::new(weights) });
+    }
+    Ok(named(keys, &name)?)
+}
+
+fn named(keys: &Keys<'_>, name: &str) -> Result<Pattern, KeyError> {
+    Ok(match name {
         "stride" => Pattern::Stride { stride: keys.need("stride")? },
         "staggered" => Pattern::Staggered { edge: keys.need("edge_p")?, pod: keys.need("pod_p")? },
         "random" | "closed-loop" => Pattern::Random,

@@ -6,6 +6,7 @@
 //! | [`cm`] | htsim: `src->dst id 1 start 0 size 2000000` | picoseconds | bytes; 0 is without end |
 //! | [`flow_txt`] | HPCC's ns-3: `src dst 3 dport size start`, below their number | seconds | bytes |
 //! | [`demand`] | `src,dst` below that header | | |
+//! | [`matrix`] | `t,src,dst,bps` below that header: rates between racks, no flows | | |
 //!
 //! The readers take any bytes and give flows in the order of the file, or a [`FormatError`] that names the line.
 //! They read whole files from memory: opening files is the caller's work.
@@ -16,6 +17,7 @@ pub mod demand;
 pub(in crate::formats) mod fields;
 pub mod flow_txt;
 mod hosts;
+pub mod matrix;
 
 pub use hosts::HostNames;
 
