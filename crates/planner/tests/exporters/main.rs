@@ -61,8 +61,8 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// Writes a capture of what arrives until a second passes without anything, as sent to a port.
-fn record(socket: &UdpSocket, port: u16, path: &Path) {
+/// Packets of what arrives until a second passes without anything, as sent to a port.
+fn record(socket: &UdpSocket, port: u16) -> Vec<(u32, Vec<u8>)> {
     let mut datagrams = Vec::new();
     let mut buffer = [0; 65_536];
     while let Ok(length) = socket.recv(&mut buffer) {
@@ -70,7 +70,7 @@ fn record(socket: &UdpSocket, port: u16, path: &Path) {
         bytes[42..].copy_from_slice(&buffer[..length]);
         datagrams.push((10_000, bytes));
     }
-    write_capture(path, &datagrams);
+    datagrams
 }
 
 fn study(arguments: &[&str], folder: &Path) -> Value {
@@ -121,7 +121,7 @@ fn flows_of_an_exporter_are_those_of_its_packets() {
         let socket = socket();
         let output = export(folder.path(), version, socket.local_addr().expect("bound").port());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        record(&socket, 2055, &folder.path().join("export.pcap"));
+        write_capture(&folder.path().join("export.pcap"), &record(&socket, 2055));
         let found = study(&["export.pcap"], folder.path());
         let (exported, [from_s, exported_s]) = figures(&found);
         assert_eq!((exported, &found["skipped"]), (counts, &serde_json::json!([])), "version {version}: {found}");
@@ -133,8 +133,68 @@ fn flows_of_an_exporter_are_those_of_its_packets() {
     }
 }
 
+/// What is lost between an exporter and its collector is stated, and nothing else is.
+#[test]
+fn messages_that_are_lost_are_counted() {
+    if !installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let flows =
+        (0..300u16).map(|i| (u32::from(i), packet([10, 0, 0, 1], [10, 0, 1, 2], [1_000 + i, 53], 17, 400))).collect::<Vec<_>>();
+    write_capture(&folder.path().join("packets.pcap"), &flows);
+    let notes = |messages: &[(u32, Vec<u8>)]| {
+        write_capture(&folder.path().join("export.pcap"), messages);
+        let found = study(&["export.pcap"], folder.path());
+        let notes = found["notes"].as_array().expect("notes").iter().map(|it| it.as_str().expect("text").to_owned());
+        (found["flows"].as_u64().expect("a number"), notes.filter(|note| note.contains("missing")).collect::<Vec<_>>())
+    };
+    for version in ["5", "9", "10"] {
+        let socket = socket();
+        let output = export(folder.path(), version, socket.local_addr().expect("bound").port());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut messages = record(&socket, 2055);
+        assert_eq!(notes(&messages), (300, Vec::new()), "version {version}");
+        // Late is not lost.
+        messages.swap(2, 3);
+        assert_eq!(notes(&messages), (300, Vec::new()), "version {version}");
+        let all = messages.len();
+        messages.remove(3);
+        let (arrived, found) = notes(&messages);
+        let lost = match version {
+            "9" => format!("1 of {all} messages that exporter 10.9.9.9 sent by NetFlow 9 are missing"),
+            "5" => format!("{} of 300 flows that exporter 10.9.9.9 sent by NetFlow 5 are missing", 300 - arrived),
+            // One record is of options.
+            _ => format!("{} of 301 records that exporter 10.9.9.9 sent by IPFIX are missing", 300 - arrived),
+        };
+        assert!(arrived < 300 && found.len() == 1 && found[0].ends_with(&lost), "version {version}: {found:?}, {lost}");
+    }
+}
+
 /// Ends a collector, which then completes its file.
 struct Collector(Child);
+
+impl Collector {
+    /// Starts it on a free port; `None` if it does not listen.
+    fn start(folder: &Path) -> Option<(Self, u16)> {
+        let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr()).expect("a port").port();
+        let mut program = Command::new("nfcapd");
+        program.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-l"]).arg(folder);
+        let mut collector = Self(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
+        for _ in 0..100 {
+            sleep(Duration::from_millis(50));
+            let sockets = std::fs::read_to_string("/proc/net/udp").expect("read");
+            let file = folder.join(format!("nfcapd.current.{}", collector.0.id()));
+            if collector.0.try_wait().expect("it is a child").is_some() {
+                return None;
+            }
+            if sockets.contains(&format!("0100007F:{port:04X}")) && file.exists() {
+                return Some((collector, port));
+            }
+        }
+        None
+    }
+}
 
 impl Drop for Collector {
     fn drop(&mut self) {
@@ -152,19 +212,8 @@ fn flows_of_a_collector_are_those_of_the_packets() {
     write_capture(&folder.path().join("packets.pcap"), &packets());
     let collected = folder.path().join("collected");
     std::fs::create_dir(&collected).expect("created");
-    // A free port; between this and the collector's start another program could take it, which the test would notice.
-    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr()).expect("a port").port();
-    let mut program = Command::new("nfcapd");
-    program.args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-l"]).arg(&collected);
-    let collector = Collector(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
-    let listens = || std::fs::read_to_string("/proc/net/udp").is_ok_and(|it| it.contains(&format!("0100007F:{port:04X}")));
-    for _ in 0..100 {
-        if listens() {
-            break;
-        }
-        sleep(Duration::from_millis(50));
-    }
-    assert!(listens(), "the collector does not listen");
+    // Another test may take the port in between: then the collector ends at once.
+    let (collector, port) = (0..5).find_map(|_| Collector::start(&collected)).expect("the collector listens");
     let output = export(folder.path(), "9", port);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // It has no sign that it has read all.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::{packet, record, socket, study};
+use crate::{packet, record, socket, study, write_capture};
 
 const SWITCH: &str = "/usr/sbin/ovs-vswitchd";
 const SERVER: &str = "/usr/sbin/ovsdb-server";
@@ -104,10 +104,11 @@ fn flows_of_a_switch_are_those_of_its_packets() {
     // NetFlow and IPFIX are sent after a second, sFlow within one.
     sleep(Duration::from_secs(4));
     for (socket, port, bytes) in &sockets {
-        record(socket, *port, &folder.path().join("export.pcap"));
+        write_capture(&folder.path().join("export.pcap"), &record(socket, *port));
         let found = study(&["export.pcap"], folder.path());
         let number = |key: &str| found["totals"][key].as_f64();
         let expected = (Some(20.0), Some(20.0 * bytes), Some(2.0));
         assert_eq!((number("packets"), number("bytes"), number("hosts")), expected, "port {port}: {found}");
+        assert!(!found["notes"].to_string().contains("missing"), "port {port}: {}", found["notes"]);
     }
 }

@@ -15,7 +15,8 @@ mod fields;
 mod link_layer;
 pub mod netflow;
 mod packets;
-pub mod sflow;
+pub mod sequence;
+mod sflow;
 #[cfg(test)]
 mod tests;
 mod zeek;

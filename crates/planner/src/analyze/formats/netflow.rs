@@ -12,6 +12,7 @@ use std::io::{BufRead, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::cursor::{Cursor, number};
+use super::sequence::{Sequences, Stream};
 use super::{Endpoint, FlowRecord, Options, Place, Problem, Sink};
 
 /// Templates of one observation domain.
@@ -113,8 +114,12 @@ struct Clocks {
 pub struct Exporters {
     domains: BTreeMap<(Endpoint, u16, u32), Domain>,
     waiting_bytes: usize,
+    /// Records of the message that is read; `None` if not known, as a template is missing.
+    records: Option<u32>,
     /// Largest difference of an exporter's clock to that of the capture.
     skew: BTreeMap<Endpoint, i64>,
+    /// Numbers of messages, of sFlow too.
+    pub sequences: Sequences,
 }
 
 /// Where a message came from, and how it is read.
@@ -122,6 +127,12 @@ struct Context<'a> {
     exporter: &'a Endpoint,
     place: Place<'a>,
     options: &'a Options,
+}
+
+impl Context<'_> {
+    fn stream(&self, protocol: &'static str, part: u32, unit: &'static str) -> Stream {
+        Stream { exporter: self.exporter.clone(), protocol, part, unit }
+    }
 }
 
 impl Exporters {
@@ -167,15 +178,15 @@ impl Exporters {
         context: &Context<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Option<()>, Problem> {
-        let header = || -> Option<(u16, Clocks, u16, Cursor<'_>)> {
+        let mut header = || -> Option<(u16, Clocks, [u32; 2], u16)> {
             let count = cursor.u16()?;
             let uptime_ms = cursor.u32()?;
             let sent = i64::from(cursor.u32()?) * 1_000_000_000 + i64::from(cursor.u32()?);
-            cursor.take(6)?;
-            Some((count, Clocks { sent, uptime_ms }, cursor.u16()? & 0x3fff, cursor))
+            let numbers = [cursor.u32()?, u32::from(cursor.u16()?)];
+            Some((count, Clocks { sent, uptime_ms }, numbers, cursor.u16()? & 0x3fff))
         };
-        let mut header = header;
-        let Some((count, clocks, interval, mut cursor)) = header() else { return Ok(None) };
+        let Some((count, clocks, [sequence, engine], interval)) = header() else { return Ok(None) };
+        self.sequences.message(context.stream("NetFlow 5", engine, "flows"), sequence, Some(u32::from(count)));
         self.note_skew(context.exporter, clocks.sent, captured_at);
         let sampling = if interval > 1 { u32::from(interval) } else { context.options.sampling.unwrap_or(1) };
         for _ in 0..count {
@@ -207,15 +218,15 @@ impl Exporters {
         context: &Context<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Option<()>, Problem> {
-        let mut header = || -> Option<(Clocks, u32)> {
+        let mut header = || -> Option<(Clocks, u32, u32)> {
             cursor.u16()?;
             let uptime_ms = cursor.u32()?;
             let sent = i64::from(cursor.u32()?) * 1_000_000_000;
-            cursor.u32()?;
-            Some((Clocks { sent, uptime_ms }, cursor.u32()?))
+            Some((Clocks { sent, uptime_ms }, cursor.u32()?, cursor.u32()?))
         };
-        let Some((clocks, domain)) = header() else { return Ok(None) };
+        let Some((clocks, sequence, domain)) = header() else { return Ok(None) };
         self.note_skew(context.exporter, clocks.sent, captured_at);
+        self.sequences.message(context.stream("NetFlow 9", domain, "messages"), sequence, Some(1));
         self.sets(cursor, 9, domain, clocks, context, sink)
     }
 
@@ -226,16 +237,18 @@ impl Exporters {
         context: &Context<'_>,
         sink: &mut dyn Sink,
     ) -> Result<Option<()>, Problem> {
-        let mut header = || -> Option<(Clocks, u32)> {
+        let mut header = || -> Option<(Clocks, u32, u32)> {
             let length = usize::from(cursor.u16()?);
             cursor.0 = cursor.0.get(..length.checked_sub(4)?)?;
             let sent = i64::from(cursor.u32()?) * 1_000_000_000;
-            cursor.u32()?;
-            Some((Clocks { sent, uptime_ms: 0 }, cursor.u32()?))
+            Some((Clocks { sent, uptime_ms: 0 }, cursor.u32()?, cursor.u32()?))
         };
-        let Some((clocks, domain)) = header() else { return Ok(None) };
+        let Some((clocks, sequence, domain)) = header() else { return Ok(None) };
         self.note_skew(context.exporter, clocks.sent, captured_at);
-        self.sets(cursor, 10, domain, clocks, context, sink)
+        self.records = Some(0);
+        let result = self.sets(cursor, 10, domain, clocks, context, sink)?;
+        self.sequences.message(context.stream("IPFIX", domain, "records"), sequence, self.records.filter(|_| result.is_some()));
+        Ok(result)
     }
 
     fn sets(
@@ -267,14 +280,16 @@ impl Exporters {
                 }
                 (256.., _) => {
                     if !domain.templates.contains_key(&id) {
+                        self.records = None;
                         self.waiting_bytes += body.len();
                         if self.waiting_bytes > MAX_WAITING {
                             sink.tally().leave_out("sets of data without a template", 0, || context.place.in_file());
                         } else {
                             domain.waiting.entry(id).or_default().push((clocks, body.to_vec(), context.place.number));
                         }
-                    } else if domain.data(id, body, clocks, context, sink)?.is_none() {
-                        return Ok(None);
+                    } else {
+                        let Some(records) = domain.data(id, body, clocks, context, sink)? else { return Ok(None) };
+                        self.records = self.records.map(|sum| sum + records);
                     }
                 }
                 _ => sink.tally().leave_out("sets with reserved ids", 0, || context.place.in_file()),
@@ -314,8 +329,9 @@ impl Exporters {
         }
     }
 
-    /// Reports what waits for a template that never came, and clocks that differ.
+    /// Reports what waits for a template that never came, what never arrived, and clocks that differ.
     pub fn finish(&self, options: &Options, sink: &mut dyn Sink) {
+        self.sequences.finish(options, sink.tally());
         for (clock, skew) in &self.skew {
             let note = format!(
                 "{}: the clock of exporter {} differs from that of the capture by up to {:.1} s",
@@ -371,7 +387,7 @@ impl Domain {
         Some(new)
     }
 
-    /// Reads records of a template.
+    /// Reads records of a template; gives their number.
     fn data(
         &mut self,
         id: u16,
@@ -379,14 +395,16 @@ impl Domain {
         clocks: Clocks,
         context: &Context<'_>,
         sink: &mut dyn Sink,
-    ) -> Result<Option<()>, Problem> {
+    ) -> Result<Option<u32>, Problem> {
         let Some(template) = self.templates.get(&id) else { return Ok(None) };
         let shortest: usize = template.fields.iter().map(|f| if f.length == 65_535 { 1 } else { usize::from(f.length) }).sum();
         let mut cursor = Cursor(body);
         let (mut sampling, mut system_start_ms) = (self.sampling, self.system_start_ms);
+        let mut records = 0;
         // What is shorter than a record is padding.
         while shortest > 0 && cursor.0.len() >= shortest {
             let Some(values) = Values::read(&template.fields, &mut cursor) else { return Ok(None) };
+            records += 1;
             if let Some(rate) = values.sampling {
                 if sampling.is_some_and(|before| before != rate) {
                     let note = format!(
@@ -414,7 +432,7 @@ impl Domain {
             }
         }
         (self.sampling, self.system_start_ms) = (sampling, system_start_ms);
-        Ok(Some(()))
+        Ok(Some(records))
     }
 }
 

@@ -74,7 +74,7 @@ fn one(
             return exporters.message(payload, &exporter, packet.at, place, options, sink);
         }
         if port == SFLOW_PORT && sflow::is_datagram(payload) {
-            return sflow::datagram(payload, packet.at, place, options, assembler, sink);
+            return sflow::datagram(payload, packet.at, place, options, (assembler, &mut exporters.sequences), sink);
         }
     }
     let length = u64::from(packet.length).saturating_sub(ip_at as u64);

@@ -11,7 +11,8 @@ use weft_control::wire::packet::ip::{Flow, Packet};
 use super::assemble::{Assembler, Seen};
 use super::cursor::Cursor;
 use super::link_layer::network_header;
-use super::{Options, Place, Problem, Sink};
+use super::sequence::{Sequences, Stream};
+use super::{Endpoint, Options, Place, Problem, Sink};
 
 const HELP: &str =
     "was the capture cut (tcpdump -s 0), or is this another protocol? With --keep-going such datagrams are counted and left out";
@@ -33,10 +34,10 @@ pub fn datagram(
     at: i64,
     place: Place<'_>,
     options: &Options,
-    assembler: &mut Assembler,
+    (assembler, sequences): (&mut Assembler, &mut Sequences),
     sink: &mut dyn Sink,
 ) -> Result<(), Problem> {
-    match samples(bytes, at, place, assembler, sink)? {
+    match samples(bytes, at, place, (assembler, sequences), sink)? {
         Some(()) => Ok(()),
         None => {
             let problem = Problem::at(place, "a datagram of sFlow is cut short or damaged", HELP);
@@ -49,11 +50,13 @@ fn samples(
     bytes: &[u8],
     at: i64,
     place: Place<'_>,
-    assembler: &mut Assembler,
+    (assembler, sequences): (&mut Assembler, &mut Sequences),
     sink: &mut dyn Sink,
 ) -> Result<Option<()>, Problem> {
     let mut cursor = Cursor(bytes);
-    let Some((agent, count)) = header(&mut cursor) else { return Ok(None) };
+    let Some((agent, [part, sequence], count)) = header(&mut cursor) else { return Ok(None) };
+    let stream = Stream { exporter: Endpoint::Ip(agent), protocol: "sFlow", part, unit: "datagrams" };
+    sequences.message(stream, sequence, Some(1));
     for _ in 0..count {
         let Some((format, body)) = record(&mut cursor) else { return Ok(None) };
         // 1 and 3 are samples of packets, 2 and 4 of counters, which describe no flow.
@@ -79,16 +82,17 @@ fn samples(
     Ok(Some(()))
 }
 
-/// Agent, and number of samples.
-fn header(cursor: &mut Cursor<'_>) -> Option<(IpAddr, u32)> {
+/// Agent; sub-agent and number of the datagram; number of samples.
+fn header(cursor: &mut Cursor<'_>) -> Option<(IpAddr, [u32; 2], u32)> {
     cursor.u32()?;
     let agent = match cursor.u32()? {
         1 => IpAddr::V4(Ipv4Addr::from(cursor.array::<4>()?)),
         2 => IpAddr::V6(Ipv6Addr::from(cursor.array::<16>()?)),
         _ => return None,
     };
-    cursor.take(12)?;
-    Some((agent, cursor.u32()?))
+    let numbers = [cursor.u32()?, cursor.u32()?];
+    cursor.u32()?;
+    Some((agent, numbers, cursor.u32()?))
 }
 
 /// Format and body of a sample or record.
