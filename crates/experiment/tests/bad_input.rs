@@ -362,6 +362,8 @@ fn services_have_names_and_hosts() {
     let metrics = run("traffic[1].flows_per_host=3")["runs"][0]["metrics"].clone();
     assert_eq!([&metrics["flows"], &metrics["flows.one"], &metrics["flows.two"]], [11, 5, 6]);
     refused(&[("metric = \"completion_s\"", "metric = \"events.two\"")], &[], &["there is no metric `events.two`"]);
+    let second = "[[expect]]\nmetric = \"hidden_fraction\"\nsource = \"own\"\nat_least = 0\nown = true\n[[expect]]";
+    refused(&[("[[expect]]", second)], &[], &["s.toml:", "`hidden_fraction` and `completion_s` are not measured together"]);
 }
 
 /// Packets that choose paths leave nothing to a scheduler, and a flowlet is nothing that rates know: errors at the line.

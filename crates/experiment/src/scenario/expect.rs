@@ -101,8 +101,23 @@ impl Bound {
 }
 
 impl Expect {
+    /// Reads all `[[expect]]`: metrics of the worlds, or of `weft-planner`, which evaluates a scenario instead of a world.
+    pub fn read_all(root: &Keys<'_>) -> Result<Vec<Self>, KeyError> {
+        let tables = root.tables("expect")?;
+        let all = tables.iter().map(Self::read).collect::<Result<Vec<_>, _>>()?;
+        let is_of_planner = |expect: &Self| metrics::is_of_planner(&expect.metric);
+        let other = all.windows(2).position(|pair| is_of_planner(&pair[0]) != is_of_planner(&pair[1]));
+        if let Some(at) = other {
+            let [before, expect] = [&all[at], &all[at + 1]].map(|it| &it.metric);
+            let message =
+                format!("`{before}` and `{expect}` are not measured together: one is of a world, the other of weft-planner");
+            return Err(tables[at + 1].error("metric", message, "put one of them into a scenario of its own"));
+        }
+        Ok(all)
+    }
+
     /// Reads one `[[expect]]`.
-    pub fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
+    fn read(keys: &Keys<'_>) -> Result<Self, KeyError> {
         let metric: String = keys.need("metric")?;
         if !metrics::is_name(&metric) {
             return Err(keys.problem("metric", Problem::no_such("metric", metric, metrics::NAMES)));

@@ -101,8 +101,7 @@ pub fn read_fabric(source: &Source) -> Result<FabricSpec> {
 /// What is wrong with them.
 pub fn read_expectations_of(variant: &Variant, source: &Source) -> Result<Vec<Expect>> {
     let root = Keys::new("", &variant.table);
-    let read = |tables: Vec<Keys<'_>>| tables.iter().map(Expect::read).collect();
-    root.tables("expect").and_then(read).map_err(|e| source.at(e))
+    Expect::read_all(&root).map_err(|e| source.at(e))
 }
 
 /// The same of one of its runs.
@@ -140,7 +139,7 @@ impl Scenario {
             directory: read_directory(&root, overlay_kind != overlay::Kind::None || is_lab_of_tenants)?,
             tenants: if tenants::is_pattern(&root) { Some(TenantSpec::read(&root)?) } else { None },
             events: world::read_events(&root.tables("event")?)?,
-            expect: root.tables("expect")?.iter().map(Expect::read).collect::<Result<_, _>>()?,
+            expect: Expect::read_all(&root)?,
         };
         if scenario.tenants.is_none() {
             read_elsewhere(&root)?;
