@@ -362,6 +362,7 @@ fn bad_input_is_refused_with_a_remedy() {
     assert_fails(&site.plain(&["serve", "--dir", "nowhere", "--auth", "mac"]), 2, &["nowhere/secret", "weft directory init"]);
     assert_fails(&site.run(&["serve", "--provisioner", "3"]), 2, &["--policy open"]);
     assert_fails(&site.run(&["serve", "--store", "redis:x"]), 2, &["embedded:DIR"]);
+    assert_fails(&site.run(&["serve", "--store", "etcd:http://10.9.9.9:1"]), 2, &["without TLS", "--etcd-plaintext"]);
     assert_fails(&site.run(&["snapshot"]), 2, &["there is no store"]);
     assert_fails(&site.run(&["bench"]), 2, &["weft directory bench lookups"]);
     assert_fails(&site.run(&["bench", "lookups", "--rate", "nan"]), 2, &["greater than 0", "--rate 10000"]);

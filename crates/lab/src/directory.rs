@@ -103,7 +103,7 @@ impl Directory<'_> {
                 .map(str::to_owned)
                 .to_vec();
         if self.servers.store == Store::Etcd {
-            arguments.extend(["--store".to_owned(), format!("etcd:{}", self.store_urls()[0])]);
+            arguments.extend(["--store".to_owned(), format!("etcd:{}", self.store_urls()[0]), "--etcd-plaintext".to_owned()]);
         }
         for peer in (0..self.servers.hosts.len()).filter(|&i| i != server) {
             arguments.extend(["--peer".to_owned(), self.address(peer).to_string()]);

@@ -231,6 +231,7 @@ fn agents_follow_a_directory_server_that_moves() {
         "3",
         "--store",
         &store,
+        "--etcd-plaintext",
     ];
     let started = lab.at(&plan.nodes[new_home.node].name, || {
         Command::new(&program)

@@ -163,6 +163,7 @@ fn standby() {
     with("", 5, "missing field `etcd`");
     with("etcd = []", 6, "not the URLs of etcd");
     with("etcd = [\"127.0.0.1:2379\"]", 6, "not the URLs of etcd");
+    with("etcd = [\"http://192.0.2.1:2379\"]", 6, "http://192.0.2.1:2379 is etcd on another machine without TLS");
     for wrong in ["1s", "61s", "2500ms"] {
         with(&format!("{etcd}\nlease = \"{wrong}\""), 7, "a lease is 2 to 60 whole seconds");
     }

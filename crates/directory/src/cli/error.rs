@@ -44,6 +44,9 @@ pub enum Error {
     /// A file with a user and a password has none.
     #[error("{} has no `user:password`", .0.display())]
     NoPassword(PathBuf),
+    /// etcd on another machine without TLS.
+    #[error("{0} is etcd on another machine without TLS: what goes there can be read and changed on the way")]
+    Plaintext(String),
     /// There is no store in a folder.
     #[error("there is no store {}", .0.display())]
     NoStore(PathBuf),
@@ -289,6 +292,7 @@ impl Error {
             Self::HasSecret(_) => "another folder, or delete this one: hosts that have keys of its secret need new ones then",
             Self::Sign(_) => "is every `--name` a host name or an address?",
             Self::NoPassword(_) => "write both on one line",
+            Self::Plaintext(_) => "write https:// and name its authority with --etcd-ca; or allow it with --etcd-plaintext",
             Self::NoStore(_) => "`--store embedded:DIR` or `--dir` names another",
             Self::NoPrincipal => "give `--principal N`, or `--dir DIR` of a folder that `weft directory init` made",
             Self::NoPolicy { .. } => "give the service's number, or `--dir` of a folder whose policy.toml names it",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::{Error, Result};
-use crate::store::EtcdOptions;
+use crate::store::{EtcdOptions, StoreAddress};
 
 /// The name of a cluster that was given none.
 const DEFAULT_CLUSTER: &str = "weft";
@@ -28,11 +28,17 @@ pub struct EtcdArgs {
     /// A file with etcd's user and password, `user:password`
     #[arg(long, value_name = "FILE")]
     etcd_user: Option<PathBuf>,
+    /// Speak to members of etcd on other machines without TLS: mappings and documents can be read and changed on the way
+    #[arg(long)]
+    etcd_plaintext: bool,
 }
 
 impl EtcdArgs {
-    /// The files read.
-    pub(super) fn options(&self) -> Result<EtcdOptions> {
+    /// The files read; members on other machines are spoken to over TLS, unless the operator says otherwise.
+    pub(super) fn options(&self, store: &StoreAddress) -> Result<EtcdOptions> {
+        if let (Some(url), false) = (store.plaintext(), self.etcd_plaintext) {
+            return Err(Error::Plaintext(url.to_owned()));
+        }
         let read = |file: &PathBuf| std::fs::read(file).map_err(|e| Error::io("read", file, e));
         let client = match (&self.etcd_cert, &self.etcd_cert_key) {
             (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),

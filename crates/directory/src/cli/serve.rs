@@ -113,10 +113,11 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         None => args.dir.listen()?.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("it is an address")),
     };
     start_log(args.log == LogForm::Json);
+    let store = args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store")));
     let config = ServeConfig {
         listen,
-        store: args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store"))),
-        etcd: args.etcd.options()?,
+        etcd: args.etcd.options(&store)?,
+        store,
         retention: args.etcd_retention.0,
         cluster: args.etcd.cluster.clone(),
         store_timeout: args.store_timeout,

@@ -83,7 +83,7 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Error::Runtime)?;
-    let options = args.etcd.options()?;
+    let options = args.etcd.options(&address)?;
     let read = async {
         let store = AnyStore::open(&address, &args.etcd.cluster, &options).await?;
         let mut load = store.load().await?;

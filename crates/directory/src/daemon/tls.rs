@@ -1,5 +1,6 @@
 //! The server's side of TLS with certificates on both sides.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,4 +49,16 @@ pub fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .with_single_cert(certificates(certificate)?, private)
         .map_err(|error| refused(certificate, &error))?;
     Ok(Arc::new(config))
+}
+
+/// The first of these URLs that leads to another machine without TLS.
+pub fn plaintext(urls: &[String]) -> Option<&str> {
+    let is_open = |url: &&String| {
+        let Some(rest) = url.strip_prefix("http://") else { return false };
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+        let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        host != "localhost" && !address.is_some_and(|it| it.is_loopback())
+    };
+    urls.iter().find(is_open).map(String::as_str)
 }

@@ -249,6 +249,16 @@ impl FromStr for StoreAddress {
     }
 }
 
+impl StoreAddress {
+    /// A member of etcd on another machine that is spoken to without TLS.
+    pub fn plaintext(&self) -> Option<&str> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Etcd(urls) => crate::daemon::tls::plaintext(urls),
+        }
+    }
+}
+
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -339,6 +349,25 @@ fn random_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_is_spoken_to_without_tls() {
+        let open = |text: &str| text.parse::<StoreAddress>().unwrap().plaintext().map(str::to_owned);
+        for text in
+            ["embedded:x", "etcd:http://127.0.0.1:2379,http://[::1]:2379/,http://localhost:1", "etcd:https://10.0.0.1:2379"]
+        {
+            assert_eq!(open(text), None, "{text}");
+        }
+        for url in [
+            "http://10.0.0.1:2379",
+            "http://etcd1:2379",
+            "http://[2001:db8::1]:2379",
+            "http://127.example.net",
+            "http://0.0.0.0:2379",
+        ] {
+            assert_eq!(open(&format!("etcd:https://a:1,{url}")).as_deref(), Some(url));
+        }
+    }
 
     #[test]
     fn addresses_read_back_or_are_refused() {

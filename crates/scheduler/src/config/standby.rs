@@ -6,6 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use weft_control::time::{Duration, NS_PER_S};
 use weft_directory::daemon::config::Place;
+use weft_directory::daemon::tls::plaintext;
 
 use super::Text;
 use crate::error::{Error, Result};
@@ -24,6 +25,9 @@ pub(super) struct Standby {
     cert: Option<Spanned<PathBuf>>,
     cert_key: Option<Spanned<PathBuf>>,
     user_file: Option<Spanned<PathBuf>>,
+    /// Speak to members on other machines without TLS.
+    #[serde(default)]
+    plaintext: bool,
 }
 
 impl Standby {
@@ -34,6 +38,10 @@ impl Standby {
         let plain = urls.iter().filter(|url| url.starts_with("http://")).count();
         if urls.is_empty() || secure + plain < urls.len() {
             return Err(place.error(self.etcd.span(), "not the URLs of etcd", "write such as [\"http://127.0.0.1:2379\"]"));
+        }
+        if let (Some(url), false) = (plaintext(urls), self.plaintext) {
+            let message = format!("{url} is etcd on another machine without TLS");
+            return Err(place.error(self.etcd.span(), &message, "write https:// and `ca`; or allow it with `plaintext = true`"));
         }
         let lease = self.lease.as_ref().map_or(LEASE, |lease| lease.get_ref().0);
         if !(LEASE_MIN..=LEASE_MAX).contains(&lease) || !lease.as_ns().is_multiple_of(NS_PER_S) {
