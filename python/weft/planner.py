@@ -11,8 +11,6 @@
 
 import json
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from weft._errors import WeftError
+from weft._programs import run_program
 from weft._settings import to_json
 from weft.studies import Check
 
@@ -295,11 +294,4 @@ def _run(arguments: list[str]) -> Any:
 
 
 def _run_text(arguments: list[str], accepted: tuple[int, ...] = (0,)) -> str:
-    program = os.environ.get("WEFT_PLANNER") or shutil.which("weft-planner")
-    if program is None:
-        raise WeftError("`weft-planner` is not installed", "put it on the PATH, or its path into WEFT_PLANNER")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode not in accepted:
-        message, _, help = done.stderr.strip().partition("\n  help: ")
-        raise WeftError(message.removeprefix("\u00d7 ").strip(), help.strip() or None)
-    return done.stdout
+    return run_program("weft-planner", arguments, accepted)
