@@ -37,6 +37,8 @@ fn examples_lists_all_bundled_scenarios() {
     assert_eq!(figure9["worlds"], serde_json::json!(["flow"]));
     assert_eq!(figure9["expects"], true);
     assert!(all.iter().any(|e| e["worlds"].as_array().expect("a list").contains(&"lab".into())));
+    let listed = stdout(&weft(&["examples"], folder.path()));
+    assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     let hedera = stdout(&weft(&["examples", "@hedera"], folder.path()));
     assert!(hedera.contains("@hedera/figure9") && !hedera.contains("@vl2/"), "{hedera}");
     let wrong = weft(&["examples", "@hedra"], folder.path());

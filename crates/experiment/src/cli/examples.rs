@@ -8,6 +8,7 @@ use serde::Serialize;
 use toml::Value;
 
 use crate::bundle;
+use crate::cli::table::wrapped;
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
 use crate::scenario::source::{get, is_for_planner, parse};
@@ -44,13 +45,17 @@ pub fn run(args: &ExamplesArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let width = examples.iter().map(|e| e.name.len()).max().unwrap_or(0);
-    let line = |e: &Example| format!("{:<width$}  {:<7}  {}\n", e.name, e.worlds.join("+"), e.title);
+    let world = examples.iter().map(|e| e.worlds.join("+").len()).max().unwrap_or(0);
+    let line = |e: &Example| {
+        let text = format!("{:<width$}  {:<world$}  {}", e.name, e.worlds.join("+"), e.title);
+        wrapped(&text, width + world + 4) + "\n"
+    };
     print_text(&examples.iter().map(line).collect::<String>())?;
-    print_text(
-        "\nRun one with `weft run NAME`, compare it with the paper with `weft check NAME`, edit a copy with `weft new FILE --template NAME`.\n",
-    )?;
+    print_text(&format!("\n{}\n", wrapped(HELP, 0)))?;
     Ok(ExitCode::SUCCESS)
 }
+
+const HELP: &str = "Run one with `weft run NAME`, compare it with the paper with `weft check NAME`, edit a copy with `weft new FILE --template NAME`.";
 
 fn example(path: PathBuf) -> Result<Example> {
     let name = path.display().to_string();

@@ -11,7 +11,7 @@ use crate::metrics::words;
 use crate::summary::{RunSummary, Summary};
 pub use fabric::of_fabric;
 use grid::{Grid, WIDTH};
-pub use grid::{align, new_table};
+pub use grid::{align, new_table, wrapped};
 pub use quantity::show;
 
 /// How much of a summary is shown.
