@@ -8,6 +8,7 @@
 //! Every state is evaluated exactly for ECMP; of the worst five, bounds of what the best routing would carry are computed too.
 //! With `--plan`, steps of growth are evaluated instead.
 
+mod cables;
 pub mod growth;
 mod page;
 pub mod parts;
