@@ -121,6 +121,9 @@ fn drops(status: &serde_json::Value, names: &[&str]) -> u64 {
     names.iter().map(|name| status["drops"][name].as_u64().unwrap_or_else(|| panic!("no drop counter {name}"))).sum()
 }
 
+/// Of the agent's own probes.
+const MARK_PROBE: u32 = 0x5746_0005;
+
 #[test]
 fn hosts_talk_by_application_addresses_and_only_to_whom_they_may() {
     let Some(mut network) = Network::new("tor") else { return };
@@ -168,7 +171,7 @@ fn services_are_apart(network: &Network) {
     assert!(drops(&after, &refused) > drops(&before, &refused), "{after:#}");
     assert_eq!(after["counters"]["pushed_two"], before["counters"]["pushed_two"], "no packet has left");
     assert_eq!(network.status(C)["counters"]["pushed_two"], 0, "no packet has left");
-    // A host that knows the locators and sends by itself is refused too: here with the other's address as the inner source.
+    // A host that knows the locators and sends by itself is refused too: by its own programs, and where these are passed by, by the other's.
     let inner = udp(C.aa(), A.aa());
     let tunnel = weft_control::wire::vl2::ipip::Tunnel {
         source: [10, 201, 3, 9].into(),
@@ -179,11 +182,16 @@ fn services_are_apart(network: &Network) {
     network.within(C.name, || {
         let raw = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::RAW, Some(libc::IPPROTO_RAW.into())).unwrap();
         raw.set_header_included_v4(true).unwrap();
-        for _ in 0..5 {
-            raw.send_to(&packet, &SocketAddrV4::new([10, 9, 0, 1].into(), 0).into()).unwrap();
-            std::thread::sleep(Duration::from_millis(20));
+        for mark in [0, MARK_PROBE] {
+            raw.set_mark(mark).unwrap();
+            for _ in 0..5 {
+                // What the programs drop is ENOBUFS to the sender.
+                let _ = raw.send_to(&packet, &SocketAddrV4::new([10, 9, 0, 1].into(), 0).into());
+                std::thread::sleep(Duration::from_millis(20));
+            }
         }
     });
+    network.wait_status(C, "packets that it encapsulated are dropped", |status| drops(status, &["forged_tunnel"]) == 5);
     let reasons = ["held_forbidden", "in_forbidden"];
     network.wait_status(A, "packets of a refused source are dropped", |status| drops(status, &reasons) > drops(&after, &reasons));
 }

@@ -23,7 +23,7 @@ pub(crate) const PATHS: &str = "paths.toml";
 /// The port of a server.
 pub(crate) const PORT: u16 = 5303;
 /// Ports of etcd, for clients and for other members.
-const ETCD_PORTS: [u16; 2] = [2379, 2380];
+pub(crate) const ETCD_PORTS: [u16; 2] = [2379, 2380];
 
 /// The directory of a lab.
 #[derive(Clone, Debug)]

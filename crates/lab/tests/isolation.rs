@@ -7,11 +7,11 @@ mod support;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use support::TestLab;
-use support::overlay::{ask, counter, host, plan_of, stand};
+use support::overlay::{GO, ask, counter, host, plan_of, stand};
 use weft_fabric::topology::shapes::Shape;
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Host, Vl2Spec};
+use weft_lab::probe::isolation;
 
 /// Two ToRs of two hosts: of each the first is of the one service, the second of the other.
 const WEB: [usize; 2] = [0, 2];
@@ -52,8 +52,22 @@ fn services_are_kept_apart_and_forgeries_are_counted() {
     within_a_service_all_is_well(&lab);
     lookups_across_services_are_refused(&lab);
     a_source_that_is_not_ones_own_goes_nowhere(&lab);
-    what_is_encapsulated_by_hand_is_not_taken(&lab);
     within_a_service_all_is_well(&lab);
+    an_adversary_gets_nothing_through(&lab);
+}
+
+/// `weft test isolation`: each of its attacks is refused and counted.
+fn an_adversary_gets_nothing_through(lab: &TestLab) {
+    let result = isolation::test(lab.plan(), &GO).expect("it runs");
+    for case in &result.cases {
+        eprintln!(
+            "{:<24} {:?} sent {} arrived {} refused {:?}: {}",
+            case.name, case.ok, case.sent, case.arrived, case.refused, case.detail
+        );
+    }
+    assert!(result.cases.len() > 10, "the lab has what the attacks need");
+    let failed: Vec<_> = result.cases.iter().filter(|case| case.ok != Some(true)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 fn within_a_service_all_is_well(lab: &TestLab) {
@@ -102,42 +116,4 @@ fn a_source_that_is_not_ones_own_goes_nowhere(lab: &TestLab) {
     lab.shell(&name, &format!("ip addr del {}/32 dev lo; ip neigh del {} dev eth0", claimed.aa4, to.aa4));
     let dropped = drops(lab, from, &["forged_source"]) - before;
     assert_eq!((got, dropped), (0, PACKETS), "each is dropped where it was forged");
-}
-
-/// A program encapsulates by itself, past its agent, which minds application addresses alone: the receiver's agent asks whether it may hear this sender.
-fn what_is_encapsulated_by_hand_is_not_taken(lab: &TestLab) {
-    let (from, to) = (host(lab, WEB[0]), host(lab, BATCH[1]));
-    let reasons = ["in_forbidden", "held_forbidden"];
-    let before = drops(lab, to, &reasons);
-    let tor = lab.plan().nodes[to.tor].locator;
-    let got = heard(lab, to, || {
-        lab.at(&name_of(lab, from), || {
-            let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IPIP))).expect("a raw socket");
-            for _ in 0..PACKETS {
-                let inner = datagram(from.aa4, to.aa4);
-                socket.send_to(&inner, &SockAddr::from(SocketAddrV4::new(tor, 0))).expect("it is sent");
-                std::thread::sleep(Duration::from_millis(10));
-            }
-        });
-    });
-    let dropped = drops(lab, to, &reasons) - before;
-    assert_eq!((got, dropped), (0, PACKETS), "each is dropped by the agent of the receiver");
-}
-
-/// A UDP packet without a checksum, in IPv4.
-fn datagram(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
-    let payload = [9; 32];
-    let length = 20 + 8 + payload.len() as u16;
-    let mut packet = vec![0x45, 0, (length >> 8) as u8, length as u8, 0, 0, 0, 0, 64, 17, 0, 0];
-    packet.extend(source.octets());
-    packet.extend(destination.octets());
-    let sum: u32 = packet.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
-    for field in [5000, PORT, 8 + payload.len() as u16, 0] {
-        packet.extend(field.to_be_bytes());
-    }
-    packet.extend(payload);
-    packet
 }

@@ -5,8 +5,9 @@
  *   placed:         the first header's destination is the own locator of the intermediate switch that a scheduler chose for the flow
  *   in:             the inner packet as the ToR delivers it, or with its last header if this host is the locator
  *
- * What is neither from nor to an AA passes untouched.
+ * What is neither from nor to an AA leaves untouched, and arrives as locators.h says.
  */
+#include "locators.h"
 #include "resolution.h"
 
 /* Ethernet and two IPv4 headers, these aligned. */
@@ -342,6 +343,25 @@ always_inline int is_membership(struct __sk_buff *skb, const struct vl2_packet *
 	return p->flow.protocol == IPPROTO_IGMP || (type >= 130 && type <= 134) || type == 143;
 }
 
+/* Encapsulated by a program of this host, which is not its business: the agent would not have checked it. */
+slow_path int tunnel_out(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p)
+{
+	struct vl2_address source = {};
+	enum vl2_inner found;
+
+	if (!s || !p)
+		return TC_ACT_SHOT;
+	found = inner_packet(skb, s, p, &source);
+	if (found == VL2_INNER_AA && skb->mark == VL2_MARK_PROBE && bpf_map_lookup_elem(&locals, &source)) {
+		skb->mark = 0;
+		return TC_ACT_OK;
+	}
+	if (found == VL2_INNER_AA || found == VL2_INNER_TOO_DEEP)
+		return drop(VL2_FORGED_TUNNEL);
+	add(VL2_UNTOUCHED, 1);
+	return TC_ACT_OK;
+}
+
 always_inline int ip_out(struct __sk_buff *skb, const struct vl2_settings *s, __u32 version)
 {
 	struct vl2_local *local;
@@ -355,7 +375,11 @@ always_inline int ip_out(struct __sk_buff *skb, const struct vl2_settings *s, __
 	type = right && version == 6 ? ndp_type(skb, &p) : 0;
 	if (type == VL2_SOLICITATION || type == VL2_ADVERTISEMENT)
 		return ndp_out(skb, s, &p.flow, type);
+	if (!to && !from && version == 4 && is_tunnel(&p))
+		return tunnel_out(skb, s, &p);
 	if (!to && (!from || is_membership(skb, &p))) {
+		if (right && p.flow.protocol == IPPROTO_UDP && s->flags & VL2_LOCATOR_RULES)
+			expect_answer(&p.flow);
 		add(VL2_UNTOUCHED, 1);
 		return TC_ACT_OK;
 	}
@@ -373,6 +397,7 @@ SEC("tc")
 int vl2_out(struct __sk_buff *skb)
 {
 	const struct vl2_settings *s = get_settings();
+	__be16 type;
 
 	if (!s)
 		return TC_ACT_OK;
@@ -382,11 +407,13 @@ int vl2_out(struct __sk_buff *skb)
 	}
 	if (skb->mark == VL2_MARK_RELEASE_IN)
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return ip_out(skb, s, 4);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return ip_out(skb, s, 6);
-	if (skb->protocol == bpf_htons(ETH_P_ARP))
+	/* The frame's own word: skb->protocol is what a packet socket's owner says it is. */
+	if (bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_proto), &type, sizeof(type)))
+		return TC_ACT_OK;
+	/* One call: each has its packet on the stack. */
+	if (type == bpf_htons(ETH_P_IP) || type == bpf_htons(ETH_P_IPV6))
+		return ip_out(skb, s, type == bpf_htons(ETH_P_IP) ? 4 : 6);
+	if (type == bpf_htons(ETH_P_ARP))
 		return arp_out(skb, s);
 	return TC_ACT_OK;
 }
@@ -441,7 +468,7 @@ always_inline int encapsulated_in(struct __sk_buff *skb, const struct vl2_settin
 	right = parse(skb, ETH_HLEN + VL2_OUTER, version, &p);
 	/* Another tunnel of this host. */
 	if (!all && !is_aa(s, &p.flow.destination))
-		return TC_ACT_OK;
+		return locator_in(skb, s, outer, 1);
 	if (!right || !is_aa(s, &p.flow.source) || all != is_broadcast(s, &p.flow.destination))
 		return drop(VL2_MALFORMED);
 	if (bpf_map_lookup_elem(&locals, &p.flow.source))
@@ -505,7 +532,7 @@ always_inline int ip_in(struct __sk_buff *skb, const struct vl2_settings *s, __u
 	}
 	if (version == 6 && right && ndp_foreign(skb, s, &p))
 		return drop(VL2_FOREIGN_RESOLUTION);
-	return TC_ACT_OK;
+	return locator_in(skb, s, &p, right);
 }
 
 SEC("tc")
@@ -522,10 +549,8 @@ int vl2_in(struct __sk_buff *skb)
 	}
 	if (released)
 		skb->mark = 0;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return ip_in(skb, s, 4, released);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return ip_in(skb, s, 6, released);
+	if (skb->protocol == bpf_htons(ETH_P_IP) || skb->protocol == bpf_htons(ETH_P_IPV6))
+		return ip_in(skb, s, skb->protocol == bpf_htons(ETH_P_IP) ? 4 : 6, released);
 	if (skb->protocol == bpf_htons(ETH_P_ARP))
 		return arp_in(skb, s);
 	return TC_ACT_OK;

@@ -70,4 +70,21 @@ struct {
 	__type(value, struct vl2_path);
 } paths SEC(".maps");
 
+/* What may arrive for a locator. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, VL2_RULES_MAX);
+	__type(key, struct vl2_rule);
+	__type(value, __u32);
+} rules SEC(".maps");
+
+/* Datagrams that would answer those that this host has sent from a locator, and when it last sent one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct vl2_flow);
+	__type(value, __u64);
+} answers SEC(".maps");
+
 #endif

@@ -17,13 +17,14 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* Marks of packets that the agent sends: to the stack unchecked; a held packet in or out; and of what a program itself answers to the ToR. Only CAP_NET_ADMIN
- * sets marks.
+/* Marks of packets that the agent sends: to the stack unchecked; a held packet in or out; of what a program itself answers to the ToR; and of probes that
+ * `weft agent trace` has encapsulated. Only CAP_NET_ADMIN sets marks.
  */
 #define VL2_MARK_TO_STACK 0x57460001
 #define VL2_MARK_RELEASE_IN 0x57460002
 #define VL2_MARK_RELEASE_OUT 0x57460003
 #define VL2_MARK_TO_TOR 0x57460004
+#define VL2_MARK_PROBE 0x57460005
 
 /* The largest frame that is held, and how much of one is captured where the whole is not needed. */
 #define VL2_HELD_MAX 9600
@@ -33,6 +34,7 @@
 #define VL2_OUTER_TTL 64
 #define VL2_GROUP_MAX 16
 #define VL2_PATHS_MAX 65536
+#define VL2_RULES_MAX 4096
 
 /* Protocol numbers of an IPv4 and an IPv6 packet within IPv4. */
 #define VL2_PROTO_IPV4 4
@@ -43,6 +45,7 @@
 #define VL2_TCP_FIN 1
 #define VL2_TCP_SYN 2
 #define VL2_TCP_RST 4
+#define VL2_TCP_ACK 16
 
 struct vl2_address {
 	__be32 word[4];
@@ -68,6 +71,7 @@ enum vl2_flags {
 	VL2_LOCATOR_HOST = 1, /* this host strips the last header itself */
 	VL2_INTERMEDIATES = 2, /* packets bounce off an intermediate switch */
 	VL2_PLACEMENTS = 4, /* TCP flows are counted, and a scheduler may choose their intermediate switch */
+	VL2_LOCATOR_RULES = 8, /* what arrives for a locator needs a rule, or is an answer */
 };
 
 struct vl2_settings {
@@ -113,6 +117,20 @@ struct vl2_local {
 	__u32 port;
 	__u8 mac[ETH_ALEN];
 	__u8 zero[2];
+};
+
+/* A prefix of locators or outer sources. */
+struct vl2_source {
+	__u32 length;
+	__be32 address;
+};
+
+/* What may arrive for a locator: packets of a protocol (to a port, 0: to any), or everything to an address (protocol 0). */
+struct vl2_rule {
+	struct vl2_address address;
+	__be16 port;
+	__u8 protocol;
+	__u8 zero;
 };
 
 struct vl2_flow_state {
@@ -230,6 +248,9 @@ enum vl2_counter {
 	VL2_ECN_DROPPED,
 	VL2_RELEASED_LATE,
 	VL2_TOR_ANSWERED,
+	VL2_FORGED_TUNNEL,
+	VL2_FORGED_OUTER,
+	VL2_LOCATOR_REFUSED,
 	VL2_COUNTERS,
 };
 

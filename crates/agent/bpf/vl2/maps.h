@@ -60,6 +60,15 @@ always_inline struct vl2_address mapped(__be32 address)
 	return (struct vl2_address){ { 0, 0, bpf_htonl(0xffff), address } };
 }
 
+/* An address in an ARP packet. */
+always_inline struct vl2_address arp_address(const __u8 *bytes)
+{
+	__be32 address;
+
+	__builtin_memcpy(&address, bytes, sizeof(address));
+	return mapped(address);
+}
+
 always_inline int within(const struct vl2_prefix *prefix, const struct vl2_address *a)
 {
 	return !(((a->word[0] & prefix->mask.word[0]) ^ prefix->address.word[0]) |

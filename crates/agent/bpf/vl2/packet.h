@@ -138,6 +138,58 @@ always_inline int parse(struct __sk_buff *skb, __u32 offset, __u32 version, stru
 	return version == 4 ? parse4(skb, offset, p) : parse6(skb, offset, p);
 }
 
+always_inline int is_tunnel(const struct vl2_packet *p)
+{
+	return p->flow.protocol == VL2_PROTO_IPV4 || p->flow.protocol == VL2_PROTO_IPV6;
+}
+
+enum vl2_inner { VL2_INNER_FOREIGN, VL2_INNER_AA, VL2_INNER_OTHER_SOURCE, VL2_INNER_TOO_DEEP };
+
+/* Where a packet within others is read: the stack has no room for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct vl2_packet);
+} inner_place SEC(".maps");
+
+/* `parse` with a frame of its own. */
+slow_path int parse_inner(struct __sk_buff *skb, __u32 offset, __u32 version, struct vl2_packet *p)
+{
+	return p && parse(skb, offset, version, p);
+}
+
+/* The packet within one or two outer headers, whose source is left in `source`: whether it is between AAs. Agents push no more than two headers, both with the
+ * same source.
+ */
+always_inline enum vl2_inner inner_packet(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer,
+					 struct vl2_address *source)
+{
+	__u32 offset, protocol, zero = 0;
+	struct vl2_packet *inner = bpf_map_lookup_elem(&inner_place, &zero);
+
+	if (!inner)
+		return VL2_INNER_TOO_DEEP;
+	offset = ETH_HLEN + outer->transport;
+	protocol = outer->flow.protocol;
+#pragma unroll
+	for (int depth = 0; depth < 2; depth++) {
+		int right = parse_inner(skb, offset, protocol == VL2_PROTO_IPV4 ? 4 : 6, inner);
+
+		if (is_aa(s, &inner->flow.source) || is_aa(s, &inner->flow.destination)) {
+			*source = inner->flow.source;
+			return VL2_INNER_AA;
+		}
+		if (!right || !is_tunnel(inner))
+			return VL2_INNER_FOREIGN;
+		if (!same(&inner->flow.source, &outer->flow.source))
+			return VL2_INNER_OTHER_SOURCE;
+		offset += inner->transport;
+		protocol = inner->flow.protocol;
+	}
+	return VL2_INNER_TOO_DEEP;
+}
+
 /* Bytes of the largest IP packet that it is sent as: of one of its segments, if it is several. */
 always_inline __u32 wire_length(struct __sk_buff *skb, __u32 offset, const struct vl2_packet *p)
 {

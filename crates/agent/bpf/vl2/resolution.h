@@ -10,14 +10,6 @@
 /* After host.h, which says how many counters there are. */
 #include "../arp.h"
 
-always_inline struct vl2_address arp_address(const __u8 *bytes)
-{
-	__be32 address;
-
-	__builtin_memcpy(&address, bytes, sizeof(address));
-	return mapped(address);
-}
-
 /* Sends what is now in the packet up to the stack. */
 always_inline int answer(struct __sk_buff *skb, __u32 counter)
 {

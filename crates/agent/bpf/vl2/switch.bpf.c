@@ -3,8 +3,12 @@
  *   intermediate:  [IPv4 entropy -> anycast][IPv4 entropy -> locator][inner]  loses its first header; the kernel routes on
  *   ToR:           [IPv4 entropy -> locator][inner]  loses the second and goes to the port of the inner destination, with the
  *                  MAC address of the host there; the inner packet, its TTL included, is as it was sent
+ *   from a host:   its locator, its outer source and its AA, as this switch knows them, also where the host has encapsulated the packet by itself
  */
 #include "packet.h"
+
+/* After packet.h, which says how many counters there are. */
+#include "../arp.h"
 
 /* Own addresses whose packets are stripped, and in which role. */
 struct {
@@ -14,6 +18,86 @@ struct {
 	__type(key, __be32);
 	__type(value, enum vl2_strip);
 } strips SEC(".maps");
+
+/* Ports with hosts, by interface index: whether the locators that may send there are listed in `sources`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} host_ports SEC(".maps");
+
+/* Locators and outer sources of hosts, and the interface indices of their ports. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, struct vl2_source);
+	__type(value, __u32);
+} sources SEC(".maps");
+
+/* Whether the host behind the packet's port may send from this locator. */
+always_inline int is_source(struct __sk_buff *skb, __be32 address)
+{
+	struct vl2_source key = { .length = 32, .address = address };
+	__u32 *port = bpf_map_lookup_elem(&sources, &key);
+
+	return port && *port == skb->ifindex;
+}
+
+always_inline int is_at_port(struct __sk_buff *skb, const struct vl2_address *aa)
+{
+	const struct vl2_local *local = bpf_map_lookup_elem(&locals, aa);
+
+	return local && local->port == skb->ifindex;
+}
+
+/* What a host sends through a tunnel is from one of its addresses, inside and outside. Returns 0, or the counter of the reason why not. */
+always_inline __u32 forged_tunnel(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer)
+{
+	struct vl2_address source = {};
+
+	if (outer->part != VL2_WHOLE)
+		return VL2_OUTER_FRAGMENT;
+	switch (inner_packet(skb, s, outer, &source)) {
+	case VL2_INNER_AA:
+		return is_at_port(skb, &source) ? 0 : VL2_FORGED_SOURCE;
+	case VL2_INNER_OTHER_SOURCE:
+		return VL2_FORGED_OUTER;
+	case VL2_INNER_TOO_DEEP:
+		return VL2_MALFORMED;
+	default:
+		return 0;
+	}
+}
+
+/* A packet between locators that comes from a host. Returns 0, or the counter of the reason why it is dropped. */
+always_inline __u32 forged(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p, int is_checked)
+{
+	__u32 reason = is_tunnel(p) ? forged_tunnel(skb, s, p) : 0;
+	__be32 source = p->flow.source.word[3];
+
+	if (reason)
+		return reason;
+	/* 0.0.0.0: a host that asks for its address by DHCP. */
+	return !is_checked || !source || is_source(skb, source) ? 0 : VL2_FORGED_OUTER;
+}
+
+/* ARP of a host is about its own addresses. */
+slow_path int arp_from_port(struct __sk_buff *skb, const struct vl2_settings *s)
+{
+	__u32 port = skb->ifindex, *is_checked = bpf_map_lookup_elem(&host_ports, &port);
+	struct vl2_address sender;
+	struct arp arp;
+	int right;
+
+	if (!s || !is_checked || !arp_load(skb, &arp))
+		return TC_ACT_OK;
+	sender = arp_address(arp.sender);
+	right = is_aa(s, &sender) ? is_at_port(skb, &sender) : !*is_checked || !sender.word[3] || is_source(skb, sender.word[3]);
+	return right ? TC_ACT_OK : drop(VL2_FOREIGN_RESOLUTION);
+}
 
 /* The next header has to be another outer one, between locators: an intermediate switch relays nothing else. */
 always_inline int intermediate(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer)
@@ -67,10 +151,17 @@ always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s,
 	struct vl2_packet p;
 	const enum vl2_strip *role;
 	int right = parse(skb, ETH_HLEN, version, &p);
+	__u32 port = skb->ifindex, reason, *is_checked;
 
 	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination))
 		return drop(VL2_PLAIN);
-	if (version != 4 || !right || (p.flow.protocol != VL2_PROTO_IPV4 && p.flow.protocol != VL2_PROTO_IPV6)) {
+	is_checked = version == 4 ? bpf_map_lookup_elem(&host_ports, &port) : NULL;
+	if (is_checked) {
+		reason = forged(skb, s, &p, *is_checked);
+		if (reason)
+			return drop(reason);
+	}
+	if (version != 4 || !right || !is_tunnel(&p)) {
 		add(VL2_UNTOUCHED, 1);
 		return TC_ACT_OK;
 	}
@@ -95,10 +186,11 @@ int vl2_port(struct __sk_buff *skb)
 
 	if (!s)
 		return TC_ACT_OK;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return from_port(skb, s, 4);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return from_port(skb, s, 6);
+	/* One call: each has its packets on the stack. */
+	if (skb->protocol == bpf_htons(ETH_P_IP) || skb->protocol == bpf_htons(ETH_P_IPV6))
+		return from_port(skb, s, skb->protocol == bpf_htons(ETH_P_IP) ? 4 : 6);
+	if (skb->protocol == bpf_htons(ETH_P_ARP))
+		return arp_from_port(skb, s);
 	return TC_ACT_OK;
 }
 

@@ -6,8 +6,10 @@ use weft_control::directory::auth::Secret;
 use weft_control::wire::vl2::attach::{self, AttachKey};
 
 use crate::agents::{OverlayFiles, name_of, pins};
+use crate::directory::ETCD_PORTS;
 use crate::directory::{Directory, principal};
 use crate::error::Result;
+use crate::plan::directory::Store;
 use crate::plan::vl2::{AA4, AA6, LocatorKind, MULTICAST, Vl2, Vl2Host};
 use crate::plan::{Plan, PortId, Role};
 
@@ -56,8 +58,18 @@ fn of_host(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, host: &Vl2Host) -> Stri
     if let Some(scheduler) = &vl2.scheduler {
         let _ = write!(text, "\n[placement]\nscheduler = \"{}\"\n", scheduler.address(plan));
     }
+    text += &locator_traffic(plan, vl2, host);
     let _ = write!(text, "\n[[address]]\naddress = \"{}\"\n\n[[address]]\naddress = \"{}\"\n", host.aa4, host.aa6);
     text
+}
+
+/// What may arrive for a host's locators besides the operator's usual traffic: the outside's, and the lab's etcd.
+fn locator_traffic(plan: &Plan, vl2: &Vl2, host: &Vl2Host) -> String {
+    let pool = plan.outside.iter().filter_map(|it| it.address_of(host.node)).map(|it| format!("open = [\"{it}\"]\n"));
+    let has_etcd = vl2.directory.store == Store::Etcd && vl2.directory.hosts.first() == Some(&host.node);
+    let etcd = has_etcd.then(|| format!("allow = [\"tcp/{}-{}\"]\n", ETCD_PORTS[0], ETCD_PORTS[1]));
+    let keys: String = pool.chain(etcd).collect();
+    if keys.is_empty() { keys } else { format!("\n[locator_traffic]\n{keys}") }
 }
 
 fn of_switch(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, node: usize, secret: &Secret) -> String {
@@ -82,6 +94,8 @@ fn of_switch(plan: &Plan, vl2: &Vl2, files: &OverlayFiles, node: usize, secret: 
                 text,
                 "\n[[tor.host]]\nprincipal = {number}\nattach_key = \"{key}\"\nport = \"{port}\"\naddress = \"{la}\"\n"
             );
+            let pool = plan.outside.iter().filter_map(|it| it.address_of(host.node)).map(|it| format!(", \"{it}/32\""));
+            let _ = writeln!(text, "sources = [\"{}\"{}]", host.entropy, pool.collect::<String>());
         }
     }
     text

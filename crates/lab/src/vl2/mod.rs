@@ -67,5 +67,17 @@ pub(crate) fn start(plan: &Plan, vl2: &Vl2, stop: &AtomicBool) -> Result<(f64, f
     Ok((directory_s, watch.elapsed().as_secs_f64()))
 }
 
-/// Reasons of drops that keep hosts apart: forged sources, and services that may not communicate.
-pub(crate) const ISOLATION_DROPS: [&str; 4] = ["forged_source", "held_forbidden", "out_forbidden", "in_forbidden"];
+/// Reasons of drops that keep hosts apart: forged addresses, services that may not communicate, and ways around the overlay.
+pub(crate) const ISOLATION_DROPS: [&str; 11] = [
+    "forged_source",
+    "forged_tunnel",
+    "forged_outer",
+    "held_forbidden",
+    "out_forbidden",
+    "in_forbidden",
+    "locator_refused",
+    "foreign_resolution",
+    "outer_fragment",
+    "malformed",
+    "plain",
+];

@@ -12,6 +12,7 @@ use weft_control::wire::vl2::icmp::{Packet as IcmpPacket, Problem};
 use weft_control::wire::vl2::ipip::{Marks, Tunnel};
 
 use crate::interface::{index_of, packet_socket};
+use crate::vl2::dataplane::MARK_PROBE;
 
 /// The flow that is followed.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,7 @@ impl Prober {
     pub fn new(device: &str, tunnel: Tunnel, flow: Flow, timeout: Duration) -> io::Result<Self> {
         let sender = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
         sender.set_header_included_v4(true)?;
+        sender.set_mark(MARK_PROBE)?;
         let listener = packet_socket(index_of(device)?, Type::DGRAM, libc::ETH_P_ALL as u16)?;
         // Tags of two traces at a time should differ.
         let tag = std::process::id() as u16;

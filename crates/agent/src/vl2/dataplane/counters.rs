@@ -90,7 +90,7 @@ counters! {
     count EcnMarked = "ecn_marked",
     /// Samples of undeliverable packets reported to the agent.
     count UndeliverableSampled = "undeliverable_sampled",
-    /// Dropped: an inner source that is not an AA of this host.
+    /// Dropped: an inner source that is not an AA of this host; at a ToR: of the host behind the port.
     drop ForgedSource = "forged_source",
     /// Dropped: to an AA that the directory refused to resolve.
     drop OutForbidden = "out_forbidden",
@@ -132,6 +132,12 @@ counters! {
     drop ReleasedLate = "released_late",
     /// ARP requests of the ToR for an own address, which the program answers without the agent.
     count TorAnswered = "tor_answered",
+    /// Dropped: a packet between AAs that a program of this host has encapsulated by itself.
+    drop ForgedTunnel = "forged_tunnel",
+    /// Dropped at a ToR: a host's packet whose locator or outer source is not that host's.
+    drop ForgedOuter = "forged_outer",
+    /// Dropped: to a locator of this host, and neither tunnelled, nor allowed, nor an answer.
+    drop LocatorRefused = "locator_refused",
 }
 
 /// Values of all counters.

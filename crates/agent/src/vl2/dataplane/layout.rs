@@ -7,15 +7,15 @@ use weft_control::directory::key::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
 use super::{
-    Attached, Count, Flow, HostSettings, Local, LocatorKind, OUTER_HEADER, Peer, PeerState, Placement, Refusal, StripRole,
-    SwitchSettings, VIRTUAL_MAC,
+    Attached, Count, Flow, HostSettings, Local, LocatorKind, LocatorRule, OUTER_HEADER, Peer, PeerState, Placement, Refusal,
+    StripRole, SwitchSettings, VIRTUAL_MAC,
 };
 use crate::dataplane::bytes::{Plain, address, array, be, plain, read_address, read_be};
 pub(super) use crate::dataplane::generated::vl2_host::types::{
     vl2_address, vl2_count, vl2_count_flags, vl2_event, vl2_event_kind, vl2_flags, vl2_flow, vl2_flow_state, vl2_group,
-    vl2_local, vl2_path, vl2_peer, vl2_peer_state, vl2_placement, vl2_prefix, vl2_settings,
+    vl2_local, vl2_path, vl2_peer, vl2_peer_state, vl2_placement, vl2_prefix, vl2_rule, vl2_settings,
 };
-pub(super) use crate::dataplane::generated::vl2_switch::types::vl2_strip;
+pub(super) use crate::dataplane::generated::vl2_switch::types::{vl2_source, vl2_strip};
 use crate::dataplane::maps::TableName;
 use crate::dataplane::{PlaneError, Rate, Result};
 
@@ -30,7 +30,9 @@ plain!(
     vl2_path,
     vl2_peer,
     vl2_placement,
+    vl2_rule,
     vl2_settings,
+    vl2_source,
     vl2_strip
 );
 
@@ -47,12 +49,21 @@ pub(super) const PATHS: TableName<u32, vl2_path> = TableName::new("paths");
 /// By address, in network order.
 pub(super) const STRIPS: TableName<u32, vl2_strip> = TableName::new("strips");
 
+/// What may arrive for a locator.
+pub(super) const RULES: TableName<vl2_rule, u32> = TableName::new("rules");
+/// Ports with hosts, by interface index: 1 if the locators that may send there are in `sources`.
+pub(super) const HOST_PORTS: TableName<u32, u32> = TableName::new("host_ports");
+/// The port of each prefix of locators.
+pub(super) const SOURCES: TableName<vl2_source, u32> = TableName::new("sources");
+
 /// Marks of packets that the agent sends; only CAP_NET_ADMIN sets marks.
 pub(super) const MARK_TO_STACK: u32 = 0x5746_0001;
 pub(super) const MARK_RELEASE_IN: u32 = 0x5746_0002;
 pub(super) const MARK_RELEASE_OUT: u32 = 0x5746_0003;
 #[cfg(test)]
 pub(super) const MARK_TO_TOR: u32 = 0x5746_0004;
+/// Of probes that are encapsulated by the prober.
+pub(crate) const MARK_PROBE: u32 = 0x5746_0005;
 
 /// Outer sources whose last flow is remembered, at most.
 pub(super) const PATHS_MAX: u32 = 65_536;
@@ -107,7 +118,8 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<vl2_settin
         flags: vl2_flags(
             locator
                 | flag(s.intermediates, vl2_flags::VL2_INTERMEDIATES)
-                | flag(s.elephant_bytes.is_some(), vl2_flags::VL2_PLACEMENTS),
+                | flag(s.elephant_bytes.is_some(), vl2_flags::VL2_PLACEMENTS)
+                | flag(s.locator_rules.is_some(), vl2_flags::VL2_LOCATOR_RULES),
         ),
         mtu: s.underlay_mtu.into(),
         broadcast_per_second: per_second(s.broadcast),
@@ -199,6 +211,20 @@ pub(super) fn attached(a: &Attached) -> vl2_local {
 /// The reverse.
 pub(super) fn read_attached(local: &vl2_local) -> Attached {
     Attached { port: local.port, mac: MacAddr(local.mac), service: ServiceId(local.service) }
+}
+
+/// What may arrive for a locator.
+pub(super) fn rule(rule: LocatorRule) -> vl2_rule {
+    match rule {
+        LocatorRule::Protocol(protocol) => vl2_rule { protocol, ..vl2_rule::default() },
+        LocatorRule::Port(protocol, port) => vl2_rule { protocol, port: port.to_be(), ..vl2_rule::default() },
+        LocatorRule::Address(address) => vl2_rule { address: key(address), ..vl2_rule::default() },
+    }
+}
+
+/// A prefix of locators.
+pub(super) fn source(prefix: Ipv4Net) -> vl2_source {
+    vl2_source { length: prefix.prefix_len().into(), address: be(prefix.network()) }
 }
 
 /// What a switch does for an address.

@@ -1,6 +1,7 @@
 //! The settings of a plane, fixed when it is attached: the addresses of one host or switch.
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -35,8 +36,26 @@ pub struct HostSettings {
     pub congestion_interval: Duration,
     /// Bytes from which a TCP flow is reported as an elephant, for a scheduler to place; `None`: flows are neither counted nor placed.
     pub elephant_bytes: Option<u64>,
+    /// What may arrive for a locator besides answers; `None`: everything.
+    pub locator_rules: Option<BTreeSet<LocatorRule>>,
     /// Sizes of the tables.
     pub limits: Limits,
+}
+
+/// What may arrive for a locator of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LocatorRule {
+    /// Packets of a protocol.
+    Protocol(u8),
+    /// Packets of a protocol to a port.
+    Port(u8, u16),
+    /// Everything to an address.
+    Address(IpAddr),
+}
+
+impl LocatorRule {
+    /// Rules that a host can have.
+    pub const MAX: usize = 4096;
 }
 
 impl HostSettings {
@@ -55,6 +74,7 @@ impl HostSettings {
             broadcast: Rate { per_second: 1000, burst: 100 },
             congestion_interval: Duration::from_secs(1),
             elephant_bytes: None,
+            locator_rules: None,
             limits: Limits::default(),
         }
     }

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use ipnet::Ipv4Net;
 use libbpf_rs::TC_INGRESS;
 
-use super::layout::{self, LOCALS, RawEvent, SETTINGS, STRIPS, vl2_event_kind};
+use super::layout::{self, HOST_PORTS, LOCALS, RawEvent, SETTINGS, SOURCES, STRIPS, vl2_event_kind};
 use super::{Attached, Counters, Event, StripRole, SwitchSettings};
 use crate::dataplane::bytes::{Plain, be};
 use crate::dataplane::load::Loaded;
@@ -23,6 +24,7 @@ pub struct SwitchPlane {
     ports: BTreeMap<String, i32>,
     settings: SwitchSettings,
     strips: BTreeMap<Ipv4Addr, StripRole>,
+    host_ports: BTreeMap<u32, Vec<Ipv4Net>>,
     loaded: Loaded,
     ring: Ring<RawEvent>,
 }
@@ -38,8 +40,8 @@ impl SwitchPlane {
     pub fn attach(ports: &[&str], settings: &SwitchSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = load(settings, pin_dir)?;
         let ring = Ring::new(loaded.map("events"), layout::read_event)?;
-        let (settings_of, ports_of, strips) = (settings.clone(), BTreeMap::new(), BTreeMap::new());
-        let mut plane = Self { ports: ports_of, settings: settings_of, strips, ring, loaded };
+        let (ports_of, strips, host_ports) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut plane = Self { ports: ports_of, settings: settings.clone(), strips, host_ports, ring, loaded };
         let begun = plane.set_settings(settings).and_then(|()| ports.iter().try_for_each(|port| plane.add_port(port)));
         plane.rollback_on_error(begun)?;
         Ok(plane)
@@ -80,7 +82,37 @@ impl SwitchPlane {
                 restored.push(Restored::Entry(la.to_string()));
             }
         }
+        if self.write_host_ports()? {
+            restored.push(Restored::Entry("the ports with hosts".to_owned()));
+        }
         Ok(restored)
+    }
+
+    /// The ports with hosts, by interface index, and the locators and outer sources of these; none: these are not checked. What comes by such a port and
+    /// has sources of others, inside or outside, is dropped.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
+    pub fn set_host_ports(&mut self, ports: BTreeMap<u32, Vec<Ipv4Net>>) -> Result<()> {
+        self.host_ports = ports;
+        self.write_host_ports().map(drop)
+    }
+
+    /// Whether the tables were others. A source is listed before its port is checked.
+    fn write_host_ports(&self) -> Result<bool> {
+        let (ports, sources) = (self.table(&HOST_PORTS), self.table(&SOURCES));
+        let wanted =
+            || self.host_ports.iter().flat_map(|(port, prefixes)| prefixes.iter().map(move |it| (layout::source(*it), *port)));
+        let mut is_changed = false;
+        for (source, port) in wanted() {
+            is_changed |= sources.restore(&source, &port)?;
+        }
+        for (port, prefixes) in &self.host_ports {
+            is_changed |= ports.restore(port, &u32::from(!prefixes.is_empty()))?;
+        }
+        is_changed |= ports.remove_all(|port, _| !self.host_ports.contains_key(port))? > 0;
+        is_changed |= sources.remove_all(|source, _| !wanted().any(|(it, _)| it.bytes() == source.bytes()))? > 0;
+        Ok(is_changed)
     }
 
     /// Writes an AA behind a port, unless the table has it so; whether it had not.

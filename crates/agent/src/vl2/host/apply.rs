@@ -8,13 +8,14 @@ use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
 use weft_control::vl2::agent::Output;
 use weft_control::vl2::placement::HostOutput;
 use weft_control::wire::packet::ethernet::Ethernet;
+use weft_control::wire::packet::ip::UDP;
 use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
 use crate::dataplane::{PlaneError, Restored};
 use crate::error::{Error, Result};
 use crate::vl2::dataplane::{
-    Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, PeerState, Placement, Refusal,
+    Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, LocatorRule, PeerState, Placement, Refusal,
     icmp_error_to_sender,
 };
 
@@ -103,6 +104,11 @@ impl Plane {
         self.host.set_settings(settings)?;
         (self.la, self.gateway) = (la, gateway);
         Ok(())
+    }
+
+    /// Lets datagrams come to ports of the host's locator.
+    pub fn allow_udp(&mut self, ports: &[u16]) -> Result<()> {
+        Ok(self.host.allow(ports.iter().map(|port| LocatorRule::Port(UDP, *port)))?)
     }
 
     pub fn outer_source(&self, flow: Flow) -> Option<Ipv4Addr> {

@@ -13,6 +13,7 @@ use weft_control::vl2::agent::HeldLimits;
 use weft_fabric::{Bytes, MacAddr};
 
 use super::link::Link;
+use super::locators::LocatorTraffic;
 use crate::config::{
     At as _, ConfigFile, OnExit, Overlay, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket,
     from_text, optional_from_text, read_key, time_or_unlimited, unlimited,
@@ -66,6 +67,8 @@ pub struct HostConfig {
     #[serde(default)]
     pub rehash: Rehash,
     pub placement: Option<Spanned<PlacementPart>>,
+    #[serde(default)]
+    pub locator_traffic: LocatorTraffic,
 }
 
 /// Where packets for this host are to be sent.
@@ -216,6 +219,7 @@ impl HostConfig {
         check_ports(&self.directory, place)?;
         self.check_prefixes(place)?;
         self.check_placement(place)?;
+        self.locator_traffic.check(place)?;
         for own in &self.address {
             let address = *own.address.get_ref();
             if !self.is_application(address) {

@@ -14,6 +14,7 @@ mod apply;
 mod checks;
 mod config;
 mod link;
+mod locators;
 mod metrics;
 mod placement;
 mod reconcile;

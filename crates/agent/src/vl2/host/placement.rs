@@ -66,6 +66,11 @@ impl Placement {
         Ok(Some(placement))
     }
 
+    /// The UDP port at which the scheduler reaches this host.
+    pub fn port(&self) -> u16 {
+        self.socket.local_addr().map_or(0, |at| at.port())
+    }
+
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.socket.as_raw_fd(), self.echoes.as_raw_fd()]
     }

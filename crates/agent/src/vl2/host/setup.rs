@@ -87,7 +87,15 @@ impl Host {
 
     fn start_placement(&mut self) -> Result<()> {
         self.placement = Placement::start(&self.config, self.la, self.now(), &mut self.plane)?;
-        Ok(())
+        self.allow_own_ports()
+    }
+
+    /// What directory servers, ToRs and schedulers send without being asked arrives at the agent's sockets.
+    fn allow_own_ports(&mut self) -> Result<()> {
+        let placement = self.placement.as_ref().map(Placement::port);
+        let bound = [&self.directory, &self.tor].into_iter().map(|socket| socket.local_addr().map_or(0, |at| at.port()));
+        let ports: Vec<u16> = bound.chain(placement).collect();
+        self.plane.allow_udp(&ports)
     }
 
     /// The machine's first inputs: servers, what an earlier agent left, the addresses of the configuration.
@@ -146,6 +154,7 @@ pub(super) fn settings(config: &HostConfig, link: &Link, la: Ipv4Addr, gateway: 
         underlay_mtu: u16::try_from(fabric).unwrap_or(u16::MAX),
         broadcast: Rate { per_second: rate, burst: rate.max(1) },
         congestion_interval: config.rehash.interval.to_std(),
+        locator_rules: config.locator_traffic.rules(),
         elephant_bytes: config.placement.as_ref().map(|part| part.get_ref().elephant.0),
         limits: Limits { peers: config.limits.peers, flows: config.limits.flows, ..Limits::default() },
         ..HostSettings::new(la, entropy)

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 use toml::Spanned;
 use weft_control::directory::PrincipalId;
@@ -67,6 +68,7 @@ pub struct HostPart {
     pub attach_key: Spanned<String>,
     pub port: Spanned<String>,
     pub address: IpAddr,
+    pub sources: Option<Spanned<Vec<Prefix>>>,
 }
 
 /// `[intermediate]`.
@@ -147,9 +149,27 @@ impl SwitchConfig {
                 let message = format!("`{port}` is not among `ports`");
                 return Err(place.error(host.port.span(), &message, "add it there, or name the port that leads to the host"));
             }
+            if let Some(sources) = &host.sources {
+                self.check_sources(sources, &tor.host[..at], place)?;
+            }
             if host.key().is_none() {
                 let help = "`weft directory key --principal N --attach` makes it";
                 return Err(place.error(host.attach_key.span(), "an attach key is 64 hexadecimal digits", help));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sources(&self, sources: &Spanned<Vec<Prefix>>, others: &[HostPart], place: &Place<'_>) -> Result<()> {
+        for prefix in sources.get_ref() {
+            if !prefix.address().is_ipv4() || self.prefixes.iter().any(|it| it.overlaps(prefix)) {
+                let help = "list the host's `entropy`, and its further locators";
+                return Err(place.error(sources.span(), &format!("{prefix} is not a prefix of IPv4 locators"), help));
+            }
+            let is_theirs = |other: &&HostPart| other.sources.iter().flat_map(|it| it.get_ref()).any(|it| it.overlaps(prefix));
+            if let Some(other) = others.iter().find(is_theirs) {
+                let message = format!("{prefix} is among the sources of principal {} too", other.principal.get_ref());
+                return Err(place.error(sources.span(), &message, "give each host its own"));
             }
         }
         Ok(())
@@ -178,6 +198,13 @@ impl HostPart {
     /// The attach key, if the text is one.
     pub fn key(&self) -> Option<AttachKey> {
         AttachKey::parse(self.attach_key.get_ref()).ok()
+    }
+
+    /// Its locator, and its further sources.
+    pub fn sources_v4(&self) -> impl Iterator<Item = Ipv4Net> + '_ {
+        let listed = self.sources.iter().flat_map(|it| it.get_ref()).map(Prefix::net);
+        let all = std::iter::once(IpNet::from(self.address)).chain(listed);
+        all.filter_map(|net| if let IpNet::V4(net) = net { Some(net) } else { None })
     }
 }
 

@@ -14,6 +14,7 @@ impl Switch {
         }
         if let (Some(tor), Some(part)) = (&mut self.tor, &config.tor) {
             tor.apply_config(self.clock.now(), &config, part)?;
+            tor.check_sources(part, &mut self.plane)?;
         }
         // Its port is the same: the old one goes first.
         self.relay = None;

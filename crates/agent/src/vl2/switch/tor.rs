@@ -62,6 +62,7 @@ impl TorPart {
         };
         it.listen(config.la, part)?;
         it.configure(Instant::ZERO, config, part);
+        it.check_sources(part, plane)?;
         Ok(it)
     }
 
@@ -78,6 +79,17 @@ impl TorPart {
         self.arp = arp.collect::<Result<_>>()?;
         self.names = self.ports.iter().map(|port| (port.index, port.port.clone())).collect();
         Ok(())
+    }
+
+    /// Has the plane check what hosts send. The outer sources of a port are checked if those of all its hosts are known.
+    pub(super) fn check_sources(&self, part: &TorConfigPart, plane: &mut SwitchPlane) -> Result<(), PlaneError> {
+        let of = |port: &PortSocket| {
+            let hosts: Vec<_> = part.host.iter().filter(|host| *host.port.get_ref() == port.port).collect();
+            let is_known = hosts.iter().all(|host| host.sources.is_some());
+            let sources = hosts.iter().flat_map(|host| host.sources_v4()).filter(|_| is_known).collect();
+            (port.index, sources)
+        };
+        plane.set_host_ports(self.ports.iter().map(of).collect())
     }
 
     /// Hands hosts and servers to the machine.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 use weft_lab::plan::{LabName, MTU_HOST, Plan, Routing, Settings};
 use weft_lab::probe::sample::Pairs;
-use weft_lab::probe::{connectivity, ping, trace};
+use weft_lab::probe::{connectivity, isolation, ping, trace};
 use weft_lab::{Lab, LabError, Stopwatch, doctor, netns};
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
@@ -324,15 +324,25 @@ pub struct TestArgs {
 enum TestCommand {
     /// Reachability, full-size packets, a transfer, the spread over links, a link that fails, isolation; with the packets dropped during each, by reason
     Connectivity(Of),
+    /// An adversary on a host or in a VM: forged headers, ARP, NL-ARP, LLDP, floods, fragments. Nothing of it may arrive, and all must be counted
+    Isolation(Of),
 }
 
 /// `weft test`: exit code 1 if a test failed.
 pub fn test(args: &TestArgs) -> Result<ExitCode> {
-    let TestCommand::Connectivity(of) = &args.command;
-    let lab = open(of)?;
-    let result = connectivity::test(&lab.record.plan, &STOP)?;
-    say(of.json, &result, tables::of_connectivity)?;
-    Ok(if result.ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let ok = match &args.command {
+        TestCommand::Connectivity(of) => {
+            let result = connectivity::test(&open(of)?.record.plan, &STOP)?;
+            say(of.json, &result, tables::of_connectivity)?;
+            result.ok
+        }
+        TestCommand::Isolation(of) => {
+            let result = isolation::test(&open(of)?.record.plan, &STOP)?;
+            say(of.json, &result, tables::of_isolation)?;
+            result.ok
+        }
+    };
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 fn follow(args: &TraceArgs) -> Result<ExitCode> {

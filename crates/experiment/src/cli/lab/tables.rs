@@ -1,5 +1,6 @@
 //! What `weft lab` shows to people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use comfy_table::ColumnConstraint;
@@ -7,6 +8,7 @@ use weft_lab::doctor::{Report, State};
 use weft_lab::lab::{Status, Times};
 use weft_lab::plan::{LabName, Node, Plan, Role, Routing};
 use weft_lab::probe::connectivity::Connectivity;
+use weft_lab::probe::isolation::Isolation;
 use weft_lab::probe::ping::PingAll;
 use weft_lab::probe::trace::{Protocol, Trace};
 use weft_lab::state::Phase;
@@ -254,15 +256,31 @@ pub(super) fn of_connectivity(result: &Connectivity) -> String {
     let mut table = new_table();
     table.set_header(["", "test", "seen", "dropped during it"]);
     for case in &result.cases {
-        let mark = match case.ok {
-            Some(true) => "ok",
-            Some(false) => "FAILED",
-            None => "none",
-        };
-        let drops: Vec<String> = case.drops.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        table.add_row([mark, case.name, &case.detail, &drops.join(", ")]);
+        table.add_row([mark(case.ok), case.name, &case.detail, &counts(&case.drops)]);
     }
     format!("{table}\n{}\n", if result.ok { "all is well" } else { "something is wrong" })
+}
+
+pub(super) fn of_isolation(result: &Isolation) -> String {
+    let mut table = new_table();
+    table.set_header(["", "attack", "packets", "arrived", "refused", "from, to, claimed"]);
+    for case in &result.cases {
+        let numbers = [case.sent, case.arrived].map(|it| it.to_string());
+        table.add_row([mark(case.ok), case.name, &numbers[0], &numbers[1], &counts(&case.refused), &case.detail]);
+    }
+    format!("{table}\n{}\n", if result.ok { "isolation holds" } else { "isolation does not hold" })
+}
+
+fn mark(ok: Option<bool>) -> &'static str {
+    match ok {
+        Some(true) => "ok",
+        Some(false) => "FAILED",
+        None => "none",
+    }
+}
+
+fn counts(drops: &BTreeMap<String, u64>) -> String {
+    drops.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn of_doctor(report: &Report) -> String {

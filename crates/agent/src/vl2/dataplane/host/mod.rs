@@ -1,5 +1,6 @@
 //! A host's plane: the programs on the two hooks of its NIC.
 
+mod locators;
 mod reconcile;
 
 use std::collections::BTreeSet;
@@ -69,6 +70,7 @@ impl HostPlane {
     }
 
     fn begin(&mut self, settings: &vl2_settings) -> Result<()> {
+        self.write_rules(&self.settings)?;
         self.table(&SETTINGS).set(&0, settings)?;
         self.loaded.attach("vl2_in", self.nic.index, TC_INGRESS)?;
         self.loaded.attach("vl2_out", self.nic.index, TC_EGRESS)
@@ -112,6 +114,7 @@ impl HostPlane {
                 "the length of the entropy prefix is fixed until the programs are detached".to_owned(),
             ));
         }
+        self.write_rules(settings)?;
         self.table(&SETTINGS).set(&0, &values)?;
         self.settings = settings.clone();
         Ok(())

@@ -35,6 +35,9 @@ impl HostPlane {
         if self.table(&SETTINGS).restore(&0, &layout::host_settings(&self.settings, self.nic.mac)?)? {
             restored.push(Restored::Entry("the settings".to_owned()));
         }
+        if self.write_rules(&self.settings)? {
+            restored.push(Restored::Entry("the rules for locators".to_owned()));
+        }
         Ok(restored)
     }
 

@@ -7,7 +7,7 @@ use super::super::hash::hash_flow;
 use super::super::layout::{
     self, MARK_RELEASE_IN, MARK_RELEASE_OUT, MARK_TO_STACK, MARK_TO_TOR, RawEvent, vl2_event_kind, vl2_flow_state,
 };
-use super::super::{Flow, HostSettings, LocatorKind, Placement, VIRTUAL_MAC};
+use super::super::{Flow, HostSettings, LocatorKind, LocatorRule, Placement, VIRTUAL_MAC};
 use super::packets::*;
 use super::{Counter, counted};
 use crate::dataplane::Rate;
@@ -527,4 +527,82 @@ fn only_icmp_errors_come_to_outer_sources() {
             assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (DROPPED, Counter::EntropyTarget));
         }
     });
+}
+
+#[test]
+fn what_a_program_encapsulates_by_itself_does_not_leave() {
+    with_host(|loaded| {
+        let far = Ipv4Addr::new(10, 200, 9, 7);
+        for inner in
+            [ip4(FAR, NEAR, 6, &tcp(9)), ip4(OWN, FAR, 6, &tcp(9)), ip6(v6(FAR), v6(OWN), 17, &tcp(0)), ip4(FAR, OWN, 6, &[0])]
+        {
+            for packet in [outer(far, FAR_TOR, &inner), outer(far, ANYCAST[0], &outer(far, FAR_TOR, &inner))] {
+                assert_eq!(reason(loaded, "vl2_out", &from_stack(&packet), 0), (DROPPED, Counter::ForgedTunnel), "{packet:02x?}");
+            }
+        }
+        let deep = outer(far, LA, &outer(far, LA, &outer(far, LA, &outer(far, LA, &ip4(OWN, FAR, 6, &tcp(9))))));
+        assert_eq!(reason(loaded, "vl2_out", &from_stack(&deep), 0), (DROPPED, Counter::ForgedTunnel));
+        // Another tunnel of this host, and a probe of its agent.
+        let other = from_stack(&outer(LA, EXTERNAL, &ip4(LA, EXTERNAL, 6, &tcp(9))));
+        assert_eq!(run(loaded, "vl2_out", &other, 0), (OK, other.clone()));
+        let probe = from_stack(&outer(far, FAR_TOR, &ip4(OWN, FAR, 6, &tcp(9))));
+        assert_eq!(run(loaded, "vl2_out", &probe, layout::MARK_PROBE), (OK, probe.clone()));
+        let forged = from_stack(&outer(far, FAR_TOR, &ip4(NEAR, FAR, 6, &tcp(9))));
+        assert_eq!(reason(loaded, "vl2_out", &forged, layout::MARK_PROBE), (DROPPED, Counter::ForgedTunnel));
+    });
+}
+
+/// A segment with these flags to a port.
+fn segment(port: u16, flags: u8) -> Vec<u8> {
+    let mut segment = tcp(4);
+    segment[2..4].copy_from_slice(&port.to_be_bytes());
+    segment[13] = flags;
+    segment
+}
+
+#[test]
+fn locators_take_what_the_rules_allow_and_answers() {
+    let Some(pins) = PinDir::new() else { return };
+    let rules = [LocatorRule::Protocol(1), LocatorRule::Port(6, 22), LocatorRule::Address(EXTERNAL.into())];
+    let loaded = &host(&pins, &HostSettings { locator_rules: Some(rules.into()), ..settings() });
+    for rule in rules {
+        loaded.table(&layout::RULES).set(&layout::rule(rule), &0).unwrap();
+    }
+    let (far, udp) = (Ipv4Addr::new(10, 1, 9, 9), [0, 53, 0x12, 0x34, 0, 8, 0, 0]);
+    let allowed = [
+        ip4(far, LA, 1, &[8, 0, 0, 0]),
+        ip4(far, LA, 6, &segment(22, 2)),
+        ip4(far, LA, 6, &segment(7000, 0x10)),
+        ip4(far, LA, 6, &segment(7000, 0x12)),
+        ip4(far, EXTERNAL, 6, &segment(7000, 2)),
+        ip4(far, EXTERNAL, 17, &udp),
+    ];
+    for packet in allowed {
+        assert_eq!(run(loaded, "vl2_in", &from_wire(&packet), 0).0, OK, "{packet:02x?}");
+    }
+    let v6_la: std::net::Ipv6Addr = "fe80::1".parse().unwrap();
+    let refused = [
+        ip4(far, LA, 6, &segment(7000, 2)),
+        ip4(far, LA, 6, &segment(7000, 0xc2)),
+        ip4_with(far, LA, 6, 64, &[], 0x2000, &segment(7000, 2)[..8]),
+        ip4_with(far, LA, 6, 64, &[], 1, &segment(7000, 2)[8..]),
+        ip4(far, LA, 17, &udp),
+        ip4(far, LA, 4, &ip4(FAR, OWN, 6, &tcp(9))),
+        ip4(far, LA, 47, &[0; 30]),
+        ip6("fe80::2".parse().unwrap(), v6_la, 6, &segment(7000, 2)),
+        [&[0x45, 9][..], &[0; 18]].concat(),
+    ];
+    for packet in refused {
+        assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (DROPPED, Counter::LocatorRefused), "{packet:02x?}");
+    }
+    // A datagram of this host is answered, also in fragments, from there and to that port alone.
+    let question = ip4(LA, far, 17, &[0x12, 0x34, 0, 53, 0, 8, 0, 0]);
+    assert_eq!(run(loaded, "vl2_out", &from_stack(&question), 0).0, OK);
+    assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4(far, LA, 17, &udp)), 0).0, OK);
+    assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4_with(far, LA, 17, 64, &[], 0x2000, &udp)), 0).0, OK);
+    assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4_with(far, LA, 17, 64, &[], 1, &udp)), 0).0, OK);
+    let others = [ip4(FAR_TOR, LA, 17, &udp), ip4(far, LA, 17, &[0, 53, 0x12, 0x35, 0, 8, 0, 0])];
+    for packet in others {
+        assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (DROPPED, Counter::LocatorRefused));
+    }
 }

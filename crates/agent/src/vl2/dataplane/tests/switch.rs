@@ -133,3 +133,53 @@ fn what_is_not_for_the_switch_passes_and_plain_aas_do_not() {
         assert_eq!(counted(loaded, || port(loaded, &cut)).1, [(Counter::Malformed, 1)]);
     });
 }
+
+/// Port 1, which is the loopback interface that programs are run on, has a host; its locators are listed or not.
+fn with_host_port(is_listed: bool, test: impl FnOnce(&Loaded)) {
+    with_switch(|loaded| {
+        loaded.table(&layout::HOST_PORTS).set(&1, &is_listed.into()).unwrap();
+        let other = layout::attached(&Attached { port: 2, mac: HOST_MAC, service: ServiceId(9) });
+        loaded.table(&layout::LOCALS).set(&layout::key(NEAR.into()), &other).unwrap();
+        for (prefix, port) in [("10.200.9.0/24", 1), ("10.1.1.5/32", 1), ("10.200.8.0/24", 2)] {
+            loaded.table(&layout::SOURCES).set(&layout::source(prefix.parse().unwrap()), &port).unwrap();
+        }
+        test(loaded);
+    });
+}
+
+#[test]
+fn what_a_host_sends_is_its_own() {
+    let others = Ipv4Addr::new(10, 200, 8, 33);
+    let inner = ip4(OWN, FAR, 6, &tcp(9));
+    let tunnel = |source: Ipv4Addr, inner: &[u8]| outer(source, FAR_TOR, inner);
+    let bounced = |source: Ipv4Addr, inner: &[u8]| outer(ENTROPY, ANYCAST[0], &tunnel(source, inner));
+    for is_listed in [false, true] {
+        with_host_port(is_listed, |loaded| {
+            for packet in [tunnel(ENTROPY, &inner), bounced(ENTROPY, &inner), ip4(LA, EXTERNAL, 6, &tcp(0))] {
+                assert_eq!(port(loaded, &packet).0, OK, "{packet:02x?}");
+            }
+            let dropped = [
+                (tunnel(ENTROPY, &ip4(NEAR, FAR, 6, &tcp(9))), Counter::ForgedSource),
+                (tunnel(ENTROPY, &ip4(FAR, OWN, 6, &tcp(9))), Counter::ForgedSource),
+                (tunnel(ENTROPY, &ip6(v6(NEAR), v6(FAR), 6, &tcp(9))), Counter::ForgedSource),
+                (bounced(ENTROPY, &ip4(NEAR, FAR, 6, &tcp(9))), Counter::ForgedSource),
+                (outer(ENTROPY, TOR, &ip4(NEAR, OWN, 6, &tcp(9))), Counter::ForgedSource),
+                (bounced(others, &inner), Counter::ForgedOuter),
+                (ip4_with(ENTROPY, FAR_TOR, 4, 9, &[], 0x2000, &inner), Counter::OuterFragment),
+            ];
+            for (packet, counter) in dropped {
+                let ((answer, _), counts) = counted(loaded, || port(loaded, &packet));
+                assert_eq!((answer, counts), (DROPPED, vec![(counter, 1)]), "{packet:02x?}");
+            }
+            let claim = |mac, ip| arp(1, (mac, ip), (MacAddr([0; 6]), ip));
+            for (frame, is_own) in
+                [(claim(NIC, LA), true), (claim(NIC, OWN), true), (claim(NIC, NEAR), false), (claim(NIC, others), !is_listed)]
+            {
+                assert_eq!(run(loaded, "vl2_port", &frame, 0).0, if is_own { OK } else { DROPPED }, "{frame:02x?}");
+            }
+            for packet in [tunnel(others, &inner), ip4(others, EXTERNAL, 17, &tcp(0)), tunnel(EXTERNAL, &inner)] {
+                assert_eq!(port(loaded, &packet).0, if is_listed { DROPPED } else { OK }, "{packet:02x?}");
+            }
+        });
+    }
+}
