@@ -4,6 +4,8 @@
 #ifndef WEFT_VL2_LOCATORS_H
 #define WEFT_VL2_LOCATORS_H
 
+#include <linux/if_packet.h>
+
 #include "host.h"
 
 /* How long a datagram may be answered, and how often sending is noted. */
@@ -78,7 +80,8 @@ slow_path int locator_in(struct __sk_buff *skb, const struct vl2_settings *s, co
 {
 	int is_allowed = 0;
 
-	if (!s || !p || !(s->flags & VL2_LOCATOR_RULES))
+	/* A multicast packet of this host comes back to its own listeners. */
+	if (!s || !p || !(s->flags & VL2_LOCATOR_RULES) || skb->pkt_type == PACKET_LOOPBACK)
 		return TC_ACT_OK;
 	if (right && p->part != VL2_LATER)
 		is_allowed = (p->flow.protocol == IPPROTO_TCP && !is_connecting(skb, p)) || has_rule(p) ||

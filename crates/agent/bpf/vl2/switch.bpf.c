@@ -5,6 +5,8 @@
  *                  MAC address of the host there; the inner packet, its TTL included, is as it was sent
  *   from a host:   its locator, its outer source and its AA, as this switch knows them, also where the host has encapsulated the packet by itself
  */
+#include <linux/if_packet.h>
+
 #include "packet.h"
 
 /* After packet.h, which says how many counters there are. */
@@ -155,7 +157,8 @@ always_inline int from_port(struct __sk_buff *skb, const struct vl2_settings *s,
 
 	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination))
 		return drop(VL2_PLAIN);
-	is_checked = version == 4 ? bpf_map_lookup_elem(&host_ports, &port) : NULL;
+	/* Multicast packets of this switch itself come back to its own listeners. */
+	is_checked = version == 4 && skb->pkt_type != PACKET_LOOPBACK ? bpf_map_lookup_elem(&host_ports, &port) : NULL;
 	if (is_checked) {
 		reason = forged(skb, s, &p, *is_checked);
 		if (reason)

@@ -220,7 +220,7 @@ fn wait_for_drops(plan: &Plan, before: &BTreeMap<String, u64>, sent: u64, stop: 
 /// What agents have refused since, to keep services apart.
 fn since(plan: &Plan, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let is_vl2 = plan.overlay.vl2().is_some();
-    let counted = |reason: &str| !is_vl2 || vl2::ISOLATION_DROPS.contains(&reason);
+    let counted = |reason: &str| !is_vl2 || vl2::ISOLATION_DROPS.contains(&reason) || vl2::MALFORMED_DROPS.contains(&reason);
     let more = drops(plan).into_iter().map(|(reason, now)| {
         let more = now.saturating_sub(before.get(&reason).copied().unwrap_or(0));
         (reason, more)
