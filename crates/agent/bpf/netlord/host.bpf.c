@@ -131,6 +131,15 @@ always_inline void outer_headers(struct netlord_headers *h, const struct netlord
 	h->ip.check = header_sum(&h->ip);
 }
 
+/* Whether the fabric carries it encapsulated; also if its interface is not there, of which `encapsulate` has more to say. */
+always_inline int fits(struct __sk_buff *skb, const struct netlord_vif *vif, const struct netlord_packet *p)
+{
+	__u32 index = vif->uplink;
+	const struct netlord_uplink *u = bpf_map_lookup_elem(&uplinks, &index);
+
+	return !u || wire_length(skb, p) + NETLORD_IP <= u->mtu;
+}
+
 /* To a server (section 3.5). `macs` are those of the inner frame. */
 always_inline int encapsulate(struct __sk_buff *skb, const struct netlord_vif *vif, const struct netlord_name *name,
 			      const struct netlord_place *to, const struct netlord_packet *p, const __u8 *macs, int is_routed)
@@ -314,6 +323,9 @@ int netlord_vif(struct __sk_buff *skb)
 	local = bpf_map_lookup_elem(&locals, &name);
 	place = local ? NULL : bpf_map_lookup_elem(&remotes, &name);
 	if ((!local && !place) || (local && *local == ifindex && !route))
+		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+	/* The router in the agent reports that it does not fit. */
+	if (route && place && !fits(skb, vif, &p))
 		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
 	if (route) {
 		if (!step(skb, &p, &copy))

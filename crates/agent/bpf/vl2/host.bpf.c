@@ -397,6 +397,7 @@ SEC("tc")
 int vl2_out(struct __sk_buff *skb)
 {
 	const struct vl2_settings *s = get_settings();
+	void *data = (void *)(long)skb->data;
 	__be16 type;
 
 	if (!s)
@@ -408,7 +409,9 @@ int vl2_out(struct __sk_buff *skb)
 	if (skb->mark == VL2_MARK_RELEASE_IN)
 		return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 	/* The frame's own word: skb->protocol is what a packet socket's owner says it is. */
-	if (bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_proto), &type, sizeof(type)))
+	if (data + ETH_HLEN <= (void *)(long)skb->data_end)
+		type = ((struct ethhdr *)data)->h_proto;
+	else if (bpf_skb_load_bytes(skb, offsetof(struct ethhdr, h_proto), &type, sizeof(type)))
 		return TC_ACT_OK;
 	/* One call: each has its packet on the stack. */
 	if (type == bpf_htons(ETH_P_IP) || type == bpf_htons(ETH_P_IPV6))

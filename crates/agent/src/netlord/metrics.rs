@@ -21,7 +21,13 @@ pub(super) fn machine(counts: &Counts, nl_arp: NlArpCounts, spain: SpainCounters
     for reason in Drop::ALL {
         counter!("weft_agent_dropped_total", "reason" => reason.name(), "by" => "agent").absolute(counts.dropped(reason));
     }
-    let by_agent = [("answered", counts.answered), ("encapsulated", counts.encapsulated), ("routed", counts.routed)];
+    let by_agent = [
+        ("answered", counts.answered),
+        ("encapsulated", counts.encapsulated),
+        ("routed", counts.routed),
+        ("icmp_errors", counts.icmp_errors),
+        ("icmp_limited", counts.icmp_limited),
+    ];
     for (name, value) in by_agent {
         counter!("weft_agent_packets_total", "reason" => name, "by" => "agent").absolute(value);
     }

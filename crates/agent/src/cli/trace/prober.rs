@@ -161,7 +161,7 @@ impl Prober {
         let reply = match error.problem() {
             Problem::TimeExceeded => Reply::Expired,
             Problem::TooBig { .. } => Reply::Failed("too big"),
-            Problem::HostUnreachable => Reply::Failed("unreachable"),
+            Problem::NetUnreachable | Problem::HostUnreachable => Reply::Failed("unreachable"),
             Problem::Prohibited => Reply::Failed("prohibited"),
             Problem::ProtocolUnreachable => Reply::Failed("nobody strips the header there"),
         };

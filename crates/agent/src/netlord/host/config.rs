@@ -233,6 +233,8 @@ struct Limits {
     broadcast_burst: u32,
     search_rate: u32,
     search_burst: u32,
+    icmp_rate: u32,
+    icmp_burst: u32,
     nl_arp_entries: usize,
 }
 
@@ -243,6 +245,8 @@ impl Default for Limits {
             broadcast_burst: 100,
             search_rate: 100,
             search_burst: 100,
+            icmp_rate: 100,
+            icmp_burst: 50,
             nl_arp_entries: NlArpConfig::default().capacity,
         }
     }
@@ -497,6 +501,7 @@ impl HostConfig {
         AgentConfig {
             storm: (self.limits.broadcast_rate, self.limits.broadcast_burst),
             searches: (self.limits.search_rate, self.limits.search_burst),
+            icmp_errors: (self.limits.icmp_rate, self.limits.icmp_burst),
             ..AgentConfig::new(vlans)
         }
     }

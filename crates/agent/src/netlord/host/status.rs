@@ -164,6 +164,8 @@ impl Host {
             *drops.entry(reason.name()).or_default() += counts.dropped(reason);
         }
         counters.insert("answered", counts.answered);
+        counters.insert("icmp_errors", counts.icmp_errors);
+        counters.insert("icmp_limited", counts.icmp_limited);
         counters.insert("encapsulated_by_agent", counts.encapsulated);
         counters.insert("routed_by_agent", counts.routed);
         counters.insert("copies", counts.copies);

@@ -132,6 +132,10 @@ pub struct Counts {
     pub encapsulated: u64,
     /// Frames that passed a virtual router.
     pub routed: u64,
+    /// ICMP errors that virtual routers sent.
+    pub icmp_errors: u64,
+    /// ICMP errors that were not sent, as there were too many.
+    pub icmp_limited: u64,
     /// Broadcasts and multicasts that had come over another special VLAN or interface, or were this server's own.
     pub copies: u64,
 }

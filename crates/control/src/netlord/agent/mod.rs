@@ -12,6 +12,7 @@
 
 mod copies;
 mod counts;
+mod icmp;
 mod maps;
 mod neighbours;
 mod receiving;
@@ -55,6 +56,8 @@ pub struct AgentConfig {
     pub storm: (u32, u32),
     /// Searches that a VIF may cause a second, in the mean and at once.
     pub searches: (u32, u32),
+    /// ICMP errors that virtual routers send to a VIF: per second, and at once.
+    pub icmp_errors: (u32, u32),
     /// Frames kept for one destination that is sought.
     pub kept_each: usize,
     /// Frames kept in all.
@@ -70,6 +73,7 @@ impl AgentConfig {
             special_vlans,
             storm: (1000, 100),
             searches: (100, 100),
+            icmp_errors: (100, 50),
             kept_each: 8,
             kept_max: 1024,
             doubt: Duration::from_secs(5),
@@ -231,6 +235,7 @@ struct LocalVif {
     uplink: Option<UplinkId>,
     storm: Bucket,
     searches: Bucket,
+    icmp_errors: Bucket,
     /// What it asked for by ARP lately, and when.
     asked: VecDeque<(IpAddr, Instant)>,
 }
@@ -396,6 +401,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             uplink: None,
             storm: bucket(self.config.storm),
             searches: bucket(self.config.searches),
+            icmp_errors: bucket(self.config.icmp_errors),
             asked: VecDeque::new(),
         };
         self.vifs.insert(id, local);

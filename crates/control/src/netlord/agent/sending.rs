@@ -49,7 +49,10 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     fn send(&mut self, id: VifId, vif: Vif, frame: &[u8]) {
         match self.try_send(id, vif, frame) {
             Ok(()) | Err(Stop::Done) => {}
-            Err(Stop::Drop(reason)) => self.counts.drop(Some(vif.tenant), reason),
+            Err(Stop::Drop(reason)) => {
+                self.counts.drop(Some(vif.tenant), reason);
+                self.report_drop(id, vif, frame, reason);
+            }
             Err(Stop::Seek(query)) => self.keep(id, vif, query, frame),
         }
     }
@@ -255,6 +258,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 }
             } else {
                 self.counts.drop(Some(vif.tenant), Drop::NoLocation);
+                self.report_drop(id, vif, &frame, Drop::NoLocation);
             }
         }
     }

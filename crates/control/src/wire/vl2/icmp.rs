@@ -14,7 +14,9 @@ pub enum Problem {
         /// The longest packet that goes on.
         mtu: u16,
     },
-    /// No way to the network or the host.
+    /// No route to the network.
+    NetUnreachable,
+    /// No way to the host.
     HostUnreachable,
     /// Somebody forbids it.
     Prohibited,
@@ -28,6 +30,7 @@ impl Problem {
     const fn v4(self) -> (u8, u8) {
         match self {
             Self::TooBig { .. } => (3, 4),
+            Self::NetUnreachable => (3, 0),
             Self::HostUnreachable => (3, 1),
             Self::ProtocolUnreachable => (3, 2),
             Self::Prohibited => (3, 10),
@@ -38,6 +41,7 @@ impl Problem {
     const fn v6(self) -> (u8, u8) {
         match self {
             Self::TooBig { .. } => (2, 0),
+            Self::NetUnreachable => (1, 0),
             Self::HostUnreachable | Self::ProtocolUnreachable => (1, 3),
             Self::Prohibited => (1, 1),
             Self::TimeExceeded => (3, 0),
@@ -73,6 +77,7 @@ impl<'a> Packet<'a> {
             (3, 4) => Problem::TooBig { mtu: u16_at(message, 6) },
             (3, 2) => Problem::ProtocolUnreachable,
             (3, 9 | 10 | 13) => Problem::Prohibited,
+            (3, 0) => Problem::NetUnreachable,
             (3, _) => Problem::HostUnreachable,
             (11, 0) => Problem::TimeExceeded,
             _ => return Err(PacketError::Kind("an ICMP error")),

@@ -2,6 +2,7 @@
 //!
 //! Without root, or in a container that may not, each test says so and passes.
 
+mod cost;
 mod fuzz;
 mod host;
 mod packets;

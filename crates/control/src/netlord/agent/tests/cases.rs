@@ -30,6 +30,57 @@ fn mac_fe() -> MacAddr {
     mac(0xfe)
 }
 
+/// Type and code of ICMP errors that the router of `ROUTED` sends to the VM `mac(1)`.
+fn reported(frames: &[(usize, u32, Vec<u8>)]) -> Vec<(u8, u8)> {
+    let read = |frame: &[u8]| {
+        let ethernet = Ethernet::parse(frame).unwrap();
+        assert_eq!((ethernet.dst, ethernet.src), (mac(1), mac_fe()));
+        let packet = IpPacket::parse(&ethernet).unwrap();
+        assert_eq!((packet.src, packet.dst, packet.protocol), (ip(0, 254), ip(0, 1), 1));
+        assert_eq!((checksum(0, &frame[14..34]), checksum(0, &frame[34..])), (0, 0));
+        (frame[34], frame[35])
+    };
+    frames.iter().map(|(_, _, frame)| read(frame)).collect()
+}
+
+#[test]
+fn a_router_reports_what_does_not_fit_and_who_is_not_there() {
+    let mut world = World::new(3, ROUTED);
+    world.attach(0, 1, vif(7, 1, 1), &[ip(0, 1)]);
+    world.attach(2, 2, vif(7, 2, 1), &[ip(1, 1)]);
+    let size = |bytes: usize| udp(mac(1), mac_fe(), ip(0, 1), ip(1, 1), 80, &vec![7; bytes - 28]);
+    let fits = 1600 - 34;
+    world.send(0, 1, &size(fits));
+    assert_eq!(world.take().len(), 1, "as much as fits");
+    world.send(0, 1, &size(fits + 1));
+    let got = world.take();
+    assert_eq!((reported(&got), &got[0].2[40..42]), (vec![(3, 4)], &(fits as u16).to_be_bytes()[..]));
+    let mut may_be_cut = size(fits + 1);
+    may_be_cut[20] = 0;
+    may_be_cut[24..26].fill(0);
+    let sum = checksum(0, &may_be_cut[14..34]);
+    may_be_cut[24..26].copy_from_slice(&sum.to_be_bytes());
+    world.send(0, 1, &may_be_cut);
+    assert_eq!((world.take(), world.dropped(0, Drop::TooLong)), (vec![], 2), "a router would cut it, this one does not");
+
+    world.send(0, 1, &udp(mac(1), mac_fe(), ip(0, 1), ip(1, 77), 80, b"nobody"));
+    assert_eq!(world.take(), []);
+    world.advance(Duration::from_secs(10));
+    assert_eq!(reported(&world.take()), [(3, 1)]);
+
+    // Errors are not reported, and others only so often.
+    let nowhere = udp(mac(1), mac_fe(), ip(0, 1), ip(9, 1), 80, &[3, 1, 0, 0, 0, 0, 0, 0]);
+    let mut error = nowhere.clone();
+    error[23] = 1;
+    error[34] = 3;
+    world.send(0, 1, &error);
+    assert_eq!(world.take(), []);
+    (0..60).for_each(|_| world.send(0, 1, &nowhere));
+    assert_eq!(reported(&world.take()), [(3, 0); 50]);
+    let counts = world.agents[0].counts();
+    assert_eq!((counts.icmp_errors, counts.icmp_limited), (52, 10));
+}
+
 #[test]
 fn frames_go_to_the_same_server_the_same_switch_and_another_switch() {
     let mut world = World::new(4, TWO);
@@ -108,7 +159,8 @@ fn a_virtual_router_joins_two_mac_spaces_in_one_hop() {
     let sum = checksum(0, &old[14..34]);
     old[24..26].copy_from_slice(&sum.to_be_bytes());
     world.send(0, 1, &old);
-    assert_eq!(world.take(), []);
+    // Each but the one that is not IP is reported by the router.
+    assert_eq!(reported(&world.take()), [(3, 10), (3, 0), (11, 0)]);
     let counted = [Drop::Denied, Drop::NoRoute, Drop::TimeToLive].map(|reason| world.dropped(0, reason));
     assert_eq!(counted, [1, 2, 1]);
 
