@@ -10,6 +10,7 @@ use std::time::Duration;
 use support::TestLab;
 use support::overlay::{GO, ask, counter, host, plan_of, stand};
 use weft_fabric::topology::shapes::Shape;
+use weft_lab::agents;
 use weft_lab::plan::vl2::{LocatorKind, ServiceSpec, Vl2Host, Vl2Spec};
 use weft_lab::probe::isolation;
 
@@ -54,6 +55,42 @@ fn services_are_kept_apart_and_forgeries_are_counted() {
     a_source_that_is_not_ones_own_goes_nowhere(&lab);
     within_a_service_all_is_well(&lab);
     an_adversary_gets_nothing_through(&lab);
+    an_operator_can_attack_from_a_host(&lab);
+}
+
+/// `weft test isolation --from` and `--listen`: the same from one host by its own addresses, while the victim listens.
+fn an_operator_can_attack_from_a_host(lab: &TestLab) {
+    let [attacker, victim, friend, peer] = [WEB[0], BATCH[1], BATCH[0], WEB[1]].map(|at| host(lab, at));
+    let end = |host: &Vl2Host| isolation::End {
+        aa4: host.aa4,
+        aa6: host.aa6,
+        locator: lab.plan().nodes[host.node].locator,
+        tunnel: lab.plan().nodes[host.tor].locator,
+        outer_source: Ipv4Addr::from(u32::from(host.entropy.address) | 9),
+    };
+    let scene = isolation::Scene {
+        device: "eth0".to_owned(),
+        next_hop: lab.plan().nodes[attacker.tor].locator,
+        has_tor: true,
+        anycast: None,
+        attacker: end(attacker),
+        victim: end(victim),
+        friend: end(friend),
+        peer: end(peer),
+    };
+    let name = name_of(lab, attacker);
+    let socket = agents::socket(lab.plan(), lab.node(&name));
+    let (cases, arrived) = std::thread::scope(|scope| {
+        let listening = scope.spawn(|| {
+            let listen = || isolation::listen_here(Duration::from_secs(12)).expect("a free port");
+            lab.at(&name_of(lab, victim), listen)
+        });
+        (lab.at(&name, || isolation::attack(&scene, &socket).expect("it attacks")), listening.join().expect("it listens"))
+    });
+    assert_eq!(arrived, 0);
+    let here: Vec<_> = cases.iter().filter(|case| case.ok.is_some()).map(|case| (case.name, case.ok, case.sent)).collect();
+    let expected = [("inner_source", 20), ("inner_source_v6", 20), ("inner_source_disguised", 40)];
+    assert_eq!(here, expected.map(|(name, sent)| (name, Some(true), sent)));
 }
 
 /// `weft test isolation`: each of its attacks is refused and counted.
@@ -68,6 +105,24 @@ fn an_adversary_gets_nothing_through(lab: &TestLab) {
     assert!(result.cases.len() > 10, "the lab has what the attacks need");
     let failed: Vec<_> = result.cases.iter().filter(|case| case.ok != Some(true)).collect();
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Where no ToR looks at what hosts send: what a host's own programs and the receiver's refuse.
+#[test]
+fn hosts_that_are_their_own_locators_are_kept_apart() {
+    let shape = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
+    let of = |name: &str, hosts: [usize; 2]| ServiceSpec {
+        name: name.to_owned(),
+        hosts: hosts.map(|h| h as u32).to_vec(),
+        allow: Vec::new(),
+    };
+    let services = vec![of("web", WEB), of("batch", BATCH)];
+    let overlay = Vl2Spec { locator: LocatorKind::Host, ecmp_width: 16, services, external: Vec::new() };
+    let Some(lab) = stand(plan_of(shape, 'k', overlay)) else { return };
+    let result = isolation::test(lab.plan(), &GO).expect("it runs");
+    let names: Vec<_> = result.cases.iter().map(|case| case.name).collect();
+    assert!(result.ok, "{result:?}");
+    assert!(["inner_source", "locator_udp", "locator_tcp"].iter().all(|name| names.contains(name)), "{names:?}");
 }
 
 fn within_a_service_all_is_well(lab: &TestLab) {

@@ -2,6 +2,7 @@
 
 mod export;
 mod tables;
+mod test_isolation;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 use weft_lab::plan::{LabName, MTU_HOST, Plan, Routing, Settings};
 use weft_lab::probe::sample::Pairs;
-use weft_lab::probe::{connectivity, isolation, ping, trace};
+use weft_lab::probe::{connectivity, ping, trace};
 use weft_lab::{Lab, LabError, Stopwatch, doctor, netns};
 
 use crate::cli::{ScenarioArgs, print_json, print_text};
@@ -325,7 +326,7 @@ enum TestCommand {
     /// Reachability, full-size packets, a transfer, the spread over links, a link that fails, isolation; with the packets dropped during each, by reason
     Connectivity(Of),
     /// An adversary on a host or in a VM: forged headers, ARP, NL-ARP, LLDP, floods, fragments. Nothing of it may arrive, and all must be counted
-    Isolation(Of),
+    Isolation(test_isolation::IsolationArgs),
 }
 
 /// `weft test`: exit code 1 if a test failed.
@@ -336,11 +337,7 @@ pub fn test(args: &TestArgs) -> Result<ExitCode> {
             say(of.json, &result, tables::of_connectivity)?;
             result.ok
         }
-        TestCommand::Isolation(of) => {
-            let result = isolation::test(&open(of)?.record.plan, &STOP)?;
-            say(of.json, &result, tables::of_isolation)?;
-            result.ok
-        }
+        TestCommand::Isolation(args) => test_isolation::test(args)?,
     };
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -10,10 +10,15 @@
 
 mod attacks;
 mod forge;
+mod own;
+mod scene;
 mod send;
 
+pub use own::{attack, listen as listen_here};
+pub use scene::{End, Scene};
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -124,7 +129,9 @@ impl<'a> Cast<'a> {
 
 fn of_services(plan: &Plan, cast: &Cast<'_>, stop: &AtomicBool) -> Result<Vec<Case>> {
     let mut cases = vec![allowed(plan, cast, "allowed_before")?];
-    for attack in attacks::all(plan, cast)? {
+    let (scene, node) = (Scene::of(plan, cast), &plan.nodes[cast.attacker.node]);
+    let next_hop = netns::within(&node.namespace, || send::next_hop(scene.next_hop).map_err(|cause| no_socket(node, cause)))?;
+    for attack in attacks::all(&scene, next_hop) {
         cases.push(run(plan, cast, &attack, stop)?);
     }
     cases.push(locator_tcp(plan, cast, stop)?);
@@ -137,11 +144,14 @@ fn run(plan: &Plan, cast: &Cast<'_>, attack: &Attack, stop: &AtomicBool) -> Resu
     let ears = listen(plan, cast)?;
     let before = drops(plan);
     let node = &plan.nodes[cast.attacker.node];
-    let sent = send::packets(node, attack)?;
+    let device = &node.ports[0].name;
+    let sent = netns::within(&node.namespace, || send::packets(device, attack).map_err(|cause| no_socket(node, cause)))?;
     let refused = wait_for_drops(plan, &before, sent, stop)?;
     let arrived = ears.iter().map(heard).sum();
     let ok = arrived == 0 && refused.values().sum::<u64>() >= sent;
-    Ok(Case { name: attack.name, ok: Some(ok), sent, arrived, refused, detail: attack.detail.clone() })
+    let name = |host: &Vl2Host| plan.nodes[host.node].name.clone();
+    let detail = format!("{} to {} as {}", name(cast.attacker), name(cast.victim), name(cast.friend));
+    Ok(Case { name: attack.name, ok: Some(ok), sent, arrived, refused, detail })
 }
 
 /// A connection to a listener at all addresses of the victim, by its locator.
@@ -220,22 +230,24 @@ fn wait_for_drops(plan: &Plan, before: &BTreeMap<String, u64>, sent: u64, stop: 
 /// What agents have refused since, to keep services apart.
 fn since(plan: &Plan, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let is_vl2 = plan.overlay.vl2().is_some();
-    let counted = |reason: &str| !is_vl2 || vl2::ISOLATION_DROPS.contains(&reason) || vl2::MALFORMED_DROPS.contains(&reason);
-    let more = drops(plan).into_iter().map(|(reason, now)| {
+    growth(drops(plan), before, |reason| !is_vl2 || is_refusal(reason))
+}
+
+fn is_refusal(reason: &str) -> bool {
+    vl2::ISOLATION_DROPS.contains(&reason) || vl2::MALFORMED_DROPS.contains(&reason)
+}
+
+/// By how much counters have grown.
+fn growth(now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>, counts: impl Fn(&str) -> bool) -> BTreeMap<String, u64> {
+    let more = now.into_iter().map(|(reason, now)| {
         let more = now.saturating_sub(before.get(&reason).copied().unwrap_or(0));
         (reason, more)
     });
-    more.filter(|(reason, more)| *more > 0 && counted(reason)).collect()
+    more.filter(|(reason, more)| *more > 0 && counts(reason)).collect()
 }
 
 fn no_socket(node: &Node, cause: std::io::Error) -> LabError {
     LabError::Kernel { what: "open a socket", place: node.namespace.clone(), cause }
-}
-
-/// The locator of a host's ToR, or its own where it is one.
-fn locator_of(plan: &Plan, vl2: &Vl2, host: &Vl2Host) -> Ipv4Addr {
-    let node = if vl2.locator == crate::plan::vl2::LocatorKind::Tor { host.tor } else { host.node };
-    plan.nodes[node].locator
 }
 
 /// How long a connection that is to fail is tried.

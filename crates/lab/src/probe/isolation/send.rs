@@ -9,21 +9,16 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weft_fabric::MacAddr;
 
 use super::attacks::{Attack, Via};
-use super::{forge, no_socket};
+use super::forge;
 use crate::clock::Deadline;
-use crate::error::Result;
-use crate::plan::Node;
-use crate::{frames, netns};
+use crate::frames;
 
-/// Sends each packet of an attack several times from a node. How many were sent.
-pub(super) fn packets(node: &Node, attack: &Attack) -> Result<u64> {
-    netns::within(&node.namespace, || {
-        let sent = match attack.via {
-            Via::Stack => by_stack(attack),
-            Via::Frames { ethertype, is_past_hooks } => by_frames(node, attack, ethertype, is_past_hooks),
-        };
-        sent.map_err(|cause| no_socket(node, cause))
-    })
+/// Sends each packet of an attack several times by a device of the thread's namespace. How many were sent.
+pub(super) fn packets(device: &str, attack: &Attack) -> io::Result<u64> {
+    match attack.via {
+        Via::Stack => by_stack(attack),
+        Via::Frames { ethertype, is_past_hooks } => by_frames(device, attack, ethertype, is_past_hooks),
+    }
 }
 
 fn by_stack(attack: &Attack) -> io::Result<u64> {
@@ -34,8 +29,8 @@ fn by_stack(attack: &Attack) -> io::Result<u64> {
     })
 }
 
-fn by_frames(node: &Node, attack: &Attack, ethertype: u16, is_past_hooks: bool) -> io::Result<u64> {
-    let mut socket = frames::socket(&node.ports[0].name, ethertype)?;
+fn by_frames(device: &str, attack: &Attack, ethertype: u16, is_past_hooks: bool) -> io::Result<u64> {
+    let mut socket = frames::socket(device, ethertype)?;
     if is_past_hooks {
         bypass(&socket)?;
     }
@@ -77,25 +72,23 @@ fn bypass(socket: &Socket) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The MAC address of a node's next hop, as its kernel resolves it.
-pub(super) fn next_hop(node: &Node, address: Ipv4Addr) -> Result<MacAddr> {
+/// The MAC address of a next hop, as the kernel of the thread's namespace resolves it.
+pub(super) fn next_hop(address: Ipv4Addr) -> io::Result<MacAddr> {
     let deadline = Deadline::after(RESOLVED);
-    netns::within(&node.namespace, || {
-        loop {
-            let table = std::fs::read_to_string("/proc/thread-self/net/arp").map_err(|cause| no_socket(node, cause))?;
-            let line = table.lines().find(|line| line.split_whitespace().next() == Some(&address.to_string()));
-            let mac = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<MacAddr>().ok());
-            if let Some(mac) = mac.filter(|mac| *mac != MacAddr([0; 6])) {
-                return Ok(mac);
-            }
-            if deadline.has_passed() {
-                return Err(no_socket(node, io::Error::new(io::ErrorKind::NotFound, format!("{address} does not answer ARP"))));
-            }
-            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|cause| no_socket(node, cause))?;
-            let _ = socket.send_to(&[], (address, 9));
-            std::thread::sleep(forge::BETWEEN);
+    loop {
+        let table = std::fs::read_to_string("/proc/thread-self/net/arp")?;
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(&address.to_string()));
+        let mac = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<MacAddr>().ok());
+        if let Some(mac) = mac.filter(|mac| *mac != MacAddr([0; 6])) {
+            return Ok(mac);
         }
-    })
+        if deadline.has_passed() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{address} does not answer ARP")));
+        }
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let _ = socket.send_to(&[], (address, 9));
+        std::thread::sleep(forge::BETWEEN);
+    }
 }
 
 /// A source MAC address that is nobody's.
