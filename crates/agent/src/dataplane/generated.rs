@@ -2,7 +2,7 @@
 
 macro_rules! skeletons {
     ($($name:ident),+) => { $(
-        #[allow(clippy::all, clippy::disallowed_methods, clippy::iter_over_hash_type, dead_code, unused, missing_docs, single_use_lifetimes)]
+        #[allow(clippy::all, clippy::disallowed_methods, clippy::iter_over_hash_type, clippy::too_many_lines, dead_code, unused, missing_docs, single_use_lifetimes)]
         pub(crate) mod $name {
             include!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".skel.rs"));
         }
