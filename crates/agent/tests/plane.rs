@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::ebpf;
 use support::fabric::{ANYCAST, HOSTS, Host, Network};
 use weft_agent::vl2::dataplane::{
-    Counter, Direction, Event, Flow, HostPlane, HostSettings, Local, LocatorKind, Peer, PeerState, Refusal, StripRole,
+    Counter, Direction, Event, Flow, HostPlane, HostSettings, Local, LocatorKind, Peer, PeerKey, PeerState, Refusal, StripRole,
     SwitchPlane, VIRTUAL_MAC,
 };
 use weft_control::directory::{GroupId, ServiceId};
@@ -66,7 +66,7 @@ fn attach(network: &Network, own: Host, other: Host) -> HostPlane {
         let peer = Peer { locator: other.tor_la, group: GroupId(1), mac: None };
         for (mine, theirs) in [(own.aa().into(), other.aa().into()), (own.aa6().into(), IpAddr::from(other.aa6()))] {
             plane.set_local(mine, &local).unwrap();
-            plane.set_peer(theirs, &peer).unwrap();
+            plane.set_peer(of(theirs), &peer).unwrap();
         }
         plane
     })
@@ -86,10 +86,15 @@ fn drops(overlay: &Overlay) -> Vec<String> {
     hosts.chain(switches).flat_map(of).collect()
 }
 
+/// A peer as the hosts' only service sees it.
+const fn of(address: IpAddr) -> PeerKey {
+    PeerKey { service: ServiceId(1), address }
+}
+
 /// A peer's entry, taken out of a host's table.
 fn forget(host: &mut HostPlane, aa: IpAddr) -> Peer {
-    let Some(PeerState::Known(peer)) = host.peer(aa).unwrap() else { panic!("{aa} is known") };
-    host.remove_peer(aa).unwrap();
+    let Some(PeerState::Known(peer)) = host.peer(of(aa)).unwrap() else { panic!("{aa} is known") };
+    host.remove_peer(of(aa)).unwrap();
     peer
 }
 
@@ -129,9 +134,9 @@ fn a_host_can_be_its_own_locator() {
     let las = [overlay.hosts[0].settings().la, overlay.hosts[1].settings().la];
     for (host, la) in overlay.hosts.iter_mut().zip([las[1], las[0]]) {
         host.set_settings(&HostSettings { locator: LocatorKind::Host, ..host.settings().clone() }).unwrap();
-        for (aa, state) in host.peers().unwrap() {
-            let PeerState::Known(peer) = state else { panic!("{aa} is known") };
-            host.set_peer(aa, &Peer { locator: la, ..peer }).unwrap();
+        for (key, state) in host.peers().unwrap() {
+            let PeerState::Known(peer) = state else { panic!("{key:?} is known") };
+            host.set_peer(key, &Peer { locator: la, ..peer }).unwrap();
         }
     }
     assert!(stream(&network, B.aa().into(), SHORT) > 1_000_000);
@@ -173,18 +178,18 @@ fn an_unknown_peer_is_asked_for_and_its_first_packet_arrives() {
     };
     let (source, destination, held) = wait(host1, miss(Direction::Out));
     assert_eq!((source, destination), (here, there));
-    host1.set_peer(there, &far).unwrap();
+    host1.set_peer(of(there), &far).unwrap();
     host1.release(Direction::Out, &held).unwrap();
     let (source, destination, held) = wait(host2, miss(Direction::In));
     assert_eq!((source, destination), (here, there));
-    host2.set_peer(here, &near).unwrap();
+    host2.set_peer(of(here), &near).unwrap();
     host2.release(Direction::In, &held).unwrap();
     let mut buffer = [0; 16];
     let (length, from) = receiver.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..length], from.ip()), (&b"first"[..], here));
     assert_eq!(host1.counters().unwrap().get(Counter::Released), 1);
     assert_eq!(host2.counters().unwrap().get(Counter::Released), 1);
-    assert!(host1.take_used(there).unwrap() && !host1.take_used(there).unwrap());
+    assert!(host1.take_used(of(there)).unwrap() && !host1.take_used(of(there)).unwrap());
     assert_eq!(drops(&overlay), [""; 0]);
 }
 
@@ -205,21 +210,21 @@ fn a_tcp_packet_of_many_segments_is_held_and_released_whole() {
             _ => None,
         });
         assert!(held.frame().len() > 6000, "{there}: {} bytes", held.frame().len());
-        host1.set_peer(there, &far).unwrap();
+        host1.set_peer(of(there), &far).unwrap();
         host1.release(Direction::Out, &held).unwrap();
         let mut received = vec![0; sent.len()];
         receiver.read_exact(&mut received).unwrap();
         assert_eq!(received, sent);
         assert!(host1.counters().unwrap().get(Counter::Released) > 0);
         // More at once than is held: dropped and counted, and TCP sends it again.
-        host1.remove_peer(there).unwrap();
+        host1.remove_peer(of(there)).unwrap();
         let before = host1.counters().unwrap();
         sender.write_all(&sent.repeat(5)).unwrap();
         let end = Instant::now() + Duration::from_secs(5);
         while host1.counters().unwrap().since(&before).get(Counter::HoldTooLarge) == 0 {
             assert!(Instant::now() < end, "nothing was too large to hold");
         }
-        host1.set_peer(there, &far).unwrap();
+        host1.set_peer(of(there), &far).unwrap();
         let mut received = vec![0; 5 * sent.len()];
         receiver.read_exact(&mut received).unwrap();
         assert_eq!(received, sent.repeat(5));
@@ -235,7 +240,7 @@ fn what_is_refused_or_forged_does_not_cross() {
     let sender = network.within(A.name, || UdpSocket::bind((A.aa(), 0))).unwrap();
     let sends = || sender.send_to(b"x", (B.aa(), 7000)).is_ok() && receiver.recv_from(&mut [0; 9]).is_ok();
     assert!(sends());
-    host2.refuse_peer(A.aa().into(), Refusal::Forbidden).unwrap();
+    host2.refuse_peer(of(A.aa().into()), Refusal::Forbidden).unwrap();
     assert!(!sends());
     assert_eq!(host2.counters().unwrap().get(Counter::InForbidden), 1);
     // An address that is not this host's.

@@ -267,9 +267,9 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 	return pushed ? TC_ACT_OK : drop(VL2_HEADER_FAILED);
 }
 
-always_inline int unicast_out(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p)
+always_inline int unicast_out(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p, __u32 service)
 {
-	struct vl2_peer *peer = bpf_map_lookup_elem(&peers, &p->flow.destination);
+	struct vl2_peer *peer = find_peer(&p->flow.destination, service);
 	const struct vl2_group *group = NULL;
 
 	if (!peer)
@@ -390,7 +390,7 @@ always_inline int ip_out(struct __sk_buff *skb, const struct vl2_settings *s, __
 		return drop(VL2_FORGED_SOURCE);
 	if (all)
 		return broadcast_out(skb, s, &p, local);
-	return to ? unicast_out(skb, s, &p) : drop(VL2_PLAIN);
+	return to ? unicast_out(skb, s, &p, local->service) : drop(VL2_PLAIN);
 }
 
 SEC("tc")
@@ -421,10 +421,10 @@ int vl2_out(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
-/* Whether packets from this AA are taken; if not, what becomes of this one. */
-always_inline int accept(struct __sk_buff *skb, const struct vl2_flow *flow, int released)
+/* Whether a service of this host takes packets from this AA; if not, what becomes of this one. */
+always_inline int accept(struct __sk_buff *skb, const struct vl2_flow *flow, __u32 service, int released)
 {
-	struct vl2_peer *peer = bpf_map_lookup_elem(&peers, &flow->source);
+	struct vl2_peer *peer = find_peer(&flow->source, service);
 
 	if (!peer)
 		return released ? drop(VL2_RELEASED_LATE) : hand_over(skb, VL2_EVENT_MISS_IN, flow, VL2_MISS_IN);
@@ -442,6 +442,8 @@ always_inline int accept(struct __sk_buff *skb, const struct vl2_flow *flow, int
 /* An inner packet without outer headers: from the ToR, or held and released. */
 always_inline int plain_in(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *p, int released)
 {
+	const struct vl2_local *local;
+
 	if (!released && s->flags & VL2_LOCATOR_HOST)
 		return drop(VL2_PLAIN);
 	if (!is_aa(s, &p->flow.source))
@@ -450,16 +452,20 @@ always_inline int plain_in(struct __sk_buff *skb, const struct vl2_settings *s, 
 		return drop(VL2_FORGED_SOURCE);
 	if (released && is_broadcast(s, &p->flow.destination)) {
 		bpf_skb_change_type(skb, 1);
-		return accept(skb, &p->flow, released);
+		return accept(skb, &p->flow, s->service, released);
 	}
-	if (!bpf_map_lookup_elem(&locals, &p->flow.destination))
+	local = bpf_map_lookup_elem(&locals, &p->flow.destination);
+	if (!local)
 		return drop(VL2_NOT_LOCAL);
-	return accept(skb, &p->flow, released);
+	return accept(skb, &p->flow, local->service, released);
 }
 
-/* An encapsulated packet for this host, as locator or as member of a service's multicast group. */
-always_inline int encapsulated_in(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer, int all)
+/* An encapsulated packet for this host, as locator (`group` is NULL) or as member of the multicast group of a service. */
+always_inline int encapsulated_in(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_packet *outer, const __u32 *group)
 {
+	const struct vl2_local *local;
+	__u32 service = group ? *group : 0;
+	int all = group != NULL;
 	__u32 version = outer->flow.protocol == VL2_PROTO_IPV4 ? 4 : 6, reason;
 	struct vl2_packet p;
 	int right;
@@ -476,15 +482,19 @@ always_inline int encapsulated_in(struct __sk_buff *skb, const struct vl2_settin
 		return drop(VL2_MALFORMED);
 	if (bpf_map_lookup_elem(&locals, &p.flow.source))
 		return drop(all ? VL2_BROADCAST_ECHO : VL2_FORGED_SOURCE);
-	if (!all && !bpf_map_lookup_elem(&locals, &p.flow.destination))
-		return not_local(skb, s, &p.flow, &outer->flow);
+	if (!all) {
+		local = bpf_map_lookup_elem(&locals, &p.flow.destination);
+		if (!local)
+			return not_local(skb, s, &p.flow, &outer->flow);
+		service = local->service;
+	}
 	reason = strip(skb, outer->tos, version);
 	if (reason)
 		return drop(reason);
 	if (all)
 		bpf_skb_change_type(skb, 1);
 	add(all ? VL2_BROADCAST_RECEIVED : VL2_STRIPPED_HOST, 1);
-	return accept(skb, &p.flow, 0);
+	return accept(skb, &p.flow, service, 0);
 }
 
 always_inline int is_icmp_error(struct __sk_buff *skb, const struct vl2_packet *p)
@@ -515,6 +525,7 @@ always_inline int ip_in(struct __sk_buff *skb, const struct vl2_settings *s, __u
 	struct vl2_packet p;
 	int right = parse(skb, ETH_HLEN, version, &p);
 	__be32 to = p.flow.destination.word[3];
+	const __u32 *group;
 
 	if (is_aa(s, &p.flow.source) || is_aa(s, &p.flow.destination)) {
 		if (!right)
@@ -526,9 +537,10 @@ always_inline int ip_in(struct __sk_buff *skb, const struct vl2_settings *s, __u
 	if (version == 4 && right) {
 		if (p.flow.protocol == VL2_PROTO_IPV4 || p.flow.protocol == VL2_PROTO_IPV6) {
 			if (to == s->la && s->flags & VL2_LOCATOR_HOST)
-				return encapsulated_in(skb, s, &p, 0);
-			if (is_multicast4(to) && bpf_map_lookup_elem(&multicasts, &to))
-				return encapsulated_in(skb, s, &p, 1);
+				return encapsulated_in(skb, s, &p, NULL);
+			group = is_multicast4(to) ? bpf_map_lookup_elem(&multicasts, &to) : NULL;
+			if (group)
+				return encapsulated_in(skb, s, &p, group);
 		}
 		if ((to & s->entropy_mask) == s->entropy)
 			return entropy_in(skb, &p);

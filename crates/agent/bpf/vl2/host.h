@@ -4,12 +4,12 @@
 
 #include "packet.h"
 
-/* What is known of other AAs. */
+/* What is known of other AAs, by service of this host. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 131072);
-	__type(key, struct vl2_address);
+	__type(key, struct vl2_peer_key);
 	__type(value, struct vl2_peer);
 } peers SEC(".maps");
 
@@ -21,7 +21,7 @@ struct {
 	__type(value, struct vl2_group);
 } groups SEC(".maps");
 
-/* The multicast addresses of the services that have an AA here. */
+/* The multicast addresses of the services that have an AA here, and these services. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -86,5 +86,15 @@ struct {
 	__type(key, struct vl2_flow);
 	__type(value, __u64);
 } answers SEC(".maps");
+
+slow_path struct vl2_peer *find_peer(const struct vl2_address *address, __u32 service)
+{
+	struct vl2_peer_key key = { .service = service };
+
+	if (!address)
+		return NULL;
+	key.address = *address;
+	return bpf_map_lookup_elem(&peers, &key);
+}
 
 #endif

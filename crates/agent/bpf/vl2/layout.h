@@ -84,6 +84,7 @@ struct vl2_settings {
 	__u8 gateway[ETH_ALEN];
 	__u8 mac[ETH_ALEN];
 	enum vl2_flags flags;
+	__u32 service; /* of an address of this host: on whose behalf its link-local addresses ask */
 	__u32 mtu;
 	__u32 broadcast_per_second;
 	__u32 broadcast_burst;
@@ -91,6 +92,12 @@ struct vl2_settings {
 	__u32 samples_burst;
 	__u64 congestion_ns;
 	__u64 elephant_bytes;
+};
+
+/* A peer as the addresses of one service of this host see it. */
+struct vl2_peer_key {
+	struct vl2_address address;
+	__u32 service;
 };
 
 enum vl2_peer_state { VL2_KNOWN, VL2_FORBIDDEN, VL2_UNKNOWN } __attribute__((packed));

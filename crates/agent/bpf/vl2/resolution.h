@@ -32,6 +32,17 @@ always_inline int ask(struct __sk_buff *skb, const struct vl2_address *asker, co
 	return consume(VL2_RESOLVE_ASKED);
 }
 
+/* Of whom a question comes: of an AA, or of a link-local address of this host. */
+always_inline __u32 service_of(const struct vl2_settings *s, const struct vl2_local *local)
+{
+	__u32 service = s->service;
+
+	/* A pointer to either of the two is one that the verifier does not take. */
+	if (local)
+		service = *(const volatile __u32 *)&local->service;
+	return service;
+}
+
 always_inline int refused(const struct vl2_peer *peer)
 {
 	return drop(peer->state == VL2_FORBIDDEN ? VL2_OUT_FORBIDDEN : VL2_OUT_UNKNOWN);
@@ -45,6 +56,7 @@ always_inline int arp_answer(struct __sk_buff *skb, struct arp *arp, const struc
 slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 {
 	struct vl2_address sender, target;
+	const struct vl2_local *local;
 	struct vl2_peer *peer;
 	struct arp arp;
 
@@ -61,9 +73,10 @@ slow_path int arp_out(struct __sk_buff *skb, const struct vl2_settings *s)
 	if (arp.operation != bpf_htons(ARP_REQUEST) || same(&sender, &target) || !sender.word[3] ||
 	    bpf_map_lookup_elem(&locals, &target))
 		return consume(VL2_OWN_ADDRESS_ASKED);
-	if (is_aa(s, &sender) && !bpf_map_lookup_elem(&locals, &sender))
+	local = bpf_map_lookup_elem(&locals, &sender);
+	if (is_aa(s, &sender) && !local)
 		return drop(VL2_FORGED_SOURCE);
-	peer = bpf_map_lookup_elem(&peers, &target);
+	peer = find_peer(&target, service_of(s, local));
 	if (!peer)
 		return ask(skb, &sender, &target);
 	return peer->state == VL2_KNOWN ? arp_answer(skb, &arp, peer) : refused(peer);
@@ -168,6 +181,7 @@ slow_path int ndp_answer(struct __sk_buff *skb, const struct vl2_flow *flow, con
 /* A neighbour solicitation or advertisement that leaves. */
 slow_path int ndp_out(struct __sk_buff *skb, const struct vl2_settings *s, const struct vl2_flow *flow, __u32 type)
 {
+	const struct vl2_local *local;
 	struct vl2_address target;
 	struct vl2_peer *peer;
 
@@ -180,9 +194,10 @@ slow_path int ndp_out(struct __sk_buff *skb, const struct vl2_settings *s, const
 	if (type == VL2_ADVERTISEMENT || !(flow->source.word[0] | flow->source.word[1] | flow->source.word[2] | flow->source.word[3]) ||
 	    bpf_map_lookup_elem(&locals, &target))
 		return consume(VL2_OWN_ADDRESS_ASKED);
-	if (is_aa(s, &flow->source) && !bpf_map_lookup_elem(&locals, &flow->source))
+	local = bpf_map_lookup_elem(&locals, &flow->source);
+	if (is_aa(s, &flow->source) && !local)
 		return drop(VL2_FORGED_SOURCE);
-	peer = bpf_map_lookup_elem(&peers, &target);
+	peer = find_peer(&target, service_of(s, local));
 	if (!peer)
 		return ask(skb, &flow->source, &target);
 	return peer->state == VL2_KNOWN ? ndp_answer(skb, flow, &target, peer) : refused(peer);

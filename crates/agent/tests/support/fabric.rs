@@ -419,8 +419,13 @@ impl Network {
 
     /// Writes the mapping of one more address of a host.
     pub fn provision_address(&self, address: Ipv4Addr, host: Host, service: u32) {
-        let (locator, owner) = (Locator::V4(host.tor_la), PrincipalId(host.number.into()));
-        let (group, service) = (GroupId(1), ServiceId(service));
+        self.provision_at(host.tor_la, 1, address, host, service);
+    }
+
+    /// The same with a locator and a group.
+    pub fn provision_at(&self, locator: Ipv4Addr, group: u16, address: Ipv4Addr, host: Host, service: u32) {
+        let (locator, owner) = (Locator::V4(locator), PrincipalId(host.number.into()));
+        let (group, service) = (GroupId(group), ServiceId(service));
         let mapping = Mapping { locator, mac: None, group, service, owner, lease_ms: 60_000 };
         self.within("mid", || {
             let mut client = client_of(WRITER, &[DIRECTORY.to_owned()], Duration::from_secs(5));

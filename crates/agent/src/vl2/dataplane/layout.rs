@@ -7,13 +7,13 @@ use weft_control::directory::key::{GroupId, ServiceId};
 use weft_fabric::MacAddr;
 
 use super::{
-    Attached, Count, Flow, HostSettings, Local, LocatorKind, LocatorRule, OUTER_HEADER, Peer, PeerState, Placement, Refusal,
-    StripRole, SwitchSettings, VIRTUAL_MAC,
+    Attached, Count, Flow, HostSettings, Local, LocatorKind, LocatorRule, OUTER_HEADER, Peer, PeerKey, PeerState, Placement,
+    Refusal, StripRole, SwitchSettings, VIRTUAL_MAC,
 };
 use crate::dataplane::bytes::{Plain, address, array, be, plain, read_address, read_be};
 pub(super) use crate::dataplane::generated::vl2_host::types::{
     vl2_address, vl2_count, vl2_count_flags, vl2_event, vl2_event_kind, vl2_flags, vl2_flow, vl2_flow_state, vl2_group,
-    vl2_local, vl2_path, vl2_peer, vl2_peer_state, vl2_placement, vl2_prefix, vl2_rule, vl2_settings,
+    vl2_local, vl2_path, vl2_peer, vl2_peer_key, vl2_peer_state, vl2_placement, vl2_prefix, vl2_rule, vl2_settings,
 };
 pub(super) use crate::dataplane::generated::vl2_switch::types::{vl2_source, vl2_strip};
 use crate::dataplane::maps::TableName;
@@ -29,6 +29,7 @@ plain!(
     vl2_local,
     vl2_path,
     vl2_peer,
+    vl2_peer_key,
     vl2_placement,
     vl2_rule,
     vl2_settings,
@@ -37,7 +38,7 @@ plain!(
 );
 
 pub(super) const SETTINGS: TableName<u32, vl2_settings> = TableName::new("settings");
-pub(super) const PEERS: TableName<vl2_address, vl2_peer> = TableName::new("peers");
+pub(super) const PEERS: TableName<vl2_peer_key, vl2_peer> = TableName::new("peers");
 pub(super) const LOCALS: TableName<vl2_address, vl2_local> = TableName::new("locals");
 pub(super) const GROUPS: TableName<u32, vl2_group> = TableName::new("groups");
 /// By address, in network order.
@@ -78,6 +79,16 @@ pub(super) fn read_key(address: &vl2_address) -> IpAddr {
     read_address(array(address.bytes(), 0))
 }
 
+/// A peer of a service.
+pub(super) fn peer_key(peer: PeerKey) -> vl2_peer_key {
+    vl2_peer_key { address: key(peer.address), service: peer.service.0 }
+}
+
+/// The reverse.
+pub(super) fn read_peer_key(peer: &vl2_peer_key) -> PeerKey {
+    PeerKey { service: ServiceId(peer.service), address: read_key(&peer.address) }
+}
+
 fn words(octets: [u8; 16]) -> vl2_address {
     vl2_address { word: std::array::from_fn(|n| u32::from_ne_bytes(array(&octets, 4 * n))) }
 }
@@ -98,11 +109,11 @@ fn nothing() -> vl2_prefix {
     vl2_prefix { address: words([0xff; 16]), ..vl2_prefix::default() }
 }
 
-/// A host's settings, with its NIC's MAC address.
+/// A host's settings, with its NIC's MAC address, and the service on whose behalf its link-local addresses ask.
 ///
 /// # Errors
 /// [`PlaneError::Setting`] if they contradict each other.
-pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<vl2_settings> {
+pub(super) fn host_settings(s: &HostSettings, mac: MacAddr, service: ServiceId) -> Result<vl2_settings> {
     check(s)?;
     let flag = |is_set: bool, flag: vl2_flags| if is_set { flag.0 } else { 0 };
     let locator = flag(s.locator == LocatorKind::Host, vl2_flags::VL2_LOCATOR_HOST);
@@ -121,6 +132,7 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr) -> Result<vl2_settin
                 | flag(s.elephant_bytes.is_some(), vl2_flags::VL2_PLACEMENTS)
                 | flag(s.locator_rules.is_some(), vl2_flags::VL2_LOCATOR_RULES),
         ),
+        service: service.0,
         mtu: s.underlay_mtu.into(),
         broadcast_per_second: per_second(s.broadcast),
         broadcast_burst: s.broadcast.burst,

@@ -38,7 +38,7 @@ pub(crate) use layout::MARK_PROBE;
 pub use settings::{HostSettings, Limits, LocatorKind, LocatorRule, SwitchSettings};
 pub use switch::SwitchPlane;
 pub use tables::{Attached, Count, Local, PeerState, Placement, Refusal, StripRole};
-pub use weft_control::vl2::agent::{Peer, VIRTUAL_MAC};
+pub use weft_control::vl2::agent::{Peer, PeerKey, VIRTUAL_MAC};
 
 /// Bytes that one outer header takes; a packet carries two, or one if it crosses no intermediate switch.
 pub const OUTER_HEADER: u16 = 20;

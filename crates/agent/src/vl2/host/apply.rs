@@ -15,8 +15,8 @@ use weft_fabric::MacAddr;
 use crate::dataplane::{PlaneError, Restored};
 use crate::error::{Error, Result};
 use crate::vl2::dataplane::{
-    Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, LocatorRule, PeerState, Placement, Refusal,
-    icmp_error_to_sender,
+    Count, Counters, Direction, Event, Flow, Held, HostPlane, HostSettings, Local, LocatorRule, PeerKey, PeerState, Placement,
+    Refusal, icmp_error_to_sender,
 };
 
 /// The data plane of a host.
@@ -54,12 +54,12 @@ impl Plane {
     }
 
     /// Peers and addresses that an earlier agent left. What it had refused is forgotten: it is asked for again.
-    pub fn inherited(&mut self) -> Result<(Vec<IpAddr>, Vec<IpAddr>)> {
+    pub fn inherited(&mut self) -> Result<(Vec<PeerKey>, Vec<IpAddr>)> {
         let mut peers = Vec::new();
-        for (address, state) in self.host.peers()? {
+        for (key, state) in self.host.peers()? {
             match state {
-                PeerState::Known(_) => peers.push(address),
-                PeerState::Refused(_) => self.host.remove_peer(address)?,
+                PeerState::Known(_) => peers.push(key),
+                PeerState::Refused(_) => self.host.remove_peer(key)?,
             }
         }
         let locals = self.host.locals()?.into_iter().map(|(address, _)| address).collect();
@@ -146,11 +146,11 @@ impl Plane {
     pub fn apply(&mut self, output: Output) {
         let what = name(&output);
         let done = match output {
-            Output::SetPeer { address, peer } => self.host.set_peer(address, &peer),
-            Output::RefusePeer { address, is_forbidden } => {
-                self.host.refuse_peer(address, if is_forbidden { Refusal::Forbidden } else { Refusal::Unknown })
+            Output::SetPeer { key, peer } => self.host.set_peer(key, &peer),
+            Output::RefusePeer { key, is_forbidden } => {
+                self.host.refuse_peer(key, if is_forbidden { Refusal::Forbidden } else { Refusal::Unknown })
             }
-            Output::RemovePeer(address) => self.host.remove_peer(address),
+            Output::RemovePeer(key) => self.host.remove_peer(key),
             Output::SetGroup { group, addresses } => self.host.set_group(group, &addresses),
             Output::RemoveGroup(group) => self.host.remove_group(group),
             Output::SetLocal { address, service, multicast } => self.host.set_local(address, &Local { service, multicast }),

@@ -39,7 +39,7 @@ use crate::error::Result;
 use crate::problems::ProblemLog;
 use crate::reconcile::Reconciler;
 use crate::socket::{ControlSocket, PendingRequest, Request};
-use crate::vl2::dataplane::{Event, Flow, Problem};
+use crate::vl2::dataplane::{Event, Flow, PeerKey, Problem};
 use announce::Announcer;
 use apply::Plane;
 use link::Link;
@@ -70,7 +70,7 @@ struct Host {
     reconciler: Reconciler,
     problem_log: ProblemLog,
     /// The peer after which the next comparison with the kernel's table begins.
-    compared: Option<IpAddr>,
+    compared: Option<PeerKey>,
 }
 
 /// A client that waits until an address is attached or detached.
@@ -281,9 +281,6 @@ impl Host {
             (_, OwnState::NotOurs) => ("refused", Some("the directory says that it is another host's".to_owned())),
             (_, OwnState::Forbidden) => ("refused", Some(status::FORBIDDEN.to_owned())),
             (_, OwnState::Unknown) => ("refused", Some("the directory has no such address".to_owned())),
-            (_, OwnState::OtherService(_)) => {
-                ("refused", Some("it is of another service than this host's other addresses".to_owned()))
-            }
             (Some(AttachState::Attached) | None, OwnState::Confirmed(_)) => ("attached", None),
             _ => ("unanswered", None),
         }

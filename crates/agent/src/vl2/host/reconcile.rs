@@ -42,10 +42,10 @@ impl Host {
             }
         }
         let next: Vec<_> = self.agent.peers_after(self.compared).take(PEERS_AT_ONCE).collect();
-        self.compared = next.last().map(|it| it.address).filter(|_| next.len() == PEERS_AT_ONCE);
+        self.compared = next.last().map(|it| it.key).filter(|_| next.len() == PEERS_AT_ONCE);
         for view in next {
-            if self.plane.tables().restore_peer(view.address, &view.peer)? {
-                restored.push(Restored::Entry(view.address.to_string()));
+            if self.plane.tables().restore_peer(view.key, &view.peer)? {
+                restored.push(Restored::Entry(view.key.address.to_string()));
             }
         }
         Ok(())

@@ -108,7 +108,7 @@ impl Host {
     fn peer(&self, peer: &PeerView) -> Value {
         let via = self.anycast(peer.peer.group).map(|it| it.iter().map(Ipv4Addr::to_string).collect::<Vec<_>>().join(","));
         json!({
-            "own": peer.asker.to_string(), "address": peer.address.to_string(), "locator": peer.peer.locator.to_string(), "via": via,
+            "own": peer.asker.to_string(), "address": peer.key.address.to_string(), "service": peer.key.service.0, "locator": peer.peer.locator.to_string(), "via": via,
             "mac": peer.peer.mac.unwrap_or(VIRTUAL_MAC).to_string(), "generation": peer.generation.0,
         })
     }
@@ -122,7 +122,9 @@ impl Host {
         if !self.agent.own().any(|own| own.address == flow.source) {
             return Err((format!("{} is not an address of this host", flow.source), "trace from the host that sends"));
         }
-        let peer = self.agent.peers().find(|peer| peer.address == flow.destination);
+        let local = self.agent.locals().find(|(address, ..)| *address == flow.source).map(|(_, service, _)| service);
+        let of = |peer: &PeerView| peer.key.address == flow.destination && Some(peer.key.service) == local;
+        let peer = self.agent.peers().find(of);
         let none = "send it something first (ping), so that it is looked up; `weft agent status` lists drops by their reasons";
         let peer = peer.ok_or_else(|| (format!("{} is not among the peers", flow.destination), none))?;
         let source = self.plane.outer_source(flow).ok_or(("the flow's hash cannot be read".to_owned(), ""))?;
@@ -150,7 +152,6 @@ fn problem_of(own: &OwnView) -> Option<String> {
         OwnState::NotOurs => return Some("the directory says that it is another host's".to_owned()),
         OwnState::Forbidden => return Some(FORBIDDEN.to_owned()),
         OwnState::Unknown => return Some("the directory has no such address".to_owned()),
-        OwnState::OtherService(ServiceId(it)) => return Some(format!("it is of service {it}, and other addresses here are not")),
         OwnState::Confirmed(_) => {}
     }
     match own.attachment {

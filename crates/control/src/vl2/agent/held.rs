@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use weft_fabric::MacAddr;
 
-use super::Reason;
+use super::{PeerKey, Reason};
 use crate::time::{Duration, Instant};
 
 /// How much may wait.
@@ -53,11 +53,11 @@ impl Waiting {
     }
 }
 
-/// All that waits, by the address that is asked for, in the order of arrival.
+/// All that waits, by the peer that is asked for, in the order of arrival.
 #[derive(Debug)]
 pub(super) struct Held {
     limits: HeldLimits,
-    peers: BTreeMap<IpAddr, VecDeque<(Instant, Waiting)>>,
+    peers: BTreeMap<PeerKey, VecDeque<(Instant, Waiting)>>,
     count: usize,
     bytes: usize,
 }
@@ -73,7 +73,7 @@ impl Held {
     }
 
     /// Lets something wait, if there is room.
-    pub fn put(&mut self, peer: IpAddr, waiting: Waiting, now: Instant) -> Result<(), Reason> {
+    pub fn put(&mut self, peer: PeerKey, waiting: Waiting, now: Instant) -> Result<(), Reason> {
         let queue = self.peers.get(&peer);
         let is_full = self.count >= self.limits.packets || self.bytes + waiting.bytes() > self.limits.bytes;
         if is_full || queue.is_some_and(|queue| queue.len() >= self.limits.per_peer) {
@@ -90,17 +90,17 @@ impl Held {
     }
 
     /// Whether anything waits for an address, and on whose behalf first.
-    pub fn first(&self, peer: IpAddr) -> Option<&Waiting> {
+    pub fn first(&self, peer: PeerKey) -> Option<&Waiting> {
         self.peers.get(&peer)?.front().map(|(_, waiting)| waiting)
     }
 
     /// Addresses that something waits for, in order.
-    pub fn peers(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub fn peers(&self) -> impl Iterator<Item = PeerKey> + '_ {
         self.peers.keys().copied()
     }
 
     /// All that waits for an address.
-    pub fn take(&mut self, peer: IpAddr) -> impl Iterator<Item = Waiting> + use<> {
+    pub fn take(&mut self, peer: PeerKey) -> impl Iterator<Item = Waiting> + use<> {
         let queue = self.peers.remove(&peer).unwrap_or_default();
         self.count -= queue.len();
         self.bytes -= queue.iter().map(|(_, waiting)| waiting.bytes()).sum::<usize>();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use smallvec::SmallVec;
 use weft_fabric::MacAddr;
 
-use super::AttachState;
+use super::{AttachState, PeerKey};
 use crate::directory::{GroupId, ServiceId};
 use crate::time::Duration;
 use crate::wire::packet::ip::Flow;
@@ -61,7 +61,7 @@ pub enum Input<'a> {
     /// It does not any longer.
     Detach(IpAddr),
     /// The data plane has this peer from an earlier agent.
-    Adopted(IpAddr),
+    Adopted(PeerKey),
     /// How an [`Output::Announce`] went: the directory has this host's locator, or why not.
     Announced {
         /// The application address.
@@ -94,20 +94,20 @@ pub enum Output {
     },
     /// Packets may go to an address and come from it.
     SetPeer {
-        /// The address.
-        address: IpAddr,
+        /// The address, and for which service of this host.
+        key: PeerKey,
         /// How.
         peer: Peer,
     },
     /// Packets to and from an address are to be dropped, without asking.
     RefusePeer {
-        /// The address.
-        address: IpAddr,
+        /// The address, and for which service of this host.
+        key: PeerKey,
         /// Whether the directory forbids it; if not, it knows no such address.
         is_forbidden: bool,
     },
     /// Nothing is known of an address any longer.
-    RemovePeer(IpAddr),
+    RemovePeer(PeerKey),
     /// The anycast addresses of a group, at least one.
     SetGroup {
         /// The group.

@@ -18,7 +18,7 @@
 //! 3. Nobody is answered who asks for an address of this host, or who has no address himself (duplicate address detection).
 //! 4. The same inputs give the same outputs.
 //!
-//! A host's addresses belong to one service: peers are accepted or not for the host as a whole.
+//! Addresses of one host may be of several services: each has its own peers, and what one may resolve another need not.
 
 mod attachment;
 mod held;
@@ -50,7 +50,7 @@ pub use held::HeldLimits;
 pub use io::{AgentCounts, Input, Output, Peer, Reason};
 pub use limits::{REHASH_INTERVAL, REHASH_RATE, Rehash};
 pub use own::{OwnState, OwnView};
-pub use peers::PeerView;
+pub use peers::{PeerKey, PeerView};
 pub use servers::DIRECTORY_GROUP;
 
 /// Answers ARP and NDP for peers whose mapping names no MAC.
@@ -177,7 +177,7 @@ impl Agent {
             Input::Congested(flow) => self.congested(flow),
             Input::Attach { address, mac } => self.attach(address, mac),
             Input::Detach(address) => self.detach(address),
-            Input::Adopted(address) => self.adopted(address),
+            Input::Adopted(key) => self.adopted(key),
             Input::Announced { address, result } => self.announced(address, result),
             Input::Timer => self.resolver.handle(self.now, resolver::Input::Timer),
         }

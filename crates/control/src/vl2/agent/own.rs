@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weft_fabric::MacAddr;
 
 use super::attachment::{AttachState, Attachment};
-use super::{Agent, Announce, Known, OWN, Output, address_of, key_of};
+use super::{Agent, Announce, Known, OWN, Output, PeerKey, address_of, key_of};
 use crate::directory::resolver::Resolution;
 use crate::directory::{Key, ServiceId, Value};
 use crate::time::{Duration, Instant};
@@ -26,8 +26,6 @@ pub enum OwnState {
     Unconfirmed,
     /// It is this host's, and of this service.
     Confirmed(ServiceId),
-    /// It is of this service, and another address of this host is of another one.
-    OtherService(ServiceId),
     /// It is not this host's.
     NotOurs,
     /// This host may not look it up: it is not this host's, or its service is none or not in the policy.
@@ -88,9 +86,18 @@ impl Agent {
         self.own.get(&address).is_some_and(|own| own.is_set)
     }
 
-    /// An address of this host on whose behalf the directory may be asked.
-    pub(super) fn any_confirmed(&self) -> Option<IpAddr> {
-        self.own.iter().find(|(_, own)| own.is_set).map(|(&address, _)| address)
+    /// The service of an address of this host, while the data plane lets it send.
+    pub(super) fn service_of(&self, address: IpAddr) -> Option<ServiceId> {
+        match self.own.get(&address) {
+            Some(Own { state: OwnState::Confirmed(service), is_set: true, .. }) => Some(*service),
+            _ => None,
+        }
+    }
+
+    /// An address of this host on whose behalf the directory may be asked for a peer: of the peer's version, if there is one.
+    pub(super) fn any_of_service(&self, peer: PeerKey) -> Option<IpAddr> {
+        let all = || self.own.keys().copied().filter(|address| self.service_of(*address) == Some(peer.service));
+        all().find(|address| address.is_ipv4() == peer.address.is_ipv4()).or_else(|| all().next())
     }
 
     pub(super) fn attach(&mut self, address: IpAddr, mac: MacAddr) {
@@ -147,22 +154,22 @@ impl Agent {
         if known.mapping.owner != self.config.resolver.principal {
             return self.unset(address, OwnState::NotOurs);
         }
-        let others = self.own.iter().filter(|(it, own)| **it != address && own.is_set);
-        let is_other = |own: &Own| matches!(own.state, OwnState::Confirmed(it) if it != service);
-        if others.map(|(_, own)| own).any(is_other) {
-            return self.unset(address, OwnState::OtherService(service));
-        }
         let multicast = self.config.multicast.filter(|_| service != ServiceId(0)).and_then(|prefix| prefix.number(service.0));
         let Some(own) = self.own.get_mut(&address) else { return };
         own.due = Instant::MAX;
         if own.is_set && own.state == OwnState::Confirmed(service) {
             return;
         }
+        let is_moved = own.is_set;
         own.state = OwnState::Confirmed(service);
         own.is_set = true;
         let old = std::mem::replace(&mut own.multicast, multicast);
         self.out.push_back(Output::SetLocal { address, service, multicast });
         self.change_membership(old, multicast);
+        if is_moved {
+            // What was resolved on its behalf was so for the other service.
+            self.forget_asker(address);
+        }
         self.adopt_waiting();
     }
 

@@ -19,16 +19,25 @@ use super::held::Waiting;
 use super::servers::DIRECTORY_GROUP;
 use super::{Agent, GROUP, Known, Output, PEER, Peer, Reason, VIRTUAL_MAC, address_of, key_of};
 use crate::directory::resolver::Resolution;
-use crate::directory::{Generation, GroupId, Key, Locator, Mapping, Value};
+use crate::directory::{Generation, GroupId, Key, Locator, Mapping, ServiceId, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::packet::arp::Arp;
 use crate::wire::packet::ndp::Neighbor;
 
+/// A peer as the addresses of one service of this host see it: what the directory lets them resolve differs from service to service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerKey {
+    /// The service of this host's addresses.
+    pub service: ServiceId,
+    /// The peer's address.
+    pub address: IpAddr,
+}
+
 /// A peer that the data plane uses, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
-    /// Its address.
-    pub address: IpAddr,
+    /// Its address, and for which service of this host.
+    pub key: PeerKey,
     /// On behalf of which address of this host it was asked for.
     pub asker: IpAddr,
     /// Since when it is so.
@@ -60,10 +69,10 @@ enum Group {
 /// All peers and groups.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    slots: BTreeMap<IpAddr, Slot>,
+    slots: BTreeMap<PeerKey, Slot>,
     groups: BTreeMap<GroupId, Group>,
     /// Refused and adopted addresses, by when something is due.
-    timers: BTreeSet<(Instant, IpAddr)>,
+    timers: BTreeSet<(Instant, PeerKey)>,
     refused: usize,
 }
 
@@ -72,7 +81,7 @@ impl Peers {
         self.timers.first().map_or(Instant::MAX, |&(at, _)| at)
     }
 
-    fn put(&mut self, address: IpAddr, slot: Slot) {
+    fn put(&mut self, address: PeerKey, slot: Slot) {
         self.take(address);
         match slot {
             Slot::Refused { until, .. } => {
@@ -85,7 +94,7 @@ impl Peers {
         self.slots.insert(address, slot);
     }
 
-    fn take(&mut self, address: IpAddr) -> Option<Slot> {
+    fn take(&mut self, address: PeerKey) -> Option<Slot> {
         let slot = self.slots.remove(&address)?;
         match slot {
             Slot::Refused { until, .. } => {
@@ -105,13 +114,13 @@ impl Agent {
         self.peers_after(None)
     }
 
-    /// The same, from the one after this address on.
-    pub fn peers_after(&self, after: Option<IpAddr>) -> impl Iterator<Item = PeerView> + '_ {
+    /// The same, from the one after this on.
+    pub fn peers_after(&self, after: Option<PeerKey>) -> impl Iterator<Item = PeerView> + '_ {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.peers.slots.range((after, Bound::Unbounded)).filter_map(|(&address, slot)| match slot {
+        self.peers.slots.range((after, Bound::Unbounded)).filter_map(|(&key, slot)| match slot {
             Slot::Known { asker, known, is_set: true } if self.is_ready(&known.mapping) => {
                 let peer = self.peer_of(&known.mapping)?;
-                Some(PeerView { address, asker: *asker, generation: known.generation, peer })
+                Some(PeerView { key, asker: *asker, generation: known.generation, peer })
             }
             _ => None,
         })
@@ -137,112 +146,116 @@ impl Agent {
         self.counts.asked += 1;
         let waiting = Waiting::Question { asker, asker_mac };
         let is_foreign = asker != target && asker.is_ipv4() == target.is_ipv4() && !self.own.contains_key(&target);
-        if !is_foreign || !self.is_confirmed(asker) {
+        let Some(service) = self.service_of(asker).filter(|_| is_foreign) else {
             return self.drop_waiting(&waiting, Reason::NotOwn);
-        }
-        self.wanted(target, waiting);
+        };
+        self.wanted(PeerKey { service, address: target }, waiting);
     }
 
     pub(super) fn missed(&mut self, local: IpAddr, peer: IpAddr, bytes: usize, token: u64) {
         self.counts.missed += 1;
         let waiting = Waiting::Packet { token, bytes, local };
-        if !self.is_confirmed(local) || self.own.contains_key(&peer) {
+        let Some(service) = self.service_of(local).filter(|_| !self.own.contains_key(&peer)) else {
             return self.drop_waiting(&waiting, Reason::NotOwn);
-        }
-        self.wanted(peer, waiting);
+        };
+        self.wanted(PeerKey { service, address: peer }, waiting);
     }
 
     /// Something wants a peer: it is there, refused, or waited for.
-    fn wanted(&mut self, address: IpAddr, waiting: Waiting) {
-        match self.peers.slots.get(&address) {
+    fn wanted(&mut self, key: PeerKey, waiting: Waiting) {
+        match self.peers.slots.get(&key) {
             Some(&Slot::Known { known, .. }) if self.is_ready(&known.mapping) => {
                 // The data plane says that it has it not: its table may have been full.
-                self.set_peer(address, &known.mapping);
-                self.send_on(address, &known.mapping, &waiting);
+                self.set_peer(key, &known.mapping);
+                self.send_on(key, &known.mapping, &waiting);
             }
             Some(&Slot::Refused { reason, .. }) => self.drop_waiting(&waiting, reason),
             slot => {
                 let is_asked_for = matches!(slot, Some(Slot::Asking { .. } | Slot::Known { .. }));
                 let asker = waiting.local();
-                if let Err(reason) = self.held.put(address, waiting, self.now) {
+                if let Err(reason) = self.held.put(key, waiting, self.now) {
                     return self.drop_waiting(&waiting, reason);
                 }
                 if !is_asked_for {
-                    self.ask(address, asker);
+                    self.ask(key, asker);
                 }
             }
         }
     }
 
-    fn ask(&mut self, address: IpAddr, asker: IpAddr) {
-        self.forget(address);
-        self.peers.put(address, Slot::Asking { asker });
-        self.resolve(key_of(address), Some(key_of(asker)), PEER);
+    fn ask(&mut self, key: PeerKey, asker: IpAddr) {
+        self.forget(key);
+        self.peers.put(key, Slot::Asking { asker });
+        self.resolve(key_of(key.address), Some(key_of(asker)), PEER);
     }
 
     /// Nothing is known of an address any longer.
-    fn forget(&mut self, address: IpAddr) {
-        if let Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. } | Slot::Refused { .. }) = self.peers.take(address) {
-            self.out.push_back(Output::RemovePeer(address));
+    fn forget(&mut self, key: PeerKey) {
+        if let Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. } | Slot::Refused { .. }) = self.peers.take(key) {
+            self.out.push_back(Output::RemovePeer(key));
         }
     }
 
     pub(super) fn peer_resolved(&mut self, key: Key, asker: Option<Key>, resolution: Resolution) {
         let (Some(address), Some(asker)) = (address_of(key), asker.and_then(address_of)) else { return };
-        let (is_awaited, is_adopted) = match self.peers.slots.get(&address) {
+        let Some(service) = self.service_of(asker) else { return };
+        let peer = PeerKey { service, address };
+        let (is_awaited, is_adopted) = match self.peers.slots.get(&peer) {
             Some(Slot::Asking { asker: by }) => (*by == asker, false),
             Some(Slot::Adopted { .. }) => (true, true),
             _ => (false, false),
         };
-        if !is_awaited || !self.is_confirmed(asker) {
+        if !is_awaited {
             return;
         }
         match resolution {
-            Resolution::Found(generation, Value::Mapping(mapping)) => self.learn(address, asker, Known { generation, mapping }),
-            Resolution::Forbidden => self.refuse(address, Reason::Forbidden),
-            Resolution::Unknown | Resolution::Found(..) => self.refuse(address, Reason::Unknown),
+            Resolution::Found(generation, Value::Mapping(mapping)) => self.learn(peer, asker, Known { generation, mapping }),
+            Resolution::Forbidden => self.refuse(peer, Reason::Forbidden),
+            Resolution::Unknown | Resolution::Found(..) => self.refuse(peer, Reason::Unknown),
             Resolution::Unanswered if is_adopted => {}
             Resolution::Unanswered => {
-                self.peers.take(address);
-                self.drop_all(address, Reason::Unanswered);
+                self.peers.take(peer);
+                self.drop_all(peer, Reason::Unanswered);
             }
         }
     }
 
     /// The directory says where an address is.
-    fn learn(&mut self, address: IpAddr, asker: IpAddr, known: Known) {
-        let Some(peer) = self.peer_of(&known.mapping) else { return self.refuse(address, Reason::Locator) };
+    fn learn(&mut self, key: PeerKey, asker: IpAddr, known: Known) {
+        let Some(peer) = self.peer_of(&known.mapping) else { return self.refuse(key, Reason::Locator) };
         let is_ready = self.is_ready(&known.mapping);
-        let was_set = matches!(self.peers.slots.get(&address), Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. }));
-        self.peers.put(address, Slot::Known { asker, known, is_set: is_ready || was_set });
+        let was_set = matches!(self.peers.slots.get(&key), Some(Slot::Known { is_set: true, .. } | Slot::Adopted { .. }));
+        self.peers.put(key, Slot::Known { asker, known, is_set: is_ready || was_set });
         if is_ready {
-            self.set_peer(address, &known.mapping);
-            return self.send_all(address, &known.mapping);
+            self.set_peer(key, &known.mapping);
+            return self.send_all(key, &known.mapping);
         }
         if !self.peers.groups.contains_key(&peer.group) {
             self.ask_for_group(peer.group);
         }
     }
 
-    fn refuse(&mut self, address: IpAddr, reason: Reason) {
-        self.drop_all(address, reason);
+    fn refuse(&mut self, key: PeerKey, reason: Reason) {
+        self.drop_all(key, reason);
         if self.peers.refused >= self.config.refused_max {
-            return self.forget(address);
+            return self.forget(key);
         }
-        self.peers.put(address, Slot::Refused { until: self.now.saturating_add(self.config.refused), reason });
-        self.out.push_back(Output::RefusePeer { address, is_forbidden: reason == Reason::Forbidden });
+        self.peers.put(key, Slot::Refused { until: self.now.saturating_add(self.config.refused), reason });
+        self.out.push_back(Output::RefusePeer { key, is_forbidden: reason == Reason::Forbidden });
     }
 
     pub(super) fn peer_invalidated(&mut self, key: Key, asker: Option<Key>) {
         let (Some(address), Some(asker)) = (address_of(key), asker.and_then(address_of)) else { return };
-        match self.peers.slots.get(&address) {
+        let Some(service) = self.service_of(asker) else { return };
+        let peer = PeerKey { service, address };
+        match self.peers.slots.get(&peer) {
             Some(&Slot::Known { asker: by, .. }) if by == asker => {
                 let cached = self.resolver.cached(key, Some(key_of(asker)));
                 let cached = cached.and_then(|(generation, value)| Some(Known { generation, mapping: *value.mapping()? }));
-                self.forget(address);
+                self.forget(peer);
                 match cached {
-                    Some(known) => self.learn(address, asker, known),
-                    None => self.ask_for_waiting(address),
+                    Some(known) => self.learn(peer, asker, known),
+                    None => self.ask_for_waiting(peer),
                 }
             }
             _ => {}
@@ -250,21 +263,21 @@ impl Agent {
     }
 
     /// What still waits for an address that is known no longer is looked up again.
-    fn ask_for_waiting(&mut self, address: IpAddr) {
-        let Some(asker) = self.held.first(address).map(Waiting::local) else { return };
-        if self.is_confirmed(asker) { self.ask(address, asker) } else { self.drop_all(address, Reason::NotOwn) }
+    fn ask_for_waiting(&mut self, key: PeerKey) {
+        let Some(asker) = self.held.first(key).map(Waiting::local) else { return };
+        if self.is_confirmed(asker) { self.ask(key, asker) } else { self.drop_all(key, Reason::NotOwn) }
     }
 
     /// An address of this host is one no longer: what was resolved on its behalf is not used.
     pub(super) fn forget_asker(&mut self, gone: IpAddr) {
         let of_it = |slot: &Slot| matches!(slot, Slot::Asking { asker } | Slot::Known { asker, .. } if *asker == gone);
-        let peers: Vec<IpAddr> = self.peers.slots.iter().filter(|(_, slot)| of_it(slot)).map(|(&it, _)| it).collect();
-        for address in peers {
-            self.forget(address);
+        let peers: Vec<PeerKey> = self.peers.slots.iter().filter(|(_, slot)| of_it(slot)).map(|(&it, _)| it).collect();
+        for key in peers {
+            self.forget(key);
         }
-        let waiting: Vec<IpAddr> = self.held.peers().filter(|it| !self.peers.slots.contains_key(it)).collect();
-        for address in waiting {
-            self.ask_for_waiting(address);
+        let waiting: Vec<PeerKey> = self.held.peers().filter(|it| !self.peers.slots.contains_key(it)).collect();
+        for key in waiting {
+            self.ask_for_waiting(key);
         }
     }
 
@@ -291,8 +304,8 @@ impl Agent {
     fn set_group(&mut self, group: GroupId, addresses: SmallVec<[Ipv4Addr; 4]>) {
         self.peers.groups.insert(group, Group::Known(addresses.clone()));
         self.out.push_back(Output::SetGroup { group, addresses });
-        for (address, asker, known) in self.members(group) {
-            self.learn(address, asker, known);
+        for (key, asker, known) in self.members(group) {
+            self.learn(key, asker, known);
         }
     }
 
@@ -314,62 +327,60 @@ impl Agent {
 
     /// Peers behind a group that is not known: the next packet asks again. What waits for them is dropped, if there is a reason, or asks now.
     fn forget_group_members(&mut self, group: GroupId, reason: Option<Reason>) {
-        for (address, asker, _) in self.members(group) {
-            self.forget(address);
+        for (key, asker, _) in self.members(group) {
+            self.forget(key);
             match reason {
                 Some(reason) => {
-                    self.drop_all(address, reason);
+                    self.drop_all(key, reason);
                     // Who deletes a group has given its members another one before, which is not reported to those who hold the old mapping.
-                    self.resolver.refresh(key_of(address), Some(key_of(asker)));
+                    self.resolver.refresh(key_of(key.address), Some(key_of(asker)));
                 }
-                None => self.ask_for_waiting(address),
+                None => self.ask_for_waiting(key),
             }
         }
     }
 
-    fn members(&self, group: GroupId) -> Vec<(IpAddr, IpAddr, Known)> {
-        let member = |(&address, slot): (&IpAddr, &Slot)| match slot {
-            Slot::Known { asker, known, .. } if self.group_of(&known.mapping) == group => Some((address, *asker, *known)),
+    fn members(&self, group: GroupId) -> Vec<(PeerKey, IpAddr, Known)> {
+        let member = |(&key, slot): (&PeerKey, &Slot)| match slot {
+            Slot::Known { asker, known, .. } if self.group_of(&known.mapping) == group => Some((key, *asker, *known)),
             _ => None,
         };
         self.peers.slots.iter().filter_map(member).collect()
     }
 
     /// The data plane has a peer that an earlier agent gave it.
-    pub(super) fn adopted(&mut self, address: IpAddr) {
-        if self.peers.slots.contains_key(&address) {
+    pub(super) fn adopted(&mut self, key: PeerKey) {
+        if self.peers.slots.contains_key(&key) {
             return;
         }
         let until = self.now.saturating_add(self.config.resolver.fail_static.max(ADOPTED));
-        self.peers.put(address, Slot::Adopted { until, due: self.now });
+        self.peers.put(key, Slot::Adopted { until, due: self.now });
     }
 
     /// There is an address now on whose behalf adopted peers can be asked for.
     pub(super) fn adopt_waiting(&mut self) {
         let adopted = |slot: &Slot| if let Slot::Adopted { until, .. } = slot { Some(*until) } else { None };
-        let all: Vec<_> = self.peers.slots.iter().filter_map(|(&address, slot)| Some((address, adopted(slot)?))).collect();
-        for (address, until) in all {
-            self.peers.put(address, Slot::Adopted { until, due: self.now });
+        let all: Vec<_> = self.peers.slots.iter().filter_map(|(&key, slot)| Some((key, adopted(slot)?))).collect();
+        for (key, until) in all {
+            self.peers.put(key, Slot::Adopted { until, due: self.now });
         }
     }
 
     pub(super) fn expire_peers(&mut self) {
-        while let Some(&(at, address)) = self.peers.timers.first()
+        while let Some(&(at, key)) = self.peers.timers.first()
             && at <= self.now
         {
-            match self.peers.slots.get(&address) {
+            match self.peers.slots.get(&key) {
                 Some(&Slot::Adopted { until, .. }) if self.now < until => {
                     let due = self.now.saturating_add(AGAIN).min(until);
-                    self.peers.put(address, Slot::Adopted { until, due });
-                    if let Some(asker) =
-                        self.any_confirmed().filter(|asker| asker.is_ipv4() == address.is_ipv4()).or(self.any_confirmed())
-                    {
-                        self.resolve(key_of(address), Some(key_of(asker)), PEER);
+                    self.peers.put(key, Slot::Adopted { until, due });
+                    if let Some(asker) = self.any_of_service(key) {
+                        self.resolve(key_of(key.address), Some(key_of(asker)), PEER);
                     }
                 }
                 _ => {
-                    self.forget(address);
-                    self.ask_for_waiting(address);
+                    self.forget(key);
+                    self.ask_for_waiting(key);
                 }
             }
         }
@@ -395,19 +406,19 @@ impl Agent {
         }
     }
 
-    fn set_peer(&mut self, address: IpAddr, mapping: &Mapping) {
+    fn set_peer(&mut self, key: PeerKey, mapping: &Mapping) {
         if let Some(peer) = self.peer_of(mapping) {
-            self.out.push_back(Output::SetPeer { address, peer });
+            self.out.push_back(Output::SetPeer { key, peer });
         }
     }
 
-    fn send_all(&mut self, address: IpAddr, mapping: &Mapping) {
-        for waiting in self.held.take(address) {
-            self.send_on(address, mapping, &waiting);
+    fn send_all(&mut self, key: PeerKey, mapping: &Mapping) {
+        for waiting in self.held.take(key) {
+            self.send_on(key, mapping, &waiting);
         }
     }
 
-    fn send_on(&mut self, address: IpAddr, mapping: &Mapping, waiting: &Waiting) {
+    fn send_on(&mut self, key: PeerKey, mapping: &Mapping, waiting: &Waiting) {
         if !self.is_confirmed(waiting.local()) {
             return self.drop_waiting(waiting, Reason::NotOwn);
         }
@@ -419,13 +430,13 @@ impl Agent {
             Waiting::Question { asker, asker_mac } => {
                 self.counts.answered += 1;
                 let mac = mapping.mac.unwrap_or(VIRTUAL_MAC);
-                self.out.extend(answer(address, mac, asker, asker_mac).map(Output::Inject));
+                self.out.extend(answer(key.address, mac, asker, asker_mac).map(Output::Inject));
             }
         }
     }
 
-    fn drop_all(&mut self, address: IpAddr, reason: Reason) {
-        for waiting in self.held.take(address) {
+    fn drop_all(&mut self, key: PeerKey, reason: Reason) {
+        for waiting in self.held.take(key) {
             self.drop_waiting(&waiting, reason);
         }
     }

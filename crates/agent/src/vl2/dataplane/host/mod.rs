@@ -3,13 +3,13 @@
 mod locators;
 mod reconcile;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS};
-use weft_control::directory::key::GroupId;
+use weft_control::directory::key::{GroupId, ServiceId};
 use weft_control::wire::vl2::icmp::Problem;
 use weft_fabric::MacAddr;
 
@@ -19,7 +19,7 @@ use super::layout::{
     self, COUNTS, FLOWS, GROUPS, LOCALS, MULTICASTS, PATHS, PEERS, PLACEMENTS, RawEvent, SETTINGS, vl2_event_kind,
     vl2_flow_state, vl2_settings,
 };
-use super::{Count, Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerState, Placement, Refusal};
+use super::{Count, Counters, Direction, Event, Flow, Held, HostSettings, Local, Peer, PeerKey, PeerState, Placement, Refusal};
 use crate::dataplane::bytes::{Plain, array, be, read_be};
 use crate::dataplane::load::Loaded;
 use crate::dataplane::maps::{Table, TableName};
@@ -52,7 +52,7 @@ impl HostPlane {
     /// [`PlaneError`] if the interface is missing, settings contradict each other, or the kernel refuses.
     pub fn attach(interface: &str, settings: &HostSettings, pin_dir: &Path) -> Result<Self> {
         let nic = Nic::find(interface)?;
-        let values = layout::host_settings(settings, nic.mac)?;
+        layout::host_settings(settings, nic.mac, ServiceId(0))?;
         let loaded = load(settings, pin_dir)?;
         let mut plane = Self {
             ring: Ring::new(loaded.map("events"), layout::read_event)?,
@@ -64,14 +64,14 @@ impl HostPlane {
             release_in: FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?,
             release_out: FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?,
         };
-        let begun = plane.begin(&values);
+        let begun = plane.begin();
         plane.rollback_on_error(begun)?;
         Ok(plane)
     }
 
-    fn begin(&mut self, settings: &vl2_settings) -> Result<()> {
+    fn begin(&mut self) -> Result<()> {
         self.write_rules(&self.settings)?;
-        self.table(&SETTINGS).set(&0, settings)?;
+        self.table(&SETTINGS).set(&0, &self.values(&self.settings)?)?;
         self.loaded.attach("vl2_in", self.nic.index, TC_INGRESS)?;
         self.loaded.attach("vl2_out", self.nic.index, TC_EGRESS)
     }
@@ -108,7 +108,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if they contradict each other.
     pub fn set_settings(&mut self, settings: &HostSettings) -> Result<()> {
-        let values = layout::host_settings(settings, self.nic.mac)?;
+        let values = self.values(settings)?;
         if settings.entropy.prefix_len() != self.settings.entropy.prefix_len() {
             return Err(PlaneError::Setting(
                 "the length of the entropy prefix is fixed until the programs are detached".to_owned(),
@@ -133,49 +133,49 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError::Full`].
-    pub fn set_peer(&mut self, aa: IpAddr, peer: &Peer) -> Result<()> {
-        self.write_peer(aa, &PeerState::Known(*peer))
+    pub fn set_peer(&mut self, key: PeerKey, peer: &Peer) -> Result<()> {
+        self.write_peer(key, &PeerState::Known(*peer))
     }
 
     /// Has packets to and from an AA dropped and counted without asking again, until it is set or removed.
     ///
     /// # Errors
     /// [`PlaneError::Full`].
-    pub fn refuse_peer(&mut self, aa: IpAddr, refusal: Refusal) -> Result<()> {
-        self.write_peer(aa, &PeerState::Refused(refusal))
+    pub fn refuse_peer(&mut self, key: PeerKey, refusal: Refusal) -> Result<()> {
+        self.write_peer(key, &PeerState::Refused(refusal))
     }
 
     /// Forgets what was said of an AA: the next packet is a miss. No error if there was nothing.
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn remove_peer(&mut self, aa: IpAddr) -> Result<()> {
-        self.table(&PEERS).remove(&layout::key(aa))
+    pub fn remove_peer(&mut self, key: PeerKey) -> Result<()> {
+        self.table(&PEERS).remove(&layout::peer_key(key))
     }
 
     /// What the table says of an AA.
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn peer(&self, aa: IpAddr) -> Result<Option<PeerState>> {
-        Ok(self.table(&PEERS).get(&layout::key(aa))?.as_ref().map(layout::read_peer))
+    pub fn peer(&self, key: PeerKey) -> Result<Option<PeerState>> {
+        Ok(self.table(&PEERS).get(&layout::peer_key(key))?.as_ref().map(layout::read_peer))
     }
 
-    /// The whole table, ordered by AA.
+    /// The whole table, ordered by AA and service.
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn peers(&self) -> Result<Vec<(IpAddr, PeerState)>> {
+    pub fn peers(&self) -> Result<Vec<(PeerKey, PeerState)>> {
         let entries = self.table(&PEERS).all()?;
-        Ok(entries.iter().map(|(key, peer)| (layout::read_key(key), layout::read_peer(peer))).collect())
+        Ok(entries.iter().map(|(key, peer)| (layout::read_peer_key(key), layout::read_peer(peer))).collect())
     }
 
     /// Whether packets went to an AA or came from it since the last time this was asked.
     ///
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
-    pub fn take_used(&mut self, aa: IpAddr) -> Result<bool> {
-        let (table, key) = (self.table(&PEERS), layout::key(aa));
+    pub fn take_used(&mut self, key: PeerKey) -> Result<bool> {
+        let (table, key) = (self.table(&PEERS), layout::peer_key(key));
         let Some(mut peer) = table.get(&key)? else { return Ok(false) };
         let was_used = std::mem::take(&mut peer.used) != 0;
         if was_used {
@@ -206,7 +206,7 @@ impl HostPlane {
     /// [`PlaneError::Full`].
     pub fn set_local(&mut self, aa: IpAddr, local: &Local) -> Result<()> {
         self.table(&LOCALS).set(&layout::key(aa), &layout::local(local))?;
-        self.write_multicasts()
+        self.write_services()
     }
 
     /// An AA that no longer is.
@@ -215,7 +215,7 @@ impl HostPlane {
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_local(&mut self, aa: IpAddr) -> Result<()> {
         self.table(&LOCALS).remove(&layout::key(aa))?;
-        self.write_multicasts()
+        self.write_services()
     }
 
     /// The AAs of this host, in order.
@@ -373,18 +373,28 @@ impl HostPlane {
         self.loaded.table(name)
     }
 
-    fn write_peer(&self, aa: IpAddr, state: &PeerState) -> Result<()> {
-        let (table, key) = (self.table(&PEERS), layout::key(aa));
+    fn write_peer(&self, key: PeerKey, state: &PeerState) -> Result<()> {
+        let (table, key) = (self.table(&PEERS), layout::peer_key(key));
         let used = table.get(&key)?.is_some_and(|peer| peer.used != 0);
         table.set(&key, &layout::peer(state, used))
     }
 
     /// The multicast addresses of the services of this host's AAs: what comes for them is taken.
-    fn write_multicasts(&self) -> Result<()> {
+    /// Writes what follows from the AAs of this host: their services' multicast addresses, and the service of its link-local addresses.
+    fn write_services(&self) -> Result<()> {
         let table = self.table(&MULTICASTS);
-        let wanted: BTreeSet<Ipv4Addr> = self.locals()?.iter().filter_map(|(_, local)| local.multicast).collect();
-        table.remove_all(|key, _| !wanted.contains(&read_be(*key)))?;
-        wanted.iter().try_for_each(|&group| table.set(&be(group), &0))
+        let locals = self.locals()?;
+        let wanted: BTreeMap<Ipv4Addr, ServiceId> =
+            locals.iter().filter_map(|(_, local)| Some((local.multicast?, local.service))).collect();
+        table.remove_all(|key, _| !wanted.contains_key(&read_be(*key)))?;
+        wanted.iter().try_for_each(|(&group, service)| table.set(&be(group), &service.0))?;
+        self.table(&SETTINGS).restore(&0, &self.values(&self.settings)?).map(drop)
+    }
+
+    /// Settings as the programs have them.
+    fn values(&self, settings: &HostSettings) -> Result<vl2_settings> {
+        let service = self.locals()?.first().map_or(ServiceId(0), |(_, local)| local.service);
+        layout::host_settings(settings, self.nic.mac, service)
     }
 
     /// What an event means; the sender of a packet that failed gets an ICMP error.

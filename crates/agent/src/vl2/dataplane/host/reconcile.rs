@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use weft_control::directory::key::GroupId;
 
 use super::super::layout::{self, GROUPS, LOCALS, PEERS, SETTINGS};
-use super::super::{Local, Peer, PeerState};
+use super::super::{Local, Peer, PeerKey, PeerState};
 use super::HostPlane;
 use crate::dataplane::nic::{FrameSocket, Nic};
 use crate::dataplane::{Restored, Result};
@@ -28,11 +28,11 @@ impl HostPlane {
             self.release_in = FrameSocket::new(nic, layout::MARK_RELEASE_IN, true)?;
             self.release_out = FrameSocket::new(nic, layout::MARK_RELEASE_OUT, true)?;
             self.nic = nic;
-            self.begin(&layout::host_settings(&self.settings, nic.mac)?)?;
+            self.begin()?;
             restored.push(Restored::Interface(self.interface.clone()));
         }
         restored.extend(self.loaded.reconcile()?);
-        if self.table(&SETTINGS).restore(&0, &layout::host_settings(&self.settings, self.nic.mac)?)? {
+        if self.table(&SETTINGS).restore(&0, &self.values(&self.settings)?)? {
             restored.push(Restored::Entry("the settings".to_owned()));
         }
         if self.write_rules(&self.settings)? {
@@ -45,8 +45,8 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError::Full`](crate::dataplane::PlaneError::Full).
-    pub fn restore_peer(&mut self, aa: IpAddr, peer: &Peer) -> Result<bool> {
-        let (table, key) = (self.table(&PEERS), layout::key(aa));
+    pub fn restore_peer(&mut self, key: PeerKey, peer: &Peer) -> Result<bool> {
+        let (table, key) = (self.table(&PEERS), layout::peer_key(key));
         let used = table.get(&key)?.is_some_and(|there| there.used != 0);
         table.restore(&key, &layout::peer(&PeerState::Known(*peer), used))
     }
@@ -66,7 +66,7 @@ impl HostPlane {
     pub fn restore_local(&mut self, aa: IpAddr, local: &Local) -> Result<bool> {
         let restored = self.table(&LOCALS).restore(&layout::key(aa), &layout::local(local))?;
         if restored {
-            self.write_multicasts()?;
+            self.write_services()?;
         }
         Ok(restored)
     }

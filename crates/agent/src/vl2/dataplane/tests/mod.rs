@@ -8,7 +8,9 @@ mod host;
 mod packets;
 mod switch;
 
-use super::{Counter, Counters, PeerState, Refusal, layout};
+use weft_control::directory::key::ServiceId;
+
+use super::{Counter, Counters, PeerKey, PeerState, Refusal, layout};
 use crate::dataplane::load::Loaded;
 use crate::dataplane::testing::PinDir;
 
@@ -37,7 +39,10 @@ fn the_next_process_adopts_the_tables_and_another_shape_does_not() {
     let settings = packets::settings();
     let first = super::host::load(&settings, &pins.0).unwrap();
     assert!(!first.adopted);
-    let (key, peer) = (layout::key([7, 7, 7, 7].into()), layout::peer(&PeerState::Refused(Refusal::Unknown), false));
+    let (key, peer) = (
+        layout::peer_key(PeerKey { service: ServiceId(1), address: [7, 7, 7, 7].into() }),
+        layout::peer(&PeerState::Refused(Refusal::Unknown), false),
+    );
     first.table(&layout::PEERS).set(&key, &peer).unwrap();
     drop(first);
     let second = super::host::load(&settings, &pins.0).unwrap();

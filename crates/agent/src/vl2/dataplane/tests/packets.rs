@@ -7,7 +7,7 @@ use weft_control::wire::packet::ip::Packet;
 use weft_fabric::MacAddr;
 
 use super::super::hash::{anycast, hash_flow, outer_source};
-use super::super::{Flow, HostSettings, Local, Peer, PeerState, Refusal, layout};
+use super::super::{Flow, HostSettings, Local, Peer, PeerKey, PeerState, Refusal, layout};
 use crate::dataplane::bytes::be;
 use crate::dataplane::load::Loaded;
 use crate::dataplane::offload::{fold, words};
@@ -55,9 +55,9 @@ pub fn settings() -> HostSettings {
 /// Programs of a host that knows the addresses above.
 pub fn host(pins: &super::PinDir, settings: &HostSettings) -> Loaded {
     let loaded = super::super::host::load(settings, &pins.0).unwrap();
-    loaded.table(&layout::SETTINGS).set(&0, &layout::host_settings(settings, NIC).unwrap()).unwrap();
+    loaded.table(&layout::SETTINGS).set(&0, &layout::host_settings(settings, NIC, ServiceId(9)).unwrap()).unwrap();
     loaded.table(&layout::GROUPS).set(&1, &layout::group(GroupId(1), &ANYCAST).unwrap()).unwrap();
-    loaded.table(&layout::MULTICASTS).set(&be(SERVICE_GROUP), &0).unwrap();
+    loaded.table(&layout::MULTICASTS).set(&be(SERVICE_GROUP), &9).unwrap();
     let peer = |locator| PeerState::Known(Peer { locator, group: GroupId(1), mac: Some(PEER_MAC) });
     let peers = [
         (FAR, peer(FAR_TOR)),
@@ -67,7 +67,8 @@ pub fn host(pins: &super::PinDir, settings: &HostSettings) -> Loaded {
     ];
     for (aa, state) in peers {
         for address in [aa.into(), v6(aa).into()] {
-            loaded.table(&layout::PEERS).set(&layout::key(address), &layout::peer(&state, false)).unwrap();
+            let key = layout::peer_key(PeerKey { service: ServiceId(9), address });
+            loaded.table(&layout::PEERS).set(&key, &layout::peer(&state, false)).unwrap();
         }
     }
     let local = layout::local(&Local { service: ServiceId(9), multicast: Some(SERVICE_GROUP) });

@@ -191,14 +191,45 @@ fn an_address_must_be_confirmed_before_it_sends() {
     assert!(world.locals.is_empty() && world.peers.is_empty() && world.joined.is_empty());
 }
 
+/// A peer as the service 1 of this host sees it.
+const fn of_one(address: IpAddr) -> PeerKey {
+    PeerKey { service: ServiceId(1), address }
+}
+
 #[test]
-fn all_addresses_of_a_host_are_of_one_service() {
+fn each_service_of_a_host_has_its_own_peers() {
     let mut world = World::ready(|_| {});
-    let other: IpAddr = [20, 0, 0, 6].into();
+    let (other, first, both): (IpAddr, _, _) = ([20, 0, 0, 6].into(), peer_address(1), peer_address(2));
+    let of_two = |address| PeerKey { service: ServiceId(2), address };
     world.put(key_of(other), Value::Mapping(Mapping { owner: ME, service: ServiceId(2), ..mapping(1, 0) }));
     world.input(Input::Attach { address: other, mac: MAC });
-    assert!(!world.locals.contains_key(&other));
-    assert!(world.agent.own().any(|it| it.state == OwnState::OtherService(ServiceId(2))));
+    assert_eq!(world.locals.get(&other), Some(&(ServiceId(2), Some(Ipv4Addr::new(239, 1, 0, 2)))));
+    assert_eq!(world.joined.len(), 2);
+    for peer in [first, both] {
+        world.put(key_of(peer), Value::Mapping(mapping(9, 0)));
+    }
+    world.forbidden_to.insert((key_of(other), key_of(first)));
+    // What one service may resolve, the other need not.
+    let tokens =
+        [(OWN_ADDRESS, first), (OWN_ADDRESS, both), (other, both), (other, first)].map(|(from, to)| world.miss_from(from, to));
+    assert_eq!((world.released.as_slice(), world.dropped.as_slice()), (&tokens[..3], &[(tokens[3], Reason::Forbidden)][..]));
+    let known: Vec<PeerKey> = world.agent.peers().map(|view| view.key).collect();
+    assert_eq!(known, [of_one(first), of_one(both), of_two(both)]);
+    assert_eq!(world.by_service.get(&of_two(first)), Some(&Err(true)));
+    // An address that goes to the other service takes nothing along, and what is withdrawn from one stays with the other.
+    world.forbidden_to.insert((key_of(other), key_of(both)));
+    world.revision += 1;
+    world.withdrawn.push((world.revision, key_of(both)));
+    world.pass(Duration::from_secs(3));
+    let known: Vec<PeerKey> = world.agent.peers().map(|view| view.key).collect();
+    assert_eq!(known, [of_one(first)], "withdrawn: each is looked up again when it is wanted");
+    world.miss_from(OWN_ADDRESS, both);
+    world.miss_from(other, both);
+    assert_eq!(world.by_service.get(&of_two(both)), Some(&Err(true)));
+    assert!(world.by_service.get(&of_one(both)).is_some_and(Result::is_ok));
+    world.input(Input::Detach(other));
+    assert!(world.agent.peers().all(|view| view.key.service == ServiceId(1)));
+    assert_eq!(world.joined.len(), 1);
 }
 
 #[test]
@@ -311,7 +342,7 @@ fn peers_of_an_earlier_agent_go_on_while_no_server_answers() {
     world.adopt(peer_address(1));
     world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
     world.pass(Duration::from_secs(3600));
-    assert!(!world.trail.contains(&Output::RemovePeer(peer_address(1))));
+    assert!(!world.trail.contains(&Output::RemovePeer(of_one(peer_address(1)))));
 }
 
 #[test]
@@ -321,9 +352,9 @@ fn peers_of_an_earlier_agent_go_on_for_a_minute_if_no_longer_time_is_allowed() {
     world.adopt(peer_address(1));
     world.input(Input::Attach { address: OWN_ADDRESS, mac: MAC });
     world.pass(Duration::from_secs(59));
-    assert!(!world.trail.contains(&Output::RemovePeer(peer_address(1))));
+    assert!(!world.trail.contains(&Output::RemovePeer(of_one(peer_address(1)))));
     world.pass(Duration::from_secs(2));
-    assert!(world.trail.contains(&Output::RemovePeer(peer_address(1))));
+    assert!(world.trail.contains(&Output::RemovePeer(of_one(peer_address(1)))));
 }
 
 #[test]

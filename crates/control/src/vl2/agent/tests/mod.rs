@@ -40,7 +40,11 @@ struct World {
     /// Servers that answer.
     alive: Vec<SocketAddr>,
     /// The data plane.
+    /// By address, of whichever service.
     peers: BTreeMap<IpAddr, Result<Peer, bool>>,
+    by_service: BTreeMap<PeerKey, Result<Peer, bool>>,
+    /// Targets that the directory refuses to one address of this host.
+    forbidden_to: BTreeSet<(Key, Key)>,
     groups: BTreeMap<GroupId, Vec<Ipv4Addr>>,
     /// Peers of an earlier agent, of which nothing was said yet.
     adopted: BTreeSet<IpAddr>,
@@ -89,6 +93,8 @@ impl World {
             is_silent: false,
             alive: vec![SERVER.into()],
             peers: BTreeMap::new(),
+            by_service: BTreeMap::new(),
+            forbidden_to: BTreeSet::new(),
             groups: BTreeMap::new(),
             adopted: BTreeSet::new(),
             locals: BTreeMap::new(),
@@ -124,7 +130,7 @@ impl World {
     fn adopt(&mut self, address: IpAddr) {
         self.adopted.insert(address);
         self.peers.insert(address, Ok(Peer { locator: [10, 1, 2, 200].into(), group: GroupId(0), mac: None }));
-        self.input(Input::Adopted(address));
+        self.input(Input::Adopted(PeerKey { service: ServiceId(1), address }));
     }
 
     fn forbid(&mut self, key: Key) {
@@ -137,6 +143,13 @@ impl World {
         self.revision += 1;
         self.words.remove(&key);
         self.withdrawn.push((self.revision, key));
+    }
+
+    fn finding_for(&self, asker: Option<Key>, key: Key) -> (u64, Finding) {
+        match asker {
+            Some(asker) if self.forbidden_to.contains(&(asker, key)) => (self.revision, Finding::Forbidden),
+            _ => self.finding(key),
+        }
     }
 
     fn finding(&self, key: Key) -> (u64, Finding) {
@@ -153,10 +166,14 @@ impl World {
     }
 
     fn miss(&mut self, peer: IpAddr) -> u64 {
+        self.miss_from(OWN_ADDRESS, peer)
+    }
+
+    fn miss_from(&mut self, local: IpAddr, peer: IpAddr) -> u64 {
         self.last_token += 1;
         let token = self.last_token;
         self.waiting.insert(token);
-        self.input(Input::Missed { local: OWN_ADDRESS, peer, bytes: 1000, token });
+        self.input(Input::Missed { local, peer, bytes: 1000, token });
         token
     }
 
@@ -193,16 +210,23 @@ impl World {
     }
 
     fn apply(&mut self, output: Output) {
-        if let Output::SetPeer { address, .. } | Output::RefusePeer { address, .. } | Output::RemovePeer(address) = output {
-            self.adopted.remove(&address);
+        if let Output::SetPeer { key, .. } | Output::RefusePeer { key, .. } | Output::RemovePeer(key) = output {
+            self.adopted.remove(&key.address);
         }
         match output {
-            Output::SetPeer { address, peer } => {
+            Output::SetPeer { key, peer } => {
                 assert!(peer.group == GroupId(0) || self.groups.contains_key(&peer.group), "a peer before its group");
-                self.peers.insert(address, Ok(peer));
+                self.peers.insert(key.address, Ok(peer));
+                self.by_service.insert(key, Ok(peer));
             }
-            Output::RefusePeer { address, is_forbidden } => drop(self.peers.insert(address, Err(is_forbidden))),
-            Output::RemovePeer(address) => drop(self.peers.remove(&address)),
+            Output::RefusePeer { key, is_forbidden } => {
+                self.peers.insert(key.address, Err(is_forbidden));
+                self.by_service.insert(key, Err(is_forbidden));
+            }
+            Output::RemovePeer(key) => {
+                self.peers.remove(&key.address);
+                self.by_service.remove(&key);
+            }
             Output::SetGroup { group, addresses } => drop(self.groups.insert(group, addresses.to_vec())),
             Output::RemoveGroup(group) => drop(self.groups.remove(&group)),
             Output::SetLocal { address, service, multicast } => drop(self.locals.insert(address, (service, multicast))),
@@ -231,7 +255,7 @@ impl World {
         let request = frame.header.request;
         match Message::parse(frame.header.kind, frame.body).unwrap() {
             Message::Lookup(it) => {
-                let findings: Vec<_> = it.keys().map(|key| self.finding(key)).collect();
+                let findings: Vec<_> = it.keys().map(|key| self.finding_for(it.asker, key)).collect();
                 let revision = Generation(self.revision);
                 self.reply(to, Kind::Answer, request, |out| {
                     let mut writer = AnswerWriter::new(out, 1400, revision, 1);
