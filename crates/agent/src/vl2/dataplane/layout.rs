@@ -140,7 +140,6 @@ pub(super) fn host_settings(s: &HostSettings, mac: MacAddr, service: ServiceId) 
         samples_burst: UNDELIVERABLE.burst,
         congestion_ns: u64::try_from(s.congestion_interval.as_nanos()).unwrap_or(u64::MAX),
         elephant_bytes: s.elephant_bytes.unwrap_or(u64::MAX),
-        ..vl2_settings::default()
     })
 }
 
