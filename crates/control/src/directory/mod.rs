@@ -11,6 +11,7 @@ pub mod attempts;
 pub mod auth;
 pub mod documents;
 pub mod front;
+pub mod interest;
 pub mod key;
 pub mod policy;
 pub mod request;
@@ -25,6 +26,7 @@ pub mod table;
 mod testing;
 pub mod updater;
 pub mod validity;
+pub mod withdrawals;
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::key::{Generation, Key, PrincipalId};
 use super::policy::Policy;
-use crate::wire::directory::{Commits, Digest, Kind, Message, Misdelivered, Sync, Update, WireError};
+use crate::wire::directory::{Commits, Digest, Follow, Kind, Message, Misdelivered, Sync, Update, WireError};
 
 /// Names a stream; the caller gives the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,8 @@ pub enum Ask {
     Update(Update),
     /// What was withdrawn?
     Sync(Sync),
+    /// What was withdrawn of these keys?
+    Follow(Follow),
     /// Are you well?
     Health,
     /// A packet came to where its destination is not.
@@ -86,6 +88,7 @@ impl Ask {
             Message::Lookup(_) => Self::Lookup(body.to_vec()),
             Message::Update(it) => Self::Update(it),
             Message::Sync(it) => Self::Sync(it),
+            Message::Follow(it) => Self::Follow(it),
             Message::Health => Self::Health,
             Message::Misdelivered(it) => Self::Misdelivered(it),
             Message::Commits(it) => Self::Commits(it),
@@ -102,7 +105,7 @@ impl Ask {
     /// Whether a principal may send this at all. What an update changes and whom a lookup may see is looked at later, key by key.
     pub fn permitted(&self, policy: &Policy, principal: PrincipalId) -> bool {
         match self {
-            Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Health => true,
+            Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Follow(_) | Self::Health => true,
             Self::Misdelivered(_) => policy.may_report(principal),
             Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge => policy.is_server(principal),
             Self::List { .. } | Self::Watch(_) | Self::Status => policy.may_list(principal),

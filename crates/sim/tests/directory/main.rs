@@ -3,6 +3,7 @@
 mod broken;
 mod checks;
 mod final_checks;
+mod herd;
 mod history;
 mod revocation;
 mod trial;

@@ -88,6 +88,38 @@ fn a_withdrawn_mapping_is_out_of_use_within_a_second() {
     }
 }
 
+/// The agent has been idle for a while, so that servers tell it; any of them fails, starts again or leaves, and a tenth of the datagrams is lost.
+#[test]
+fn an_idle_agent_gives_up_a_withdrawn_mapping_within_a_second() {
+    for seed in 0..60 {
+        let mut trial = begin(seed, 60_000);
+        let wait = trial.rng.random_range(4_000..9_000);
+        settle(&mut trial, wait);
+        let before = in_use(&trial).len();
+        trial.cluster.network.impairments = Impairments { loss: 0.1, peer_loss: 0.1, duplicate: 0.05, ..Impairments::NONE };
+        let failing = (seed % 4) as u16;
+        if failing < 3 {
+            trial.cluster.crash(Node::Server(failing));
+            let wait = trial.rng.random_range(0..3_000);
+            settle(&mut trial, wait);
+            if seed % 8 < 4 {
+                trial.cluster.start(Node::Server(failing));
+                settle(&mut trial, 200);
+            }
+        }
+        let at = trial.updates.len();
+        trial.submit(0, vec![Op { key: key(3), expect: None, value: None }]);
+        trial.submit(0, vec![Op { key: key(4), expect: None, value: Some(value(99, 1, 7, 60_000)) }]);
+        while trial.updates[at..].iter().any(|asked| asked.ended.is_none()) {
+            settle(&mut trial, 5);
+        }
+        settle(&mut trial, 1000);
+        let left = in_use(&trial);
+        assert!(![key(3), key(4)].iter().any(|gone| left.contains(gone)), "seed {seed}: {left:?}");
+        assert_eq!(left.len(), before - 2, "seed {seed}: {left:?}");
+    }
+}
+
 #[test]
 fn a_withdrawn_permission_is_out_of_use_within_a_second() {
     let mut narrowed = 0;
@@ -97,7 +129,8 @@ fn a_withdrawn_permission_is_out_of_use_within_a_second() {
         let Some(narrower) = (1..4).find(|&v| allows_other(&trial, 0) && !allows_other(&trial, v)) else { continue };
         narrowed += 1;
         assert_eq!(in_use(&trial).len(), 20, "seed {seed}");
-        let wait = trial.rng.random_range(0..600);
+        // While it asks, or while servers tell it.
+        let wait = trial.rng.random_range(0..if seed % 4 < 2 { 600 } else { 6_000 });
         settle(&mut trial, wait);
         for server in 0..3 {
             trial.set_policy(server, narrower);

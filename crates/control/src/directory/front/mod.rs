@@ -1,8 +1,8 @@
 //! What a UDP thread does by itself: verify, look up, answer. It needs no more than to read the [`Shared`] state.
 //!
 //! ```text
-//!   datagram --parse--> frame --tag, cookie, window--> request --+-- lookup, Sync, Health: answered from memory
-//!                         |           |                          +-- update, report, another server's: forwarded to the machine
+//!   datagram --parse--> frame --tag, cookie, window--> request --+-- lookup, Sync, Follow, Health: answered from memory
+//!                         |           |                          +-- subscription, update, report, another server's: forwarded to the machine
 //!                         v           v
 //!                      dropped    Challenge
 //! ```
@@ -27,6 +27,7 @@ use super::key::{Key, PrincipalId};
 use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
 use super::table::Probe;
+use super::withdrawals::follow;
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG, WireError};
 
@@ -392,7 +393,7 @@ impl Front {
         }
     }
 
-    /// Sync and Health are answered, the rest is the machine's.
+    /// Sync, Follow without push, and Health are answered, the rest is the machine's.
     fn answer_other(&mut self, shared: &Shared, from: SocketAddr, admitted: &Admitted<'_>, out: &mut Vec<u8>) -> Verdict {
         let Admitted { header, body, limit, .. } = *admitted;
         let ask = match Ask::parse(header.kind, body) {
@@ -408,6 +409,17 @@ impl Front {
                 }
                 out.truncate(start);
                 self.drop(Reason::Behind)
+            }
+            Ask::Follow(ask) if !ask.push => {
+                self.counters.syncs += 1;
+                match follow(shared, &ask, limit - HEADER - TAG) {
+                    Some(page) => {
+                        let start = admitted.begin_answer(Kind::Withdrawn, out);
+                        Message::Withdrawn(page).emit(out);
+                        self.seal(admitted, start, out)
+                    }
+                    None => self.drop(Reason::Behind),
+                }
             }
             Ask::Health => {
                 self.counters.healths += 1;

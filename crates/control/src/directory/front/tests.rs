@@ -202,7 +202,7 @@ fn a_loading_or_late_server_sends_elsewhere_and_renews_no_leases() {
 #[test]
 fn sync_lists_withdrawals_if_there_is_room() {
     let (mut front, mut shared) = (front(), shared());
-    shared.withdrawals.restart(Generation(2));
+    shared.withdrawals.restart(Generation(2), Vec::new());
     for n in 3..9 {
         shared.withdrawals.push(Generation(n), app(n as u8));
     }

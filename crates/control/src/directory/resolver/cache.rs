@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_fabric::rng::mix;
 
+use crate::directory::interest::{Interest, key_hash, key_name};
 use crate::directory::key::{Generation, Key, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::directory::Finding;
@@ -318,6 +319,36 @@ impl Cache {
         self.withdraw_asker(key, generation, now, gone);
     }
 
+    /// The same for keys by their names on the wire.
+    pub fn withdraw_names(&mut self, groups: &[(Generation, Vec<u32>)], now: Instant, gone: &mut Vec<Name>) {
+        let mut withdrawn: BTreeMap<u32, Generation> = BTreeMap::new();
+        for &(generation, ref names) in groups {
+            for &name in names {
+                let newest = withdrawn.entry(name).or_default();
+                *newest = generation.max(*newest);
+            }
+        }
+        if withdrawn.is_empty() {
+            return;
+        }
+        let held = self.entries.iter().filter(|(_, entry)| matches!(entry.held, Held::Found(_)));
+        let mut keys: BTreeSet<Key> = held.map(|((key, _), _)| *key).collect();
+        keys.extend(&self.askers);
+        for key in keys {
+            if let Some(&generation) = withdrawn.get(&key_name(key_hash(&key))) {
+                self.withdraw(&key, generation, now, gone);
+            }
+        }
+    }
+
+    /// What withdrawals concern: the keys held, and those on whose behalf was asked.
+    pub fn interest(&self) -> Interest {
+        let held = self.entries.iter().filter(|(_, entry)| matches!(entry.held, Held::Found(_)));
+        let mut interest = Interest::for_keys(self.found + self.askers.len());
+        held.map(|((key, _), _)| key).chain(&self.askers).for_each(|key| interest.insert(key_hash(key)));
+        interest
+    }
+
     /// If the key asks here: what it was allowed before a generation is to be looked up again.
     fn withdraw_asker(&mut self, asker: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
         if !self.askers.contains(asker) {
@@ -391,6 +422,20 @@ impl Cache {
     /// Every lease restarts.
     pub fn renew(&mut self, at: Instant) {
         self.terms.renewed = self.terms.renewed.max(at);
+    }
+
+    /// For how long a value may be used without word of it.
+    pub fn life(&self, value: &Value) -> Duration {
+        lease(value).max(self.terms.fail_static)
+    }
+
+    /// The shortest such time of all that is held.
+    pub fn shortest_life(&self) -> Duration {
+        let lives = self.entries.values().filter_map(|entry| match &entry.held {
+            Held::Found(value) => Some(self.life(value)),
+            _ => None,
+        });
+        lives.min().unwrap_or(Duration::MAX)
     }
 
     /// When to look for leases that ended; none does before.

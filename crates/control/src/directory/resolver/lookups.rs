@@ -1,7 +1,8 @@
 //! Names that wait for an answer, in batches of up to 32 keys of one asker.
 //!
 //! A batch goes to k servers. Each key leaves it with the first acceptable finding; what is left when the time-out is over goes to other
-//! servers. Names to be reconfirmed wait apart, so that a storm of them does not delay what somebody waits for.
+//! servers. Names to be reconfirmed wait apart, so that a storm of them does not delay what somebody waits for, and leave over some seconds, so that
+//! agents that are all told to reconfirm do not flood the servers.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +25,11 @@ pub(super) struct Lookups {
     queue: Vec<Name>,
     /// To be looked up when there is time.
     background: VecDeque<Name>,
+    /// To be looked up one batch in a while.
+    confirm: VecDeque<Name>,
+    /// When the next of these is due, and how long after it the one after.
+    confirm_at: Instant,
+    confirm_every: Duration,
     batches: BTreeMap<u64, Batch>,
     last_batch: u64,
     background_batches: usize,
@@ -77,6 +83,32 @@ impl Lookups {
         if let Entry::Vacant(place) = self.names.entry(name) {
             place.insert(Wanted::default());
             self.background.push_back(name);
+        }
+    }
+
+    /// Looks names up again: a batch at `at`, and the others over a time.
+    pub fn confirm(&mut self, names: Vec<Name>, at: Instant, over: Duration) {
+        self.confirm.clear();
+        self.confirm.extend(names);
+        self.confirm_at = at;
+        self.confirm_every = over / (self.confirm.len().div_ceil(MAX_KEYS).max(1) as u64);
+    }
+
+    /// When the next of these is due.
+    pub fn confirm_due(&self) -> Instant {
+        if self.confirm.is_empty() { Instant::MAX } else { self.confirm_at }
+    }
+
+    /// The next batch of these, if it is time, joins what is looked up when there is time.
+    pub fn confirm_some(&mut self, now: Instant) {
+        if self.confirm_due() > now {
+            return;
+        }
+        self.confirm_at = now + self.confirm_every;
+        for _ in 0..self.confirm.len().min(MAX_KEYS) {
+            if let Some(name) = self.confirm.pop_front() {
+                self.refresh(name);
+            }
         }
     }
 
@@ -189,7 +221,9 @@ impl Resolver {
         if batch.tried.len() >= self.servers.len() {
             batch.tried.clear();
         }
-        let mut chosen = self.servers.choose(self.config.k, &batch.tried, &mut self.rng);
+        // Nobody waits for what is confirmed.
+        let k = if batch.is_background { 1 } else { self.config.k };
+        let mut chosen = self.servers.choose(k, &batch.tried, &mut self.rng);
         let wait = match self.config.retry {
             Retry::Paper => PAPER_WAIT,
             Retry::Adaptive => {

@@ -9,13 +9,15 @@
 //!                  +-- no answer in time: again, to others (lookups) <----------+     v
 //!               cache <--first acceptable finding of each key-- Answer ----------> Resolved
 //!
-//!   twice a second  Sync --> one server --> Changes: withdrawn keys leave the cache, all other leases restart      (revocation)
+//!   twice a second  Follow --> one server --> Withdrawn: these leave the cache, all other leases restart           (revocation)
+//!   when idle       Follow --> two servers, which send Withdrawn unasked from then on
 //!   unasked         Correction: a mapping in use was stale                                                         (section 4.3.2)
 //! ```
 //! What the data plane was given by [`Output::Resolved`] it may use until [`Output::Invalidated`] names it. The caller drains [`Resolver::poll`]
 //! after each [`Resolver::handle`], and hands in [`Input::Timer`] when [`Resolver::deadline`] has come.
 
 mod cache;
+mod follow;
 mod lookups;
 mod sync;
 #[cfg(test)]
@@ -195,6 +197,7 @@ pub struct Resolver {
     lookups: Lookups,
     sync: sync::SyncState,
     doubt: sync::Doubt,
+    subscriptions: follow::Subscriptions,
     /// The newest version of the access policy that any server has shown.
     policy: u32,
     /// Requests that may still be answered.
@@ -222,6 +225,8 @@ enum What {
     Lookup { batch: u64, asker: Option<Key>, keys: Vec<Key> },
     /// What was withdrawn since.
     Sync { since: Generation },
+    /// The same of what is held, and perhaps later ones unasked.
+    Follow(follow::Asked),
     /// Not answered, but perhaps challenged.
     Report(Misdelivered),
 }
@@ -243,6 +248,7 @@ impl Resolver {
             lookups: Lookups::default(),
             sync: sync::SyncState::default(),
             doubt: sync::Doubt::default(),
+            subscriptions: follow::Subscriptions::default(),
             clock: Steady::default(),
             now: Instant::ZERO,
             policy: 0,
@@ -277,7 +283,7 @@ impl Resolver {
     /// When [`Input::Timer`] is due; `None`: nothing is under way.
     pub fn deadline(&self) -> Option<Instant> {
         let timer = self.timers.first().map_or(Instant::MAX, |&(at, _)| at);
-        let at = timer.min(self.cache.next_expiry()).min(self.sync_due()).min(self.doubt_due());
+        let at = timer.min(self.cache.next_expiry()).min(self.sync_due()).min(self.doubt_due()).min(self.lookups.confirm_due());
         (at != Instant::MAX).then(|| self.clock.to_host(at))
     }
 
@@ -298,7 +304,8 @@ impl Resolver {
 
     /// Since when nothing that is held was confirmed, if that is longer than it takes while a server answers.
     pub fn unconfirmed_since(&self) -> Option<Instant> {
-        self.sync.unconfirmed_since(self.now).map(|at| self.clock.to_host(at))
+        let unconfirmed = self.sync.unconfirmed_since(self.now).filter(|_| !self.subscriptions.are_in_force());
+        unconfirmed.map(|at| self.clock.to_host(at))
     }
 
     /// All mappings that the data plane may use at the last input's time, in order of key and asker.
@@ -384,6 +391,9 @@ impl Resolver {
         if let Message::Correction(correction) = message {
             return self.corrected(&correction);
         }
+        if let (Message::Withdrawn(page), 0) = (&message, frame.header.request) {
+            return self.pushed(from, page);
+        }
         let id = (from, frame.header.request);
         let Some(exchange) = self.exchanges.get(&id).cloned() else { return self.counts.unasked += 1 };
         match (message, &exchange.what) {
@@ -395,6 +405,10 @@ impl Resolver {
             (Message::Changes(changes), What::Sync { since }) => {
                 self.end(id, &exchange, &frame.header);
                 self.changed(&changes, *since, exchange.sent);
+            }
+            (Message::Withdrawn(page), What::Follow(asked)) => {
+                self.end(id, &exchange, &frame.header);
+                self.followed(from, &page, *asked, exchange.sent);
             }
             _ => self.counts.unasked += 1,
         }
@@ -409,6 +423,7 @@ impl Resolver {
         match &exchange.what {
             What::Lookup { batch, asker, keys } => self.send_batch(id.0, *batch, *asker, keys.clone()),
             What::Sync { since } => self.send_sync(id.0, *since),
+            What::Follow(asked) => self.send_follow(id.0, asked.push),
             What::Report(report) => self.send_report(id.0, *report),
         }
     }
@@ -461,6 +476,9 @@ impl Resolver {
                 cache::Verdict::Taken => {}
             }
             self.covered_since(answer.revision);
+            if let Finding::Found(value) = &said.finding {
+                self.holds(&key, asker.as_ref(), value);
+            }
             for token in self.lookups.done(&name) {
                 self.resolved(name, token, generation, said.finding.clone());
             }
@@ -504,7 +522,7 @@ impl Resolver {
         }
         let is_waited_for = match &exchange.what {
             What::Lookup { batch, asker, keys } => keys.iter().any(|&key| self.lookups.is_in(*batch, &(key, *asker))),
-            What::Sync { .. } | What::Report(_) => false,
+            What::Sync { .. } | What::Follow(_) | What::Report(_) => false,
         };
         if is_waited_for {
             exchange.expires = self.now + EXPIRES;
@@ -533,6 +551,7 @@ impl Resolver {
         if self.sync_due() <= self.now {
             self.sync_now();
         }
+        self.lookups.confirm_some(self.now);
     }
 }
 

@@ -4,8 +4,9 @@ use weft_fabric::rng;
 
 use super::*;
 use crate::directory::auth::{Secret, Tagger};
+use crate::directory::interest::{key_hash, key_name};
 use crate::directory::key::{GroupId, Locator, Mapping, ServiceId};
-use crate::wire::directory::{AnswerWriter, Changes, Correction, Frame, Kind, Withdrawal};
+use crate::wire::directory::{AnswerWriter, Correction, Frame, Kind, WithdrawnPage};
 
 /// An agent, and servers that a test speaks for.
 struct Bench {
@@ -30,6 +31,10 @@ fn server(n: u8) -> SocketAddr {
 
 fn key(n: u8) -> Key {
     Key::App4(Ipv4Addr::new(20, 0, 0, n))
+}
+
+fn name_of(key: Key) -> u32 {
+    key_name(key_hash(&key))
 }
 
 fn mapping(n: u8, service: u32) -> Value {
@@ -254,10 +259,10 @@ fn withdrawn_keys_leave_and_all_other_leases_restart() {
         bench.pass(Duration::from_ms(500));
         let (sent, outputs) = bench.drain();
         assert_eq!(outputs, [], "nothing ends while the directory answers");
-        let sync = sent.iter().find(|s| s.header.kind == Kind::Sync).unwrap().clone();
-        let withdrawn = if round == 9 { vec![Withdrawal { generation: Generation(30), key: key(1) }] } else { Vec::new() };
-        let changes = Changes { revision: Generation(20 + round), policy: 1, reconfirm: false, withdrawn };
-        bench.reply(&sync, Kind::Changes, |out| Message::Changes(changes).emit(out));
+        let ask = sent.iter().find(|s| s.header.kind == Kind::Follow).unwrap().clone();
+        let groups = if round == 9 { vec![(Generation(30), vec![name_of(key(1))])] } else { Vec::new() };
+        let page = WithdrawnPage { revision: Generation(20 + round), policy: 1, groups, ..WithdrawnPage::default() };
+        bench.reply(&ask, Kind::Withdrawn, |out| Message::Withdrawn(page).emit(out));
     }
     assert_eq!(bench.drain().1, [Output::Invalidated { key: key(1), asker: None }]);
     // An answer of a server that has not heard of it is not believed.
@@ -279,6 +284,7 @@ fn a_newer_policy_puts_everything_in_doubt() {
     bench.ask(&[(key(2), None, 2)]);
     let (sent, _) = bench.drain();
     bench.answer(&sent[0], 9, 2, &[(6, found(2))]);
+    bench.pass(Duration::from_ms(200));
     let (asked, _) = bench.drain();
     assert_eq!(asked[0].keys, [key(1)], "looked up again");
     bench.answer(&asked[0], 4, 2, &[(4, Finding::Forbidden)]);
@@ -332,10 +338,11 @@ fn what_is_to_be_reconfirmed_stays_in_use_while_no_server_answers() {
         bench.ask(&[(key(3), None, 3)]);
         let (sent, _) = bench.drain();
         bench.answer(sent.iter().find(|it| it.keys == [key(3)]).unwrap(), 9, 2, &[(6, found(3))]);
+        bench.pass(Duration::from_ms(200));
         let (sent, _) = bench.drain();
         let again: Vec<&Sent> = sent.iter().filter(|it| it.keys.contains(&key(1))).collect();
         assert!(!again.is_empty(), "looked up again: {sent:?}");
-        bench.pass(Duration::from_ms(800));
+        bench.pass(Duration::from_ms(600));
         bench.ask(&[(key(4), None, 4)]);
         let (sent, _) = bench.drain();
         bench.answer(sent.iter().find(|it| it.keys == [key(4)]).unwrap(), 9, 2, &[(6, found(4))]);

@@ -4,11 +4,13 @@
 //! `revision` is how far everything is known. It grows by a load, by the watch, and by a commit that says what was between. What is reported of a
 //! later commit is taken key by key, and `revision` waits for the watch.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::super::key::{Generation, Key, Record, Value};
 use super::super::store::{StoreOp, Stored};
 use super::super::table::Applied;
+use super::super::withdrawals::MAX_WITHDRAWALS;
 use super::{Event, LoadEnd, Output, ReloadReason, Server};
 use crate::time::{Duration, Instant};
 
@@ -26,8 +28,32 @@ pub struct Following {
     /// The number of the last load, and whether it is under way.
     load: u64,
     loading: bool,
+    /// Of the first load: the keys that changed last.
+    latest: Latest,
     /// In order of time: when each tombstone was taken.
     tombstones: VecDeque<(Instant, Key, Generation)>,
+}
+
+/// The keys of the greatest generations, at most [`MAX_WITHDRAWALS`].
+#[derive(Clone, Debug, Default)]
+struct Latest {
+    keys: BinaryHeap<Reverse<(Generation, Key)>>,
+    /// The greatest generation that has no room.
+    before: Generation,
+}
+
+impl Latest {
+    fn push(&mut self, generation: Generation, key: Key) {
+        if generation <= self.before {
+            return;
+        }
+        self.keys.push(Reverse((generation, key)));
+        if self.keys.len() > MAX_WITHDRAWALS
+            && let Some(Reverse((oldest, _))) = self.keys.pop()
+        {
+            self.before = oldest;
+        }
+    }
 }
 
 impl Following {
@@ -43,6 +69,7 @@ impl Server {
         let following = &mut self.following;
         following.load += 1;
         (following.loading, following.reload_at) = (true, None);
+        following.latest = Latest::default();
         self.shared.table.begin_load();
         self.outputs.push_back(Output::Load { load: following.load });
     }
@@ -67,6 +94,9 @@ impl Server {
         }
         for Stored { key, generation, record } in entries {
             if let Some(record) = record {
+                if !self.following.loaded {
+                    self.following.latest.push(*generation, *key);
+                }
                 let applied = self.shared.table.load(key, *generation, record.value.as_ref());
                 self.took(now, key, *generation, record.value.as_ref(), applied);
             }
@@ -86,7 +116,10 @@ impl Server {
         }
         self.shared.revision = self.shared.revision.max(revision);
         if first {
-            self.shared.withdrawals.restart(revision);
+            // Whether a change withdrew something is not known any more: all that changed lately counts, so that agents need not look all up again.
+            let latest = std::mem::take(&mut self.following.latest);
+            let since = latest.before.max(self.following.purged);
+            self.shared.withdrawals.restart(since, latest.keys.into_iter().map(|Reverse(changed)| changed).collect());
             // A store in which nothing ever was has nothing that could be forgotten.
             let is_new = self.shared.table.entries() == 0 && self.following.purged == Generation(0);
             self.streams.restart(revision, is_new);

@@ -178,6 +178,8 @@ pub struct Counters {
     pub corrections: u64,
     /// Corrections not sent: the agent has had enough of them lately.
     pub corrections_limited: u64,
+    /// Withdrawals sent to agents that subscribed, repetitions included.
+    pub pushes: u64,
     /// Records taken from other servers.
     pub disseminated: u64,
     /// Requests dropped.
@@ -205,7 +207,8 @@ pub struct ServerConfig {
     pub digest_every: Duration,
     /// How long a deleted key's tombstone is kept.
     pub keep_tombstones: Duration,
-    /// Clients remembered at most, by the front for datagrams and by the machine for corrections.
+    /// Clients remembered at most, by each front for datagrams (about 500 bytes each), and by the machine for corrections and for withdrawals that are sent
+    /// unasked (about 400 bytes each, and its filter of 64 to 1,024 bytes).
     pub max_clients: usize,
 }
 
@@ -222,7 +225,7 @@ impl ServerConfig {
             retry_after: Duration::from_ms(50),
             digest_every: Duration::from_secs(30),
             keep_tombstones: Duration::from_secs(3600),
-            max_clients: 65_536,
+            max_clients: 262_144,
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod agents;
 mod commits;
+mod followers;
 mod following;
 mod io;
 mod peers;
@@ -27,6 +28,7 @@ use weft_fabric::rng::Pcg64;
 
 use self::agents::Agents;
 use self::commits::{Commits, Grounds, Limits, Steps};
+use self::followers::Followers;
 use self::following::Following;
 pub use self::io::{Counters, Event, Input, LoadEnd, Output, ReloadReason, ServerConfig};
 use self::peers::Peers;
@@ -55,6 +57,7 @@ pub struct Server {
     following: Following,
     peers: Peers,
     agents: Agents,
+    followers: Followers,
     streams: Streams,
     rng: Pcg64,
     store_lost: bool,
@@ -75,6 +78,7 @@ impl Server {
             following: Following::default(),
             peers,
             agents: Agents::new(config.max_clients),
+            followers: Followers::new(config.max_clients),
             streams: Streams::default(),
             store_lost: false,
             leaving: false,
@@ -102,7 +106,7 @@ impl Server {
             Input::Committed { batch, result, purged } => self.committed(now, batch, result, purged),
             Input::StoreLost => self.store_lost(),
             Input::StoreBack => self.store_lost = false,
-            Input::Policy(policy) => self.new_policy(policy),
+            Input::Policy(policy) => self.new_policy(now, policy),
             Input::Leave => self.leaving = true,
         }
         self.set_state();
@@ -120,7 +124,8 @@ impl Server {
         let flush = self.commits.due.filter(|_| self.commits.under_way() < self.config.max_in_flight);
         let purge = self.following.next_purge(self.config.keep_tombstones);
         let digest = self.peers.next_digest();
-        [flush, self.commits.next_retry(), self.following.reload_at, purge, digest].into_iter().flatten().min()
+        let followers = self.followers.next(self.shared.withdrawals.arrived());
+        [flush, self.commits.next_retry(), self.following.reload_at, purge, digest, followers].into_iter().flatten().min()
     }
 
     /// What the fronts read.
@@ -170,6 +175,9 @@ impl Server {
             Ask::Digest(digest) => self.digest(now, client, principal, digest),
             Ask::DigestAnswer(digest) => self.compare(now, digest),
             Ask::Challenge => self.challenged(client),
+            Ask::Follow(ask) if ask.push && matches!(client, Client::Datagram { .. }) => {
+                self.subscribe(now, client, principal, ask)
+            }
             ask => self.serve_stream(client, principal, ask),
         }
     }
@@ -281,7 +289,7 @@ impl Server {
         }
     }
 
-    fn new_policy(&mut self, policy: Policy) {
+    fn new_policy(&mut self, now: Instant, policy: Policy) {
         let (old, new) = (self.shared.policy.version(), policy.version());
         if new <= old {
             let refused = Event::PolicyRefused(PolicyError::NotNewer { old, new });
@@ -293,6 +301,9 @@ impl Server {
         }
         self.streams.keep(|principal| policy.may_list(principal));
         self.shared.policy = policy;
+        if withdraws {
+            self.notify_all(now);
+        }
         self.outputs.push_back(Output::Event(Event::PolicyChanged { version: new, withdraws }));
     }
 
@@ -316,6 +327,7 @@ impl Server {
         }
         self.purge(now);
         self.send_digest(now);
+        self.serve_followers(now);
     }
 
     fn drop(&mut self, reason: Reason) {

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::front::{Access, look_up, sync};
 use super::super::key::{Generation, Key, PrincipalId, Value};
 use super::super::request::{Ask, Client, Request, StreamId};
+use super::super::withdrawals::follow;
 use super::{Output, Reason, Server};
-use crate::wire::directory::{Change, Entry, HEADER, Header, Kind, MAX_FRAME, Message, State, TAG, emit_key, emit_value};
+use crate::wire::directory::{
+    Change, Entry, HEADER, Header, Kind, MAX_DATAGRAM, MAX_FRAME, Message, State, TAG, emit_key, emit_value,
+};
 
 /// Those who watch, and the changes of late.
 #[derive(Debug, Default)]
@@ -111,7 +114,7 @@ impl Server {
         }
     }
 
-    /// Lookups, Sync and Health of a client whose bytes did not come through a front.
+    /// Lookups, Sync, Follow and Health of a client whose bytes did not come through a front.
     fn answer_memory(&mut self, client: Client, principal: PrincipalId, ask: &Ask) {
         match ask {
             Ask::Health => {
@@ -126,6 +129,10 @@ impl Server {
                     self.drop(Reason::Behind);
                 }
             }
+            Ask::Follow(it) => match follow(&self.shared, it, MAX_DATAGRAM - HEADER - TAG) {
+                Some(page) => self.reply(client, principal, &Message::Withdrawn(page)),
+                None => self.drop(Reason::Behind),
+            },
             Ask::Lookup(body) => {
                 let Ok(Message::Lookup(it)) = Message::parse(Kind::Lookup, body) else {
                     return self.drop(Reason::Malformed);

@@ -4,9 +4,10 @@ use weft_fabric::{MacAddr, TenantId};
 use super::super::MacSpace;
 use super::*;
 use crate::directory::auth::{Secret, Tagger};
+use crate::directory::interest::{key_hash, key_name};
 use crate::directory::resolver::ResolverConfig;
 use crate::directory::{Generation, GroupId, PrincipalId, ServiceId};
-use crate::wire::directory::{AnswerWriter, Changes, Finding, Frame, Header, Kind, Message, Withdrawal};
+use crate::wire::directory::{AnswerWriter, Finding, Frame, Header, Kind, Message, WithdrawnPage};
 
 const ME: PrincipalId = PrincipalId(40);
 
@@ -65,12 +66,12 @@ impl Directory {
                     }
                 })
             }
-            Message::Sync(sync) => {
-                let withdrawn = [Query::vif(vif(2)), Query::ip(TenantId(7), MacSpace(1), [10, 0, 0, 2].into())]
-                    .map(|query| Withdrawal { generation: self.generation, key: key(query) });
-                let withdrawn = if sync.revision < self.generation { withdrawn.to_vec() } else { Vec::new() };
-                let changes = Changes { revision: self.generation, policy: 1, reconfirm: false, withdrawn };
-                self.seal(Kind::Changes, frame.header.request, |out| Message::Changes(changes).emit(out))
+            Message::Follow(ask) => {
+                let names = [Query::vif(vif(2)), Query::ip(TenantId(7), MacSpace(1), [10, 0, 0, 2].into())]
+                    .map(|query| key_name(key_hash(&key(query))));
+                let groups = if ask.revision < self.generation { vec![(self.generation, names.to_vec())] } else { Vec::new() };
+                let page = WithdrawnPage { revision: self.generation, policy: 1, groups, ..WithdrawnPage::default() };
+                self.seal(Kind::Withdrawn, frame.header.request, |out| Message::Withdrawn(page).emit(out))
             }
             other => panic!("{other:?}"),
         }

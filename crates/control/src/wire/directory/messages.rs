@@ -4,6 +4,7 @@ use super::Kind;
 use super::agents::{Changes, Correction, Misdelivered, Sync};
 use super::documents::{DocumentPart, Fetch, Publish, Published};
 use super::fields::{Reader, WireError, emit_optional_key};
+use super::follow::{Follow, WithdrawnPage};
 use super::lookups::{Answer, Lookup};
 use super::servers::{Commits, Digest, Vitals};
 use super::streams::{Change, Entry, Watch, emit_entries, entries};
@@ -19,6 +20,8 @@ pub enum Message<'a> {
     Update(Update),
     /// What was withdrawn since?
     Sync(Sync),
+    /// What was withdrawn since, of these keys?
+    Follow(Follow),
     /// Are you well?
     Health,
     /// A ToR got a packet for somebody who is not there.
@@ -50,6 +53,8 @@ pub enum Message<'a> {
     Acknowledgement(Acknowledgement),
     /// To [`Message::Sync`].
     Changes(Changes),
+    /// To [`Message::Follow`], and unasked to those that subscribed.
+    Withdrawn(WithdrawnPage),
     /// To [`Message::Health`].
     Vitals(Vitals),
     /// Unasked: what you hold of this key is wrong.
@@ -98,6 +103,7 @@ impl<'a> Message<'a> {
             Kind::Lookup | Kind::Answer => unreachable!("read in place by parse"),
             Kind::Update => Self::Update(Update::parse(r)?),
             Kind::Sync => Self::Sync(Sync::parse(r)?),
+            Kind::Follow => Self::Follow(Follow::parse(r)?),
             Kind::Health => Self::Health,
             Kind::Misdelivered => Self::Misdelivered(Misdelivered::parse(r)?),
             Kind::Commits => Self::Commits(Commits::parse(r)?),
@@ -113,6 +119,7 @@ impl<'a> Message<'a> {
             Kind::Unsupported => Self::Unsupported,
             Kind::Acknowledgement => Self::Acknowledgement(Acknowledgement::parse(r)?),
             Kind::Changes => Self::Changes(Changes::parse(r)?),
+            Kind::Withdrawn => Self::Withdrawn(WithdrawnPage::parse(r)?),
             Kind::Vitals => Self::Vitals(Vitals::parse(r)?),
             Kind::Correction => Self::Correction(Correction::parse(r)?),
             Kind::DigestAnswer => Self::DigestAnswer(Digest::parse(r)?),
@@ -138,6 +145,7 @@ impl<'a> Message<'a> {
             Self::Lookup(_) => Kind::Lookup,
             Self::Update(_) => Kind::Update,
             Self::Sync(_) => Kind::Sync,
+            Self::Follow(_) => Kind::Follow,
             Self::Health => Kind::Health,
             Self::Misdelivered(_) => Kind::Misdelivered,
             Self::Commits(_) => Kind::Commits,
@@ -153,6 +161,7 @@ impl<'a> Message<'a> {
             Self::Answer(_) => Kind::Answer,
             Self::Acknowledgement(_) => Kind::Acknowledgement,
             Self::Changes(_) => Kind::Changes,
+            Self::Withdrawn(_) => Kind::Withdrawn,
             Self::Vitals(_) => Kind::Vitals,
             Self::Correction(_) => Kind::Correction,
             Self::DigestAnswer(_) => Kind::DigestAnswer,
@@ -172,6 +181,8 @@ impl<'a> Message<'a> {
             Self::Acknowledgement(it) => it.emit(out),
             Self::Sync(it) => it.emit(out),
             Self::Changes(it) => it.emit(out),
+            Self::Follow(it) => it.emit(out),
+            Self::Withdrawn(it) => it.emit(out),
             Self::Misdelivered(it) => it.emit(out),
             Self::Correction(it) => it.emit(out),
             Self::Vitals(it) => it.emit(out),

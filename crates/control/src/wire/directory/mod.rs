@@ -12,6 +12,7 @@
 mod agents;
 mod documents;
 mod fields;
+mod follow;
 mod lookups;
 mod messages;
 mod servers;
@@ -26,6 +27,7 @@ pub use documents::{
 pub use fields::{
     Reader, WireError, emit_key, emit_locator, emit_mapping, emit_optional_key, emit_record, emit_value, parse_key, parse_record,
 };
+pub use follow::{Follow, WithdrawnPage};
 pub use lookups::{Answer, AnswerWriter, Finding, Lookup, Results};
 pub use messages::Message;
 pub use servers::{Commit, Commits, Digest, State, Vitals};
@@ -65,6 +67,7 @@ pub enum Kind {
     Misdelivered = 0x05,
     Commits = 0x06,
     Digest = 0x07,
+    Follow = 0x08,
     List = 0x10,
     Watch = 0x11,
     Status = 0x12,
@@ -77,6 +80,7 @@ pub enum Kind {
     Vitals = 0x84,
     Correction = 0x85,
     DigestAnswer = 0x87,
+    Withdrawn = 0x88,
     Page = 0x90,
     Events = 0x91,
     StatusText = 0x92,
@@ -86,7 +90,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 27] = [
         Self::Lookup,
         Self::Update,
         Self::Sync,
@@ -94,6 +98,7 @@ impl Kind {
         Self::Misdelivered,
         Self::Commits,
         Self::Digest,
+        Self::Follow,
         Self::List,
         Self::Watch,
         Self::Status,
@@ -106,6 +111,7 @@ impl Kind {
         Self::Vitals,
         Self::Correction,
         Self::DigestAnswer,
+        Self::Withdrawn,
         Self::Page,
         Self::Events,
         Self::StatusText,

@@ -8,8 +8,11 @@ mod cases;
 
 use super::*;
 use crate::directory::auth::{Secret, Tagger};
+use crate::directory::interest::{key_hash, key_name};
 use crate::directory::{GroupId, Locator, PrincipalId, ServiceId, Value};
-use crate::wire::directory::{AnswerWriter, Changes, Correction, Finding, Frame, Header, Kind, Message, Withdrawal};
+use crate::wire::directory::{
+    AnswerWriter, Changes, Correction, Finding, Frame, Header, Kind, Message, Withdrawal, WithdrawnPage,
+};
 use crate::wire::vl2::attach::{Attach, Code, Frame as AttachFrame};
 
 const ME: PrincipalId = PrincipalId(17);
@@ -264,6 +267,14 @@ impl World {
                     }
                 });
             }
+            Message::Follow(ask) => {
+                let gone = self.withdrawn.iter().filter(|(at, _)| *at > ask.revision.0);
+                let groups = gone.map(|(at, key)| (Generation(*at), vec![key_name(key_hash(key))])).collect();
+                let revision = Generation(self.revision);
+                let page = WithdrawnPage { revision, policy: 1, groups, ..WithdrawnPage::default() };
+                self.reply(to, Kind::Withdrawn, request, |out| Message::Withdrawn(page).emit(out));
+            }
+            // What servers of before Follow understand: asked when nobody has answered for a while.
             Message::Sync(sync) => {
                 let since = |(at, _): &&(u64, Key)| *at > sync.revision.0;
                 let gone = self.withdrawn.iter().filter(since);
