@@ -9,6 +9,7 @@
 
 pub mod attempts;
 pub mod auth;
+pub mod denied;
 pub mod documents;
 pub mod front;
 pub mod interest;

@@ -1,6 +1,8 @@
 //! What the machine writes and every thread that answers lookups reads.
 
-use super::key::Generation;
+use rustc_hash::FxHashSet;
+
+use super::key::{Generation, PrincipalId};
 use super::policy::Policy;
 use super::table::Table;
 use super::withdrawals::Withdrawals;
@@ -14,6 +16,8 @@ pub struct Shared {
     pub table: Table,
     /// Who may do what.
     pub policy: Policy,
+    /// Principals whose keys and certificates are worth nothing, whatever the policy says.
+    pub denied: FxHashSet<PrincipalId>,
     /// What agents got under a policy of an older version than this they must look up again.
     pub confirmed_since: u32,
     /// Everything up to this revision is known.
@@ -29,7 +33,15 @@ impl Shared {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let confirmed_since = policy.version();
         let (table, withdrawals) = (Table::new(seed), Withdrawals::default());
-        Self { table, policy, confirmed_since, revision: Generation(0), state: State::Loading, withdrawals }
+        Self {
+            table,
+            policy,
+            denied: FxHashSet::default(),
+            confirmed_since,
+            revision: Generation(0),
+            state: State::Loading,
+            withdrawals,
+        }
     }
 
     /// The answer to a question for health.

@@ -38,6 +38,9 @@ pub enum Error {
     /// A folder is in use.
     #[error("{} has a secret already", .0.display())]
     HasSecret(PathBuf),
+    /// The secret is being replaced.
+    #[error("{} exists: a rotation is under way", .0.display())]
+    Rotating(PathBuf),
     /// A certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Sign(rcgen::Error),
@@ -290,6 +293,7 @@ impl Error {
             Self::Content { help, .. } => help,
             Self::Exists(_) => "choose another place, or delete it",
             Self::HasSecret(_) => "another folder, or delete this one: hosts that have keys of its secret need new ones then",
+            Self::Rotating(_) => "end it with `weft directory rotate --finish` once every host has its new key",
             Self::Sign(_) => "is every `--name` a host name or an address?",
             Self::NoPassword(_) => "write both on one line",
             Self::Plaintext(_) => "write https:// and name its authority with --etcd-ca; or allow it with --etcd-plaintext",

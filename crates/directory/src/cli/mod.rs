@@ -7,6 +7,7 @@ mod backup;
 mod bench;
 mod certificates;
 mod connect;
+mod deny;
 mod documents;
 mod entry;
 mod error;
@@ -14,6 +15,7 @@ mod etcd;
 mod init;
 mod list;
 mod put;
+mod rotate;
 mod serve;
 mod status;
 mod table;
@@ -27,6 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use connect::{Auth, ConnectArgs, Dir};
+pub(crate) use entry::EntryLine;
 pub use error::{Error, Result};
 
 use crate::daemon::command_line;
@@ -61,6 +64,10 @@ enum Command {
     Fetch(documents::FetchArgs),
     /// Publish a file as a named document of the store, or as its next version
     Publish(documents::PublishArgs),
+    /// Deny principals at all servers, whatever keys and certificates they have; without any, print those that are denied
+    Deny(deny::DenyArgs),
+    /// Replace the cluster's secret; keys of both are good until `--finish`
+    Rotate(rotate::RotateArgs),
     /// How the servers are
     Status(status::StatusArgs),
     /// Write all entries as JSON lines, asking a server
@@ -102,6 +109,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Watch(args) => list::watch(&args),
         Command::Fetch(args) => documents::fetch(&args),
         Command::Publish(args) => documents::publish(&args),
+        Command::Deny(args) => deny::run(&args),
+        Command::Rotate(args) => rotate::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Export(args) => transfer::export(&args),
         Command::Snapshot(args) => transfer::snapshot(&args),

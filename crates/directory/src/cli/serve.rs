@@ -10,6 +10,7 @@ use weft_control::directory::PrincipalId;
 use super::connect::{Auth, DEFAULT_LISTEN, Dir};
 use super::error::{Error, Result};
 use super::etcd::EtcdArgs;
+use super::rotate::OLD;
 use crate::daemon::command_line::{LogForm, time};
 use crate::daemon::start_log;
 use crate::server::{PolicySource, ServeConfig, StreamAuth, serve};
@@ -45,7 +46,7 @@ pub struct ServeArgs {
     /// The cluster's secret [default: DIR/secret]
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
-    /// The secret before: for the time being keys made of it are good as well
+    /// The secret before: for the time being keys made of it are good as well [default: DIR/secret.old, if it is there]
     #[arg(long, value_name = "FILE")]
     old_secret: Option<PathBuf>,
     /// Another server of this cluster; repeatable
@@ -72,6 +73,12 @@ pub struct ServeArgs {
     /// Cores that these threads are pinned to in turn
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     cores: Vec<usize>,
+    /// Clients that each of these threads remembers at most, 400 bytes each; more are asked for a cookie again and again
+    #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1024..))]
+    max_clients: u32,
+    /// File to which a line of JSON is appended for each change: who, when, what
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
     /// Form of the log on stderr
     #[arg(long, default_value = "text")]
     log: LogForm,
@@ -124,12 +131,17 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         policy,
         principal: PrincipalId(args.principal),
         secret: of_dir(&args.secret, "secret"),
-        old_secret: args.old_secret.clone(),
+        old_secret: args
+            .old_secret
+            .clone()
+            .or_else(|| Some(args.dir.file(OLD)).filter(|file| args.secret.is_none() && file.exists())),
         peers: args.peer.clone(),
         auth,
         metrics: args.metrics.0,
         threads: args.threads.into(),
         cores: args.cores.clone(),
+        max_clients: args.max_clients as usize,
+        audit: args.audit.clone(),
         json: args.json,
     };
     serve(config)?;

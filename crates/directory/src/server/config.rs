@@ -43,6 +43,10 @@ pub struct ServeConfig {
     pub threads: usize,
     /// The cores that these threads are pinned to in turn; none: not pinned.
     pub cores: Vec<usize>,
+    /// Clients that each of these threads remembers at most.
+    pub max_clients: usize,
+    /// The file to which it is appended who changed what.
+    pub audit: Option<PathBuf>,
     /// Whether the line that says "it serves" is JSON.
     pub json: bool,
 }
@@ -133,6 +137,14 @@ pub enum ServeError {
         path: PathBuf,
         /// What is wrong.
         why: String,
+    },
+    /// The audit log cannot be written.
+    #[error("the audit log `{path}` cannot be opened ({error}): choose another file with --audit")]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
     },
     /// The threads cannot be pinned.
     #[error("--cores: core {0} cannot be used on this machine")]

@@ -12,6 +12,7 @@ use weft_control::directory::server::{Input, Server, ServerConfig};
 use weft_control::time::Instant;
 use weft_fabric::rng::{Stream, stream};
 
+use super::audit::Audit;
 use super::metrics::Metrics;
 use crate::client::random;
 
@@ -23,6 +24,8 @@ pub struct Core {
     pub secret: Secret,
     /// How the machine works.
     pub config: ServerConfig,
+    /// The record of who changed what.
+    pub audit: Option<Audit>,
     /// What is counted.
     pub metrics: Metrics,
     /// Whether updates are taken over UDP too.
@@ -42,13 +45,20 @@ const WAITING: usize = 32_768;
 
 impl Core {
     /// A machine that has loaded nothing yet, and the other end of its inbox.
-    pub fn new(secret: Secret, config: ServerConfig, policy: Policy, datagram_updates: bool) -> (Arc<Self>, Receiver<Input>) {
+    pub fn new(
+        secret: Secret,
+        config: ServerConfig,
+        policy: Policy,
+        datagram_updates: bool,
+        audit: Option<Audit>,
+    ) -> (Arc<Self>, Receiver<Input>) {
         let (inbox, posted) = channel();
         let server = machine(&secret, &config, policy);
         let core = Self {
             server: RwLock::new(server),
             secret,
             config,
+            audit,
             metrics: Metrics::new(),
             datagram_updates,
             stop: AtomicBool::new(false),

@@ -127,13 +127,20 @@ impl Documents {
 
     async fn replace(self: &Arc<Self>, replace: ReplaceId, principal: PrincipalId, name: &str, expect: u32, document: Document) {
         let Document { version, bytes } = document;
+        let record = |outcome: &str| {
+            if let Some(audit) = &self.core.audit {
+                audit.document(principal, name, version, outcome);
+            }
+        };
         let result = match self.store.replace_document(name, expect, version, bytes).await {
             Ok(Replaced::Done) => {
                 tracing::info!(name, version, principal = principal.0, "a document was replaced");
+                record("committed");
                 ReplaceResult::Committed
             }
             Ok(Replaced::Conflict(held)) => ReplaceResult::Conflict(held),
             Err(error) => {
+                record("unknown");
                 tracing::warn!(%error, name, version, "a document cannot be replaced");
                 ReplaceResult::Failed
             }

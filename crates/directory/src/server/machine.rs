@@ -120,6 +120,11 @@ fn perform(core: &Arc<Core>, io: &mut IoHandles, output: Output, outgoing: &mut 
         Output::Commit { batch, ops, purged } => io.storage.commit(core, batch, ops, purged),
         Output::Load { load } => io.storage.load(core, load),
         Output::Purge { tombstones } => io.storage.purge(tombstones),
+        Output::Event(Event::Updated(update)) => {
+            if let Some(audit) = &core.audit {
+                audit.update(&update);
+            }
+        }
         Output::Event(event) => log_event(core, &event),
     }
 }
@@ -137,7 +142,12 @@ fn log_event(core: &Core, event: &Event) {
             };
             metrics::counter!("weft_directory_reloads_total", "reason" => reason).increment(1);
         }
-        Event::PolicyChanged { version, withdraws } => tracing::info!(version, withdraws, "a new policy is in force"),
+        Event::PolicyChanged { version, withdraws } => {
+            tracing::info!(version, withdraws, "a new policy is in force");
+            if let Some(audit) = &core.audit {
+                audit.in_force("policy", &serde_json::json!({ "version": version, "withdraws": withdraws }));
+            }
+        }
         Event::PolicyRefused(error) => {
             counters.policy_errors.increment(1);
             tracing::error!(%error, "the new policy is refused, and the old one kept");
@@ -146,6 +156,8 @@ fn log_event(core: &Core, event: &Event) {
         // What the store said is in the log already.
         Event::CommitFailed => metrics::counter!("weft_directory_commit_failures_total").increment(1),
         Event::Dropped(reason) => counters.dropped(reason.label(), 1),
+        // Recorded elsewhere.
+        Event::Updated(_) => {}
     }
 }
 
@@ -162,6 +174,8 @@ fn update_gauges(core: &Core, io: &IoHandles) {
     gauges.waiting.set(core.waiting() as f64);
     gauges.streams.set(io.streams.count() as f64);
     gauges.stream_bytes.set(io.streams.bytes() as f64);
+    gauges.subscribers.set(server.subscribers() as f64);
+    gauges.pushes.absolute(server.counters().pushes);
 }
 
 /// Whether everything that was taken has been committed and answered.

@@ -39,8 +39,14 @@ pub struct Metrics {
     pub streams: Gauge,
     /// Bytes that wait to be sent on them, and of messages that are being received.
     pub stream_bytes: Gauge,
+    /// Agents to which withdrawals are sent unasked.
+    pub subscribers: Gauge,
+    /// Datagrams sent to them unasked.
+    pub pushes: Counter,
     /// Requests to the store that failed.
     pub store_errors: Counter,
+    /// Certificates that could not be read again.
+    pub certificate_errors: Counter,
     /// Policy files that were refused.
     pub policy_errors: Counter,
     front: [Counter; 8],
@@ -69,7 +75,10 @@ impl Metrics {
             waiting: gauge!("weft_directory_inputs_waiting"),
             streams: gauge!("weft_directory_streams"),
             stream_bytes: gauge!("weft_directory_stream_bytes"),
+            subscribers: gauge!("weft_directory_subscribers"),
+            pushes: counter!("weft_directory_pushes_total"),
             store_errors: counter!("weft_directory_store_errors_total"),
+            certificate_errors: counter!("weft_directory_certificate_errors_total"),
             policy_errors: counter!("weft_directory_policy_errors_total"),
             front: [
                 counter!("weft_directory_requests_total", "kind" => "lookup"),

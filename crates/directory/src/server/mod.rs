@@ -7,13 +7,16 @@
 //!   TCP: streams (TLS, or keyed MACs) ---------> inbox      replies, datagrams, commits --> storage -+
 //!        +--- named documents ----------------------------------------------------------> store
 //! ```
-//! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy is read again.
+//! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy and the certificate are read again.
 
 pub(crate) mod affinity;
+mod audit;
 mod authentication;
 mod budget;
+mod certificate;
 mod config;
 mod core;
+mod denied;
 mod documents;
 mod machine;
 mod metrics;
@@ -32,7 +35,6 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_rustls::TlsAcceptor;
 use weft_control::directory::server::{Input, ServerConfig};
 use weft_control::directory::store::MAX_COMMIT_OPS;
 
@@ -40,7 +42,10 @@ use self::core::Core;
 use crate::client::TlsFiles;
 use crate::daemon::notify;
 use crate::store::AnyStore;
+use audit::Audit;
 use budget::{Budget, StreamLimits, raise_descriptors};
+use certificate::Certificate;
+use denied::DeniedList;
 use documents::Documents;
 use rules::Rules;
 use streams::Streams;
@@ -64,14 +69,15 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
         tracing::warn!("keys of the old secret are good as well: start without --old-secret once every host has its new key");
     }
     let (rules, policy) = Rules::read(config.policy.clone())?;
-    let acceptor = match &config.auth {
+    let certificate = match &config.auth {
         StreamAuth::Tls { certificate, key, ca } => {
             let (certificate, key, authority) = (certificate.clone(), key.clone(), ca.clone());
-            Some(tls::acceptor(&TlsFiles { certificate, key, authority })?)
+            Some(Certificate::read(TlsFiles { certificate, key, authority })?)
         }
         StreamAuth::Mac => None,
     };
     check_cores(&config.cores)?;
+    let audit = config.audit.as_deref().map(|path| Audit::open(path, config.principal)).transpose()?;
     let (listener, sockets) = listen(config.listen, config.threads.max(1))?;
     let address = listener.local_addr().map_err(|error| ServeError::Listen { address: config.listen, error })?;
     let runtime = runtime()?;
@@ -82,14 +88,24 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let store = runtime.block_on(open_store(&config))?;
     let mut machine = ServerConfig::new(config.principal, config.peers.iter().copied().filter(|peer| *peer != address).collect());
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
-    let (core, inbox) = Core::new(secret, machine, policy, config.auth == StreamAuth::Mac);
+    machine.max_clients = config.max_clients;
+    machine.audit = config.audit.is_some();
+    let (core, inbox) = Core::new(secret, machine, policy, config.auth == StreamAuth::Mac, audit);
+    let mut denied = DeniedList::new(store.clone());
+    if let Some(list) = runtime.block_on(denied.read())? {
+        core.server.write().handle(core.now(), Input::Denied(list));
+    }
+    runtime.spawn(denied.follow(core.clone()));
     let threads = start_udp(&core, &sockets, &config.cores)?;
     let documents = Arc::new(Documents::new(core.clone(), store.clone()));
-    let streams = start_streams(&runtime, &core, listener, acceptor, documents)?;
+    let streams = start_streams(&runtime, &core, listener, certificate.clone(), documents)?;
     if let Some(retention) = config.retention {
         runtime.spawn(storage::compact(store.clone(), retention));
     }
-    runtime.spawn(obey(core.clone(), rules));
+    if let Some(certificate) = &certificate {
+        runtime.spawn(certificate.clone().follow(core.clone()));
+    }
+    runtime.spawn(obey(core.clone(), rules, certificate));
     let mut io = machine::IoHandles {
         socket: sockets[0].try_clone().map_err(|error| ServeError::System { what: "a socket", error })?,
         storage: storage::Storage::new(&core, store, runtime.handle().clone()),
@@ -171,7 +187,7 @@ fn start_streams(
     runtime: &Runtime,
     core: &Arc<Core>,
     listener: TcpListener,
-    acceptor: Option<TlsAcceptor>,
+    certificate: Option<Arc<Certificate>>,
     documents: Arc<Documents>,
 ) -> Result<Arc<Streams>, ServeError> {
     let refused = |error| ServeError::System { what: "a listening socket", error };
@@ -181,12 +197,12 @@ fn start_streams(
     let limits = StreamLimits::within(raise_descriptors());
     tracing::info!(?limits, "streams");
     let streams = Arc::new(Streams::new(Budget::new(limits)));
-    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, acceptor, documents));
+    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, certificate, documents));
     Ok(streams)
 }
 
 /// Does what signals, and changes of the policy file, ask for.
-async fn obey(core: Arc<Core>, mut rules: Rules) {
+async fn obey(core: Arc<Core>, mut rules: Rules, certificate: Option<Arc<Certificate>>) {
     let (Ok(mut term), Ok(mut int), Ok(mut hup)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
     else {
@@ -197,7 +213,12 @@ async fn obey(core: Arc<Core>, mut rules: Rules) {
         tokio::select! {
             _ = term.recv() => core.post(Input::Leave),
             _ = int.recv() => core.post(Input::Leave),
-            _ = hup.recv() => rules.reload(&core),
+            _ = hup.recv() => {
+                rules.reload(&core);
+                if let Some(certificate) = &certificate {
+                    certificate.reload(&core);
+                }
+            }
             () = rules.changed() => rules.reload(&core),
         }
     }

@@ -27,6 +27,7 @@ use weft_control::wire::directory::{Frame, HEADER, Header, Message, TAG};
 
 use super::authentication::{Admitted, Authentication, Taggers};
 use super::budget::{Budget, Charge, Guest, Seat, prepare};
+use super::certificate::Certificate;
 use super::core::Core;
 use super::documents::{Documents, Reply};
 use super::tls;
@@ -124,7 +125,7 @@ pub async fn accept(
     core: Arc<Core>,
     streams: Arc<Streams>,
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    certificate: Option<Arc<Certificate>>,
     documents: Arc<Documents>,
 ) {
     let server = Arc::new(All { core, streams, documents });
@@ -145,7 +146,8 @@ pub async fn accept(
         if is_full {
             core.metrics.dropped("unauthenticated", 1);
         }
-        tokio::spawn(greet(server.clone(), tcp, from, tls.clone(), (guest, close)));
+        let tls = certificate.as_ref().map(|it| it.acceptor());
+        tokio::spawn(greet(server.clone(), tcp, from, tls, (guest, close)));
     }
 }
 
@@ -328,6 +330,9 @@ impl Conversation<'_> {
 
     /// A stream takes a seat when it is authenticated.
     fn authenticate(&mut self, principal: PrincipalId) -> Result<(), Option<&'static str>> {
+        if self.server.is_denied(principal) {
+            return Err(Some("denied"));
+        }
         if matches!(self.proof, Proof::Due(..)) {
             let seat = self.server.seat(principal).ok_or(None)?;
             if let Some(open) = self.server.streams.open.lock().get_mut(&self.id) {
@@ -370,8 +375,16 @@ impl All {
         self.core.server.read().shared().policy.may_list(principal)
     }
 
+    fn is_denied(&self, principal: PrincipalId) -> bool {
+        self.core.server.read().shared().denied.contains(&principal)
+    }
+
     /// A place for a stream of this principal, if there is one.
     fn seat(&self, principal: PrincipalId) -> Option<Seat> {
+        if self.is_denied(principal) {
+            self.core.metrics.dropped("denied", 1);
+            return None;
+        }
         let seat = self.streams.budget.authenticated(principal, self.may_list(principal));
         if seat.is_none() {
             self.core.metrics.dropped("streams", 1);

@@ -150,6 +150,7 @@ const fn kind_of(ask: &Ask) -> &'static str {
         Ask::Misdelivered(_) => "misdelivered",
         Ask::Commits(_) => "commits",
         Ask::Digest(_) | Ask::DigestAnswer(_) => "digest",
+        Ask::Follow(_) => "subscribe",
         _ => "other",
     }
 }

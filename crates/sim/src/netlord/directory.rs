@@ -6,8 +6,6 @@ use weft_control::directory::auth::{Cookies, PrincipalKey, Secret};
 use weft_control::directory::front::{Front, FrontConfig, Verdict};
 use weft_control::directory::policy::Policy;
 use weft_control::directory::shared::Shared;
-use weft_control::directory::table::Table;
-use weft_control::directory::withdrawals::Withdrawals;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::netlord::{Location, Vif};
 use weft_control::wire::directory::{Message, Op, State, Update};
@@ -33,9 +31,7 @@ impl Directory {
         let policy = Policy::parse(POLICY).expect("it is a policy");
         let config = FrontConfig { me: SERVER, max_clients: 1 << 16 };
         let front = Front::new(secret.clone(), Cookies::new([3; 16]), config);
-        let (confirmed_since, withdrawals) = (policy.version(), Withdrawals::default());
-        let shared =
-            Shared { table: Table::new(1), policy, confirmed_since, revision: Generation(1), state: State::Serving, withdrawals };
+        let shared = Shared { revision: Generation(1), state: State::Serving, ..Shared::new(policy, 1) };
         Self { secret, front, shared }
     }
 

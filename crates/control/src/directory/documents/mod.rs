@@ -19,8 +19,9 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::denied;
 use super::key::PrincipalId;
-use super::policy::Policy;
+use super::policy::{Policy, Role};
 use super::request::StreamId;
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{
@@ -272,7 +273,10 @@ impl Documents {
 
     fn publish(&mut self, from: Requester, policy: &Policy, part: &Publish<'_>) {
         let before = self.drafts.remove(&from.stream);
-        if !policy.may_publish(from.principal) {
+        // Who is denied is for administrators alone to say.
+        let may =
+            policy.may_publish(from.principal) && (part.name != denied::DOCUMENT || policy.role(from.principal) == Role::Admin);
+        if !may {
             return self.published(from, PublishOutcome::Refused, 0);
         }
         let draft = if part.offset == 0 { Some(Draft::new(part)) } else { before };

@@ -24,11 +24,13 @@ pub enum Reason {
     Refused,
     /// A Sync that this server may not answer: it does not know of all withdrawals.
     Behind,
+    /// Of a principal that is denied.
+    Denied,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Malformed,
         Self::Version,
         Self::Oversized,
@@ -38,6 +40,7 @@ impl Reason {
         Self::Replayed,
         Self::Refused,
         Self::Behind,
+        Self::Denied,
     ];
 
     /// For logs and metrics.
@@ -52,6 +55,7 @@ impl Reason {
             Self::Replayed => "replayed",
             Self::Refused => "refused",
             Self::Behind => "behind",
+            Self::Denied => "denied",
         }
     }
 

@@ -209,7 +209,17 @@ impl Front {
         probes: &mut Vec<Probe>,
     ) -> Step<'a> {
         self.counters.datagrams += 1;
-        let admitted = match self.let_in(now, from, bytes) {
+        let admitted = self.let_in(now, from, bytes);
+        let principal = match &admitted {
+            Ok(Admitted { header, .. }) | Err(Refusal::Challenge(header, ..) | Refusal::Unsupported(header, _)) => {
+                header.principal
+            }
+            Err(_) => PrincipalId(0),
+        };
+        if shared.denied.contains(&principal) {
+            return Step::Other(Err(Refusal::Drop(Reason::Denied)));
+        }
+        let admitted = match admitted {
             Ok(admitted) => admitted,
             Err(refusal) => return Step::Other(Err(refusal)),
         };

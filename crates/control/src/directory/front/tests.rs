@@ -456,3 +456,39 @@ fn another_version_is_answered_so_if_its_sender_has_a_key() {
         assert!(out.is_empty());
     }
 }
+
+#[test]
+fn a_denied_principal_is_not_answered_not_even_by_a_challenge() {
+    let (mut front, mut shared) = (front(), shared());
+    let (mut host, mut other) = (Client::new(1), Client::new(2));
+    host.find(&mut front, &shared, Some(app(1)), &[app(1)]);
+    shared.denied.insert(PrincipalId(1));
+    assert_eq!(host.send(&mut front, &shared, Kind::Health, &[]).0, Verdict::Drop(Reason::Denied));
+    let again = Client::new(1).seal(Kind::Health, &[]);
+    let elsewhere = SocketAddr::from(([10, 9, 0, 9], 1));
+    assert_eq!(front.receive(Instant::ZERO, &shared, elsewhere, &again, &mut Vec::new()), Verdict::Drop(Reason::Denied));
+    assert_eq!(other.send(&mut front, &shared, Kind::Health, &[]).0, Verdict::Answer, "others are");
+    shared.denied.clear();
+    assert_eq!(host.send(&mut front, &shared, Kind::Health, &[]).0, Verdict::Answer);
+}
+
+/// Agents that ask in turn, as many as a large data centre has: none is forgotten between two of its requests.
+#[test]
+fn a_hundred_thousand_clients_are_challenged_once() {
+    let max_clients = crate::directory::server::ServerConfig::new(PrincipalId(9), Vec::new()).max_clients;
+    let mut clients = super::clients::Clients::new(Cookies::new([1; 16]), max_clients);
+    let tagger = Secret::new([1; 32]).key_of(PrincipalId(1)).tagger();
+    let at = |n: u32| (PrincipalId(n), SocketAddr::from((n.to_be_bytes(), 7)));
+    for round in 0..2 {
+        for n in 1..=100_000 {
+            let (principal, from) = at(n);
+            let known = clients.find(principal, from);
+            assert_eq!(known.is_some(), round > 0, "client {n} in round {round}");
+            let client = known.unwrap_or_else(|| clients.insert(principal, from, tagger.clone()));
+            clients.touch(client);
+        }
+    }
+    let bytes = size_of::<super::clients::Client>() + 2 * (size_of::<(u128, u64, u32)>() + 1);
+    println!("{bytes} bytes a client, {} MB for {max_clients}", bytes * max_clients >> 20);
+    assert!(bytes <= 420, "docs/directory.md says 400: {bytes}");
+}

@@ -89,6 +89,15 @@ impl Followers {
         [test, self.due.first().map(|&(at, _)| at)].into_iter().flatten().min()
     }
 
+    /// Only these principals go on.
+    pub fn keep(&mut self, may: impl Fn(PrincipalId) -> bool) {
+        for name in self.order.clone() {
+            if !may(name.0) {
+                self.remove(&name);
+            }
+        }
+    }
+
     fn set_due(&mut self, name: Name, at: Instant, pending: bool) {
         let Some(follower) = self.by_name.get_mut(&name) else { return };
         self.due.remove(&(follower.due, name));

@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 
+use rustc_hash::FxHashSet;
+
 use super::super::front::{Reason, Sighting};
-use super::super::key::{Generation, Key, PrincipalId};
+use super::super::key::{Generation, Key, PrincipalId, UpdateId};
 use super::super::policy::{Policy, PolicyError};
 use super::super::request::{Request, StreamId};
 use super::super::store::{CommitResult, StoreOp, Stored};
 use crate::time::Duration;
+use crate::wire::directory::{Op, Outcome};
 
 /// What happens to the server.
 #[derive(Clone, Debug)]
@@ -62,6 +65,8 @@ pub enum Input {
     StoreBack,
     /// A new policy.
     Policy(Policy),
+    /// The principals that are denied, from now on.
+    Denied(FxHashSet<PrincipalId>),
     /// The server is about to stop: it takes no more updates.
     Leave,
 }
@@ -138,12 +143,27 @@ pub enum Event {
     },
     /// A policy was refused; the old one stays.
     PolicyRefused(PolicyError),
+    /// An update has ended, and is to be recorded.
+    Updated(Box<Audited>),
     /// A commit was a conflict with another server's.
     CommitConflict,
     /// It is not known how a commit ended: it will be tried again.
     CommitFailed,
     /// A datagram was dropped, or a request of a stream, or another server's message.
     Dropped(Reason),
+}
+
+/// An update for the record of who changed what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audited {
+    /// Who, and the number that it gave the update.
+    pub id: UpdateId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// With which generation, if it was committed.
+    pub generation: Generation,
+    /// What it changes.
+    pub ops: Vec<Op>,
 }
 
 /// Why all is reloaded.
@@ -207,9 +227,11 @@ pub struct ServerConfig {
     pub digest_every: Duration,
     /// How long a deleted key's tombstone is kept.
     pub keep_tombstones: Duration,
-    /// Clients remembered at most, by each front for datagrams (about 500 bytes each), and by the machine for corrections and for withdrawals that are sent
+    /// Clients remembered at most, by each front for datagrams (about 400 bytes each), and by the machine for corrections and for withdrawals that are sent
     /// unasked (about 400 bytes each, and its filter of 64 to 1,024 bytes).
     pub max_clients: usize,
+    /// Whether ended updates become [`Event::Updated`].
+    pub audit: bool,
 }
 
 impl ServerConfig {
@@ -226,6 +248,7 @@ impl ServerConfig {
             digest_every: Duration::from_secs(30),
             keep_tombstones: Duration::from_secs(3600),
             max_clients: 262_144,
+            audit: false,
         }
     }
 }

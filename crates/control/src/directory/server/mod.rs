@@ -24,13 +24,14 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use rand::RngExt;
+use rustc_hash::FxHashSet;
 use weft_fabric::rng::Pcg64;
 
 use self::agents::Agents;
 use self::commits::{Commits, Grounds, Limits, Steps};
 use self::followers::Followers;
 use self::following::Following;
-pub use self::io::{Counters, Event, Input, LoadEnd, Output, ReloadReason, ServerConfig};
+pub use self::io::{Audited, Counters, Event, Input, LoadEnd, Output, ReloadReason, ServerConfig};
 use self::peers::Peers;
 use self::streams::Streams;
 use self::updates::{Pending, malformed};
@@ -107,6 +108,7 @@ impl Server {
             Input::StoreLost => self.store_lost(),
             Input::StoreBack => self.store_lost = false,
             Input::Policy(policy) => self.new_policy(now, policy),
+            Input::Denied(denied) => self.deny(denied),
             Input::Leave => self.leaving = true,
         }
         self.set_state();
@@ -143,6 +145,11 @@ impl Server {
         (self.commits.queued(), self.commits.under_way())
     }
 
+    /// Agents to which withdrawals are sent unasked.
+    pub fn subscribers(&self) -> usize {
+        self.followers.len()
+    }
+
     /// The tombstones purged so far have generations up to this one.
     pub const fn purged(&self) -> Generation {
         self.following.purged
@@ -163,6 +170,9 @@ impl Server {
 
     /// A request whose sender is known.
     fn request(&mut self, now: Instant, request: Request) {
+        if self.shared.denied.contains(&request.principal) {
+            return self.drop(Reason::Denied);
+        }
         let of_peer = request.principal == self.config.me && matches!(request.ask, Ask::DigestAnswer(_) | Ask::Challenge);
         if !of_peer && !request.ask.permitted(&self.shared.policy, request.principal) {
             return self.drop(Reason::Refused);
@@ -194,6 +204,7 @@ impl Server {
         }
         // Who may change nothing takes no room in the queue.
         if let Some(at) = update.ops.iter().position(|op| !self.shared.policy.may_ever_update(principal, &op.key)) {
+            self.audit(id, Outcome::Refused, Generation(0), &update);
             return self.acknowledge(client, id, Outcome::Refused, at as u8, Generation(0));
         }
         // Some keys' room is left for what other servers commit.
@@ -248,9 +259,18 @@ impl Server {
     fn take_steps(&mut self, steps: Steps) {
         self.outputs.extend(steps.commits.into_iter().map(|(batch, ops, purged)| Output::Commit { batch, ops, purged }));
         for (pending, outcome, at, generation) in steps.over {
+            self.audit(pending.id, outcome, generation, &pending.update);
             for client in pending.clients {
                 self.acknowledge(client, pending.id, outcome, at, generation);
             }
+        }
+    }
+
+    /// For the record of who changed what: what was done, what may have been, and who tried what he may not.
+    fn audit(&mut self, id: UpdateId, outcome: Outcome, generation: Generation, update: &Update) {
+        if self.config.audit && matches!(outcome, Outcome::Committed | Outcome::Refused | Outcome::Unknown) {
+            let audited = Audited { id, outcome, generation, ops: update.ops.clone() };
+            self.outputs.push_back(Output::Event(Event::Updated(Box::new(audited))));
         }
     }
 
@@ -305,6 +325,13 @@ impl Server {
             self.notify_all(now);
         }
         self.outputs.push_back(Output::Event(Event::PolicyChanged { version: new, withdraws }));
+    }
+
+    fn deny(&mut self, denied: FxHashSet<PrincipalId>) {
+        let policy = &self.shared.policy;
+        self.streams.keep(|principal| policy.may_list(principal) && !denied.contains(&principal));
+        self.followers.keep(|principal| !denied.contains(&principal));
+        self.shared.denied = denied;
     }
 
     fn set_state(&mut self) {

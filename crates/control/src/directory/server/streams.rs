@@ -217,7 +217,7 @@ impl Server {
             concat!(
                 "{{\"state\":\"{}\",\"revision\":{},\"policy\":{},\"entries\":{},\"hash\":\"{:016x}\",\"table_bytes\":{},\"purged\":{},",
                 "\"updates_queued\":{},\"commits_under_way\":{},\"updates\":{},\"commits\":{},\"committed_ops\":{},\"commit_conflicts\":{},",
-                "\"commit_failures\":{},\"loads\":{},\"corrections\":{},\"disseminated\":{},\"watchers\":{}}}"
+                "\"commit_failures\":{},\"loads\":{},\"corrections\":{},\"disseminated\":{},\"watchers\":{},\"subscribers\":{},\"pushes\":{},\"denied\":{}}}"
             ),
             state,
             shared.revision.0,
@@ -237,6 +237,9 @@ impl Server {
             counters.corrections,
             counters.disseminated,
             self.streams.watchers.len(),
+            self.subscribers(),
+            counters.pushes,
+            shared.denied.len(),
         )
     }
 }

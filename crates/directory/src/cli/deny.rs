@@ -1,0 +1,75 @@
+//! `deny`: principals whose keys and certificates are worth nothing from now on, at all servers.
+
+use clap::Args;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::denied::{self, DOCUMENT};
+
+use super::connect::ConnectArgs;
+use super::documents::{replace, version_of};
+use super::error::{Error, Result};
+use crate::client::Fetched;
+use crate::daemon::command_line::{print_json, print_text};
+
+#[derive(Debug, Args)]
+pub struct DenyArgs {
+    /// The principals; none: print those that are denied
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    principals: Vec<u32>,
+    /// They are not denied any longer
+    #[arg(long, requires = "principals")]
+    lift: bool,
+    /// A comment for the list
+    #[arg(long, value_name = "TEXT", conflicts_with = "lift", requires = "principals")]
+    reason: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Prints the list, or changes it.
+pub fn run(args: &DenyArgs) -> Result<bool> {
+    let mut client = args.connect.client()?;
+    let held = client.document(DOCUMENT, 0)?.0;
+    let text = match &held {
+        Fetched::Document { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+        Fetched::None | Fetched::Known => String::new(),
+    };
+    let mut version = version_of(&held);
+    let next = changed(&text, args);
+    let list = denied::parse(&next).map_err(|error| Error::Content {
+        place: format!("the document `{DOCUMENT}`"),
+        reason: error.to_string(),
+        help: "correct it with `weft directory fetch` and `publish`",
+    })?;
+    if next != text {
+        version = version.checked_add(1).ok_or(Error::LastVersion)?;
+        replace(&mut client, DOCUMENT, &held, version, next.as_bytes())?;
+    }
+    if args.connect.json {
+        let mut principals: Vec<u32> = list.iter().map(|principal| principal.0).collect();
+        principals.sort_unstable();
+        print_json(&serde_json::json!({ "version": version, "denied": principals }))?;
+    } else if args.principals.is_empty() {
+        print_text(&next)?;
+    } else {
+        print_text(&format!("{} principals are denied (version {version}); every server knows within a second\n", list.len()))?;
+    }
+    Ok(true)
+}
+
+/// The list after the change that the arguments ask for.
+fn changed(text: &str, args: &DenyArgs) -> String {
+    let of = |line: &str| line.split('#').next().unwrap_or_default().trim().parse().ok().map(PrincipalId);
+    let is_named = |line: &str| of(line).is_some_and(|principal| args.principals.contains(&principal.0));
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    if args.lift {
+        lines.retain(|line| !is_named(line));
+    } else {
+        let comment = args.reason.as_ref().map(|reason| format!(" # {}", reason.replace(['\n', '\r'], " "))).unwrap_or_default();
+        for &principal in &args.principals {
+            if !lines.iter().any(|line| of(line) == Some(PrincipalId(principal))) {
+                lines.push(format!("{principal}{comment}"));
+            }
+        }
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
