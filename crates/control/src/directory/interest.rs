@@ -41,7 +41,13 @@ impl Interest {
     /// Whether a key was added, or is taken for one that was.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
-        self.positions(hash).into_iter().all(|at| self.0[at / 8] >> (at % 8) & 1 == 1)
+        let [a, b, c, d] = self.positions(hash);
+        self.has(a) && self.has(b) && self.has(c) && self.has(d)
+    }
+
+    #[inline]
+    const fn has(&self, at: usize) -> bool {
+        self.0[at / 8] >> (at % 8) & 1 == 1
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! Subscriptions: an agent that held nothing new for a while has withdrawals sent to it, by two servers, in place of asking twice a second.
 //!
 //! ```text
-//!   polling --nothing new for 2 s--> Follow(push) to two servers --both subscribed--> followed: one renewal in 30 s
+//!   polling --nothing new for 2 s--> Follow(push) to two servers --both subscribed--> followed: a renewal within 40 s
 //!      ^                                                                                |
 //!      +-- something new is held, a renewal is not answered, a server leaves <----------+
 //!                                                         Withdrawn, unasked --> out of use at once, and Follow as the receipt
@@ -175,15 +175,17 @@ impl Resolver {
 
     fn subscribed(&mut self, from: SocketAddr, subscribed: bool, sent: Instant) {
         let every = self.jittered(RENEW);
-        let is_first = self.subscriptions.list.first().is_some_and(|it| it.server == from);
+        let other = self.subscriptions.list.iter().any(|it| it.server != from && it.due <= sent + CONTACT);
         let Some(it) = self.subscriptions.of(from) else { return };
         if !subscribed {
             self.subscriptions.changed = self.now;
             return self.unfollow();
         }
-        // One of the two is asked every half period.
-        let wait = if is_first && !it.in_force { every / 2 } else { every };
-        (it.attempts, it.in_force, it.due) = (0, true, sent + wait);
+        // A second answer to the same changes nothing.
+        if it.attempts > 0 || !it.in_force {
+            let wait = if other { every } else { every / 2 };
+            (it.attempts, it.in_force, it.due) = (0, true, sent + wait);
+        }
     }
 
     /// Something that was not asked for. An old one, sent by somebody else, takes nothing away that is newer.
@@ -218,6 +220,8 @@ const SERVERS: usize = 2;
 const QUIET: Duration = Duration::from_secs(2);
 /// How often each of the servers is asked again.
 const RENEW: Duration = Duration::from_secs(60);
+/// One of them is asked within this.
+const CONTACT: Duration = Duration::from_secs(40);
 /// Requests to a server without an answer, before the agent polls again.
 const ATTEMPTS: u32 = 5;
 const LONGEST_WAIT: Duration = Duration::from_ms(100);

@@ -591,11 +591,15 @@ fn what_comes_unasked_is_believed_of_withdrawals_alone() {
 fn something_new_or_a_silent_server_ends_the_subscription() {
     let mut bench = followed();
     bench.learn(3, 9, (7, found(3)));
-    bench.pass(Duration::from_ms(1));
-    assert_eq!(answer_follows(&mut bench, 9), 1, "it asks again");
+    let mut asked = 0;
+    for _ in 0..15 {
+        bench.pass(Duration::from_ms(100));
+        asked += answer_follows(&mut bench, 9);
+    }
+    assert!((2..=4).contains(&asked), "{asked} in 1.5 s: it polls");
 
     let mut bench = followed();
-    for _ in 0..350 {
+    for _ in 0..440 {
         bench.pass(Duration::from_ms(100));
         bench.drain();
     }
