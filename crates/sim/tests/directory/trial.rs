@@ -85,6 +85,21 @@ impl Trial {
         Self::with_shape(seed, rng, shape)
     }
 
+    /// Several servers, and agents whose mappings live until a server says otherwise.
+    pub fn subscribing(seed: u64) -> Self {
+        let mut rng = Pcg64::new(u128::from(mix(seed)), 78);
+        let shape = Shape {
+            servers: rng.random_range(2..=4),
+            members: 3,
+            agents: 3,
+            writers: rng.random_range(1..=2),
+            rough: rng.random_range(0..=3),
+            capacity: 1000,
+            fail_static: NsDuration::MAX,
+        };
+        Self::with_shape(seed, rng, shape)
+    }
+
     pub fn with_shape(seed: u64, mut rng: Pcg64, shape: Shape) -> Self {
         let matrices: Matrices =
             (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
