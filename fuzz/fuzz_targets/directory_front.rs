@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_control::directory::auth::{Cookies, Secret};
 use weft_control::directory::front::{Front, FrontConfig, Verdict};
 use weft_control::directory::policy::Policy;
-use weft_control::directory::shared::{Shared, Withdrawals};
+use weft_control::directory::shared::Shared;
 use weft_control::directory::table::Table;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
 use weft_control::time::Instant;
@@ -25,8 +25,9 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     }
     let policy = "version = 1\n[[service]]\nname = \"a\"\nid = 1\n[[service]]\nname = \"b\"\nid = 2\nallow = [\"a\"]\n[[principal]]\nid = 9\nrole = \"admin\"\n";
     let policy = Policy::parse(policy).expect("a policy");
-    let (confirmed_since, withdrawals) = (policy.version(), Withdrawals::default());
-    Shared { table, policy, revision: Generation(8), state: State::Serving, confirmed_since, withdrawals }
+    let mut shared = Shared { table, revision: Generation(8), state: State::Serving, ..Shared::new(policy, 7) };
+    (1..=8).for_each(|at| shared.withdrawals.push(Generation(u64::from(at)), Key::App4([10, 0, 0, at].into())));
+    shared
 });
 
 fuzz_target!(|bytes: &[u8]| {

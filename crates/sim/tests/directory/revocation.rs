@@ -88,7 +88,7 @@ fn a_withdrawn_mapping_is_out_of_use_within_a_second() {
     }
 }
 
-/// The agent has been idle for a while, so that servers tell it; any of them fails, starts again or leaves, and a tenth of the datagrams is lost.
+/// The agent has been idle for a while, so that servers send it what is withdrawn; any of them fails, starts again or leaves, and a tenth of the datagrams is lost.
 #[test]
 fn an_idle_agent_gives_up_a_withdrawn_mapping_within_a_second() {
     for seed in 0..60 {
@@ -129,7 +129,7 @@ fn a_withdrawn_permission_is_out_of_use_within_a_second() {
         let Some(narrower) = (1..4).find(|&v| allows_other(&trial, 0) && !allows_other(&trial, v)) else { continue };
         narrowed += 1;
         assert_eq!(in_use(&trial).len(), 20, "seed {seed}");
-        // While it asks, or while servers tell it.
+        // While it asks, or while servers send it what is withdrawn.
         let wait = trial.rng.random_range(0..if seed % 4 < 2 { 600 } else { 6_000 });
         settle(&mut trial, wait);
         for server in 0..3 {

@@ -489,6 +489,6 @@ fn a_hundred_thousand_clients_are_challenged_once() {
         }
     }
     let bytes = size_of::<super::clients::Client>() + 2 * (size_of::<(u128, u64, u32)>() + 1);
-    println!("{bytes} bytes a client, {} MB for {max_clients}", bytes * max_clients >> 20);
+    println!("{bytes} bytes a client, {} MB for {max_clients}", (bytes * max_clients) >> 20);
     assert!(bytes <= 420, "docs/directory.md says 400: {bytes}");
 }

@@ -2,7 +2,7 @@
 //!
 //! A batch goes to k servers. Each key leaves it with the first acceptable finding; what is left when the time-out is over goes to other
 //! servers. Names to be reconfirmed wait apart, so that a storm of them does not delay what somebody waits for, and leave over some seconds, so that
-//! agents that are all told to reconfirm do not flood the servers.
+//! agents that must all reconfirm do not flood the servers.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -568,7 +568,7 @@ fn an_idle_agent_asks_twice_a_minute_and_gives_up_what_it_is_sent() {
     assert_eq!(bench.agent.usable().map(|(key, ..)| key).collect::<Vec<_>>(), [key(2)]);
 }
 
-/// Whoever records what a server sent and sends it again takes nothing away that is newer, and makes nothing usable for longer.
+/// Somebody who records what a server sent and sends it again takes nothing away that is newer, and makes nothing usable for longer.
 #[test]
 fn what_comes_unasked_is_believed_of_withdrawals_alone() {
     let mut bench = followed();

@@ -96,3 +96,52 @@ fn group(r: &mut Reader<'_>) -> Result<(Generation, Vec<u32>), WireError> {
     let names = (0..count).map(|_| r.u32()).collect::<Result<_, WireError>>()?;
     Ok((generation, names))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Kind, Message};
+    use super::*;
+
+    fn page() -> impl Strategy<Value = WithdrawnPage> {
+        let group = (any::<u64>().prop_map(Generation), prop::collection::vec(any::<u32>(), 1..=255));
+        (any::<[bool; 3]>(), any::<u64>(), any::<u32>(), prop::collection::vec(group, 0..5)).prop_map(
+            |([more, reconfirm, subscribed], revision, policy, groups)| WithdrawnPage {
+                revision: Generation(revision),
+                policy,
+                more,
+                reconfirm,
+                subscribed,
+                groups,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_is_read(page in page(), push in any::<bool>(), shift in 6u32..=10, byte in any::<u8>()) {
+            let interest = Interest::from_bytes(&vec![byte; 1 << shift]).expect("a filter");
+            let ask = Follow { revision: page.revision, policy: page.policy, push, interest };
+            for message in [Message::Follow(ask.clone()), Message::Withdrawn(page)] {
+                let mut bytes = Vec::new();
+                message.emit(&mut bytes);
+                prop_assert_eq!(Message::parse(message.kind(), &bytes), Ok(message.clone()));
+                prop_assert!(matches!(message, Message::Withdrawn(_)) || bytes.len() == ask.length());
+                bytes.push(0);
+                prop_assert!(Message::parse(message.kind(), &bytes).is_err(), "a byte too many");
+            }
+        }
+
+        #[test]
+        fn other_bytes_are_an_error_or_read_back(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            for kind in [Kind::Follow, Kind::Withdrawn] {
+                if let Ok(message) = Message::parse(kind, &bytes) {
+                    let mut emitted = Vec::new();
+                    message.emit(&mut emitted);
+                    prop_assert_eq!(&emitted, &bytes);
+                }
+            }
+        }
+    }
+}

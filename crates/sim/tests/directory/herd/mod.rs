@@ -71,7 +71,7 @@ fn an_idle_agent_costs_less_than_a_datagram_in_ten_seconds() {
     assert!(world.agents.iter().all(|agent| agent.unconfirmed_since().is_none()));
 }
 
-/// One address in a hundred moves within a second, all agents idle before: whoever holds one learns of it within a second, and nobody confirms the rest.
+/// One address in a hundred moves within a second, all agents idle before: agents that hold one learn of it within a second, and nobody confirms the rest.
 #[test]
 fn many_moves_in_a_second_wake_those_that_hold_them() {
     let mut world = idle();
@@ -81,7 +81,7 @@ fn many_moves_in_a_second_wake_those_that_hold_them() {
     let mut checked = 0;
     for n in 0..moves {
         world.run_until(start + NsDuration::from_ns(1_000_000_000 / u64::from(moves) * u64::from(n)));
-        // Not one that asks: whoever loses that must look all up again.
+        // Not one that asks: an agent that loses that must look all up again.
         let key = n * 100 % keys + 1 + n % (ADDRESSES - 1);
         let generation = world.move_key(key, (n * 7 + 1) % agents());
         made.push((world.now, key, generation));
@@ -94,6 +94,7 @@ fn many_moves_in_a_second_wake_those_that_hold_them() {
     print(&world, "moves");
     assert_eq!(checked, made.len());
     world.pass(4_000);
+    print(&world, "moves, 4 s later");
     let affected: usize = made.iter().map(|&(_, key, _)| world.holders[key as usize].len()).sum();
     let (lookups, all) = (received(&world, Some(LOOKUP)), received(&world, None));
     println!("moves: {affected} mappings in use moved; {lookups} lookups, {all} requests in all");
