@@ -50,6 +50,9 @@ pub struct KeyArgs {
     /// A name or address under which clients reach it: makes the certificate a server's
     #[arg(long, value_name = "NAME", requires = "certificate")]
     name: Vec<String>,
+    /// Days until the certificate ends [default: it does not]
+    #[arg(long, value_name = "N", requires = "certificate", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: Option<u32>,
     #[command(flatten)]
     dir: Dir,
     /// Print JSON
@@ -77,8 +80,8 @@ pub fn run(args: &InitArgs) -> Result<bool> {
     names.dedup();
     let signing = Error::Sign;
     let authority = certificates::authority().map_err(signing)?;
-    let server = certificates::signed(&authority.key, SERVER, &names).map_err(signing)?;
-    let admin = certificates::signed(&authority.key, ADMIN, &[]).map_err(signing)?;
+    let server = certificates::signed(&authority.key, SERVER, &names, None).map_err(signing)?;
+    let admin = certificates::signed(&authority.key, ADMIN, &[], None).map_err(signing)?;
     let client = format!(
         "# Whom the commands of `weft directory` ask, and as whom.\nservers = [\"{0}\"]\nprincipal = {1}\nauth = \"tls\" # or \"mac\", as the servers have it\n\n# Where `weft directory serve` listens with this folder; delete the line on machines that only ask.\nlisten = \"{0}\"\n",
         args.listen, ADMIN.0
@@ -119,7 +122,8 @@ pub fn key(args: &KeyArgs) -> Result<bool> {
     if let Some(file) = &args.certificate {
         let authority = args.dir.file("ca.key");
         let authority = std::fs::read_to_string(&authority).map_err(|e| Error::io("read the authority's key", &authority, e))?;
-        let Pair { certificate, key } = certificates::signed(&authority, principal, &args.name).map_err(Error::Sign)?;
+        let Pair { certificate, key } =
+            certificates::signed(&authority, principal, &args.name, args.days).map_err(Error::Sign)?;
         write_all_new(&[(file.clone(), certificate.as_str(), false), (file.with_extension("key"), key.as_str(), true)])?;
     }
     if args.json {

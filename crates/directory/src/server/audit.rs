@@ -100,7 +100,7 @@ pub fn utc(time: SystemTime) -> String {
 }
 
 /// The Gregorian date of a day since 1970-01-01. Years are counted from March, so that a leap day is the last of its year.
-const fn date(days: u64) -> (u64, u64, u64) {
+pub const fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -10,7 +10,7 @@
 //! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy and the certificate are read again.
 
 pub(crate) mod affinity;
-mod audit;
+pub(crate) mod audit;
 mod authentication;
 mod budget;
 mod certificate;
