@@ -76,6 +76,9 @@ pub enum Error {
     #[error(transparent)]
     Key(#[from] KeyError),
 
+    /// An inventory cannot be deployed.
+    #[error(transparent)]
+    Deploy(#[from] super::deploy::DeployError),
     /// The servers do not answer as they should.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -272,6 +275,7 @@ impl Error {
             Self::NoGroup(group) => {
                 format!("put it first: `weft directory put group:{} ADDRESS,...`; or `--unchecked`, to put it later", group.0)
             }
+            Self::Deploy(error) => error.remedy(),
             Self::Client(error) => error.help().to_owned(),
             Self::Bench(error) => error.help().to_owned(),
             Self::InDoubt { error, number, known } => {

@@ -8,6 +8,7 @@ mod bench;
 mod certificates;
 mod connect;
 mod deny;
+mod deploy;
 mod documents;
 mod entry;
 mod error;
@@ -82,6 +83,8 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// Measure rates, latencies, and what faults cost
     Bench(bench::BenchArgs),
+    /// Configurations, keys and units of all machines from an inventory: `weft deploy`
+    Deploy(deploy::DeployArgs),
     /// The tenants' file, and where their VMs are: `weft tenant`
     Tenant(Box<tenant::TenantArgs>),
     /// Write the manual pages into a folder, for packages
@@ -118,6 +121,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Backup(args) => backup::backup(&args),
         Command::Restore(args) => backup::restore(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Deploy(args) => deploy::run(&args),
         Command::Tenant(args) => tenant::run(&args),
         Command::Manual { folder } => command_line::write_manual::<Program>("weft-directory", &folder)
             .map(|()| true)

@@ -57,7 +57,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Experiments", &["run", "check", "new", "examples"]),
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
-    ("Networks of real hosts", &["directory", "tenant", "agent", "scheduler"]),
+    ("Networks of real hosts", &["deploy", "directory", "tenant", "agent", "scheduler"]),
     ("Planning (`weft-planner`)", &["analyze", "optimum", "cuts", "whatif", "cost", "design", "export"]),
     ("Tools", &["bench", "completions"]),
 ];
@@ -120,6 +120,9 @@ enum Command {
         /// The folder, which must exist
         folder: PathBuf,
     },
+    /// Write the files of all machines from an inventory, and compare (`weft-directory deploy`)
+    #[command(disable_help_flag = true)]
+    Deploy(External),
     /// Run the directory service, or query it (`weft-directory`)
     #[command(disable_help_flag = true)]
     Directory(External),
@@ -228,6 +231,7 @@ pub fn main() -> ExitCode {
             .map(|()| ExitCode::SUCCESS)
             .map_err(|e| Error::io("write to", &folder, e)),
         Command::Directory(rest) => external("weft-directory", &rest.arguments),
+        Command::Deploy(rest) => external("weft-directory", &rest.behind("deploy")),
         Command::Tenant(rest) => external("weft-directory", &rest.behind("tenant")),
         Command::Agent(rest) => external("weft-agent", &rest.arguments),
         Command::Scheduler(rest) => external("weft-scheduler", &rest.arguments),

@@ -1,0 +1,125 @@
+//! The files of machines with an agent: its configuration, its key, and a drop-in of its unit.
+
+use std::fmt::Write as _;
+
+use weft_control::wire::vl2::attach;
+
+use super::error::Result;
+use super::files::{File, Files, heading, of_machine, principal, quoted};
+use super::inventory::{Host, Inventory, LocatorMode, OnExit, Switch, SwitchRole};
+use super::keys::{Keys, key_path};
+use crate::cli::connect::Auth;
+
+/// Adds the files of a host.
+pub(super) fn host(inventory: &Inventory, host: &Host, keys: &mut Keys, files: &mut Files) -> Result<()> {
+    let (network, folder) = (&inventory.network, of_machine(host.name.get_ref()));
+    let is_locator = network.locator == LocatorMode::Host;
+    let mut text = heading(inventory) + "role = \"host\"\n";
+    let _ = writeln!(text, "device = \"{}\"", host.device.get_ref());
+    text += &common(inventory, *host.principal.get_ref(), *host.la.get_ref());
+    let _ = writeln!(text, "locator = \"{}\"", if is_locator { "host" } else { "tor" });
+    let _ = writeln!(text, "intermediate = \"{}\"", if inventory.anycast().is_empty() { "none" } else { "group" });
+    let _ = writeln!(text, "entropy = \"{}\"", host.entropy.get_ref());
+    if let Some(tor) = inventory.tor(host).filter(|it| it.agent && !is_locator) {
+        let _ = writeln!(text, "tor = \"{}:{}\"", tor.la.get_ref(), attach::PORT);
+    }
+    if let Some(multicast) = &network.multicast {
+        let _ = writeln!(text, "multicast = \"{}\"", multicast.get_ref());
+    }
+    if let Some(time) = &inventory.agent.fail_static {
+        let _ = writeln!(text, "fail_static = \"{time}\"");
+    }
+    if is_locator && inventory.auth() == Auth::Tls {
+        text += "auth = \"tls\"\ncert = \"/etc/weft/agent.pem\"\ncert_key = \"/etc/weft/agent.pem.key\"\nca = \"/etc/weft/ca.pem\"\n";
+        let path = format!("{folder}etc/weft/agent.pem");
+        let pair = keys.certificate(&path, principal(&host.principal), &[])?;
+        files.insert(key_path(&path), File::key(pair.key));
+        files.insert(path, File::certificate(pair.certificate));
+        files.insert(format!("{folder}etc/weft/ca.pem"), File::certificate(keys.authority().to_owned()));
+    }
+    for address in &host.addresses {
+        let _ = write!(text, "\n[[address]]\naddress = \"{}\"\n", address.get_ref());
+    }
+    files.insert(format!("{folder}{CONFIG}"), File::plain(text));
+    files.insert(format!("{folder}{KEY}"), File::key(keys.key_of(principal(&host.principal)).to_hex() + "\n"));
+    files.insert(format!("{folder}{DROP_IN}"), File::plain(drop_in(inventory, host)));
+    Ok(())
+}
+
+/// Adds the files of a switch. Its configuration has the attach keys of its hosts.
+pub(super) fn switch(inventory: &Inventory, switch: &Switch, keys: &Keys, files: &mut Files) {
+    let Some(number) = &switch.principal else { return };
+    let folder = of_machine(switch.name.get_ref());
+    let mut text = heading(inventory) + "role = \"switch\"\n";
+    text += &common(inventory, *number.get_ref(), *switch.la.get_ref());
+    let _ = writeln!(text, "ports = [{}]\nsocket = \"/run/weft/agent.sock\"", quoted(&switch.ports));
+    if switch.role == SwitchRole::Intermediate {
+        let (switches, anycast) = (quoted(inventory.intermediates()), quoted(inventory.anycast()));
+        let width = inventory.network.ecmp_width;
+        let _ = write!(text, "\n[intermediate]\nswitches = [{switches}]\nanycast = [{anycast}]\necmp_width = {width}\n");
+    }
+    if switch.role == SwitchRole::Tor && inventory.network.locator == LocatorMode::Tor {
+        text += "\n[tor]\n";
+        for host in inventory.host.iter().filter(|it| inventory.tor(it).is_some_and(|tor| tor.name == switch.name)) {
+            let Some(port) = &host.port else { continue };
+            let key = attach::AttachKey::of(&keys.key_of(principal(&host.principal))).to_hex();
+            let (number, port, la) = (host.principal.get_ref(), port.get_ref(), host.la.get_ref());
+            let _ = write!(
+                text,
+                "\n[[tor.host]]\nprincipal = {number}\nattach_key = \"{key}\"\nport = \"{port}\"\naddress = \"{la}\"\n"
+            );
+        }
+    }
+    files.insert(format!("{folder}{CONFIG}"), File { content: text, is_private: true, is_key: false });
+    files.insert(format!("{folder}{KEY}"), File::key(keys.key_of(principal(number)).to_hex() + "\n"));
+}
+
+/// The keys that all configurations have.
+fn common(inventory: &Inventory, principal: u32, la: std::net::Ipv4Addr) -> String {
+    let on_exit = if inventory.agent.on_exit == OnExit::Keep { "keep" } else { "remove" };
+    format!(
+        "principal = {principal}\nkey = \"/{KEY}\"\ndirectory = [{}]\nprefixes = [{}]\nla = \"{la}\"\non_exit = \"{on_exit}\"\nmetrics = \"{}\"\n",
+        quoted(inventory.servers()),
+        quoted(inventory.network.prefixes.get_ref()),
+        inventory.agent.metrics,
+    )
+}
+
+/// The unit waits for the NIC, and gives it the application addresses before the agent starts.
+fn drop_in(inventory: &Inventory, host: &Host) -> String {
+    let device = host.device.get_ref();
+    let unit = format!("sys-subsystem-net-devices-{}.device", escaped(device));
+    let mut text = heading(inventory) + &format!("[Unit]\nWants={unit}\nAfter={unit}\n\n[Service]\n");
+    for address in host.addresses.iter().map(toml::Spanned::get_ref) {
+        let prefix = inventory.network.prefixes.get_ref().iter().find(|it| it.contains(*address));
+        let length = prefix.map_or(32, weft_control::prefix::Prefix::length);
+        let nodad = if address.is_ipv6() { " nodad" } else { "" };
+        let _ = writeln!(text, "ExecStartPre=ip address replace {address}/{length} dev {device}{nodad}");
+    }
+    text
+}
+
+/// A name as part of a unit's name, as `systemd-escape` writes it.
+fn escaped(name: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'-' | b'@' => format!("\\x{byte:02x}"),
+        _ => char::from(byte).to_string(),
+    };
+    name.bytes().map(escape).collect()
+}
+
+/// Where the agent's files are, below `/`.
+pub(super) const CONFIG: &str = "etc/weft/agent.toml";
+const KEY: &str = "etc/weft/agent.key";
+const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_interfaces_are_escaped_as_systemd_does() {
+        assert_eq!(escaped("bond0.100"), "bond0.100");
+        assert_eq!(escaped("br-lan"), "br\\x2dlan");
+    }
+}

@@ -1,0 +1,230 @@
+//! The inventory: TOML with the machines of a cluster, their addresses and services. `docs/deploying.md` has every key.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+
+use serde::Deserialize;
+use toml::Spanned;
+use weft_control::prefix::Prefix;
+
+use crate::cli::connect::Auth;
+
+/// The page that has every key.
+pub(super) const PAGE: &str = "docs/deploying.md";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Inventory {
+    /// The cluster's name: a folder with the keys of another one is refused.
+    pub cluster: Spanned<String>,
+    /// Of the policy: greater with every change of it.
+    pub version: Spanned<u32>,
+    pub network: Network,
+    pub directory: Servers,
+    #[serde(default)]
+    pub agent: Agents,
+    #[serde(default)]
+    pub service: Vec<Service>,
+    #[serde(default)]
+    pub switch: Vec<Switch>,
+    #[serde(default)]
+    pub rack: Vec<Rack>,
+    #[serde(default)]
+    pub host: Vec<Host>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Network {
+    pub prefixes: Spanned<Vec<Prefix>>,
+    pub locator: LocatorMode,
+    pub anycast: Option<Spanned<Vec<Ipv4Addr>>>,
+    #[serde(default = "ecmp_width")]
+    pub ecmp_width: NonZeroUsize,
+    pub multicast: Option<Spanned<Prefix>>,
+}
+
+/// Where packets for a host are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum LocatorMode {
+    Tor,
+    Host,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Servers {
+    pub auth: Option<Spanned<Auth>>,
+    pub etcd: Option<Spanned<Vec<String>>>,
+    #[serde(default = "port")]
+    pub port: u16,
+    #[serde(default = "admin")]
+    pub admin: Spanned<u32>,
+    #[serde(default = "server_metrics")]
+    pub metrics: String,
+    #[serde(default)]
+    pub server: Vec<Server>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Server {
+    pub name: Spanned<String>,
+    pub address: Spanned<IpAddr>,
+    pub principal: Spanned<u32>,
+    pub management: Option<String>,
+}
+
+/// What all agents have in common.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Agents {
+    pub on_exit: OnExit,
+    pub metrics: String,
+    pub fail_static: Option<String>,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self { on_exit: OnExit::Keep, metrics: "127.0.0.1:9304".to_owned(), fail_static: None }
+    }
+}
+
+/// What happens to eBPF programs and maps when an agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum OnExit {
+    Keep,
+    Remove,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Service {
+    pub name: Spanned<String>,
+    pub id: Spanned<u32>,
+    #[serde(default)]
+    pub allow: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub deny: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switch {
+    pub name: Spanned<String>,
+    pub role: SwitchRole,
+    /// Whether it runs an agent; else it has no principal and gets no files.
+    #[serde(default = "yes")]
+    pub agent: bool,
+    pub principal: Option<Spanned<u32>>,
+    pub la: Spanned<Ipv4Addr>,
+    #[serde(default)]
+    pub ports: Vec<String>,
+    pub management: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SwitchRole {
+    Tor,
+    Intermediate,
+    Other,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rack {
+    pub name: Spanned<String>,
+    pub tor: Spanned<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Host {
+    pub name: Spanned<String>,
+    pub principal: Spanned<u32>,
+    pub device: Spanned<String>,
+    pub la: Spanned<Ipv4Addr>,
+    pub entropy: Spanned<Prefix>,
+    pub service: Spanned<String>,
+    pub addresses: Vec<Spanned<IpAddr>>,
+    pub rack: Option<Spanned<String>>,
+    /// At the ToR.
+    pub port: Option<Spanned<String>>,
+    /// Group of intermediate switches, from 1.
+    pub group: Option<Spanned<u16>>,
+    pub management: Option<String>,
+}
+
+impl Inventory {
+    pub fn cluster(&self) -> &str {
+        self.cluster.get_ref()
+    }
+
+    /// How updates and streams are authenticated.
+    pub fn auth(&self) -> Auth {
+        let usual = if self.network.locator == LocatorMode::Tor { Auth::Mac } else { Auth::Tls };
+        self.directory.auth.as_ref().map_or(usual, |it| *it.get_ref())
+    }
+
+    /// Anycast addresses of the groups of intermediate switches, the first of group 1.
+    pub fn anycast(&self) -> &[Ipv4Addr] {
+        self.network.anycast.as_ref().map_or(&[], |it| it.get_ref())
+    }
+
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        self.directory.server.iter().map(|it| SocketAddr::new(*it.address.get_ref(), self.directory.port)).collect()
+    }
+
+    /// The ToR of a host's rack.
+    pub fn tor(&self, host: &Host) -> Option<&Switch> {
+        let rack = self.rack.iter().find(|it| Some(it.name.get_ref()) == host.rack.as_ref().map(Spanned::get_ref))?;
+        self.switch.iter().find(|it| it.name.get_ref() == rack.tor.get_ref())
+    }
+
+    /// Switches that run an agent.
+    pub fn agents_of_switches(&self) -> impl Iterator<Item = &Switch> {
+        self.switch.iter().filter(|it| it.agent)
+    }
+
+    /// Locators of the intermediate switches, in the order of the inventory.
+    pub fn intermediates(&self) -> Vec<Ipv4Addr> {
+        self.agents_of_switches().filter(|it| it.role == SwitchRole::Intermediate).map(|it| *it.la.get_ref()).collect()
+    }
+
+    /// The number of a service.
+    pub fn service_id(&self, name: &str) -> Option<u32> {
+        self.service.iter().find(|it| it.name.get_ref() == name).map(|it| *it.id.get_ref())
+    }
+
+    /// The group of a host's mappings; 0 without groups.
+    pub fn group(&self, host: &Host) -> u16 {
+        let groups = u32::try_from(self.anycast().len()).unwrap_or(u32::MAX);
+        let chosen = host.group.as_ref().map(|it| *it.get_ref());
+        let spread = || host.principal.get_ref().checked_rem(groups).map_or(0, |it| it + 1) as u16;
+        chosen.unwrap_or_else(spread)
+    }
+}
+
+fn ecmp_width() -> NonZeroUsize {
+    NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN)
+}
+
+const fn port() -> u16 {
+    5303
+}
+
+/// As `weft directory init` numbers it.
+fn admin() -> Spanned<u32> {
+    Spanned::new(0..0, 2)
+}
+
+fn server_metrics() -> String {
+    "127.0.0.1:9303".to_owned()
+}
+
+const fn yes() -> bool {
+    true
+}

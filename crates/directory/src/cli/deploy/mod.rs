@@ -1,0 +1,148 @@
+//! `weft deploy`: an inventory turned into the files of every machine, and machines compared with it. `docs/deploying.md`.
+//!
+//! ```text
+//!   INVENTORY --read, validate--> Inventory --plan, with Keys--> Files --folder--> DIR
+//!                                                                      '--check--> differences from DIR, or from this machine
+//! ```
+
+mod agents;
+mod ansible;
+mod error;
+mod files;
+mod folder;
+mod inventory;
+mod keys;
+mod servers;
+mod validate;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use nix::fcntl::{Flock, FlockArg};
+use serde_json::json;
+use weft_control::directory::policy::Policy;
+
+pub use error::DeployError;
+use files::Files;
+use folder::Manifest;
+use inventory::{Inventory, PAGE};
+use keys::Keys;
+
+use self::error::Result;
+use crate::daemon::command_line::{print_json, print_text};
+use crate::daemon::config::Place;
+
+#[derive(Debug, Args)]
+pub struct DeployArgs {
+    #[command(subcommand)]
+    command: DeployCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DeployCommand {
+    /// Write the configurations, keys, policy and units of all machines, and an Ansible role
+    Plan(PlanArgs),
+}
+
+#[derive(Debug, Args)]
+struct PlanArgs {
+    /// The inventory, TOML
+    inventory: PathBuf,
+    /// The folder: made, or updated where it differs. Keys that it has are kept
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Replace files that were changed by hand
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(args: &DeployArgs) -> super::Result<bool> {
+    match &args.command {
+        DeployCommand::Plan(args) => plan(args),
+    }
+}
+
+/// The text of an inventory, for errors with their lines.
+fn read(path: &Path) -> Result<(Inventory, String)> {
+    let text = std::fs::read_to_string(path).map_err(DeployError::file("read", path))?;
+    let inventory = Inventory::read(&Place { path, text: &text, page: PAGE })?;
+    Ok((inventory, text))
+}
+
+fn plan(args: &PlanArgs) -> super::Result<bool> {
+    let (inventory, text) = read(&args.inventory)?;
+    let place = Place { path: &args.inventory, text: &text, page: PAGE };
+    let dir = &args.out;
+    let before = Manifest::read(dir)?;
+    let _lock = before.as_ref().map(|_| lock(dir)).transpose()?;
+    let mut keys = keys_of(&inventory, dir, before.as_ref())?;
+    let files = files::plan(&inventory, &mut keys)?;
+    policy(&inventory, &place, &files, before.as_ref())?;
+    let manifest = Manifest::new(inventory.cluster(), *inventory.version.get_ref(), keys.into_issued(), &files);
+    let changes = match &before {
+        Some(before) => folder::update(dir, &files, before, &manifest, args.force)?,
+        None => folder::create(dir, &files, &manifest)?,
+    };
+    let machines = machines(&files);
+    if args.json {
+        print_json(&json!({ "out": dir, "cluster": inventory.cluster(), "machines": machines, "written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged }))?;
+    } else {
+        let line = |what: &str, path: &String| format!("{what} {path}\n");
+        let list = before.iter().flat_map(|_| {
+            changes.written.iter().map(|it| line("wrote  ", it)).chain(changes.removed.iter().map(|it| line("removed", it)))
+        });
+        let (written, removed, unchanged) = (changes.written.len(), changes.removed.len(), changes.unchanged);
+        let summary = format!(
+            "{}: {} machines; {written} files written, {removed} removed, {unchanged} unchanged\n",
+            dir.display(),
+            machines.len()
+        );
+        print_text(&(list.collect::<String>() + &summary))?;
+    }
+    Ok(true)
+}
+
+/// The keys of the folder, or new ones if there is none.
+fn keys_of(inventory: &Inventory, dir: &Path, before: Option<&Manifest>) -> Result<Keys> {
+    let Some(before) = before else { return Keys::new() };
+    if before.cluster != inventory.cluster() {
+        let (has, wanted) = (before.cluster.clone(), inventory.cluster().to_owned());
+        return Err(DeployError::OtherCluster { dir: dir.to_owned(), has, wanted });
+    }
+    Keys::of_folder(dir, before.clone())
+}
+
+/// Servers refuse a changed policy whose version is not greater, so this does too.
+fn policy(inventory: &Inventory, place: &Place<'_>, files: &Files, before: Option<&Manifest>) -> Result<()> {
+    let path = format!("{}policy.toml", servers::ADMINISTRATION);
+    let content = &files[&path].content;
+    let inventory_path = || place.path.to_owned();
+    Policy::parse(content).map_err(|cause| DeployError::Policy { inventory: inventory_path(), cause })?;
+    let Some(before) = before else { return Ok(()) };
+    let (old, new) = (before.policy_version, *inventory.version.get_ref());
+    let is_changed = before.digest_of(&path) != Some(&folder::digest(content));
+    if is_changed && new <= old {
+        let message = format!("services or principals have changed, and version {new} is not greater than {old}");
+        return Err(place.error(inventory.version.span(), &message, &format!("write version = {}", old + 1)));
+    }
+    Ok(())
+}
+
+/// One plan at a time.
+fn lock(dir: &Path) -> Result<Flock<std::fs::File>> {
+    let file = std::fs::File::open(dir).map_err(DeployError::file("open", dir))?;
+    let busy = |error: nix::errno::Errno| DeployError::file("lock", dir)(error.into());
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| busy(error))
+}
+
+/// The machines that have files.
+fn machines(files: &Files) -> Vec<String> {
+    let mut names: Vec<String> =
+        files.keys().filter_map(|it| Some(it.strip_prefix("hosts/")?.split_once('/')?.0.to_owned())).collect();
+    names.dedup();
+    names
+}

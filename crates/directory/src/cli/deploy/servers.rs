@@ -1,0 +1,126 @@
+//! The files of directory servers, and those of the administrator: secret, authority, policy, mappings.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+use weft_control::vl2::agent::DIRECTORY_GROUP;
+
+use super::error::Result;
+use super::files::{File, Files, heading, of_machine, principal, quoted};
+use super::inventory::{Inventory, LocatorMode, Server, SwitchRole};
+use super::keys::Keys;
+use crate::cli::connect::Auth;
+
+/// The files of the administrator.
+pub(super) fn administration(inventory: &Inventory, keys: &mut Keys) -> Result<Files> {
+    let mut files = Files::new();
+    let mut add = |name: &str, file: File| drop(files.insert(format!("{ADMINISTRATION}{name}"), file));
+    let admin = keys.certificate(&format!("{ADMINISTRATION}admin.pem"), principal(&inventory.directory.admin), &[])?;
+    add("secret", File::key(keys.secret_text()));
+    add("ca.pem", File::certificate(keys.authority().to_owned()));
+    if let Some(key) = keys.authority_key() {
+        add("ca.key", File::key(key.to_owned()));
+    }
+    add("admin.pem", File::certificate(admin.certificate));
+    add("admin.key", File::key(admin.key));
+    add("policy.toml", File::plain(policy(inventory)));
+    add("mappings.jsonl", File::plain(mappings(inventory)));
+    let (servers, auth) = (quoted(inventory.servers()), auth(inventory));
+    let client =
+        format!("servers = [{servers}]\nprincipal = {}\nauth = \"{auth}\"\n", inventory.directory.admin.get_ref());
+    add("client.toml", File::plain(heading(inventory) + &client));
+    Ok(files)
+}
+
+/// Adds the files of a server's machine.
+pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, files: &mut Files) -> Result<()> {
+    let folder = of_machine(server.name.get_ref());
+    let state = format!("{folder}{STATE}");
+    let (address, number) = (server.address.get_ref(), server.principal.get_ref());
+    let names = [address.to_string(), server.name.get_ref().clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+    let path = format!("{state}server.pem");
+    let pair = keys.certificate(&path, principal(&server.principal), &names)?;
+    files.insert(path, File::certificate(pair.certificate));
+    files.insert(format!("{state}server.key"), File::key(pair.key));
+    files.insert(format!("{state}secret"), File::key(keys.secret_text()));
+    files.insert(format!("{state}ca.pem"), File::certificate(keys.authority().to_owned()));
+    files.insert(format!("{state}policy.toml"), File::plain(policy(inventory)));
+    let listen = std::net::SocketAddr::new(*address, inventory.directory.port);
+    let peers = inventory.servers().into_iter().filter(|it| *it != listen);
+    let mut arguments = format!("--principal {number} --auth {} --metrics {}", auth(inventory), inventory.directory.metrics);
+    for peer in peers {
+        let _ = write!(arguments, " --peer {peer}");
+    }
+    if let Some(etcd) = inventory.directory.etcd.as_ref().filter(|it| !it.get_ref().is_empty()) {
+        let _ = write!(arguments, " --store etcd:{}", etcd.get_ref().join(","));
+    }
+    let environment = format!("LISTEN={listen}\nARGUMENTS={arguments}\n");
+    files.insert(format!("{folder}{ENVIRONMENT}"), File::plain(heading(inventory) + &environment));
+    Ok(())
+}
+
+fn auth(inventory: &Inventory) -> &'static str {
+    match inventory.auth() {
+        Auth::Tls => "tls",
+        Auth::Mac => "mac",
+    }
+}
+
+/// The services, and the principals with their rights.
+fn policy(inventory: &Inventory) -> String {
+    let mut text = heading(inventory) + &format!("version = {}\n", inventory.version.get_ref());
+    for service in &inventory.service {
+        let names = |list: &[toml::Spanned<String>]| quoted(list.iter().map(toml::Spanned::get_ref));
+        let (name, id) = (service.name.get_ref(), service.id.get_ref());
+        let _ = write!(text, "\n[[service]]\nname = \"{name}\"\nid = {id}\nallow = [{}]\n", names(&service.allow));
+        if !service.deny.is_empty() {
+            let _ = writeln!(text, "deny = [{}]", names(&service.deny));
+        }
+    }
+    let mut add = |principal: u32, role: &str, locator: Option<String>| {
+        let _ = write!(text, "\n[[principal]]\nid = {principal}\nrole = \"{role}\"\n");
+        if let Some(locator) = locator {
+            let _ = writeln!(text, "locators = [\"{locator}\"]");
+        }
+    };
+    inventory.directory.server.iter().for_each(|it| add(*it.principal.get_ref(), "server", None));
+    add(*inventory.directory.admin.get_ref(), "admin", None);
+    let is_tor = inventory.network.locator == LocatorMode::Tor;
+    for switch in inventory.agents_of_switches() {
+        let writes = is_tor && switch.role == SwitchRole::Tor;
+        if let Some(number) = &switch.principal {
+            add(*number.get_ref(), "switch", writes.then(|| switch.la.get_ref().to_string()));
+        }
+    }
+    for host in inventory.host.iter().filter(|_| !is_tor) {
+        add(*host.principal.get_ref(), "host", Some(host.la.get_ref().to_string()));
+    }
+    text
+}
+
+/// The directory's entries, one per line, as `weft directory import` reads them.
+fn mappings(inventory: &Inventory) -> String {
+    let mut lines = Vec::new();
+    for (id, address) in (1u16..).zip(inventory.anycast()) {
+        lines.push(json!({"key": format!("group:{id}"), "addresses": [address]}));
+    }
+    let servers: Vec<String> = inventory.directory.server.iter().map(|it| it.address.get_ref().to_string()).collect();
+    lines.push(json!({"key": format!("group:{}", DIRECTORY_GROUP.0), "addresses": servers}));
+    for host in &inventory.host {
+        let tor = inventory.tor(host).filter(|_| inventory.network.locator == LocatorMode::Tor);
+        let locator = tor.map_or(host.la.get_ref(), |it| it.la.get_ref());
+        let (group, owner) = (inventory.group(host), host.principal.get_ref());
+        let service = inventory.service_id(host.service.get_ref());
+        for address in host.addresses.iter().map(toml::Spanned::get_ref) {
+            lines.push(json!({"key": address, "locator": locator, "group": group, "service": service, "owner": owner}));
+        }
+    }
+    let heading = json!({"weft_directory": 1, "revision": 0, "entries": lines.len()});
+    std::iter::once(heading).chain(lines).map(|line| line.to_string() + "\n").collect()
+}
+
+/// The administrator's folder; `--dir` of `weft directory`.
+pub(super) const ADMINISTRATION: &str = "directory/";
+/// The server's folder, and the environment of its unit.
+pub(super) const STATE: &str = "var/lib/weft-directory/";
+pub(super) const ENVIRONMENT: &str = "etc/weft/directory.env";

@@ -1,0 +1,345 @@
+//! Whether an inventory can be deployed. Each error names its line, and of what is there twice the other line too.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::ops::Range;
+
+use toml::Spanned;
+use weft_control::prefix::Prefix;
+use weft_control::vl2::groups::Groups;
+
+use super::error::{DeployError, Result};
+use super::inventory::{Host, Inventory, LocatorMode, Rack, Switch, SwitchRole};
+use crate::cli::connect::Auth;
+use crate::daemon::config::Place;
+
+impl Inventory {
+    /// Reads an inventory and checks all of it.
+    ///
+    /// # Errors
+    /// [`DeployError`] with file, line and remedy.
+    pub fn read(place: &Place<'_>) -> Result<Self> {
+        let inventory: Self = place.parse()?;
+        Check { place, it: &inventory }.all()?;
+        Ok(inventory)
+    }
+}
+
+/// An inventory, and where its keys are.
+struct Check<'a> {
+    place: &'a Place<'a>,
+    it: &'a Inventory,
+}
+
+/// Values that may be there once, with where they were.
+struct Once<K> {
+    what: &'static str,
+    seen: BTreeMap<K, String>,
+}
+
+impl<K: Ord + Clone + Display> Once<K> {
+    const fn of(what: &'static str) -> Self {
+        Self { what, seen: BTreeMap::new() }
+    }
+
+    fn add(&mut self, check: &Check<'_>, value: &Spanned<K>, owner: &str) -> Result<()> {
+        let (key, span) = (value.get_ref(), value.span());
+        let line = check.place.line(span.clone());
+        match self.seen.insert(key.clone(), format!("{owner} (line {line})")) {
+            None => Ok(()),
+            Some(first) => {
+                let message = format!("{} {key} of {owner} is that of {first} too", self.what);
+                check.wrong(span, &message, "give each its own, or remove one")
+            }
+        }
+    }
+}
+
+impl Check<'_> {
+    fn wrong<T>(&self, span: Range<usize>, message: &str, help: &str) -> Result<T> {
+        Err(self.place.error::<DeployError>(span, message, help))
+    }
+
+    fn all(&self) -> Result<()> {
+        self.name(&self.it.cluster, "the cluster")?;
+        if *self.it.version.get_ref() == 0 {
+            return self.wrong(self.it.version.span(), "versions begin at 1", "write version = 1");
+        }
+        self.network()?;
+        self.servers()?;
+        self.services()?;
+        self.principals()?;
+        self.machines()?;
+        self.switches()?;
+        self.racks()?;
+        self.hosts()
+    }
+
+    /// A name that is part of paths, configurations and units.
+    fn name(&self, name: &Spanned<String>, what: &str) -> Result<()> {
+        let text = name.get_ref();
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !text.is_empty() && text.len() <= 64 && text.bytes().all(is_good) && !text.starts_with(['.', '-']) {
+            return Ok(());
+        }
+        let message = format!("`{text}` is no name of {what}");
+        self.wrong(name.span(), &message, "use up to 64 letters, digits, `-`, `_` and `.`, a letter or digit first")
+    }
+
+    fn network(&self) -> Result<()> {
+        let (network, prefixes) = (&self.it.network, self.it.network.prefixes.get_ref());
+        let of = |is_v4: bool| prefixes.iter().filter(|it| it.address().is_ipv4() == is_v4).count();
+        if prefixes.is_empty() || of(true) > 1 || of(false) > 1 {
+            let help = "write the whole space of application addresses as one prefix a family";
+            return self.wrong(network.prefixes.span(), "one prefix of IPv4, one of IPv6, or both", help);
+        }
+        if let Some(multicast) = &network.multicast
+            && !(multicast.get_ref().address().is_multicast() && multicast.get_ref().address().is_ipv4())
+        {
+            return self.wrong(multicast.span(), "not a prefix of multicast addresses", "write one inside 239.0.0.0/8");
+        }
+        let Some(anycast) = &network.anycast else { return Ok(()) };
+        if let Some(inside) = anycast.get_ref().iter().find(|it| self.is_application((**it).into())) {
+            let message = format!("{inside} is an application address");
+            return self.wrong(anycast.span(), &message, "anycast addresses are outside of `prefixes`");
+        }
+        let intermediates = self.it.intermediates().into_iter().map(IpAddr::V4).collect::<Vec<_>>();
+        if intermediates.is_empty() {
+            return Ok(());
+        }
+        let groups = Groups::new(intermediates, network.ecmp_width, Some(anycast.get_ref().len()));
+        let help = "list one address a group, each of at most `ecmp_width` intermediate switches";
+        groups.map(drop).or_else(|error| self.wrong(anycast.span(), &error.to_string(), help))
+    }
+
+    fn servers(&self) -> Result<()> {
+        let part = &self.it.directory;
+        let Some(second) = part.server.get(1).or(part.server.first()) else {
+            return self.wrong(0..0, "no directory server", "add [[directory.server]] with name, address and principal");
+        };
+        let etcd = part.etcd.as_ref().map(Spanned::get_ref);
+        if part.server.len() > 1 && etcd.is_none_or(Vec::is_empty) {
+            let help = "list its endpoints: etcd = [\"http://10.1.2.1:2379\", ...] in [directory]";
+            return self.wrong(second.name.span(), "several directory servers need etcd", help);
+        }
+        let is_url = |it: &String| (it.starts_with("http://") || it.starts_with("https://")) && !it.contains([' ', '"', '\'', ',']);
+        if let Some(list) = &part.etcd
+            && let Some(bad) = list.get_ref().iter().find(|it| !is_url(it))
+        {
+            return self.wrong(list.span(), &format!("`{bad}` is no endpoint"), "write such as \"http://10.1.2.1:2379\"");
+        }
+        let writes = |it: &&Switch| it.role == SwitchRole::Tor;
+        if let Some(auth) = &part.auth
+            && *auth.get_ref() == Auth::Tls
+            && self.it.network.locator == LocatorMode::Tor
+            && self.it.agents_of_switches().any(|it| writes(&it))
+        {
+            return self.wrong(auth.span(), "ToRs bring addresses to themselves by keyed MACs", "write auth = \"mac\"");
+        }
+        Ok(())
+    }
+
+    fn services(&self) -> Result<()> {
+        let (mut names, mut ids) = (Once::of("the name"), Once::of("id"));
+        for service in &self.it.service {
+            let name = service.name.get_ref();
+            names.add(self, &service.name, &format!("service `{name}`"))?;
+            ids.add(self, &service.id, &format!("service `{name}`"))?;
+            for other in service.allow.iter().chain(&service.deny) {
+                if other.get_ref() != "*" {
+                    self.service(other)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn service(&self, name: &Spanned<String>) -> Result<()> {
+        match self.it.service_id(name.get_ref()) {
+            Some(_) => Ok(()),
+            None => {
+                let known = list(self.it.service.iter().map(|it| it.name.get_ref()));
+                self.wrong(name.span(), &format!("there is no service `{}`", name.get_ref()), &format!("add [[service]] of that name, or name one of: {known}"))
+            }
+        }
+    }
+
+    fn principals(&self) -> Result<()> {
+        let mut once = Once::of("principal");
+        once.add(self, &self.it.directory.admin, "the administrator")?;
+        let servers = self.it.directory.server.iter().map(|it| (&it.principal, format!("directory server {}", it.name.get_ref())));
+        let switches = self.it.switch.iter().filter_map(|it| Some((it.principal.as_ref()?, it.name.get_ref().clone())));
+        let hosts = self.it.host.iter().map(|it| (&it.principal, it.name.get_ref().clone()));
+        for (principal, owner) in servers.chain(switches).chain(hosts) {
+            if *principal.get_ref() == 0 {
+                return self.wrong(principal.span(), "principals begin at 1", "give each machine its own number");
+            }
+            once.add(self, principal, &owner)?;
+        }
+        Ok(())
+    }
+
+    /// Names and locator addresses. A directory server may share a machine with a host or a switch: then they have one name.
+    fn machines(&self) -> Result<()> {
+        let (mut names, mut servers) = (Once::of("the name"), Once::of("the name"));
+        let mut addresses: Once<IpAddr> = Once::of("the address");
+        let mut machines: BTreeMap<&str, IpAddr> = BTreeMap::new();
+        let switches = self.it.switch.iter().map(|it| (&it.name, &it.la));
+        for (name, la) in switches.chain(self.it.host.iter().map(|it| (&it.name, &it.la))) {
+            self.name(name, "a machine")?;
+            names.add(self, name, name.get_ref())?;
+            let la = Spanned::new(la.span(), IpAddr::V4(*la.get_ref()));
+            self.is_locator(&la)?;
+            addresses.add(self, &la, name.get_ref())?;
+            machines.insert(name.get_ref(), *la.get_ref());
+        }
+        for server in &self.it.directory.server {
+            self.name(&server.name, "a machine")?;
+            servers.add(self, &server.name, server.name.get_ref())?;
+            self.is_locator(&server.address)?;
+            if machines.get(server.name.get_ref().as_str()) != Some(server.address.get_ref()) {
+                addresses.add(self, &server.address, &format!("directory server {}", server.name.get_ref()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_application(&self, address: IpAddr) -> bool {
+        self.it.network.prefixes.get_ref().iter().any(|it| it.contains(address))
+    }
+
+    fn is_locator(&self, address: &Spanned<IpAddr>) -> Result<()> {
+        if self.is_application(*address.get_ref()) {
+            let message = format!("{} is an application address", address.get_ref());
+            return self.wrong(address.span(), &message, "locator addresses are outside of `prefixes`");
+        }
+        Ok(())
+    }
+
+    fn switches(&self) -> Result<()> {
+        for switch in self.it.agents_of_switches() {
+            let name = switch.name.get_ref();
+            if switch.principal.is_none() {
+                let help = "add `principal`; or agent = false, if the switch runs no weft-agent";
+                return self.wrong(switch.name.span(), &format!("switch {name} has no principal"), help);
+            }
+            if switch.ports.is_empty() {
+                let help = "list the interfaces to hosts and switches: ports = [\"swp1\", ...]";
+                return self.wrong(switch.name.span(), &format!("switch {name} has no ports"), help);
+            }
+            let bad = switch.ports.iter().find(|it| !is_interface(it));
+            if let Some(port) = bad {
+                return self.wrong(switch.name.span(), &format!("`{port}` is no name of an interface"), "up to 15 letters");
+            }
+            let has_groups = !self.it.anycast().is_empty();
+            if switch.role == SwitchRole::Intermediate && !has_groups {
+                let help = "write `anycast` in [network], an address a group; or role = \"other\"";
+                return self.wrong(switch.name.span(), &format!("intermediate switch {name} serves no group"), help);
+            }
+        }
+        Ok(())
+    }
+
+    fn racks(&self) -> Result<()> {
+        let mut names = Once::of("the name");
+        for Rack { name, tor } in &self.it.rack {
+            names.add(self, name, &format!("rack {}", name.get_ref()))?;
+            let found = self.it.switch.iter().find(|it| it.name.get_ref() == tor.get_ref());
+            match found.map(|it| it.role) {
+                Some(SwitchRole::Tor) => {}
+                Some(_) => return self.wrong(tor.span(), &format!("switch {} is no ToR", tor.get_ref()), "write role = \"tor\" there"),
+                None => {
+                    let message = format!("there is no switch `{}`", tor.get_ref());
+                    return self.wrong(tor.span(), &message, "add [[switch]] of that name with role = \"tor\"");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hosts(&self) -> Result<()> {
+        let mut addresses = Once::of("the address");
+        let mut ports = Once::of("the port");
+        let mut entropies: Vec<(&Spanned<Prefix>, &str)> = Vec::new();
+        for host in &self.it.host {
+            let name = host.name.get_ref();
+            self.service(&host.service)?;
+            if !is_interface(host.device.get_ref()) {
+                return self.wrong(host.device.span(), "not a name of an interface", "up to 15 letters, as `ip link` has it");
+            }
+            for address in &host.addresses {
+                if !self.is_application(*address.get_ref()) {
+                    let message = format!("{} is in none of the prefixes", address.get_ref());
+                    return self.wrong(address.span(), &message, "give an address in one of `prefixes` of [network]");
+                }
+                addresses.add(self, address, name)?;
+            }
+            self.entropy(host, &entropies)?;
+            entropies.push((&host.entropy, name));
+            if let Some(group) = &host.group
+                && !(1..=self.it.anycast().len()).contains(&usize::from(*group.get_ref()))
+            {
+                let message = format!("there is no group {}", group.get_ref());
+                return self.wrong(group.span(), &message, "groups are numbered from 1 in the order of `anycast` of [network]");
+            }
+            self.rack_of(host, &mut ports)?;
+        }
+        Ok(())
+    }
+
+    fn entropy(&self, host: &Host, others: &[(&Spanned<Prefix>, &str)]) -> Result<()> {
+        let (prefix, span) = (host.entropy.get_ref(), host.entropy.span());
+        if !prefix.address().is_ipv4() || !(8..=30).contains(&prefix.length()) {
+            return self.wrong(span, "not an IPv4 prefix from /8 to /30", "a /24 has room for 256 paths");
+        }
+        if self.it.network.prefixes.get_ref().iter().any(|it| it.overlaps(prefix)) {
+            return self.wrong(span, "`entropy` overlaps `prefixes`", "outer sources are locator addresses");
+        }
+        match others.iter().find(|(other, _)| other.get_ref().overlaps(prefix)) {
+            None => Ok(()),
+            Some((other, owner)) => {
+                let message = format!("{prefix} overlaps that of {owner} (line {})", self.place.line(other.span()));
+                self.wrong(span, &message, "give each host its own prefix, routed to it")
+            }
+        }
+    }
+
+    fn rack_of(&self, host: &Host, ports: &mut Once<String>) -> Result<()> {
+        let needs_tor = self.it.network.locator == LocatorMode::Tor;
+        let Some(rack) = &host.rack else {
+            let message = format!("host {} has no rack", host.name.get_ref());
+            let help = "add `rack`, which names its ToR; or write locator = \"host\" in [network]";
+            return if needs_tor { self.wrong(host.name.span(), &message, help) } else { Ok(()) };
+        };
+        let Some(tor) = self.it.tor(host) else {
+            let known = list(self.it.rack.iter().map(|it| it.name.get_ref()));
+            let help = format!("add [[rack]] of that name, or name one of: {known}");
+            return self.wrong(rack.span(), &format!("there is no rack `{}`", rack.get_ref()), &help);
+        };
+        if !needs_tor || !tor.agent {
+            return Ok(());
+        }
+        let Some(port) = &host.port else {
+            let message = format!("host {} has no port", host.name.get_ref());
+            return self.wrong(host.name.span(), &message, &format!("add the port of {} that leads to it", tor.name.get_ref()));
+        };
+        if !tor.ports.contains(port.get_ref()) {
+            let message = format!("{} has no port `{}`", tor.name.get_ref(), port.get_ref());
+            return self.wrong(port.span(), &message, &format!("it has: {}", list(tor.ports.iter())));
+        }
+        let full = Spanned::new(port.span(), format!("{} of {}", port.get_ref(), tor.name.get_ref()));
+        ports.add(self, &full, host.name.get_ref())
+    }
+}
+
+fn is_interface(name: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte);
+    (1..=15).contains(&name.len()) && name.bytes().all(is_good) && !name.starts_with(['.', '-'])
+}
+
+/// `a, b, c`; "none" if there are none.
+fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
