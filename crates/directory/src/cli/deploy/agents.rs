@@ -70,7 +70,8 @@ pub(super) fn switch(inventory: &Inventory, switch: &Switch, keys: &Keys, files:
             );
         }
     }
-    files.insert(format!("{folder}{CONFIG}"), File { content: text, is_private: true, is_key: false });
+    let is_private = text.contains("attach_key");
+    files.insert(format!("{folder}{CONFIG}"), File { content: text, is_private, is_key: false });
     files.insert(format!("{folder}{KEY}"), File::key(keys.key_of(principal(number)).to_hex() + "\n"));
 }
 
@@ -110,8 +111,8 @@ fn escaped(name: &str) -> String {
 
 /// Where the agent's files are, below `/`.
 pub(super) const CONFIG: &str = "etc/weft/agent.toml";
-const KEY: &str = "etc/weft/agent.key";
-const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";
+pub(super) const KEY: &str = "etc/weft/agent.key";
+pub(super) const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";
 
 #[cfg(test)]
 mod tests {

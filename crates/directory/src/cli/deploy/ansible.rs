@@ -87,6 +87,9 @@ fn groups(inventory: &Inventory) -> String {
 /// The units, and what a machine has that runs one.
 pub(super) const UNITS: [(&str, &str); 2] = [("weft-directory", STATE), ("weft-agent", super::agents::CONFIG)];
 
+/// Files that a machine has only if they are planned.
+pub(super) const PATHS: [&str; 4] = [super::agents::CONFIG, super::agents::KEY, super::agents::DROP_IN, super::servers::ENVIRONMENT];
+
 /// The parts that are the same for every inventory.
 const ROLE: &[(&str, &str)] = &[
     ("site.yml", include_str!("role/site.yml")),

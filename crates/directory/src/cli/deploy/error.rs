@@ -54,9 +54,6 @@ pub enum DeployError {
     /// The inventory has no such machine.
     #[error("the inventory has no machine `{name}` that runs a daemon")]
     NoMachine { name: String, known: String },
-    /// A host is named twice over.
-    #[error("this machine's name, `{0}`, is not in the inventory")]
-    NotThisMachine(String),
 }
 
 impl DeployError {
@@ -96,7 +93,6 @@ impl DeployError {
                 "bring the changes into the inventory, then `weft deploy plan --force` replaces these files".to_owned()
             }
             Self::NoMachine { known, .. } => format!("it has: {known}"),
-            Self::NotThisMachine(_) => "name the machine: --host NAME".to_owned(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod agents;
 mod ansible;
+mod check;
 mod error;
 mod files;
 mod folder;
@@ -42,6 +43,8 @@ pub struct DeployArgs {
 enum DeployCommand {
     /// Write the configurations, keys, policy and units of all machines, and an Ansible role
     Plan(PlanArgs),
+    /// Compare a planned folder, or this machine, with the inventory: one line per difference, and exit code 1
+    Check(CheckArgs),
 }
 
 #[derive(Debug, Args)]
@@ -59,10 +62,30 @@ struct PlanArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("against").required(true).multiple(true).args(["dir", "host"]))]
+struct CheckArgs {
+    /// The inventory, TOML
+    inventory: PathBuf,
+    /// The planned folder. With `--host`, its keys are compared with those of the machine
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Compare this machine, which has this name in the inventory: files, units, the agent's status
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Where the machine's file system is. Below another folder than `/` only files are compared
+    #[arg(long, value_name = "PATH", default_value = "/", requires = "host")]
+    root: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs it.
 pub fn run(args: &DeployArgs) -> super::Result<bool> {
     match &args.command {
         DeployCommand::Plan(args) => plan(args),
+        DeployCommand::Check(args) => check(args),
     }
 }
 
@@ -104,6 +127,37 @@ fn plan(args: &PlanArgs) -> super::Result<bool> {
         print_text(&(list.collect::<String>() + &summary))?;
     }
     Ok(true)
+}
+
+fn check(args: &CheckArgs) -> super::Result<bool> {
+    let (inventory, _) = read(&args.inventory)?;
+    let manifest = args.dir.as_ref().map(|dir| Manifest::read(dir)?.ok_or_else(|| DeployError::NotPlanned(dir.clone()))).transpose()?;
+    let mut keys = match &args.dir {
+        Some(dir) => keys_of(&inventory, dir, manifest.as_ref())?,
+        None => Keys::new()?,
+    };
+    let files = files::plan(&inventory, &mut keys)?;
+    let found = match (&args.host, &args.dir, &manifest) {
+        (Some(name), _, _) => {
+            check::known(name, &machines(&files))?;
+            let mut found = check::installed(&args.root, name, &files, manifest.is_some());
+            if args.root == Path::new("/") {
+                found.extend(check::units(name, &files));
+                found.extend(check::agent(&inventory, name, &args.root.join(check::SOCKET)));
+            }
+            found
+        }
+        (None, Some(dir), Some(manifest)) => check::folder(dir, manifest, &files),
+        _ => Vec::new(), // The command line demands one of the two.
+    };
+    if args.json {
+        print_json(&json!({ "cluster": inventory.cluster(), "host": args.host, "differences": found }))?;
+    } else if found.is_empty() {
+        print_text("no difference\n")?;
+    } else {
+        print_text(&found.iter().map(|it| format!("{}: {}\n", it.what, it.difference)).collect::<String>())?;
+    }
+    Ok(found.is_empty())
 }
 
 /// The keys of the folder, or new ones if there is none.

@@ -1,0 +1,228 @@
+//! What `weft deploy plan` writes, read and run by the real programs: each configuration by the reader of its daemon, and the example inventory as a network of
+//! namespaces in which every machine has its planned files at their places (in a mount namespace of its own).
+//!
+//! ```text
+//!   web1 10.1.1.2, 20.0.0.1 --- tor1 --- mid 10.9.0.254 (anycast 10.9.0.1) --- tor2 --- web2 10.1.2.2, 20.0.0.2
+//!                                         '-- dir1 10.9.9.1                       '---- db1 10.1.3.2, 20.0.0.3
+//! ```
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use support::fabric::Network;
+use support::process::program;
+use support::shared::die_with_parent;
+use weft_agent::config::Place;
+use weft_agent::vl2::{host::HostConfig, switch::SwitchConfig};
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/inventory.toml");
+
+/// Plans an inventory into a folder below `folder`.
+fn plan(folder: &Path, inventory: &str) -> PathBuf {
+    let (file, out) = (folder.join("inventory.toml"), folder.join("plan"));
+    fs::write(&file, inventory).unwrap();
+    let mut command = Command::new(program("weft-directory"));
+    let output = command.args(["deploy", "plan"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    out
+}
+
+/// Reads the agents' configurations of a plan; the machines' names.
+fn read_all(out: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for machine in fs::read_dir(out.join("hosts")).unwrap() {
+        let path = machine.unwrap().path().join("etc/weft/agent.toml");
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        let place = Place { path: &path, text: &text, page: "docs/running-on-hosts.md" };
+        if text.contains("role = \"host\"") {
+            HostConfig::read(&place).unwrap_or_else(|error| panic!("{error}"));
+        } else {
+            SwitchConfig::read(&place).unwrap_or_else(|error| panic!("{error}"));
+        }
+        names.push(path.iter().rev().nth(3).unwrap().to_str().unwrap().to_owned());
+    }
+    names.sort();
+    names
+}
+
+#[test]
+fn agents_read_every_planned_configuration() {
+    let example = fs::read_to_string(EXAMPLE).unwrap();
+    let of_host = example.replace("locator = \"tor\"", "locator = \"host\"");
+    let without_groups = of_host.replace("anycast = [\"10.9.0.1\"]", "multicast = \"239.1.0.0/16\"").replace("\"intermediate\"", "\"other\"");
+    let more = example.replace("[[directory.server]]", "[agent]\nfail_static = \"10min\"\non_exit = \"remove\"\nmetrics = \"off\"\n\n[[directory.server]]");
+    let two_families = example.replace("\"20.0.0.0/8\"", "\"20.0.0.0/8\", \"fd20::/64\"").replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"fd20::1\"]");
+    for inventory in [&example, &of_host, &without_groups, &more, &two_families] {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read_all(&plan(folder.path(), inventory)), ["db1", "mid", "tor1", "tor2", "web1", "web2"]);
+    }
+}
+
+/// Machines with their planned files, and the programs that run on them.
+struct Site {
+    network: Network,
+    folder: tempfile::TempDir,
+    running: BTreeMap<String, Child>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for (name, child) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+            if std::thread::panicking() {
+                let log = fs::read_to_string(self.folder.path().join(format!("{name}.log"))).unwrap_or_default();
+                eprintln!("--- {name}\n{}", log.get(log.len().saturating_sub(2000)..).unwrap_or(&log));
+            }
+        }
+    }
+}
+
+const MACHINES: &[&str] = &["web1", "web2", "db1", "tor1", "tor2", "mid", "dir1"];
+
+fn wired(network: &Network) {
+    let ip = |node: &str, arguments: &str| network.ip(node, arguments);
+    for (host, n, tor, port) in [("web1", 1, "tor1", "p0"), ("web2", 2, "tor2", "p0"), ("db1", 3, "tor2", "p1")] {
+        network.cable((host, "eth0"), (tor, port));
+        ip(tor, &format!("addr add 10.1.{n}.1/24 dev {port}"));
+        ip(host, &format!("addr add 10.1.{n}.2/24 dev eth0"));
+        ip(host, &format!("route add default via 10.1.{n}.1"));
+        ip(tor, &format!("route add 10.201.{n}.0/24 via 10.1.{n}.2"));
+    }
+    for (tor, n, hosts) in [("tor1", 1, [1].as_slice()), ("tor2", 2, &[2, 3])] {
+        network.cable((tor, "u0"), ("mid", &format!("p{n}")));
+        ip(tor, &format!("addr add 172.16.{n}.0/31 dev u0"));
+        ip("mid", &format!("addr add 172.16.{n}.1/31 dev p{n}"));
+        ip(tor, &format!("route add default via 172.16.{n}.1"));
+        for host in hosts {
+            ip("mid", &format!("route add 10.1.{host}.0/24 via 172.16.{n}.0"));
+            ip("mid", &format!("route add 10.201.{host}.0/24 via 172.16.{n}.0"));
+        }
+    }
+    network.cable(("dir1", "eth0"), ("mid", "d0"));
+    ip("dir1", "addr add 10.9.9.1/24 dev eth0");
+    ip("dir1", "route add default via 10.9.9.254");
+    ip("mid", "addr add 10.9.9.254/24 dev d0");
+    ip("mid", "addr add 10.9.0.254/32 dev lo");
+    for switch in ["tor1", "tor2", "mid"] {
+        network.set(switch, "ipv4/ip_forward", "1");
+        network.set(switch, "ipv4/conf/all/rp_filter", "0");
+    }
+}
+
+impl Site {
+    fn new() -> Option<Self> {
+        let network = Network::bare("deploy", MACHINES)?;
+        wired(&network);
+        Some(Self { network, folder: tempfile::tempdir().unwrap(), running: BTreeMap::new() })
+    }
+
+    fn plan(&self) -> PathBuf {
+        self.folder.path().join("plan")
+    }
+
+    fn inventory(&self) -> PathBuf {
+        self.folder.path().join("inventory.toml")
+    }
+
+    /// Starts a machine's daemon, with the planned files at their places, after `before`.
+    fn start(&mut self, name: &str, before: &str, command: &str) {
+        let files = self.plan().join("hosts").join(name);
+        let files = files.display();
+        let script = format!(
+            "mount --bind {files}/etc /etc\n[ ! -d {files}/var/lib ] || mount --bind {files}/var/lib /var/lib\n\
+             mount -t tmpfs tmpfs /run\nmkdir /run/weft\nmount -t bpf bpf /sys/fs/bpf\n{before}\nexec {command}\n"
+        );
+        let log = fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
+        let mut shell = self.network.command(name, "unshare");
+        shell.args(["--mount", "--propagation", "private", "sh", "-ec", &script]).stdin(Stdio::null());
+        shell.stdout(log.try_clone().unwrap()).stderr(log).env_remove("NOTIFY_SOCKET");
+        die_with_parent(&mut shell);
+        self.running.insert(name.to_owned(), shell.spawn().unwrap());
+    }
+
+    /// The unit's command, with its environment, on a directory server.
+    fn start_directory(&mut self, name: &str) {
+        let unit = include_str!("../../directory/systemd/weft-directory.service");
+        let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+        let command = command.replace("$$", "$").replace("/usr/bin/weft-directory", program("weft-directory").to_str().unwrap());
+        let environment = fs::read_to_string(self.plan().join("hosts").join(name).join("etc/weft/directory.env")).unwrap();
+        let values = environment.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| format!("export {key}='{value}'\n"));
+        let before = values.collect::<String>() + "export WEFT_DIRECTORY=/var/lib/weft-directory";
+        self.start(name, &before, &command);
+    }
+
+    /// The agent, after what its unit's drop-in runs before.
+    fn start_agent(&mut self, name: &str) {
+        let drop_in = self.plan().join("hosts").join(name).join("etc/systemd/system/weft-agent.service.d/50-deploy.conf");
+        let drop_in = fs::read_to_string(drop_in).unwrap_or_default();
+        let before: Vec<&str> = drop_in.lines().filter_map(|line| line.strip_prefix("ExecStartPre=")).collect();
+        self.start(name, &before.join("\n"), &format!("{} --config /etc/weft/agent.toml", env!("CARGO_BIN_EXE_weft-agent")));
+    }
+
+    /// A command on a machine, in the namespaces of its daemon.
+    fn on(&self, name: &str, program: &Path, arguments: &[&str]) -> Output {
+        let pid = self.running[name].id().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &pid, "--mount", "--net"]).arg(program).args(arguments).output().unwrap()
+    }
+
+    /// `weft deploy check` on a machine: its exit code and lines.
+    fn check(&self, name: &str) -> (Option<i32>, String) {
+        let (inventory, dir) = (self.inventory().display().to_string(), self.plan().display().to_string());
+        let arguments = ["deploy", "check", &inventory, "--dir", &dir, "--host", name];
+        let output = self.on(name, &program("weft-directory"), &arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr))
+    }
+}
+
+/// Repeats until it is true.
+fn wait(what: &str, mut is_so: impl FnMut() -> Result<(), String>) {
+    let begun = Instant::now();
+    while let Err(why) = is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {why}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn machines_with_their_planned_files_reach_each_other() {
+    let Some(mut site) = Site::new() else { return };
+    plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
+    site.start_directory("dir1");
+    let (mappings, dir) = (site.plan().join("directory/mappings.jsonl"), site.plan().join("directory"));
+    let import = ["import", "--timeout", "20s", "--dir", dir.to_str().unwrap(), mappings.to_str().unwrap()];
+    wait("mappings are imported", || {
+        let output = site.network.command("dir1", program("weft-directory").to_str().unwrap()).args(import).output().unwrap();
+        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    });
+    ["mid", "tor1", "tor2", "web1", "web2", "db1"].iter().for_each(|name| site.start_agent(name));
+    for name in ["mid", "tor1", "tor2", "web1", "web2", "db1"] {
+        wait(name, || match site.check(name) {
+            (Some(0), _) => Ok(()),
+            (_, lines) => Err(lines),
+        });
+    }
+    for (from, to) in [("web1", "20.0.0.2"), ("db1", "20.0.0.1"), ("web2", "20.0.0.3")] {
+        let output = site.on(from, Path::new("ping"), &["-c", "3", "-i", "0.2", "-W", "2", to]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains(" 0% packet loss"), "{from} to {to}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // Through the overlay, not beside it.
+    let status = site.on("web1", Path::new(env!("CARGO_BIN_EXE_weft-agent")), &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert!(status["counters"]["pushed_two"].as_u64() >= Some(3), "{status:#}");
+    // A file that was changed on a machine, and an address that was attached by hand, are found.
+    let config = site.plan().join("hosts/web1/etc/weft/agent.toml");
+    let changed = fs::read_to_string(&config).unwrap().replace("20.0.0.1", "20.0.0.9");
+    fs::write(&config, changed).unwrap();
+    let (code, lines) = site.check("web1");
+    assert!(code == Some(1) && lines.contains("is `address = \"20.0.0.9\"`, not `address = \"20.0.0.1\"`"), "{lines}");
+}

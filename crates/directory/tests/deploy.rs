@@ -1,0 +1,343 @@
+//! `weft deploy`: a plan is repeatable and keeps its keys; bad inventories change nothing; what differs is named.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const EXAMPLE: &str = include_str!("../../../examples/inventory.toml");
+
+/// An inventory, and the folder that is planned from it.
+struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    fn planned() -> Self {
+        let site = Self::new();
+        assert_code(&site.plan(EXAMPLE, &[]), 0);
+        site
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("plan")
+    }
+
+    fn write(&self, inventory: &str) -> PathBuf {
+        let path = self.folder.path().join("inventory.toml");
+        fs::write(&path, inventory).unwrap();
+        path
+    }
+
+    fn plan(&self, inventory: &str, more: &[&str]) -> Output {
+        let path = self.write(inventory);
+        deploy().arg("plan").arg(path).arg("--out").arg(self.out()).args(more).output().unwrap()
+    }
+
+    fn check(&self, inventory: &str, more: &[&str]) -> Output {
+        let path = self.write(inventory);
+        deploy().arg("check").arg(path).args(more).output().unwrap()
+    }
+
+    /// Of the folder.
+    fn check_folder(&self, inventory: &str) -> Output {
+        self.check(inventory, &["--dir", self.out().to_str().unwrap()])
+    }
+
+    /// Content, mode and time of every file.
+    fn snapshot(&self) -> BTreeMap<PathBuf, (Vec<u8>, u32, std::time::SystemTime)> {
+        let mut files = BTreeMap::new();
+        collect(&self.out(), &mut files);
+        files
+    }
+}
+
+fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, (Vec<u8>, u32, std::time::SystemTime)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            let meta = path.metadata().unwrap();
+            files.insert(path.clone(), (fs::read(&path).unwrap(), meta.permissions().mode() & 0o777, meta.modified().unwrap()));
+        }
+    }
+}
+
+fn deploy() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+    command.arg("deploy");
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}", text(output));
+}
+
+#[test]
+fn a_second_plan_writes_nothing_and_keys_are_private() {
+    let site = Site::planned();
+    let before = site.snapshot();
+    let output = site.plan(EXAMPLE, &["--json"]);
+    assert_code(&output, 0);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&answer["written"], &answer["removed"]), (&serde_json::json!([]), &serde_json::json!([])));
+    assert_eq!(site.snapshot(), before, "neither contents nor times have changed");
+    assert_eq!(site.out().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    for (path, (content, mode, _)) in &before {
+        let text = String::from_utf8_lossy(content);
+        let has_key = text.contains("PRIVATE KEY") || text.contains("attach_key") || (text.len() == 65 && !text.contains(' '));
+        assert_eq!(*mode, if has_key { 0o600 } else { 0o644 }, "{}", path.display());
+    }
+    assert_code(&site.check_folder(EXAMPLE), 0);
+}
+
+#[test]
+fn the_same_inventory_gives_the_same_files_except_keys() {
+    let (one, other) = (Site::planned(), Site::planned());
+    let contents = |site: &Site| -> BTreeMap<PathBuf, Vec<u8>> {
+        let relative = |path: &Path| path.strip_prefix(site.out()).unwrap().to_owned();
+        site.snapshot().into_iter().map(|(path, it)| (relative(&path), it.0)).collect()
+    };
+    let (one, other) = (contents(&one), contents(&other));
+    assert!(one.keys().eq(other.keys()));
+    let differs: Vec<&str> = one.iter().filter(|(path, it)| other[*path] != **it).map(|(path, _)| path.to_str().unwrap()).collect();
+    let is_key = |path: &str| {
+        let end = path.rsplit('/').next().unwrap();
+        end.ends_with(".key") || end.ends_with(".pem") || end == "secret" || end == "manifest.json" || path.starts_with("hosts/tor")
+    };
+    assert!(differs.len() > 10 && differs.iter().all(|it| is_key(it)), "{differs:?}");
+}
+
+#[test]
+fn a_changed_inventory_changes_what_it_names_and_keeps_keys() {
+    let site = Site::planned();
+    let before = site.snapshot();
+    let at = EXAMPLE.rfind("[[host]]").unwrap();
+    let without_db1 = EXAMPLE[..at].replace("version = 1 ", "version = 2 ");
+    let check = site.check_folder(&without_db1);
+    assert_code(&check, 1);
+    assert!(text(&check).contains("hosts/db1/etc/weft/agent.key: stale: the inventory has it no longer"), "{}", text(&check));
+    let output = site.plan(&without_db1, &["--json"]);
+    assert_code(&output, 0);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = |key: &str| -> Vec<String> {
+        answer[key].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+    };
+    let written = [
+        "directory/mappings.jsonl",
+        "directory/policy.toml",
+        "hosts/dir1/var/lib/weft-directory/policy.toml",
+        "hosts/tor2/etc/weft/agent.toml",
+        "inventory.yml",
+    ];
+    assert_eq!(names("written"), written);
+    assert!(names("removed").iter().all(|it| it.starts_with("hosts/db1/") || it == "host_vars/db1.yml"), "{answer}");
+    assert!(!site.out().join("hosts/db1").exists(), "no empty folder is left");
+    for (path, it) in site.snapshot() {
+        let name = path.strip_prefix(site.out()).unwrap().to_str().unwrap();
+        if !written.contains(&name) && name != "manifest.json" {
+            assert_eq!(before[&path], it, "{name}");
+        }
+    }
+    assert_code(&site.check_folder(&without_db1), 0);
+}
+
+#[test]
+fn a_server_with_another_address_gets_another_certificate_and_nobody_else_does() {
+    let site = Site::planned();
+    let certificate = || fs::read(site.out().join("hosts/dir1/var/lib/weft-directory/server.pem")).unwrap();
+    let admin = || fs::read(site.out().join("directory/admin.pem")).unwrap();
+    let before = (certificate(), admin());
+    let moved = EXAMPLE.replace("10.9.9.1", "10.9.9.2");
+    assert_code(&site.plan(&moved, &[]), 0);
+    assert!(certificate() != before.0 && admin() == before.1);
+    // Without the authority's key, which is kept elsewhere, nothing is signed; what needs no certificate goes on.
+    let key = site.out().join("directory/ca.key");
+    fs::remove_file(&key).unwrap();
+    assert_code(&site.check_folder(&moved), 0);
+    assert_code(&site.plan(&moved, &[]), 0);
+    let output = site.plan(EXAMPLE, &[]);
+    assert_code(&output, 2);
+    assert!(text(&output).contains("ca.key") && text(&output).contains("must sign"), "{}", text(&output));
+}
+
+#[test]
+fn a_bad_inventory_is_refused_with_its_line_and_changes_nothing() {
+    let site = Site::planned();
+    let before = site.snapshot();
+    let mut wrong = String::new();
+    for (from, to, line, what, help) in [
+        ("cluster = \"example\"", "cluster = \"../x\"", 2, "no name of the cluster", "letters"),
+        ("version = 1 ", "version = 0 ", 3, "begin at 1", "version = 1"),
+        ("version = 1 ", "version = 1\nnonsense = 3 ", 4, "unknown field `nonsense`", "docs/deploying.md"),
+        ("\"20.0.0.0/8\"]", "\"20.0.0.0/8\", \"30.0.0.0/8\"]", 6, "one prefix of IPv4", "a family"),
+        ("locator = \"tor\"", "locator = \"rack\"", 7, "unknown variant `rack`", "docs/deploying.md"),
+        ("[\"10.9.0.1\"]", "[\"20.9.0.1\"]", 8, "is an application address", "outside"),
+        ("[\"10.9.0.1\"]", "[\"10.9.0.1\", \"10.9.0.2\"]", 8, "2 groups are more than 1", "ecmp_width"),
+        ("principal = 1\n", "principal = 41\n", 28, "principal 41 of tor1 is that of directory server dir1 (line 13)", "its own"),
+        ("allow = [\"web\"]", "allow = [\"wbe\"]", 23, "there is no service `wbe`", "name one of: web, db"),
+        ("id = 2", "id = 1", 22, "id 1 of service `db` is that of service `web` (line 17)", "its own"),
+        ("principal = 41\n", "", 26, "switch tor1 has no principal", "agent = false"),
+        ("tor = \"tor1\"", "tor = \"mid\"", 48, "switch mid is no ToR", "role = \"tor\""),
+        ("tor = \"tor1\"", "tor = \"tor9\"", 48, "there is no switch `tor9`", "add [[switch]]"),
+        ("rack = \"r1\"", "rack = \"r9\"", 60, "there is no rack `r9`", "name one of: r1, r2"),
+        ("rack = \"r1\"\n", "", 55, "host web1 has no rack", "locator = \"host\""),
+        ("port = \"p1\"", "port = \"p0\"", 83, "p0 of tor2 of db1 is that of web2 (line 72)", "its own"),
+        ("port = \"p1\"", "port = \"p9\"", 83, "tor2 has no port `p9`", "it has: p0, p1, u0"),
+        ("\"20.0.0.3\"", "\"20.0.0.1\"", 85, "the address 20.0.0.1 of db1 is that of web1 (line 63)", "its own"),
+        ("\"20.0.0.3\"", "\"30.0.0.3\"", 85, "in none of the prefixes", "[network]"),
+        ("\"10.201.3.0/24\"", "\"10.201.2.0/25\"", 81, "overlaps that of web2 (line 70)", "its own"),
+        ("la = \"10.1.3.2\"", "la = \"10.1.2.1\"", 80, "the address 10.1.2.1 of db1 is that of tor2 (line 36)", "its own"),
+        ("service = \"db\"", "service = \"dbs\"", 84, "there is no service `dbs`", "name one of: web, db"),
+        ("name = \"web2\"", "name = \"web1\"", 66, "the name web1 of web1 is that of web1 (line 55)", "its own"),
+        ("principal = 101", "principal = \"x\"", 56, "invalid type", "docs/deploying.md"),
+    ] {
+        assert!(EXAMPLE.contains(from), "{from}");
+        let output = site.plan(&EXAMPLE.replacen(from, to, 1), &[]);
+        let printed = text(&output);
+        assert_code(&output, 2);
+        let place = format!("inventory.toml:{line}: ");
+        if !(printed.contains(&place) && printed.contains(what) && printed.contains(help)) {
+            wrong += &format!("{to}: {printed}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    let output = site.plan(&EXAMPLE.replace("[[directory.server]]", "[directory]\nauth = \"tls\"\n[[directory.server]]"), &[]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("by keyed MACs"), "{}", text(&output));
+    let second = "[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.3\"\nprincipal = 9\n\n[[service]]";
+    let output = site.plan(&EXAMPLE.replacen("[[service]]", second, 1), &[]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("several directory servers need etcd"), "{}", text(&output));
+    // Servers would refuse it as well.
+    let output = site.plan(&EXAMPLE.replace("allow = [\"web\"]", "allow = []"), &[]);
+    let printed = text(&output);
+    assert!(output.status.code() == Some(2) && printed.contains("toml:3: services or principals have changed") && printed.contains("version = 2"), "{printed}");
+    assert_eq!(site.snapshot(), before, "nothing is written");
+}
+
+#[test]
+fn folders_of_others_are_not_touched() {
+    // Of a user.
+    let site = Site::new();
+    fs::create_dir(site.out()).unwrap();
+    fs::write(site.out().join("precious"), "").unwrap();
+    let output = site.plan(EXAMPLE, &[]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("did not make it"), "{}", text(&output));
+    let output = site.check(EXAMPLE, &["--dir", site.folder.path().join("none").to_str().unwrap()]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("weft deploy plan"), "{}", text(&output));
+    // Of another cluster, by its name or by its keys.
+    let (site, other) = (Site::planned(), Site::planned());
+    let before = site.snapshot();
+    let output = site.plan(&EXAMPLE.replace("\"example\"", "\"lyon\""), &[]);
+    let printed = text(&output);
+    assert!(output.status.code() == Some(2) && printed.contains("has the keys of cluster `example`; the inventory is of `lyon`"), "{printed}");
+    assert_eq!(site.snapshot(), before);
+    for key in ["directory/secret", "directory/ca.pem", "directory/admin.pem", "hosts/dir1/var/lib/weft-directory/server.key"] {
+        let own = fs::read(site.out().join(key)).unwrap();
+        fs::write(site.out().join(key), fs::read(other.out().join(key)).unwrap()).unwrap();
+        for output in [site.plan(EXAMPLE, &["--force"]), site.check_folder(EXAMPLE)] {
+            let printed = text(&output);
+            assert!(output.status.code() == Some(2) && printed.contains(key) && printed.contains("of another cluster"), "{printed}");
+        }
+        fs::write(site.out().join(key), own).unwrap();
+    }
+    // Of a newer version.
+    let manifest = site.out().join("manifest.json");
+    let newer = fs::read_to_string(&manifest).unwrap().replace(concat!("\"weft\": \"", env!("CARGO_PKG_VERSION")), "\"weft\": \"99.0.0");
+    fs::write(&manifest, newer).unwrap();
+    for output in [site.plan(EXAMPLE, &[]), site.check_folder(EXAMPLE)] {
+        assert!(output.status.code() == Some(2) && text(&output).contains("upgrade weft on this machine to 99.0.0"), "{}", text(&output));
+    }
+}
+
+#[test]
+fn what_was_changed_by_hand_is_found_and_not_overwritten() {
+    let site = Site::planned();
+    let at = |path: &str| site.out().join(path);
+    fs::write(at("hosts/web1/etc/weft/agent.toml"), "role = \"host\"\n").unwrap();
+    fs::remove_file(at("site.yml")).unwrap();
+    fs::set_permissions(at("hosts/db1/etc/weft/agent.key"), fs::Permissions::from_mode(0o640)).unwrap();
+    let changed = EXAMPLE.replace("10.201.2.0/24", "10.201.9.0/24");
+    let output = site.check_folder(&changed);
+    assert_code(&output, 1);
+    let lines = text(&output);
+    let expected = "hosts/db1/etc/weft/agent.key: mode 0640, not 0600\nhosts/web1/etc/weft/agent.toml: changed by hand\n\
+                    hosts/web2/etc/weft/agent.toml: stale: the inventory has changed\nsite.yml: missing\n";
+    assert_eq!(lines, expected);
+    let output = site.plan(EXAMPLE, &[]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("changed by hand since the last plan: hosts/web1/etc/weft/agent.toml\n"), "{}", text(&output));
+    assert!(!at("site.yml").exists(), "nothing is written");
+    assert_code(&site.plan(EXAMPLE, &["--force"]), 0);
+    assert_code(&site.check_folder(EXAMPLE), 0);
+}
+
+#[test]
+fn an_interrupted_update_is_found_and_completed() {
+    let site = Site::planned();
+    let next = EXAMPLE.replace("10.201.2.0/24", "10.201.9.0/24");
+    // Killed after some files were renamed: this one is of the next plan already, and the manifest is not.
+    let config = site.out().join("hosts/web2/etc/weft/agent.toml");
+    let renamed = fs::read_to_string(&config).unwrap().replace("10.201.2.0/24", "10.201.9.0/24");
+    fs::write(&config, renamed).unwrap();
+    fs::create_dir(site.out().join(".staging")).unwrap();
+    fs::write(site.out().join(".staging/manifest.json"), "{").unwrap();
+    let output = site.check_folder(&next);
+    assert!(output.status.code() == Some(1) && text(&output).contains("was interrupted: plan again"), "{}", text(&output));
+    assert_code(&site.plan(&next, &[]), 0);
+    assert!(!site.out().join(".staging").exists());
+    assert_code(&site.check_folder(&next), 0);
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_left_as_it_was() {
+    let site = Site::planned();
+    let before = site.snapshot();
+    // A file where a folder must be: what fails is the first of all steps that write.
+    fs::write(site.out().join(".staging"), "").unwrap();
+    let output = site.plan(&EXAMPLE.replace("10.201.2.0/24", "10.201.9.0/24"), &[]);
+    assert_code(&output, 2);
+    fs::remove_file(site.out().join(".staging")).unwrap();
+    assert_eq!(site.snapshot(), before);
+}
+
+#[test]
+fn an_installed_machine_is_compared_with_and_without_keys() {
+    let (site, other) = (Site::planned(), Site::planned());
+    let root = site.folder.path().join("root");
+    assert!(Command::new("cp").arg("-a").arg(site.out().join("hosts/tor2")).arg(&root).status().unwrap().success());
+    let (root_text, dir) = (root.to_str().unwrap(), site.out());
+    let without = ["--host", "tor2", "--root", root_text];
+    let with = [&without[..], &["--dir", dir.to_str().unwrap()]].concat();
+    let other_dir = other.out();
+    let with_other = [&without[..], &["--dir", other_dir.to_str().unwrap()]].concat();
+    assert_code(&site.check(EXAMPLE, &without), 0);
+    assert_code(&site.check(EXAMPLE, &with), 0);
+    let output = site.check(EXAMPLE, &with_other);
+    assert_code(&output, 1);
+    assert!(text(&output).contains("/etc/weft/agent.key: of another cluster or machine"), "{}", text(&output));
+    assert!(text(&output).contains("/etc/weft/agent.toml: an attach key differs"), "{}", text(&output));
+    let config = root.join("etc/weft/agent.toml");
+    fs::write(&config, fs::read_to_string(&config).unwrap().replace("\"u0\"]", "\"u1\"]")).unwrap();
+    fs::remove_file(root.join("etc/weft/agent.key")).unwrap();
+    fs::write(root.join("etc/weft/directory.env"), "").unwrap();
+    let output = site.check(EXAMPLE, &without);
+    assert_code(&output, 1);
+    let expected = "/etc/weft/agent.key: missing\n\
+                    /etc/weft/agent.toml: line 10 is `ports = [\"p0\", \"p1\", \"u1\"]`, not `ports = [\"p0\", \"p1\", \"u0\"]`\n\
+                    /etc/weft/directory.env: installed, and not in the inventory\n";
+    assert_eq!(text(&output), expected);
+    let output = site.check(EXAMPLE, &["--host", "tor9"]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("it has: db1, dir1, mid"), "{}", text(&output));
+}
