@@ -69,12 +69,18 @@ fn agents_read_every_planned_configuration() {
 struct Site {
     network: Network,
     folder: tempfile::TempDir,
-    running: BTreeMap<String, Child>,
+    running: BTreeMap<String, Running>,
+}
+
+/// What runs on a machine: the process that was started, and the first one in its namespaces.
+struct Running {
+    child: Child,
+    pid: u32,
 }
 
 impl Drop for Site {
     fn drop(&mut self) {
-        for (name, child) in &mut self.running {
+        for (name, Running { child, .. }) in &mut self.running {
             let _ = child.kill();
             let _ = child.wait();
             if std::thread::panicking() {
@@ -118,8 +124,8 @@ fn wired(network: &Network) {
 }
 
 impl Site {
-    fn new() -> Option<Self> {
-        let network = Network::bare("deploy", MACHINES)?;
+    fn new(name: &str) -> Option<Self> {
+        let network = Network::bare(name, MACHINES)?;
         wired(&network);
         Some(Self { network, folder: tempfile::tempdir().unwrap(), running: BTreeMap::new() })
     }
@@ -140,12 +146,39 @@ impl Site {
             "mount --bind {files}/etc /etc\n[ ! -d {files}/var/lib ] || mount --bind {files}/var/lib /var/lib\n\
              mount -t tmpfs tmpfs /run\nmkdir /run/weft\nmount -t bpf bpf /sys/fs/bpf\n{before}\nexec {command}\n"
         );
+        let child = self.spawn(name, &["--mount", "--propagation", "private", "sh", "-ec", &script]);
+        let pid = child.id();
+        self.running.insert(name.to_owned(), Running { child, pid });
+    }
+
+    /// Boots a machine: systemd, with the planned files on a copy of this machine's root, and the units that they are for.
+    fn boot(&mut self, name: &str) {
+        let scratch = self.folder.path().join(format!("{name}.root"));
+        fs::create_dir(&scratch).unwrap();
+        let units = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let (files, programs) = (self.plan().join("hosts").join(name), program("weft-agent"));
+        let paths = [scratch.to_str().unwrap(), files.to_str().unwrap(), units, programs.parent().unwrap().to_str().unwrap()];
+        let script = [include_str!("support/boot.sh"), "boot"].into_iter().chain(paths);
+        let namespaces = ["--pid", "--fork", "--kill-child", "--mount", "--uts", "--ipc", "--cgroup", "bash", "-c"];
+        let child = self.spawn(name, &namespaces.into_iter().chain(script).collect::<Vec<_>>());
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let pid = child.id();
+        let running = self.running.entry(name.to_owned()).or_insert(Running { child, pid });
+        wait("systemd", || {
+            let text = fs::read_to_string(&children).map_err(|error| error.to_string())?;
+            running.pid = text.trim().parse().map_err(|_| text)?;
+            Ok(())
+        });
+    }
+
+    /// `unshare` on a machine.
+    fn spawn(&self, name: &str, arguments: &[&str]) -> Child {
         let log = fs::File::create(self.folder.path().join(format!("{name}.log"))).unwrap();
-        let mut shell = self.network.command(name, "unshare");
-        shell.args(["--mount", "--propagation", "private", "sh", "-ec", &script]).stdin(Stdio::null());
-        shell.stdout(log.try_clone().unwrap()).stderr(log).env_remove("NOTIFY_SOCKET");
-        die_with_parent(&mut shell);
-        self.running.insert(name.to_owned(), shell.spawn().unwrap());
+        let mut command = self.network.command(name, "unshare");
+        command.args(arguments).stdin(Stdio::null()).env_remove("NOTIFY_SOCKET");
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        die_with_parent(&mut command);
+        command.spawn().unwrap()
     }
 
     /// The unit's command, with its environment, on a directory server.
@@ -167,11 +200,40 @@ impl Site {
         self.start(name, &before.join("\n"), &format!("{} --config /etc/weft/agent.toml", env!("CARGO_BIN_EXE_weft-agent")));
     }
 
+    /// Imports the mappings.
+    fn import(&self) {
+        let (mappings, dir) = (self.plan().join("directory/mappings.jsonl"), self.plan().join("directory"));
+        let import = ["import", "--timeout", "20s", "--dir", dir.to_str().unwrap(), mappings.to_str().unwrap()];
+        wait("mappings are imported", || {
+            let output = self.network.command("dir1", program("weft-directory").to_str().unwrap()).args(import).output().unwrap();
+            output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
+        });
+    }
+
+    /// Waits until no machine differs from the plan, and pings between applications.
+    fn reaches_all(&self, machines: &[&str]) {
+        for name in machines {
+            wait(name, || match self.check(name) {
+                (Some(0), _) => Ok(()),
+                (_, lines) => Err(lines),
+            });
+        }
+        for (from, to) in [("web1", "20.0.0.2"), ("db1", "20.0.0.1"), ("web2", "20.0.0.3")] {
+            let output = self.on(from, Path::new("ping"), &["-c", "3", "-i", "0.2", "-W", "2", to]);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(text.contains(" 0% packet loss"), "{from} to {to}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        // Through the overlay, not beside it.
+        let status = self.on("web1", Path::new(env!("CARGO_BIN_EXE_weft-agent")), &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        assert!(status["counters"]["pushed_two"].as_u64() >= Some(3), "{status:#}");
+    }
+
     /// A command on a machine, in the namespaces of its daemon.
     fn on(&self, name: &str, program: &Path, arguments: &[&str]) -> Output {
-        let pid = self.running[name].id().to_string();
+        let pid = self.running[name].pid.to_string();
         let mut command = Command::new("nsenter");
-        command.args(["--target", &pid, "--mount", "--net"]).arg(program).args(arguments).output().unwrap()
+        command.args(["--target", &pid, "--mount", "--net", "--pid", "--root", "--wd"]).arg(program).args(arguments).output().unwrap()
     }
 
     /// `weft deploy check` on a machine: its exit code and lines.
@@ -192,37 +254,41 @@ fn wait(what: &str, mut is_so: impl FnMut() -> Result<(), String>) {
     }
 }
 
+const AGENTS: &[&str] = &["mid", "tor1", "tor2", "web1", "web2", "db1"];
+
 #[test]
 fn machines_with_their_planned_files_reach_each_other() {
-    let Some(mut site) = Site::new() else { return };
+    let Some(mut site) = Site::new("deploy") else { return };
     plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
     site.start_directory("dir1");
-    let (mappings, dir) = (site.plan().join("directory/mappings.jsonl"), site.plan().join("directory"));
-    let import = ["import", "--timeout", "20s", "--dir", dir.to_str().unwrap(), mappings.to_str().unwrap()];
-    wait("mappings are imported", || {
-        let output = site.network.command("dir1", program("weft-directory").to_str().unwrap()).args(import).output().unwrap();
-        output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
-    });
-    ["mid", "tor1", "tor2", "web1", "web2", "db1"].iter().for_each(|name| site.start_agent(name));
-    for name in ["mid", "tor1", "tor2", "web1", "web2", "db1"] {
-        wait(name, || match site.check(name) {
-            (Some(0), _) => Ok(()),
-            (_, lines) => Err(lines),
-        });
-    }
-    for (from, to) in [("web1", "20.0.0.2"), ("db1", "20.0.0.1"), ("web2", "20.0.0.3")] {
-        let output = site.on(from, Path::new("ping"), &["-c", "3", "-i", "0.2", "-W", "2", to]);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains(" 0% packet loss"), "{from} to {to}: {text}{}", String::from_utf8_lossy(&output.stderr));
-    }
-    // Through the overlay, not beside it.
-    let status = site.on("web1", Path::new(env!("CARGO_BIN_EXE_weft-agent")), &["status", "--json"]);
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert!(status["counters"]["pushed_two"].as_u64() >= Some(3), "{status:#}");
-    // A file that was changed on a machine, and an address that was attached by hand, are found.
+    site.import();
+    AGENTS.iter().for_each(|name| site.start_agent(name));
+    site.reaches_all(AGENTS);
+    // A file that was changed on a machine is found.
     let config = site.plan().join("hosts/web1/etc/weft/agent.toml");
     let changed = fs::read_to_string(&config).unwrap().replace("20.0.0.1", "20.0.0.9");
     fs::write(&config, changed).unwrap();
     let (code, lines) = site.check("web1");
     assert!(code == Some(1) && lines.contains("is `address = \"20.0.0.9\"`, not `address = \"20.0.0.1\"`"), "{lines}");
+}
+
+#[test]
+fn systemd_starts_the_units_with_their_planned_files() {
+    if !Path::new("/lib/systemd/systemd").exists() {
+        eprintln!("SKIPPED: it takes systemd");
+        return;
+    }
+    let Some(mut site) = Site::new("units") else { return };
+    plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
+    site.boot("dir1");
+    AGENTS.iter().for_each(|name| site.boot(name));
+    site.import();
+    site.reaches_all(MACHINES);
+    // A unit that was stopped is found; started again, the machine is as planned.
+    let systemctl = |verb: &str| site.on("web1", Path::new("systemctl"), &[verb, "weft-agent"]);
+    assert!(systemctl("stop").status.success());
+    let (code, lines) = site.check("web1");
+    assert!(code == Some(1) && lines.contains("weft-agent.service: inactive, not active: systemctl start weft-agent"), "{lines}");
+    assert!(systemctl("start").status.success());
+    site.reaches_all(&["web1"]);
 }

@@ -86,11 +86,10 @@ fn common(inventory: &Inventory, principal: u32, la: std::net::Ipv4Addr) -> Stri
     )
 }
 
-/// The unit waits for the NIC, and gives it the application addresses before the agent starts.
+/// The unit gives the NIC the application addresses before the agent starts, and tries again until the NIC is there.
 fn drop_in(inventory: &Inventory, host: &Host) -> String {
     let device = host.device.get_ref();
-    let unit = format!("sys-subsystem-net-devices-{}.device", escaped(device));
-    let mut text = heading(inventory) + &format!("[Unit]\nWants={unit}\nAfter={unit}\n\n[Service]\n");
+    let mut text = heading(inventory) + "[Unit]\nStartLimitIntervalSec=0\n\n[Service]\n";
     for address in host.addresses.iter().map(toml::Spanned::get_ref) {
         let prefix = inventory.network.prefixes.get_ref().iter().find(|it| it.contains(*address));
         let length = prefix.map_or(32, weft_control::prefix::Prefix::length);
@@ -100,27 +99,7 @@ fn drop_in(inventory: &Inventory, host: &Host) -> String {
     text
 }
 
-/// A name as part of a unit's name, as `systemd-escape` writes it.
-fn escaped(name: &str) -> String {
-    let escape = |byte: u8| match byte {
-        b'-' | b'@' => format!("\\x{byte:02x}"),
-        _ => char::from(byte).to_string(),
-    };
-    name.bytes().map(escape).collect()
-}
-
 /// Where the agent's files are, below `/`.
 pub(super) const CONFIG: &str = "etc/weft/agent.toml";
 pub(super) const KEY: &str = "etc/weft/agent.key";
 pub(super) const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_interfaces_are_escaped_as_systemd_does() {
-        assert_eq!(escaped("bond0.100"), "bond0.100");
-        assert_eq!(escaped("br-lan"), "br\\x2dlan");
-    }
-}

@@ -117,7 +117,8 @@ pub(super) fn units(name: &str, files: &Files) -> Vec<Difference> {
     let runs = |path: &str| files.keys().any(|it| it.starts_with(&format!("{}{path}", of_machine(name))));
     let inactive = |unit: &str| {
         let output = Command::new("systemctl").args(["is-active", unit]).output();
-        let state = output.map_or_else(|error| error.to_string(), |it| String::from_utf8_lossy(&it.stdout).trim().to_owned());
+        let said = |it: std::process::Output| String::from_utf8_lossy(&[it.stdout, it.stderr].concat()).trim().to_owned();
+        let state = output.map_or_else(|error| error.to_string(), said);
         (state != "active").then(|| Difference::new(format!("{unit}.service"), format!("{state}, not active: systemctl start {unit}")))
     };
     UNITS.iter().filter(|(_, path)| runs(path)).filter_map(|(unit, _)| inactive(unit)).collect()

@@ -1,0 +1,37 @@
+# boot.sh SCRATCH FILES CRATES PROGRAMS: makes a root for a machine and becomes its systemd. SCRATCH is an empty folder, FILES the machine's planned files. The root is
+# this machine's, with a layer above it that is in memory; nothing of this machine changes. Runs in namespaces of its own, as root.
+set -e
+scratch=$1 files=$2 crates=$3 programs=$4
+mount --make-rprivate /
+mount -t tmpfs tmpfs "$scratch"
+mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$scratch/root"
+cd "$scratch/root"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+mount -t bpf bpf sys/fs/bpf
+mount --rbind /dev dev
+mount -t tmpfs tmpfs run
+# The tests' folder and the programs stay visible: `weft deploy check` reads the plan there.
+for folder in "${files%/plan/*}" "$programs"; do
+    mkdir -p ".$folder"
+    mount --bind "$folder" ".$folder"
+done
+for program in weft-agent weft-directory; do
+    touch "usr/bin/$program"
+    mount --bind "$programs/$program" "usr/bin/$program"
+done
+grep -q '^weft:' etc/passwd || echo 'weft:x:990:990::/var/lib/weft-directory:/usr/sbin/nologin' >>etc/passwd
+grep -q '^weft:' etc/group || echo 'weft:x:990:' >>etc/group
+rm -rf etc/weft var/lib/weft-directory
+cp -a "$files/." .
+chmod 755 . etc var var/lib
+[ ! -d var/lib/weft-directory ] || chroot . chown -R weft:weft /var/lib/weft-directory
+cp "$crates"/agent/systemd/weft-agent.service "$crates"/directory/systemd/weft-directory.service etc/systemd/system
+wants=
+[ ! -e etc/weft/agent.toml ] || wants="$wants weft-agent.service"
+[ ! -e etc/weft/directory.env ] || wants="$wants weft-directory.service"
+printf '[Unit]\nWants=%s\n' "$wants" >etc/systemd/system/weft-test.target
+export container=weft-test
+exec chroot . /lib/systemd/systemd --system --unit=weft-test.target --log-target=console --show-status=1
