@@ -40,6 +40,10 @@ for unit in crates/{agent,directory,scheduler}/systemd/*.service; do
     install -D -m 644 "$scratch/unit" "$to/lib/systemd/system/$(basename "$unit")"
 done
 
+for file in packaging/monitoring/*; do
+    install -D -m 644 "$file" "$to/share/weft/monitoring/$(basename "$file")"
+done
+
 for page in docs/*.md README.md CHANGELOG.md LICENSE; do
     install -D -m 644 "$page" "$to/share/doc/weft/$(basename "$page")"
 done

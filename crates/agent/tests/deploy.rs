@@ -10,8 +10,10 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -236,6 +238,19 @@ impl Site {
         command.args(["--target", &pid, "--mount", "--net", "--pid", "--root", "--wd"]).arg(program).args(arguments).output().unwrap()
     }
 
+    /// Names of the metrics that a machine serves.
+    fn metrics(&self, name: &str, port: u16) -> Vec<String> {
+        let read = || -> std::io::Result<String> {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        let text = self.network.within(name, || read().unwrap());
+        let lines = text.lines().filter(|line| line.starts_with("weft_"));
+        lines.map(|line| line.split(['{', ' ']).next().unwrap().to_owned()).collect()
+    }
+
     /// `weft deploy check` on a machine: its exit code and lines.
     fn check(&self, name: &str) -> (Option<i32>, String) {
         let (inventory, dir) = (self.inventory().display().to_string(), self.plan().display().to_string());
@@ -254,6 +269,32 @@ fn wait(what: &str, mut is_so: impl FnMut() -> Result<(), String>) {
     }
 }
 
+/// Alerts read metrics that programs serve from their start, or that come with what they count.
+fn exports_what_alerts_read(site: &Site) {
+    let rules = include_str!("../../../packaging/monitoring/weft-alerts.yml");
+    let words = rules.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let read: BTreeSet<&str> = words.filter(|it| it.starts_with("weft_agent_") || it.starts_with("weft_directory_")).collect();
+    let later = [
+        // With the first of what they count.
+        "weft_agent_restored_total",
+        "weft_directory_commit_failures_total",
+        "weft_directory_dropped_total",
+        "weft_directory_reloads_total",
+        // Of NetLord, and of hosts with a scheduler.
+        "weft_agent_intermediates_unreachable",
+        "weft_agent_paths_failed_total",
+        "weft_agent_paths_restored_total",
+        "weft_agent_table",
+        "weft_agent_table_max",
+    ];
+    wait("metrics", || {
+        let agents = ["web1", "tor1", "mid"].iter().flat_map(|name| site.metrics(name, 9304));
+        let served: BTreeSet<String> = agents.chain(site.metrics("dir1", 9303)).collect();
+        let absent: Vec<&&str> = read.iter().filter(|it| !served.contains(**it) && !later.contains(it)).collect();
+        if absent.is_empty() { Ok(()) } else { Err(format!("{absent:?}")) }
+    });
+}
+
 const AGENTS: &[&str] = &["mid", "tor1", "tor2", "web1", "web2", "db1"];
 
 #[test]
@@ -264,6 +305,7 @@ fn machines_with_their_planned_files_reach_each_other() {
     site.import();
     AGENTS.iter().for_each(|name| site.start_agent(name));
     site.reaches_all(AGENTS);
+    exports_what_alerts_read(&site);
     // A file that was changed on a machine is found.
     let config = site.plan().join("hosts/web1/etc/weft/agent.toml");
     let changed = fs::read_to_string(&config).unwrap().replace("20.0.0.1", "20.0.0.9");
