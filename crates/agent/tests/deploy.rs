@@ -58,9 +58,15 @@ fn read_all(out: &Path) -> Vec<String> {
 fn agents_read_every_planned_configuration() {
     let example = fs::read_to_string(EXAMPLE).unwrap();
     let of_host = example.replace("locator = \"tor\"", "locator = \"host\"");
-    let without_groups = of_host.replace("anycast = [\"10.9.0.1\"]", "multicast = \"239.1.0.0/16\"").replace("\"intermediate\"", "\"other\"");
-    let more = example.replace("[[directory.server]]", "[agent]\nfail_static = \"10min\"\non_exit = \"remove\"\nmetrics = \"off\"\n\n[[directory.server]]");
-    let two_families = example.replace("\"20.0.0.0/8\"", "\"20.0.0.0/8\", \"fd20::/64\"").replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"fd20::1\"]");
+    let without_groups =
+        of_host.replace("anycast = [\"10.9.0.1\"]", "multicast = \"239.1.0.0/16\"").replace("\"intermediate\"", "\"other\"");
+    let more = example.replace(
+        "[[directory.server]]",
+        "[agent]\nfail_static = \"10min\"\non_exit = \"remove\"\nmetrics = \"off\"\n\n[[directory.server]]",
+    );
+    let two_families = example
+        .replace("\"20.0.0.0/8\"", "\"20.0.0.0/8\", \"fd20::/64\"")
+        .replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"fd20::1\"]");
     for inventory in [&example, &of_host, &without_groups, &more, &two_families] {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read_all(&plan(folder.path(), inventory)), ["db1", "mid", "tor1", "tor2", "web1", "web2"]);
@@ -189,7 +195,8 @@ impl Site {
         let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
         let command = command.replace("$$", "$").replace("/usr/bin/weft-directory", program("weft-directory").to_str().unwrap());
         let environment = fs::read_to_string(self.plan().join("hosts").join(name).join("etc/weft/directory.env")).unwrap();
-        let values = environment.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| format!("export {key}='{value}'\n"));
+        let values =
+            environment.lines().filter_map(|line| line.split_once('=')).map(|(key, value)| format!("export {key}='{value}'\n"));
         let before = values.collect::<String>() + "export WEFT_DIRECTORY=/var/lib/weft-directory";
         self.start(name, &before, &command);
     }
@@ -235,7 +242,12 @@ impl Site {
     fn on(&self, name: &str, program: &Path, arguments: &[&str]) -> Output {
         let pid = self.running[name].pid.to_string();
         let mut command = Command::new("nsenter");
-        command.args(["--target", &pid, "--mount", "--net", "--pid", "--root", "--wd"]).arg(program).args(arguments).output().unwrap()
+        command
+            .args(["--target", &pid, "--mount", "--net", "--pid", "--root", "--wd"])
+            .arg(program)
+            .args(arguments)
+            .output()
+            .unwrap()
     }
 
     /// Names of the metrics that a machine serves.

@@ -113,10 +113,15 @@ fn the_same_inventory_gives_the_same_files_except_keys() {
     };
     let (one, other) = (contents(&one), contents(&other));
     assert!(one.keys().eq(other.keys()));
-    let differs: Vec<&str> = one.iter().filter(|(path, it)| other[*path] != **it).map(|(path, _)| path.to_str().unwrap()).collect();
+    let differs: Vec<&str> =
+        one.iter().filter(|(path, it)| other[*path] != **it).map(|(path, _)| path.to_str().unwrap()).collect();
     let is_key = |path: &str| {
         let end = path.rsplit('/').next().unwrap();
-        end.ends_with(".key") || end.ends_with(".pem") || end == "secret" || end == "manifest.json" || path.starts_with("hosts/tor")
+        end.ends_with(".key")
+            || end.ends_with(".pem")
+            || end == "secret"
+            || end == "manifest.json"
+            || path.starts_with("hosts/tor")
     };
     assert!(differs.len() > 10 && differs.iter().all(|it| is_key(it)), "{differs:?}");
 }
@@ -133,9 +138,8 @@ fn a_changed_inventory_changes_what_it_names_and_keeps_keys() {
     let output = site.plan(&without_db1, &["--json"]);
     assert_code(&output, 0);
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let names = |key: &str| -> Vec<String> {
-        answer[key].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
-    };
+    let names =
+        |key: &str| -> Vec<String> { answer[key].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect() };
     let written = [
         "directory/mappings.jsonl",
         "directory/policy.toml",
@@ -219,11 +223,20 @@ fn a_bad_inventory_is_refused_with_its_line_and_changes_nothing() {
     assert!(output.status.code() == Some(2) && text(&output).contains("by keyed MACs"), "{}", text(&output));
     let second = "[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.3\"\nprincipal = 9\n\n[[service]]";
     let output = site.plan(&EXAMPLE.replacen("[[service]]", second, 1), &[]);
-    assert!(output.status.code() == Some(2) && text(&output).contains("several directory servers need etcd"), "{}", text(&output));
+    assert!(
+        output.status.code() == Some(2) && text(&output).contains("several directory servers need etcd"),
+        "{}",
+        text(&output)
+    );
     // Servers would refuse it as well.
     let output = site.plan(&EXAMPLE.replace("allow = [\"web\"]", "allow = []"), &[]);
     let printed = text(&output);
-    assert!(output.status.code() == Some(2) && printed.contains("toml:3: services or principals have changed") && printed.contains("version = 2"), "{printed}");
+    assert!(
+        output.status.code() == Some(2)
+            && printed.contains("toml:3: services or principals have changed")
+            && printed.contains("version = 2"),
+        "{printed}"
+    );
     assert_eq!(site.snapshot(), before, "nothing is written");
 }
 
@@ -242,23 +255,34 @@ fn folders_of_others_are_not_touched() {
     let before = site.snapshot();
     let output = site.plan(&EXAMPLE.replace("\"example\"", "\"lyon\""), &[]);
     let printed = text(&output);
-    assert!(output.status.code() == Some(2) && printed.contains("has the keys of cluster `example`; the inventory is of `lyon`"), "{printed}");
+    assert!(
+        output.status.code() == Some(2) && printed.contains("has the keys of cluster `example`; the inventory is of `lyon`"),
+        "{printed}"
+    );
     assert_eq!(site.snapshot(), before);
     for key in ["directory/secret", "directory/ca.pem", "directory/admin.pem", "hosts/dir1/var/lib/weft-directory/server.key"] {
         let own = fs::read(site.out().join(key)).unwrap();
         fs::write(site.out().join(key), fs::read(other.out().join(key)).unwrap()).unwrap();
         for output in [site.plan(EXAMPLE, &["--force"]), site.check_folder(EXAMPLE)] {
             let printed = text(&output);
-            assert!(output.status.code() == Some(2) && printed.contains(key) && printed.contains("of another cluster"), "{printed}");
+            assert!(
+                output.status.code() == Some(2) && printed.contains(key) && printed.contains("of another cluster"),
+                "{printed}"
+            );
         }
         fs::write(site.out().join(key), own).unwrap();
     }
     // Of a newer version.
     let manifest = site.out().join("manifest.json");
-    let newer = fs::read_to_string(&manifest).unwrap().replace(concat!("\"weft\": \"", env!("CARGO_PKG_VERSION")), "\"weft\": \"99.0.0");
+    let newer =
+        fs::read_to_string(&manifest).unwrap().replace(concat!("\"weft\": \"", env!("CARGO_PKG_VERSION")), "\"weft\": \"99.0.0");
     fs::write(&manifest, newer).unwrap();
     for output in [site.plan(EXAMPLE, &[]), site.check_folder(EXAMPLE)] {
-        assert!(output.status.code() == Some(2) && text(&output).contains("upgrade weft on this machine to 99.0.0"), "{}", text(&output));
+        assert!(
+            output.status.code() == Some(2) && text(&output).contains("upgrade weft on this machine to 99.0.0"),
+            "{}",
+            text(&output)
+        );
     }
 }
 
@@ -277,7 +301,12 @@ fn what_was_changed_by_hand_is_found_and_not_overwritten() {
                     hosts/web2/etc/weft/agent.toml: stale: the inventory has changed\nsite.yml: missing\n";
     assert_eq!(lines, expected);
     let output = site.plan(EXAMPLE, &[]);
-    assert!(output.status.code() == Some(2) && text(&output).contains("changed by hand since the last plan: hosts/web1/etc/weft/agent.toml\n"), "{}", text(&output));
+    assert!(
+        output.status.code() == Some(2)
+            && text(&output).contains("changed by hand since the last plan: hosts/web1/etc/weft/agent.toml\n"),
+        "{}",
+        text(&output)
+    );
     assert!(!at("site.yml").exists(), "nothing is written");
     assert_code(&site.plan(EXAMPLE, &["--force"]), 0);
     assert_code(&site.check_folder(EXAMPLE), 0);

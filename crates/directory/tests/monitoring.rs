@@ -28,7 +28,10 @@ fn text_below(folder: &Path) -> String {
 fn metrics(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c));
-    words.filter(|it| ["weft_agent_", "weft_directory_", "weft_scheduler_"].iter().any(|start| it.starts_with(start))).map(str::to_owned).collect()
+    words
+        .filter(|it| ["weft_agent_", "weft_directory_", "weft_scheduler_"].iter().any(|start| it.starts_with(start)))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The values of a label in selectors: `reason="tag"`, `reason=~"tag|certificate"`.

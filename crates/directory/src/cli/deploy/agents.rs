@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weft_control::wire::vl2::attach;
 
 use super::error::Result;
-use super::files::{File, Files, heading, of_machine, principal, quoted};
+use super::files::{CONFIG, DROP_IN, File, Files, KEY, heading, of_machine, principal, quoted};
 use super::inventory::{Host, Inventory, LocatorMode, OnExit, Switch, SwitchRole};
 use super::keys::{Keys, key_path};
 use crate::cli::connect::Auth;
@@ -30,7 +30,8 @@ pub(super) fn host(inventory: &Inventory, host: &Host, keys: &mut Keys, files: &
         let _ = writeln!(text, "fail_static = \"{time}\"");
     }
     if is_locator && inventory.auth() == Auth::Tls {
-        text += "auth = \"tls\"\ncert = \"/etc/weft/agent.pem\"\ncert_key = \"/etc/weft/agent.pem.key\"\nca = \"/etc/weft/ca.pem\"\n";
+        text +=
+            "auth = \"tls\"\ncert = \"/etc/weft/agent.pem\"\ncert_key = \"/etc/weft/agent.pem.key\"\nca = \"/etc/weft/ca.pem\"\n";
         let path = format!("{folder}etc/weft/agent.pem");
         let pair = keys.certificate(&path, principal(&host.principal), &[])?;
         files.insert(key_path(&path), File::key(pair.key));
@@ -98,8 +99,3 @@ fn drop_in(inventory: &Inventory, host: &Host) -> String {
     }
     text
 }
-
-/// Where the agent's files are, below `/`.
-pub(super) const CONFIG: &str = "etc/weft/agent.toml";
-pub(super) const KEY: &str = "etc/weft/agent.key";
-pub(super) const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::files::{File, Files, heading};
+use super::files::{ENVIRONMENT, File, Files, STATE, UNITS, heading};
 use super::inventory::Inventory;
-use super::servers::STATE;
 
 /// Adds the role for the files that there are.
 pub(super) fn add(inventory: &Inventory, files: &mut Files) {
@@ -58,7 +57,7 @@ fn owner(path: &str) -> &'static str {
 fn notify(path: &str) -> &'static str {
     match path {
         _ if path.ends_with("policy.toml") => "Reload directory",
-        _ if path.starts_with(STATE) || path == super::servers::ENVIRONMENT => "Restart directory",
+        _ if path.starts_with(STATE) || path == ENVIRONMENT => "Restart directory",
         _ => "Restart agent",
     }
 }
@@ -81,14 +80,11 @@ fn groups(inventory: &Inventory) -> String {
     let group = |name: &str, lines: &str| {
         if lines.is_empty() { format!("    {name}: {{}}\n") } else { format!("    {name}:\n      hosts:\n{lines}") }
     };
-    "all:\n  children:\n".to_owned() + &group("weft_servers", &servers) + &group("weft_switches", &switches) + &group("weft_hosts", &hosts)
+    "all:\n  children:\n".to_owned()
+        + &group("weft_servers", &servers)
+        + &group("weft_switches", &switches)
+        + &group("weft_hosts", &hosts)
 }
-
-/// The units, and what a machine has that runs one.
-pub(super) const UNITS: [(&str, &str); 2] = [("weft-directory", STATE), ("weft-agent", super::agents::CONFIG)];
-
-/// Files that a machine has only if they are planned.
-pub(super) const PATHS: [&str; 4] = [super::agents::CONFIG, super::agents::KEY, super::agents::DROP_IN, super::servers::ENVIRONMENT];
 
 /// The parts that are the same for every inventory.
 const ROLE: &[(&str, &str)] = &[

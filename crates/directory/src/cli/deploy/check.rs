@@ -10,12 +10,10 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::ansible::{PATHS, UNITS};
 use super::error::{DeployError, Result};
-use super::files::{File, Files, of_machine};
+use super::files::{ADMINISTRATION, File, Files, PATHS, UNITS, of_machine};
 use super::folder::{Manifest, digest, is_interrupted};
 use super::inventory::Inventory;
-use super::servers::ADMINISTRATION;
 use crate::daemon::socket::ask;
 
 /// A difference.
@@ -119,7 +117,8 @@ pub(super) fn units(name: &str, files: &Files) -> Vec<Difference> {
         let output = Command::new("systemctl").args(["is-active", unit]).output();
         let said = |it: std::process::Output| String::from_utf8_lossy(&[it.stdout, it.stderr].concat()).trim().to_owned();
         let state = output.map_or_else(|error| error.to_string(), said);
-        (state != "active").then(|| Difference::new(format!("{unit}.service"), format!("{state}, not active: systemctl start {unit}")))
+        (state != "active")
+            .then(|| Difference::new(format!("{unit}.service"), format!("{state}, not active: systemctl start {unit}")))
     };
     UNITS.iter().filter(|(_, path)| runs(path)).filter_map(|(unit, _)| inactive(unit)).collect()
 }
@@ -213,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_status_is_compared_with_the_inventory() {
-        let planned = PlannedAgent { principal: 7, la: "10.1.1.2".into(), addresses: Some(vec!["20.0.0.1".into(), "20.0.0.2".into()]) };
+        let planned =
+            PlannedAgent { principal: 7, la: "10.1.1.2".into(), addresses: Some(vec!["20.0.0.1".into(), "20.0.0.2".into()]) };
         let own = env!("CARGO_PKG_VERSION");
         let status = |address: &str| json!({ "problems": [], "version": own, "principal": 7, "la": "10.1.1.2", "addresses": [{ "address": "20.0.0.1" }, { "address": address }] });
         assert_eq!(compare(&status("20.0.0.2"), &planned), []);

@@ -11,12 +11,7 @@ use std::collections::BTreeMap;
 
 use weft_control::directory::PrincipalId;
 
-use super::agents;
-use super::ansible;
-use super::error::Result;
 use super::inventory::Inventory;
-use super::keys::Keys;
-use super::servers;
 
 /// A file of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,22 +46,6 @@ impl File {
 /// By path, with `/`.
 pub(super) type Files = BTreeMap<String, File>;
 
-/// All files of an inventory.
-pub(super) fn plan(inventory: &Inventory, keys: &mut Keys) -> Result<Files> {
-    let mut files = servers::administration(inventory, keys)?;
-    for server in &inventory.directory.server {
-        servers::server(inventory, server, keys, &mut files)?;
-    }
-    for switch in inventory.agents_of_switches() {
-        agents::switch(inventory, switch, keys, &mut files);
-    }
-    for host in &inventory.host {
-        agents::host(inventory, host, keys, &mut files)?;
-    }
-    ansible::add(inventory, &mut files);
-    Ok(files)
-}
-
 /// The folder of a machine's files.
 pub(super) fn of_machine(name: &str) -> String {
     format!("hosts/{name}/")
@@ -85,3 +64,23 @@ pub(super) fn heading(inventory: &Inventory) -> String {
 pub(super) fn principal(number: &toml::Spanned<u32>) -> PrincipalId {
     PrincipalId(*number.get_ref())
 }
+
+/// The administrator's folder; `--dir` of `weft directory`.
+pub(super) const ADMINISTRATION: &str = "directory/";
+
+// Paths on a machine, below `/`.
+
+/// The agent's configuration.
+pub(super) const CONFIG: &str = "etc/weft/agent.toml";
+/// Its principal's key.
+pub(super) const KEY: &str = "etc/weft/agent.key";
+/// The drop-in of its unit.
+pub(super) const DROP_IN: &str = "etc/systemd/system/weft-agent.service.d/50-deploy.conf";
+/// A directory server's folder.
+pub(super) const STATE: &str = "var/lib/weft-directory/";
+/// The environment of its unit.
+pub(super) const ENVIRONMENT: &str = "etc/weft/directory.env";
+/// The units, and what a machine has that runs one.
+pub(super) const UNITS: [(&str, &str); 2] = [("weft-directory", STATE), ("weft-agent", CONFIG)];
+/// Files that a machine has only if they are planned.
+pub(super) const PATHS: [&str; 4] = [CONFIG, KEY, DROP_IN, ENVIRONMENT];

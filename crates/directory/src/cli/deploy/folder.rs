@@ -128,7 +128,8 @@ pub(super) fn create(dir: &Path, files: &Files, manifest: &Manifest) -> Result<C
 pub(super) fn update(dir: &Path, files: &Files, before: &Manifest, manifest: &Manifest, force: bool) -> Result<Changes> {
     let staging = dir.join(STAGING);
     let is_interrupted = staging.exists();
-    let edited: Vec<String> = before.files.keys().filter(|path| is_edited(dir, path, before, files.get(*path))).cloned().collect();
+    let edited: Vec<String> =
+        before.files.keys().filter(|path| is_edited(dir, path, before, files.get(*path))).cloned().collect();
     if !edited.is_empty() && !force && !is_interrupted {
         return Err(DeployError::Edited(edited));
     }

@@ -8,8 +8,8 @@ use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::{PrincipalKey, Secret};
 
 use super::error::{DeployError, Result};
+use super::files::ADMINISTRATION;
 use super::folder::{Manifest, digest};
-use super::servers::ADMINISTRATION;
 use crate::cli::certificates::{self, Pair};
 
 /// The secret, the authority, and the certificates that it issued.
@@ -79,7 +79,8 @@ impl Keys {
         let subject = format!("principal-{} {}", principal.0, names.join(" ")).trim_end().to_owned();
         let key = key_path(path);
         let is_kept = |manifest: &Manifest| manifest.issued.get(path) == Some(&subject);
-        if let Some((dir, manifest)) = self.folder.as_ref().filter(|(dir, manifest)| is_kept(manifest) && dir.join(path).exists()) {
+        if let Some((dir, manifest)) = self.folder.as_ref().filter(|(dir, manifest)| is_kept(manifest) && dir.join(path).exists())
+        {
             let read = |it: &str| read_key(&dir.join(it), manifest.digest_of(it));
             let pair = Pair { certificate: read(path)?, key: read(&key)? };
             self.issued.insert(path.to_owned(), subject);

@@ -103,7 +103,7 @@ fn plan(args: &PlanArgs) -> super::Result<bool> {
     let before = Manifest::read(dir)?;
     let _lock = before.as_ref().map(|_| lock(dir)).transpose()?;
     let mut keys = keys_of(&inventory, dir, before.as_ref())?;
-    let files = files::plan(&inventory, &mut keys)?;
+    let files = all_files(&inventory, &mut keys)?;
     policy(&inventory, &place, &files, before.as_ref())?;
     let manifest = Manifest::new(inventory.cluster(), *inventory.version.get_ref(), keys.into_issued(), &files);
     let changes = match &before {
@@ -112,7 +112,9 @@ fn plan(args: &PlanArgs) -> super::Result<bool> {
     };
     let machines = machines(&files);
     if args.json {
-        print_json(&json!({ "out": dir, "cluster": inventory.cluster(), "machines": machines, "written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged }))?;
+        print_json(
+            &json!({ "out": dir, "cluster": inventory.cluster(), "machines": machines, "written": changes.written, "removed": changes.removed, "unchanged": changes.unchanged }),
+        )?;
     } else {
         let line = |what: &str, path: &String| format!("{what} {path}\n");
         let list = before.iter().flat_map(|_| {
@@ -131,12 +133,13 @@ fn plan(args: &PlanArgs) -> super::Result<bool> {
 
 fn check(args: &CheckArgs) -> super::Result<bool> {
     let (inventory, _) = read(&args.inventory)?;
-    let manifest = args.dir.as_ref().map(|dir| Manifest::read(dir)?.ok_or_else(|| DeployError::NotPlanned(dir.clone()))).transpose()?;
+    let manifest =
+        args.dir.as_ref().map(|dir| Manifest::read(dir)?.ok_or_else(|| DeployError::NotPlanned(dir.clone()))).transpose()?;
     let mut keys = match &args.dir {
         Some(dir) => keys_of(&inventory, dir, manifest.as_ref())?,
         None => Keys::new()?,
     };
-    let files = files::plan(&inventory, &mut keys)?;
+    let files = all_files(&inventory, &mut keys)?;
     let found = match (&args.host, &args.dir, &manifest) {
         (Some(name), _, _) => {
             check::known(name, &machines(&files))?;
@@ -172,7 +175,7 @@ fn keys_of(inventory: &Inventory, dir: &Path, before: Option<&Manifest>) -> Resu
 
 /// Servers refuse a changed policy whose version is not greater, so this does too.
 fn policy(inventory: &Inventory, place: &Place<'_>, files: &Files, before: Option<&Manifest>) -> Result<()> {
-    let path = format!("{}policy.toml", servers::ADMINISTRATION);
+    let path = format!("{}policy.toml", files::ADMINISTRATION);
     let content = &files[&path].content;
     let inventory_path = || place.path.to_owned();
     Policy::parse(content).map_err(|cause| DeployError::Policy { inventory: inventory_path(), cause })?;
@@ -199,4 +202,20 @@ fn machines(files: &Files) -> Vec<String> {
         files.keys().filter_map(|it| Some(it.strip_prefix("hosts/")?.split_once('/')?.0.to_owned())).collect();
     names.dedup();
     names
+}
+
+/// All files of an inventory.
+fn all_files(inventory: &Inventory, keys: &mut Keys) -> Result<Files> {
+    let mut files = servers::administration(inventory, keys)?;
+    for server in &inventory.directory.server {
+        servers::server(inventory, server, keys, &mut files)?;
+    }
+    for switch in inventory.agents_of_switches() {
+        agents::switch(inventory, switch, keys, &mut files);
+    }
+    for host in &inventory.host {
+        agents::host(inventory, host, keys, &mut files)?;
+    }
+    ansible::add(inventory, &mut files);
+    Ok(files)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use weft_control::vl2::agent::DIRECTORY_GROUP;
 
 use super::error::Result;
-use super::files::{File, Files, heading, of_machine, principal, quoted};
+use super::files::{ADMINISTRATION, ENVIRONMENT, File, Files, STATE, heading, of_machine, principal, quoted};
 use super::inventory::{Inventory, LocatorMode, Server, SwitchRole};
 use super::keys::Keys;
 use crate::cli::connect::Auth;
@@ -26,8 +26,7 @@ pub(super) fn administration(inventory: &Inventory, keys: &mut Keys) -> Result<F
     add("policy.toml", File::plain(policy(inventory)));
     add("mappings.jsonl", File::plain(mappings(inventory)));
     let (servers, auth) = (quoted(inventory.servers()), auth(inventory));
-    let client =
-        format!("servers = [{servers}]\nprincipal = {}\nauth = \"{auth}\"\n", inventory.directory.admin.get_ref());
+    let client = format!("servers = [{servers}]\nprincipal = {}\nauth = \"{auth}\"\n", inventory.directory.admin.get_ref());
     add("client.toml", File::plain(heading(inventory) + &client));
     Ok(files)
 }
@@ -118,9 +117,3 @@ fn mappings(inventory: &Inventory) -> String {
     let heading = json!({"weft_directory": 1, "revision": 0, "entries": lines.len()});
     std::iter::once(heading).chain(lines).map(|line| line.to_string() + "\n").collect()
 }
-
-/// The administrator's folder; `--dir` of `weft directory`.
-pub(super) const ADMINISTRATION: &str = "directory/";
-/// The server's folder, and the environment of its unit.
-pub(super) const STATE: &str = "var/lib/weft-directory/";
-pub(super) const ENVIRONMENT: &str = "etc/weft/directory.env";

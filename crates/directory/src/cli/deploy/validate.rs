@@ -123,7 +123,8 @@ impl Check<'_> {
             let help = "list its endpoints: etcd = [\"http://10.1.2.1:2379\", ...] in [directory]";
             return self.wrong(second.name.span(), "several directory servers need etcd", help);
         }
-        let is_url = |it: &String| (it.starts_with("http://") || it.starts_with("https://")) && !it.contains([' ', '"', '\'', ',']);
+        let is_url =
+            |it: &String| (it.starts_with("http://") || it.starts_with("https://")) && !it.contains([' ', '"', '\'', ',']);
         if let Some(list) = &part.etcd
             && let Some(bad) = list.get_ref().iter().find(|it| !is_url(it))
         {
@@ -160,7 +161,11 @@ impl Check<'_> {
             Some(_) => Ok(()),
             None => {
                 let known = list(self.it.service.iter().map(|it| it.name.get_ref()));
-                self.wrong(name.span(), &format!("there is no service `{}`", name.get_ref()), &format!("add [[service]] of that name, or name one of: {known}"))
+                self.wrong(
+                    name.span(),
+                    &format!("there is no service `{}`", name.get_ref()),
+                    &format!("add [[service]] of that name, or name one of: {known}"),
+                )
             }
         }
     }
@@ -168,7 +173,8 @@ impl Check<'_> {
     fn principals(&self) -> Result<()> {
         let mut once = Once::of("principal");
         once.add(self, &self.it.directory.admin, "the administrator")?;
-        let servers = self.it.directory.server.iter().map(|it| (&it.principal, format!("directory server {}", it.name.get_ref())));
+        let servers =
+            self.it.directory.server.iter().map(|it| (&it.principal, format!("directory server {}", it.name.get_ref())));
         let switches = self.it.switch.iter().filter_map(|it| Some((it.principal.as_ref()?, it.name.get_ref().clone())));
         let hosts = self.it.host.iter().map(|it| (&it.principal, it.name.get_ref().clone()));
         for (principal, owner) in servers.chain(switches).chain(hosts) {
@@ -248,7 +254,9 @@ impl Check<'_> {
             let found = self.it.switch.iter().find(|it| it.name.get_ref() == tor.get_ref());
             match found.map(|it| it.role) {
                 Some(SwitchRole::Tor) => {}
-                Some(_) => return self.wrong(tor.span(), &format!("switch {} is no ToR", tor.get_ref()), "write role = \"tor\" there"),
+                Some(_) => {
+                    return self.wrong(tor.span(), &format!("switch {} is no ToR", tor.get_ref()), "write role = \"tor\" there");
+                }
                 None => {
                     let message = format!("there is no switch `{}`", tor.get_ref());
                     return self.wrong(tor.span(), &message, "add [[switch]] of that name with role = \"tor\"");
