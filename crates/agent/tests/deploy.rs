@@ -210,17 +210,17 @@ impl Site {
     }
 
     /// Imports the mappings.
-    fn import(&self) {
+    fn import(&self, from: &str) {
         let (mappings, dir) = (self.plan().join("directory/mappings.jsonl"), self.plan().join("directory"));
         let import = ["import", "--timeout", "20s", "--dir", dir.to_str().unwrap(), mappings.to_str().unwrap()];
         wait("mappings are imported", || {
-            let output = self.network.command("dir1", program("weft-directory").to_str().unwrap()).args(import).output().unwrap();
+            let output = self.network.command(from, program("weft-directory").to_str().unwrap()).args(import).output().unwrap();
             output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
         });
     }
 
     /// Waits until no machine differs from the plan, and pings between applications.
-    fn reaches_all(&self, machines: &[&str]) {
+    fn reaches_all(&self, machines: &[&str], counter: &str) {
         for name in machines {
             wait(name, || match self.check(name) {
                 (Some(0), _) => Ok(()),
@@ -235,7 +235,7 @@ impl Site {
         // Through the overlay, not beside it.
         let status = self.on("web1", Path::new(env!("CARGO_BIN_EXE_weft-agent")), &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
-        assert!(status["counters"]["pushed_two"].as_u64() >= Some(3), "{status:#}");
+        assert!(status["counters"][counter].as_u64() >= Some(3), "{status:#}");
     }
 
     /// A command on a machine, in the namespaces of its daemon.
@@ -314,9 +314,9 @@ fn machines_with_their_planned_files_reach_each_other() {
     let Some(mut site) = Site::new("deploy") else { return };
     plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
     site.start_directory("dir1");
-    site.import();
+    site.import("dir1");
     AGENTS.iter().for_each(|name| site.start_agent(name));
-    site.reaches_all(AGENTS);
+    site.reaches_all(AGENTS, "pushed_two");
     exports_what_alerts_read(&site);
     // A file that was changed on a machine is found.
     let config = site.plan().join("hosts/web1/etc/weft/agent.toml");
@@ -326,23 +326,50 @@ fn machines_with_their_planned_files_reach_each_other() {
     assert!(code == Some(1) && lines.contains("is `address = \"20.0.0.9\"`, not `address = \"20.0.0.1\"`"), "{lines}");
 }
 
+fn has_systemd() -> bool {
+    let has = Path::new("/lib/systemd/systemd").exists();
+    if !has {
+        eprintln!("SKIPPED: it takes systemd");
+    }
+    has
+}
+
 #[test]
 fn systemd_starts_the_units_with_their_planned_files() {
-    if !Path::new("/lib/systemd/systemd").exists() {
-        eprintln!("SKIPPED: it takes systemd");
-        return;
-    }
-    let Some(mut site) = Site::new("units") else { return };
+    let Some(mut site) = Site::new("units").filter(|_| has_systemd()) else { return };
     plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
     site.boot("dir1");
     AGENTS.iter().for_each(|name| site.boot(name));
-    site.import();
-    site.reaches_all(MACHINES);
+    site.import("dir1");
+    site.reaches_all(MACHINES, "pushed_two");
     // A unit that was stopped is found; started again, the machine is as planned.
     let systemctl = |verb: &str| site.on("web1", Path::new("systemctl"), &[verb, "weft-agent"]);
     assert!(systemctl("stop").status.success());
     let (code, lines) = site.check("web1");
     assert!(code == Some(1) && lines.contains("weft-agent.service: inactive, not active: systemctl start weft-agent"), "{lines}");
     assert!(systemctl("start").status.success());
-    site.reaches_all(&["web1"]);
+    site.reaches_all(&["web1"], "pushed_two");
+}
+
+/// Hosts as locators over switches without agents, updates by TLS, and a directory server on one of the hosts.
+#[test]
+fn systemd_starts_a_server_and_an_agent_on_one_machine() {
+    let Some(mut site) = Site::new("shared").filter(|_| has_systemd()) else { return };
+    let mut inventory = fs::read_to_string(EXAMPLE).unwrap();
+    for (from, to) in [
+        ("locator = \"tor\"", "locator = \"host\""),
+        ("anycast = [\"10.9.0.1\"]", ""),
+        ("name = \"dir1\"\naddress = \"10.9.9.1\"", "name = \"db1\"\naddress = \"10.1.3.2\""),
+        ("principal = 41", "agent = false"),
+        ("principal = 42", "agent = false"),
+        ("principal = 43", "agent = false"),
+    ] {
+        assert!(inventory.contains(from), "{from}");
+        inventory = inventory.replace(from, to);
+    }
+    plan(site.folder.path(), &inventory);
+    let hosts = ["db1", "web1", "web2"];
+    hosts.iter().for_each(|name| site.boot(name));
+    site.import("web2");
+    site.reaches_all(&hosts, "pushed_one");
 }

@@ -45,7 +45,7 @@ fn label_values(text: &str, label: &str) -> BTreeSet<String> {
 }
 
 /// The lines of a key of the rules.
-fn values<'a>(key: &'a str) -> impl Iterator<Item = &'a str> {
+fn values(key: &str) -> impl Iterator<Item = &str> {
     RULES.lines().filter_map(move |line| line.trim_start_matches([' ', '-']).strip_prefix(key)?.strip_prefix(": "))
 }
 

@@ -8,11 +8,18 @@ mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$scratch/upper,workdir=$scratch/work" "$scratch/root"
 cd "$scratch/root"
 mount -t proc proc proc
-mount -t sysfs sysfs sys
+mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
 mount -t bpf bpf sys/fs/bpf
-mount --rbind /dev dev
 mount -t tmpfs tmpfs run
+# Devices of its own: what units do there must not reach this machine's.
+mount -t tmpfs tmpfs dev
+for device in null zero full random urandom; do
+    touch "dev/$device"
+    mount --bind "/dev/$device" "dev/$device"
+done
+# No units but the planned ones: none that sets the kernel's parameters, mounts or starts services.
+rm -rf etc/systemd/system/*.wants lib/systemd/system/*.wants
 # The tests' folder and the programs stay visible: `weft deploy check` reads the plan there.
 for folder in "${files%/plan/*}" "$programs"; do
     mkdir -p ".$folder"

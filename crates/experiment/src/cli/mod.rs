@@ -120,7 +120,7 @@ enum Command {
         /// The folder, which must exist
         folder: PathBuf,
     },
-    /// Write the files of all machines from an inventory, and compare (`weft-directory deploy`)
+    /// Write the files of all machines of an inventory (`weft-directory`)
     #[command(disable_help_flag = true)]
     Deploy(External),
     /// Run the directory service, or query it (`weft-directory`)
