@@ -159,13 +159,18 @@ impl Site {
         self.running.insert(name.to_owned(), Running { child, pid });
     }
 
-    /// Boots a machine: systemd, with the planned files on a copy of this machine's root, and the units that they are for.
+    /// Boots a machine with its planned files, and the units that they are for.
     fn boot(&mut self, name: &str) {
-        let scratch = self.folder.path().join(format!("{name}.root"));
-        fs::create_dir(&scratch).unwrap();
-        let units = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-        let (files, programs) = (self.plan().join("hosts").join(name), program("weft-agent"));
-        let paths = [scratch.to_str().unwrap(), files.to_str().unwrap(), units, programs.parent().unwrap().to_str().unwrap()];
+        self.boot_with(name, &self.plan().join("hosts").join(name));
+    }
+
+    /// Boots a machine: systemd, with these files on a copy of this machine's root.
+    fn boot_with(&mut self, name: &str, files: &Path) {
+        let folder = self.folder.path().to_owned();
+        fs::create_dir(folder.join(format!("{name}.root"))).unwrap();
+        let (crates, programs) = (concat!(env!("CARGO_MANIFEST_DIR"), "/.."), program("weft-agent"));
+        let programs = programs.parent().unwrap();
+        let paths = [folder.to_str().unwrap(), name, files.to_str().unwrap(), crates, programs.to_str().unwrap()];
         let script = [include_str!("support/boot.sh"), "boot"].into_iter().chain(paths);
         let namespaces = ["--pid", "--fork", "--kill-child", "--mount", "--uts", "--ipc", "--cgroup", "bash", "-c"];
         let child = self.spawn(name, &namespaces.into_iter().chain(script).collect::<Vec<_>>());
@@ -175,7 +180,9 @@ impl Site {
         wait("systemd", || {
             let text = fs::read_to_string(&children).map_err(|error| error.to_string())?;
             running.pid = text.trim().parse().map_err(|_| text)?;
-            Ok(())
+            // Before that it is the script, in the root of this machine.
+            let program = fs::read_link(format!("/proc/{}/exe", running.pid)).map_err(|error| error.to_string())?;
+            if program.ends_with("systemd") { Ok(()) } else { Err(program.display().to_string()) }
         });
     }
 
@@ -372,4 +379,45 @@ fn systemd_starts_a_server_and_an_agent_on_one_machine() {
     hosts.iter().for_each(|name| site.boot(name));
     site.import("web2");
     site.reaches_all(&hosts, "pushed_one");
+}
+
+/// Where Ansible is installed, its role brings machines with nothing of Weft's files to what is planned, and changes nothing when it runs again.
+#[test]
+fn the_role_installs_and_starts_what_is_planned() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|it| it.join("ansible-playbook").is_file()) {
+        eprintln!("SKIPPED: it takes ansible-playbook");
+        return;
+    }
+    let Some(mut site) = Site::new("role").filter(|_| has_systemd()) else { return };
+    plan(site.folder.path(), &fs::read_to_string(EXAMPLE).unwrap());
+    let bare = site.folder.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    MACHINES.iter().for_each(|name| site.boot_with(name, &bare));
+    let play = |site: &Site, name: &str| {
+        let (inventory, playbook) = (site.plan().join("inventory.yml"), site.plan().join("site.yml"));
+        let paths = [inventory.to_str().unwrap(), playbook.to_str().unwrap()];
+        let python = "ansible_python_interpreter={{ ansible_playbook_python }}";
+        let arguments = ["-i", paths[0], "--connection", "local", "--limit", name, "--extra-vars", python, paths[1]];
+        let output = site.on(name, Path::new("ansible-playbook"), &arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {text}");
+        text
+    };
+    play(&site, "dir1");
+    site.import("dir1");
+    AGENTS.iter().for_each(|name| drop(play(&site, name)));
+    site.reaches_all(MACHINES, "pushed_two");
+    for name in ["dir1", "web1"] {
+        let text = play(&site, name);
+        assert!(text.contains("changed=0 "), "{text}");
+    }
+    // An address more: only what differs is written, and the agent has it.
+    let more = fs::read_to_string(EXAMPLE).unwrap().replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"20.0.0.11\"]");
+    plan(site.folder.path(), &more);
+    site.import("dir1");
+    play(&site, "web1");
+    site.reaches_all(&["web1"], "pushed_two");
+    let output = site.on("web2", Path::new("ping"), &["-c", "2", "-W", "2", "20.0.0.11"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

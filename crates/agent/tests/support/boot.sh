@@ -1,7 +1,7 @@
-# boot.sh SCRATCH FILES CRATES PROGRAMS: makes a root for a machine and becomes its systemd. SCRATCH is an empty folder, FILES the machine's planned files. The root is
-# this machine's, with a layer above it that is in memory; nothing of this machine changes. Runs in namespaces of its own, as root.
+# boot.sh FOLDER NAME FILES CRATES PROGRAMS: makes a root for a machine and becomes its systemd. FOLDER is the test's, with an empty folder NAME.root; FILES are the
+# machine's. The root is this machine's, with a layer above it that is in memory; nothing of this machine changes. Runs in namespaces of its own, as root.
 set -e
-scratch=$1 files=$2 crates=$3 programs=$4
+folder=$1 scratch=$1/$2.root files=$3 crates=$4 programs=$5
 mount --make-rprivate /
 mount -t tmpfs tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
@@ -20,10 +20,11 @@ for device in null zero full random urandom; do
 done
 # No units but the planned ones: none that sets the kernel's parameters, mounts or starts services.
 rm -rf etc/systemd/system/*.wants lib/systemd/system/*.wants
-# The tests' folder and the programs stay visible: `weft deploy check` reads the plan there.
-for folder in "${files%/plan/*}" "$programs"; do
-    mkdir -p ".$folder"
-    mount --bind "$folder" ".$folder"
+mkdir dev/shm
+# The test's folder and the programs stay visible: `weft deploy check` reads the plan there.
+for path in "$folder" "$programs"; do
+    mkdir -p ".$path"
+    mount --bind "$path" ".$path"
 done
 for program in weft-agent weft-directory; do
     touch "usr/bin/$program"
