@@ -314,6 +314,30 @@ fn exports_what_alerts_read(site: &Site) {
     });
 }
 
+/// The servers' mappings are those of the plan; one that was changed and one that was added are found.
+fn mappings_are_compared(site: &Site) {
+    let (inventory, dir) = (site.inventory(), site.plan());
+    let directory = |arguments: &[&str]| {
+        let mut command = site.network.command("dir1", program("weft-directory").to_str().unwrap());
+        let output = command.args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text)
+    };
+    let check = || directory(&["deploy", "check", inventory.to_str().unwrap(), "--mappings", "--dir", dir.to_str().unwrap()]);
+    assert_eq!(check(), (Some(0), "no difference\n".to_owned()));
+    let administration = dir.join("directory");
+    let put = |key: &str, more: &[&str]| {
+        let (code, text) = directory(&[&["put", key, "10.1.2.1", "--dir", administration.to_str().unwrap()], more].concat());
+        assert_eq!(code, Some(0), "{text}");
+    };
+    put("20.0.0.3", &["--owner", "104"]);
+    put("20.0.0.77", &["--owner", "103", "--service", "db"]);
+    let (code, text) = check();
+    assert_eq!((code, text.lines().count()), (Some(1), 2), "{text}");
+    assert!(text.contains("mapping 20.0.0.3: is {\"locator\":\"10.1.2.1\",") && text.contains("\"owner\":104"), "{text}");
+    assert!(text.contains("mapping 20.0.0.77: not in the inventory"), "{text}");
+}
+
 const AGENTS: &[&str] = &["mid", "tor1", "tor2", "web1", "web2", "db1"];
 
 #[test]
@@ -325,6 +349,7 @@ fn machines_with_their_planned_files_reach_each_other() {
     AGENTS.iter().for_each(|name| site.start_agent(name));
     site.reaches_all(AGENTS, "pushed_two");
     exports_what_alerts_read(&site);
+    mappings_are_compared(&site);
     // A file that was changed on a machine is found.
     let config = site.plan().join("hosts/web1/etc/weft/agent.toml");
     let changed = fs::read_to_string(&config).unwrap().replace("20.0.0.1", "20.0.0.9");

@@ -119,6 +119,13 @@ impl Dir {
 }
 
 impl ConnectArgs {
+    /// Without arguments, in a folder.
+    pub(crate) fn of_folder(dir: PathBuf) -> Self {
+        let (dir, timeout) = (Dir { dir }, Duration::from_secs(5));
+        let (servers, principal, key_file, auth, cert, cert_key, ca) = (Vec::new(), None, None, None, None, None, None);
+        Self { dir, servers, principal, key_file, auth, cert, cert_key, ca, timeout, json: false }
+    }
+
     /// Everything that the arguments, `client.toml` and the defaults say.
     pub(crate) fn settings(&self) -> Result<Settings> {
         let file = self.dir.client_file()?;

@@ -21,7 +21,7 @@ use weft_control::directory::{Generation, Key, Value};
 use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
 
 use super::connect::{ConnectArgs, Dir};
-use super::entry::{EntryLine, Heading, entry};
+use super::entry::{EntryLine, Heading, ValueLine, entry};
 use super::error::{Error, Result};
 use super::list::PAGE;
 use crate::atomic_file::{self, WriteError};
@@ -136,6 +136,25 @@ pub(super) fn put_all(settings: &Settings, lines: &Lines, exact: bool, dry_run: 
         result.generation = apply(settings, known, changes)?.0;
     }
     Ok(result)
+}
+
+/// What the directory has otherwise than the lines of a file: each key, and the difference. Tenants' keys that the file does not have are none.
+pub(super) fn differences(settings: &Settings, file: &Path) -> Result<Vec<(String, String)>> {
+    let lines = read_lines(Some(file))?;
+    let (_, there) = read_all(&mut Client::new(settings.clone())?)?;
+    let text = |value: &Value| serde_json::to_string(&ValueLine::from(value)).expect("values are JSON");
+    let mut found = Vec::new();
+    for (bytes, line) in &lines {
+        match there.get(bytes).and_then(|entry| entry.value.as_ref()) {
+            Some(value) if *value == line.value => {}
+            Some(value) => found.push((line.key.to_string(), format!("is {}, not {}", text(value), text(&line.value)))),
+            None => found.push((line.key.to_string(), "missing".to_owned())),
+        }
+    }
+    let is_tenants = |key: &Key| !matches!(key, Key::App4(_) | Key::App6(_) | Key::Group(_));
+    let more = there.iter().filter(|(bytes, entry)| !lines.contains_key(*bytes) && !is_tenants(&entry.key));
+    found.extend(more.map(|(_, entry)| (entry.key.to_string(), "not in the inventory".to_owned())));
+    Ok(found)
 }
 
 impl ImportJson {

@@ -14,6 +14,8 @@ use super::error::{DeployError, Result};
 use super::files::{ADMINISTRATION, File, Files, PATHS, UNITS, of_machine};
 use super::folder::{Manifest, digest, is_interrupted};
 use super::inventory::Inventory;
+use crate::cli::connect::ConnectArgs;
+use crate::cli::transfer;
 use crate::daemon::socket::ask;
 
 /// A difference.
@@ -131,6 +133,17 @@ pub(super) fn agent(inventory: &Inventory, name: &str, socket: &Path) -> Vec<Dif
         Err(error) => vec![Difference::new("weft-agent", format!("{error}"))],
         Ok(status) => compare(&status, &planned),
     }
+}
+
+/// What running servers have, compared with the mappings of a folder.
+///
+/// # Errors
+/// No server answers.
+pub(super) fn mappings(dir: &Path) -> crate::cli::Result<Vec<Difference>> {
+    let folder = dir.join(ADMINISTRATION);
+    let settings = ConnectArgs::of_folder(folder.clone()).settings()?;
+    let found = transfer::differences(&settings, &folder.join("mappings.jsonl"))?;
+    Ok(found.into_iter().map(|(key, difference)| Difference::new(format!("mapping {key}"), difference)).collect())
 }
 
 /// What the status of a machine's agent should have.

@@ -76,6 +76,9 @@ struct CheckArgs {
     /// Where the machine's file system is. Below another folder than `/` only files are compared
     #[arg(long, value_name = "PATH", default_value = "/", requires = "host")]
     root: PathBuf,
+    /// With `--dir`: also compare the mappings that the directory servers have
+    #[arg(long, requires = "dir")]
+    mappings: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -140,7 +143,7 @@ fn check(args: &CheckArgs) -> super::Result<bool> {
         None => Keys::new()?,
     };
     let files = all_files(&inventory, &mut keys)?;
-    let found = match (&args.host, &args.dir, &manifest) {
+    let mut found = match (&args.host, &args.dir, &manifest) {
         (Some(name), _, _) => {
             check::known(name, &machines(&files))?;
             let mut found = check::installed(&args.root, name, &files, manifest.is_some());
@@ -153,6 +156,9 @@ fn check(args: &CheckArgs) -> super::Result<bool> {
         (None, Some(dir), Some(manifest)) => check::folder(dir, manifest, &files),
         _ => Vec::new(), // The command line demands one of the two.
     };
+    if let Some(dir) = args.dir.as_ref().filter(|_| args.mappings) {
+        found.extend(check::mappings(dir)?);
+    }
     if args.json {
         print_json(&json!({ "cluster": inventory.cluster(), "host": args.host, "differences": found }))?;
     } else if found.is_empty() {
