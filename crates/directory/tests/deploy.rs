@@ -207,6 +207,15 @@ fn a_bad_inventory_is_refused_with_its_line_and_changes_nothing() {
         ("la = \"10.1.3.2\"", "la = \"10.1.2.1\"", 80, "the address 10.1.2.1 of db1 is that of tor2 (line 36)", "its own"),
         ("service = \"db\"", "service = \"dbs\"", 84, "there is no service `dbs`", "name one of: web, db"),
         ("name = \"web2\"", "name = \"web1\"", 66, "the name web1 of web1 is that of web1 (line 55)", "its own"),
+        ("name = \"db\"", "name = 'd\"b'", 21, "no name of a service", "letters"),
+        (
+            "[[directory.server]]",
+            "[agent]\nmetrics = \"x\"\n[[directory.server]]",
+            11,
+            "is not address:port, and not `off`",
+            "9304",
+        ),
+        ("[[directory.server]]", "[agent]\nfail_static = \"soon\"\n[[directory.server]]", 11, "soon", "unlimited"),
         ("principal = 101", "principal = \"x\"", 56, "invalid type", "docs/deploying.md"),
     ] {
         assert!(EXAMPLE.contains(from), "{from}");
@@ -369,4 +378,26 @@ fn an_installed_machine_is_compared_with_and_without_keys() {
     assert_eq!(text(&output), expected);
     let output = site.check(EXAMPLE, &["--host", "tor9"]);
     assert!(output.status.code() == Some(2) && text(&output).contains("it has: db1, dir1, mid"), "{}", text(&output));
+}
+
+#[test]
+fn several_servers_are_started_on_etcd_and_know_each_other() {
+    let site = Site::new();
+    let servers = "[directory]\netcd = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]\nauth = \"mac\"\n\n[[directory.server]]\nname = \"dir2\"\naddress = \"127.0.0.1\"\nprincipal = 9\n\n[[directory.server]]";
+    assert_code(&site.plan(&EXAMPLE.replacen("[[directory.server]]", servers, 1), &[]), 0);
+    let environment = fs::read_to_string(site.out().join("hosts/dir2/etc/weft/directory.env")).unwrap();
+    let value = |key: &str| environment.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    assert_eq!(value("LISTEN="), "127.0.0.1:5303");
+    let arguments = "--principal 9 --auth mac --metrics 127.0.0.1:9303 --peer 10.9.9.1:5303 --store etcd:http://127.0.0.1:1,http://127.0.0.1:2";
+    assert_eq!(value("ARGUMENTS="), arguments);
+    // The server takes them, and ends for want of etcd alone.
+    let mut server = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+    server
+        .args(["serve", "--store-timeout", "100ms", "--listen", "127.0.0.1:0", "--dir"])
+        .arg(site.out().join("hosts/dir2/var/lib/weft-directory"));
+    let output = server.args(value("ARGUMENTS=").split(' ').map(|it| it.replace(":9303", ":0"))).output().unwrap();
+    let printed = text(&output);
+    assert!(output.status.code() == Some(2) && printed.contains("store") && !printed.contains("Usage"), "{printed}");
+    let client = fs::read_to_string(site.out().join("directory/client.toml")).unwrap();
+    assert!(client.contains("servers = [\"127.0.0.1:5303\", \"10.9.9.1:5303\"]"), "{client}");
 }

@@ -27,7 +27,7 @@ pub(super) fn host(inventory: &Inventory, host: &Host, keys: &mut Keys, files: &
         let _ = writeln!(text, "multicast = \"{}\"", multicast.get_ref());
     }
     if let Some(time) = &inventory.agent.fail_static {
-        let _ = writeln!(text, "fail_static = \"{time}\"");
+        let _ = writeln!(text, "fail_static = \"{}\"", time.get_ref());
     }
     if is_locator && inventory.auth() == Auth::Tls {
         text +=
@@ -83,7 +83,7 @@ fn common(inventory: &Inventory, principal: u32, la: std::net::Ipv4Addr) -> Stri
         "principal = {principal}\nkey = \"/{KEY}\"\ndirectory = [{}]\nprefixes = [{}]\nla = \"{la}\"\non_exit = \"{on_exit}\"\nmetrics = \"{}\"\n",
         quoted(inventory.servers()),
         quoted(inventory.network.prefixes.get_ref()),
-        inventory.agent.metrics,
+        inventory.agent.metrics.get_ref(),
     )
 }
 

@@ -58,11 +58,11 @@ pub(super) struct Servers {
     pub auth: Option<Spanned<Auth>>,
     pub etcd: Option<Spanned<Vec<String>>>,
     #[serde(default = "port")]
-    pub port: u16,
+    pub port: Spanned<u16>,
     #[serde(default = "admin")]
     pub admin: Spanned<u32>,
     #[serde(default = "server_metrics")]
-    pub metrics: String,
+    pub metrics: Spanned<String>,
     #[serde(default)]
     pub server: Vec<Server>,
 }
@@ -81,13 +81,13 @@ pub(super) struct Server {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Agents {
     pub on_exit: OnExit,
-    pub metrics: String,
-    pub fail_static: Option<String>,
+    pub metrics: Spanned<String>,
+    pub fail_static: Option<Spanned<String>>,
 }
 
 impl Default for Agents {
     fn default() -> Self {
-        Self { on_exit: OnExit::Keep, metrics: "127.0.0.1:9304".to_owned(), fail_static: None }
+        Self { on_exit: OnExit::Keep, metrics: Spanned::new(0..0, "127.0.0.1:9304".to_owned()), fail_static: None }
     }
 }
 
@@ -175,7 +175,7 @@ impl Inventory {
     }
 
     pub fn servers(&self) -> Vec<SocketAddr> {
-        self.directory.server.iter().map(|it| SocketAddr::new(*it.address.get_ref(), self.directory.port)).collect()
+        self.directory.server.iter().map(|it| SocketAddr::new(*it.address.get_ref(), *self.directory.port.get_ref())).collect()
     }
 
     /// The ToR of a host's rack.
@@ -212,8 +212,8 @@ fn ecmp_width() -> NonZeroUsize {
     NonZeroUsize::new(16).unwrap_or(NonZeroUsize::MIN)
 }
 
-const fn port() -> u16 {
-    5303
+fn port() -> Spanned<u16> {
+    Spanned::new(0..0, 5303)
 }
 
 /// As `weft directory init` numbers it.
@@ -221,8 +221,8 @@ fn admin() -> Spanned<u32> {
     Spanned::new(0..0, 2)
 }
 
-fn server_metrics() -> String {
-    "127.0.0.1:9303".to_owned()
+fn server_metrics() -> Spanned<String> {
+    Spanned::new(0..0, "127.0.0.1:9303".to_owned())
 }
 
 const fn yes() -> bool {

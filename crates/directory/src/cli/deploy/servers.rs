@@ -44,9 +44,10 @@ pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, fi
     files.insert(format!("{state}secret"), File::key(keys.secret_text()));
     files.insert(format!("{state}ca.pem"), File::certificate(keys.authority().to_owned()));
     files.insert(format!("{state}policy.toml"), File::plain(policy(inventory)));
-    let listen = std::net::SocketAddr::new(*address, inventory.directory.port);
+    let listen = std::net::SocketAddr::new(*address, *inventory.directory.port.get_ref());
     let peers = inventory.servers().into_iter().filter(|it| *it != listen);
-    let mut arguments = format!("--principal {number} --auth {} --metrics {}", auth(inventory), inventory.directory.metrics);
+    let mut arguments =
+        format!("--principal {number} --auth {} --metrics {}", auth(inventory), inventory.directory.metrics.get_ref());
     for peer in peers {
         let _ = write!(arguments, " --peer {peer}");
     }

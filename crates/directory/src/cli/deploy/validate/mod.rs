@@ -1,16 +1,18 @@
 //! Whether an inventory can be deployed. Each error names its line, and of what is there twice the other line too.
 
+mod hosts;
+
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use toml::Spanned;
-use weft_control::prefix::Prefix;
+use weft_control::time::Duration;
 use weft_control::vl2::groups::Groups;
 
 use super::error::{DeployError, Result};
-use super::inventory::{Host, Inventory, LocatorMode, Rack, Switch, SwitchRole};
+use super::inventory::{Inventory, LocatorMode, Rack, Switch, SwitchRole};
 use crate::cli::connect::Auth;
 use crate::daemon::config::Place;
 
@@ -67,6 +69,7 @@ impl Check<'_> {
             return self.wrong(self.it.version.span(), "versions begin at 1", "write version = 1");
         }
         self.network()?;
+        self.daemons()?;
         self.servers()?;
         self.services()?;
         self.principals()?;
@@ -113,6 +116,26 @@ impl Check<'_> {
         groups.map(drop).or_else(|error| self.wrong(anycast.span(), &error.to_string(), help))
     }
 
+    /// What is passed on to daemons as it is.
+    fn daemons(&self) -> Result<()> {
+        for metrics in [&self.it.agent.metrics, &self.it.directory.metrics] {
+            if metrics.get_ref() != "off" && metrics.get_ref().parse::<SocketAddr>().is_err() {
+                let message = format!("`{}` is not address:port, and not `off`", metrics.get_ref());
+                return self.wrong(metrics.span(), &message, "write such as \"10.0.0.1:9304\"");
+            }
+        }
+        if *self.it.directory.port.get_ref() == 0 {
+            return self.wrong(self.it.directory.port.span(), "ports begin at 1", "leave `port` out: servers have 5303");
+        }
+        if let Some(time) = &self.it.agent.fail_static
+            && time.get_ref() != "unlimited"
+            && let Err(error) = time.get_ref().parse::<Duration>()
+        {
+            return self.wrong(time.span(), &error.to_string(), "write such as \"10min\", or \"unlimited\"");
+        }
+        Ok(())
+    }
+
     fn servers(&self) -> Result<()> {
         let part = &self.it.directory;
         let Some(second) = part.server.get(1).or(part.server.first()) else {
@@ -145,6 +168,7 @@ impl Check<'_> {
         let (mut names, mut ids) = (Once::of("the name"), Once::of("id"));
         for service in &self.it.service {
             let name = service.name.get_ref();
+            self.name(&service.name, "a service")?;
             names.add(self, &service.name, &format!("service `{name}`"))?;
             ids.add(self, &service.id, &format!("service `{name}`"))?;
             for other in service.allow.iter().chain(&service.deny) {
@@ -264,80 +288,6 @@ impl Check<'_> {
             }
         }
         Ok(())
-    }
-
-    fn hosts(&self) -> Result<()> {
-        let mut addresses = Once::of("the address");
-        let mut ports = Once::of("the port");
-        let mut entropies: Vec<(&Spanned<Prefix>, &str)> = Vec::new();
-        for host in &self.it.host {
-            let name = host.name.get_ref();
-            self.service(&host.service)?;
-            if !is_interface(host.device.get_ref()) {
-                return self.wrong(host.device.span(), "not a name of an interface", "up to 15 letters, as `ip link` has it");
-            }
-            for address in &host.addresses {
-                if !self.is_application(*address.get_ref()) {
-                    let message = format!("{} is in none of the prefixes", address.get_ref());
-                    return self.wrong(address.span(), &message, "give an address in one of `prefixes` of [network]");
-                }
-                addresses.add(self, address, name)?;
-            }
-            self.entropy(host, &entropies)?;
-            entropies.push((&host.entropy, name));
-            if let Some(group) = &host.group
-                && !(1..=self.it.anycast().len()).contains(&usize::from(*group.get_ref()))
-            {
-                let message = format!("there is no group {}", group.get_ref());
-                return self.wrong(group.span(), &message, "groups are numbered from 1 in the order of `anycast` of [network]");
-            }
-            self.rack_of(host, &mut ports)?;
-        }
-        Ok(())
-    }
-
-    fn entropy(&self, host: &Host, others: &[(&Spanned<Prefix>, &str)]) -> Result<()> {
-        let (prefix, span) = (host.entropy.get_ref(), host.entropy.span());
-        if !prefix.address().is_ipv4() || !(8..=30).contains(&prefix.length()) {
-            return self.wrong(span, "not an IPv4 prefix from /8 to /30", "a /24 has room for 256 paths");
-        }
-        if self.it.network.prefixes.get_ref().iter().any(|it| it.overlaps(prefix)) {
-            return self.wrong(span, "`entropy` overlaps `prefixes`", "outer sources are locator addresses");
-        }
-        match others.iter().find(|(other, _)| other.get_ref().overlaps(prefix)) {
-            None => Ok(()),
-            Some((other, owner)) => {
-                let message = format!("{prefix} overlaps that of {owner} (line {})", self.place.line(other.span()));
-                self.wrong(span, &message, "give each host its own prefix, routed to it")
-            }
-        }
-    }
-
-    fn rack_of(&self, host: &Host, ports: &mut Once<String>) -> Result<()> {
-        let needs_tor = self.it.network.locator == LocatorMode::Tor;
-        let Some(rack) = &host.rack else {
-            let message = format!("host {} has no rack", host.name.get_ref());
-            let help = "add `rack`, which names its ToR; or write locator = \"host\" in [network]";
-            return if needs_tor { self.wrong(host.name.span(), &message, help) } else { Ok(()) };
-        };
-        let Some(tor) = self.it.tor(host) else {
-            let known = list(self.it.rack.iter().map(|it| it.name.get_ref()));
-            let help = format!("add [[rack]] of that name, or name one of: {known}");
-            return self.wrong(rack.span(), &format!("there is no rack `{}`", rack.get_ref()), &help);
-        };
-        if !needs_tor || !tor.agent {
-            return Ok(());
-        }
-        let Some(port) = &host.port else {
-            let message = format!("host {} has no port", host.name.get_ref());
-            return self.wrong(host.name.span(), &message, &format!("add the port of {} that leads to it", tor.name.get_ref()));
-        };
-        if !tor.ports.contains(port.get_ref()) {
-            let message = format!("{} has no port `{}`", tor.name.get_ref(), port.get_ref());
-            return self.wrong(port.span(), &message, &format!("it has: {}", list(tor.ports.iter())));
-        }
-        let full = Spanned::new(port.span(), format!("{} of {}", port.get_ref(), tor.name.get_ref()));
-        ports.add(self, &full, host.name.get_ref())
     }
 }
 
