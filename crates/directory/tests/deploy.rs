@@ -390,6 +390,25 @@ fn several_servers_are_started_on_etcd_and_know_each_other() {
     assert_eq!(value("LISTEN="), "127.0.0.1:5303");
     let arguments = "--principal 9 --auth mac --metrics 127.0.0.1:9303 --peer 10.9.9.1:5303 --store etcd:http://127.0.0.1:1,http://127.0.0.1:2";
     assert_eq!(value("ARGUMENTS="), arguments);
+    // On other machines over TLS, unless the operator says otherwise.
+    let planned = |keys: &str| {
+        let far =
+            servers.replace("\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]", &format!("\"https://10.1.2.1:2379\"]\n{keys}"));
+        let there = Site::new();
+        let output = there.plan(&EXAMPLE.replacen("[[directory.server]]", &far, 1), &[]);
+        let environment = fs::read_to_string(there.out().join("hosts/dir2/etc/weft/directory.env")).unwrap_or_default();
+        (output.status.code(), text(&output) + &environment)
+    };
+    let (code, environment) = planned("etcd_ca = \"/etc/weft/etcd-ca.pem\"");
+    assert_eq!(code, Some(0), "{environment}");
+    assert!(environment.contains(" --store etcd:https://10.1.2.1:2379 --etcd-ca /etc/weft/etcd-ca.pem\n"), "{environment}");
+    assert!(planned("etcd_ca = \"etcd ca.pem\"").1.contains("no place on a server"));
+    assert!(planned("etcd_cert = \"/c.pem\"").1.contains("belong together"));
+    let open = servers.replace("127.0.0.1:1", "10.1.2.1:1");
+    let refused = Site::new().plan(&EXAMPLE.replacen("[[directory.server]]", &open, 1), &[]);
+    assert!(refused.status.code() == Some(2) && text(&refused).contains("without TLS"), "{}", text(&refused));
+    let allowed = open.replace("auth =", "etcd_plaintext = true\nauth =");
+    assert_code(&Site::new().plan(&EXAMPLE.replacen("[[directory.server]]", &allowed, 1), &[]), 0);
     // The server takes them, and ends for want of etcd alone.
     let mut server = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
     server

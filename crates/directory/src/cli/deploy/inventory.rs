@@ -57,6 +57,12 @@ pub(super) enum LocatorMode {
 pub(super) struct Servers {
     pub auth: Option<Spanned<Auth>>,
     pub etcd: Option<Spanned<Vec<String>>>,
+    /// Files for TLS to etcd, on the servers.
+    pub etcd_ca: Option<Spanned<String>>,
+    pub etcd_cert: Option<Spanned<String>>,
+    pub etcd_cert_key: Option<Spanned<String>>,
+    #[serde(default)]
+    pub etcd_plaintext: bool,
     #[serde(default = "port")]
     pub port: Spanned<u16>,
     #[serde(default = "admin")]
@@ -156,6 +162,14 @@ pub(super) struct Host {
     /// Group of intermediate switches, from 1.
     pub group: Option<Spanned<u16>>,
     pub management: Option<String>,
+}
+
+impl Servers {
+    /// Options of `weft directory serve` with the files for TLS to etcd.
+    pub fn etcd_files(&self) -> impl Iterator<Item = (&'static str, &Spanned<String>)> {
+        let files = [("etcd-ca", &self.etcd_ca), ("etcd-cert", &self.etcd_cert), ("etcd-cert-key", &self.etcd_cert_key)];
+        files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?)))
+    }
 }
 
 impl Inventory {

@@ -93,7 +93,7 @@ impl Keys {
             let reason = format!("it is not here, and must sign a certificate for {path}");
             return Err(DeployError::Content { path: file, reason });
         };
-        certificates::signed(authority, principal, names).map_err(DeployError::Sign)
+        certificates::signed(authority, principal, names, None).map_err(DeployError::Sign)
     }
 }
 

@@ -53,6 +53,12 @@ pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, fi
     }
     if let Some(etcd) = inventory.directory.etcd.as_ref().filter(|it| !it.get_ref().is_empty()) {
         let _ = write!(arguments, " --store etcd:{}", etcd.get_ref().join(","));
+        for (option, file) in inventory.directory.etcd_files() {
+            let _ = write!(arguments, " --{option} {}", file.get_ref());
+        }
+        if inventory.directory.etcd_plaintext {
+            arguments += " --etcd-plaintext";
+        }
     }
     let environment = format!("LISTEN={listen}\nARGUMENTS={arguments}\n");
     files.insert(format!("{folder}{ENVIRONMENT}"), File::plain(heading(inventory) + &environment));

@@ -15,6 +15,7 @@ use super::error::{DeployError, Result};
 use super::inventory::{Inventory, LocatorMode, Rack, Switch, SwitchRole};
 use crate::cli::connect::Auth;
 use crate::daemon::config::Place;
+use crate::daemon::tls::plaintext;
 
 impl Inventory {
     /// Reads an inventory and checks all of it.
@@ -143,7 +144,7 @@ impl Check<'_> {
         };
         let etcd = part.etcd.as_ref().map(Spanned::get_ref);
         if part.server.len() > 1 && etcd.is_none_or(Vec::is_empty) {
-            let help = "list its endpoints: etcd = [\"http://10.1.2.1:2379\", ...] in [directory]";
+            let help = "list its endpoints: etcd = [\"https://10.1.2.1:2379\", ...] in [directory]";
             return self.wrong(second.name.span(), "several directory servers need etcd", help);
         }
         let is_url =
@@ -151,7 +152,21 @@ impl Check<'_> {
         if let Some(list) = &part.etcd
             && let Some(bad) = list.get_ref().iter().find(|it| !is_url(it))
         {
-            return self.wrong(list.span(), &format!("`{bad}` is no endpoint"), "write such as \"http://10.1.2.1:2379\"");
+            return self.wrong(list.span(), &format!("`{bad}` is no endpoint"), "write such as \"https://10.1.2.1:2379\"");
+        }
+        if let Some(list) = &part.etcd
+            && let (Some(url), false) = (plaintext(list.get_ref()), part.etcd_plaintext)
+        {
+            let help = "write https:// and etcd_ca; or allow it with etcd_plaintext = true";
+            return self.wrong(list.span(), &format!("{url} is etcd on another machine without TLS"), help);
+        }
+        let is_path = |it: &str| it.starts_with('/') && !it.contains([' ', '"', '\'', '\\', '$', '%', '\n']);
+        if let Some((_, file)) = part.etcd_files().find(|(_, file)| !is_path(file.get_ref())) {
+            let message = format!("`{}` is no place on a server", file.get_ref());
+            return self.wrong(file.span(), &message, "write a path from the root without spaces");
+        }
+        if let (Some(one), None) | (None, Some(one)) = (&part.etcd_cert, &part.etcd_cert_key) {
+            return self.wrong(one.span(), "etcd_cert and etcd_cert_key belong together", "write both");
         }
         let writes = |it: &&Switch| it.role == SwitchRole::Tor;
         if let Some(auth) = &part.auth
