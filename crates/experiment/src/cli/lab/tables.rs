@@ -268,7 +268,13 @@ pub(super) fn of_isolation(result: &Isolation) -> String {
         let numbers = [case.sent, case.arrived].map(|it| it.to_string());
         table.add_row([mark(case.ok), case.name, &numbers[0], &numbers[1], &counts(&case.refused), &case.detail]);
     }
-    format!("{table}\n{}\n", if result.ok { "isolation holds" } else { "isolation does not hold" })
+    let is_partial = result.cases.iter().any(|case| case.ok.is_none());
+    let verdict = match (result.ok, is_partial) {
+        (false, _) => "isolation does not hold",
+        (true, true) => "nothing failed; for attacks marked `none` see the counters of the other agents",
+        (true, false) => "isolation holds",
+    };
+    format!("{table}\n{verdict}\n")
 }
 
 fn mark(ok: Option<bool>) -> &'static str {
