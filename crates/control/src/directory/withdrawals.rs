@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use super::interest::{Interest, key_hash, key_name};
 use super::key::{Generation, Key};
-use super::shared::Shared;
-use crate::wire::directory::{Follow, State, Withdrawal, WithdrawnPage};
+use crate::wire::directory::Withdrawal;
 
 /// The keys that were withdrawn lately (deleted, or given another owner or service), in order of generations.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +71,7 @@ impl Withdrawals {
 
     /// The next page for a filter: groups, and up to which revision they are complete if that is not all. `room` is in bytes. `None`: unknown, or one
     /// generation has no room.
-    fn page(&self, after: Generation, interest: &Interest, room: usize) -> Option<(Vec<Group>, Option<Generation>)> {
+    pub(super) fn page(&self, after: Generation, interest: &Interest, room: usize) -> Option<(Vec<Group>, Option<Generation>)> {
         if after < self.since {
             return None;
         }
@@ -105,26 +104,7 @@ impl Withdrawals {
 }
 
 /// A generation, and the names of keys that it withdrew.
-type Group = (Generation, Vec<u32>);
-
-/// The answer to a Follow, with a body of at most `room` bytes. `None` if this server may not let leases restart: it does not hear of withdrawals (it is
-/// loading, or lost its store), or knows less than the asker.
-pub fn follow(shared: &Shared, ask: &Follow, room: usize) -> Option<WithdrawnPage> {
-    let policy = shared.policy.version();
-    let behind = ask.revision > shared.revision || ask.policy > policy;
-    if behind || matches!(shared.state, State::Loading | State::StoreLost) {
-        return None;
-    }
-    let all = WithdrawnPage { revision: shared.revision, policy, ..WithdrawnPage::default() };
-    let current = ask.policy >= shared.confirmed_since;
-    let room = room.saturating_sub(WithdrawnPage::EMPTY);
-    Some(match shared.withdrawals.page(ask.revision, &ask.interest, room).filter(|_| current) {
-        None => WithdrawnPage { reconfirm: true, ..all },
-        // What is cut off beyond the revision is known by hearsay: it comes again.
-        Some((groups, Some(until))) if until < shared.revision => WithdrawnPage { revision: until, more: true, groups, ..all },
-        Some((groups, _)) => WithdrawnPage { groups, ..all },
-    })
-}
+pub(super) type Group = (Generation, Vec<u32>);
 
 /// Withdrawals remembered at most: 56 bytes each, 15 MB in all.
 pub const MAX_WITHDRAWALS: usize = 1 << 18;
@@ -134,17 +114,10 @@ const SCAN_MAX: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::Policy;
     use super::*;
 
     fn key(n: u64) -> Key {
         Key::App4((n as u32).into())
-    }
-
-    fn interest(keys: impl Iterator<Item = u64> + Clone) -> Interest {
-        let mut interest = Interest::for_keys(keys.clone().count());
-        keys.for_each(|n| interest.insert(key_hash(&key(n))));
-        interest
     }
 
     #[test]
@@ -169,49 +142,5 @@ mod tests {
         assert_eq!(list(&withdrawals, 8), None);
         assert_eq!(list(&withdrawals, 9).map(|list| list.len()), Some(MAX_WITHDRAWALS));
         assert!(withdrawals.arrivals(2, 4).is_none() && withdrawals.arrivals(3, 4).is_some());
-    }
-
-    /// Whatever the room, an agent learns page by page of all that it holds, of each generation as a whole, and of little else.
-    #[test]
-    fn pages_have_all_that_is_held() {
-        let mut shared = Shared::new(Policy::open([]), 1);
-        (shared.state, shared.revision) = (State::Serving, Generation(60_000));
-        shared.withdrawals.restart(Generation(0), Vec::new());
-        for n in 1..=60_000u64 {
-            shared.withdrawals.push(Generation(n - n % 3), key(n));
-        }
-        let policy = shared.policy.version();
-        let held = (3..=60_000u64).filter(|n| n % 300 < 5);
-        let interest = interest(held.clone());
-        for room in [120, 500, 1300] {
-            let (mut revision, mut names, mut pages) = (Generation(0), Vec::new(), 0);
-            loop {
-                let ask = Follow { revision, policy, push: false, interest: interest.clone() };
-                let page = follow(&shared, &ask, room).unwrap();
-                assert!(
-                    !page.reconfirm
-                        && WithdrawnPage::EMPTY + page.groups.iter().map(|it| 9 + 4 * it.1.len()).sum::<usize>() <= room
-                );
-                names.extend(page.groups.into_iter().flat_map(|(_, names)| names));
-                (revision, pages) = (page.revision, pages + 1);
-                if !page.more {
-                    break;
-                }
-            }
-            assert_eq!(revision, shared.revision);
-            let of = |n| key_name(key_hash(&key(n)));
-            names.sort_unstable();
-            assert!(held.clone().all(|n| names.binary_search(&of(n)).is_ok()), "in {pages} pages of {room}");
-            assert!(names.len() < 1000 + 2000, "{} names in {pages} pages", names.len());
-        }
-        let everything = Interest::from_bytes(&[255; 64]).unwrap();
-        let ask = |revision, interest| Follow { revision: Generation(revision), policy, push: false, interest };
-        for n in 0..400 {
-            shared.withdrawals.push(Generation(59_999), key(n));
-        }
-        assert!(follow(&shared, &ask(59_998, everything.clone()), 1300).unwrap().reconfirm, "one generation has no room");
-        assert!(follow(&shared, &ask(60_001, everything.clone()), 1300).is_none(), "the server is behind");
-        shared.state = State::StoreLost;
-        assert!(follow(&shared, &ask(60_000, everything), 1300).is_none(), "the server does not hear of withdrawals");
     }
 }

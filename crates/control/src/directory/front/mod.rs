@@ -27,7 +27,6 @@ use super::key::{Key, PrincipalId};
 use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
 use super::table::Probe;
-use super::withdrawals::follow;
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG, WireError};
 
@@ -422,7 +421,7 @@ impl Front {
             }
             Ask::Follow(ask) if !ask.push => {
                 self.counters.syncs += 1;
-                match follow(shared, &ask, limit - HEADER - TAG) {
+                match shared.follow(&ask, limit - HEADER - TAG) {
                     Some(page) => {
                         let start = admitted.begin_answer(Kind::Withdrawn, out);
                         Message::Withdrawn(page).emit(out);

@@ -17,7 +17,6 @@ use super::super::front::Reason;
 use super::super::interest::Interest;
 use super::super::key::{Generation, PrincipalId};
 use super::super::request::Client;
-use super::super::withdrawals::follow;
 use super::{Output, Server};
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{Follow, HEADER, Header, Kind, MAX_DATAGRAM, MAX_FACTOR, Message, State, TAG, WithdrawnPage};
@@ -123,7 +122,7 @@ impl Server {
     pub(super) fn subscribe(&mut self, now: Instant, client: Client, principal: PrincipalId, ask: Follow) {
         let length = HEADER + ask.length() + TAG;
         let room = MAX_DATAGRAM.min(MAX_FACTOR * length) - HEADER - TAG;
-        let Some(page) = follow(&self.shared, &ask, room) else { return self.drop(Reason::Behind) };
+        let Some(page) = self.shared.follow(&ask, room) else { return self.drop(Reason::Behind) };
         let Client::Datagram { at, cookie, .. } = client else { return };
         let name = (principal, at);
         let followers = &mut self.followers;
@@ -231,7 +230,7 @@ impl Server {
         let ask = Follow { revision: follower.since, policy: follower.policy, push: true, interest };
         self.followers.set_due(name, now.saturating_add(again), true);
         // Without a page it says: ask.
-        let page = follow(&self.shared, &ask, MAX_DATAGRAM - HEADER - TAG).unwrap_or_default();
+        let page = self.shared.follow(&ask, MAX_DATAGRAM - HEADER - TAG).unwrap_or_default();
         let mut bytes = Vec::new();
         Header { kind: Kind::Withdrawn, principal, cookie, request: 0 }.emit(&mut bytes);
         Message::Withdrawn(page).emit(&mut bytes);

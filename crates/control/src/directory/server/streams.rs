@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use super::super::front::{Access, look_up, sync};
 use super::super::key::{Generation, Key, PrincipalId, Value};
 use super::super::request::{Ask, Client, Request, StreamId};
-use super::super::withdrawals::follow;
 use super::{Output, Reason, Server};
 use crate::wire::directory::{
     Change, Entry, HEADER, Header, Kind, MAX_DATAGRAM, MAX_FRAME, Message, State, TAG, emit_key, emit_value,
@@ -129,7 +128,7 @@ impl Server {
                     self.drop(Reason::Behind);
                 }
             }
-            Ask::Follow(it) => match follow(&self.shared, it, MAX_DATAGRAM - HEADER - TAG) {
+            Ask::Follow(it) => match self.shared.follow(it, MAX_DATAGRAM - HEADER - TAG) {
                 Some(page) => self.reply(client, principal, &Message::Withdrawn(page)),
                 None => self.drop(Reason::Behind),
             },

@@ -6,11 +6,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use smallvec::SmallVec;
 use weft_fabric::MacAddr;
 
-use super::{AttachState, PeerKey};
+use super::AttachState;
 use crate::directory::{GroupId, ServiceId};
 use crate::time::Duration;
 use crate::wire::packet::ip::Flow;
 use crate::wire::vl2::attach::Code;
+
+/// A peer as the addresses of one service of this host see it: what the directory lets them resolve differs from service to service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerKey {
+    /// The service of this host's addresses.
+    pub service: ServiceId,
+    /// The peer's address.
+    pub address: IpAddr,
+}
 
 /// What happens to an agent.
 #[derive(Clone, Copy, Debug)]

@@ -47,10 +47,10 @@ use crate::wire::vl2::attach::AttachKey;
 
 pub use attachment::AttachState;
 pub use held::HeldLimits;
-pub use io::{AgentCounts, Input, Output, Peer, Reason};
+pub use io::{AgentCounts, Input, Output, Peer, PeerKey, Reason};
 pub use limits::{REHASH_INTERVAL, REHASH_RATE, Rehash};
 pub use own::{OwnState, OwnView};
-pub use peers::{PeerKey, PeerView};
+pub use peers::PeerView;
 pub use servers::DIRECTORY_GROUP;
 
 /// Answers ARP and NDP for peers whose mapping names no MAC.

@@ -16,22 +16,14 @@ use smallvec::SmallVec;
 use weft_fabric::MacAddr;
 
 use super::held::Waiting;
+use super::io::PeerKey;
 use super::servers::DIRECTORY_GROUP;
 use super::{Agent, GROUP, Known, Output, PEER, Peer, Reason, VIRTUAL_MAC, address_of, key_of};
 use crate::directory::resolver::Resolution;
-use crate::directory::{Generation, GroupId, Key, Locator, Mapping, ServiceId, Value};
+use crate::directory::{Generation, GroupId, Key, Locator, Mapping, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::packet::arp::Arp;
 use crate::wire::packet::ndp::Neighbor;
-
-/// A peer as the addresses of one service of this host see it: what the directory lets them resolve differs from service to service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PeerKey {
-    /// The service of this host's addresses.
-    pub service: ServiceId,
-    /// The peer's address.
-    pub address: IpAddr,
-}
 
 /// A peer that the data plane uses, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

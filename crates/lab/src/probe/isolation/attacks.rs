@@ -25,7 +25,6 @@ use weft_fabric::MacAddr;
 
 use super::forge::{self, datagram, ip4, tunnelled};
 use super::scene::Scene;
-use super::send::OWN;
 
 impl Attack {
     /// Whether the attacker's own agent refuses it.
@@ -143,3 +142,6 @@ fn flood(outer: Ipv4Addr, tunnel: Ipv4Addr, victim: Ipv4Addr) -> Vec<Vec<u8>> {
 }
 
 const FLOOD: u32 = 20_000;
+
+/// A source MAC address that is nobody's.
+pub(super) const OWN: MacAddr = MacAddr([2, 0x57, 0x46, 0, 0, 0x66]);

@@ -6,9 +6,8 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use weft_fabric::MacAddr;
 
-use super::attacks::{Attack, Via};
+use super::attacks::{Attack, OWN, Via};
 use super::forge;
 use crate::clock::Deadline;
 use crate::frames;
@@ -91,6 +90,4 @@ pub(super) fn next_hop(address: Ipv4Addr) -> io::Result<MacAddr> {
     }
 }
 
-/// A source MAC address that is nobody's.
-pub(super) const OWN: MacAddr = MacAddr([2, 0x57, 0x46, 0, 0, 0x66]);
 const RESOLVED: Duration = Duration::from_secs(5);
