@@ -14,11 +14,15 @@ fn agents() -> u32 {
 
 /// Agents that hold 100 mappings each and have been idle for a while.
 fn idle() -> World {
+    idle_with(|_| true)
+}
+
+fn idle_with(may: impl Fn(u32) -> bool) -> World {
     let agents = agents();
     let mut world = World::new(agents, (agents / 10_000).max(3), 5);
-    world.fill();
+    world.fill(may);
     world.pass(10_000);
-    assert!(world.agents.iter().all(|agent| agent.usable().count() > HELD as usize * 9 / 10));
+    assert!(world.agents.iter().all(|agent| agent.usable().count() > HELD as usize * 7 / 10));
     world.received.iter_mut().for_each(std::collections::BTreeMap::clear);
     world.sent = 0;
     world
@@ -103,6 +107,22 @@ fn many_moves_in_a_second_wake_those_that_hold_them() {
     let (agents, servers) = (world.agents.len() as u64, world.servers.len() as u64);
     assert!(all < 10 * agents, "{all} requests");
     assert!(busiest(&world) < 3 * agents / servers, "{} in a tenth of a second", busiest(&world));
+}
+
+/// Many more moves than one page has room for, of addresses that nobody holds: agents notice nothing of them.
+#[test]
+fn moves_of_what_nobody_holds_cost_agents_nothing() {
+    let mut world = idle_with(|key| key % ADDRESSES != 9);
+    let (agents, start) = (agents(), world.now);
+    let moves = agents.min(2_000);
+    for n in 0..moves {
+        world.run_until(start + NsDuration::from_ns(1_000_000_000 / u64::from(moves) * u64::from(n)));
+        world.move_key(n * ADDRESSES + 9, (n * 7 + 1) % agents);
+    }
+    world.pass(1_000);
+    print(&world, "moves of others");
+    assert_eq!(received(&world, Some(LOOKUP)), 0);
+    assert!(received(&world, None) < u64::from(agents), "{} requests", received(&world, None));
 }
 
 /// How many moves are a second old, all of whose holders know of them.

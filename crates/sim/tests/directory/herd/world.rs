@@ -151,13 +151,14 @@ impl World {
         world
     }
 
-    /// Every agent looks up what it is to hold, over five seconds.
-    pub fn fill(&mut self) {
+    /// Every agent looks up what it is to hold, over five seconds; only of the addresses that may be held.
+    pub fn fill(&mut self, may: impl Fn(u32) -> bool) {
         let agents = self.agents.len() as u32;
         let start = self.now;
         for n in 0..agents {
             self.run_until(start + NsDuration::from_us(5_000_000 * u64::from(n) / u64::from(agents)));
             let mut held: Vec<u32> = (0..HELD).map(|_| self.rng.random_range(0..agents * ADDRESSES)).collect();
+            held.retain(|&key| may(key));
             held.sort_unstable();
             held.dedup();
             for key in held {
