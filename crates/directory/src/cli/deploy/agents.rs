@@ -61,7 +61,7 @@ pub(super) fn switch(inventory: &Inventory, switch: &Switch, keys: &Keys, files:
     }
     if switch.role == SwitchRole::Tor && inventory.network.locator == LocatorMode::Tor {
         text += "\n[tor]\n";
-        for host in inventory.host.iter().filter(|it| inventory.tor(it).is_some_and(|tor| tor.name == switch.name)) {
+        for host in inventory.hosts_of(switch) {
             let Some(port) = &host.port else { continue };
             let key = attach::AttachKey::of(&keys.key_of(principal(&host.principal))).to_hex();
             let (number, port, la) = (host.principal.get_ref(), port.get_ref(), host.la.get_ref());

@@ -117,6 +117,7 @@ pub(super) fn create(dir: &Path, files: &Files, manifest: &Manifest) -> Result<C
         write(&unfinished.path().join(path), file.content.as_bytes(), file.mode()).map_err(failed())?;
     }
     write(&unfinished.path().join(MANIFEST), manifest.text().as_bytes(), 0o644).map_err(failed())?;
+    sync(unfinished.path()).map_err(failed())?;
     fs::rename(unfinished.path(), dir).map_err(failed())?;
     Ok(Changes { written: files.keys().cloned().collect(), ..Changes::default() })
 }
@@ -193,17 +194,22 @@ fn stage(staging: &Path, changed: &[(&String, &File)], manifest: &Manifest) -> i
     for (path, file) in changed {
         write(&staging.join(path), file.content.as_bytes(), file.mode())?;
     }
-    write(&staging.join(MANIFEST), manifest.text().as_bytes(), 0o644)
+    write(&staging.join(MANIFEST), manifest.text().as_bytes(), 0o644)?;
+    sync(staging)
 }
 
-/// Writes a new file, with the folders above it, to the disk.
+/// Writes a new file, with the folders above it.
 fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     folder_of(path)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     // The umask does not take part: the modes of a plan are the same on every machine.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
-    file.write_all(content)?;
-    file.sync_all()
+    file.write_all(content)
+}
+
+/// Brings what was written below a folder to the disk: once, as there may be many files.
+fn sync(folder: &Path) -> io::Result<()> {
+    nix::unistd::syncfs(fs::File::open(folder)?).map_err(io::Error::from)
 }
 
 fn folder_of(path: &Path) -> io::Result<()> {

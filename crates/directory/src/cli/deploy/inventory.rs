@@ -1,5 +1,6 @@
 //! The inventory: TOML with the machines of a cluster, their addresses and services. `docs/deploying.md` has every key.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
@@ -31,6 +32,17 @@ pub(super) struct Inventory {
     pub rack: Vec<Rack>,
     #[serde(default)]
     pub host: Vec<Host>,
+    #[serde(skip)]
+    index: Index,
+}
+
+/// Who is where: inventories have many hosts.
+#[derive(Debug, Default)]
+struct Index {
+    /// The switch of each rack.
+    tor: BTreeMap<String, usize>,
+    /// The hosts of each ToR, by its name.
+    hosts: BTreeMap<String, Vec<usize>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -192,10 +204,28 @@ impl Inventory {
         self.directory.server.iter().map(|it| SocketAddr::new(*it.address.get_ref(), *self.directory.port.get_ref())).collect()
     }
 
+    /// Finds the ToR of each rack and the hosts of each ToR; once, after reading.
+    pub fn find_tors(&mut self) {
+        let by_name: BTreeMap<&String, usize> = self.switch.iter().enumerate().map(|(at, it)| (it.name.get_ref(), at)).collect();
+        let of_rack = |it: &Rack| Some((it.name.get_ref().clone(), *by_name.get(it.tor.get_ref())?));
+        let tor: BTreeMap<String, usize> = self.rack.iter().filter_map(of_rack).collect();
+        let mut hosts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, host) in self.host.iter().enumerate() {
+            if let Some(&switch) = host.rack.as_ref().and_then(|rack| tor.get(rack.get_ref())) {
+                hosts.entry(self.switch[switch].name.get_ref().clone()).or_default().push(at);
+            }
+        }
+        self.index = Index { tor, hosts };
+    }
+
     /// The ToR of a host's rack.
     pub fn tor(&self, host: &Host) -> Option<&Switch> {
-        let rack = self.rack.iter().find(|it| Some(it.name.get_ref()) == host.rack.as_ref().map(Spanned::get_ref))?;
-        self.switch.iter().find(|it| it.name.get_ref() == rack.tor.get_ref())
+        self.index.tor.get(host.rack.as_ref()?.get_ref()).map(|&at| &self.switch[at])
+    }
+
+    /// The hosts of a ToR.
+    pub fn hosts_of(&self, switch: &Switch) -> impl Iterator<Item = &Host> {
+        self.index.hosts.get(switch.name.get_ref()).into_iter().flatten().map(|&at| &self.host[at])
     }
 
     /// Switches that run an agent.

@@ -1,5 +1,8 @@
 //! Hosts of an inventory, and the racks that they are in.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use toml::Spanned;
 use weft_control::prefix::Prefix;
 
@@ -11,7 +14,7 @@ impl Check<'_> {
     pub(super) fn hosts(&self) -> Result<()> {
         let mut addresses = Once::of("the address");
         let mut ports = Once::of("the port");
-        let mut entropies: Vec<(&Spanned<Prefix>, &str)> = Vec::new();
+        let mut entropies: BTreeMap<IpAddr, (&Spanned<Prefix>, &str)> = BTreeMap::new();
         for host in &self.it.host {
             let name = host.name.get_ref();
             self.service(&host.service)?;
@@ -26,7 +29,7 @@ impl Check<'_> {
                 addresses.add(self, address, name)?;
             }
             self.entropy(host, &entropies)?;
-            entropies.push((&host.entropy, name));
+            entropies.insert(host.entropy.get_ref().address(), (&host.entropy, name));
             if let Some(group) = &host.group
                 && !(1..=self.it.anycast().len()).contains(&usize::from(*group.get_ref()))
             {
@@ -38,7 +41,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn entropy(&self, host: &Host, others: &[(&Spanned<Prefix>, &str)]) -> Result<()> {
+    fn entropy(&self, host: &Host, others: &BTreeMap<IpAddr, (&Spanned<Prefix>, &str)>) -> Result<()> {
         let (prefix, span) = (host.entropy.get_ref(), host.entropy.span());
         if !prefix.address().is_ipv4() || !(8..=30).contains(&prefix.length()) {
             return self.wrong(span, "not an IPv4 prefix from /8 to /30", "a /24 has room for 256 paths");
@@ -46,7 +49,9 @@ impl Check<'_> {
         if self.it.network.prefixes.get_ref().iter().any(|it| it.overlaps(prefix)) {
             return self.wrong(span, "`entropy` overlaps `prefixes`", "outer sources are locator addresses");
         }
-        match others.iter().find(|(other, _)| other.get_ref().overlaps(prefix)) {
+        // The others do not overlap each other: only neighbours can overlap this one.
+        let (before, after) = (others.range(..=prefix.address()).next_back(), others.range(prefix.address()..).next());
+        match before.into_iter().chain(after).map(|(_, it)| it).find(|(other, _)| other.get_ref().overlaps(prefix)) {
             None => Ok(()),
             Some((other, owner)) => {
                 let message = format!("{prefix} overlaps that of {owner} (line {})", self.place.line(other.span()));

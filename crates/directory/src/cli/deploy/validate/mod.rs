@@ -23,7 +23,8 @@ impl Inventory {
     /// # Errors
     /// [`DeployError`] with file, line and remedy.
     pub fn read(place: &Place<'_>) -> Result<Self> {
-        let inventory: Self = place.parse()?;
+        let mut inventory: Self = place.parse()?;
+        inventory.find_tors();
         Check { place, it: &inventory }.all()?;
         Ok(inventory)
     }
@@ -38,7 +39,7 @@ struct Check<'a> {
 /// Values that may be there once, with where they were.
 struct Once<K> {
     what: &'static str,
-    seen: BTreeMap<K, String>,
+    seen: BTreeMap<K, (String, Range<usize>)>,
 }
 
 impl<K: Ord + Clone + Display> Once<K> {
@@ -48,11 +49,11 @@ impl<K: Ord + Clone + Display> Once<K> {
 
     fn add(&mut self, check: &Check<'_>, value: &Spanned<K>, owner: &str) -> Result<()> {
         let (key, span) = (value.get_ref(), value.span());
-        let line = check.place.line(span.clone());
-        match self.seen.insert(key.clone(), format!("{owner} (line {line})")) {
+        match self.seen.insert(key.clone(), (owner.to_owned(), span.clone())) {
             None => Ok(()),
-            Some(first) => {
-                let message = format!("{} {key} of {owner} is that of {first} too", self.what);
+            Some((first, at)) => {
+                let line = check.place.line(at);
+                let message = format!("{} {key} of {owner} is that of {first} (line {line}) too", self.what);
                 check.wrong(span, &message, "give each its own, or remove one")
             }
         }
