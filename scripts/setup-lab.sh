@@ -11,6 +11,8 @@ has ip || missing+=(iproute2)
 has ping || missing+=(iputils-ping)
 has traceroute || missing+=(traceroute)
 [ -x /usr/sbin/dnsmasq ] || missing+=(dnsmasq-base)
+# The tests of deployments boot machines with it, in namespaces.
+[ -x /lib/systemd/systemd ] || missing+=(systemd)
 [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}"
 
 # Installs a package whose service is not to run.

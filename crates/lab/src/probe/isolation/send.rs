@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use weft_fabric::MacAddr;
 
 use super::attacks::{Attack, OWN, Via};
 use super::forge;
