@@ -39,8 +39,8 @@ fn heard(lab: &TestLab, host: &Vl2Host, send: impl FnOnce()) -> usize {
 
 const PORT: u16 = 7100;
 
-#[test]
-fn services_are_kept_apart_and_forgeries_are_counted() {
+/// A lab with a host of each of two services below each of two ToRs; neither service allows the other.
+fn two_services(letter: char, locator: LocatorKind) -> Option<TestLab> {
     let shape = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
     let service = |name: &str, hosts: [usize; 2]| ServiceSpec {
         name: name.to_owned(),
@@ -48,8 +48,12 @@ fn services_are_kept_apart_and_forgeries_are_counted() {
         allow: Vec::new(),
     };
     let services = vec![service("web", WEB), service("batch", BATCH)];
-    let overlay = Vl2Spec { locator: LocatorKind::Tor, ecmp_width: 16, services, external: Vec::new() };
-    let Some(lab) = stand(plan_of(shape, 'g', overlay)) else { return };
+    stand(plan_of(shape, letter, Vl2Spec { locator, ecmp_width: 16, services, external: Vec::new() }))
+}
+
+#[test]
+fn services_are_kept_apart_and_forgeries_are_counted() {
+    let Some(lab) = two_services('g', LocatorKind::Tor) else { return };
     within_a_service_all_is_well(&lab);
     lookups_across_services_are_refused(&lab);
     a_source_that_is_not_ones_own_goes_nowhere(&lab);
@@ -110,15 +114,7 @@ fn an_adversary_gets_nothing_through(lab: &TestLab) {
 /// Where no ToR looks at what hosts send: what a host's own programs and the receiver's refuse.
 #[test]
 fn hosts_that_are_their_own_locators_are_kept_apart() {
-    let shape = Shape::ClosExplicit { intermediates: 2, aggregations: 2, tors: 2, uplinks_per_tor: 2, hosts_per_tor: 2 };
-    let of = |name: &str, hosts: [usize; 2]| ServiceSpec {
-        name: name.to_owned(),
-        hosts: hosts.map(|h| h as u32).to_vec(),
-        allow: Vec::new(),
-    };
-    let services = vec![of("web", WEB), of("batch", BATCH)];
-    let overlay = Vl2Spec { locator: LocatorKind::Host, ecmp_width: 16, services, external: Vec::new() };
-    let Some(lab) = stand(plan_of(shape, 'k', overlay)) else { return };
+    let Some(lab) = two_services('k', LocatorKind::Host) else { return };
     let result = isolation::test(lab.plan(), &GO).expect("it runs");
     let names: Vec<_> = result.cases.iter().map(|case| case.name).collect();
     assert!(result.ok, "{result:?}");
