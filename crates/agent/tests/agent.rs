@@ -117,6 +117,43 @@ fn flow_while<T>(network: &mut Network, port: u16, act: impl FnOnce(&mut Network
     (result, Duration::from_micros(longest.into_inner()))
 }
 
+/// With `follow_device`, an address that a DHCP client or an operator assigns to the NIC is attached, and detached when it goes.
+#[test]
+fn addresses_of_the_nic_are_followed() {
+    let Some(mut network) = Network::new("fl") else { return };
+    let _switches = network.start_switches();
+    network.start_directory(&[]);
+    network.provision([1, 1, 1], true, 1);
+    let leased = Ipv4Addr::new(20, 0, 9, 9);
+    network.provision_address(leased, A, 1);
+    network.start_agent(A, "follow_device = true\n");
+    network.start_agent(B, "");
+    let list = |status: &serde_json::Value| -> Vec<String> {
+        status["addresses"].as_array().unwrap().iter().map(|it| it["address"].as_str().unwrap().to_owned()).collect()
+    };
+    let has = |address: Ipv4Addr| move |status: &serde_json::Value| list(status).contains(&address.to_string());
+    network.wait_status(A, "its own address", has(A.aa()));
+    let before = network.status(A);
+    assert!(!has(leased)(&before), "{before}");
+
+    network.ip(A.name, &format!("addr add {leased}/8 dev eth0"));
+    network.wait_status(A, "the new address", has(leased));
+    let echo = network.within(A.name, || TcpListener::bind(SocketAddrV4::new(leased, 7100)).unwrap());
+    network.within(B.name, || drop(TcpStream::connect_timeout(&SocketAddrV4::new(leased, 7100).into(), TIMEOUT).unwrap()));
+    drop(echo);
+    // An address outside of the prefixes is none of the agent's.
+    network.ip(A.name, "addr add 192.0.2.7/32 dev eth0");
+
+    network.ip(A.name, &format!("addr del {leased}/8 dev eth0"));
+    let after = network.wait_status(A, "the address is gone", |status| !has(leased)(status));
+    // That of the configuration stays, though the NIC loses it.
+    assert_eq!(list(&after), [A.aa().to_string()]);
+    network.ip(A.name, &format!("addr del {}/8 dev eth0", A.aa()));
+    network.ip(A.name, &format!("addr add {leased}/8 dev eth0"));
+    let both = network.wait_status(A, "the new address again", has(leased));
+    assert!(has(A.aa())(&both), "{both}");
+}
+
 fn drops(status: &serde_json::Value, names: &[&str]) -> u64 {
     names.iter().map(|name| status["drops"][name].as_u64().unwrap_or_else(|| panic!("no drop counter {name}"))).sum()
 }

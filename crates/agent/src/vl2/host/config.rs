@@ -63,6 +63,8 @@ pub struct HostConfig {
     #[serde(default)]
     pub address: Vec<OwnAddress>,
     #[serde(default)]
+    pub follow_device: bool,
+    #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
     pub rehash: Rehash,
@@ -324,7 +326,7 @@ impl HostConfig {
             return Ok(*la.get_ref());
         }
         let v4 = |address: IpAddr| if let IpAddr::V4(it) = address { Some(it) } else { None };
-        let found = link.addresses().into_iter().filter(|it| !self.is_application(*it)).find_map(v4);
+        let found = link.addresses()?.into_iter().filter(|it| !self.is_application(*it)).find_map(v4);
         found.ok_or_else(|| Error::NoLocator(link.device.clone()))
     }
 

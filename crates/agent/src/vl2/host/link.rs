@@ -39,10 +39,10 @@ impl Link {
     }
 
     /// Its addresses.
-    pub fn addresses(&self) -> Vec<IpAddr> {
-        let Ok(found) = ip(&["-j", "addr", "show", "dev", &self.device]) else { return Vec::new() };
+    pub fn addresses(&self) -> Result<Vec<IpAddr>> {
+        let found = ip(&["-j", "addr", "show", "dev", &self.device])?;
         let all = found[0]["addr_info"].as_array().cloned().unwrap_or_default();
-        all.iter().filter_map(|it| it["local"].as_str()?.parse().ok()).collect()
+        Ok(all.iter().filter_map(|it| it["local"].as_str()?.parse().ok()).collect())
     }
 
     /// The next hop of what is encapsulated: of the default route, or else of the route to `towards`.

@@ -4,6 +4,7 @@
 //!   eBPF events --+                                       +--> eBPF tables, packets released, frames injected
 //!   directory ----+--> Input --> vl2::agent::Agent --> Output --> UDP to directory and ToR
 //!   ToR ----------+      ^                                +--> multicast memberships
+//!   NIC's addresses (`follow_device`)
 //!   Unix socket --+   deadline                            +--> (locator = "host") the announcer's thread
 //!                 +---------> (`[placement]`) PlacementHost ---> eBPF tables, UDP to the scheduler
 //!   signals ------+
@@ -13,6 +14,7 @@ mod announce;
 mod apply;
 mod checks;
 mod config;
+mod follow;
 mod link;
 mod locators;
 mod metrics;
@@ -42,6 +44,7 @@ use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::vl2::dataplane::{Event, Flow, PeerKey, Problem};
 use announce::Announcer;
 use apply::Plane;
+use follow::DeviceAddresses;
 use link::Link;
 use placement::Placement;
 
@@ -56,6 +59,7 @@ struct Host {
     tor: UdpSocket,
     announcer: Option<Announcer>,
     placement: Option<Placement>,
+    followed: Option<DeviceAddresses>,
     gateway: Option<std::net::Ipv4Addr>,
     /// When the program was started, and when its machine was made.
     started: Instant,
@@ -92,6 +96,7 @@ impl Daemon for Host {
         let mut all = vec![self.plane.descriptor(), self.directory.as_raw_fd(), self.tor.as_raw_fd()];
         all.extend(self.announcer.as_ref().map(|it| it.descriptor().as_raw_fd()));
         all.extend(self.placement.iter().flat_map(Placement::descriptors));
+        all.extend(self.followed.as_ref().map(DeviceAddresses::descriptor));
         all
     }
 
@@ -112,6 +117,9 @@ impl Daemon for Host {
         }
         while let Some((address, result)) = self.announcer.as_mut().and_then(Announcer::next) {
             self.input(Input::Announced { address, result });
+        }
+        if self.followed.as_ref().is_some_and(DeviceAddresses::has_changed) {
+            self.follow_device();
         }
         while let Some(asked) = control.next() {
             self.asked(asked);
@@ -295,6 +303,7 @@ impl Host {
                 self.link = link;
             }
             self.gateway = self.link.gateway(self.config.towards());
+            self.follow_device();
             let routes = self.narrow_routes();
             self.checks = checks::all(&self.config, &self.link, &routes, self.plane.has_gateway());
         }

@@ -13,6 +13,7 @@ use super::Host;
 use super::announce::Announcer;
 use super::apply::Plane;
 use super::config::{HostConfig, Intermediate, LocatorMode};
+use super::follow::DeviceAddresses;
 use super::link::{Link, neighbour, trigger_arp};
 use super::placement::Placement;
 use crate::dataplane::Rate;
@@ -46,6 +47,7 @@ impl Host {
         let (waiters, checks) = (Vec::new(), Vec::new());
         let mut host = Self {
             placement: None,
+            followed: None,
             config,
             link,
             la,
@@ -69,7 +71,7 @@ impl Host {
         };
         drop(host.narrow_routes());
         let is_adopted = host.plane.adopted();
-        let begun = host.inherit(is_adopted).and_then(|()| host.start_placement());
+        let begun = host.inherit(is_adopted).and_then(|()| host.start_following()).and_then(|()| host.start_placement());
         host.plane.rollback_on_error(begun)?;
         Ok(host)
     }
@@ -82,7 +84,20 @@ impl Host {
         self.agent = new_machine(&self.config, &key, self.agent.last_sequence());
         self.begun = Instant::now();
         self.inherit(true)?;
+        self.start_following()?;
         self.start_placement()
+    }
+
+    /// Begins or ends to follow the NIC's addresses, as the configuration says.
+    fn start_following(&mut self) -> Result<()> {
+        if self.config.follow_device && self.followed.is_none() {
+            self.followed = Some(DeviceAddresses::open()?);
+        }
+        self.follow_device();
+        if !self.config.follow_device {
+            self.followed = None;
+        }
+        Ok(())
     }
 
     fn start_placement(&mut self) -> Result<()> {
