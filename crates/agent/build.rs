@@ -8,16 +8,14 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for folder in ["bpf", "bpf/vl2", "bpf/netlord"] {
+    for folder in ["bpf", "bpf/vl2", "bpf/netlord", "bpf/subways"] {
         for file in fs::read_dir(folder).expect("the folder is part of the crate").flatten() {
             println!("cargo::rerun-if-changed={}", file.path().display());
         }
     }
-    for overlay in ["vl2", "netlord"] {
-        for role in ["host", "switch"] {
-            let source = Path::new("bpf").join(overlay).join(format!("{role}.bpf.c"));
-            compile(&source, &out, &format!("{overlay}_{role}"));
-        }
+    for (folder, role) in [("vl2", "host"), ("vl2", "switch"), ("netlord", "host"), ("netlord", "switch"), ("subways", "host")] {
+        let source = Path::new("bpf").join(folder).join(format!("{role}.bpf.c"));
+        compile(&source, &out, &format!("{folder}_{role}"));
     }
 }
 

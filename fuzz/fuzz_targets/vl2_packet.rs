@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::wire::packet::{arp, ethernet, ip, ndp};
+use weft_control::wire::subways;
 use weft_control::wire::vl2::{attach, icmp, ipip, placement};
 
 fuzz_target!(|bytes: &[u8]| {
@@ -43,6 +44,15 @@ fuzz_target!(|bytes: &[u8]| {
         let again = match &frame.message {
             placement::Message::Report(report) => report.emit(&key),
             placement::Message::Orders(orders) => orders.emit(&key),
+        };
+        assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
+        let _ = frame.is_of(&key);
+    }
+    if let Ok(frame) = subways::Frame::parse(bytes) {
+        let again = match &frame.message {
+            subways::Message::Host(report) => report.emit(&key),
+            subways::Message::Tor(report) => report.emit(&key),
+            subways::Message::Orders(orders) => orders.emit(&key),
         };
         assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
         let _ = frame.is_of(&key);

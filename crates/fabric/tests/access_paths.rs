@@ -215,3 +215,20 @@ proptest! {
         }
     }
 }
+
+/// The probabilities of pairs are the frequencies with which flows take them, also where the two draws depend on each other.
+#[test]
+fn pairs_have_the_probabilities_with_which_flows_take_them() {
+    for (clusters, mixed, src, dst) in [(1, true, 0, 12), (2, true, 0, 12), (2, false, 0, 9), (3, true, 0, 16), (1, true, 0, 1)] {
+        let fabric = ring(12, 3, clusters, mixed);
+        let mut router = router(&fabric, RoutingKind::Ecmp);
+        let pairs = router.access_pairs(HostId(src), HostId(dst));
+        let sum: f64 = pairs.iter().map(|(.., p)| p).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+        let mut taken = ends(&mut router, src, dst, 10_000);
+        for (leaving, arriving, p) in pairs {
+            near(taken.remove(&(leaving.links[0], arriving.links[0])).unwrap_or(0), 10_000, p);
+        }
+        assert!(taken.is_empty(), "pairs that no flow should take: {taken:?}");
+    }
+}

@@ -21,9 +21,9 @@ use crate::config::{Config, Listen, Steered};
 use crate::discover::Job;
 use crate::error::{Error, Result};
 use crate::requests::Request;
-use crate::{agents, daemon};
+use crate::{access, agents, daemon};
 
-/// Steers large flows over OpenFlow switches or VL2's agents (Hedera), and commands to a running scheduler.
+/// Steers large flows over OpenFlow switches or VL2's agents (Hedera), or flows over NICs (Subways), and commands to a running scheduler.
 #[derive(Debug, Parser)]
 #[command(name = "weft scheduler", bin_name = "weft scheduler", version, about, long_about = None, disable_help_subcommand = true)]
 struct Program {
@@ -138,6 +138,7 @@ fn run(args: &RunArgs) -> Result<bool> {
     match config {
         Steered::Switches(config) => daemon::run(*config, args.json)?,
         Steered::Agents(config) => agents::run(&config, args.json)?,
+        Steered::Access(config) => access::run(&config, args.json)?,
     }
     Ok(true)
 }

@@ -6,9 +6,10 @@
 //!                                        ^------bytes--------'  ^
 //!   weft-scheduler status, placements, explain --Unix socket----'
 //! ```
-//! With `[agents]` it steers VL2's agents in place of switches: `agents`.
+//! With `[agents]` it steers VL2's agents in place of switches, with `[access]` Subways' hosts: `agents`, `access`; `reporting` is the life of both.
 #![allow(clippy::disallowed_methods)] // Daemons live by the wall clock.
 
+mod access;
 mod agents;
 mod cli;
 pub mod config;
@@ -20,6 +21,7 @@ mod error;
 mod explain;
 pub mod leader;
 mod metrics;
+mod reporting;
 mod requests;
 mod status;
 

@@ -9,7 +9,7 @@ use weft_directory::daemon::start_log;
 use crate::config::{ConfigFile, Head, Overlay, Role};
 use crate::daemon::RunOptions;
 use crate::error::Result;
-use crate::{netlord, vl2};
+use crate::{netlord, subways, vl2};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -29,6 +29,8 @@ enum Config {
     Vl2Switch(Box<vl2::switch::SwitchConfig>),
     NetlordHost(Box<netlord::host::HostConfig>),
     NetlordSwitch(Box<netlord::switch::SwitchConfig>),
+    AccessHost(Box<subways::host::AccessHostConfig>),
+    AccessTor(Box<subways::tor::AccessTorConfig>),
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<bool> {
@@ -44,6 +46,8 @@ pub(super) fn run(args: &RunArgs) -> Result<bool> {
         Config::Vl2Switch(config) => vl2::switch::run(*config, file, options),
         Config::NetlordHost(config) => netlord::host::run(*config, file, options),
         Config::NetlordSwitch(config) => netlord::switch::run(*config, file, options),
+        Config::AccessHost(config) => subways::host::run(*config, file, options),
+        Config::AccessTor(config) => subways::tor::run(*config, file, options),
     }
 }
 
@@ -60,6 +64,12 @@ impl Config {
             (Overlay::Netlord, Role::Edge | Role::Core) => {
                 Self::NetlordSwitch(Box::new(netlord::switch::SwitchConfig::read(&place)?))
             }
+            (Overlay::None, Role::Host) => Self::AccessHost(Box::new(subways::host::AccessHostConfig::read(&place)?)),
+            (Overlay::None, Role::Switch) => Self::AccessTor(Box::new(subways::tor::AccessTorConfig::read(&place)?)),
+            (Overlay::None, Role::Edge | Role::Core) => {
+                let help = "write `switch` for a ToR; or overlay = \"netlord\", which has edge and core switches";
+                return Err(place.error(head.role.span(), "without an overlay there is no such role", help));
+            }
             (Overlay::Vl2, Role::Edge | Role::Core) => {
                 let help = "write `switch`; or overlay = \"netlord\", which has edge and core switches";
                 return Err(place.error(head.role.span(), "VL2 has no such role", help));
@@ -74,6 +84,8 @@ impl Config {
             Self::Vl2Switch(config) => config.check_here(&place)?,
             Self::NetlordHost(config) => config.check_here(&place)?,
             Self::NetlordSwitch(config) => config.check_here(&place)?,
+            Self::AccessHost(config) => config.check_here(&place)?,
+            Self::AccessTor(config) => config.check_here(&place)?,
         }
         Ok(config)
     }

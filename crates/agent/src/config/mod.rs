@@ -21,7 +21,7 @@ pub(crate) use weft_directory::daemon::config::{address_or_off, from_text, optio
 pub enum Role {
     /// A server.
     Host,
-    /// VL2: a ToR or an intermediate switch.
+    /// VL2: a ToR or an intermediate switch. Without an overlay: a ToR.
     Switch,
     /// NetLord: a switch with servers attached.
     Edge,
@@ -38,6 +38,8 @@ pub enum Overlay {
     Vl2,
     /// NetLord.
     Netlord,
+    /// None: the NICs of a host with several (Subways).
+    None,
 }
 
 /// What happens to eBPF programs and maps when the agent ends.

@@ -9,4 +9,4 @@ macro_rules! skeletons {
     )+ };
 }
 
-skeletons!(vl2_host, vl2_switch, netlord_host, netlord_switch);
+skeletons!(vl2_host, vl2_switch, netlord_host, netlord_switch, subways_host);

@@ -12,6 +12,7 @@
 //! There is a controller for each [loop](Ring) of servers and ToRs, and none needs to know of another; [`Subways`] holds them all.
 //! `docs/subways.md` says what is modelled.
 
+pub mod agents;
 pub mod config;
 pub mod detour;
 mod hosts;

@@ -3,4 +3,5 @@
 pub mod directory;
 pub mod netlord;
 pub mod packet;
+pub mod subways;
 pub mod vl2;

@@ -133,6 +133,33 @@ impl Pairing {
             Some((draw((0..self.leaving).filter(|&l| fits(l, a)).map(|l| (l, leaving[l].weight)), out)?, a))
         }
     }
+
+    /// With which probability [`Pairing::draw`] draws each pair, by leaving, then arriving path.
+    pub fn probabilities(&self, leaving: &[AccessPath], arriving: &[AccessPath]) -> Vec<f64> {
+        let fits = |l: usize, a: usize| self.fits[l * self.arriving + a];
+        let mut all = vec![0.0; self.fits.len()];
+        let some = |l: usize| (0..self.arriving).any(|a| fits(l, a));
+        for (l, first) in shares((0..self.leaving).filter(|&l| some(l)).map(|l| (l, leaving[l].weight))) {
+            for (a, second) in shares((0..self.arriving).filter(|&a| fits(l, a)).map(|a| (a, arriving[a].weight))) {
+                all[l * self.arriving + a] += first * second / 2.0;
+            }
+        }
+        let some = |a: usize| (0..self.leaving).any(|l| fits(l, a));
+        for (a, first) in shares((0..self.arriving).filter(|&a| some(a)).map(|a| (a, arriving[a].weight))) {
+            for (l, second) in shares((0..self.leaving).filter(|&l| fits(l, a)).map(|l| (l, leaving[l].weight))) {
+                all[l * self.arriving + a] += first * second / 2.0;
+            }
+        }
+        all
+    }
+}
+
+/// The probability of each candidate by weight; equal if all weights are 0.
+fn shares(candidates: impl Iterator<Item = (usize, u64)> + Clone) -> impl Iterator<Item = (usize, f64)> {
+    let sum: u128 = candidates.clone().map(|c| u128::from(c.1)).sum();
+    let weight = move |w: u64| if sum == 0 { 1.0 } else { w as f64 };
+    let total: f64 = candidates.clone().map(|c| weight(c.1)).sum();
+    candidates.map(move |(i, w)| (i, weight(w) / total))
 }
 
 /// One of the candidates by weight.

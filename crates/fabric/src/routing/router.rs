@@ -248,9 +248,29 @@ impl Router {
         self.paths[direction as usize].get(host.index())?.as_deref()
     }
 
-    /// A leaving and an arriving path: through a shared ToR by the NICs alone, else by the controller's paths where there are such.
+    /// A leaving and an arriving path.
     fn choose_ways(&mut self, key: &FlowKey) -> Option<(AccessPath, AccessPath)> {
-        let ends = [(key.src, Direction::Out), (key.dst, Direction::In)];
+        let ([leaving, arriving], pairing) = self.candidates(key.src, key.dst)?;
+        let (l, a) = match self.routing.kind {
+            RoutingKind::SinglePath => pairing.first()?,
+            _ => pairing.draw(&leaving, &arriving, key.entropy(self.routing.hash))?,
+        };
+        Some((leaving[l].clone(), arriving[a].clone()))
+    }
+
+    /// The pairs of a leaving and an arriving path among which the flows from one host to another choose, each with its probability; the sum is 1.
+    /// Empty if no pair is connected.
+    pub fn access_pairs(&mut self, src: HostId, dst: HostId) -> Vec<(AccessPath, AccessPath, f64)> {
+        let Some(([leaving, arriving], pairing)) = self.candidates(src, dst) else { return Vec::new() };
+        let probabilities = pairing.probabilities(&leaving, &arriving);
+        let pairs = leaving.iter().flat_map(|l| arriving.iter().map(move |a| (l.clone(), a.clone())));
+        pairs.zip(probabilities).filter(|(_, p)| *p > 0.0).map(|((l, a), p)| (l, a, p)).collect()
+    }
+
+    /// The access paths of both ends, and which of them go together: through a shared ToR by the NICs alone, else by the controller's paths
+    /// where there are such. `None` if none do.
+    fn candidates(&mut self, src: HostId, dst: HostId) -> Option<([AccessPaths; 2], Pairing)> {
+        let ends = [(src, Direction::Out), (dst, Direction::In)];
         let nics: [AccessPaths; 2] =
             ends.map(|(host, direction)| nic_paths(&self.fabric, &self.believed, host, direction).collect());
         let pairs = nics[0].iter().flat_map(|l| nics[1].iter().map(move |a| (l, a)));
@@ -262,28 +282,20 @@ impl Router {
                 let up: AccessPaths = paths.filter(|w| self.believed.path_is_up(&w.links)).collect();
                 if up.is_empty() { nics[end].clone() } else { up }
             });
-            if let Some(chosen) = self.choose(key, &set, shortest) {
-                return Some(chosen);
+            let pairing = self.pairing(&set, shortest);
+            if pairing.first().is_some() {
+                return Some((set, pairing));
             }
         }
-        self.choose(key, &nics, shortest)
+        let pairing = self.pairing(&nics, shortest);
+        Some((nics, pairing))
     }
 
-    /// One of the pairs of paths whose ToRs are at most `farthest` links apart.
-    fn choose(
-        &mut self,
-        key: &FlowKey,
-        [leaving, arriving]: &[AccessPaths; 2],
-        farthest: usize,
-    ) -> Option<(AccessPath, AccessPath)> {
-        let pairing = Pairing::new(leaving, arriving, |l, a| {
+    /// The pairs of paths whose ToRs are at most `farthest` links apart.
+    fn pairing(&mut self, [leaving, arriving]: &[AccessPaths; 2], farthest: usize) -> Pairing {
+        Pairing::new(leaving, arriving, |l, a| {
             self.distance(l, a).is_some_and(|d| d <= farthest) && !crosses_itself(&self.fabric, &l.links, &a.links)
-        });
-        let (l, a) = match self.routing.kind {
-            RoutingKind::SinglePath => pairing.first()?,
-            _ => pairing.draw(leaving, arriving, key.entropy(self.routing.hash))?,
-        };
-        Some((leaving[l].clone(), arriving[a].clone()))
+        })
     }
 
     /// Links between the ToRs of two paths.

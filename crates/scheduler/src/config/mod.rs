@@ -1,5 +1,6 @@
 //! The configuration: `docs/openflow.md` has every key.
 
+mod access;
 mod agents;
 mod standby;
 
@@ -29,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::leader::Election;
 use standby::Standby;
 
+pub use access::AccessConfig;
 pub use agents::AgentsConfig;
 
 /// A configuration that has been read.
@@ -37,12 +39,15 @@ pub enum Steered {
     Switches(Box<Config>),
     /// Of a scheduler of VL2's agents.
     Agents(Box<AgentsConfig>),
+    /// Of a scheduler of Subways' hosts.
+    Access(Box<AccessConfig>),
 }
 
-/// The keys that select between the two, and what both have.
+/// The keys that select among them, and what all have.
 #[derive(Debug, Deserialize)]
 struct Head {
     agents: Option<IgnoredAny>,
+    access: Option<IgnoredAny>,
     #[serde(default = "default_socket")]
     socket: PathBuf,
 }
@@ -185,9 +190,10 @@ impl Config {
         let place = Place { path, text: &text, page: PAGE };
         let folder = path.parent().unwrap_or(Path::new(""));
         let head: Head = place.parse()?;
-        match head.agents {
-            Some(_) => AgentsConfig::read(&place, folder).map(|it| Steered::Agents(Box::new(it))),
-            None => Self::read_switches(&place, folder).map(|it| Steered::Switches(Box::new(it))),
+        match (head.access, head.agents) {
+            (Some(_), _) => AccessConfig::read(&place, folder).map(|it| Steered::Access(Box::new(it))),
+            (None, Some(_)) => AgentsConfig::read(&place, folder).map(|it| Steered::Agents(Box::new(it))),
+            (None, None) => Self::read_switches(&place, folder).map(|it| Steered::Switches(Box::new(it))),
         }
     }
 

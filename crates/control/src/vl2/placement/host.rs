@@ -115,7 +115,7 @@ pub struct LoopLengths {
 }
 
 impl LoopLengths {
-    pub(super) fn add(&mut self, length: Duration) {
+    pub(crate) fn add(&mut self, length: Duration) {
         self.count += 1;
         self.sum = self.sum + length;
         self.max = self.max.max(length);

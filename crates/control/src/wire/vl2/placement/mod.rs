@@ -49,7 +49,8 @@ pub const ADDRESSES_MAX: usize = 16;
 pub const ORDERED_MAX: usize = 25;
 
 const MAGIC: [u8; 2] = *b"WP";
-const TAG: usize = 16;
+/// Bytes of a message's tag.
+pub(crate) const TAG: usize = 16;
 const REPORT: usize = 44;
 const REPORTED: usize = 64;
 const ADDRESS: usize = 4;
@@ -162,6 +163,20 @@ impl PlacementKey {
         PrincipalKey::parse(text).map(Self)
     }
 
+    /// Appends the tag to a message.
+    pub(crate) fn seal(&self, mut message: Vec<u8>) -> Vec<u8> {
+        let tag = self.0.tag(&message);
+        message.extend(tag);
+        message
+    }
+
+    /// Whether a message of at least [`TAG`] bytes ends with its tag; takes the same time however much of it is right.
+    pub(crate) fn has_sealed(&self, message: &[u8]) -> bool {
+        let (covered, tag) = message.split_at(message.len() - TAG);
+        let difference = self.0.tag(covered).iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
+        std::hint::black_box(difference) == 0
+    }
+
     /// The 64 digits that [`PlacementKey::parse`] reads.
     pub fn to_hex(&self) -> String {
         self.0.to_hex()
@@ -216,11 +231,9 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether its sender has the key; takes the same time however much of the tag is right.
+    /// Whether its sender has the key.
     pub fn is_of(&self, key: &PlacementKey) -> bool {
-        let (covered, tag) = self.bytes.split_at(self.bytes.len() - TAG);
-        let difference = key.0.tag(covered).iter().zip(tag).fold(0, |all, (a, b)| all | (a ^ b));
-        std::hint::black_box(difference) == 0
+        key.has_sealed(self.bytes)
     }
 }
 
@@ -241,7 +254,7 @@ impl Report {
             out.extend(reported.age.as_ns().to_be_bytes());
         }
         self.unreachable.iter().for_each(|address| out.extend(address.octets()));
-        seal(out, key)
+        key.seal(out)
     }
 }
 
@@ -259,7 +272,7 @@ impl Orders {
             out.extend([0; 4]);
             put_placement(&mut out, *placement);
         }
-        seal(out, key)
+        key.seal(out)
     }
 }
 
@@ -287,12 +300,6 @@ fn put_placement(out: &mut Vec<u8>, placement: Option<Placement>) {
     let Placement { intermediate, entropy } = placement.unwrap_or(Placement { intermediate: Ipv4Addr::UNSPECIFIED, entropy: 0 });
     out.extend(intermediate.octets());
     out.extend(entropy.to_be_bytes());
-}
-
-fn seal(mut out: Vec<u8>, key: &PlacementKey) -> Vec<u8> {
-    let tag = key.0.tag(&out);
-    out.extend(tag);
-    out
 }
 
 /// The bytes that are left of a message, and the length of all.

@@ -1,0 +1,262 @@
+//! `[access]`: a scheduler of Subways' hosts and ToRs, in place of OpenFlow switches.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+use weft_control::directory::PrincipalId;
+use weft_control::subways::agents::{AccessAddresses, AccessNetwork, Member, NetworkSettings};
+use weft_control::subways::{Rebind, Subways, SubwaysConfig};
+use weft_control::time::Duration;
+use weft_control::wire::vl2::placement::PlacementKey;
+use weft_directory::daemon::config::{Place, address_or_off};
+use weft_fabric::{Fabric, NodeId, SwitchId};
+
+use super::{Text, default_metrics, default_socket, find, read_fabric, read_file};
+use crate::error::{Error, Result};
+
+/// Everything that the daemon needs to steer hosts, checked.
+pub struct AccessConfig {
+    addresses: AccessAddresses,
+    hosts: Vec<Member>,
+    tors: BTreeMap<SwitchId, Member>,
+    subways: SubwaysConfig,
+    idle_timeout: Duration,
+    /// Where agents report.
+    pub listen: SocketAddr,
+    /// The Unix socket for commands.
+    pub socket: PathBuf,
+    /// Where Prometheus metrics are served, if anywhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// The file, as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    fabric: Spanned<PathBuf>,
+    #[serde(default = "default_socket")]
+    socket: PathBuf,
+    #[serde(default = "default_metrics", deserialize_with = "address_or_off")]
+    metrics: Option<SocketAddr>,
+    #[serde(default = "usual")]
+    scheduler: Spanned<Adaptive>,
+    access: Part,
+    agents: Option<Spanned<IgnoredAny>>,
+    listen: Option<Spanned<IgnoredAny>>,
+    tls: Option<Spanned<IgnoredAny>>,
+    standby: Option<Spanned<IgnoredAny>>,
+    switch: Option<Spanned<IgnoredAny>>,
+    host: Option<Spanned<IgnoredAny>>,
+}
+
+/// `[scheduler]` with `[access]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Adaptive {
+    #[serde(default, rename = "kind")]
+    _kind: Kind,
+    period: Option<Text<Duration>>,
+    ewma_gain: Option<f64>,
+    aggressiveness: Option<f64>,
+    utilisation_floor: Option<f64>,
+    #[serde(default)]
+    rebind: RebindKey,
+    flowlet_gap: Option<Text<Duration>>,
+    seed: Option<u64>,
+    idle_timeout: Option<Text<Duration>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    #[default]
+    Adaptive,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RebindKey {
+    #[default]
+    Surplus,
+    All,
+}
+
+/// `[access]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    listen: Spanned<SocketAddr>,
+    addresses: Option<Spanned<PathBuf>>,
+    host: Spanned<Vec<AgentKeys>>,
+    tor: Spanned<Vec<AgentKeys>>,
+}
+
+/// `[[access.host]]`, `[[access.tor]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentKeys {
+    name: Spanned<String>,
+    principal: Spanned<u32>,
+    placement_key: Spanned<String>,
+}
+
+impl AccessConfig {
+    /// Reads a configuration with `[access]`, and the fabric that it names.
+    pub(super) fn read(place: &Place<'_>, folder: &Path) -> Result<Self> {
+        let keys: Keys = place.parse()?;
+        keys.check_alone(place)?;
+        let fabric = Arc::new(read_fabric(place, folder, &keys.fabric)?);
+        let addresses = keys.addresses(place, folder, &fabric)?;
+        let (hosts, tors) = keys.members(place, &fabric)?;
+        let subways = keys.scheduler.get_ref().subways();
+        subways.check().map_err(|error| {
+            place.error::<Error>(keys.scheduler.span(), &error.to_string(), "write another value in [scheduler]")
+        })?;
+        if keys.access.listen.get_ref().port() == 0 {
+            return Err(place.error(keys.access.listen.span(), "no port", "write such as \"10.1.1.2:5306\""));
+        }
+        let idle_timeout = keys.scheduler.get_ref().idle_timeout.map_or(Duration::from_secs(10), |Text(it)| it);
+        let listen = *keys.access.listen.get_ref();
+        Ok(Self {
+            addresses,
+            hosts,
+            tors,
+            subways,
+            idle_timeout,
+            listen,
+            socket: folder.join(&keys.socket),
+            metrics: keys.metrics,
+        })
+    }
+
+    /// The network of which no agent has reported.
+    pub(crate) fn network(&self, generation: u64) -> Result<AccessNetwork> {
+        let fabric = Arc::clone(self.addresses.fabric());
+        let controller = Subways::new(fabric, self.subways);
+        let controller = controller.map_err(|error| Error::System { action: "start", cause: std::io::Error::other(error) })?;
+        let settings = NetworkSettings { generation, period: self.subways.period, idle_timeout: self.idle_timeout };
+        let (hosts, tors) = (self.hosts.clone(), self.tors.clone());
+        Ok(AccessNetwork::new(self.addresses.clone(), hosts, tors, Box::new(controller), settings))
+    }
+}
+
+impl Adaptive {
+    fn subways(&self) -> SubwaysConfig {
+        let usual = SubwaysConfig { period: PERIOD, flowlet_gap: GAP, ..SubwaysConfig::default() };
+        SubwaysConfig {
+            period: self.period.map_or(usual.period, |Text(it)| it),
+            ewma_gain: self.ewma_gain.unwrap_or(usual.ewma_gain),
+            aggressiveness: self.aggressiveness.unwrap_or(usual.aggressiveness),
+            utilisation_floor: self.utilisation_floor.unwrap_or(usual.utilisation_floor),
+            rebind: match self.rebind {
+                RebindKey::Surplus => Rebind::Surplus,
+                RebindKey::All => Rebind::All,
+            },
+            flowlet_gap: self.flowlet_gap.map_or(usual.flowlet_gap, |Text(it)| it),
+            detour: None,
+            seed: self.seed.unwrap_or(usual.seed),
+        }
+    }
+}
+
+impl Keys {
+    /// One scheduler steers hosts, or VL2's agents, or switches.
+    fn check_alone(&self, place: &Place<'_>) -> Result<()> {
+        let others = [
+            ("agents", &self.agents),
+            ("listen", &self.listen),
+            ("tls", &self.tls),
+            ("standby", &self.standby),
+            ("switch", &self.switch),
+            ("host", &self.host),
+        ];
+        match others.into_iter().find_map(|(name, key)| Some((name, key.as_ref()?))) {
+            None => Ok(()),
+            Some((name, key)) => {
+                let help = "remove it, or `[access]`: a scheduler steers OpenFlow switches, VL2's agents or Subways' hosts";
+                Err(place.error(key.span(), &format!("`{name}` beside `[access]`"), help))
+            }
+        }
+    }
+
+    fn addresses(&self, place: &Place<'_>, folder: &Path, fabric: &Arc<Fabric>) -> Result<AccessAddresses> {
+        let given = match &self.access.addresses {
+            None => None,
+            Some(key) => {
+                let path = folder.join(key.get_ref());
+                let text = read_file(&path)?;
+                let read: BTreeMap<String, Vec<Ipv4Addr>> = Place { path: &path, text: &text, page: place.page }.parse()?;
+                Some(read)
+            }
+        };
+        AccessAddresses::new(Arc::clone(fabric), given.as_ref()).map_err(|error| {
+            let span = self.access.addresses.as_ref().map_or_else(|| self.fabric.span(), Spanned::span);
+            let help = "`addresses` is a file with one line a host: its name, and its addresses in the order of its cables";
+            place.error(span, &error.to_string(), help)
+        })
+    }
+
+    /// The agents of all hosts, and of the ToRs.
+    fn members(&self, place: &Place<'_>, fabric: &Fabric) -> Result<(Vec<Member>, BTreeMap<SwitchId, Member>)> {
+        let mut named: BTreeMap<NodeId, Member> = BTreeMap::new();
+        let (hosts, tors) = (self.access.host.get_ref(), self.access.tor.get_ref());
+        for (keys, is_host) in hosts.iter().map(|it| (it, true)).chain(tors.iter().map(|it| (it, false))) {
+            let node = find(place, fabric, &keys.name)?;
+            if fabric.as_host(node).is_some() != is_host {
+                let (what, help) = if is_host { ("switch", "`[[access.tor]]`") } else { ("host", "`[[access.host]]`") };
+                return Err(place.error(
+                    keys.name.span(),
+                    &format!("this is a {what} of the fabric"),
+                    &format!("write it as {help}"),
+                ));
+            }
+            let member = keys.member(place)?;
+            if named.values().any(|other| other.principal == member.principal) {
+                return Err(place.error(
+                    keys.principal.span(),
+                    "two agents have this principal",
+                    "each agent has one of its own",
+                ));
+            }
+            if named.insert(node, member).is_some() {
+                return Err(place.error(keys.name.span(), "it is there twice", "remove one"));
+            }
+        }
+        let tor_nodes = fabric.hosts().flat_map(|host| fabric.out(host.node())).map(|&nic| fabric.link(nic).to);
+        let needed = fabric.hosts().map(|host| (host.node(), self.access.host.span()));
+        let mut needed = needed.chain(tor_nodes.map(|node| (node, self.access.tor.span())));
+        if let Some((node, span)) = needed.find(|(node, _)| !named.contains_key(node)) {
+            let message = format!("`{}` of the fabric has no agent here", fabric.node(node).name);
+            return Err(place.error(span, &message, "add it, with `name`, `principal` and `placement_key`"));
+        }
+        let members = fabric.hosts().filter_map(|host| named.remove(&host.node())).collect();
+        Ok((members, named.into_iter().filter_map(|(node, member)| Some((fabric.as_switch(node)?, member))).collect()))
+    }
+}
+
+impl AgentKeys {
+    fn member(&self, place: &Place<'_>) -> Result<Member> {
+        if *self.principal.get_ref() == 0 {
+            return Err(place.error(self.principal.span(), "principals begin at 1", "give the number that its agent has"));
+        }
+        let key = PlacementKey::parse(self.placement_key.get_ref()).map_err(|_| {
+            let help = "`weft directory key --principal N --placement` prints it, where the directory's secret is";
+            place.error::<Error>(self.placement_key.span(), "a placement key is 64 hexadecimal digits", help)
+        })?;
+        Ok(Member { principal: PrincipalId(*self.principal.get_ref()), key })
+    }
+}
+
+fn usual() -> Spanned<Adaptive> {
+    Spanned::new(0..0, Adaptive::default())
+}
+
+/// The paper's 10 ms are those of counters that switches have in hardware; agents report twice in a round.
+const PERIOD: Duration = Duration::from_ms(200);
+/// A pause after which packets on another path overtake none on the old one, in a fabric whose queues take less.
+const GAP: Duration = Duration::from_ms(1);
