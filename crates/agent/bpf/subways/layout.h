@@ -41,9 +41,9 @@ struct subways_state {
 	__u32 next; /* beyond the last byte sent */
 	__u32 expected; /* beyond the last byte received */
 	__u32 draws;
+	enum subways_flow_flags flags;
 	__u8 pair; /* leaving NIC << 4 | arriving NIC */
-	__u8 flags;
-	__u8 zero[2];
+	__u8 zero[7];
 };
 
 /* What a flow takes as soon as it has paused. */

@@ -173,7 +173,7 @@ impl HostPlane {
         let (mut flows, mut known) = (Vec::new(), BTreeSet::new());
         for (raw, state) in table.all()? {
             let idle = now.saturating_sub(state.last_ns);
-            let is_over = u32::from(state.flags) & subways_flow_flags::SUBWAYS_OVER.0 != 0;
+            let is_over = state.flags.0 & subways_flow_flags::SUBWAYS_OVER.0 != 0;
             if (is_over && idle > OVER_NS) || idle > IDLE_NS {
                 table.remove(&raw)?;
                 continue;
