@@ -2,7 +2,7 @@
 //! knows their files and their sockets, and nothing else of them.
 //!
 //! ```text
-//!   /run/weft/labs/NAME/{vl2, netlord}/
+//!   /run/weft/labs/NAME/{vl2, netlord, access}/
 //!     NODE.toml, NODE.sock, NODE.log      an agent's configuration, its socket, its log
 //!   /sys/fs/bpf/weft-labs/NAME/NODE/      its eBPF programs and maps
 //! ```
@@ -106,6 +106,7 @@ pub fn folder(plan: &Plan) -> PathBuf {
         Overlay::None => lab,
         Overlay::Vl2(_) => lab.join("vl2"),
         Overlay::Netlord(_) => lab.join("netlord"),
+        Overlay::Access(_) => lab.join("access"),
     }
 }
 

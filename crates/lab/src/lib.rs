@@ -35,6 +35,8 @@ pub mod commands;
 pub mod plan;
 
 #[cfg(target_os = "linux")]
+mod access;
+#[cfg(target_os = "linux")]
 pub mod agents;
 #[cfg(target_os = "linux")]
 mod batch;

@@ -54,7 +54,7 @@ fn set() -> Result<()> {
 fn entries_of(plan: &Plan) -> u64 {
     // VL2's hosts are each other's neighbours, in two families, and so are the VMs of a tenant, at most all. NetLord's hosts are neighbours in tenant 1, of IPv4.
     let (ends, leases) = match &plan.overlay {
-        Overlay::None => (0, 0),
+        Overlay::None | Overlay::Access(_) => (0, 0),
         Overlay::Vl2(_) => (plan.hosts().count(), 0),
         Overlay::Netlord(netlord) => (netlord.vms.len(), netlord.provider.as_ref().map_or(0, |it| it.leases.len())),
     };

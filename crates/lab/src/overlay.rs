@@ -1,4 +1,4 @@
-//! What is laid over a lab, VL2 or NetLord: programs checked, addresses configured, daemons started, drops counted.
+//! What is laid over a lab, VL2, NetLord or agents that choose NICs: programs checked, addresses configured, daemons started, drops counted.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::names::AGENT;
 use crate::plan::{Overlay, Plan};
 use crate::programs::find;
-use crate::{netlord, netns, vl2};
+use crate::{access, netlord, netns, vl2};
 
 /// Checks that the programs are installed, before anything is made.
 ///
@@ -22,13 +22,14 @@ pub(crate) fn check(plan: &Plan) -> Result<()> {
         Overlay::None => Ok(()),
         Overlay::Vl2(vl2) => vl2::check(vl2),
         Overlay::Netlord(netlord) => netlord::check(netlord),
+        Overlay::Access(_) => access::check(),
     }
 }
 
 /// Configures the addresses of hosts or VMs, whose devices are up.
 pub(crate) fn configure_addresses(plan: &Plan, stop: &AtomicBool) -> Result<()> {
     match &plan.overlay {
-        Overlay::None => Ok(()),
+        Overlay::None | Overlay::Access(_) => Ok(()),
         Overlay::Vl2(vl2) => vl2::configure_addresses(plan, vl2, stop),
         Overlay::Netlord(netlord) => netlord::configure_addresses(plan, netlord, stop),
     }
@@ -44,6 +45,7 @@ pub(crate) fn start(plan: &Plan, stop: &AtomicBool) -> Result<Option<OverlayTime
         Overlay::None => (0.0, 0.0),
         Overlay::Vl2(vl2) => vl2::start(plan, vl2, stop)?,
         Overlay::Netlord(netlord) => netlord::start(plan, netlord, stop)?,
+        Overlay::Access(access) => (0.0, access::start(plan, access, stop)?),
     };
     let rss_bytes = agents::status(plan).map_or(0, |status| status.rss_bytes);
     Ok(Some(OverlayTimes { directory_s, agents_s, rss_bytes }))
@@ -52,7 +54,7 @@ pub(crate) fn start(plan: &Plan, stop: &AtomicBool) -> Result<Option<OverlayTime
 /// Packets that agents have dropped to keep hosts or tenants apart.
 pub(crate) fn isolation_drops(plan: &Plan) -> u64 {
     let reasons = match &plan.overlay {
-        Overlay::None => return 0,
+        Overlay::None | Overlay::Access(_) => return 0,
         Overlay::Vl2(_) => &vl2::ISOLATION_DROPS[..],
         Overlay::Netlord(_) => &netlord::ISOLATION_DROPS[..],
     };

@@ -31,6 +31,8 @@ pub struct Control {
     pub scheduler: Scheduler,
     /// Time from one scheduling round to the next.
     pub period: NsDuration,
+    /// The same, if the scenario has it.
+    pub given_period: Option<NsDuration>,
     /// From which rate a flow counts as large, as a fraction of its source's NIC.
     pub threshold: f64,
     /// Iterations of simulated annealing per round; `None`: by the number of flows.
@@ -118,7 +120,8 @@ impl Control {
             Scheduler::Adaptive | Scheduler::Detour => SubwaysConfig::default().period,
             _ => NsDuration::from_secs(5),
         };
-        let period = keys.or("period", usual_period)?;
+        let given_period = keys.opt("period")?;
+        let period = given_period.unwrap_or(usual_period);
         let (kind, bridging) = keys.word("routing", ROUTINGS, (RoutingKind::Ecmp, None))?;
         let gap = keys.opt("flowlet_gap")?;
         let kind = with_gap(keys, kind, gap)?;
@@ -137,6 +140,7 @@ impl Control {
             },
             scheduler,
             period,
+            given_period,
             threshold: keys.or("threshold", 0.1)?,
             iterations: keys.opt("iterations")?,
             annealing_c: keys.opt("annealing_c")?,

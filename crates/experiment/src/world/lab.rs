@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_control::subways::SubwaysConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{HashFields, Router, RoutingKind};
+use weft_fabric::time::NsDuration;
 use weft_fabric::traffic::Workload;
 use weft_fabric::traffic::tenants::TenantWorkload;
 use weft_fabric::{Duration, Fabric, Instant};
@@ -175,11 +177,18 @@ fn transport(network: &Fabric, scenario: &Scenario) -> Transport {
     }
 }
 
-/// Hedera's schedulers install rules by OpenFlow, or placements by VL2's agents; those of Subways need switches that report their load.
+/// Hedera's schedulers install rules by OpenFlow, or placements by VL2's agents; that of Subways steers agents of hosts with several NICs.
 fn check_scheduler(scenario: &Scenario) -> Result<(), KeyError> {
     let scheduler = scenario.control.scheduler;
     let has_agents = matches!(scenario.overlay.kind, Kind::Vl2 { .. });
     let is_steered = has_agents || scenario.lab_routing() == LabRouting::Openflow;
+    if scheduler == Scheduler::Detour {
+        let help = "write scheduler = \"adaptive\", or kind = \"packet\" in [world]";
+        return Err(KeyError::new("control.scheduler", "no server of a lab forwards for others: there are no detours", help));
+    }
+    if scheduler == Scheduler::Adaptive {
+        return check_access(scenario, has_agents || scenario.lab_tenants.is_some());
+    }
     match scenario.world.lab.routing {
         _ if scheduler == Scheduler::None || (scheduler.is_hedera() && is_steered) => Ok(()),
         Some(given) if scheduler.is_hedera() => {
@@ -189,6 +198,29 @@ fn check_scheduler(scenario: &Scenario) -> Result<(), KeyError> {
         }
         _ => Err(KeyError::no_scheduler("in the lab switches alone choose paths")),
     }
+}
+
+/// Agents choose the NICs of TCP between hosts with several.
+fn check_access(scenario: &Scenario, has_overlay: bool) -> Result<(), KeyError> {
+    let refuse = |key: &str, message: &str, help: &str| Err(KeyError::new(key, message, help));
+    if has_overlay {
+        return refuse("control.scheduler", "below an overlay hosts have one NIC", "leave `[overlay]` out");
+    }
+    if scenario.traffic.is_requests() {
+        return refuse("control.scheduler", "requests are datagrams, and agents choose NICs for TCP", "leave `scheduler` out");
+    }
+    if matches!(scenario.transport.transport.kind, TransportKind::Mptcp { .. }) {
+        let message = "MPTCP chooses among NICs by itself, and agents would choose again";
+        return refuse("transport.kind", message, "leave `kind` out, or `control.scheduler`");
+    }
+    if scenario.control.given_period.is_some_and(|period| period < ACCESS_LEAST) {
+        return refuse(
+            "control.period",
+            "agents of a lab report each 20 ms at most",
+            "write 40ms or more, or leave it out for 200ms",
+        );
+    }
+    Ok(())
 }
 
 /// Tenants of a lab are those of NetLord, in one trial.
@@ -244,7 +276,9 @@ fn plan(fabric: &Fabric, scenario: &Scenario) -> Result<(Plan, Vec<Event>)> {
     let plan = plan.and_then(|plan| match &scenario.lab_tenants {
         Some(tenants) => plan.with_netlord(fabric, tenants),
         None => {
-            laid_over(plan, fabric, &scenario.overlay)?.with_agent_scheduler(fabric, scheduler(&scenario.control, world.seed))
+            let plan = laid_over(plan, fabric, &scenario.overlay)?;
+            let plan = plan.with_agent_scheduler(fabric, scheduler(&scenario.control, world.seed))?;
+            with_access(plan, fabric, &scenario.control, world.seed)
         }
     });
     let plan = plan.map_err(KeyError::from)?;
@@ -280,6 +314,19 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
     let services = spec.services.iter().map(service).collect();
     let vl2 = Vl2Spec { locator, ecmp_width, services, external: spec.external.clone() };
     plan.with_vl2(fabric, &vl2)?.with_directory(spec.directory.servers, store(spec.directory.store))
+}
+
+/// A plan with agents that choose the NICs of flows, if the scenario has Subways' scheduler.
+///
+/// # Errors
+/// A fabric that cannot be written.
+pub fn with_access(plan: Plan, fabric: &Fabric, control: &Control, seed: u64) -> std::result::Result<Plan, PlanError> {
+    if control.scheduler != Scheduler::Adaptive {
+        return Ok(plan);
+    }
+    // Real counters come by reports, and those over links of some Mbps.
+    let period = control.given_period.unwrap_or(ACCESS_PERIOD);
+    plan.with_access(fabric, &SubwaysConfig { period, seed, ..control.subways })
 }
 
 /// Who finds the routes.
@@ -325,6 +372,10 @@ pub fn payload_fraction(scenario: &Scenario) -> f64 {
     (packet - headers - tcp) / (ethernet + packet + (ethernet + headers + tcp) / 2.0)
 }
 
+/// From one round of a lab's adaptive scheduler to the next, unless the scenario says otherwise, and the least: agents report twice in a round.
+const ACCESS_PERIOD: NsDuration = NsDuration::from_ms(200);
+/// See [`ACCESS_PERIOD`].
+const ACCESS_LEAST: NsDuration = NsDuration::from_ms(40);
 /// A VLAN tag.
 const TAG: f64 = 4.0;
 /// What flows are, to virtual routers' rules.

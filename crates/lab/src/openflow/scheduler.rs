@@ -17,6 +17,7 @@ use super::{folder, switches};
 use crate::clock::Deadline;
 use crate::error::{LabError, Result};
 use crate::names::SCHEDULER;
+use crate::plan::access::Access;
 use crate::plan::openflow::{FABRIC_FILE, Openflow, SOCKET_OF_SWITCHES};
 use crate::plan::vl2::AgentScheduler;
 use crate::plan::{Node, Plan};
@@ -142,6 +143,13 @@ pub(crate) fn start_for_agents(plan: &Plan, scheduler: &AgentScheduler, secret: 
     wait_until_ready(plan, Some(&started), stop)
 }
 
+/// Starts the scheduler of hosts with several NICs, whose agents run; returns when all of them report.
+pub(crate) fn start_for_access(plan: &Plan, access: &Access, secret: &Secret, stop: &AtomicBool) -> Result<()> {
+    write_files(plan, &access.fabric, &access.config(plan, secret))?;
+    let started = start(plan, stop)?;
+    wait_until_ready(plan, Some(&started), stop)
+}
+
 /// Starts it; returns when switches can connect.
 pub(super) fn start(plan: &Plan, stop: &AtomicBool) -> Result<StartedProgram> {
     let (program, log, socket) = (find(SCHEDULER)?, folder(plan).join("scheduler.log"), folder(plan).join(SOCKET_OF_SWITCHES));
@@ -233,5 +241,6 @@ pub(crate) fn is_there(plan: &Plan) -> bool {
 fn place(plan: &Plan) -> Option<&Node> {
     let over_agents = plan.overlay.vl2().and_then(|vl2| vl2.scheduler.as_ref());
     let of_switches = || plan.openflow.as_ref().and_then(|_| plan.switches().next());
-    over_agents.map(|scheduler| &plan.nodes[scheduler.host]).or_else(of_switches)
+    let over_agents = over_agents.map(|scheduler| scheduler.host).or_else(|| plan.overlay.access().map(|access| access.host));
+    over_agents.map(|host| &plan.nodes[host]).or_else(of_switches)
 }

@@ -16,6 +16,7 @@
 //! - A host with several NICs has a locator for each, below the switch that it leads to, and leaves by the NIC whose locator it sends
 //!   from (Subways section 4.3). Its switches' own locators are then 172.24.0.0/13.
 
+pub mod access;
 mod addresses;
 pub mod directory;
 mod error;
@@ -338,7 +339,13 @@ impl Plan {
             let of = |vm: &netlord::Vm| End { node: vm.node, host: vm.host, addresses: netlord::v4_of(vm).into_iter().collect() };
             return netlord.vms.iter().map(of).collect();
         }
-        let of = |host: usize| End { node: host, host, addresses: self.addresses_of(host) };
+        let of = |host: usize| {
+            let mut addresses = self.addresses_of(host);
+            if self.overlay.access().is_some() {
+                addresses.truncate(1);
+            }
+            End { node: host, host, addresses }
+        };
         (0..self.hosts().count()).map(of).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::directory::DirectoryServers;
 use super::netlord::Netlord;
 use super::vl2::Vl2;
@@ -18,6 +19,8 @@ pub enum Overlay {
     Vl2(Box<Vl2>),
     /// Tenants' VMs behind the agents of their hosts; switches are bridges.
     Netlord(Box<Netlord>),
+    /// Nothing but agents that choose the NICs of flows: programs use the locators of their hosts' first NICs.
+    Access(Box<Access>),
 }
 
 impl Overlay {
@@ -46,10 +49,15 @@ impl Overlay {
         if let Self::Netlord(netlord) = self { Some(netlord) } else { None }
     }
 
+    /// The part of the plan that is of the agents of hosts with several NICs.
+    pub fn access(&self) -> Option<&Access> {
+        if let Self::Access(access) = self { Some(access) } else { None }
+    }
+
     /// The directory servers, if there are any.
     pub fn directory(&self) -> Option<&DirectoryServers> {
         match self {
-            Self::None => None,
+            Self::None | Self::Access(_) => None,
             Self::Vl2(vl2) => Some(&vl2.directory),
             Self::Netlord(netlord) => netlord.provider.as_ref()?.directory.as_ref(),
         }
@@ -63,6 +71,7 @@ impl Plan {
             Overlay::None => false,
             Overlay::Vl2(_) => true,
             Overlay::Netlord(netlord) => !netlord.is_ovs(at),
+            Overlay::Access(_) => self.nodes[at].role == Role::Host || self.is_edge(at),
         };
         let nodes = self.nodes.iter().enumerate();
         nodes.filter(move |(at, n)| matches!(n.role, Role::Host | Role::Switch) && has_agent(*at)).map(|(_, node)| node)

@@ -96,7 +96,7 @@ impl Addresses {
     /// The addresses that programs of a plan use.
     pub const fn of(plan: &Plan) -> Self {
         match plan.overlay {
-            Overlay::None => Self::Locators,
+            Overlay::None | Overlay::Access(_) => Self::Locators,
             Overlay::Vl2(_) => Self::Applications,
             Overlay::Netlord(_) => Self::Tenants,
         }
@@ -106,7 +106,7 @@ impl Addresses {
 /// Bytes of the largest packet between the addresses that programs use.
 pub const fn largest(plan: &Plan) -> usize {
     let bytes = match plan.overlay {
-        Overlay::None => MTU_HOST,
+        Overlay::None | Overlay::Access(_) => MTU_HOST,
         Overlay::Vl2(_) => MTU_OVERLAY,
         Overlay::Netlord(_) => MTU_VM,
     };
@@ -155,7 +155,7 @@ pub fn some(plan: &Plan, addresses: Addresses, pairs: Pairs, packet_bytes: usize
     };
     let mut times = Vec::new();
     let senders: Vec<usize> = (0..hosts.len()).collect();
-    let nothing_is_apart = matches!(plan.overlay, Overlay::None);
+    let nothing_is_apart = matches!(plan.overlay, Overlay::None | Overlay::Access(_));
     for is_apart in if nothing_is_apart { vec![false] } else { vec![false, true] } {
         let of_hosts = netns::each_of(&senders, HOSTS_AT_ONCE, stop, |&at| {
             let host = hosts[at];
@@ -252,7 +252,7 @@ fn apart(plan: &Plan, a: u32, b: u32) -> bool {
         return false;
     }
     match &plan.overlay {
-        Overlay::None => false,
+        Overlay::None | Overlay::Access(_) => false,
         Overlay::Vl2(vl2) => !vl2.may_talk(a, b),
         Overlay::Netlord(netlord) => netlord.is_apart(&netlord.vms[a as usize], &netlord.vms[b as usize]),
     }

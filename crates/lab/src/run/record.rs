@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::events::Event;
 use crate::overlay;
 use crate::paths::Paths;
-use crate::plan::{End, Plan};
+use crate::plan::{End, Overlay, Plan};
 use crate::traffic::{Delivered, Flow, State, TrafficOutcome};
 
 /// Assembles the outcome; queries the kernels of the lab, which is still up, for the flows' paths.
@@ -70,7 +70,8 @@ pub(super) fn outcome(
             tcp: flows.iter().map(tcp_record).collect(),
             faults: faults(plan, fabric, events, &ends, &flows, &probes, ended),
             broken,
-            isolation_drops: (!plan.overlay.is_none()).then(|| overlay::isolation_drops(plan)),
+            isolation_drops: (!matches!(plan.overlay, Overlay::None | Overlay::Access(_)))
+                .then(|| overlay::isolation_drops(plan)),
             forged: measured.forged,
             bridges: measured.bridges.map(|totals| BridgeTotals { refused: refused as u64, ..totals }),
         }),

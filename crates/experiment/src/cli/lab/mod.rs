@@ -237,6 +237,7 @@ fn plan_of(source: &Source, spec: &LabSpec, name: LabName, routing: Routing) -> 
     let plan = Plan::new(&spec.fabric, &settings).map(|plan| plan.with_scheduler(scheduler.clone()));
     let plan = plan.and_then(|plan| of_settings::laid_over(plan, &spec.fabric, &spec.overlay));
     let plan = plan.and_then(|plan| plan.with_agent_scheduler(&spec.fabric, scheduler));
+    let plan = plan.and_then(|plan| of_settings::with_access(plan, &spec.fabric, &spec.control, spec.seed));
     let plan = match &spec.tenants {
         Some(tenants) => plan.and_then(|plan| plan.with_netlord(&spec.fabric, tenants)),
         None => plan,

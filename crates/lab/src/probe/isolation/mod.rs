@@ -65,7 +65,7 @@ pub struct Case {
 /// [`LabError`] if an attack could not be run; a failed case is no error.
 pub fn test(plan: &Plan, stop: &AtomicBool) -> Result<Isolation> {
     let cases = match &plan.overlay {
-        Overlay::None => vec![not_applicable("overlay", "no overlay keeps hosts apart here")],
+        Overlay::None | Overlay::Access(_) => vec![not_applicable("overlay", "no overlay keeps hosts apart here")],
         Overlay::Vl2(vl2) => match Cast::of(plan, vl2) {
             Some(cast) => of_services(plan, &cast, stop)?,
             None => vec![not_applicable("services", "needs two services that may not communicate, with two hosts each")],
