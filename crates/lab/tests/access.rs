@@ -141,7 +141,10 @@ fn state_is_soft() {
     if !is_possible() {
         return;
     }
-    let fabric = build(SubwaysSpec { rack: RackSize::Servers(1), ..SubwaysSpec::testbed(SubwaysType::Type1) }, 20_000_000);
+    let fabric = build(
+        SubwaysSpec { rack: RackSize::Servers(1), tor_uplinks: Uplinks::Count(2), ..SubwaysSpec::testbed(SubwaysType::Type1) },
+        20_000_000,
+    );
     let serial = serial();
     let (lab, _) = Lab::up(plan(&fabric, 'c'), "test.toml".as_ref(), &GO).expect("it comes up");
     let lab = TestLab::new(lab, serial);

@@ -148,17 +148,26 @@ fn check_connected(raw: &Raw, adjacency: &[Vec<u32>]) -> Result<(), FormatError>
         let message = format!("`{}` has no cable", shorten(&lonely.name));
         return Err(FormatError::new(lonely.line, message, "link it, or remove it: is the file truncated?"));
     }
-    // From the first switch, and through switches alone: hosts never forward.
+    // From the first switch, and through switches alone: hosts never forward. Networks side by side are connected if every host is on one and the same of them.
     let hosts = raw.hosts.len();
-    let distance = distances(adjacency, &[hosts], |i| i >= hosts);
-    match distance.iter().position(|&d| d == usize::MAX) {
-        None => Ok(()),
-        Some(i) => {
-            let [from, to] = [node(raw, hosts), node(raw, i)];
-            let message = format!("the fabric is disconnected: `{}` cannot reach `{}`", shorten(&from.name), shorten(&to.name));
-            Err(FormatError::new(to.line, message, "add the cables between the parts: is the file truncated?"))
-        }
+    let reach = |from: usize| distances(adjacency, &[from], |i| i >= hosts);
+    let first = reach(hosts);
+    let Some(i) = first.iter().position(|&d| d == usize::MAX) else { return Ok(()) };
+    let mut seen = first;
+    let mut networks = vec![seen.clone()];
+    while let Some(next) = (hosts..seen.len()).find(|&i| seen[i] == usize::MAX) {
+        let network = reach(next);
+        seen.iter_mut().zip(&network).for_each(|(seen, &distance)| *seen = (*seen).min(distance));
+        networks.push(network);
     }
+    let has_all = |network: &Vec<usize>| network[..hosts].iter().all(|&d| d != usize::MAX);
+    let has_some = |network: &Vec<usize>| network[..hosts].iter().any(|&d| d != usize::MAX);
+    if networks.iter().any(has_all) && networks.iter().all(has_some) {
+        return Ok(());
+    }
+    let [from, to] = [node(raw, hosts), node(raw, i)];
+    let message = format!("the fabric is disconnected: `{}` cannot reach `{}`", shorten(&from.name), shorten(&to.name));
+    Err(FormatError::new(to.line, message, "add the cables between the parts: is the file truncated?"))
 }
 
 /// Breadth-first distances from several nodes, through nodes that forward.

@@ -209,9 +209,15 @@ fn native_errors_name_the_line() {
         assert_eq!(error.line, line, "{error}");
         assert!(error.message.contains(words), "{error}");
     }
-    // Two parts that only a host joins: hosts do not forward.
-    let bridged = "weft-fabric 1\nhost a\nswitch s\nswitch t\ncable a s 1Gbps 1us\ncable a t 1Gbps 1us";
-    assert!(error(bridged).message.contains("`s` cannot reach `t`"));
+    // Two parts that only a host joins, which does not forward: others are in one of them alone.
+    let bridged = "weft-fabric 1\nhost a\nhost b\nhost c\nswitch s\nswitch t\ncable a s 1Gbps 1us\ncable a t 1Gbps 1us\ncable b s 1Gbps 1us\n\
+                   cable c t 1Gbps 1us";
+    assert!(error(bridged).message.contains("`s` cannot reach `c`"), "{}", error(bridged).message);
+    // Networks side by side, and every host is on both; but not a switch without hosts beside them.
+    let parallel = bridged.replace("cable c t", "cable b t 1Gbps 1us\ncable c s 1Gbps 1us\ncable c t");
+    assert_eq!(read(parallel.as_bytes()).unwrap().fabric.host_count(), 3);
+    let apart = format!("{parallel}\nswitch u\nswitch v\ncable u v 1Gbps 1us");
+    assert!(error(&apart).message.contains("disconnected"));
     assert_eq!(read(b"weft-fabric 1\nhost \xff\n").unwrap_err().line, 2);
 }
 
