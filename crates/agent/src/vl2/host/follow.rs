@@ -1,4 +1,4 @@
-//! `follow_device`: the application addresses on the NIC are this host's, whoever assigns them (a DHCP client, systemd-networkd, an operator), for as long as they
+//! `follow_device`: the application addresses on the NIC are this host's: assigned by a DHCP client, systemd-networkd or an operator, for as long as they
 //! are there.
 
 use std::collections::BTreeSet;
