@@ -6,7 +6,7 @@
 //!   ports' counters of a ToR --> TorReporter --Report----^
 //! ```
 //! - `addresses`: who is who between a fabric and the addresses of its NICs.
-//! - `host`: an agent's part. It tells the data plane from which pairs of NICs new flows draw, moves flows, and reports them. Without a scheduler NICs count by their speed.
+//! - `host`: an agent's part. It gives the data plane the pairs of NICs from which new flows draw, moves flows, and reports them. Without a scheduler NICs count by their speed.
 //! - `tor`: the part of a ToR's agent, which reports what its ports count.
 //! - `network`: the scheduler's part. Agents as a world for a [`Controller`](crate::controller::Controller).
 //!

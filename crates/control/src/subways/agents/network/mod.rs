@@ -202,7 +202,7 @@ pub struct NetworkStatus {
     pub refusals: AccessRefusals,
 }
 
-/// What new flows are told of a ToR.
+/// The weights of a ToR for new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TorLoad {
     /// Which.
@@ -288,7 +288,7 @@ impl AccessNetwork {
         self.flows.iter().map(|(&key, it)| (key, it.nics, it.bytes))
     }
 
-    /// What new flows are told of each ToR.
+    /// The weights of each ToR for new flows.
     pub fn loads(&self) -> impl Iterator<Item = TorLoad> + '_ {
         self.weights.iter().map(|(&switch, &[out, into])| TorLoad { switch, out, into })
     }

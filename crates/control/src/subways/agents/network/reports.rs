@@ -115,7 +115,7 @@ impl AccessNetwork {
         }
     }
 
-    /// Tells the scheduler which cables have failed, or work again.
+    /// Reports to the scheduler which cables have failed, or work again.
     fn review(&mut self) {
         self.down.retain(|_, votes| !votes.is_empty());
         let fabric = self.addresses.fabric().clone();
@@ -137,7 +137,7 @@ impl AccessNetwork {
             self.outputs.push_back(NetworkOutput::Cable(cable, false));
         }
         self.router.health_changed(&self.health);
-        self.tell_down();
+        self.send_down();
     }
 
     /// A report is whole: what it does not list has ended.

@@ -123,8 +123,8 @@ impl AccessNetwork {
         }
     }
 
-    /// Tells all hosts at once which NICs are down.
-    pub(super) fn tell_down(&mut self) {
+    /// Sends all hosts at once the NICs that are down.
+    pub(super) fn send_down(&mut self) {
         for host in self.fabric().hosts().collect::<Vec<_>>() {
             let Some((sequence, _)) = self.agents.get(&Place::Host(host)).and_then(|agent| agent.complete) else { continue };
             let down = self.down_now();

@@ -1,9 +1,8 @@
-//! Agents that choose the NICs of flows, on all hosts and their ToRs, and the scheduler above them (Subways section 5.2).
+//! Lays the agents over a plan.
 
 use std::fmt::Write as _;
 use std::net::SocketAddrV4;
 
-use serde::{Deserialize, Serialize};
 use weft_control::directory::auth::Secret;
 use weft_control::subways::{Rebind, SubwaysConfig};
 use weft_control::wire::subways;
@@ -12,20 +11,11 @@ use weft_fabric::Fabric;
 use weft_fabric::formats::topology::{Export, write};
 use weft_fabric::time::NsDuration;
 
-use super::openflow::{FABRIC_FILE, SOCKET};
-use super::{Overlay, Plan, PlanError, Role};
+use super::Access;
 use crate::directory::principal;
-
-/// The agents of a lab whose hosts have several NICs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Access {
-    /// The fabric with the rates of the lab, as a weft-fabric file.
-    pub fabric: String,
-    /// `[scheduler]` of the scheduler's configuration.
-    pub settings: String,
-    /// The host on which the scheduler runs, as an index into [`Plan::nodes`].
-    pub host: usize,
-}
+use crate::plan::openflow::{FABRIC_FILE, SOCKET};
+use crate::plan::overlay::Overlay;
+use crate::plan::{Plan, PlanError, Role};
 
 impl Plan {
     /// The plan with agents that choose the NICs of flows; unchanged if every host has one NIC.
