@@ -113,21 +113,23 @@ always_inline __u32 mix(__u32 hash)
 	return hash ^ hash >> 16;
 }
 
-/* The next pair of a flow: of several draws the first that shares no NIC with the one it has, else the first that is another. */
-always_inline __u8 draw(const struct subways_settings *s, const struct subways_peer *peer, const struct subways_flow *flow,
-			struct subways_state *state, int is_first)
+always_inline __u32 hash_of(const struct subways_settings *s, const struct subways_flow *flow)
 {
-	__u32 hash = mix(s->seed ^ mix(flow->peer ^ mix((__u32)flow->sport << 16 | flow->dport)));
-	__u8 old = state->pair, other = old;
+	return mix(s->seed ^ mix(flow->peer ^ mix((__u32)flow->sport << 16 | flow->dport)));
+}
 
-	for (int i = 0; i < 16; i++) {
-		__u8 pair = peer->slot[mix(hash + state->draws++) % SUBWAYS_SLOTS];
+/* The next pair of a flow: of several draws the first that shares no NIC with the one it has, else the first that is another. */
+always_inline __u8 draw(const struct subways_settings *s, const struct subways_peer *peer, struct subways_state *state, __u32 hash,
+			int is_first)
+{
+	__u32 old, other, pair;
 
+	old = other = state->pair;
+	for (int i = 0; i < SUBWAYS_DRAWS; i++) {
+		pair = peer->slot[mix(hash + state->draws++) % SUBWAYS_SLOTS];
 		if (!(s->up >> (pair >> 4 & 7) & 1))
 			continue;
-		if (is_first)
-			return pair;
-		if ((pair >> 4) != (old >> 4) && (pair & 15) != (old & 15))
+		if (is_first || ((pair ^ old) & 0xf0 && (pair ^ old) & 0x0f))
 			return pair;
 		if (other == old)
 			other = pair;
@@ -171,10 +173,10 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 		bpf_map_delete_elem(&moves, flow);
 	}
 	if (!(s->up >> (state->pair >> 4 & 7) & 1)) {
-		state->pair = draw(s, peer, flow, state, 0);
+		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		add(SUBWAYS_NIC_DOWN, 1);
 	} else if (is_again && now - state->heard_ns > s->stall_ns && now - state->last_ns > s->stall_ns) {
-		state->pair = draw(s, peer, flow, state, 0);
+		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		add(SUBWAYS_REDRAWN, 1);
 	}
 	if (!is_again)
@@ -210,7 +212,7 @@ int subways_out(struct __sk_buff *skb)
 	if (!state || (p.tcp.syn && state->flags & SUBWAYS_OVER)) {
 		struct subways_state first = { .heard_ns = now, .news_ns = now, .next = p.end };
 
-		first.pair = draw(s, peer, &flow, &first, 1);
+		first.pair = draw(s, peer, &first, hash_of(s, &flow), 1);
 		bpf_map_update_elem(&flows, &flow, &first, BPF_ANY);
 		add(SUBWAYS_BEGUN, 1);
 		state = bpf_map_lookup_elem(&flows, &flow);
@@ -252,7 +254,7 @@ always_inline void hear(const struct subways_settings *s, const struct subways_f
 		peer = bpf_map_lookup_elem(&peers, &flow->peer);
 		if (!peer)
 			return;
-		state->pair = draw(s, peer, flow, state, 0);
+		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		state->news_ns = now;
 		add(SUBWAYS_REDRAWN, 1);
 	}
@@ -265,15 +267,17 @@ int subways_in(struct __sk_buff *skb)
 	const struct subways_settings *s = bpf_map_lookup_elem(&settings, &zero);
 	struct subways_flow flow = {};
 	const __be32 *peer;
-	int reason = -1, is_own = 0;
+	int reason = -1;
+	__u64 hit = 0;
 	struct packet p;
 
 	if (!s || !parse(skb, &p, &reason))
 		return TC_ACT_OK;
+	/* Without a branch, of which the verifier would follow each combination: 0 - 1 alone has the highest bit. */
 	for (int i = 0; i < SUBWAYS_NICS; i++)
-		is_own |= s->address[i] && s->address[i] == p.ip.daddr;
+		hit |= (__u64)(s->address[i] ^ p.ip.daddr) - 1;
 	peer = bpf_map_lookup_elem(&nics, &p.ip.saddr);
-	if (!is_own || !peer)
+	if (!(hit >> 63) || !peer)
 		return TC_ACT_OK;
 	flow.peer = *peer;
 	flow.sport = p.tcp.dest;

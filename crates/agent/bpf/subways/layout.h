@@ -7,6 +7,7 @@
 
 #define SUBWAYS_NICS 8
 #define SUBWAYS_SLOTS 64
+#define SUBWAYS_DRAWS 8
 
 struct subways_settings {
 	__be32 address[SUBWAYS_NICS]; /* of NICs; the first is the host's */

@@ -257,3 +257,70 @@ const fn keep() -> OnExit {
 const fn report() -> Bytes {
     Bytes(100_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FABRIC: &str = "weft-fabric 1\nhost a\nhost b\nswitch s tier 1\nswitch t tier 1\nswitch u tier 2\ncable a s 1Gbps 1us\ncable a t 1Gbps 1us\n\
+                          cable b s 1Gbps 1us\ncable b t 1Gbps 1us\ncable s u 1Gbps 1us\ncable t u 1Gbps 1us\n";
+    const RIGHT: &str = r#"overlay = "none"
+role = "host"
+principal = 17
+key = "host.key"
+
+[access]
+fabric = "fabric.weft"
+name = "a"
+addresses = "addresses.toml"
+scheduler = "10.1.1.9:5306"
+
+[access.ports]
+s = "eth0"
+t = "eth1"
+"#;
+
+    fn read(text: &str) -> Result<Access> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("fabric.weft"), FABRIC).unwrap();
+        std::fs::write(at("addresses.toml"), "a = [\"10.0.0.1\", \"10.0.1.1\"]\nb = [\"10.0.0.2\", \"10.0.1.2\"]\n").unwrap();
+        Access::read(&Place { path: &at("agent.toml"), text, page: crate::config::PAGE })
+    }
+
+    #[test]
+    fn a_configuration_is_read() {
+        let access = read(RIGHT).unwrap();
+        assert!(access.is_host() && access.keys.on_exit == OnExit::Keep);
+        assert_eq!(access.devices, [Some("eth0".to_owned()), Some("eth1".to_owned())]);
+        assert_eq!(access.schedulers, ["10.1.1.9:5306".parse().unwrap()]);
+        // A ToR names its uplinks at least.
+        let tor = RIGHT.replace("name = \"a\"", "name = \"s\"").replace("s = \"eth0\"\nt = \"eth1\"", "u = \"p9\"");
+        assert_eq!(read(&tor).unwrap().devices, [None, None, Some("p9".to_owned())]);
+        let alone = RIGHT.replace("scheduler = \"10.1.1.9:5306\"\n", "").replace("principal = 17\nkey = \"host.key\"\n", "");
+        assert!(read(&alone).unwrap().schedulers.is_empty());
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (from, to, line, what) in [
+            ("fabric.weft", "nothing.weft", 7, "cannot read the fabric"),
+            ("\"a\"", "\"z\"", 8, "has no `z`"),
+            ("addresses.toml", "nothing.toml", 9, "cannot read the addresses"),
+            ("addresses.toml", "fabric.weft", 1, "fabric.weft"),
+            (":5306", ":0", 10, "an address with its port"),
+            ("principal = 17", "principal = 0", 3, "begin at 1"),
+            ("principal = 17\n", "", 9, "tagged with a key"),
+            ("t = \"eth1\"", "t = [\"eth1\", \"eth2\"]", 14, "has 1 cables"),
+            ("t = \"eth1\"", "u = \"eth1\"", 14, "has 0 cables"),
+            ("t = \"eth1\"", "t = \"eth0\"", 14, "`eth0` is there twice"),
+            ("t = \"eth1\"\n", "", 12, "no device for the cable to `t`"),
+            ("name = \"a\"", "name = \"a\"\nmtu = 60", 9, "no MTU"),
+            ("name = \"a\"", "nam = \"a\"", 8, "unknown field"),
+        ] {
+            assert!(RIGHT.contains(from), "{from}");
+            let error = read(&RIGHT.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(&format!(":{line}:")) && error.contains(what), "{to}: {error}");
+        }
+    }
+}

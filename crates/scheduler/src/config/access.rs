@@ -260,3 +260,68 @@ fn usual() -> Spanned<Adaptive> {
 const PERIOD: Duration = Duration::from_ms(200);
 /// A pause after which packets on another path overtake none on the old one, in a fabric whose queues take less.
 const GAP: Duration = Duration::from_ms(1);
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use weft_control::directory::auth::Secret;
+
+    use super::*;
+    use crate::config::{Config, Steered};
+
+    fn key(principal: u32) -> String {
+        PlacementKey::of(&Secret::new([3; 32]).key_of(PrincipalId(principal))).to_hex()
+    }
+
+    const FABRIC: &str = "weft-fabric 1\nhost a\nhost b\nswitch s tier 1\nswitch t tier 1\nswitch u tier 2\ncable a s 1Gbps 1us\ncable a t 1Gbps 1us\n\
+                          cable b s 1Gbps 1us\ncable b t 1Gbps 1us\ncable s u 1Gbps 1us\ncable t u 1Gbps 1us\n";
+
+    fn right() -> String {
+        let mut text =
+            "fabric = \"fabric.weft\"\nmetrics = \"off\"\n[scheduler]\nkind = \"adaptive\"\nperiod = \"100ms\"\n[access]\n\
+                        listen = \"127.0.0.1:5306\"\naddresses = \"addresses.toml\"\n"
+                .to_owned();
+        for (principal, (kind, name)) in (1..).zip([("host", "a"), ("host", "b"), ("tor", "s"), ("tor", "t")]) {
+            let key = key(principal);
+            let _ = write!(text, "[[access.{kind}]]\nname = \"{name}\"\nprincipal = {principal}\nplacement_key = \"{key}\"\n");
+        }
+        text
+    }
+
+    fn read(text: &str) -> Result<Steered> {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("fabric.weft"), FABRIC).unwrap();
+        std::fs::write(at("addresses.toml"), "a = [\"10.0.0.1\", \"10.0.1.1\"]\nb = [\"10.0.0.2\", \"10.0.1.2\"]\n").unwrap();
+        std::fs::write(at("scheduler.toml"), text).unwrap();
+        Config::read(&at("scheduler.toml"))
+    }
+
+    #[test]
+    fn a_configuration_is_read_and_errors_name_the_line() {
+        let Ok(Steered::Access(config)) = read(&right()) else { panic!("it is of Subways' hosts") };
+        assert_eq!((config.hosts.len(), config.tors.len()), (2, 2));
+        assert_eq!(config.network(1).unwrap().agents(), 4);
+        let hex = key(2);
+        for (from, to, line, reason) in [
+            ("metrics = \"off\"", "standby = {}", 2, "`standby` beside `[access]`"),
+            ("kind = \"adaptive\"", "kind = \"first-fit\"", 4, "first-fit"),
+            ("\"100ms\"", "\"0s\"", 3, "`period` is 0"),
+            (":5306", ":0", 7, "no port"),
+            ("addresses.toml", "fabric.weft", 1, "fabric.weft"),
+            (hex.as_str(), "00", 16, "64 hexadecimal digits"),
+            ("principal = 2", "principal = 0", 15, "begin at 1"),
+            ("principal = 2", "principal = 1", 15, "two agents have this principal"),
+            ("name = \"b\"", "name = \"c\"", 14, "has no `c`"),
+            ("name = \"b\"", "name = \"u\"", 14, "this is a switch"),
+            ("name = \"t\"", "name = \"s\"", 22, "it is there twice"),
+            ("[[access.tor]]\nname = \"t\"", "[[access.tor]]\nname = \"u\"", 17, "`t` of the fabric has no agent"),
+        ] {
+            assert!(right().contains(from), "{from}");
+            let Err(error) = read(&right().replacen(from, to, 1)) else { panic!("{to}") };
+            let text = error.to_string();
+            assert!(text.contains(&format!(":{line}:")) && text.contains(reason), "{to}: {text}");
+        }
+    }
+}
