@@ -1,4 +1,6 @@
-/* What all programs share: counting, dropping, token buckets, the Internet checksum. The including header says how many counters there are (COUNTERS). */
+/* What all programs share: counting, dropping, token buckets, the Internet checksum. The including header says how many counters there are (COUNTERS), and which
+ * enumeration names them (COUNTER).
+ */
 #ifndef WEFT_COMMON_H
 #define WEFT_COMMON_H
 
@@ -16,6 +18,21 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } counters SEC(".maps");
+
+/* What another build of the programs had counted when this one took over (src/dataplane/carry.rs); user space's alone. The names, of no length, are for it to know
+ * the counters of another build by.
+ */
+struct carried {
+	__u64 amount;
+	enum COUNTER name[0];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, struct carried);
+} carried SEC(".maps");
 
 always_inline void add(__u32 counter, __u64 amount)
 {

@@ -53,13 +53,8 @@ fn network(name: &str) -> Option<(Network, Overlay)> {
 
 /// The programs of a host that knows itself and the other.
 fn attach(network: &Network, own: Host, other: Host) -> HostPlane {
-    let mut settings = HostSettings::new(own.la(), format!("10.201.{}.0/24", own.number).parse().unwrap());
-    settings.tor = Some(own.tor_la);
-    settings.aa4 = Some("20.0.0.0/8".parse().unwrap());
-    settings.aa6 = Some("fd20::/64".parse().unwrap());
-    settings.gateway = network.mac(own.tor, own.tor_port);
     network.within(own.name, || {
-        let mut plane = HostPlane::attach("eth0", &settings, &network.pins(own.name)).unwrap();
+        let mut plane = HostPlane::attach("eth0", &settings_of(network, own), &network.pins(own.name)).unwrap();
         plane.set_group(GroupId(1), &[ANYCAST]).unwrap();
         // Nothing forwards the service's multicast here.
         let local = Local { service: ServiceId(1), multicast: Some(Ipv4Addr::new(239, 1, 0, 1)) };
@@ -70,6 +65,15 @@ fn attach(network: &Network, own: Host, other: Host) -> HostPlane {
         }
         plane
     })
+}
+
+fn settings_of(network: &Network, own: Host) -> HostSettings {
+    let mut settings = HostSettings::new(own.la(), format!("10.201.{}.0/24", own.number).parse().unwrap());
+    settings.tor = Some(own.tor_la);
+    settings.aa4 = Some("20.0.0.0/8".parse().unwrap());
+    settings.aa6 = Some("fd20::/64".parse().unwrap());
+    settings.gateway = network.mac(own.tor, own.tor_port);
+    settings
 }
 
 /// A stream from the first host to an address of the second: its bytes.
@@ -126,6 +130,49 @@ fn tcp_of_both_versions_crosses_whole_segments_and_all() {
     assert_eq!(sender.get(Counter::PushedTwo), overlay.switches[1].counters().unwrap().get(Counter::StrippedTor));
     assert_eq!(sender.get(Counter::PushedTwo), overlay.hosts[1].counters().unwrap().get(Counter::Delivered));
     assert_eq!(drops(&overlay), [""; 0]);
+}
+
+/// Tables of another size are what another build's are: made beside those that are there, filled from them, and taken by programs that replace the others.
+#[test]
+fn other_tables_are_taken_into_use_while_a_stream_flows() {
+    let Some((network, mut overlay)) = network("renew") else { return };
+    assert!(network.ping(A.name, B.aa().into(), 3));
+    let listener = network.within(B.name, || TcpListener::bind((B.aa(), 0))).unwrap();
+    let target = listener.local_addr().unwrap();
+    let mut sender = network.within(A.name, || TcpStream::connect(target)).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let done = AtomicBool::new(false);
+    let longest = thread::scope(|scope| {
+        scope.spawn(|| while !done.load(Ordering::Relaxed) && sender.write_all(&[0; 16_384]).is_ok() {});
+        let reader = scope.spawn(|| {
+            let (mut buffer, mut last, mut longest) = (vec![0; 1 << 16], Instant::now(), Duration::ZERO);
+            while !done.load(Ordering::Relaxed) && receiver.read(&mut buffer).is_ok_and(|read| read > 0) {
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+            }
+            longest
+        });
+        for limit in [4096, 64, 8192, 1024] {
+            thread::sleep(Duration::from_millis(100));
+            let before = overlay.hosts[0].counters().unwrap();
+            let mut settings = settings_of(&network, A);
+            (settings.limits.peers, settings.limits.locals, settings.limits.flows) = (limit, limit, limit);
+            let next = network.within(A.name, || HostPlane::attach("eth0", &settings, &network.pins(A.name))).unwrap();
+            assert!(next.adopted());
+            assert_eq!((next.peers().unwrap(), next.locals().unwrap().len()), (overlay.hosts[0].peers().unwrap(), 2));
+            overlay.hosts[0] = next;
+            overlay.hosts[0].reconcile().unwrap();
+            thread::sleep(Duration::from_millis(50));
+            let after = overlay.hosts[0].counters().unwrap();
+            assert!(after.get(Counter::PushedTwo) > before.get(Counter::PushedTwo), "counters go on");
+            assert_eq!((after.get(Counter::MissOut), after.drops()), (before.get(Counter::MissOut), before.drops()));
+        }
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap()
+    });
+    println!("the stream paused for {longest:?} at most");
+    assert!(longest < Duration::from_secs(1), "{longest:?}: 100 ms, and what a busy machine needs besides");
 }
 
 #[test]

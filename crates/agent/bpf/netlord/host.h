@@ -3,6 +3,7 @@
 #define WEFT_NETLORD_HOST_H
 
 #define NETLORD_COUNTERS NETLORD_HOST_COUNTERS
+#define COUNTER netlord_host_counter
 #include "packet.h"
 
 struct {

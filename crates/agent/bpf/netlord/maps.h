@@ -1,5 +1,5 @@
 /* Small steps that the host's and the switch's programs share: events, a token bucket. The including program says how many
- * counters it has (NETLORD_COUNTERS).
+ * counters it has (NETLORD_COUNTERS), and which enumeration names them (COUNTER).
  */
 #ifndef WEFT_NETLORD_COMMON_H
 #define WEFT_NETLORD_COMMON_H

@@ -8,6 +8,7 @@
  */
 #include "layout.h"
 #define NETLORD_COUNTERS NETLORD_SWITCH_COUNTERS
+#define COUNTER netlord_switch_counter
 #include "maps.h"
 
 struct {

@@ -5,6 +5,7 @@
 #include "layout.h"
 
 #define COUNTERS VL2_COUNTERS
+#define COUNTER vl2_counter
 #include "../common.h"
 
 struct {

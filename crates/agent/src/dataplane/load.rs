@@ -1,10 +1,11 @@
 //! Loads the programs, and keeps their maps in a folder of bpffs so that they outlive the process.
 //!
 //! ```text
-//!   <pin_dir>/settings, peers, ...    the maps: adopted if their shapes are those of this build, else all are created empty
-//!   <pin_dir>/vl2_out, vl2_in, ...    the programs, loaded by every process over the adopted maps
+//!   <pin_dir>/settings, peers, ...    the maps: adopted if their shapes are those of this build, else filled from what is there ([`carry`])
+//!   <pin_dir>/vl2_out, vl2_in, ...    the programs, loaded by every process over its maps
 //! ```
-//! A filter of traffic control is replaced in one step: between two builds of a program no packet goes past both.
+//! A filter of traffic control is replaced in one step: between two builds of a program no packet goes past both. Until then the programs of the other build go on
+//! with their own maps, which live as long as they. Pins are replaced when all maps are filled, each in one step; if anything fails before, everything is as it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -22,7 +23,8 @@ use libbpf_rs::{
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use super::bytes::Plain;
-use super::maps::{Table, TableName};
+use super::carry::{self, Shape};
+use super::maps::{Table, TableName, sums};
 use super::{PlaneError, Result};
 use crate::interface::name_of;
 
@@ -36,8 +38,28 @@ pub(crate) struct Loaded {
     hooks: BTreeSet<Hook>,
     /// Where the next look at hooks goes on.
     looked: Option<Hook>,
-    /// Whether the maps were there already.
+    /// The counters of another build, which its programs may still use.
+    replaced: Option<Replaced>,
+    /// Whether maps were there already, of this or another build.
     pub adopted: bool,
+}
+
+/// Counters of another build: maps of its own and of the one before it, and what numbers they have.
+#[derive(Debug)]
+struct Replaced {
+    counters: MapHandle,
+    earlier: Option<MapHandle>,
+    shapes: (Shape, Shape),
+}
+
+/// A pinned map of a name that this build has.
+#[derive(Debug)]
+struct Pinned {
+    map: MapHandle,
+    /// Of it, and of this build's.
+    shapes: (Shape, Shape),
+    /// Whether it is used as it is.
+    is_adopted: bool,
 }
 
 /// Program, interface, point.
@@ -47,7 +69,7 @@ type Hook = (&'static str, i32, u32);
 pub(crate) type Sizes<'a> = &'a [(&'a str, u32)];
 
 impl Loaded {
-    /// Loads an object over the maps pinned in a folder, or over new ones that are pinned there.
+    /// Loads an object over the maps pinned in a folder, or over new ones that are pinned there. What another build has pinned with other shapes is carried over.
     ///
     /// # Errors
     /// [`PlaneError`] if the folder is not on bpffs, or the kernel refuses.
@@ -56,22 +78,53 @@ impl Loaded {
         prepare(pin_dir)?;
         let mut open = open(object).map_err(PlaneError::bpf("read", "the programs"))?;
         resize(&mut open, sizes)?;
-        let adopted = adopt(&mut open, pin_dir)?;
+        let mut pinned = adopt(&mut open, pin_dir)?;
+        let adopted = !pinned.is_empty();
         let object = open.load().map_err(PlaneError::bpf("load", "the programs"))?;
         let mut maps = BTreeMap::new();
         for map in object.maps().filter(|map| is_table(map.name())) {
             let name = map.name().to_string_lossy().into_owned();
-            let mut handle = MapHandle::try_from(&map).map_err(PlaneError::bpf("open map", &name))?;
-            if !adopted {
-                let path = pin_dir.join(&name);
-                remove(&path)?;
-                handle.pin(&path).map_err(PlaneError::bpf("pin map", &name))?;
-            }
-            maps.insert(name, handle);
+            maps.insert(name.clone(), MapHandle::try_from(&map).map_err(PlaneError::bpf("open map", name))?);
         }
-        let loaded = Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), looked: None, adopted };
+        for (name, there) in pinned.iter().filter(|(_, there)| !there.is_adopted) {
+            let carried = carry::entries(name, (&there.map, &there.shapes.0), (&maps[name], &there.shapes.1))?;
+            tracing::info!(map = name, carried.entries, carried.left_out, "a table of another build or size is replaced");
+        }
+        let is_kept = |name: &str| pinned.get(name).is_some_and(|there| there.is_adopted);
+        let new: Vec<String> = maps.keys().filter(|name| !is_kept(name)).cloned().collect();
+        let replaced = pinned.remove(COUNTERS).filter(|there| !there.is_adopted).map(|there| Replaced {
+            counters: there.map,
+            earlier: pinned.remove(CARRIED.0).map(|it| it.map),
+            shapes: there.shapes,
+        });
+        let mut loaded =
+            Self { object, maps, pin_dir: pin_dir.to_owned(), hooks: BTreeSet::new(), looked: None, replaced, adopted };
+        loaded.carry_counters()?;
+        loaded.pin_maps(&new)?;
         loaded.pin_programs()?;
+        if adopted {
+            loaded.unpin_others()?;
+        }
         Ok(loaded)
+    }
+
+    /// Writes what another build has counted where [`Loaded::counters`] finds it.
+    fn carry_counters(&mut self) -> Result<()> {
+        let Some(Replaced { counters, earlier, shapes: (from, to) }) = &self.replaced else { return Ok(()) };
+        let values = carry::counters(counters, earlier.as_ref(), (from, to))?;
+        values.iter().enumerate().try_for_each(|(number, value)| self.table(&CARRIED).set(&(number as u32), value))
+    }
+
+    /// The first `count` counters, by number, each summed over the CPUs, with what other builds had counted before.
+    ///
+    /// # Errors
+    /// [`PlaneError::Bpf`].
+    pub fn counters(&self, count: usize) -> Result<Vec<u64>> {
+        let mut values = sums(self.map(COUNTERS), count)?;
+        for (number, value) in values.iter_mut().enumerate() {
+            *value += self.table(&CARRIED).get(&(number as u32))?.unwrap_or(0);
+        }
+        Ok(values)
     }
 
     /// Puts back what somebody has removed: programs on their hooks (with the queueing discipline that has them), and pins, without which the next process would
@@ -84,6 +137,9 @@ impl Loaded {
         let after = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
         let next: Vec<Hook> = self.hooks.range((after, Bound::Unbounded)).take(HOOKS_AT_ONCE).copied().collect();
         self.looked = next.last().copied().filter(|_| next.len() == HOOKS_AT_ONCE);
+        // By now this build's programs are on all hooks: what another build has counted stays so.
+        self.carry_counters()?;
+        self.replaced = None;
         for (program, ifindex, point) in next {
             let Some(device) = name_of(ifindex as u32) else {
                 // It is attached again when there is such an interface again.
@@ -124,6 +180,33 @@ impl Loaded {
         if !missing.is_empty() {
             self.pin_programs()?;
             restored.extend(missing.into_iter().map(Restored::Pin));
+        }
+        Ok(())
+    }
+
+    /// Pins maps, each in the place of the one that may be there, in one step.
+    fn pin_maps(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            let (path, next) = (self.pin_dir.join(name), self.pin_dir.join(format!("next-{name}")));
+            remove(&next)?;
+            let mut map = MapHandle::try_from(self.map(name)).map_err(PlaneError::bpf("open map", name))?;
+            map.pin(&next).map_err(PlaneError::bpf("pin map", name))?;
+            fs::rename(&next, &path).map_err(PlaneError::system("pin map", name))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what another build has pinned and this one does not have.
+    fn unpin_others(&self) -> Result<()> {
+        let is_own =
+            |name: &OsStr| self.maps.keys().any(|it| name == it.as_str()) || self.object.progs().any(|it| it.name() == name);
+        let fail = || PlaneError::system("read", self.pin_dir.display().to_string());
+        for entry in fs::read_dir(&self.pin_dir).map_err(fail())? {
+            let entry = entry.map_err(fail())?;
+            if !is_own(&entry.file_name()) && entry.file_type().map_err(fail())?.is_file() {
+                tracing::info!(pin = %entry.path().display(), "a pin of another build is removed");
+                remove(&entry.path())?;
+            }
         }
         Ok(())
     }
@@ -274,27 +357,34 @@ fn resize(open: &mut OpenObject, sizes: Sizes<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes over the pinned maps, if all are there and have the shapes of this build.
-fn adopt(open: &mut OpenObject, pin_dir: &Path) -> Result<bool> {
-    let mut found = Vec::new();
+/// Finds the pinned maps, and takes over those that have the shapes of this build.
+fn adopt(open: &mut OpenObject, pin_dir: &Path) -> Result<BTreeMap<String, Pinned>> {
+    let mut found = BTreeMap::new();
     for map in open.maps().filter(|map| is_table(map.name())) {
-        let Ok(pinned) = MapHandle::from_pinned_path(pin_dir.join(map.name())) else { return Ok(false) };
-        let same =
-            pinned.map_type() == map.map_type() && pinned.key_size() == map.key_size() && pinned.value_size() == map.value_size();
-        // A table of one entry is one that was not in use.
-        let grows = pinned.max_entries() == 1 && map.max_entries() > 1;
-        if !same || grows {
-            tracing::warn!(map = ?map.name(), "is pinned with another shape: tables start empty");
-            return Ok(false);
-        }
-        found.push(pinned);
-    }
-    for (mut map, pinned) in open.maps_mut().filter(|map| is_table(map.name())).zip(found) {
+        let Ok(pinned) = MapHandle::from_pinned_path(pin_dir.join(map.name())) else { continue };
+        let (from, to) = (Shape::of_map(&pinned), Shape::of_open(open, &map));
+        let is_adopted = from.is(&to) && (map.name() != COUNTERS || from.counts_as(&to));
         let name = map.name().to_string_lossy().into_owned();
-        map.reuse_fd(pinned.as_fd()).map_err(PlaneError::bpf("adopt map", name))?;
+        found.insert(name, Pinned { map: pinned, shapes: (from, to), is_adopted });
     }
-    Ok(true)
+    // What was counted before goes with what is counted now.
+    if let Some(false) = found.get(COUNTERS).map(|it| it.is_adopted)
+        && let Some(carried) = found.get_mut(CARRIED.0)
+    {
+        carried.is_adopted = false;
+    }
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(there) = found.get(&name).filter(|it| it.is_adopted) {
+            map.reuse_fd(there.map.as_fd()).map_err(PlaneError::bpf("adopt map", name))?;
+        }
+    }
+    Ok(found)
 }
+
+/// The map that the programs count in, and the one with what other builds have counted (bpf/common.h).
+const COUNTERS: &str = "counters";
+const CARRIED: TableName<u32, u64> = TableName::new("carried");
 
 /// Maps with a dot in their name are the compiler's: constants, which belong to the programs.
 fn is_table(name: &OsStr) -> bool {

@@ -1,7 +1,9 @@
 //! What the data planes of both overlays have in common: loading and pinning of eBPF programs, their maps and events, interfaces, and what
 //! offloading leaves undone. No policy.
 
+mod btf;
 pub(crate) mod bytes;
+mod carry;
 pub(crate) mod clock;
 mod error;
 pub(crate) mod generated;

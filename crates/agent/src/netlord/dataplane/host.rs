@@ -20,7 +20,7 @@ use super::tables::{Inherited, InheritedVif};
 use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{self, Table, TableName};
+use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::{PlaneError, Restored, Result};
@@ -261,7 +261,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn counters(&self) -> Result<Named> {
-        maps::sums(self.loaded.map("counters"), HOST_COUNTERS.len()).map(|values| Named::new(HOST_COUNTERS, values))
+        self.loaded.counters(HOST_COUNTERS.len()).map(|values| Named::new(HOST_COUNTERS, values))
     }
 
     /// Takes the programs off all interfaces and removes the pins. For a thread of the namespace that they were attached in.

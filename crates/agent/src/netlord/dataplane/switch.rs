@@ -19,7 +19,7 @@ use super::tables::{FibEntry, Limit, Port, TenantTraffic};
 use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{self, Table, TableName};
+use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::{FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::{PlaneError, Restored, Result};
@@ -224,7 +224,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn counters(&self) -> Result<Named> {
-        maps::sums(self.loaded.map("counters"), SWITCH_COUNTERS.len()).map(|values| Named::new(SWITCH_COUNTERS, values))
+        self.loaded.counters(SWITCH_COUNTERS.len()).map(|values| Named::new(SWITCH_COUNTERS, values))
     }
 
     /// Takes the program off all ports and removes the pins. For a thread of the namespace that it was attached in.

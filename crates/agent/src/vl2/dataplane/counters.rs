@@ -1,10 +1,9 @@
 //! What the programs count, by reason. Names are the same in status, metrics and tests.
 
-use libbpf_rs::MapHandle;
 use metrics::counter;
 
 use crate::dataplane::Result;
-use crate::dataplane::maps::sums;
+use crate::dataplane::load::Loaded;
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $kind:ident $variant:ident = $name:literal,)+) => {
@@ -149,8 +148,8 @@ impl Counters {
     ///
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
-    pub(super) fn read(map: &MapHandle) -> Result<Self> {
-        sums(map, Counter::ALL.len()).map(Self)
+    pub(super) fn read(loaded: &Loaded) -> Result<Self> {
+        loaded.counters(Counter::ALL.len()).map(Self)
     }
 
     /// One of them.

@@ -219,7 +219,7 @@ impl SwitchPlane {
     /// # Errors
     /// [`PlaneError`](crate::dataplane::PlaneError) if the kernel refuses.
     pub fn counters(&self) -> Result<Counters> {
-        Counters::read(self.loaded.map("counters"))
+        Counters::read(&self.loaded)
     }
 
     fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {

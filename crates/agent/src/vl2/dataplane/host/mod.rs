@@ -366,7 +366,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if the kernel refuses.
     pub fn counters(&self) -> Result<Counters> {
-        Counters::read(self.loaded.map("counters"))
+        Counters::read(&self.loaded)
     }
 
     fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
