@@ -13,7 +13,7 @@ use weft_control::directory::shared::Shared;
 use weft_control::directory::table::Table;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
 use weft_control::time::Instant;
-use weft_control::wire::directory::{Frame, Header, Kind, MAX_DATAGRAM, MAX_FACTOR, Message, Reader, State};
+use weft_control::wire::directory::{Frame, Header, Kind, MAX_DATAGRAM, MAX_FACTOR, Message, Reader, State, Versions};
 
 static SHARED: LazyLock<Shared> = LazyLock::new(|| {
     let mut table = Table::new(7);
@@ -32,7 +32,7 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
 
 fuzz_target!(|bytes: &[u8]| {
     let secret = Secret::new([3; 32]);
-    let config = FrontConfig { me: PrincipalId(1), max_clients: 4 };
+    let config = FrontConfig { me: PrincipalId(1), max_clients: 4, versions: Versions::OURS };
     let mut front = Front::new(secret.clone(), Cookies::new([5; 16]), config);
     let from: SocketAddr = "10.9.9.9:999".parse().expect("an address");
     let answer = receive(&mut front, from, bytes);

@@ -33,7 +33,8 @@ pub(crate) fn send(socket: &UdpSocket, to: SocketAddr, bytes: &[u8]) {
 /// `fail_static`.
 pub(crate) fn resolver(principal: PrincipalId, capacity: usize, fail_static: Duration) -> ResolverConfig {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    ResolverConfig { first_request: since_1970, capacity, fail_static, ..ResolverConfig::new(principal) }
+    let versions = weft_directory::client::versions();
+    ResolverConfig { first_request: since_1970, capacity, fail_static, versions, ..ResolverConfig::new(principal) }
 }
 
 /// Whether the directory confirms what is in use: logged when it changes.

@@ -10,7 +10,7 @@ use weft_control::directory::policy::Policy;
 use weft_control::directory::shared::Shared;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::time::Instant;
-use weft_control::wire::directory::{Frame, Header, Kind, Lookup, State};
+use weft_control::wire::directory::{Frame, Header, Kind, Lookup, State, Versions};
 use weft_fabric::rng::mix;
 
 const MAPPINGS: u32 = 1_000_000;
@@ -74,8 +74,11 @@ fn lookups(c: &mut Criterion) {
     let secret = Secret::new([1; 32]);
     let mut draw = 0u64;
     for agents in [100, 20_000] {
-        let mut front =
-            Front::new(secret.clone(), Cookies::new([2; 16]), FrontConfig { me: PrincipalId(1 << 30), max_clients: 65_536 });
+        let mut front = Front::new(
+            secret.clone(),
+            Cookies::new([2; 16]),
+            FrontConfig { me: PrincipalId(1 << 30), max_clients: 65_536, versions: Versions::OURS },
+        );
         let mut clients: Vec<Agent> = (1..=agents).map(|principal| Agent::new(&secret, principal)).collect();
         for client in &mut clients {
             let mut out = Vec::new();

@@ -11,11 +11,13 @@ use tempfile::TempDir;
 struct Site {
     folder: TempDir,
     server: Option<(Child, String)>,
+    /// `WEFT_PROTOCOL` of commands.
+    protocol: &'static str,
 }
 
 impl Site {
     fn new() -> Self {
-        let site = Self { folder: TempDir::new().expect("a folder"), server: None };
+        let site = Self { folder: TempDir::new().expect("a folder"), server: None, protocol: "" };
         assert_ok(&site.plain(&["init", site.dir().to_str().expect("UTF-8")]));
         site
     }
@@ -28,8 +30,14 @@ impl Site {
     }
 
     fn start(&mut self, auth: &str) {
+        self.start_as(auth, "");
+    }
+
+    /// The server speaks the next version of the protocol if `protocol` says so.
+    fn start_as(&mut self, auth: &str, protocol: &str) {
         let dir = self.dir();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+        command.env("WEFT_PROTOCOL", protocol);
         command.args(["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--json", "--auth", auth, "--dir"]).arg(dir);
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
         let mut line = String::new();
@@ -57,7 +65,11 @@ impl Site {
 
     fn run(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-        run(command.args(args).current_dir(self.folder.path()).env("WEFT_DIRECTORY", self.dir()))
+        run(command
+            .args(args)
+            .current_dir(self.folder.path())
+            .env("WEFT_DIRECTORY", self.dir())
+            .env("WEFT_PROTOCOL", self.protocol))
     }
 
     fn json(&self, args: &[&str]) -> Value {
@@ -121,6 +133,24 @@ fn a_folder_has_all_that_one_machine_needs() {
     let other = site.plain(&["init", "other", "--json", "--listen", "127.0.0.1:5399"]);
     let other: Value = serde_json::from_slice(&other.stdout).expect("JSON");
     assert_eq!(other["serve"], "weft directory serve --dir other");
+}
+
+/// Over datagrams and streams: lookups, updates, lists, documents.
+#[test]
+fn clients_and_servers_of_neighbouring_versions_work_together() {
+    for (auth, server, client) in [("mac", "", "next"), ("mac", "next", ""), ("tls", "", "next"), ("tls", "next", "")] {
+        let mut site = Site::new();
+        site.start_as(auth, server);
+        site.protocol = client;
+        assert_ok(&site.run(&["put", "10.0.0.7", "10.0.1.1", "--replace"]));
+        assert_eq!(site.json(&["get", "10.0.0.7"])["findings"][0]["locator"], "10.0.1.1", "{auth} `{server}` `{client}`");
+        assert!(stdout(&site.run(&["list"])).contains("10.0.0.7"));
+        let text = site.folder.path().join("text");
+        std::fs::write(&text, "x = 1\n").expect("written");
+        assert_ok(&site.run(&["publish", "note", text.to_str().expect("UTF-8")]));
+        assert_eq!(stdout(&site.run(&["fetch", "note"])), "x = 1\n");
+        assert_ok(&site.run(&["status"]));
+    }
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn start(program: &Path, node: &Node, files: &OverlayFiles) -> Result<StartedPro
 }
 
 /// Ends the agent of a node at once; its eBPF programs continue. Whether it ran.
-pub(crate) fn kill(node: &Node) -> bool {
+pub fn kill(node: &Node) -> bool {
     programs::kill(&node.namespace, &[AGENT]) > 0
 }
 

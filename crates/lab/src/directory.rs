@@ -39,6 +39,14 @@ pub fn kill_server(plan: &Plan, server: usize) -> bool {
     Directory::of_lab(plan).is_some_and(|directory| directory.kill_server(server))
 }
 
+/// Starts a directory server of a lab again after it has ended; returns when it has reported that it is ready.
+///
+/// # Errors
+/// [`LabError`] if it does not become ready.
+pub fn restart_server(plan: &Plan, server: usize, stop: &AtomicBool) -> Result<()> {
+    Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(server)?], stop))
+}
+
 /// Kills the store that the directory servers of a lab share. Whether it ran.
 pub fn kill_store(plan: &Plan) -> bool {
     Directory::of_lab(plan).is_some_and(|directory| directory.kill_store())

@@ -47,9 +47,9 @@ pub enum Overlay {
 #[serde(rename_all = "lowercase")]
 pub enum OnExit {
     /// They stay, and so do anycast addresses: flows go on.
+    #[default]
     Keep,
     /// They are removed.
-    #[default]
     Remove,
 }
 

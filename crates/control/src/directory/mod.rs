@@ -26,8 +26,13 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod updater;
+#[cfg(test)]
+mod upgrades;
 pub mod validity;
 pub mod withdrawals;
+
+/// How long the older version of the protocol is spoken with one that does not know the newer: it may be upgraded at any time.
+pub const OLDER_VERSION: crate::time::Duration = crate::time::Duration::from_secs(60);
 
 pub use key::{
     Generation, GroupAddresses, GroupId, Key, KeyError, Locator, MAX_GROUP_ADDRESSES, MAX_WRITES, MacSpace, Mapping, PrincipalId,

@@ -65,6 +65,8 @@ pub enum Ask {
     DigestAnswer(Digest),
     /// From another server: ask again with the cookie in the header.
     Challenge,
+    /// From another server: it does not speak our newest version.
+    Unsupported,
     /// Stream only: the entries in order of keys, after this one.
     List {
         /// The key before the first.
@@ -95,6 +97,7 @@ impl Ask {
             Message::Digest(it) => Self::Digest(it),
             Message::DigestAnswer(it) => Self::DigestAnswer(it),
             Message::Challenge => Self::Challenge,
+            Message::Unsupported => Self::Unsupported,
             Message::List { after, limit } => Self::List { after, limit },
             Message::Watch(it) => Self::Watch(it.from),
             Message::Status => Self::Status,
@@ -107,7 +110,9 @@ impl Ask {
         match self {
             Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Follow(_) | Self::Health => true,
             Self::Misdelivered(_) => policy.may_report(principal),
-            Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge => policy.is_server(principal),
+            Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge | Self::Unsupported => {
+                policy.is_server(principal)
+            }
             Self::List { .. } | Self::Watch(_) | Self::Status => policy.may_list(principal),
         }
     }

@@ -12,10 +12,11 @@ use rand::RngExt;
 use smallvec::SmallVec;
 use weft_fabric::rng::Pcg64;
 
+use super::OLDER_VERSION;
 use super::auth::{PrincipalKey, Tagger};
 use super::key::PrincipalId;
-use crate::time::Duration;
-use crate::wire::directory::{Frame, Header, Kind, WireError};
+use crate::time::{Duration, Instant};
+use crate::wire::directory::{Frame, Header, Kind, Versions, WireError};
 
 /// Addresses of servers that one request goes to.
 pub(crate) type Chosen = SmallVec<[SocketAddr; 4]>;
@@ -27,6 +28,7 @@ pub(crate) struct Servers {
     principal: PrincipalId,
     tagger: Tagger,
     first_request: u64,
+    versions: Versions,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,16 @@ struct Server {
     round_trip: Option<(Duration, Duration)>,
     /// Requests in a row that it did not answer.
     missed: u32,
+    /// It does not speak the newest version of the protocol.
+    older: Option<Older>,
+}
+
+/// The older version of the protocol is spoken with a server.
+#[derive(Clone, Copy, Debug)]
+struct Older {
+    until: Instant,
+    /// The last request of the newest version.
+    after: u64,
 }
 
 /// The cookie in the header of a sealed request.
@@ -56,14 +68,14 @@ pub(crate) enum Refusal {
 }
 
 impl Servers {
-    pub fn new(principal: PrincipalId, key: &PrincipalKey, first_request: u64) -> Self {
-        Self { known: BTreeMap::new(), principal, tagger: key.tagger(), first_request }
+    pub fn new(principal: PrincipalId, key: &PrincipalKey, first_request: u64, versions: Versions) -> Self {
+        Self { known: BTreeMap::new(), principal, tagger: key.tagger(), first_request, versions }
     }
 
     /// Replaces the list; what is known of those that stay is kept.
     pub fn set(&mut self, addresses: &[SocketAddr]) {
         self.known.retain(|address, _| addresses.contains(address));
-        let new = Server { cookie: 0, request: self.first_request, round_trip: None, missed: 0 };
+        let new = Server { cookie: 0, request: self.first_request, round_trip: None, missed: 0, older: None };
         for &address in addresses {
             self.known.entry(address).or_insert(new);
         }
@@ -100,12 +112,14 @@ impl Servers {
     ///
     /// # Panics
     /// If the server is not known.
-    pub fn seal(&mut self, to: SocketAddr, kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> (u64, Vec<u8>) {
+    pub fn seal(&mut self, now: Instant, to: SocketAddr, kind: Kind, body: impl FnOnce(&mut Vec<u8>)) -> (u64, Vec<u8>) {
         let server = self.known.get_mut(&to).expect("a known server");
         server.request += 1;
+        server.older = server.older.filter(|older| now < older.until);
+        let version = if server.older.is_some() { self.versions.oldest() } else { self.versions.newest() };
         let header = Header { kind, principal: self.principal, cookie: server.cookie, request: server.request };
         let mut bytes = Vec::with_capacity(128);
-        header.emit(&mut bytes);
+        header.emit_as(version, &mut bytes);
         body(&mut bytes);
         self.tagger.seal(&mut bytes, 0);
         (server.request, bytes)
@@ -116,7 +130,7 @@ impl Servers {
         if !self.known.contains_key(&from) {
             return Err(Refusal::Stranger);
         }
-        let frame = Frame::parse(bytes).map_err(|error| match error {
+        let frame = Frame::parse_as(self.versions, bytes).map_err(|error| match error {
             WireError::Version(_) => Refusal::Version,
             _ => Refusal::Malformed,
         })?;
@@ -143,6 +157,15 @@ impl Servers {
                 ((mean * 7 + took) / 8, (deviation * 3 + off) / 4)
             }
         });
+    }
+
+    /// A server does not speak the version of a request; its own is this one. Whether the request can be sent again: the older version is spoken with that server
+    /// for some time.
+    pub fn unsupported(&mut self, now: Instant, from: SocketAddr, request: u64, version: u8) -> bool {
+        let Some(server) = self.known.get_mut(&from).filter(|_| version < self.versions.newest()) else { return false };
+        let after = server.request;
+        let older = server.older.get_or_insert(Older { until: now.saturating_add(OLDER_VERSION), after });
+        request <= older.after
     }
 
     /// A server did not answer in time.
@@ -179,7 +202,7 @@ mod tests {
 
     fn servers(n: u8) -> (Servers, Vec<SocketAddr>) {
         let addresses: Vec<SocketAddr> = (1..=n).map(|i| SocketAddr::from(([10, 0, 0, i], 5303))).collect();
-        let mut servers = Servers::new(PrincipalId(1), &Secret::new([1; 32]).key_of(PrincipalId(1)), 0);
+        let mut servers = Servers::new(PrincipalId(1), &Secret::new([1; 32]).key_of(PrincipalId(1)), 0, Versions::OURS);
         servers.set(&addresses);
         (servers, addresses)
     }

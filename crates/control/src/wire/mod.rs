@@ -4,4 +4,5 @@ pub mod directory;
 pub mod netlord;
 pub mod packet;
 pub mod subways;
+pub mod versions;
 pub mod vl2;

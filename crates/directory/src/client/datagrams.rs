@@ -11,6 +11,7 @@ use weft_control::wire::directory::{Acknowledgement, Frame, Kind, MAX_DATAGRAM, 
 use super::error::ClientError;
 use super::session::Session;
 use super::update::{Attempt, Heard as HeardOfUpdate};
+use super::versions::versions;
 
 /// Sockets to all servers.
 #[derive(Debug)]
@@ -207,8 +208,10 @@ impl ServerSocket {
             };
             let Some(frame) = self.session.open(&buffer[..length]) else { continue };
             let request = frame.header.request;
+            let version = frame.version;
             match Message::parse(frame.header.kind, frame.body) {
                 Ok(Message::Challenge) => return Ok(HeardFrame::Said(request, None)),
+                Ok(Message::Unsupported) if self.session.fall_back(version) => return Ok(HeardFrame::Said(request, None)),
                 Ok(Message::Acknowledgement(said)) => return Ok(HeardFrame::Said(request, Some(said))),
                 _ => {}
             }
@@ -238,14 +241,20 @@ impl ServerSocket {
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionRefused => return Ok(Heard::Refused),
                 Err(_) => continue,
             };
-            if speaks_other_version(&buffer[..length]) {
-                return Ok(Heard::OtherVersion);
-            }
-            let Some(frame) = self.session.open(&buffer[..length]) else { continue };
+            let Some(frame) = self.session.open(&buffer[..length]) else {
+                if speaks_other_version(&buffer[..length]) {
+                    return Ok(Heard::OtherVersion);
+                }
+                continue;
+            };
             if frame.header.request < first {
                 continue;
             }
-            if frame.header.kind == Kind::Challenge {
+            let is_older = frame.header.kind == Kind::Unsupported;
+            if is_older && !self.session.fall_back(frame.version) {
+                return Ok(Heard::OtherVersion);
+            }
+            if is_older || frame.header.kind == Kind::Challenge {
                 if self.send(kind, body)? {
                     return Ok(Heard::Refused);
                 }
@@ -279,11 +288,7 @@ impl ServerSocket {
 /// Whether a server says that it does not know this version of the protocol. Without a look at the tag, which another version may make otherwise: it only hurries
 /// the request to the next server.
 fn speaks_other_version(bytes: &[u8]) -> bool {
-    match Frame::parse(bytes) {
-        Err(WireError::Version(_)) => true,
-        Ok(frame) => frame.header.kind == Kind::Unsupported,
-        Err(_) => false,
-    }
+    matches!(Frame::parse_as(versions(), bytes), Err(WireError::Version(_)))
 }
 
 /// The timeout of a server in the first round; it doubles after each round.

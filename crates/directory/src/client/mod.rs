@@ -13,6 +13,7 @@ mod session;
 mod stream;
 mod tls;
 mod update;
+mod versions;
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub use session::Session;
 pub use stream::{Fetched, Stream, Watching};
 pub use tls::{TlsFiles, client_config};
 pub use update::{RetryToken, Updated};
+pub use versions::versions;
 
 /// How a client proves who it is, apart from lookups, which always have keyed MACs.
 #[derive(Clone, Debug)]

@@ -1,10 +1,12 @@
 //! The header's part of a conversation with one server: the tag, the cookie, the request numbers.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::{PrincipalKey, Tagger};
-use weft_control::wire::directory::{Frame, Header, Kind, TAG};
+use weft_control::directory::{OLDER_VERSION, PrincipalId};
+use weft_control::wire::directory::{Frame, Header, Kind, TAG, Versions};
+
+use super::versions::versions;
 
 /// The header's part of a conversation with one server.
 #[derive(Clone, Debug)]
@@ -14,6 +16,9 @@ pub struct Session {
     tagger: Option<Tagger>,
     cookie: u64,
     request: u64,
+    versions: Versions,
+    /// Until when the older version of the protocol is spoken, for the server does not know the newer.
+    older_until: Option<Instant>,
 }
 
 impl Session {
@@ -22,7 +27,8 @@ impl Session {
         // An earlier process may have spoken from the same port, under the same cookie: its numbers were smaller.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let request = u64::try_from(since_1970).unwrap_or(0);
-        Self { principal, tagger: key.map(PrincipalKey::tagger), cookie: 0, request }
+        let tagger = key.map(PrincipalKey::tagger);
+        Self { principal, tagger, cookie: 0, request, versions: versions(), older_until: None }
     }
 
     /// The number of the last request.
@@ -39,7 +45,9 @@ impl Session {
     pub fn seal(&mut self, kind: Kind, body: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         self.request += 1;
         let start = out.len();
-        Header { kind, principal: self.principal, cookie: self.cookie, request: self.request }.emit(out);
+        self.older_until = self.older_until.filter(|until| Instant::now() < *until);
+        let version = if self.older_until.is_some() { self.versions.oldest() } else { self.versions.newest() };
+        Header { kind, principal: self.principal, cookie: self.cookie, request: self.request }.emit_as(version, out);
         body(out);
         match &self.tagger {
             Some(tagger) => tagger.seal(out, start),
@@ -49,7 +57,7 @@ impl Session {
 
     /// A server's message to us whose tag is right. Its cookie is taken over if it answers a request.
     pub fn open<'a>(&mut self, bytes: &'a [u8]) -> Option<Frame<'a>> {
-        let frame = Frame::parse(bytes).ok()?;
+        let frame = Frame::parse_as(self.versions, bytes).ok()?;
         let right = match &self.tagger {
             Some(tagger) => tagger.verify(frame.covered, frame.tag),
             None => *frame.tag == [0; TAG],
@@ -61,6 +69,15 @@ impl Session {
             self.cookie = frame.header.cookie;
         }
         Some(frame)
+    }
+
+    /// The server does not know the newest version, and speaks this one: whether that is another which is spoken from now on.
+    pub fn fall_back(&mut self, version: u8) -> bool {
+        let is_new = version < self.versions.newest() && self.older_until.is_none();
+        if is_new {
+            self.older_until = Some(Instant::now() + Duration::from_nanos(OLDER_VERSION.as_ns()));
+        }
+        is_new
     }
 }
 

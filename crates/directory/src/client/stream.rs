@@ -8,18 +8,20 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{
-    Change, DOCUMENT_PART, Fetch, FetchOutcome, Frame, Kind, MAX_FRAME, Message, Publish, PublishOutcome, Published, VERSION,
-    Watch, WireError,
+    Change, DOCUMENT_PART, Fetch, FetchOutcome, Frame, Kind, MAX_FRAME, Message, Publish, PublishOutcome, Published, Watch,
+    WireError,
 };
 
 use super::error::ClientError;
 use super::session::Session;
+use super::versions::versions;
 use super::{Auth, Page, Settings};
 
 /// An open stream to one server.
 #[derive(Debug)]
 pub struct Stream {
     server: String,
+    settings: Settings,
     wire: Wire,
     session: Session,
     /// What was read and is not a whole frame yet.
@@ -66,7 +68,8 @@ impl Stream {
             }
         };
         let session = Session::new(settings.principal, key);
-        Ok(Self { server: server.to_owned(), wire, session, read: Vec::new(), timeout: settings.timeout, used: Instant::now() })
+        let (server, timeout, settings) = (server.to_owned(), settings.timeout, settings.clone());
+        Ok(Self { server, settings, wire, session, read: Vec::new(), timeout, used: Instant::now() })
     }
 
     /// `host:port`.
@@ -112,13 +115,22 @@ impl Stream {
         self.send(kind, &body)?;
         loop {
             let bytes = self.receive(Some(deadline))?.ok_or_else(|| self.broken("no answer in time"))?;
-            if let Some(version) = version_of(&bytes) {
+            if let Err(WireError::Version(version)) = Frame::parse_as(versions(), &bytes) {
                 return Err(ClientError::Version { server: self.server.clone(), version });
             }
             let Some(frame) = self.session.open(&bytes) else {
                 return Err(self.broken("what it sent has a wrong tag or is of another protocol"));
             };
-            if frame.header.kind == Kind::Challenge {
+            if frame.header.kind == Kind::Unsupported {
+                let version = frame.version;
+                if !self.session.fall_back(version) {
+                    return Err(ClientError::Version { server: self.server.clone(), version });
+                }
+                // The server closes this one.
+                *self = Self::open(&self.server, &self.settings, deadline)?;
+                self.session.fall_back(version);
+                self.send(kind, &body)?;
+            } else if frame.header.kind == Kind::Challenge {
                 challenges += 1;
                 if challenges > 3 {
                     return Err(self.broken("it challenges again and again"));
@@ -347,15 +359,6 @@ impl Watching {
                 return Ok(Some(change));
             }
         }
-    }
-}
-
-/// The version that a server speaks, if it is not ours or it says that it does not know ours.
-fn version_of(bytes: &[u8]) -> Option<u8> {
-    match Frame::parse(bytes) {
-        Err(WireError::Version(version)) => Some(version),
-        Ok(frame) if frame.header.kind == Kind::Unsupported => Some(VERSION),
-        _ => None,
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Admitted {
 impl Authentication {
     /// Checks who sent a message and reads it; the reason for which the stream is to end.
     pub fn admit(&mut self, core: &Core, stream: StreamId, bytes: &[u8]) -> Result<Admitted, &'static str> {
-        let frame = match Frame::parse(bytes) {
+        let frame = match Frame::parse_as(core.config.versions, bytes) {
             Ok(frame) => frame,
             Err(WireError::Version(_)) => return self.foreign(core, bytes),
             Err(_) => return Err("malformed"),
@@ -86,7 +86,7 @@ impl Authentication {
 
     /// A message of another version: who proves who he is gets an answer.
     fn foreign(&self, core: &Core, bytes: &[u8]) -> Result<Admitted, &'static str> {
-        let Foreign { answer, covered, tag, .. } = Foreign::parse(bytes).ok_or("version")?;
+        let Foreign { answer, covered, tag, .. } = Foreign::parse(core.config.versions, bytes).ok_or("version")?;
         let principal = answer.principal;
         match self {
             Self::Certified(certified) if *certified == principal => {}

@@ -39,7 +39,7 @@ use weft_control::directory::server::{Input, ServerConfig};
 use weft_control::directory::store::MAX_COMMIT_OPS;
 
 use self::core::Core;
-use crate::client::TlsFiles;
+use crate::client::{TlsFiles, versions};
 use crate::daemon::notify;
 use crate::store::AnyStore;
 use audit::Audit;
@@ -90,6 +90,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
     machine.max_clients = config.max_clients;
     machine.audit = config.audit.is_some();
+    machine.versions = versions();
     let (core, inbox) = Core::new(secret, machine, policy, config.auth == StreamAuth::Mac, audit);
     let mut denied = DeniedList::new(store.clone());
     if let Some(list) = runtime.block_on(denied.read())? {

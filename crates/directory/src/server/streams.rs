@@ -23,7 +23,7 @@ use weft_control::directory::PrincipalId;
 use weft_control::directory::documents::Requester;
 use weft_control::directory::request::{Ask, StreamId};
 use weft_control::directory::server::Input;
-use weft_control::wire::directory::{Frame, HEADER, Header, Message, TAG};
+use weft_control::wire::directory::{Frame, HEADER, Header, Message, TAG, set_version};
 
 use super::authentication::{Admitted, Authentication, Taggers};
 use super::budget::{Budget, Charge, Guest, Seat, prepare};
@@ -63,6 +63,8 @@ struct Open {
     may_list: bool,
     /// What makes the tags of replies; `None` over TLS, where they are zeros.
     taggers: Option<Taggers>,
+    /// Of the protocol, which the other end speaks.
+    version: u8,
 }
 
 /// A message on its way out, and its bytes' place in the budget.
@@ -86,6 +88,7 @@ impl Streams {
     pub fn reply(&self, core: &Core, stream: StreamId, principal: PrincipalId, mut message: Vec<u8>) {
         let open = self.open.lock();
         let Some(to) = open.get(&stream) else { return };
+        set_version(&mut message, to.version);
         match &to.taggers {
             None => message.extend_from_slice(&[0; TAG]),
             Some(taggers) => {
@@ -210,10 +213,11 @@ async fn converse(
         Authentication::Tagged { taggers, .. } => Some(taggers.clone()),
     };
     let used = Arc::new(AtomicUsize::new(0));
+    let version = core.config.versions.newest();
     let may_list = matches!(&proof, Proof::Given(seat, _) if seat.may_list());
-    let id = streams.add(Open { queue, close: close.clone(), used: used.clone(), may_list, taggers });
+    let id = streams.add(Open { queue, close: close.clone(), used: used.clone(), may_list, taggers, version });
     let (reader, writer) = tokio::io::split(wire);
-    let mut conversation = Conversation { server, id, used, authentication, proof, watches: false };
+    let mut conversation = Conversation { server, id, used, authentication, proof, watches: false, version };
     tokio::select! {
         () = conversation.read(reader) => {}
         () = write(writer, replies) => {}
@@ -232,6 +236,7 @@ struct Conversation<'a> {
     authentication: Authentication,
     proof: Proof,
     watches: bool,
+    version: u8,
 }
 
 impl Conversation<'_> {
@@ -297,7 +302,16 @@ impl Conversation<'_> {
     /// Does what a message asks for; or the reason for which the stream is to end.
     async fn take(&mut self, bytes: &[u8]) -> Result<(), Option<&'static str>> {
         let All { core, streams, .. } = self.server;
-        match self.authentication.admit(core, self.id, bytes) {
+        let admitted = self.authentication.admit(core, self.id, bytes);
+        if let Ok(frame) = Frame::parse_as(core.config.versions, bytes)
+            && frame.version != self.version
+        {
+            self.version = frame.version;
+            if let Some(open) = streams.open.lock().get_mut(&self.id) {
+                open.version = frame.version;
+            }
+        }
+        match admitted {
             Ok(Admitted::Request(request)) => {
                 self.authenticate(request.principal)?;
                 core.metrics.request("stream");
@@ -394,7 +408,7 @@ impl All {
 
     /// Answers what concerns a document.
     async fn document(&self, stream: StreamId, message: &[u8]) -> Result<(), &'static str> {
-        let frame = Frame::parse(message).map_err(|_| "malformed")?;
+        let frame = Frame::parse_as(self.core.config.versions, message).map_err(|_| "malformed")?;
         let Header { principal, request, .. } = frame.header;
         let from = Requester { stream, principal, request };
         let reply = match Message::parse(frame.header.kind, frame.body) {

@@ -108,7 +108,7 @@ pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
 }
 
 fn new_front(core: &Core) -> Front {
-    let config = FrontConfig { me: core.config.me, max_clients: core.config.max_clients };
+    let config = FrontConfig { me: core.config.me, max_clients: core.config.max_clients, versions: core.config.versions };
     Front::new(core.secret.clone(), Cookies::new(random()), config)
 }
 

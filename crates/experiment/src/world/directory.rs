@@ -86,6 +86,7 @@ fn cluster(spec: &DirectorySpec, load: &DirectoryLoad, agents: u16, seed: u64) -
         store_timeout: Duration::from_secs(1),
         contents: Vec::new(),
         watch_answers: false,
+        upgrade: false,
         seed,
     }
 }

@@ -14,11 +14,10 @@ use weft_fabric::Fabric;
 use weft_fabric::topology::edit_distance;
 
 use super::EventError;
-use crate::directory::{Directory, kill_server, kill_store};
+use crate::directory::{Directory, kill_server, kill_store, restart_server};
 use crate::error::Result;
 use crate::openflow::scheduler;
 use crate::plan::{DirectoryServers, Node, Overlay, Plan, Role, Routing, Store};
-use crate::programs::wait_for;
 use crate::{agents, frr, netns, programs, state, vlb};
 
 /// A program, or several that work as one.
@@ -83,9 +82,7 @@ impl Program {
     pub(super) fn start(self, plan: &Plan, fabric: &Fabric, vlb: bool, stop: &AtomicBool) -> Result<()> {
         match self {
             Self::Agent(node) => agents::restart(plan, &[&plan.nodes[node]], stop),
-            Self::Server(number) => {
-                Directory::of_lab(plan).map_or(Ok(()), |directory| wait_for(&[directory.start_server(number)?], stop))
-            }
+            Self::Server(number) => restart_server(plan, number, stop),
             Self::Store => Directory::of_lab(plan).map_or(Ok(()), |directory| directory.start_store()),
             Self::Scheduler => scheduler::restart(plan, stop),
             Self::Frr(index) => {

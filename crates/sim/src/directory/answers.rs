@@ -1,7 +1,7 @@
 //! Joins a lookup and the server's answer, for checks of who learnt what.
 
 use weft_control::directory::Key;
-use weft_control::wire::directory::{Frame, Message};
+use weft_control::wire::directory::{Frame, Message, Versions};
 
 use super::cluster::seen::Seen;
 
@@ -14,7 +14,7 @@ pub(super) struct Asked {
 
 /// The lookup in a datagram.
 pub(super) fn asked(bytes: &[u8]) -> Option<Asked> {
-    let frame = Frame::parse(bytes).ok()?;
+    let frame = Frame::parse_as(Versions::NEXT, bytes).ok()?;
     match Message::parse(frame.header.kind, frame.body).ok()? {
         Message::Lookup(it) => Some(Asked { asker: it.asker, keys: it.keys().collect() }),
         _ => None,
@@ -23,7 +23,7 @@ pub(super) fn asked(bytes: &[u8]) -> Option<Asked> {
 
 /// The answer or the correction in a datagram; who asked what is not known yet.
 pub(super) fn answered(server: u16, bytes: &[u8]) -> Option<Seen> {
-    let frame = Frame::parse(bytes).ok()?;
+    let frame = Frame::parse_as(Versions::NEXT, bytes).ok()?;
     let principal = frame.header.principal;
     let answer = match Message::parse(frame.header.kind, frame.body).ok()? {
         Message::Answer(answer) => answer,

@@ -8,7 +8,7 @@ use weft_control::directory::policy::Policy;
 use weft_control::directory::shared::Shared;
 use weft_control::directory::{Generation, GroupId, Key, Locator, Mapping, PrincipalId, ServiceId, Value};
 use weft_control::netlord::{Location, Vif};
-use weft_control::wire::directory::{Message, Op, State, Update};
+use weft_control::wire::directory::{Message, Op, State, Update, Versions};
 use weft_fabric::TenantId;
 use weft_fabric::time::NsInstant;
 
@@ -29,7 +29,7 @@ impl Directory {
     pub fn new() -> Self {
         let secret = Secret::new([7; 32]);
         let policy = Policy::parse(POLICY).expect("it is a policy");
-        let config = FrontConfig { me: SERVER, max_clients: 1 << 16 };
+        let config = FrontConfig { me: SERVER, max_clients: 1 << 16, versions: Versions::OURS };
         let front = Front::new(secret.clone(), Cookies::new([3; 16]), config);
         let shared = Shared { revision: Generation(1), state: State::Serving, ..Shared::new(policy, 1) };
         Self { secret, front, shared }

@@ -39,10 +39,10 @@ fn fresh() -> std::ops::Range<u64> {
     first..first + FRESH
 }
 
-fn run_all(test: &str, trial: fn(u64) -> Trial, kept: &[u64]) {
+fn run_all(test: &str, trial: fn(u64) -> Trial, kept: &[u64], quick: u64) {
     let seeds: Vec<u64> = match number("WEFT_SEED") {
         Some(seed) => vec![seed],
-        None => kept.iter().copied().chain(0..number("WEFT_SEEDS").unwrap_or(QUICK)).chain(fresh()).collect(),
+        None => kept.iter().copied().chain(0..number("WEFT_SEEDS").unwrap_or(quick)).chain(fresh()).collect(),
     };
     let failed: Vec<(u64, String)> = seeds.iter().filter_map(|&seed| run(trial, seed).err().map(|error| (seed, error))).collect();
     let shown: Vec<String> = failed
@@ -59,13 +59,19 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn no_fault_loses_an_update_or_discloses_a_mapping() {
-    run_all("no_fault_loses", Trial::new, KEPT);
+    run_all("no_fault_loses", Trial::new, KEPT, QUICK);
 }
 
 /// The same with agents that keep what they hold while no server answers, so that servers send them what is withdrawn when they are idle.
 #[test]
 fn no_fault_leaves_a_withdrawn_mapping_with_an_agent_that_subscribed() {
-    run_all("no_fault_leaves", Trial::subscribing, &[]);
+    run_all("no_fault_leaves", Trial::subscribing, &[], QUICK);
+}
+
+/// The same while half of the machines speak the next version of the protocol, and each another one after a restart.
+#[test]
+fn no_fault_of_an_upgrade_loses_an_update_or_leaves_a_mapping() {
+    run_all("no_fault_of_an_upgrade", Trial::upgrading, &[], QUICK / 4);
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn begin(seed: u64, lease_ms: u32) -> Trial {
 
 /// The same with the time for which it uses them while no server answers.
 fn begin_static(seed: u64, lease_ms: u32, fail_static: NsDuration) -> Trial {
-    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000, fail_static };
+    let shape = Shape { servers: 3, members: 3, agents: 1, writers: 1, rough: 0, capacity: 1000, fail_static, upgrade: false };
     let mut trial = Trial::with_shape(seed, Pcg64::new(u128::from(mix(seed)), 9), shape);
     let put = |key, value| Op { key, expect: None, value: Some(value) };
     trial.submit(0, vec![put(home(0), value(1, 1, 0, lease_ms))]);

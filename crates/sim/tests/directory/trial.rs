@@ -57,6 +57,8 @@ pub struct Shape {
     pub capacity: usize,
     /// While no server answers it uses them for so long, if that is more than their lease.
     pub fail_static: NsDuration,
+    /// Whether half of the machines speak another version of the protocol.
+    pub upgrade: bool,
 }
 
 /// An update that a writer asked for.
@@ -81,6 +83,7 @@ impl Trial {
             rough: rng.random_range(0..=3),
             capacity: if rng.random_range(0..3) == 0 { 4 } else { 1000 },
             fail_static: NsDuration::ZERO,
+            upgrade: false,
         };
         Self::with_shape(seed, rng, shape)
     }
@@ -96,7 +99,15 @@ impl Trial {
             rough: rng.random_range(0..=3),
             capacity: 1000,
             fail_static: NsDuration::MAX,
+            upgrade: false,
         };
+        Self::with_shape(seed, rng, shape)
+    }
+
+    /// As [`Trial::subscribing`], with nodes of two versions of the protocol.
+    pub fn upgrading(seed: u64) -> Self {
+        let rng = Pcg64::new(u128::from(mix(seed)), 79);
+        let shape = Shape { upgrade: true, ..Self::subscribing(seed).shape };
         Self::with_shape(seed, rng, shape)
     }
 
@@ -132,6 +143,7 @@ impl Trial {
             store_timeout: Duration::from_ms(rng.random_range(100..1500)),
             contents: Vec::new(),
             watch_answers: true,
+            upgrade: shape.upgrade,
             seed: mix(seed ^ 0x5eed),
         };
         let cluster = Cluster::new(config, &policies[0]);

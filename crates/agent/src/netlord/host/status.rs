@@ -8,6 +8,7 @@ use weft_control::netlord::agent::{Drop, LookupReport};
 use weft_control::netlord::nl_arp::NlArpCounts;
 use weft_control::netlord::spain::SpainCounters;
 use weft_control::wire::packet::ethernet::VlanId;
+use weft_directory::client::versions;
 use weft_fabric::MacAddr;
 
 use super::super::metrics;
@@ -35,6 +36,7 @@ impl Host {
             "overlay": "netlord",
             "role": "host",
             "version": env!("CARGO_PKG_VERSION"),
+            "protocol": versions().newest(),
             "uptime_s": self.started.elapsed().as_secs(),
             "adopted": self.plane.adopted(),
             "keeps": self.config.on_exit == OnExit::Keep,

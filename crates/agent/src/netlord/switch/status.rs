@@ -1,6 +1,7 @@
 //! What a switch says of itself.
 
 use serde_json::{Map, Value, json};
+use weft_directory::client::versions;
 
 use super::Switch;
 use crate::config::Role;
@@ -34,6 +35,7 @@ impl Switch {
             "overlay": "netlord",
             "role": self.role(),
             "version": env!("CARGO_PKG_VERSION"),
+            "protocol": versions().newest(),
             "mac": self.config.mac.map(|mac| mac.to_string()),
             "uptime_s": self.started.elapsed().as_secs(),
             "adopted": self.plane.adopted(),

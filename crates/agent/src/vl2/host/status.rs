@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Map, Value, json};
 use weft_control::directory::{GroupId, ServiceId};
 use weft_control::vl2::agent::{AttachState, OwnState, OwnView, PeerView, Reason};
+use weft_directory::client::versions;
 
 use super::Host;
 use super::checks::State;
@@ -35,6 +36,7 @@ impl Host {
             "problems": problems,
             "role": "host",
             "version": env!("CARGO_PKG_VERSION"),
+            "protocol": versions().newest(),
             "device": self.link.device,
             "la": self.la.to_string(),
             "principal": self.config.principal().0,

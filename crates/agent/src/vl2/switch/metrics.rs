@@ -17,6 +17,7 @@ impl Switch {
                 ("detached", counts.detached),
                 ("refused", counts.refused),
                 ("malformed", counts.malformed),
+                ("unsupported", counts.unsupported),
                 ("strangers", counts.strangers),
                 ("bad_tags", counts.bad_tags),
                 ("replayed", counts.replayed),

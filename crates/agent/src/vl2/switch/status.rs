@@ -1,6 +1,7 @@
 //! What a switch says of itself.
 
 use serde_json::{Value, json};
+use weft_directory::client::versions;
 
 use super::Switch;
 use super::tor::TorPart;
@@ -28,6 +29,7 @@ impl Switch {
         let (counters, drops) = split(counters.unwrap_or_default());
         json!({
             "verdict": verdict, "summary": self.summary(local.len()), "problems": problems, "role": "switch", "version": env!("CARGO_PKG_VERSION"),
+            "protocol": versions().newest(),
             "kind": self.kind(), "la": self.config.la, "principal": self.config.principal().0, "uptime_s": self.started.elapsed().as_secs(),
             "ports": self.config.ports, "local": local, "groups": groups, "directory": self.servers(), "attach": self.attach(),
             "dhcp": self.relay.as_ref().map(|relay| json!(relay.counts())),
@@ -81,7 +83,7 @@ impl Switch {
         let c = tor.counts();
         json!({
             "attached": c.attached, "detached": c.detached, "refused": c.refused, "malformed": c.malformed, "strangers": c.strangers,
-            "bad_tags": c.bad_tags, "replayed": c.replayed, "expired": c.expired, "present": c.present, "reported": c.reported, "unreported": c.unreported,
+            "unsupported": c.unsupported, "bad_tags": c.bad_tags, "replayed": c.replayed, "expired": c.expired, "present": c.present, "reported": c.reported, "unreported": c.unreported,
         })
     }
 }

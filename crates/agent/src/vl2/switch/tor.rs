@@ -42,6 +42,7 @@ impl TorPart {
             addresses_per_host: part.addresses_per_host,
             reports_per_s: part.reports_per_s,
             first_number,
+            versions: weft_directory::client::versions(),
             ..TorConfig::new(config.principal(), Locator::V4(config.la))
         };
         let seed = u128::from_le_bytes(weft_directory::client::random());

@@ -28,7 +28,9 @@ use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
 use super::table::Probe;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Foreign, Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG, WireError};
+use crate::wire::directory::{
+    Foreign, Frame, HEADER, Header, Kind, Lookup, MAX_DATAGRAM, MAX_FACTOR, Message, TAG, Versions, WireError,
+};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +50,8 @@ pub struct FrontConfig {
     pub me: PrincipalId,
     /// Clients (a principal at an address) that are remembered at most, about 400 bytes each.
     pub max_clients: usize,
+    /// Of the protocol.
+    pub versions: Versions,
 }
 
 /// Where a principal was seen: the machine is to know, so that it can send corrections there. Reported for a client's first request, and
@@ -78,6 +82,7 @@ pub struct Front {
 
 /// A datagram that was let in.
 struct Admitted<'a> {
+    version: u8,
     header: Header,
     body: &'a [u8],
     client: u32,
@@ -97,7 +102,7 @@ enum Step<'a> {
 /// Why a datagram was not let in.
 enum Refusal {
     Drop(Reason),
-    /// The cookie that it should have, and what makes the Challenge's tag.
+    /// The cookie that it should have, which says its version, and what makes the Challenge's tag.
     Challenge(Header, u64, Box<Tagger>),
     /// A known principal speaks another version: the header of the answer, and what makes its tag.
     Unsupported(Header, Box<Tagger>),
@@ -172,7 +177,7 @@ impl Front {
                 Verdict::Forward(Box::new(Request { client, principal: admitted.header.principal, ask }))
             })
         };
-        match Frame::parse(bytes) {
+        match Frame::parse_as(self.config.versions, bytes) {
             Err(error) => self.drop(Reason::of(error)),
             Ok(frame) if frame.header.kind.is_answer() => self.drop(Reason::Unexpected),
             Ok(frame) => match self.admit(now, from, frame, bytes.len()) {
@@ -264,13 +269,15 @@ impl Front {
         if bytes.len() > MAX_DATAGRAM {
             return Err(Refusal::Drop(Reason::Oversized));
         }
-        let frame = match Frame::parse(bytes) {
+        let frame = match Frame::parse_as(self.config.versions, bytes) {
             Ok(frame) => frame,
             Err(WireError::Version(_)) => return Err(self.foreign(from, bytes)),
             Err(error) => return Err(Refusal::Drop(Reason::of(error))),
         };
         match frame.header.kind {
-            Kind::Challenge | Kind::DigestAnswer if frame.header.principal == self.config.me => Err(self.of_peer(from, &frame)),
+            Kind::Challenge | Kind::DigestAnswer | Kind::Unsupported if frame.header.principal == self.config.me => {
+                Err(self.of_peer(from, &frame))
+            }
             Kind::List | Kind::Watch | Kind::Status => Err(Refusal::Drop(Reason::Unexpected)),
             kind if kind.is_answer() => Err(Refusal::Drop(Reason::Unexpected)),
             _ => self.admit(now, from, frame, bytes.len()),
@@ -280,7 +287,8 @@ impl Front {
     /// Tag, cookie, window.
     #[inline]
     fn admit<'a>(&mut self, now: Instant, from: SocketAddr, frame: Frame<'a>, length: usize) -> Result<Admitted<'a>, Refusal> {
-        let Frame { header, covered, body, tag } = frame;
+        let Frame { version, header, covered, body, tag } = frame;
+        let versions = self.config.versions;
         // 0 is "nobody": it owns nothing, and mappings without an owner are not its.
         if header.principal == PrincipalId(0) {
             return Err(Refusal::Drop(Reason::Principal));
@@ -291,8 +299,8 @@ impl Front {
                 let age = Age::of(known.cookie);
                 if !known.tagger.verify(covered, tag) {
                     self.change_key(client, from, &frame)?;
-                } else if known.cookie != header.cookie {
-                    let next = age.mark(self.clients.next_cookie(client, header.principal, from));
+                } else if known.cookie != header.cookie || versions.of_cookie(known.cookie) != version {
+                    let next = versions.mark(age.mark(self.clients.next_cookie(client, header.principal, from)), version);
                     if next != header.cookie {
                         let tagger = Box::new(self.clients.at(client).tagger.clone());
                         return Err(Refusal::Challenge(header, next, tagger));
@@ -305,7 +313,7 @@ impl Front {
             None => {
                 let maker = self.secret.maker_of(header.principal, covered, tag);
                 let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
-                let cookie = age.mark(self.clients.cookie(header.principal, from));
+                let cookie = versions.mark(age.mark(self.clients.cookie(header.principal, from)), version);
                 if cookie != header.cookie {
                     return Err(Refusal::Challenge(header, cookie, Box::new(tagger)));
                 }
@@ -328,7 +336,7 @@ impl Front {
         }
         self.clients.touch(client);
         let limit = MAX_DATAGRAM.min(MAX_FACTOR * length);
-        Ok(Admitted { header, body, client, cookie, limit })
+        Ok(Admitted { version, header, body, client, cookie, limit })
     }
 
     /// A tag is not of the key that the client had: while there are two secrets it may have got its new key. It then begins another life.
@@ -339,6 +347,7 @@ impl Front {
         let maker = maker.and_then(|secret| secret.maker_of(header.principal, frame.covered, frame.tag));
         let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
         let next = age.mark(self.clients.next_cookie(client, header.principal, from));
+        let next = self.config.versions.mark(next, frame.version);
         if next != header.cookie {
             return Err(Refusal::Challenge(header, next, Box::new(tagger)));
         }
@@ -351,7 +360,8 @@ impl Front {
     /// A datagram of another version of the protocol: who proves that he has a key is answered so.
     #[cold]
     fn foreign(&mut self, from: SocketAddr, bytes: &[u8]) -> Refusal {
-        let Some(Foreign { answer, covered, tag, .. }) = Foreign::parse(bytes).filter(|it| it.answer.principal != PrincipalId(0))
+        let Some(Foreign { answer, covered, tag, .. }) =
+            Foreign::parse(self.config.versions, bytes).filter(|it| it.answer.principal != PrincipalId(0))
         else {
             return Refusal::Drop(Reason::Version);
         };
@@ -388,14 +398,15 @@ impl Front {
             Refusal::Unsupported(header, tagger) => {
                 self.counters.drop(Reason::Version);
                 let start = out.len();
-                header.emit(out);
+                header.emit_as(self.config.versions.newest(), out);
                 tagger.seal(out, start);
                 Verdict::Answer
             }
             Refusal::Challenge(header, cookie, tagger) => {
                 self.counters.challenges += 1;
                 let start = out.len();
-                Header { kind: Kind::Challenge, cookie, ..header }.emit(out);
+                let version = self.config.versions.of_cookie(cookie);
+                Header { kind: Kind::Challenge, cookie, ..header }.emit_as(version, out);
                 tagger.seal(out, start);
                 Verdict::Answer
             }
@@ -478,7 +489,7 @@ impl Admitted<'_> {
     #[inline]
     fn begin_answer(&self, kind: Kind, out: &mut Vec<u8>) -> usize {
         let start = out.len();
-        Header { kind, cookie: self.cookie, ..self.header }.emit(out);
+        Header { kind, cookie: self.cookie, ..self.header }.emit_as(self.version, out);
         start
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::directory::key::{Generation, GroupId, Locator, MacSpace, Mapping, ServiceId, Value};
 use crate::directory::policy::Policy;
 use crate::directory::testing::{any_key, any_value_of};
-use crate::wire::directory::{Changes, Digest, Finding, Misdelivered, Op, State, Sync, Update};
+use crate::wire::directory::{Changes, Digest, Finding, Misdelivered, Op, State, Sync, Update, Versions};
 
 const POLICY: &str = r#"
     version = 2
@@ -35,7 +35,7 @@ fn secret() -> Secret {
 }
 
 fn front() -> Front {
-    Front::new(secret(), Cookies::new([5; 16]), FrontConfig { me: PrincipalId(90), max_clients: 100 })
+    Front::new(secret(), Cookies::new([5; 16]), FrontConfig { me: PrincipalId(90), max_clients: 100, versions: Versions::OURS })
 }
 
 fn app(n: u8) -> Key {
@@ -393,7 +393,7 @@ proptest! {
 #[test]
 fn keys_of_an_old_secret_are_good_while_it_is_there() {
     let (old, shared) = (Secret::new([4; 32]), shared());
-    let config = FrontConfig { me: PrincipalId(90), max_clients: 100 };
+    let config = FrontConfig { me: PrincipalId(90), max_clients: 100, versions: Versions::OURS };
     let mut front = Front::new(secret().and_old(&old), Cookies::new([5; 16]), config);
     let mut host = Client { secret: old.clone(), ..Client::new(1) };
     let mut other = Client::new(2);

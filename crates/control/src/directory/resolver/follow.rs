@@ -136,7 +136,7 @@ impl Resolver {
             _ => self.cache.interest(),
         };
         let body = Message::Follow(Follow { revision: since, policy: self.policy, push, interest });
-        let (request, bytes) = self.servers.seal(to, Kind::Follow, |out| body.emit(out));
+        let (request, bytes) = self.servers.seal(self.now, to, Kind::Follow, |out| body.emit(out));
         let cookie = cookie_of(&bytes);
         self.expect(to, request, What::Follow(Asked { since, policy: self.policy, push }), cookie);
         self.out.push_back(Output::Send { to, bytes });

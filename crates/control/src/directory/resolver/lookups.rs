@@ -255,7 +255,7 @@ impl Resolver {
     pub(super) fn send_batch(&mut self, to: SocketAddr, batch: u64, asker: Option<Key>, keys: Vec<Key>) {
         // Not `at_least`: one key whose generation is far ahead would send all others elsewhere too. The cache checks each.
         let (request, bytes) =
-            self.servers.seal(to, Kind::Lookup, |out| Lookup::emit(Generation::default(), asker.as_ref(), &keys, out));
+            self.servers.seal(self.now, to, Kind::Lookup, |out| Lookup::emit(Generation::default(), asker.as_ref(), &keys, out));
         let cookie = cookie_of(&bytes);
         if let Some(batch) = self.lookups.batches.get_mut(&batch) {
             batch.requests.push((to, request));

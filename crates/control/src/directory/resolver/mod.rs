@@ -33,7 +33,7 @@ use super::key::{Generation, Key, PrincipalId, Value};
 use super::servers::{Refusal, Servers, cookie_of};
 use super::steady::Steady;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Answer, Finding, Header, Kind, Message, Misdelivered};
+use crate::wire::directory::{Answer, Finding, Header, Kind, Message, Misdelivered, Versions};
 use cache::{Cache, Name, Said};
 use lookups::Lookups;
 
@@ -69,6 +69,8 @@ pub struct ResolverConfig {
     pub waiting_max: usize,
     /// Greater than every request number that this principal ever sent from this address, such as the nanoseconds since 1970.
     pub first_request: u64,
+    /// Of the protocol.
+    pub versions: Versions,
 }
 
 impl ResolverConfig {
@@ -84,6 +86,7 @@ impl ResolverConfig {
             fail_static: Duration::MAX,
             waiting_max: 65_536,
             first_request: 0,
+            versions: Versions::OURS,
         }
     }
 }
@@ -243,7 +246,7 @@ impl Resolver {
     /// A resolver that knows no server yet.
     pub fn new(config: ResolverConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
         Self {
-            servers: Servers::new(config.principal, key, config.first_request),
+            servers: Servers::new(config.principal, key, config.first_request, config.versions),
             cache: Cache::new(config.capacity, config.negative, config.fail_static),
             lookups: Lookups::default(),
             sync: sync::SyncState::default(),
@@ -336,7 +339,7 @@ impl Resolver {
     }
 
     fn send_report(&mut self, to: SocketAddr, report: Misdelivered) {
-        let (request, bytes) = self.servers.seal(to, Kind::Misdelivered, |out| Message::Misdelivered(report).emit(out));
+        let (request, bytes) = self.servers.seal(self.now, to, Kind::Misdelivered, |out| Message::Misdelivered(report).emit(out));
         self.expect(to, request, What::Report(report), cookie_of(&bytes));
         self.out.push_back(Output::Send { to, bytes });
     }
@@ -398,6 +401,13 @@ impl Resolver {
         let Some(exchange) = self.exchanges.get(&id).cloned() else { return self.counts.unasked += 1 };
         match (message, &exchange.what) {
             (Message::Challenge, _) => self.challenged(id, &exchange, &frame.header),
+            (Message::Unsupported, _) => {
+                self.end(id, &exchange, &frame.header);
+                if !self.servers.unsupported(self.now, from, id.1, frame.version) {
+                    return self.counts.unsupported += 1;
+                }
+                self.send_again(id.0, &exchange);
+            }
             (Message::Answer(answer), What::Lookup { batch, asker, keys }) => {
                 self.end(id, &exchange, &frame.header);
                 self.answered(from, *batch, *asker, keys, &answer, exchange.sent);
@@ -417,14 +427,17 @@ impl Resolver {
     /// The server does not know this agent yet, or has restarted: the same again, with its cookie.
     fn challenged(&mut self, id: (SocketAddr, u64), exchange: &Exchange, header: &Header) {
         self.end(id, exchange, header);
-        if exchange.cookie == header.cookie {
-            return;
+        if exchange.cookie != header.cookie {
+            self.send_again(id.0, exchange);
         }
+    }
+
+    fn send_again(&mut self, to: SocketAddr, exchange: &Exchange) {
         match &exchange.what {
-            What::Lookup { batch, asker, keys } => self.send_batch(id.0, *batch, *asker, keys.clone()),
-            What::Sync { since } => self.send_sync(id.0, *since),
-            What::Follow(asked) => self.send_follow(id.0, asked.push),
-            What::Report(report) => self.send_report(id.0, *report),
+            What::Lookup { batch, asker, keys } => self.send_batch(to, *batch, *asker, keys.clone()),
+            What::Sync { since } => self.send_sync(to, *since),
+            What::Follow(asked) => self.send_follow(to, asked.push),
+            What::Report(report) => self.send_report(to, *report),
         }
     }
 

@@ -107,7 +107,7 @@ impl Resolver {
 
     pub(super) fn send_sync(&mut self, to: std::net::SocketAddr, since: Generation) {
         let body = Message::Sync(Sync { revision: since, policy: self.policy, padding: PADDING });
-        let (request, bytes) = self.servers.seal(to, Kind::Sync, |out| body.emit(out));
+        let (request, bytes) = self.servers.seal(self.now, to, Kind::Sync, |out| body.emit(out));
         let cookie = cookie_of(&bytes);
         self.expect(to, request, What::Sync { since }, cookie);
         self.out.push_back(super::Output::Send { to, bytes });

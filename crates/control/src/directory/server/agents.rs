@@ -73,14 +73,14 @@ impl Server {
     pub(super) fn misdelivered(&mut self, now: Instant, reporter: PrincipalId, report: Misdelivered) {
         let table = &self.shared.table;
         let Some(FoundValue::Mapping(asker)) = table.get(&report.asker).map(|found| found.value) else {
-            return self.pass_on(reporter, report);
+            return self.pass_on(now, reporter, report);
         };
         let access = Access::of(&self.shared, asker.owner, Some((&report.asker, &table.probe(&report.asker))));
         let (generation, finding) = finding(&self.shared, access, &report.key);
         let knows_better =
             !matches!(&finding, Finding::Found(value) if value.mapping().is_some_and(|it| it.locator == report.stale));
         let Some(agent) = self.agents.agents.get_mut(&asker.owner).filter(|_| knows_better && self.following.loaded) else {
-            return self.pass_on(reporter, report);
+            return self.pass_on(now, reporter, report);
         };
         if !agent.allow(now) {
             self.counters.corrections_limited += 1;
@@ -89,16 +89,17 @@ impl Server {
         let (to, cookie) = (agent.at, agent.cookie);
         let (revision, policy) = (self.shared.revision, self.shared.policy.version());
         let mut bytes = Vec::new();
-        Header { kind: Kind::Correction, principal: asker.owner, cookie, request: 0 }.emit(&mut bytes);
+        Header { kind: Kind::Correction, principal: asker.owner, cookie, request: 0 }
+            .emit_as(self.config.versions.of_cookie(cookie), &mut bytes);
         Message::Correction(Correction { revision, policy, key: report.key, generation, finding }).emit(&mut bytes);
         self.secret.key_by_cookie(asker.owner, cookie).tagger().seal(&mut bytes, 0);
         self.counters.corrections += 1;
         self.outputs.push_back(Output::Send { to, bytes });
     }
 
-    fn pass_on(&mut self, reporter: PrincipalId, report: Misdelivered) {
+    fn pass_on(&mut self, now: Instant, reporter: PrincipalId, report: Misdelivered) {
         if !self.shared.policy.is_server(reporter) {
-            self.notify_peers(&Message::Misdelivered(report));
+            self.notify_peers(now, &Message::Misdelivered(report));
         }
     }
 }

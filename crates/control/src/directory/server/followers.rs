@@ -232,7 +232,8 @@ impl Server {
         // Without a page it says: ask.
         let page = self.shared.follow(&ask, MAX_DATAGRAM - HEADER - TAG).unwrap_or_default();
         let mut bytes = Vec::new();
-        Header { kind: Kind::Withdrawn, principal, cookie, request: 0 }.emit(&mut bytes);
+        Header { kind: Kind::Withdrawn, principal, cookie, request: 0 }
+            .emit_as(self.config.versions.of_cookie(cookie), &mut bytes);
         Message::Withdrawn(page).emit(&mut bytes);
         self.secret.key_by_cookie(principal, cookie).tagger().seal(&mut bytes, 0);
         self.counters.pushes += 1;

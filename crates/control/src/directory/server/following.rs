@@ -157,7 +157,7 @@ impl Server {
         if complete {
             self.shared.revision = before.max(revision);
         }
-        self.disseminate(revision, complete, ops);
+        self.disseminate(now, revision, complete, ops);
     }
 
     /// Takes a record if it is new. What was committed up to `revision` is known: if the key is not there its tombstone has been purged since.

@@ -10,7 +10,7 @@ use super::super::policy::{Policy, PolicyError};
 use super::super::request::{Request, StreamId};
 use super::super::store::{CommitResult, StoreOp, Stored};
 use crate::time::Duration;
-use crate::wire::directory::{Op, Outcome};
+use crate::wire::directory::{Op, Outcome, Versions};
 
 /// What happens to the server.
 #[derive(Clone, Debug)]
@@ -232,6 +232,8 @@ pub struct ServerConfig {
     pub max_clients: usize,
     /// Whether ended updates become [`Event::Updated`].
     pub audit: bool,
+    /// Of the protocol.
+    pub versions: Versions,
 }
 
 impl ServerConfig {
@@ -249,6 +251,7 @@ impl ServerConfig {
             keep_tombstones: Duration::from_secs(3600),
             max_clients: 262_144,
             audit: false,
+            versions: Versions::OURS,
         }
     }
 }

@@ -70,8 +70,12 @@ pub struct Server {
 impl Server {
     /// A server that has loaded nothing yet: its first output is [`Output::Load`].
     pub fn new(config: ServerConfig, secret: Secret, cookies: Cookies, policy: Policy, mut rng: Pcg64) -> Self {
-        let front = Front::new(secret.clone(), cookies, FrontConfig { me: config.me, max_clients: config.max_clients });
-        let peers = Peers::new(config.me, &secret, &config.peers, config.digest_every);
+        let front = Front::new(
+            secret.clone(),
+            cookies,
+            FrontConfig { me: config.me, max_clients: config.max_clients, versions: config.versions },
+        );
+        let peers = Peers::new(&config, &secret);
         let mut server = Self {
             shared: Shared::new(policy, rng.random()),
             front,
@@ -173,7 +177,8 @@ impl Server {
         if self.shared.denied.contains(&request.principal) {
             return self.drop(Reason::Denied);
         }
-        let of_peer = request.principal == self.config.me && matches!(request.ask, Ask::DigestAnswer(_) | Ask::Challenge);
+        let is_answer = matches!(request.ask, Ask::DigestAnswer(_) | Ask::Challenge | Ask::Unsupported);
+        let of_peer = request.principal == self.config.me && is_answer;
         if !of_peer && !request.ask.permitted(&self.shared.policy, request.principal) {
             return self.drop(Reason::Refused);
         }
@@ -184,7 +189,8 @@ impl Server {
             Ask::Commits(commits) => self.disseminated(now, &commits),
             Ask::Digest(digest) => self.digest(now, client, principal, digest),
             Ask::DigestAnswer(digest) => self.compare(now, digest),
-            Ask::Challenge => self.challenged(client),
+            Ask::Challenge => self.sent_again(now, client, false),
+            Ask::Unsupported => self.sent_again(now, client, true),
             Ask::Follow(ask) if ask.push && matches!(client, Client::Datagram { .. }) => {
                 self.subscribe(now, client, principal, ask)
             }
@@ -286,7 +292,7 @@ impl Server {
         let mut bytes = Vec::new();
         match client {
             Client::Datagram { at, cookie, request } => {
-                Header { kind, principal, cookie, request }.emit(&mut bytes);
+                Header { kind, principal, cookie, request }.emit_as(self.config.versions.of_cookie(cookie), &mut bytes);
                 message.emit(&mut bytes);
                 self.secret.key_by_cookie(principal, cookie).tagger().seal(&mut bytes, 0);
                 self.outputs.push_back(Output::Send { to: at, bytes });

@@ -7,13 +7,16 @@ use std::net::SocketAddr;
 
 use rand::RngExt;
 
+use super::super::OLDER_VERSION;
 use super::super::auth::{Secret, Tagger};
 use super::super::key::{Generation, PrincipalId};
 use super::super::request::Client;
 use super::super::store::StoreOp;
-use super::{Output, ReloadReason, Server};
+use super::{Output, ReloadReason, Server, ServerConfig};
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Commit, Commits, Digest, HEADER, Header, Kind, MAX_DATAGRAM, Message, TAG, emit_key, emit_record};
+use crate::wire::directory::{
+    Commit, Commits, Digest, HEADER, Header, Kind, MAX_DATAGRAM, Message, TAG, Versions, emit_key, emit_record,
+};
 
 /// The other servers.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub struct Peers {
     peers: Vec<Peer>,
     digest_every: Duration,
     digest_at: Option<Instant>,
+    versions: Versions,
 }
 
 /// One of them.
@@ -34,6 +38,8 @@ struct Peer {
     request: u64,
     /// What was sent last, for it may be challenged.
     sent: VecDeque<Sent>,
+    /// Until when it is sent the older version of the protocol, which it asked for.
+    older_until: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -45,10 +51,12 @@ struct Sent {
 }
 
 impl Peers {
-    /// The peers at these addresses.
-    pub fn new(me: PrincipalId, secret: &Secret, at: &[SocketAddr], digest_every: Duration) -> Self {
-        let peers = at.iter().map(|&at| Peer { at, cookie: 0, request: 0, sent: VecDeque::new() }).collect();
-        Self { me, tagger: secret.key_of(me).tagger(), peers, digest_every, digest_at: None }
+    /// Those of a server.
+    pub fn new(config: &ServerConfig, secret: &Secret) -> Self {
+        let peer = |&at| Peer { at, cookie: 0, request: 0, sent: VecDeque::new(), older_until: None };
+        let (me, peers) = (config.me, config.peers.iter().map(peer).collect());
+        let tagger = secret.key_of(me).tagger();
+        Self { me, tagger, peers, digest_every: config.digest_every, digest_at: None, versions: config.versions }
     }
 
     /// When a digest is to be sent.
@@ -56,11 +64,13 @@ impl Peers {
         self.digest_at.filter(|_| !self.peers.is_empty())
     }
 
-    fn send(&mut self, peer: usize, kind: Kind, body: Vec<u8>, tries: u32) -> Output {
+    fn send(&mut self, now: Instant, peer: usize, kind: Kind, body: Vec<u8>, tries: u32) -> Output {
         let peer = &mut self.peers[peer];
         peer.request += 1;
+        peer.older_until = peer.older_until.filter(|&until| now < until);
+        let version = if peer.older_until.is_some() { self.versions.oldest() } else { self.versions.newest() };
         let mut bytes = Vec::with_capacity(HEADER + body.len() + TAG);
-        Header { kind, principal: self.me, cookie: peer.cookie, request: peer.request }.emit(&mut bytes);
+        Header { kind, principal: self.me, cookie: peer.cookie, request: peer.request }.emit_as(version, &mut bytes);
         bytes.extend_from_slice(&body);
         self.tagger.seal(&mut bytes, 0);
         peer.sent.push_back(Sent { request: peer.request, kind, body, tries });
@@ -73,18 +83,18 @@ impl Peers {
 
 impl Server {
     /// Sends a message to all peers.
-    pub(super) fn notify_peers(&mut self, message: &Message<'_>) {
+    pub(super) fn notify_peers(&mut self, now: Instant, message: &Message<'_>) {
         let mut body = Vec::new();
         message.emit(&mut body);
         for peer in 0..self.peers.peers.len() {
-            let output = self.peers.send(peer, message.kind(), body.clone(), 0);
+            let output = self.peers.send(now, peer, message.kind(), body.clone(), 0);
             self.outputs.push_back(output);
         }
     }
 
     /// Sends all peers what was committed, in as many datagrams as it takes. Only one that holds all of the commit can say that nothing else
     /// is between.
-    pub(super) fn disseminate(&mut self, revision: Generation, complete: bool, ops: &[StoreOp]) {
+    pub(super) fn disseminate(&mut self, now: Instant, revision: Generation, complete: bool, ops: &[StoreOp]) {
         if self.peers.peers.is_empty() {
             return;
         }
@@ -108,7 +118,7 @@ impl Server {
         let (from, to) =
             if complete && parts.len() == 1 { (Generation(revision.0 - 1), revision) } else { (Generation(0), Generation(0)) };
         for commits in parts {
-            self.notify_peers(&Message::Commits(Commits { from, revision: to, commits }));
+            self.notify_peers(now, &Message::Commits(Commits { from, revision: to, commits }));
         }
     }
 
@@ -138,7 +148,7 @@ impl Server {
         if self.is_exact() {
             let mut body = Vec::new();
             Message::Digest(self.own_digest()).emit(&mut body);
-            let output = self.peers.send(peer, Kind::Digest, body, 0);
+            let output = self.peers.send(now, peer, Kind::Digest, body, 0);
             self.outputs.push_back(output);
         }
     }
@@ -160,8 +170,8 @@ impl Server {
         }
     }
 
-    /// A peer gave us a cookie: what it did not take is sent again.
-    pub(super) fn challenged(&mut self, client: Client) {
+    /// A peer gave us a cookie, or does not speak our newest version: what it did not take is sent again.
+    pub(super) fn sent_again(&mut self, now: Instant, client: Client, unsupported: bool) {
         let Client::Datagram { at, cookie, request } = client else { return };
         let Some(peer) = self.peers.peers.iter().position(|peer| peer.at == at) else { return };
         let known = &mut self.peers.peers[peer];
@@ -169,8 +179,11 @@ impl Server {
         let Some(place) = known.sent.iter().position(|sent| sent.request == request) else { return };
         let Some(sent) = known.sent.remove(place) else { return };
         known.cookie = cookie;
+        if unsupported {
+            known.older_until.get_or_insert(now.saturating_add(OLDER_VERSION));
+        }
         if sent.tries < MAX_TRIES {
-            let output = self.peers.send(peer, sent.kind, sent.body, sent.tries + 1);
+            let output = self.peers.send(now, peer, sent.kind, sent.body, sent.tries + 1);
             self.outputs.push_back(output);
         }
     }

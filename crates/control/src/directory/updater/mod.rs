@@ -29,7 +29,7 @@ use super::key::{Generation, PrincipalId};
 use super::servers::Servers;
 use super::steady::Steady;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Acknowledgement, Kind, Message, Op, Update};
+use crate::wire::directory::{Acknowledgement, Kind, Message, Op, Update, Versions};
 
 /// The configuration of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct UpdaterConfig {
     /// Greater than every number that this principal ever gave to a request from this address or to an update, such as the nanoseconds since
     /// 1970.
     pub first_number: u64,
+    /// Of the protocol.
+    pub versions: Versions,
 }
 
 impl UpdaterConfig {
@@ -56,6 +58,7 @@ impl UpdaterConfig {
             give_up: Duration::from_secs(10),
             waiting_max: 65_536,
             first_number: 0,
+            versions: Versions::OURS,
         }
     }
 }
@@ -158,7 +161,7 @@ impl Updater {
     /// A writer that knows no server yet.
     pub fn new(config: UpdaterConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
         Self {
-            servers: Servers::new(config.principal, key, config.first_number),
+            servers: Servers::new(config.principal, key, config.first_number, config.versions),
             clock: Steady::default(),
             now: Instant::ZERO,
             known: Generation::default(),
@@ -261,7 +264,7 @@ impl Updater {
     }
 
     fn send_health(&mut self, to: SocketAddr) {
-        let (request, bytes) = self.servers.seal(to, Kind::Health, |out| Message::Health.emit(out));
+        let (request, bytes) = self.servers.seal(self.now, to, Kind::Health, |out| Message::Health.emit(out));
         self.remember(to, request, 0, &bytes);
         self.out.push_back(Output::Send { to, bytes });
     }
@@ -289,7 +292,7 @@ impl Updater {
             pending.update.known = self.known;
         }
         let message = Message::Update(pending.update.clone());
-        let (request, bytes) = self.servers.seal(server, Kind::Update, |out| message.emit(out));
+        let (request, bytes) = self.servers.seal(self.now, server, Kind::Update, |out| message.emit(out));
         pending.attempts.sent((server, request));
         if !pending.tried.contains(&server) {
             pending.tried.push(server);
@@ -359,6 +362,13 @@ impl Updater {
                 self.requests.remove(&id);
                 self.servers.answered(from, frame.header.cookie, took);
                 if what.cookie != frame.header.cookie {
+                    self.challenged(id, &what);
+                }
+            }
+            Message::Unsupported => {
+                self.requests.remove(&id);
+                self.servers.answered(from, frame.header.cookie, took);
+                if self.servers.unsupported(self.now, from, id.1, frame.version) {
                     self.challenged(id, &what);
                 }
             }

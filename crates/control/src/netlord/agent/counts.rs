@@ -43,6 +43,8 @@ pub enum Drop {
     BadEncapsulation,
     /// From the fabric: NL-ARP or LLDP that is malformed.
     BadControl,
+    /// From the fabric: NL-ARP of a version that this agent does not speak.
+    OtherVersion,
     /// From the fabric: to another MAC address or port.
     NotMine,
     /// From the fabric: a tenant's frame that no agent would have sent.
@@ -53,7 +55,7 @@ pub enum Drop {
 
 impl Drop {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Malformed,
         Self::SpoofedMac,
         Self::SpoofedIp,
@@ -72,6 +74,7 @@ impl Drop {
         Self::Foreign,
         Self::BadEncapsulation,
         Self::BadControl,
+        Self::OtherVersion,
         Self::NotMine,
         Self::Forged,
         Self::Misdelivered,
@@ -98,6 +101,7 @@ impl Drop {
             Self::Foreign => "foreign",
             Self::BadEncapsulation => "bad_encapsulation",
             Self::BadControl => "bad_control",
+            Self::OtherVersion => "other_version",
             Self::NotMine => "not_mine",
             Self::Forged => "forged",
             Self::Misdelivered => "misdelivered",

@@ -22,6 +22,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 // What this server has said by one interface comes back by another.
                 Ok((from, _)) if self.is_own(from) => self.counts.copies += 1,
                 Ok((from, message)) => self.input_locations(LocationInput::Broadcast { from, message }),
+                Err(PacketError::Version(_)) => self.counts.drop(None, Drop::OtherVersion),
                 Err(_) => self.counts.drop(None, Drop::BadControl),
             },
             EtherType::IPV4 => self.decapsulate(uplink, mac, frame),

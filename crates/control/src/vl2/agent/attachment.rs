@@ -66,6 +66,11 @@ impl Attachment {
         Some((if self.is_leaving { Kind::Detach } else { Kind::Attach }, self.sequence))
     }
 
+    /// Whether the last message has this sequence.
+    pub const fn is_last(&self, sequence: u64) -> bool {
+        self.sequence != 0 && self.sequence == sequence
+    }
+
     /// Whether it has left, or nobody minds.
     pub fn has_left(&self) -> bool {
         self.is_leaving && (self.state == AttachState::Detached || self.tries >= FAREWELLS && self.due == Instant::MAX)

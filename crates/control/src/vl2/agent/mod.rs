@@ -122,6 +122,8 @@ pub struct Agent {
     now: Instant,
     start: Instant,
     last_sequence: u64,
+    /// Until when the ToR is sent the older version of the protocol.
+    tor_is_older_until: Option<Instant>,
     own: BTreeMap<IpAddr, own::Own>,
     servers: servers::Servers,
     peers: peers::Peers,
@@ -150,6 +152,7 @@ impl Agent {
             now: Instant::ZERO,
             start: Instant::ZERO,
             last_sequence: config.resolver.first_request,
+            tor_is_older_until: None,
             own: BTreeMap::new(),
             servers: servers::Servers::default(),
             peers: peers::Peers::default(),

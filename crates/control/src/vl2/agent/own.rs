@@ -14,10 +14,11 @@ use weft_fabric::MacAddr;
 
 use super::attachment::{AttachState, Attachment};
 use super::{Agent, Announce, Known, OWN, Output, PeerKey, address_of, key_of};
+use crate::directory::OLDER_VERSION;
 use crate::directory::resolver::Resolution;
 use crate::directory::{Key, ServiceId, Value};
 use crate::time::{Duration, Instant};
-use crate::wire::vl2::attach::{Attach, Code, Frame};
+use crate::wire::vl2::attach::{Attach, Code, Frame, Unsupported};
 
 /// What the directory says of an address of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +226,11 @@ impl Agent {
     pub(super) fn attach_datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
         let Announce::Tor { address: tor, refresh } = self.config.announce else { return };
         let now = self.now;
-        let frame = Frame::parse(bytes).ok().filter(|frame| from == tor && frame.is_of(&self.key));
+        let versions = self.config.resolver.versions;
+        if let Some(said) = Unsupported::parse(bytes, &self.key).filter(|_| from == tor) {
+            return self.unsupported(&said);
+        }
+        let frame = Frame::parse_as(versions, bytes).ok().filter(|frame| from == tor && frame.is_of(&self.key));
         let answer = frame.map(|frame| frame.message).filter(|it| it.principal == self.config.resolver.principal);
         if answer.is_some_and(|answer| self.continue_after(&answer)) {
             return;
@@ -237,6 +242,17 @@ impl Agent {
         let Some((address, state)) = heard else { return self.counts.attach_refused += 1 };
         self.out.push_back(Output::Attachment { address, state });
         self.forget_left();
+    }
+
+    /// The ToR does not speak our newest version: the older one is spoken with it for some time, if it is ours, beginning with what it did not understand.
+    fn unsupported(&mut self, said: &Unsupported) {
+        let (now, versions) = (self.now, self.config.resolver.versions);
+        let own = self.own.values_mut().find(|own| own.attachment.is_last(said.sequence));
+        let is_ours =
+            said.version < versions.newest() && versions.has(said.version) && said.principal == self.config.resolver.principal;
+        let Some(own) = own.filter(|_| is_ours) else { return self.counts.attach_refused += 1 };
+        own.attachment.due = now;
+        self.tor_is_older_until.get_or_insert(now.saturating_add(OLDER_VERSION));
     }
 
     /// The ToR has accepted greater sequences of this host, whose clock was ahead then: it continues after them.
@@ -289,7 +305,10 @@ impl Agent {
             return self.out.push_back(Output::Attachment { address, state: AttachState::Waiting });
         };
         let service = if let OwnState::Confirmed(service) = own.state { service } else { ServiceId(0) };
-        let message = Attach { kind, answer: None, principal, sequence, address, mac: own.mac, service };
+        self.tor_is_older_until = self.tor_is_older_until.filter(|&until| now < until);
+        let versions = self.config.resolver.versions;
+        let version = if self.tor_is_older_until.is_some() { versions.oldest() } else { versions.newest() };
+        let message = Attach { version, kind, answer: None, principal, sequence, address, mac: own.mac, service };
         self.out.push_back(Output::SendAttach { to: tor, bytes: message.emit(&self.key).to_vec() });
     }
 

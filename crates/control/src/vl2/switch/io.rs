@@ -6,6 +6,7 @@ use weft_fabric::MacAddr;
 
 use crate::directory::{Locator, PrincipalId, ServiceId};
 use crate::time::{Duration, Instant};
+use crate::wire::directory::Versions;
 use crate::wire::vl2::attach::AttachKey;
 
 /// Configuration of a ToR.
@@ -25,6 +26,8 @@ pub struct TorConfig {
     pub report_again: Duration,
     /// The nanoseconds since 1970: greater than all numbers that this principal ever used.
     pub first_number: u64,
+    /// Of the protocols.
+    pub versions: Versions,
 }
 
 impl TorConfig {
@@ -38,6 +41,7 @@ impl TorConfig {
             reports_per_s: 200,
             report_again: Duration::from_ms(100),
             first_number: 0,
+            versions: Versions::OURS,
         }
     }
 }
@@ -176,6 +180,8 @@ pub struct Counts {
     pub refused: u64,
     /// Messages that were not looked at: no messages; of no host of this switch or not from its port; with a wrong tag; too old.
     pub malformed: u64,
+    /// Messages of a version that is not spoken here, answered so.
+    pub unsupported: u64,
     pub strangers: u64,
     pub bad_tags: u64,
     pub replayed: u64,

@@ -37,7 +37,7 @@ use crate::directory::updater::{self, Updater, UpdaterConfig};
 use crate::directory::{Generation, Key, Mapping, PrincipalId, ServiceId, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::directory::{Misdelivered, Op};
-use crate::wire::vl2::attach::{Attach, Code, Frame, Kind};
+use crate::wire::vl2::attach::{Attach, AttachError, Code, Foreign, Frame, Kind};
 
 pub use io::{Channel, Counts, Host, Input, Local, Output, TorConfig};
 
@@ -122,9 +122,19 @@ enum Progress {
 impl Tor {
     /// A ToR without hosts, that knows no directory server.
     pub fn new(config: TorConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
-        let updates = UpdaterConfig { first_number: config.first_number, ..UpdaterConfig::new(config.principal) };
+        let updates = UpdaterConfig {
+            first_number: config.first_number,
+            versions: config.versions,
+            ..UpdaterConfig::new(config.principal)
+        };
         let own = ResolverConfig::new(config.principal);
-        let uncached = ResolverConfig { capacity: 0, give_up: GIVE_UP, first_request: config.first_number, ..own };
+        let uncached = ResolverConfig {
+            capacity: 0,
+            give_up: GIVE_UP,
+            first_request: config.first_number,
+            versions: config.versions,
+            ..own
+        };
         Self {
             clock: Steady::default(),
             now: Instant::ZERO,
@@ -198,7 +208,11 @@ impl Tor {
     }
 
     fn attach(&mut self, from: SocketAddr, port: u32, bytes: &[u8]) {
-        let Ok(frame) = Frame::parse(bytes) else { return self.counts.malformed += 1 };
+        let frame = match Frame::parse_as(self.config.versions, bytes) {
+            Ok(frame) => frame,
+            Err(AttachError::Version(_)) => return self.unsupported(from, port, bytes),
+            Err(_) => return self.counts.malformed += 1,
+        };
         let message = frame.message;
         let Some(state) = self.hosts.get_mut(&message.principal) else { return self.counts.strangers += 1 };
         if state.host.port != port || state.host.address != from.ip() {
@@ -237,6 +251,21 @@ impl Tor {
             None if !self.make_room(&message) => self.send_answer(from, &message, Code::Full),
             None => self.begin(from, message),
         }
+    }
+
+    /// A message of a version that is not spoken here: a host of this switch is answered so.
+    fn unsupported(&mut self, from: SocketAddr, port: u32, bytes: &[u8]) {
+        let Some(foreign) = Foreign::parse(self.config.versions, bytes) else { return self.counts.malformed += 1 };
+        let host = self.hosts.get(&foreign.principal).map(|state| &state.host);
+        let Some(host) = host.filter(|host| host.port == port && host.address == from.ip()) else {
+            return self.counts.strangers += 1;
+        };
+        if !foreign.is_of(&host.key) {
+            return self.counts.bad_tags += 1;
+        }
+        self.counts.unsupported += 1;
+        let bytes = foreign.answer(self.config.versions).emit(&host.key);
+        self.out.push_back(Output::Answer { to: from, bytes });
     }
 
     /// Whether this host may speak of one address more. What it said of others that are not here is forgotten, but for its sequence.

@@ -36,8 +36,22 @@ pub use updates::{Acknowledgement, MAX_OPS, Op, Outcome, Update};
 
 use crate::directory::key::PrincipalId;
 
-/// The version of the protocol that this module speaks.
-pub const VERSION: u8 = 1;
+pub use super::versions::{VERSION, Versions};
+
+impl Versions {
+    /// A server's cookie for a client that speaks this version: its second bit says so, so that the server knows wherever it has the cookie. Never 0.
+    pub const fn mark(self, cookie: u64, version: u8) -> u64 {
+        let cookie = if cookie >> 2 == 0 { cookie | 4 } else { cookie };
+        if version < self.newest() { cookie | OLDER } else { cookie & !OLDER }
+    }
+
+    /// The version of the client to whom the server gave this cookie.
+    pub const fn of_cookie(self, cookie: u64) -> u8 {
+        if cookie & OLDER == 0 { self.newest() } else { self.oldest() }
+    }
+}
+
+const OLDER: u64 = 2;
 /// Bytes before the body.
 pub const HEADER: usize = 24;
 /// Bytes after it.
@@ -147,6 +161,8 @@ pub struct Header {
 /// A message taken apart, its tag not checked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
+    /// The version of the sender.
+    pub version: u8,
     /// The fields before the body.
     pub header: Header,
     /// The bytes that the tag covers: header and body.
@@ -158,35 +174,44 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Splits a datagram, or a stream's frame.
+    /// Splits a datagram, or a stream's frame, of a version of this program.
     ///
     /// # Errors
-    /// [`WireError`] if it is no message of this version.
+    /// [`WireError`] if it is no such message.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        Self::parse_as(Versions::OURS, bytes)
+    }
+
+    /// The same for a program that speaks these versions.
+    ///
+    /// # Errors
+    /// [`WireError`] if it is no message of them.
+    #[inline]
+    pub fn parse_as(versions: Versions, bytes: &'a [u8]) -> Result<Self, WireError> {
         let mut reader = Reader(bytes);
         if reader.array::<2>()? != MAGIC {
             return Err(WireError::Magic);
         }
-        match reader.u8()? {
-            VERSION => {}
-            version => return Err(WireError::Version(version)),
+        let version = reader.u8()?;
+        if !versions.has(version) {
+            return Err(WireError::Version(version));
         }
         let kind = Kind::of(reader.u8()?)?;
         let header = Header { kind, principal: PrincipalId(reader.u32()?), cookie: reader.u64()?, request: reader.u64()? };
         let (covered, tag) = bytes.split_last_chunk::<TAG>().ok_or(WireError::Truncated)?;
         let body = covered.get(HEADER..).ok_or(WireError::Truncated)?;
-        Ok(Self { header, covered, body, tag })
+        Ok(Self { version, header, covered, body, tag })
     }
 }
 
-/// A request of another version of the protocol. The header, the tag and the type `ff` are the same in all versions, so that each can say that it does not
+/// A request of a version of the protocol that is not spoken. The header, the tag and the type `ff` are the same in all versions, so that each can say that it does not
 /// know another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign<'a> {
     /// Its version.
     pub version: u8,
-    /// The header of the answer to it, in this version.
+    /// The header of the answer to it.
     pub answer: Header,
     /// The bytes that the tag covers.
     pub covered: &'a [u8],
@@ -195,12 +220,12 @@ pub struct Foreign<'a> {
 }
 
 impl<'a> Foreign<'a> {
-    /// Splits a message of another version; `None` if it is none, or an answer, to which there is no answer.
-    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+    /// Splits a message of a version that is none of these; `None` if it is none, or an answer, to which there is no answer.
+    pub fn parse(versions: Versions, bytes: &'a [u8]) -> Option<Self> {
         let (covered, tag) = bytes.split_last_chunk::<TAG>()?;
         let mut reader = Reader(covered.get(..HEADER)?);
         let (magic, version, kind) = (reader.array::<2>().ok()?, reader.u8().ok()?, reader.u8().ok()?);
-        if magic != MAGIC || version == VERSION || kind & 0x80 != 0 {
+        if magic != MAGIC || versions.has(version) || kind & 0x80 != 0 {
             return None;
         }
         let (principal, cookie, request) = (PrincipalId(reader.u32().ok()?), reader.u64().ok()?, reader.u64().ok()?);
@@ -209,16 +234,48 @@ impl<'a> Foreign<'a> {
 }
 
 impl Header {
-    /// Appends the header; the body and the tag follow.
+    /// Appends the header of a message of this program's newest version; the body and the tag follow.
     #[inline]
     pub fn emit(&self, out: &mut Vec<u8>) {
+        self.emit_as(VERSION, out);
+    }
+
+    /// The same of a message of another version.
+    #[inline]
+    pub fn emit_as(&self, version: u8, out: &mut Vec<u8>) {
         let mut bytes = [0; HEADER];
         bytes[..2].copy_from_slice(&MAGIC);
-        bytes[2] = VERSION;
+        bytes[2] = version;
         bytes[3] = self.kind as u8;
         bytes[4..8].copy_from_slice(&self.principal.0.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.request.to_be_bytes());
         out.extend_from_slice(&bytes);
+    }
+}
+
+/// Gives a message, of which the tag is not made yet, another version.
+pub fn set_version(message: &mut [u8], version: u8) {
+    if let Some(byte) = message.get_mut(MAGIC.len()) {
+        *byte = version;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_versions_understand_each_other_and_a_cookie_says_which_it_is() {
+        assert!(Versions::OURS.has(VERSION) && Versions::NEXT.has(VERSION) && Versions::NEXT.has(VERSION + 1));
+        assert!(!Versions::OURS.has(VERSION + 1) && !Versions::NEXT.has(VERSION + 2) && !Versions::OURS.has(0));
+        for cookie in (0..16).chain([u64::MAX - 3, u64::MAX]) {
+            for version in [VERSION, VERSION + 1] {
+                let marked = Versions::NEXT.mark(cookie, version);
+                assert_eq!((Versions::NEXT.of_cookie(marked), marked & 1), (version, cookie & 1), "{cookie}");
+                assert!(marked > 1);
+            }
+            assert_eq!(Versions::OURS.of_cookie(Versions::OURS.mark(cookie, VERSION)), VERSION);
+        }
     }
 }

@@ -119,7 +119,7 @@ impl NlArp {
 
     fn parse_body(bytes: &[u8; MESSAGE]) -> Result<(EdgePort, Self), PacketError> {
         if bytes[0] & 0xf0 != VERSION {
-            return Err(PacketError::Field("version"));
+            return Err(PacketError::Version(bytes[0] >> 4));
         }
         let port = EdgePort::new(u16::from(bytes[1])).ok_or(PacketError::Field("port"))?;
         let tenant = TenantId(u32::from_be_bytes([0, bytes[3], bytes[4], bytes[5]]));

@@ -22,6 +22,9 @@ pub enum PacketError {
     /// A field has a value that it cannot have.
     #[error("bad {0}")]
     Field(&'static str),
+    /// Of another version of the format.
+    #[error("version {0}")]
+    Version(u8),
     /// The checksum is wrong.
     #[error("wrong checksum")]
     Checksum,

@@ -17,6 +17,14 @@
 //!
 //! In an answer of code 6 (the sequence is too old) the MAC is the greatest sequence that the switch has accepted, in units of 65,536 ns, rounded up: a host
 //! whose clock was set back continues from there ([`Attach::too_old`], [`Attach::newest`]). An older switch repeats the request's MAC there.
+//!
+//! In every version the first 16 bytes and the tag at the end are as above. A switch answers a request of a version that it does not speak, if its tag is right, by
+//! [`Unsupported`] (its own version is in the header); an answer has the version of its request.
+//! ```text
+//!   +--------+-----+------+------------+--------------+-----------+
+//!   |  "WA"  | ver | 0xff | principal  |   sequence   |    tag    |
+//!   +--------+-----+------+------------+--------------+-----------+
+//! ```
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,11 +33,10 @@ use weft_fabric::MacAddr;
 
 use crate::directory::auth::PrincipalKey;
 use crate::directory::key::{PrincipalId, ServiceId};
+use crate::wire::versions::Versions;
 
 /// The UDP port of switches.
 pub const PORT: u16 = 5304;
-/// The version of this format.
-pub const VERSION: u8 = 1;
 /// Bytes of every message.
 pub const LENGTH: usize = COVERED + TAG;
 
@@ -37,6 +44,8 @@ const MAGIC: [u8; 2] = *b"WA";
 const COVERED: usize = 44;
 const TAG: usize = 16;
 const ANSWER: u8 = 0x80;
+const UNSUPPORTED: u8 = 0xff;
+const START: usize = 16;
 
 /// What a host asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +78,8 @@ pub enum Code {
 /// A request or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attach {
+    /// Of the format.
+    pub version: u8,
     /// What is asked for.
     pub kind: Kind,
     /// The answer; `None` in a request.
@@ -95,7 +106,7 @@ pub enum AttachError {
     #[error("not an attach message")]
     Magic,
     /// Another version.
-    #[error("version {0}; this is version {VERSION}")]
+    #[error("version {0}")]
     Version(u8),
     /// A field has a value that it cannot have.
     #[error("bad {0}")]
@@ -148,14 +159,25 @@ impl<'a> Frame<'a> {
     /// Takes a datagram apart.
     ///
     /// # Errors
-    /// [`AttachError`] if it is no message of this version.
+    /// [`AttachError`] if it is no message of a version of this program.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, AttachError> {
+        Self::parse_as(Versions::OURS, bytes)
+    }
+
+    /// The same for a program that speaks these versions.
+    ///
+    /// # Errors
+    /// [`AttachError`] if it is no message of them.
+    pub fn parse_as(versions: Versions, bytes: &'a [u8]) -> Result<Self, AttachError> {
+        if let Some(&[a, b, version, ..]) = bytes.first_chunk::<START>()
+            && [a, b] == MAGIC
+            && !versions.has(version)
+        {
+            return Err(AttachError::Version(version));
+        }
         let bytes: &[u8; LENGTH] = bytes.try_into().map_err(|_| AttachError::Length(bytes.len()))?;
         if bytes[..2] != MAGIC {
             return Err(AttachError::Magic);
-        }
-        if bytes[2] != VERSION {
-            return Err(AttachError::Version(bytes[2]));
         }
         let kind = match bytes[3] & !ANSWER {
             1 => Kind::Attach,
@@ -169,6 +191,7 @@ impl<'a> Frame<'a> {
         };
         let address = read_address(bytes[16], field(bytes, 17)).ok_or(AttachError::Field("address"))?;
         let message = Attach {
+            version: bytes[2],
             kind,
             answer,
             principal: PrincipalId(u32::from_be_bytes(field(bytes, 4))),
@@ -185,12 +208,7 @@ impl<'a> Frame<'a> {
 
     /// Whether its sender has the key; takes the same time however much of the tag is right.
     pub fn is_of(&self, key: &AttachKey) -> bool {
-        let (covered, tag) = self.bytes.split_at(COVERED);
-        let mut difference = 0;
-        for (a, b) in key.tag(covered).iter().zip(tag) {
-            difference |= a ^ b;
-        }
-        std::hint::black_box(difference) == 0
+        self.bytes.split_last_chunk().is_some_and(|(covered, tag)| same(&key.tag(covered), tag))
     }
 }
 
@@ -199,7 +217,7 @@ impl Attach {
     pub fn emit(&self, key: &AttachKey) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..2].copy_from_slice(&MAGIC);
-        bytes[2] = VERSION;
+        bytes[2] = self.version;
         bytes[3] = match self.kind {
             Kind::Attach => 1,
             Kind::Detach => 2,
@@ -248,6 +266,78 @@ impl Attach {
         let is_old = self.answer == Some(Code::Old) && self.mac != request.mac;
         (is_old && newest >= request.sequence && newest < SEQUENCE_END).then_some(newest)
     }
+}
+
+/// A message of a version that its receiver does not speak, its tag not checked yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Foreign<'a> {
+    /// The host.
+    pub principal: PrincipalId,
+    sequence: u64,
+    covered: &'a [u8],
+    tag: &'a [u8; TAG],
+}
+
+impl<'a> Foreign<'a> {
+    /// Takes a request apart; `None` if it is none, or of a version that is spoken.
+    pub fn parse(versions: Versions, bytes: &'a [u8]) -> Option<Self> {
+        let (covered, tag) = bytes.split_last_chunk::<TAG>()?;
+        let start: &[u8; START] = covered.first_chunk()?;
+        let is_foreign = start[..2] == MAGIC && !versions.has(start[2]) && start[3] & ANSWER == 0;
+        let principal = PrincipalId(u32::from_be_bytes(start[4..8].try_into().expect("four bytes")));
+        let sequence = u64::from_be_bytes(start[8..].try_into().expect("eight bytes"));
+        is_foreign.then_some(Self { principal, sequence, covered, tag })
+    }
+
+    /// Whether its sender has the key.
+    pub fn is_of(&self, key: &AttachKey) -> bool {
+        same(&key.tag(self.covered), self.tag)
+    }
+
+    /// The answer to it from one who speaks these versions.
+    pub const fn answer(&self, versions: Versions) -> Unsupported {
+        Unsupported { version: versions.newest(), principal: self.principal, sequence: self.sequence }
+    }
+}
+
+/// The answer to a message of a version that its receiver does not speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The version of the receiver.
+    pub version: u8,
+    /// The host.
+    pub principal: PrincipalId,
+    /// Of the message.
+    pub sequence: u64,
+}
+
+impl Unsupported {
+    /// Takes an answer apart; `None` if it is none, or its sender does not have the key.
+    pub fn parse(bytes: &[u8], key: &AttachKey) -> Option<Self> {
+        let (covered, tag) = bytes.split_last_chunk::<TAG>()?;
+        let start: &[u8; START] = covered.try_into().ok()?;
+        let is_one = start[..2] == MAGIC && start[3] == UNSUPPORTED && same(&key.tag(covered), tag);
+        let principal = PrincipalId(u32::from_be_bytes(start[4..8].try_into().ok()?));
+        is_one.then_some(Self { version: start[2], principal, sequence: u64::from_be_bytes(start[8..].try_into().ok()?) })
+    }
+
+    /// The datagram.
+    pub fn emit(&self, key: &AttachKey) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(START + TAG);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[self.version, UNSUPPORTED]);
+        bytes.extend_from_slice(&self.principal.0.to_be_bytes());
+        bytes.extend_from_slice(&self.sequence.to_be_bytes());
+        let tag = key.tag(&bytes);
+        bytes.extend_from_slice(&tag);
+        bytes
+    }
+}
+
+/// Takes the same time however much is equal.
+fn same(one: &[u8; TAG], two: &[u8; TAG]) -> bool {
+    let difference = one.iter().zip(two).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(difference) == 0
 }
 
 /// 48 bits of such units are 64 bits of nanoseconds.
@@ -300,6 +390,7 @@ mod tests {
 
     use super::*;
     use crate::directory::auth::Secret;
+    use crate::wire::versions::VERSION;
 
     fn key(n: u32) -> AttachKey {
         AttachKey::of(&Secret::new([7; 32]).key_of(PrincipalId(n)))
@@ -314,6 +405,7 @@ mod tests {
         let kinds = prop_oneof![Just(Kind::Attach), Just(Kind::Detach)];
         (kinds, codes, 1u32.., any::<u64>(), address, any::<[u8; 6]>(), any::<u32>()).prop_map(
             |(kind, answer, principal, sequence, address, mac, service)| Attach {
+                version: VERSION,
                 kind,
                 answer,
                 principal: PrincipalId(principal),
@@ -370,9 +462,30 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_version_that_is_not_spoken_is_answered_so(attach in any_attach(), cut in 0..LENGTH) {
+            let bytes = Attach { version: VERSION + 1, answer: None, ..attach }.emit(&key(1));
+            prop_assert_eq!(Frame::parse(&bytes).unwrap_err(), AttachError::Version(VERSION + 1));
+            prop_assert_eq!(Frame::parse_as(Versions::NEXT, &bytes).unwrap().message.version, VERSION + 1);
+            prop_assert!(Foreign::parse(Versions::NEXT, &bytes).is_none());
+            let foreign = Foreign::parse(Versions::OURS, &bytes).unwrap();
+            prop_assert!(foreign.is_of(&key(1)) && !foreign.is_of(&key(2)));
+            let answer = foreign.answer(Versions::OURS);
+            prop_assert_eq!((answer.version, answer.principal, answer.sequence), (VERSION, attach.principal, attach.sequence));
+            let emitted = answer.emit(&key(1));
+            prop_assert!(emitted.len() <= bytes.len());
+            prop_assert_eq!(Unsupported::parse(&emitted, &key(1)), Some(answer));
+            prop_assert_eq!(Unsupported::parse(&emitted, &key(2)), None);
+            prop_assert!(!Foreign::parse(Versions::OURS, &bytes[..cut]).is_some_and(|it| it.is_of(&key(1))));
+            prop_assert!(Foreign::parse(Versions::NEXT, &emitted).is_none() && Foreign::parse(Versions::OURS, &emitted).is_none(), "no answer to an answer");
+        }
+    }
+
     #[test]
     fn the_bytes_are_those_of_the_drawing() {
         let attach = Attach {
+            version: VERSION,
             kind: Kind::Attach,
             answer: None,
             principal: PrincipalId(17),

@@ -6,10 +6,11 @@ use weft_control::directory::auth::Cookies;
 use weft_control::directory::resolver::{self, Resolver, ResolverConfig};
 use weft_control::directory::server::{Server, ServerConfig};
 use weft_control::directory::updater::{self, Updater, UpdaterConfig};
+use weft_control::wire::directory::Versions;
 use weft_fabric::rng::{Pcg64, mix};
 
 use super::super::network::Node;
-use super::{Cluster, Watch, agent_principal, server_principal, writer_principal};
+use super::{Cluster, ClusterConfig, Watch, agent_principal, server_principal, writer_principal};
 
 impl Cluster {
     /// How often a node was started.
@@ -87,9 +88,10 @@ impl Cluster {
         }
         let rng = self.rng_of(Node::Server(n));
         let peers = (0..self.config.servers).filter(|&peer| peer != n).map(|peer| Node::Server(peer).address()).collect();
-        let config = ServerConfig { me: server_principal(n), peers, ..self.config.server.clone() };
         let server = &mut self.servers[usize::from(n)];
         server.life += 1;
+        let versions = versions(&self.config, n, u64::from(server.life));
+        let config = ServerConfig { me: server_principal(n), peers, versions, ..self.config.server.clone() };
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&mix(self.config.seed ^ u64::from(n) << 32 ^ u64::from(server.life)).to_be_bytes());
         server.machine = Some(Server::new(config, self.secret.clone(), Cookies::new(seed), server.policy.clone(), rng));
@@ -101,7 +103,8 @@ impl Cluster {
         let agent = &mut self.agents[usize::from(n)];
         agent.life += 1;
         let principal = agent_principal(n);
-        let config = ResolverConfig { principal, first_request: u64::from(agent.life) << 32, ..self.config.resolver };
+        let (versions, first_request) = (versions(&self.config, n, u64::from(agent.life)), u64::from(agent.life) << 32);
+        let config = ResolverConfig { principal, first_request, versions, ..self.config.resolver };
         let mut machine = Resolver::new(config, &self.secret.key_of(principal), rng);
         let list = server_addresses(self.config.servers);
         machine.handle(agent.clock.read(self.now), resolver::Input::SetServers(&list));
@@ -114,7 +117,8 @@ impl Cluster {
         let writer = &mut self.writers[usize::from(n)];
         writer.life += 1;
         let principal = writer_principal(n);
-        let config = UpdaterConfig { first_number: u64::from(writer.life) << 32, ..UpdaterConfig::new(principal) };
+        let (versions, first_number) = (versions(&self.config, n, u64::from(writer.life)), u64::from(writer.life) << 32);
+        let config = UpdaterConfig { first_number, versions, ..UpdaterConfig::new(principal) };
         let mut machine = Updater::new(config, &self.secret.key_of(principal), rng);
         let list = server_addresses(self.config.servers);
         machine.handle(writer.clock.read(self.now), updater::Input::SetServers(&list));
@@ -137,4 +141,9 @@ impl Cluster {
 
 fn server_addresses(servers: u16) -> Vec<SocketAddr> {
     (0..servers).map(|n| Node::Server(n).address()).collect()
+}
+
+/// Of the protocol, that the `n`th node speaks in a life.
+const fn versions(config: &ClusterConfig, n: u16, life: u64) -> Versions {
+    if config.upgrade && (n as u64 + life) % 2 == 0 { Versions::NEXT } else { Versions::OURS }
 }

@@ -62,6 +62,8 @@ pub struct ClusterConfig {
     pub contents: Vec<(Key, Value)>,
     /// Whether every answer of a server is to be seen.
     pub watch_answers: bool,
+    /// Whether an upgrade goes on, forth and back: half of the nodes speak the next version of the protocol, and each changes when it starts again.
+    pub upgrade: bool,
     /// Of all randomness.
     pub seed: u64,
 }

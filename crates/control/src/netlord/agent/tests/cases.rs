@@ -381,7 +381,8 @@ fn the_switch_is_answered_and_strangers_are_not_heard() {
         (sent(hardware(1), Overlay { tenant: TenantId(8), ..overlay }, &inner), Drop::Misdelivered),
         (plain(switch, hardware(1), 0x0800, &[0x45; 40]), Drop::Foreign),
         (plain(switch, hardware(1), 0x1234, &[0x45; 40]), Drop::Foreign),
-        (plain(switch, BROADCAST, 0x88b5, &[0x45; 42]), Drop::BadControl),
+        (plain(switch, BROADCAST, 0x88b5, &[0x14; 42]), Drop::BadControl),
+        (plain(switch, BROADCAST, 0x88b5, &[0x21; 42]), Drop::OtherVersion),
         (plain(switch, MacAddr([1, 0x80, 0xc2, 0, 0, 14]), 0x88cc, &[2, 7]), Drop::BadControl),
     ] {
         let before = agent.counts().dropped(reason);

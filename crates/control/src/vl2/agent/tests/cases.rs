@@ -292,6 +292,31 @@ fn a_host_whose_clock_was_set_back_attaches_at_once() {
 }
 
 #[test]
+fn a_tor_of_the_version_before_gets_the_same_in_its_version() {
+    let mut world = World::ready(|config| {
+        config.announce = tor();
+        config.resolver.versions = Versions::NEXT;
+    });
+    let (first, next) = (world.tor_heard[0], Versions::NEXT.newest());
+    assert_eq!((world.tor_heard.len(), first.version), (1, next));
+    let key = AttachKey::of(&world.key);
+    let said = |version, sequence| Unsupported { version, principal: ME, sequence }.emit(&key);
+    // Of another message, of a version that we do not speak, from somebody else: of no account.
+    for (from, bytes) in
+        [(TOR, said(next - 1, 1)), (TOR, said(next + 5, first.sequence)), (SERVER, said(next - 1, first.sequence))]
+    {
+        world.input(Input::AttachDatagram { from: from.into(), bytes: &bytes });
+    }
+    assert_eq!((world.tor_heard.len(), world.agent.counts().attach_refused), (1, 3));
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: &said(next - 1, first.sequence) });
+    world.input(Input::Timer);
+    assert_eq!(world.tor_heard[1..], [Attach { version: next - 1, ..first }]);
+    let done = world.tor_heard[1].answered(Code::Done).emit(&key);
+    world.input(Input::AttachDatagram { from: TOR.into(), bytes: &done });
+    assert_eq!(world.attachments(), [AttachState::Attached]);
+}
+
+#[test]
 fn a_forged_or_foreign_answer_of_a_tor_does_not_count() {
     let mut world = World::ready(|config| config.announce = tor());
     let request = world.tor_heard[0];

@@ -13,7 +13,8 @@ use crate::directory::{GroupId, Locator, PrincipalId, ServiceId, Value};
 use crate::wire::directory::{
     AnswerWriter, Changes, Correction, Finding, Frame, Header, Kind, Message, Withdrawal, WithdrawnPage,
 };
-use crate::wire::vl2::attach::{Attach, Code, Frame as AttachFrame};
+use crate::wire::versions::Versions;
+use crate::wire::vl2::attach::{Attach, Code, Frame as AttachFrame, Unsupported};
 
 const ME: PrincipalId = PrincipalId(17);
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 5303);
@@ -198,7 +199,7 @@ impl World {
                 Output::Send { to, bytes } => self.directory(to, &bytes),
                 Output::SendAttach { to, bytes } => {
                     assert_eq!(to, TOR.into());
-                    let frame = AttachFrame::parse(&bytes).unwrap();
+                    let frame = AttachFrame::parse_as(Versions::NEXT, &bytes).unwrap();
                     assert!(frame.is_of(&AttachKey::of(&self.key)));
                     self.tor_heard.push(frame.message);
                 }
@@ -253,7 +254,7 @@ impl World {
         if self.is_silent || !self.alive.contains(&to) {
             return;
         }
-        let frame = Frame::parse(bytes).unwrap();
+        let frame = Frame::parse_as(Versions::NEXT, bytes).unwrap();
         assert!(self.tagger.verify(frame.covered, frame.tag));
         let request = frame.header.request;
         match Message::parse(frame.header.kind, frame.body).unwrap() {

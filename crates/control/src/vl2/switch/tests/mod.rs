@@ -2,7 +2,8 @@ mod silence;
 
 use weft_fabric::MacAddr;
 
-use crate::wire::vl2::attach::AttachKey;
+use crate::wire::versions::{VERSION, Versions};
+use crate::wire::vl2::attach::{AttachKey, Unsupported};
 use std::collections::BTreeMap;
 
 use weft_fabric::rng;
@@ -66,8 +67,13 @@ const COOKIE: u64 = 77;
 
 impl World {
     fn new() -> Self {
-        let config =
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut TorConfig)) -> Self {
+        let mut config =
             TorConfig { first_number: 1_000_000_000_000, addresses_per_host: 4, ..TorConfig::new(ME, HERE.parse().unwrap()) };
+        change(&mut config);
         let mut tor = Tor::new(config, &secret().key_of(ME), rng::Pcg64::new(1, 1));
         tor.handle(Instant::ZERO, Input::SetServers(&[server()]));
         tor.handle(Instant::ZERO, Input::SetHosts(hosts()));
@@ -107,6 +113,7 @@ impl World {
     fn message(kind: Kind, host: PrincipalId, n: u8, sequence: u64) -> Attach {
         let mac = MacAddr([2, 0, 0, 0, 0, n]);
         Attach {
+            version: VERSION,
             kind,
             answer: None,
             principal: host,
@@ -154,7 +161,7 @@ impl World {
     }
 
     fn directory(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let frame = DirectoryFrame::parse(bytes).unwrap();
+        let frame = DirectoryFrame::parse_as(Versions::NEXT, bytes).unwrap();
         assert!(frame.header.principal == ME && self.tagger.verify(frame.covered, frame.tag));
         let (kind, body) = self.judge(&frame)?;
         let mut out = Vec::new();
@@ -319,6 +326,39 @@ fn an_address_moves_from_one_port_to_another() {
     world.say(&World::message(Kind::Detach, HOST, 1, 4));
     assert_eq!(world.events(), ["3 NotOwner", "4 Done"]);
     assert_eq!(world.tor.local().next().unwrap().1.port, 4, "and cannot take it from the new one");
+}
+
+#[test]
+fn a_host_of_another_version_is_answered_so() {
+    let mut world = World::new();
+    world.provision(1, THERE, HOST);
+    let message = Attach { version: VERSION + 1, ..World::message(Kind::Attach, HOST, 1, 10) };
+    let (key, from) = (attach_key(HOST), SocketAddr::from(([10, 1, 1, 2], 6000)));
+    world.attach(from, 3, &message.emit(&key));
+    let Some(Output::Answer { to, bytes }) = world.out.pop() else { panic!("an answer") };
+    let answer = Unsupported { version: VERSION, principal: HOST, sequence: message.sequence };
+    assert_eq!((to, Unsupported::parse(&bytes, &key)), (from, Some(answer)));
+    // Not to who has no key, is elsewhere, or is unknown; the host may say the same in this version.
+    world.attach(from, 3, &message.emit(&attach_key(OTHER)));
+    world.attach(from, 4, &message.emit(&key));
+    world.attach(from, 3, &Attach { principal: PrincipalId(99), ..message }.emit(&key));
+    let counts = world.tor.counts();
+    assert_eq!((counts.unsupported, counts.bad_tags, counts.strangers), (1, 1, 2));
+    world.say(&Attach { version: VERSION, ..message });
+    assert_eq!(world.events(), ["1 Done"]);
+}
+
+#[test]
+fn a_newer_tor_answers_in_the_version_of_the_host() {
+    for version in [VERSION, VERSION + 1] {
+        let mut world = World::with(|config| config.versions = Versions::NEXT);
+        world.provision(1, HERE, HOST);
+        let message = Attach { version, ..World::message(Kind::Attach, HOST, 1, 10) };
+        world.say(&message);
+        let answered =
+            world.out.iter().find_map(|output| if let Output::Answer { bytes, .. } = output { Some(bytes) } else { None });
+        assert_eq!(Frame::parse_as(Versions::NEXT, answered.unwrap()).unwrap().message, message.answered(Code::Done));
+    }
 }
 
 #[test]
