@@ -461,7 +461,7 @@ fn addresses_are_attached_and_detached_while_the_agent_runs() {
     let extra = Ipv4Addr::new(20, 0, 0, 40);
     network.provision_address(extra, B, 1);
     network.provision_address([20, 0, 0, 41].into(), B, 2);
-    let more = "tor = \"10.1.2.1:5304\"\nmetrics = \"127.0.0.1:9304\"";
+    let more = "tor = \"10.1.2.1:5304\"\nmetrics = \"127.0.0.1:9304\"\non_exit = \"remove\"";
     network.start_agent(B, more);
     network.wait_status(B, "its ToR knows it", |status| status["addresses"][0]["attached"] == true);
     let say = |network: &Network, words: &[&str]| network.agent(B, words);

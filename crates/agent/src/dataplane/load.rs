@@ -17,7 +17,8 @@ use std::sync::Once;
 use std::{fmt, fs, io};
 
 use libbpf_rs::{
-    MapCore as _, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, TC_EGRESS, TcAttachPoint, TcHook, TcHookBuilder,
+    MapCore as _, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, TC_EGRESS, TcAttachPoint, TcHook,
+    TcHookBuilder,
 };
 
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -373,6 +374,9 @@ fn adopt(open: &mut OpenObject, pin_dir: &Path) -> Result<BTreeMap<String, Pinne
     {
         carried.is_adopted = false;
     }
+    // The kernel does not know what events look like: another build's may be others.
+    let is_other = found.values().any(|it| !it.is_adopted);
+    found.values_mut().filter(|it| it.map.map_type() == MapType::RingBuf).for_each(|it| it.is_adopted &= !is_other);
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some(there) = found.get(&name).filter(|it| it.is_adopted) {

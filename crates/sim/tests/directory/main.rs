@@ -71,7 +71,7 @@ fn no_fault_leaves_a_withdrawn_mapping_with_an_agent_that_subscribed() {
 /// The same while half of the machines speak the next version of the protocol, and each another one after a restart.
 #[test]
 fn no_fault_of_an_upgrade_loses_an_update_or_leaves_a_mapping() {
-    run_all("no_fault_of_an_upgrade", Trial::upgrading, &[], QUICK / 4);
+    run_all("no_fault_of_an_upgrade", Trial::upgrading, &[], QUICK / 8);
 }
 
 #[test]

@@ -310,7 +310,8 @@ fn a_tor_of_the_version_before_gets_the_same_in_its_version() {
     assert_eq!((world.tor_heard.len(), world.agent.counts().attach_refused), (1, 3));
     world.input(Input::AttachDatagram { from: TOR.into(), bytes: &said(next - 1, first.sequence) });
     world.input(Input::Timer);
-    assert_eq!(world.tor_heard[1..], [Attach { version: next - 1, ..first }]);
+    // With the service, which it has learnt since.
+    assert_eq!(world.tor_heard[1..], [Attach { version: next - 1, service: ServiceId(1), ..first }]);
     let done = world.tor_heard[1].answered(Code::Done).emit(&key);
     world.input(Input::AttachDatagram { from: TOR.into(), bytes: &done });
     assert_eq!(world.attachments(), [AttachState::Attached]);

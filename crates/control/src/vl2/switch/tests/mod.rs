@@ -345,7 +345,7 @@ fn a_host_of_another_version_is_answered_so() {
     let counts = world.tor.counts();
     assert_eq!((counts.unsupported, counts.bad_tags, counts.strangers), (1, 1, 2));
     world.say(&Attach { version: VERSION, ..message });
-    assert_eq!(world.events(), ["1 Done"]);
+    assert_eq!(world.events(), ["+20.0.0.1 3", "10 Done"]);
 }
 
 #[test]
