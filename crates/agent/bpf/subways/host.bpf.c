@@ -22,6 +22,7 @@
 #include "layout.h"
 
 #define COUNTERS SUBWAYS_COUNTERS
+#define COUNTER subways_counter
 #include "../common.h"
 
 struct {

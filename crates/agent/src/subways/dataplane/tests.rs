@@ -40,33 +40,36 @@ fn frame(source: Ipv4Addr, destination: Ipv4Addr, ports: [u16; 2], seq: u32, fla
     [vec![2; 12], vec![8, 0], ip, tcp].concat()
 }
 
-struct Plane(Loaded, PinDir);
+struct Plane {
+    loaded: Loaded,
+    _pins: PinDir,
+}
 
 impl Plane {
     fn new(slots: &[(u8, u8)], up: u32) -> Option<Self> {
         let pins = PinDir::new()?;
         let loaded = Loaded::load(OBJECT, &[], &pins.0).unwrap();
-        let plane = Self(loaded, pins);
+        let plane = Self { loaded, _pins: pins };
         plane.set_up(up);
         let mut peer = subways_peer {
             slot: std::array::from_fn(|at| slots[at % slots.len()].0 << 4 | slots[at % slots.len()].1),
             ..Default::default()
         };
         (peer.address[0], peer.address[1]) = (be(PEER[0]), be(PEER[1]));
-        plane.0.table(&PEERS).set(&be(PEER[0]), &peer).unwrap();
-        PEER.iter().for_each(|&nic| plane.0.table(&NICS).set(&be(nic), &be(PEER[0])).unwrap());
+        plane.loaded.table(&PEERS).set(&be(PEER[0]), &peer).unwrap();
+        PEER.iter().for_each(|&nic| plane.loaded.table(&NICS).set(&be(nic), &be(PEER[0])).unwrap());
         Some(plane)
     }
 
     fn set_up(&self, up: u32) {
         let mut settings = subways_settings { up, seed: 1, stall_ns: STALL.as_nanos() as u64, ..Default::default() };
         (settings.address[0], settings.address[1]) = (be(OWN[0]), be(OWN[1]));
-        self.0.table(&SETTINGS).set(&0, &settings).unwrap();
+        self.loaded.table(&SETTINGS).set(&0, &settings).unwrap();
     }
 
     /// Sends a packet of a flow: the NICs that it takes.
     fn send(&self, sport: u16, seq: u32, flags: u8, payload: &[u8]) -> (u8, u8) {
-        let (answer, out) = run(&self.0, "subways_out", &frame(OWN[0], PEER[0], [sport, 80], seq, flags, payload), 0);
+        let (answer, out) = run(&self.loaded, "subways_out", &frame(OWN[0], PEER[0], [sport, 80], seq, flags, payload), 0);
         assert_eq!(answer, REDIRECTED);
         let nic =
             |addresses: [Ipv4Addr; 2], at: usize| addresses.iter().position(|it| it.octets() == out[at..at + 4]).unwrap() as u8;
@@ -78,12 +81,12 @@ impl Plane {
 
     /// Has one come from the peer.
     fn receive(&self, sport: u16, seq: u32, flags: u8, payload: &[u8]) {
-        let (answer, out) = run(&self.0, "subways_in", &frame(PEER[1], OWN[1], [80, sport], seq, flags, payload), 0);
+        let (answer, out) = run(&self.loaded, "subways_in", &frame(PEER[1], OWN[1], [80, sport], seq, flags, payload), 0);
         assert_eq!((answer, &out[14..]), (OK, &frame(PEER[0], OWN[0], [80, sport], seq, flags, payload)[14..]));
     }
 
     fn count(&self, name: &str) -> u64 {
-        sums(self.0.map("counters"), COUNTERS.len()).unwrap()[COUNTERS.iter().position(|(it, _)| *it == name).unwrap()]
+        sums(self.loaded.map("counters"), COUNTERS.len()).unwrap()[COUNTERS.iter().position(|(it, _)| *it == name).unwrap()]
     }
 }
 
@@ -121,16 +124,16 @@ fn a_flow_moves_in_a_pause_alone() {
     let key = subways_flow { peer: be(PEER[0]), sport: 1000u16.to_be(), dport: 80u16.to_be() };
     let order = |gap: StdDuration| {
         let order = subways_move { gap_ns: gap.as_nanos() as u64, pair: 0x11, ..Default::default() };
-        plane.0.table(&MOVES).set(&key, &order).unwrap();
+        plane.loaded.table(&MOVES).set(&key, &order).unwrap();
     };
     order(StdDuration::from_secs(5));
     assert_eq!(plane.send(1000, 8, ACK, b"a"), (0, 0));
     std::thread::sleep(STALL);
     order(STALL);
     assert_eq!(plane.send(1000, 9, ACK, b"b"), (1, 1));
-    assert!(plane.0.table(&MOVES).get(&key).unwrap().is_none(), "once");
+    assert!(plane.loaded.table(&MOVES).get(&key).unwrap().is_none(), "once");
     assert_eq!(plane.send(1000, 10, ACK, b"c"), (1, 1));
-    assert_eq!(plane.0.table(&FLOWS).get(&key).unwrap().unwrap().bytes, 3);
+    assert_eq!(plane.loaded.table(&FLOWS).get(&key).unwrap().unwrap().bytes, 3);
 }
 
 #[test]
