@@ -187,7 +187,7 @@ fn what_is_not_between_hosts_is_left_alone_or_dropped() {
             "UDP",
         ),
     ] {
-        assert_eq!(run(&plane.0, "subways_in", &packet, 0), (OK, packet.clone()), "{why}");
+        assert_eq!(run(&plane.loaded, "subways_in", &packet, 0), (OK, packet.clone()), "{why}");
     }
     let good = frame(OWN[0], PEER[0], [1, 80], 1, ACK, b"x");
     let with = |at: usize, byte: u8| {
@@ -205,7 +205,7 @@ fn what_is_not_between_hosts_is_left_alone_or_dropped() {
         (with(17, 200), "malformed"),
     ] {
         let before = plane.count(counter);
-        assert_eq!(run(&plane.0, "subways_out", &packet, 0).0, DROPPED, "{counter}");
+        assert_eq!(run(&plane.loaded, "subways_out", &packet, 0).0, DROPPED, "{counter}");
         assert_eq!(plane.count(counter), before + 1);
     }
 }
