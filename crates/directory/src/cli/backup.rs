@@ -4,23 +4,27 @@
 //!   {"weft_backup": 1, "authority": "-----BEGIN ...", "revision": 1043, "entries": 2, "documents": 1}
 //!   {"policy": "version = 3\n..."}                                   if the folder has one
 //!   {"document": "tenants", "version": 7, "bytes": "..."}            hexadecimal digits
+//!   {"record": "v/acme/web1", "body": "space = 1\nmac = ..."}         tenants' records
 //!   {"key": "10.0.0.7", "generation": 1040, "locator": "10.0.1.1", ...}
 //!   {"end": true}                                                    without it the file is not complete
 //! ```
 //! The authority's certificate names the cluster. Secrets are not in it: they never change, and are kept apart.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use weft_control::netlord::tenants::records::Name;
 use weft_control::netlord::{spain, tenants};
 use weft_control::wire::directory::is_document_name;
 
 use super::connect::ConnectArgs;
 use super::documents;
 use super::entry::EntryLine;
+use super::tenant::records;
 use super::error::{Error, Result};
 use super::transfer::{EntryReader, ImportJson, Lines, put_all, read_all, unreadable, write_file};
 use crate::client::Client;
@@ -69,6 +73,9 @@ struct Heading {
     revision: u64,
     entries: u64,
     documents: u64,
+    /// Tenants' records.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    records: u64,
 }
 
 /// The only field of a heading that every version has.
@@ -91,6 +98,13 @@ struct DocumentLine {
     bytes: String,
 }
 
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordLine {
+    record: String,
+    body: String,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EndLine {
@@ -102,6 +116,7 @@ struct Backup {
     heading: Heading,
     policy: Option<String>,
     documents: Vec<(String, u32, Vec<u8>)>,
+    records: BTreeMap<Name, String>,
     lines: Lines,
 }
 
@@ -111,12 +126,16 @@ struct BackupJson {
     revision: u64,
     entries: usize,
     documents: Vec<String>,
+    records: usize,
     policy: bool,
 }
 
 #[derive(Serialize)]
 struct RestoreJson {
     mappings: ImportJson,
+    /// Absent if the backup has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<records::Brought>,
     documents: Vec<DocumentJson>,
     /// `none`, `written`, `unchanged` or `kept`.
     policy: &'static str,
@@ -146,25 +165,28 @@ pub fn backup(args: &BackupArgs) -> Result<bool> {
     }
     let policy = optional(&args.connect.dir.file("policy.toml"))?;
     let authority = optional(&args.connect.dir.file("ca.pem"))?;
+    let (_, held) = records::read_all(&mut client)?;
     let (revision, entries) = read_all(&mut client)?;
-    let (count, documents) = (entries.len() as u64, found.len() as u64);
-    let heading = Heading { weft_backup: FORM, authority, revision: revision.0, entries: count, documents };
+    let (count, documents, records) = (entries.len() as u64, found.len() as u64, held.len());
+    let heading =
+        Heading { weft_backup: FORM, authority, revision: revision.0, entries: count, documents, records: records as u64 };
     write_file(&args.file, |out| {
         write_line(out, &heading)?;
         policy.iter().try_for_each(|policy| write_line(out, &PolicyLine { policy: policy.clone() }))?;
         found.iter().try_for_each(|document| write_line(out, document))?;
+        held.into_iter().try_for_each(|(name, (_, body))| write_line(out, &RecordLine { record: name.to_string(), body }))?;
         entries.values().try_for_each(|entry| out.write_all(EntryLine::from(entry).text().as_bytes()))?;
         write_line(out, &EndLine { end: true })
     })?;
     let documents: Vec<String> = found.into_iter().map(|it| it.document).collect();
     if args.connect.json {
         let (file, entries, policy) = (args.file.display().to_string(), entries.len(), policy.is_some());
-        print_json(&BackupJson { file, revision: revision.0, entries, documents, policy })?;
+        print_json(&BackupJson { file, revision: revision.0, entries, documents, records, policy })?;
     } else {
         let also = if documents.is_empty() { "no document".to_owned() } else { documents.join(", ") };
         let policy = if policy.is_some() { "the policy" } else { "no policy" };
-        let file = args.file.display();
-        print_text(&format!("{count} mappings of revision {}, {also} and {policy} in {file}\n", revision.0))?;
+        let (file, revision) = (args.file.display(), revision.0);
+        print_text(&format!("{count} mappings of revision {revision}, {records} records of tenants, {also} and {policy} in {file}\n"))?;
     }
     Ok(true)
 }
@@ -195,6 +217,11 @@ pub fn restore(args: &RestoreArgs) -> Result<bool> {
         documents.push((name, *version, bytes, held, written));
     }
     let mappings = put_all(&settings, &backup.lines, args.exact, args.dry_run)?;
+    let records = if backup.records.is_empty() {
+        None
+    } else {
+        Some(records::bring(&settings, &backup.records, args.exact, args.dry_run)?)
+    };
     for (name, version, bytes, held, _) in documents.iter().filter(|it| it.4 && !args.dry_run) {
         documents::replace(&mut client, name, held, *version, bytes)?;
     }
@@ -204,7 +231,7 @@ pub fn restore(args: &RestoreArgs) -> Result<bool> {
     }
     let documents =
         documents.into_iter().map(|(name, version, _, _, written)| DocumentJson { name: name.clone(), version, written });
-    report(&RestoreJson { mappings, documents: documents.collect(), policy }, args)
+    report(&RestoreJson { mappings, records, documents: documents.collect(), policy }, args)
 }
 
 fn report(result: &RestoreJson, args: &RestoreArgs) -> Result<bool> {
@@ -214,6 +241,9 @@ fn report(result: &RestoreJson, args: &RestoreArgs) -> Result<bool> {
     }
     let would = if args.dry_run { "would be " } else { "" };
     let mut text = result.mappings.text(args.dry_run) + "\n";
+    if let Some(records) = &result.records {
+        text += &format!("tenants: {}\n", records.text(args.dry_run));
+    }
     for DocumentJson { name, version, written } in &result.documents {
         let what = if *written { format!("{would}written") } else { "there already".to_owned() };
         text += &format!("`{name}` version {version}: {what}\n");
@@ -271,6 +301,7 @@ fn read(file: &Path) -> Result<Backup> {
     }
     let heading: Heading = serde_json::from_str(&first).map_err(|e| wrong(1, e.to_string()))?;
     let (mut policy, mut documents, mut entries, mut is_complete) = (None, Vec::new(), EntryReader::new(&name), false);
+    let mut records = BTreeMap::new();
     for (at, line) in lines {
         let number = at + 1;
         let line = line.map_err(|e| unreadable(&name, number, &e))?;
@@ -285,6 +316,10 @@ fn read(file: &Path) -> Result<Backup> {
             let bytes = from_hex(&line.bytes).filter(|_| is_document_name(&line.document) && line.version > 0);
             let bytes = bytes.ok_or_else(|| wrong(number, format!("`{}` is no document", line.document)))?;
             documents.push((line.document, line.version, bytes));
+        } else if line.starts_with("{\"record\"") {
+            let line: RecordLine = serde_json::from_str(&line).map_err(|e| wrong(number, e.to_string()))?;
+            let record = line.record.parse::<Name>().map_err(|e| wrong(number, e.to_string()))?;
+            records.insert(record, line.body);
         } else if line.starts_with("{\"end\"") {
             is_complete = serde_json::from_str::<EndLine>(&line).is_ok_and(|it| it.end);
         } else if !entries.take(number, &line) {
@@ -292,11 +327,16 @@ fn read(file: &Path) -> Result<Backup> {
         }
     }
     let lines = entries.finish()?;
-    let counts = (lines.len() as u64, documents.len() as u64);
-    if !is_complete || counts != (heading.entries, heading.documents) {
+    // What contradicts itself is not begun with.
+    tenants::records::tenants_of(1, records.iter().map(|(name, body): (&Name, &String)| (name, body.as_str()))).map_err(|e| {
+        let reason = format!("the records of tenants: {e}");
+        Error::Content { place: name.clone(), reason, help: "nothing was written" }
+    })?;
+    let counts = (lines.len() as u64, documents.len() as u64, records.len() as u64);
+    if !is_complete || counts != (heading.entries, heading.documents, heading.records) {
         return Err(Error::Incomplete { name, entries: lines.len(), declared: heading.entries });
     }
-    Ok(Backup { heading, policy, documents, lines })
+    Ok(Backup { heading, policy, documents, records, lines })
 }
 
 fn write_line(out: &mut dyn Write, line: &impl Serialize) -> io::Result<()> {
@@ -321,6 +361,11 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
     let pairs = text.as_bytes().chunks(2);
     pairs.map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?)).collect()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde wants it
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The form of a backup that this program writes and reads.

@@ -199,6 +199,36 @@ pub enum Error {
     /// A rule cannot be read.
     #[error("{0}")]
     Rule(String),
+    /// There is nothing of this name to be removed.
+    #[error("`{tenant}` has no {what}")]
+    NothingOf { tenant: String, what: String },
+    /// The store has no record of this tenant.
+    #[error("the directory has no tenant `{0}`")]
+    NoTenantRecord(String),
+    /// The store's tenants are a document.
+    #[error("the store's tenants are the document `tenants`, which agents read")]
+    DocumentInUse,
+    /// The store's tenants are records.
+    #[error("the store's tenants are records, and agents do not read the document `tenants`")]
+    RecordsInUse,
+    /// The store has no records of tenants.
+    #[error("the store has no records of tenants")]
+    NoRecords,
+    /// Records that cannot be read as such.
+    #[error("the store's records of tenants do not fit together: {0}")]
+    Records(String),
+    /// The principal may not read or change records of all tenants.
+    #[error("{0} refuses: the policy does not let this principal read or change all tenants' records")]
+    RecordsRefused(String),
+    /// The server's store does not answer.
+    #[error("the store of {0} does not answer")]
+    RecordsAway(String),
+    /// A change may have been applied or not.
+    #[error("whether the records were changed is not known: the store of {0} did not answer")]
+    RecordsUnknown(String),
+    /// Others change the same.
+    #[error("others change the same records again and again")]
+    RecordsBusy,
     /// The store's tenants' file is not older.
     #[error("{} is version {version}, and the store has {which} version {held}", path.display())]
     StoreNewer { path: PathBuf, version: u32, which: &'static str, held: u32 },
@@ -335,6 +365,13 @@ impl Error {
             }
             Self::NothingToAdd => "give `--to PREFIX --via ADDRESS` or `--rule RULE`",
             Self::Rule(_) => "write \"deny tcp from 10.0.0.0/24 to 10.0.1.0/24 port 22\"",
+            Self::NothingOf { .. } | Self::NoTenantRecord(_) => "`weft tenant show` and `list` print what there is; with `--store`, of the store's records",
+            Self::DocumentInUse => "move it: `weft tenant fetch --file FILE`, then `weft tenant import FILE`; from then on agents read the records",
+            Self::RecordsInUse => "`weft tenant import FILE` and `export FILE` transfer records; `--store` changes them",
+            Self::NoRecords => "`weft tenant import FILE`, or `weft tenant create NAME --id N --store`, makes the first",
+            Self::RecordsRefused(_) => "an administrator may, and a provisioner of all services: see the policy",
+            Self::RecordsAway(_) | Self::RecordsBusy => "try again",
+            Self::RecordsUnknown(_) => "`weft tenant show --store` shows what there is; the same again is safe",
             Self::StoreNewer { .. } => "compare them: `weft tenant fetch --file OTHER` writes the store's; a version only grows",
             Self::NoneStored => "`weft tenant publish` puts one there",
             Self::StoredNotText => "publish another",

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
@@ -258,6 +259,24 @@ impl Stream {
         };
         let first = self.ask(Kind::Watch, |out| Message::Watch(Watch { from }).emit(out), take)?;
         Ok(Watching { stream: self, first: Some(first) })
+    }
+
+    /// Readable when something may have come.
+    pub(super) fn descriptor(&self) -> RawFd {
+        match &self.wire {
+            Wire::Bare(tcp) => tcp.as_raw_fd(),
+            Wire::Tls(tls) => tls.sock.as_raw_fd(),
+        }
+    }
+
+    /// Hands over the next message that was not asked for; false if the deadline comes first.
+    pub(super) fn next(&mut self, deadline: Instant, take: impl FnOnce(&Message<'_>)) -> Result<bool, ClientError> {
+        let Some(bytes) = self.receive(Some(deadline))? else { return Ok(false) };
+        let Some(frame) = self.session.open(&bytes) else { return Err(self.broken("a wrong tag")) };
+        if let Some(message) = self.parse(&frame)? {
+            take(&message);
+        }
+        Ok(true)
     }
 
     fn parse<'a>(&self, frame: &Frame<'a>) -> Result<Option<Message<'a>>, ClientError> {

@@ -52,6 +52,11 @@ impl Audit {
     }
 
     /// A document that was replaced, or not.
+    pub fn records(&self, principal: PrincipalId, names: &[String], outcome: &str) {
+        self.write(principal, "amend", outcome, &json!({ "records": names }));
+    }
+
+    /// A document was replaced, or may have been.
     pub fn document(&self, principal: PrincipalId, name: &str, version: u32, outcome: &str) {
         self.write(principal, "publish", outcome, &json!({ "document": name, "version": version }));
     }

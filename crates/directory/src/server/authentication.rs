@@ -28,8 +28,8 @@ const PRINCIPALS: usize = 64;
 /// What became of a message.
 pub enum Admitted {
     Request(Box<Request>),
-    /// It concerns a document.
-    Document(PrincipalId),
+    /// It concerns a document or tenants' records, which are read from the store.
+    Stored(PrincipalId),
     /// The answer to it, without its tag.
     Answer(PrincipalId, Vec<u8>),
     /// The answer to it, without its tag, is that its version is not known; then the stream ends.
@@ -74,8 +74,8 @@ impl Authentication {
                 }
             }
         }
-        if matches!(kind, Kind::Fetch | Kind::Publish) {
-            return Ok(Admitted::Document(principal));
+        if matches!(kind, Kind::Fetch | Kind::Publish | Kind::Subscribe | Kind::Browse | Kind::Amend) {
+            return Ok(Admitted::Stored(principal));
         }
         let ask = Ask::parse(kind, frame.body).map_err(|_| "malformed")?;
         if matches!(ask, Ask::Challenge | Ask::DigestAnswer(_)) {

@@ -5,7 +5,7 @@
 //!        |  what they do not answer themselves                                   |                  ^
 //!        +-------------------------------------> inbox                           v                  |
 //!   TCP: streams (TLS, or keyed MACs) ---------> inbox      replies, datagrams, commits --> storage -+
-//!        +--- named documents ----------------------------------------------------------> store
+//!        +--- named documents, tenants' records -----------------------------------------> store
 //! ```
 //! SIGTERM, SIGINT: no more updates, what was taken is committed, exit. SIGHUP: the policy and the certificate are read again.
 
@@ -24,6 +24,7 @@ pub(crate) mod packets;
 mod rules;
 mod storage;
 mod streams;
+mod tenants;
 mod tls;
 mod udp;
 
@@ -49,6 +50,7 @@ use denied::DeniedList;
 use documents::Documents;
 use rules::Rules;
 use streams::Streams;
+use tenants::Tenants;
 
 pub use config::{PolicySource, ServeConfig, ServeError, StreamAuth};
 
@@ -98,8 +100,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     }
     runtime.spawn(denied.follow(core.clone()));
     let threads = start_udp(&core, &sockets, &config.cores)?;
-    let documents = Arc::new(Documents::new(core.clone(), store.clone()));
-    let streams = start_streams(&runtime, &core, listener, certificate.clone(), documents)?;
+    let streams = start_streams(&runtime, &core, listener, certificate.clone(), &store)?;
     if let Some(retention) = config.retention {
         runtime.spawn(storage::compact(store.clone(), retention));
     }
@@ -189,7 +190,7 @@ fn start_streams(
     core: &Arc<Core>,
     listener: TcpListener,
     certificate: Option<Arc<Certificate>>,
-    documents: Arc<Documents>,
+    store: &AnyStore,
 ) -> Result<Arc<Streams>, ServeError> {
     let refused = |error| ServeError::System { what: "a listening socket", error };
     listener.set_nonblocking(true).map_err(refused)?;
@@ -197,8 +198,12 @@ fn start_streams(
     let listener = tokio::net::TcpListener::from_std(listener).map_err(refused)?;
     let limits = StreamLimits::within(raise_descriptors());
     tracing::info!(?limits, "streams");
-    let streams = Arc::new(Streams::new(Budget::new(limits)));
-    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, certificate, documents));
+    let budget = Budget::new(limits);
+    let streams = Arc::new(Streams::new(budget.clone()));
+    let documents = Arc::new(Documents::new(core.clone(), store.clone()));
+    let tenants = Tenants::new(core.clone(), store.clone(), budget);
+    runtime.spawn(tenants.clone().follow(streams.clone()));
+    runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, certificate, (documents, tenants)));
     Ok(streams)
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   accept --> TLS: the certificate says who it is    --+--> frames --> the machine's inbox
 //!          --> bare: tag, cookie and number, as by UDP --+<-- queue <-- the machine's replies
-//!                                                        +-- documents: one request after the other
+//!                                                        +-- documents, tenants' records: one request after the other
 //! ```
 //! What a stream may cost is bounded ([`budget`](super::budget)), and for how long: 5 s to prove who it is, 5 s for a message that has begun and for one that is
 //! sent, 60 s without a message unless it watches.
@@ -23,13 +23,14 @@ use weft_control::directory::PrincipalId;
 use weft_control::directory::documents::Requester;
 use weft_control::directory::request::{Ask, StreamId};
 use weft_control::directory::server::Input;
-use weft_control::wire::directory::{Frame, HEADER, Header, Message, TAG, set_version};
+use weft_control::wire::directory::{Frame, HEADER, Header, Kind, Message, TAG, set_version};
 
 use super::authentication::{Admitted, Authentication, Taggers};
 use super::budget::{Budget, Charge, Guest, Seat, prepare};
 use super::certificate::Certificate;
 use super::core::Core;
 use super::documents::{Documents, Reply};
+use super::tenants::Tenants;
 use super::tls;
 use crate::client::random;
 
@@ -121,6 +122,7 @@ struct All {
     core: Arc<Core>,
     streams: Arc<Streams>,
     documents: Arc<Documents>,
+    tenants: Arc<Tenants>,
 }
 
 /// Accepts streams for ever.
@@ -129,9 +131,9 @@ pub async fn accept(
     streams: Arc<Streams>,
     listener: TcpListener,
     certificate: Option<Arc<Certificate>>,
-    documents: Arc<Documents>,
+    (documents, tenants): (Arc<Documents>, Arc<Tenants>),
 ) {
-    let server = Arc::new(All { core, streams, documents });
+    let server = Arc::new(All { core, streams, documents, tenants });
     let All { core, streams, .. } = &*server;
     loop {
         let (tcp, from) = match listener.accept().await {
@@ -225,6 +227,7 @@ async fn converse(
     }
     streams.open.lock().remove(&id);
     server.documents.close(id);
+    server.tenants.close(id);
     core.post(Input::StreamClosed(id));
 }
 
@@ -322,10 +325,21 @@ impl Conversation<'_> {
                 }
                 Ok(())
             }
-            Ok(Admitted::Document(principal)) => {
+            Ok(Admitted::Stored(principal)) => {
                 self.authenticate(principal)?;
                 core.metrics.request("stream");
-                self.server.document(self.id, bytes).await.map_err(Some)
+                let (replies, request) = self.server.stored(self.id, bytes).await.map_err(Some)?;
+                for Reply { kind, body } in replies {
+                    // Of a long answer only what the other side takes is on its way.
+                    while self.used.load(Ordering::Relaxed) > HIGH_WATER {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    let mut message = Vec::with_capacity(HEADER + body.len() + TAG);
+                    Header { kind, principal, cookie: 0, request }.emit(&mut message);
+                    message.extend_from_slice(&body);
+                    streams.reply(core, self.id, principal, message);
+                }
+                Ok(())
             }
             Ok(Admitted::Answer(principal, message)) => {
                 streams.reply(core, self.id, principal, message);
@@ -406,21 +420,22 @@ impl All {
         seat
     }
 
-    /// Answers what concerns a document.
-    async fn document(&self, stream: StreamId, message: &[u8]) -> Result<(), &'static str> {
+    /// Answers what concerns a document or tenants' records; and the request's number.
+    async fn stored(&self, stream: StreamId, message: &[u8]) -> Result<(Vec<Reply>, u64), &'static str> {
         let frame = Frame::parse_as(self.core.config.versions, message).map_err(|_| "malformed")?;
         let Header { principal, request, .. } = frame.header;
         let from = Requester { stream, principal, request };
-        let reply = match Message::parse(frame.header.kind, frame.body) {
-            Ok(Message::Fetch(fetch)) => self.documents.fetch(from, fetch).await,
-            Ok(Message::Publish(part)) => self.documents.publish(from, part).await,
+        let of = |kind| move |body| Reply { kind, body };
+        let replies = match Message::parse(frame.header.kind, frame.body) {
+            Ok(Message::Fetch(fetch)) => self.documents.fetch(from, fetch).await.into_iter().collect(),
+            Ok(Message::Publish(part)) => self.documents.publish(from, part).await.into_iter().collect(),
+            Ok(Message::Subscribe(asked)) => {
+                self.tenants.subscribe(from, &asked).await?.into_iter().map(of(Kind::Records)).collect()
+            }
+            Ok(Message::Browse(asked)) => self.tenants.browse(from, &asked).await.into_iter().map(of(Kind::Records)).collect(),
+            Ok(Message::Amend(asked)) => vec![of(Kind::Amended)(self.tenants.amend(from, &asked).await?)],
             _ => return Err("malformed"),
         };
-        let Some(Reply { kind, body }) = reply else { return Ok(()) };
-        let mut message = Vec::with_capacity(HEADER + body.len() + TAG);
-        Header { kind, principal, cookie: 0, request }.emit(&mut message);
-        message.extend_from_slice(&body);
-        self.streams.reply(&self.core, stream, principal, message);
-        Ok(())
+        Ok((replies, request))
     }
 }

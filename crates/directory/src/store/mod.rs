@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record};
+use weft_control::netlord::tenants::records::{Entries, Plan, Reads};
 
 pub use embedded::Embedded;
 pub use etcd::{Etcd, EtcdOptions};
@@ -62,6 +63,24 @@ pub trait Store: Clone + Send + Sync + 'static {
         version: u32,
         bytes: Arc<[u8]>,
     ) -> impl Future<Output = Result<Replaced, StoreError>> + Send;
+
+    /// Entries of tenants' records, all at one revision.
+    fn entries(&self, reads: &Reads) -> impl Future<Output = Result<Entries, StoreError>> + Send;
+
+    /// Entries of tenants' records whose names begin with `prefix` and come after `after`, in order of names, `limit` at most.
+    fn entries_after(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<Entries, StoreError>> + Send;
+
+    /// Writes entries of tenants' records if all that the plan checks still is so: the revision; `None`: it is not, and nothing was changed. After an error
+    /// they are written, or not.
+    fn amend(&self, plan: Plan) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
+
+    /// Which entries of tenants' records change from now on.
+    fn watch_entries(&self) -> impl Future<Output = Result<EntryWatch, StoreError>> + Send;
 
     /// Asks whether it is well: it could take a commit now.
     fn status(&self) -> impl Future<Output = Result<StoreStatus, StoreError>> + Send;
@@ -125,6 +144,18 @@ pub enum Replaced {
     /// Nothing was changed: the document has this version; 0: there is none.
     Conflict(u32),
 }
+
+/// What happens to the entries of tenants' records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryEvent {
+    /// These have changed, all at once.
+    Changed(Vec<String>),
+    /// Any of them may have changed. The watch goes on.
+    Gap,
+}
+
+/// The events of entries, in order. It ends with the store.
+pub type EntryWatch = mpsc::Receiver<EntryEvent>;
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,6 +361,22 @@ impl Store for AnyStore {
 
     async fn replace_document(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
         either!(self, store => store.replace_document(name, expect, version, bytes).await)
+    }
+
+    async fn entries(&self, reads: &Reads) -> Result<Entries, StoreError> {
+        either!(self, store => store.entries(reads).await)
+    }
+
+    async fn entries_after(&self, prefix: &str, after: &str, limit: usize) -> Result<Entries, StoreError> {
+        either!(self, store => store.entries_after(prefix, after, limit).await)
+    }
+
+    async fn amend(&self, plan: Plan) -> Result<Option<u64>, StoreError> {
+        either!(self, store => store.amend(plan).await)
+    }
+
+    async fn watch_entries(&self) -> Result<EntryWatch, StoreError> {
+        either!(self, store => store.watch_entries().await)
     }
 
     async fn status(&self) -> Result<StoreStatus, StoreError> {

@@ -1,18 +1,22 @@
 //! VIFs come to this server and leave it: by the configuration, by command, with the tenants' file, with VMs' interfaces.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use serde_json::json;
 use weft_control::netlord::agent::{Input, VifId};
 use weft_control::netlord::tenants::VifSpec;
 use weft_control::netlord::{PROVIDER, PUBLIC, Vif};
 
 use super::Host;
+use super::records::Records;
 use super::tenants::{read_tenants, spec};
-use super::vif::{OwnVif, Wanted};
+use super::vif::{Attaching, OwnVif, Wanted};
 use crate::error::Result;
 use crate::interface::name_of;
 use crate::iproute::run;
 use crate::netlord::dataplane::{HostPlane, InheritedVif};
+use crate::socket::PendingRequest;
 
 impl Host {
     /// The VIFs of the configuration. Those whose interfaces are not there yet are attached when they are; so are those that the file does not have,
@@ -43,6 +47,61 @@ impl Host {
     fn want(&mut self, wanted: Wanted) {
         self.wanted.retain(|it| it.device != wanted.device);
         self.wanted.push(wanted);
+        self.want_records();
+    }
+
+    /// The records that this server is to have.
+    pub(super) fn want_records(&self) {
+        if let Some(records) = &self.records {
+            let all = self.wanted.iter().chain(self.attaching.iter().map(|it| &it.wanted));
+            records.want(all.map(|it| (it.tenant.clone(), it.name.clone())).collect());
+        }
+    }
+
+    /// A VIF is to be attached. One that is not known yet is asked of the directory first.
+    pub(super) fn asked_to_attach(&mut self, asked: PendingRequest, wanted: Wanted) {
+        self.reload_tenants();
+        let are_followed = self.records.as_ref().is_some_and(Records::are_followed);
+        if !are_followed || spec(&self.tenants, &wanted.tenant, &wanted.name).is_ok() {
+            return self.attach_and_answer(asked, &wanted);
+        }
+        self.attaching.push(Attaching { asked, wanted, until: Instant::now() + RECORDS_TIMEOUT });
+        self.want_records();
+    }
+
+    /// Those that waited for the directory: it has them, or says that there are none, or says nothing.
+    pub(super) fn attach_waiting(&mut self, is_news: bool) {
+        for it in std::mem::take(&mut self.attaching) {
+            let Wanted { tenant, name, .. } = &it.wanted;
+            let is_known = spec(&self.tenants, tenant, name).is_ok();
+            let refused = self.records.as_ref().filter(|_| is_news).and_then(|records| records.reason(tenant, name));
+            if !is_known && refused.is_none() && Instant::now() < it.until {
+                self.attaching.push(it);
+            } else {
+                self.attach_and_answer(it.asked, &it.wanted);
+            }
+        }
+        self.want_records();
+    }
+
+    fn attach_and_answer(&mut self, asked: PendingRequest, Wanted { device, tenant, name }: &Wanted) {
+        match self.attach_vif(device, tenant, name) {
+            Ok(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "attached" })),
+            Err(error) => asked.refuse(&error.to_string(), "`weft agent status` lists VIFs; `weft tenant show` lists names"),
+        }
+    }
+
+    /// The directory's records have changed: the file is read at once, and what waited for it is attached.
+    pub(super) fn take_records(&mut self) {
+        let is_news = self.records.as_ref().is_some_and(Records::take_news);
+        if is_news {
+            self.tenants_file.mark();
+            self.reload_tenants();
+            self.refresh_vifs();
+        }
+        if is_news || !self.attaching.is_empty() {
+            self.attach_waiting(is_news);
+        }
     }
 
     /// Interfaces of VMs come and go.
@@ -150,6 +209,7 @@ impl Host {
     /// A VM's interface is no VIF any longer. What it was.
     pub(super) fn detach_vif(&mut self, device: &str) -> Option<Vif> {
         self.wanted.retain(|it| it.device != device);
+        self.want_records();
         let ifindex = self.vifs.iter().find(|(_, own)| own.device == device).map(|(&index, _)| index)?;
         self.forget_vif(ifindex)
     }
@@ -166,7 +226,12 @@ impl Host {
     pub(super) fn reload_tenants(&mut self) {
         let (held, comes) = (self.tenants.version, self.config.has_repository());
         let Some(tenants) = self.tenants_file.newer(held, comes, read_tenants, |it| it.version) else { return };
+        // Another version of the same changes nothing.
+        let is_same = (&self.tenants.tenants, self.tenants.service) == (&tenants.tenants, tenants.service);
         self.tenants = Arc::new(tenants);
+        if is_same {
+            return;
+        }
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         let is_other = |own: &OwnVif| {
             let same = |s: &VifSpec| s.vif == own.vif && s.addresses == own.addresses;
@@ -182,3 +247,6 @@ impl Host {
         }
     }
 }
+
+/// How long a command waits for the directory to say what a VIF is.
+const RECORDS_TIMEOUT: Duration = Duration::from_secs(3);

@@ -4,7 +4,7 @@
 //!   eBPF events ---+                                                +--> eBPF tables
 //!   Unix socket ---+--> Input --> netlord::agent::Agent --> Output -+--> frames to the fabric, by packet sockets
 //!   tenants' file -+      ^          NL-ARP, SPAIN's paths          +--> frames to VMs, likewise
-//!   SPAIN's tables |      |   ^ a thread keeps both files as the directory's store has them
+//!   SPAIN's tables |      |   ^ threads keep both files as the directory's store has them
 //!   interfaces ----+   deadline         (word of them by netlink, and a look each second)
 //! ```
 
@@ -14,6 +14,7 @@ mod config;
 mod lease;
 mod paths;
 mod provider;
+mod records;
 mod repository;
 mod status;
 mod tenants;
@@ -57,10 +58,11 @@ use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::watch::KernelWatch;
 use paths::Paths;
 use provider::Provider;
+use records::Records;
 use repository::Repository;
 use tenants::first_tenants;
 use uplink::Uplink;
-use vif::{OwnVif, Wanted};
+use vif::{Attaching, OwnVif, Wanted};
 use watched::Watched;
 
 /// The agent of a server, at work.
@@ -84,6 +86,10 @@ struct Host {
     paths: Paths,
     /// What keeps files as the directory's store has them.
     repository: Option<Repository>,
+    /// What keeps the tenants' file as its records are.
+    records: Option<Records>,
+    /// Commands that wait for them.
+    attaching: Vec<Attaching>,
     tenants_file: Watched,
     /// The kernel's last error.
     last_error: Option<String>,
@@ -105,7 +111,8 @@ pub(crate) fn run(config: HostConfig, file: &Path, options: RunOptions) -> Resul
 impl Daemon for Host {
     fn descriptors(&self) -> Vec<RawFd> {
         let directory = self.directory.iter().map(UdpSocket::as_raw_fd);
-        directory.chain([self.plane.events_fd().as_raw_fd(), self.links.descriptor()]).collect()
+        let records = self.records.iter().map(|it| it.descriptor().as_raw_fd());
+        directory.chain(records).chain([self.plane.events_fd().as_raw_fd(), self.links.descriptor()]).collect()
     }
 
     fn timeout(&self) -> Duration {
@@ -133,6 +140,7 @@ impl Daemon for Host {
             }
         }
         self.take_datagrams();
+        self.take_records();
         while let Some(asked) = control.next() {
             self.asked(asked);
         }
@@ -189,6 +197,8 @@ impl Host {
             tenants: Arc::new(tenants),
             paths: Paths::new(config.known_paths(), config.paths.as_ref().map(|it| it.get_ref().clone())),
             repository: None,
+            records: None,
+            attaching: Vec::new(),
             tenants_file: Watched::read(config.tenants.get_ref().clone()),
             last_error: None,
             started: now,
@@ -217,7 +227,8 @@ impl Host {
         self.inherit(is_adopted)?;
         self.begin_provider()?;
         self.attach_configured()?;
-        self.repository = Repository::begin(&self.config)?;
+        (self.repository, self.records) = Repository::begin(&self.config)?.unzip();
+        self.want_records();
         Ok(())
     }
 
@@ -295,10 +306,7 @@ impl Host {
                 let status = self.status();
                 asked.answer(&status);
             }
-            Request::AttachVif { device, tenant, name } => match self.attach_vif(&device, &tenant, &name) {
-                Ok(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "attached" })),
-                Err(error) => asked.refuse(&error.to_string(), "`weft agent status` lists VIFs; `weft tenant show` lists names"),
-            },
+            Request::AttachVif { device, tenant, name } => self.asked_to_attach(asked, Wanted { device, tenant, name }),
             Request::DetachVif { device } => match self.detach_vif(&device) {
                 Some(vif) => asked.answer(&json!({ "device": device, "vif": vif.to_string(), "outcome": "detached" })),
                 None => asked.refuse(&format!("{device} is no VIF here"), "`weft agent status` lists them"),

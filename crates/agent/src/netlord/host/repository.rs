@@ -4,7 +4,8 @@
 //! ```text
 //!   store --> directory servers --(version, text)--> checked --> a file, whole --> the agent reads it as if somebody had edited it
 //! ```
-//! So the files are what the agent goes by while it hears from no server, and after a restart.
+//! So the files are what the agent goes by while it hears from no server, and after a restart. Where the store has records of tenants, their file is the business
+//! of [`records`](super::records).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use weft_control::netlord::spain::{self, SpainTables};
 use weft_control::netlord::tenants::{self, Tenants};
 
 use super::config::HostConfig;
+use super::records::Records;
 use super::watched::changed_at;
 use crate::error::{Error, Result};
 use weft_directory::atomic_file;
@@ -56,8 +58,10 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error`] if keys or certificates cannot be read, or there is no thread to be had.
-    pub fn begin(config: &HostConfig) -> Result<Option<Self>> {
+    pub fn begin(config: &HostConfig) -> Result<Option<(Self, Records)>> {
         let Some((settings, period)) = config.repository()? else { return Ok(None) };
+        let records = Records::begin(settings.clone(), period, config.tenants.get_ref().clone())?;
+        let is_document = records.document_checker();
         let mut all = vec![Kept {
             name: tenants::DOCUMENT,
             file: config.tenants.get_ref().clone(),
@@ -69,11 +73,11 @@ impl Repository {
         let state = Arc::new(Mutex::new(State::default()));
         let work = {
             let state = Arc::clone(&state);
-            move || keep(&settings, period, all, &state)
+            move || keep(&settings, period, all, &state, &is_document)
         };
         let begun = std::thread::Builder::new().name("repository".to_owned()).spawn(work);
         begun.map_err(Error::system("start the repository's thread", "is the machine out of memory?"))?;
-        Ok(Some(Self { state, begun: Instant::now() }))
+        Ok(Some((Self { state, begun: Instant::now() }, records)))
     }
 
     pub fn status(&self) -> Value {
@@ -103,10 +107,17 @@ fn version_of_tables(text: &str) -> std::result::Result<u32, String> {
     SpainTables::parse(text).map(|it| it.version).map_err(|error| error.to_string())
 }
 
-fn keep(settings: &Settings, period: Duration, mut all: Vec<Kept>, state: &Mutex<State>) {
+fn keep(settings: &Settings, period: Duration, mut all: Vec<Kept>, state: &Mutex<State>, is_document: &impl Fn() -> bool) {
     let mut client = None;
     loop {
-        let asked = all.iter_mut().try_for_each(|kept| ask(&mut client, settings, kept, state));
+        let is_document = is_document();
+        if !is_document {
+            let mut state = state.lock();
+            state.versions.remove(tenants::DOCUMENT);
+            state.troubles.remove(tenants::DOCUMENT);
+        }
+        let mut asked = all.iter_mut().filter(|kept| is_document || kept.name != tenants::DOCUMENT);
+        let asked = asked.try_for_each(|kept| ask(&mut client, settings, kept, state));
         {
             let mut state = state.lock();
             match asked {

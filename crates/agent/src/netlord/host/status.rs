@@ -13,6 +13,7 @@ use weft_fabric::MacAddr;
 
 use super::super::metrics;
 use super::Host;
+use super::records::Records;
 use super::repository::Repository;
 use super::uplink::Uplink;
 use super::vif::OwnVif;
@@ -42,6 +43,7 @@ impl Host {
             "keeps": self.config.on_exit == OnExit::Keep,
             "tenants_version": self.tenants.version,
             "repository": self.repository.as_ref().map(Repository::status),
+            "records": self.records.as_ref().map(Records::status),
             "uplinks": self.uplinks(),
             "provider": self.provider_status(),
             "vifs": self.own_vifs(),
@@ -73,6 +75,7 @@ impl Host {
         problems.extend(self.steady_problems());
         problems.extend(self.tenants_file.problem.clone());
         problems.extend(self.repository.as_ref().and_then(Repository::problem));
+        problems.extend(self.records.as_ref().and_then(Records::problem));
         problems.extend(self.reconciler.problem());
         problems.extend(self.last_error.clone());
         problems

@@ -1,8 +1,11 @@
 //! VIFs of this server: those that it has, and those that it is to have.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use weft_control::netlord::Vif;
+
+use crate::socket::PendingRequest;
 
 /// A VIF that is to be attached whenever its interface is there: a VM that is started again has a new one of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +13,14 @@ pub(super) struct Wanted {
     pub device: String,
     pub tenant: String,
     pub name: String,
+}
+
+/// A command that waits for the directory's records of a VIF.
+#[derive(Debug)]
+pub(super) struct Attaching {
+    pub asked: PendingRequest,
+    pub wanted: Wanted,
+    pub until: Instant,
 }
 
 /// A VIF of this server.

@@ -25,6 +25,11 @@ impl Watched {
         Self { changed: changed_at(&file), file, problem: None }
     }
 
+    /// What is there is to be read, though the system's clock may not say that it has changed.
+    pub const fn mark(&mut self) {
+        self.changed = None;
+    }
+
     /// What the file says, if it has changed since the last look, is right, and is no older than version `held`. `comes`: if it is not there, it will be.
     pub fn newer<T>(&mut self, held: u32, comes: bool, read: fn(&Path) -> Result<T>, version: fn(&T) -> u32) -> Option<T> {
         let at = changed_at(&self.file);

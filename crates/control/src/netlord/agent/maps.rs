@@ -86,10 +86,12 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         if tenants.version < self.tenants.version {
             return;
         }
-        self.tenants = tenants;
-        for tenant in std::mem::take(&mut self.configured) {
-            self.configured.insert(tenant);
-            self.update_routers(tenant);
+        let before = std::mem::replace(&mut self.tenants, tenants);
+        let routers = |all: &Tenants, tenant: TenantId| all.tenants.get(&tenant).map(|it| it.routers.clone()).unwrap_or_default();
+        for tenant in self.configured.clone() {
+            if routers(&before, tenant) != routers(&self.tenants, tenant) {
+                self.update_routers(tenant);
+            }
         }
     }
 

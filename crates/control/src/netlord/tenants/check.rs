@@ -7,7 +7,7 @@ use weft_fabric::{MacAddr, TenantId};
 
 use super::super::{FIRST_TENANT, LAST_SPACE, PUBLIC, Vif, is_space, is_unicast};
 use super::{Action, Interface, Protocol, Route, Router, Rule, Tenant, Tenants, TenantsError, VifSpec, raw};
-use crate::directory::{MacSpace, ServiceId};
+use crate::directory::{MacSpace, PrincipalId, ServiceId};
 use crate::netlord::nl_arp::MAX_ADDRESSES;
 use crate::prefix::{Prefix, PrefixError};
 
@@ -24,8 +24,8 @@ pub(super) fn build(file: raw::File) -> Result<Tenants> {
     let version = version.ok_or_else(|| bad("version", format!("{} is not 1 to 4294967295", file.version)))?;
     let service =
         u32::try_from(file.service).map_err(|_| bad("service", format!("{} is not a service's number", file.service)))?;
-    let mut all = Tenants { version, service: ServiceId(service), tenants: tenants(file.tenant)? };
     let mut taken = Taken::default();
+    let mut all = Tenants { version, service: ServiceId(service), tenants: tenants(file.tenant, &mut taken)? };
     for router in file.router {
         add_router(&mut all, router, &mut taken)?;
     }
@@ -33,10 +33,10 @@ pub(super) fn build(file: raw::File) -> Result<Tenants> {
         add_vif(&mut all, vif, &mut taken)?;
     }
     for route in file.route {
-        add_route(&mut all, &route)?;
+        add_route(&mut all, &route, &taken)?;
     }
     for rule in file.rule {
-        add_rule(&mut all, &rule)?;
+        add_rule(&mut all, &rule, &taken)?;
     }
     all.tenants.values().try_for_each(super::routing::check_loops)?;
     Ok(all)
@@ -46,7 +46,7 @@ fn bad(table: impl Into<String>, problem: impl Into<String>) -> TenantsError {
     TenantsError::Bad { table: table.into(), problem: problem.into() }
 }
 
-fn tenants(raw: Vec<raw::Tenant>) -> Result<BTreeMap<TenantId, Tenant>> {
+fn tenants(raw: Vec<raw::Tenant>, taken: &mut Taken) -> Result<BTreeMap<TenantId, Tenant>> {
     let mut all: BTreeMap<TenantId, Tenant> = BTreeMap::new();
     for tenant in raw {
         let table = format!("tenant `{}`", tenant.name);
@@ -64,11 +64,11 @@ fn tenants(raw: Vec<raw::Tenant>) -> Result<BTreeMap<TenantId, Tenant>> {
             }
             Some(id) => id,
         };
-        if let Some(other) = all.values().find(|other| other.name == tenant.name) {
-            return Err(bad(table, format!("the name is tenant {}'s already", other.id.0)));
+        if let Some(other) = taken.tenants.insert(tenant.name.clone(), id) {
+            return Err(bad(table, format!("the name is tenant {}'s already", other.0)));
         }
-        let spaces = spaces(&table, tenant.spaces)?;
-        let built = Tenant { id, name: tenant.name, spaces, vifs: Vec::new(), routers: Vec::new() };
+        let (spaces, readers) = (spaces(&table, tenant.spaces)?, readers(&table, tenant.readers)?);
+        let built = Tenant { id, name: tenant.name, spaces, readers, vifs: Vec::new(), routers: Vec::new() };
         if let Some(other) = all.insert(id, built) {
             return Err(bad(table, format!("id {} is `{}`'s already", id.0, other.name)));
         }
@@ -92,7 +92,20 @@ fn spaces(table: &str, raw: Option<Vec<i64>>) -> Result<Vec<MacSpace>> {
     Ok(spaces)
 }
 
-fn check_name(table: &str, name: &str) -> Result<()> {
+fn readers(table: &str, raw: Option<Vec<i64>>) -> Result<Option<Vec<PrincipalId>>> {
+    let read = |id: i64| {
+        let principal = u32::try_from(id).ok().filter(|&id| id > 0).map(PrincipalId);
+        principal.ok_or_else(|| bad(table, format!("reader {id} is not a principal: 1 to 4294967295")))
+    };
+    let mut readers = raw.map(|all| all.into_iter().map(read).collect::<Result<Vec<_>>>()).transpose()?;
+    if let Some(readers) = &mut readers {
+        readers.sort_unstable();
+        readers.dedup();
+    }
+    Ok(readers)
+}
+
+pub(super) fn check_name(table: &str, name: &str) -> Result<()> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
         return Err(bad(table, "a name has 1 to 64 letters, digits, `-`, `_` and `.`"));
@@ -100,9 +113,11 @@ fn check_name(table: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whose addresses are whose, by tenant on the wire and MAC space.
+/// Which names there are, and whose addresses are whose, by tenant on the wire and MAC space.
 #[derive(Default)]
 struct Taken {
+    tenants: BTreeMap<String, TenantId>,
+    vifs: BTreeSet<(TenantId, String)>,
     macs: BTreeMap<Vif, String>,
     ips: BTreeMap<(TenantId, MacSpace, IpAddr), String>,
 }
@@ -123,21 +138,21 @@ impl Taken {
     }
 }
 
-fn tenant_of<'a>(all: &'a mut Tenants, table: &str, name: &str) -> Result<&'a mut Tenant> {
-    let found = all.tenants.values_mut().find(|tenant| tenant.name == name);
+fn tenant_of<'a>(all: &'a mut Tenants, taken: &Taken, table: &str, name: &str) -> Result<&'a mut Tenant> {
+    let found = taken.tenants.get(name).and_then(|id| all.tenants.get_mut(id));
     found.ok_or_else(|| bad(table, format!("there is no tenant `{name}`")))
 }
 
-fn router_of<'a>(all: &'a mut Tenants, table: &str, tenant: &str, router: &str) -> Result<&'a mut Router> {
-    let found = tenant_of(all, table, tenant)?.routers.iter_mut().find(|it| it.name == router);
+fn router_of<'a>(all: &'a mut Tenants, taken: &Taken, table: &str, tenant: &str, router: &str) -> Result<&'a mut Router> {
+    let found = tenant_of(all, taken, table, tenant)?.routers.iter_mut().find(|it| it.name == router);
     found.ok_or_else(|| bad(table, format!("`{tenant}` has no virtual router `{router}`")))
 }
 
 fn add_vif(all: &mut Tenants, raw: raw::Vif, taken: &mut Taken) -> Result<()> {
     let table = format!("vif `{}` of `{}`", raw.name, raw.tenant);
     check_name(&table, &raw.name)?;
-    let tenant = tenant_of(all, &table, &raw.tenant)?;
-    if tenant.vifs.iter().any(|vif| vif.name == raw.name) {
+    let tenant = tenant_of(all, taken, &table, &raw.tenant)?;
+    if !taken.vifs.insert((tenant.id, raw.name.clone())) {
         return Err(bad(table, "the name is there twice"));
     }
     let (id, space) = match raw.space {
@@ -200,7 +215,7 @@ fn prefix(table: &str, text: &str) -> Result<Prefix> {
 fn add_router(all: &mut Tenants, raw: raw::Router, taken: &mut Taken) -> Result<()> {
     let table = format!("router `{}` of `{}`", raw.name, raw.tenant);
     check_name(&table, &raw.name)?;
-    let tenant = tenant_of(all, &table, &raw.tenant)?;
+    let tenant = tenant_of(all, taken, &table, &raw.tenant)?;
     if tenant.routers.iter().any(|router| router.name == raw.name) {
         return Err(bad(table, "the name is there twice"));
     }
@@ -227,10 +242,10 @@ fn add_router(all: &mut Tenants, raw: raw::Router, taken: &mut Taken) -> Result<
     Ok(())
 }
 
-fn add_route(all: &mut Tenants, raw: &raw::Route) -> Result<()> {
+fn add_route(all: &mut Tenants, raw: &raw::Route, taken: &Taken) -> Result<()> {
     let table = format!("route to {} of router `{}` of `{}`", raw.to, raw.router, raw.tenant);
     let (to, via) = (prefix(&table, &raw.to)?, address(&table, &raw.via)?);
-    let router = router_of(all, &table, &raw.tenant, &raw.router)?;
+    let router = router_of(all, taken, &table, &raw.tenant, &raw.router)?;
     if to.address().is_ipv4() != via.is_ipv4() {
         return Err(bad(table, format!("{via} is of another family than {to}")));
     }
@@ -247,10 +262,10 @@ fn add_route(all: &mut Tenants, raw: &raw::Route) -> Result<()> {
     Ok(())
 }
 
-fn add_rule(all: &mut Tenants, raw: &raw::Rule) -> Result<()> {
+fn add_rule(all: &mut Tenants, raw: &raw::Rule, taken: &Taken) -> Result<()> {
     let table = format!("rule of router `{}` of `{}`", raw.router, raw.tenant);
     let rule = rule(&table, raw)?;
-    router_of(all, &table, &raw.tenant, &raw.router)?.rules.push(rule);
+    router_of(all, taken, &table, &raw.tenant, &raw.router)?.rules.push(rule);
     Ok(())
 }
 

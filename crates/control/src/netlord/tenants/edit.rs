@@ -1,7 +1,10 @@
-//! Changes of a tenants' file, as text: a table is appended, the version counts up, and all else stays as it is. The caller parses the result before it
-//! is written.
+//! Changes of a tenants' file, as text: a table is appended or taken out, the version counts up, and all else stays as it is. The caller parses the result
+//! before it is written.
 
 use std::fmt::Write as _;
+
+use super::raw;
+use crate::prefix::Prefix;
 
 /// `[[tenant]]`.
 #[derive(Clone, Debug)]
@@ -12,6 +15,8 @@ pub struct NewTenant<'a> {
     pub name: &'a str,
     /// Its MAC spaces; none: the default.
     pub spaces: &'a [u32],
+    /// The agents that may read its records; `None`: all.
+    pub readers: Option<&'a [u32]>,
 }
 
 /// `[[vif]]`.
@@ -71,6 +76,9 @@ pub fn append_tenant(text: &str, new: &NewTenant<'_>) -> String {
     if !new.spaces.is_empty() {
         let _ = writeln!(out, "spaces = {:?}", new.spaces);
     }
+    if let Some(readers) = new.readers {
+        let _ = writeln!(out, "readers = {readers:?}");
+    }
     out
 }
 
@@ -118,6 +126,95 @@ pub fn append_rule(text: &str, new: &NewRule<'_>) -> String {
     out
 }
 
+/// A table of the file, as far as it says what it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table<'a> {
+    /// A tenant.
+    Tenant(&'a str),
+    /// A VIF: tenant, name.
+    Vif(&'a str, &'a str),
+    /// A virtual router: tenant, name.
+    Router(&'a str, &'a str),
+    /// A route of a virtual router: tenant, router, to where.
+    Route(&'a str, &'a str, Option<Prefix>),
+    /// A rule of a virtual router: tenant, router.
+    Rule(&'a str, &'a str),
+}
+
+impl Table<'_> {
+    /// Whose it is.
+    pub const fn tenant(&self) -> &str {
+        match self {
+            Self::Tenant(tenant) | Self::Vif(tenant, _) | Self::Router(tenant, _) | Self::Route(tenant, ..) | Self::Rule(tenant, _) => {
+                tenant
+            }
+        }
+    }
+}
+
+/// The file without some of its tables, which are looked at in order. Comments stay.
+pub fn without(text: &str, mut is_doomed: impl FnMut(Table<'_>) -> bool) -> String {
+    let kept = blocks(text).into_iter().map(|block| {
+        if !of_table(block, &mut is_doomed) {
+            return block;
+        }
+        // A comment before the next table is that one's.
+        let own = block.lines().rev().skip_while(|line| line.trim().is_empty() || line.trim_start().starts_with('#')).count();
+        let end: usize = block.split_inclusive('\n').take(own).map(str::len).sum();
+        &block[end..]
+    });
+    next_version(&kept.collect::<String>())
+}
+
+/// The file with other readers of a tenant; `None`: all may read it.
+pub fn with_readers(text: &str, tenant: &str, readers: Option<&[u32]>) -> String {
+    let mut out = String::with_capacity(text.len() + 64);
+    for block in blocks(text) {
+        if !of_table(block, &mut |table| table == Table::Tenant(tenant)) {
+            out.push_str(block);
+            continue;
+        }
+        let mut lines = block.split_inclusive('\n');
+        out.push_str(lines.next().unwrap_or_default());
+        if let Some(readers) = readers {
+            let _ = writeln!(out, "readers = {readers:?}");
+        }
+        lines.filter(|line| !line.trim_start().starts_with("readers")).for_each(|line| out.push_str(line));
+    }
+    next_version(&out)
+}
+
+/// The text in pieces, each of which begins with a table's heading; but the first.
+fn blocks(text: &str) -> Vec<&str> {
+    let mut blocks = Vec::new();
+    let (mut begin, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if at > begin && line.trim_start().starts_with("[[") {
+            blocks.push(&text[begin..at]);
+            begin = at;
+        }
+        at += line.len();
+    }
+    blocks.push(&text[begin..]);
+    blocks
+}
+
+/// What `decide` says of the one table of a piece of text.
+fn of_table(block: &str, decide: &mut impl FnMut(Table<'_>) -> bool) -> bool {
+    if !block.trim_start().starts_with("[[") {
+        return false;
+    }
+    let Ok(raw::File { tenant, vif, router, route, rule, .. }) = toml::from_str(&format!("version = 1\n{block}")) else {
+        return false;
+    };
+    let tenants = tenant.iter().map(|it| Table::Tenant(&it.name));
+    let vifs = vif.iter().map(|it| Table::Vif(&it.tenant, &it.name));
+    let routers = router.iter().map(|it| Table::Router(&it.tenant, &it.name));
+    let routes = route.iter().map(|it| Table::Route(&it.tenant, &it.router, it.to.parse().ok()));
+    let rules = rule.iter().map(|it| Table::Rule(&it.tenant, &it.router));
+    tenants.chain(vifs).chain(routers).chain(routes).chain(rules).next().is_some_and(decide)
+}
+
 /// The text with the first `version` counted up, ending in a newline.
 fn next_version(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 256);
@@ -151,6 +248,6 @@ fn number_or_quoted(text: &str) -> String {
 }
 
 /// A TOML string.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

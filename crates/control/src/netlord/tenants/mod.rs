@@ -4,11 +4,14 @@
 //!   text --raw (serde, unknown keys refused)--> check --> Tenants, which holds:
 //!     names and ids are unique; MAC and IP addresses are unique in their MAC space; every route's next hop is in a subnet of its router; no route loops
 //! ```
+//! [`records`] has the same in pieces, for data centres whose tenants are too many for one file.
 
 mod check;
 mod edit;
 mod raw;
+pub mod records;
 mod routing;
+mod text;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +21,13 @@ use std::net::IpAddr;
 use weft_fabric::{MacAddr, TenantId};
 
 pub use edit::{
-    NewRoute, NewRouter, NewRule, NewTenant, NewVif, append_route, append_router, append_rule, append_tenant, append_vif,
+    NewRoute, NewRouter, NewRule, NewTenant, NewVif, Table, append_route, append_router, append_rule, append_tenant, append_vif,
+    with_readers, without,
 };
 pub use routing::{NextHop, RouteError};
 
 use super::{MacSpace, Vif};
-use crate::directory::ServiceId;
+use crate::directory::{PrincipalId, ServiceId};
 use crate::prefix::Prefix;
 
 /// The name of the tenants' file among the directory's documents.
@@ -49,6 +53,8 @@ pub struct Tenant {
     pub name: String,
     /// Its MAC spaces.
     pub spaces: Vec<MacSpace>,
+    /// The agents that may read its records; `None`: all.
+    pub readers: Option<Vec<PrincipalId>>,
     /// Its VIFs, those in the public space as well, in the file's order.
     pub vifs: Vec<VifSpec>,
     /// Its virtual routers.

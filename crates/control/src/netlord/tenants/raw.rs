@@ -1,8 +1,8 @@
 //! The file's tables as they stand in it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     pub version: i64,
@@ -26,6 +26,7 @@ pub(super) struct Tenant {
     pub id: i64,
     pub name: String,
     pub spaces: Option<Vec<i64>>,
+    pub readers: Option<Vec<i64>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -39,7 +40,7 @@ pub(super) struct Vif {
     pub addresses: Vec<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum Space {
     Id(i64),
@@ -54,7 +55,7 @@ pub(super) struct Router {
     pub interfaces: Vec<Interface>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Interface {
     pub space: i64,
@@ -83,7 +84,7 @@ pub(super) struct Rule {
     pub port: Option<NumberOrName>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum NumberOrName {
     Number(i64),

@@ -162,9 +162,9 @@ fn routes_that_loop_are_found() {
 
 #[test]
 fn what_is_appended_is_read_and_the_rest_stays() {
-    let mut text = append_tenant("", &NewTenant { id: 17, name: "acme", spaces: &[] });
+    let mut text = append_tenant("", &NewTenant { id: 17, name: "acme", spaces: &[], readers: None });
     assert_eq!(text, "version = 1\n\n[[tenant]]\nid = 17\nname = \"acme\"\n");
-    text = append_tenant(&format!("# mine\n{text}"), &NewTenant { id: 18, name: "globex", spaces: &[1, 2] });
+    text = append_tenant(&format!("# mine\n{text}"), &NewTenant { id: 18, name: "globex", spaces: &[1, 2], readers: None });
     let vif =
         NewVif { tenant: "acme", name: "a", space: None, mac: "02:00:00:00:00:01".into(), addresses: vec!["10.0.0.1".into()] };
     text = append_vif(&text, &vif);
@@ -179,8 +179,33 @@ fn what_is_appended_is_read_and_the_rest_stays() {
     let acme = all.by_name("acme").unwrap();
     assert_eq!((acme.vifs.len(), acme.routers[0].routes.len(), acme.routers[0].rules.len()), (2, 1, 1));
     // A name cannot break out of its string.
-    let evil = append_tenant("version = 1\n", &NewTenant { id: 19, name: "x\"\nid = 3", spaces: &[] });
+    let evil = append_tenant("version = 1\n", &NewTenant { id: 19, name: "x\"\nid = 3", spaces: &[], readers: None });
     assert!(Tenants::parse(&evil).unwrap_err().to_string().contains("a name has"), "{evil}");
+}
+
+#[test]
+fn what_is_taken_out_is_gone_and_the_rest_stays() {
+    let text = format!("{FILE}# the last rule\n[[rule]] # of far\ntenant = \"acme\"\nrouter = \"far\"\naction = \"allow\"\n# end\n");
+    let out = without(&text, |table| table == Table::Vif("globex", "web1"));
+    let all = Tenants::parse(&out).unwrap();
+    assert_eq!((all.version, all.vifs().count(), all.by_name("globex").unwrap().vifs.len()), (5, 2, 0));
+    assert!(out.starts_with("\n# Ours.\nversion = 5 # counted by hand") && out.contains("# the last rule\n[[rule]] # of far"), "{out}");
+    let to = "10.0.2.0/24".parse().ok();
+    let out = without(&text, |table| table == Table::Route("acme", "core", to));
+    assert_eq!(Tenants::parse(&out).unwrap().by_name("acme").unwrap().routers[0].routes.len(), 1);
+    let mut rules = 0;
+    let second = |table: Table<'_>| matches!(table, Table::Rule(..)) && std::mem::replace(&mut rules, rules + 1) == 1;
+    let out = without(&text, second);
+    let acme = Tenants::parse(&out).unwrap().by_name("acme").unwrap().clone();
+    assert_eq!((acme.routers[0].rules.len(), acme.routers[1].rules.len()), (1, 0));
+    assert!(out.contains("# the last rule\n# end\n"), "{out}");
+    let out = without(&text, |table| table.tenant() == "acme");
+    assert_eq!(Tenants::parse(&out).unwrap().tenants.len(), 1);
+    let out = with_readers(&text, "acme", Some(&[41, 40]));
+    let readers = |text: &str| Tenants::parse(text).unwrap().by_name("acme").unwrap().readers.clone();
+    assert_eq!(readers(&out), Some(vec![PrincipalId(40), PrincipalId(41)]));
+    assert_eq!(readers(&with_readers(&out, "acme", Some(&[]))), Some(Vec::new()));
+    assert_eq!(readers(&with_readers(&out, "acme", None)), None);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::follow::{Follow, WithdrawnPage};
 use super::lookups::{Answer, Lookup};
 use super::servers::{Commits, Digest, Vitals};
 use super::streams::{Change, Entry, Watch, emit_entries, entries};
+use super::tenants::{Amend, Amended, Browse, Notice, Records, Subscribe};
 use super::updates::{Acknowledgement, Update};
 use crate::directory::key::{Generation, Key};
 
@@ -45,6 +46,12 @@ pub enum Message<'a> {
     Fetch(Fetch<'a>),
     /// Stream only: a text in place of another.
     Publish(Publish<'a>),
+    /// Stream only: an agent asks for tenants' records.
+    Subscribe(Subscribe<'a>),
+    /// Stream only: an operator asks for a page of them.
+    Browse(Browse<'a>),
+    /// Stream only: changes of them.
+    Amend(Amend<'a>),
     /// Ask again with the cookie in this header.
     Challenge,
     /// To [`Message::Lookup`].
@@ -78,6 +85,12 @@ pub enum Message<'a> {
     Document(DocumentPart<'a>),
     /// To [`Message::Publish`].
     Published(Published),
+    /// To [`Message::Subscribe`] and [`Message::Browse`].
+    Records(Records<'a>),
+    /// To [`Message::Amend`].
+    Amended(Amended<'a>),
+    /// Unasked, after [`Message::Subscribe`]: ask again.
+    Notice(Notice<'a>),
     /// To a message of another version: this header's version is the one that the server speaks.
     Unsupported,
 }
@@ -115,6 +128,12 @@ impl<'a> Message<'a> {
             Kind::Publish => Self::Publish(Publish::parse(r)?),
             Kind::Document => Self::Document(DocumentPart::parse(r)?),
             Kind::Published => Self::Published(Published::parse(r)?),
+            Kind::Subscribe => Self::Subscribe(Subscribe::parse(r)?),
+            Kind::Browse => Self::Browse(Browse::parse(r)?),
+            Kind::Amend => Self::Amend(Amend::parse(r)?),
+            Kind::Records => Self::Records(Records::parse(r)?),
+            Kind::Amended => Self::Amended(Amended::parse(r)?),
+            Kind::Notice => Self::Notice(Notice::parse(r)?),
             Kind::Challenge => Self::Challenge,
             Kind::Unsupported => Self::Unsupported,
             Kind::Acknowledgement => Self::Acknowledgement(Acknowledgement::parse(r)?),
@@ -157,6 +176,12 @@ impl<'a> Message<'a> {
             Self::Publish(_) => Kind::Publish,
             Self::Document(_) => Kind::Document,
             Self::Published(_) => Kind::Published,
+            Self::Subscribe(_) => Kind::Subscribe,
+            Self::Browse(_) => Kind::Browse,
+            Self::Amend(_) => Kind::Amend,
+            Self::Records(_) => Kind::Records,
+            Self::Amended(_) => Kind::Amended,
+            Self::Notice(_) => Kind::Notice,
             Self::Challenge => Kind::Challenge,
             Self::Answer(_) => Kind::Answer,
             Self::Acknowledgement(_) => Kind::Acknowledgement,
@@ -193,6 +218,12 @@ impl<'a> Message<'a> {
             Self::Document(it) => it.emit(out),
             Self::Publish(it) => it.emit(out),
             Self::Published(it) => it.emit(out),
+            Self::Notice(it) => it.emit(out),
+            Self::Amended(it) => it.emit(out),
+            Self::Records(it) => it.emit(out),
+            Self::Amend(it) => it.emit(out),
+            Self::Browse(it) => it.emit(out),
+            Self::Subscribe(it) => it.emit(out),
             Self::Watch(it) => out.extend_from_slice(&it.from.0.to_be_bytes()),
             Self::List { after, limit } => {
                 emit_optional_key(after.as_ref(), out);

@@ -17,6 +17,7 @@ mod lookups;
 mod messages;
 mod servers;
 mod streams;
+mod tenants;
 mod updates;
 
 pub use agents::{Changes, Correction, Misdelivered, Sync, Withdrawal};
@@ -32,6 +33,9 @@ pub use lookups::{Answer, AnswerWriter, Finding, Lookup, Results};
 pub use messages::Message;
 pub use servers::{Commit, Commits, Digest, State, Vitals};
 pub use streams::{Change, Entry, Watch};
+pub use tenants::{
+    Amend, AmendOp, AmendOutcome, Amended, Browse, MAX_AMEND, Notice, RecordState, Records, RecordsState, Subscribe, Wanted,
+};
 pub use updates::{Acknowledgement, MAX_OPS, Op, Outcome, Update};
 
 use crate::directory::key::PrincipalId;
@@ -87,6 +91,9 @@ pub enum Kind {
     Status = 0x12,
     Fetch = 0x13,
     Publish = 0x14,
+    Subscribe = 0x15,
+    Browse = 0x16,
+    Amend = 0x17,
     Challenge = 0x80,
     Answer = 0x81,
     Acknowledgement = 0x82,
@@ -100,11 +107,14 @@ pub enum Kind {
     StatusText = 0x92,
     Document = 0x93,
     Published = 0x94,
+    Records = 0x95,
+    Amended = 0x97,
+    Notice = 0x98,
     Unsupported = 0xff,
 }
 
 impl Kind {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 33] = [
         Self::Lookup,
         Self::Update,
         Self::Sync,
@@ -118,6 +128,9 @@ impl Kind {
         Self::Status,
         Self::Fetch,
         Self::Publish,
+        Self::Subscribe,
+        Self::Browse,
+        Self::Amend,
         Self::Challenge,
         Self::Answer,
         Self::Acknowledgement,
@@ -131,6 +144,9 @@ impl Kind {
         Self::StatusText,
         Self::Document,
         Self::Published,
+        Self::Records,
+        Self::Amended,
+        Self::Notice,
         Self::Unsupported,
     ];
 

@@ -1,7 +1,6 @@
-//! `create`, `add-vm`, `route`.
+//! `create`, `add-vm`, `route`, `readers`: of the file, or of the store's records.
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
@@ -14,8 +13,8 @@ use weft_control::netlord::tenants::{
 use weft_control::wire::directory::Op;
 use weft_fabric::MacAddr;
 
-use super::file::{self, FileArg};
-use crate::cli::connect::{ConnectArgs, Dir};
+use super::place::{self, Place};
+use crate::cli::connect::ConnectArgs;
 use crate::cli::entry::DEFAULT_LEASE_MS;
 use crate::cli::error::{Error, Result};
 use crate::client::Updated;
@@ -31,13 +30,29 @@ pub struct CreateArgs {
     /// Its MAC spaces [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     spaces: Vec<u32>,
+    /// The agents, by principal, that may read its records [default: all]
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    readers: Option<Vec<u32>>,
     #[command(flatten)]
-    file: FileArg,
+    place: Place,
     #[command(flatten)]
-    dir: Dir,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    connect: ConnectArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct ReadersArgs {
+    /// Whose records
+    tenant: String,
+    /// The agents, by principal, that may read them; all others of hosts may not
+    #[arg(long, value_name = "N,...", value_delimiter = ',', required_unless_present = "all")]
+    principals: Option<Vec<u32>>,
+    /// All agents may
+    #[arg(long, conflicts_with = "principals")]
+    all: bool,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 /// Reads an id. Which of them are reserved the file's rules say.
@@ -70,7 +85,7 @@ pub struct AddVmArgs {
     #[arg(long, value_name = "TIME", value_parser = time, requires = "at")]
     lease: Option<std::time::Duration>,
     #[command(flatten)]
-    file: FileArg,
+    place: Place,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -94,23 +109,20 @@ pub struct RouteArgs {
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<String>,
     #[command(flatten)]
-    file: FileArg,
+    place: Place,
     #[command(flatten)]
-    dir: Dir,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    connect: ConnectArgs,
 }
 
 #[derive(Serialize)]
-struct ChangedJson {
-    file: String,
-    version: u32,
+pub(super) struct ChangedJson {
+    #[serde(flatten)]
+    written: place::Written,
     tenant: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    vif: Option<String>,
+    pub vif: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    router: Option<String>,
+    pub router: Option<String>,
     /// Keys that were published in the directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     bindings: Option<usize>,
@@ -119,16 +131,15 @@ struct ChangedJson {
 }
 
 impl ChangedJson {
-    fn of(path: &Path, all: &Tenants, tenant: &str) -> Self {
-        let (vif, router, bindings, generation) = (None, None, None, None);
-        Self { file: path.display().to_string(), version: all.version, tenant: tenant.into(), vif, router, bindings, generation }
+    pub fn of(written: place::Written, tenant: &str) -> Self {
+        Self { written, tenant: tenant.into(), vif: None, router: None, bindings: None, generation: None }
     }
 
-    fn print(&self, text: &str, json: bool) -> Result<bool> {
+    pub fn print(&self, text: &str, json: bool) -> Result<bool> {
         if json {
             print_json(self)?;
         } else {
-            print_text(&format!("{text}; {} is version {}\n", self.file, self.version))?;
+            print_text(&format!("{text}; {}\n", self.written))?;
         }
         Ok(true)
     }
@@ -136,36 +147,51 @@ impl ChangedJson {
 
 /// Adds a tenant.
 pub fn create(args: &CreateArgs) -> Result<bool> {
-    let path = args.file.path(&args.dir);
-    let new = NewTenant { id: args.id, name: &args.name, spaces: &args.spaces };
-    let all = file::change(&path, true, |text| Ok(tenants::append_tenant(text, &new)))?;
-    ChangedJson::of(&path, &all, &args.name).print(&format!("tenant {} is `{}`", args.id, args.name), args.json)
+    let new = NewTenant { id: args.id, name: &args.name, spaces: &args.spaces, readers: args.readers.as_deref() };
+    let mut tenants = args.place.open(&args.connect, &args.name, None)?;
+    let (_, written) = tenants.change(true, |text| Ok(tenants::append_tenant(text, &new)))?;
+    ChangedJson::of(written, &args.name).print(&format!("tenant {} is `{}`", args.id, args.name), args.connect.json)
+}
+
+/// Sets which agents may read a tenant's records.
+pub fn readers(args: &ReadersArgs) -> Result<bool> {
+    let mut tenants = args.place.open(&args.connect, &args.tenant, None)?;
+    let before = tenants.read()?;
+    tenants.tenant(&before)?;
+    let readers = args.principals.as_deref();
+    let (_, written) = tenants.change(false, |text| Ok(tenants::with_readers(text, &args.tenant, readers)))?;
+    let who = readers.map_or_else(|| "all agents".to_owned(), |all| format!("{} agents", all.len()));
+    ChangedJson::of(written, &args.tenant).print(&format!("{who} may read the records of `{}`", args.tenant), args.connect.json)
 }
 
 /// Adds a VIF, or moves one that is there, or both.
 pub fn add_vm(args: &AddVmArgs) -> Result<bool> {
-    let path = args.file.path(&args.connect.dir);
     let at = args.at.map(edge).transpose()?;
-    let is_there = file::read(&path)?.by_name(&args.tenant).is_some_and(|it| it.vifs.iter().any(|vif| vif.name == args.name));
-    let all = match (args.mac, is_there) {
+    let mut tenants = args.place.open(&args.connect, &args.tenant, Some(&args.name))?;
+    let before = tenants.read()?;
+    let is_there = before.by_name(&args.tenant).is_some_and(|it| it.vifs.iter().any(|vif| vif.name == args.name));
+    let (all, written) = match (args.mac, is_there) {
         (Some(mac), false) => {
             let addresses = args.addresses.iter().map(ToString::to_string).collect();
             let (tenant, name) = (args.tenant.as_str(), args.name.as_str());
             let new = NewVif { tenant, name, space: args.space.as_deref(), mac: mac.to_string(), addresses };
-            file::change(&path, false, |text| Ok(tenants::append_vif(text, &new)))?
+            tenants.change(false, |text| Ok(tenants::append_vif(text, &new)))?
         }
-        (None, true) if at.is_some() && args.space.is_none() && args.addresses.is_empty() => file::read(&path)?,
+        (None, true) if at.is_some() && args.space.is_none() && args.addresses.is_empty() => {
+            let written = tenants.unchanged(&before);
+            (before, written)
+        }
         (_, true) => {
             return Err(Error::VifExists { tenant: args.tenant.clone(), vif: args.name.clone() });
         }
         (None, false) => {
-            file::tenant(&file::read(&path)?, &path, &args.tenant)?;
+            tenants.tenant(&before)?;
             return Err(Error::NoVif { tenant: args.tenant.clone(), vif: args.name.clone() });
         }
     };
-    let spec = file::tenant(&all, &path, &args.tenant)?.vifs.iter().find(|vif| vif.name == args.name);
-    let spec = spec.ok_or_else(|| Error::VifGone { vif: args.name.clone(), path: path.clone() })?;
-    let mut changed = ChangedJson::of(&path, &all, &args.tenant);
+    let spec = tenants.tenant(&all)?.vifs.iter().find(|vif| vif.name == args.name);
+    let spec = spec.ok_or_else(|| Error::VifGone { vif: args.name.clone(), path: tenants.described() })?;
+    let mut changed = ChangedJson::of(written, &args.tenant);
     changed.vif = Some(spec.vif.to_string());
     let mut text = format!("{} is `{}` of `{}`", spec.vif, args.name, args.tenant);
     if let Some((switch, port)) = at {
@@ -203,7 +229,7 @@ fn bind(args: &AddVmArgs, all: &Tenants, spec: &VifSpec, locator: Locator) -> Re
     let bindings = ops.len();
     let written = args.connect.client().and_then(|mut client| Ok(client.update(ops, None)?));
     let remedy = format!(
-        "the file is written; the same with `--at` alone (no `--mac`) publishes it in the directory: weft tenant add-vm {} {} --at ...",
+        "the interface is written; the same with `--at` alone (no `--mac`) publishes it in the directory: weft tenant add-vm {} {} --at ...",
         args.tenant, args.name
     );
     match written {
@@ -215,12 +241,13 @@ fn bind(args: &AddVmArgs, all: &Tenants, spec: &VifSpec, locator: Locator) -> Re
 
 /// Adds a router, a route, rules.
 pub fn route(args: &RouteArgs) -> Result<bool> {
-    let path = args.file.path(&args.dir);
     let (tenant, router) = (args.tenant.as_str(), args.router.as_str());
     let rules = args.rules.iter().map(|rule| rule_keys(rule)).collect::<Result<Vec<_>>>()?;
-    let all = file::change(&path, false, |text| {
+    let mut tenants = args.place.open(&args.connect, tenant, None)?;
+    let (path, is_store) = (tenants.described(), tenants.is_store());
+    let (all, written) = tenants.change(false, |text| {
         let before = Tenants::parse(text).map_err(|e| Error::Tenants(e.to_string()))?;
-        let is_there = file::tenant(&before, &path, tenant)?.routers.iter().any(|it| it.name == router);
+        let is_there = place::tenant(&before, &path, is_store, tenant)?.routers.iter().any(|it| it.name == router);
         if is_there && !args.interfaces.is_empty() {
             return Err(Error::RouterExists { tenant: tenant.to_owned(), router: router.to_owned() });
         }
@@ -239,12 +266,12 @@ pub fn route(args: &RouteArgs) -> Result<bool> {
         }
         Ok(text)
     })?;
-    let mut changed = ChangedJson::of(&path, &all, tenant);
+    let mut changed = ChangedJson::of(written, tenant);
     changed.router = Some(router.to_owned());
-    let it = file::tenant(&all, &path, tenant)?.routers.iter().find(|it| it.name == router);
+    let it = tenants.tenant(&all)?.routers.iter().find(|it| it.name == router);
     let counts = it.map_or((0, 0, 0), |it| (it.interfaces.len(), it.routes.len(), it.rules.len()));
     let text = format!("`{router}` of `{tenant}` has {} interfaces, {} routes, {} rules", counts.0, counts.1, counts.2);
-    changed.print(&text, args.json)
+    changed.print(&text, args.connect.json)
 }
 
 fn interface(text: &str) -> std::result::Result<(u32, String, String), String> {

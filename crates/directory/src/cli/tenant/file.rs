@@ -51,7 +51,7 @@ pub(super) fn tenant<'a>(all: &'a Tenants, path: &Path, name: &str) -> Result<&'
 
 /// Changes the file, if the result is right; concurrent changes by this function wait for each other. A file appears whole or not at all. `start`: the file
 /// may be absent.
-pub(super) fn change(path: &Path, start: bool, change: impl FnOnce(&str) -> Result<String>) -> Result<Tenants> {
+pub(super) fn change(path: &Path, start: bool, change: impl Fn(&str) -> Result<String>) -> Result<Tenants> {
     // A link stays: what it leads to is replaced.
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     // The folder is what is locked: the file itself is replaced.

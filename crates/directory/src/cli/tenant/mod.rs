@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!   create, add-vm, route --> tenants.toml, under a lock: text with a table appended --parse, check--> written beside, renamed
-//!   publish, fetch        <-> the directory's store: the text `tenants`, which agents keep their files like
+//!   publish, fetch        <-> the directory's store: the document `tenants`, which agents keep their files like
+//!   import, export        <-> the directory's store: records, of which agents have those of their VIFs' tenants; `--store` changes them directly
 //!   add-vm --at           --> the directory: a MAC key and a key for each address, in one update
 //! ```
 
 mod edit;
 mod file;
+mod place;
+pub(super) mod records;
+mod remove;
 mod repository;
 mod show;
+mod transfer;
 
 use clap::{Args, Subcommand};
 
@@ -30,6 +35,18 @@ enum Command {
     AddVm(edit::AddVmArgs),
     /// Add a virtual router, a route, or a rule
     Route(edit::RouteArgs),
+    /// Remove a tenant with all it has
+    Remove(remove::RemoveArgs),
+    /// Remove a VM's interface
+    RemoveVm(remove::RemoveVmArgs),
+    /// Remove a virtual router, a route, or a rule
+    Unroute(remove::UnrouteArgs),
+    /// Set which agents may read a tenant's records
+    Readers(edit::ReadersArgs),
+    /// Put a file's tenants into the directory's store, as records
+    Import(transfer::ImportArgs),
+    /// Write the records of the directory's store as a file
+    Export(transfer::ExportArgs),
     /// Put the file into the directory's store, for all agents
     Publish(repository::PublishArgs),
     /// Write the file as the directory's store has it
@@ -46,6 +63,12 @@ pub fn run(args: &TenantArgs) -> Result<bool> {
         Command::Create(args) => edit::create(args),
         Command::AddVm(args) => edit::add_vm(args),
         Command::Route(args) => edit::route(args),
+        Command::Remove(args) => remove::remove(args),
+        Command::RemoveVm(args) => remove::remove_vm(args),
+        Command::Unroute(args) => remove::unroute(args),
+        Command::Readers(args) => edit::readers(args),
+        Command::Import(args) => transfer::import(args),
+        Command::Export(args) => transfer::export(args),
         Command::Publish(args) => repository::publish(args),
         Command::Fetch(args) => repository::fetch(args),
         Command::List(args) => show::list(args),

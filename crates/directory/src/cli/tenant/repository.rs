@@ -3,12 +3,13 @@
 use clap::Args;
 use serde::Serialize;
 use weft_control::netlord::tenants::DOCUMENT;
+use weft_control::wire::directory::RecordsState;
 
 use super::file::{self, FileArg};
 use crate::cli::connect::ConnectArgs;
 use crate::cli::documents;
 use crate::cli::error::{Error, Result};
-use crate::client::Fetched;
+use crate::client::{Client, Fetched};
 use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
@@ -53,6 +54,7 @@ pub fn publish(args: &PublishArgs) -> Result<bool> {
     let version = file::read(&path)?.version;
     let bytes = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
     let mut client = args.connect.client()?;
+    refuse_records(&mut client)?;
     let held = client.document(DOCUMENT, 0)?.0;
     let changed = !matches!(&held, Fetched::Document { version: there, bytes: all } if (*there, all) == (version, &bytes));
     if changed {
@@ -66,10 +68,18 @@ pub fn publish(args: &PublishArgs) -> Result<bool> {
     SameJson { file: path.display().to_string(), version, changed }.print(args.connect.json)
 }
 
+/// Where there are records, agents do not look at the document any more.
+fn refuse_records(client: &mut Client) -> Result<()> {
+    let (page, _) = client.browse("site", "", 1)?;
+    if page.state == RecordsState::Found && !page.listed.is_empty() { Err(Error::RecordsInUse) } else { Ok(()) }
+}
+
 /// Writes the store's file, if it is newer than the one that is there.
 pub fn fetch(args: &FetchArgs) -> Result<bool> {
     let path = args.file.path(&args.connect.dir);
-    let found = documents::read(&mut args.connect.client()?, DOCUMENT)?;
+    let mut client = args.connect.client()?;
+    refuse_records(&mut client)?;
+    let found = documents::read(&mut client, DOCUMENT)?;
     let found = found.ok_or(Error::NoneStored)?;
     let text = String::from_utf8(found.bytes).map_err(|_| Error::StoredNotText)?;
     file::parse(std::path::Path::new("(the store's)"), &text)?;

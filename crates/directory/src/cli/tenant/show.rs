@@ -1,29 +1,30 @@
 //! `list`, `show`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use clap::Args;
 use serde::Serialize;
 use weft_control::directory::{Generation, Key, Value};
 use weft_control::netlord::PUBLIC;
+use weft_control::netlord::tenants::records::Name;
 use weft_control::netlord::tenants::{Action, Protocol, Router, Rule, Tenant, VifSpec};
 use weft_control::wire::directory::Finding;
 
-use super::file::{self, FileArg};
-use crate::cli::connect::{ConnectArgs, Dir};
-use crate::cli::error::Result;
+use super::file;
+use super::place::{self, Place};
+use super::records;
+use crate::cli::connect::ConnectArgs;
+use crate::cli::error::{Error, Result};
 use crate::cli::table;
 use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]
-    file: FileArg,
+    place: Place,
     #[command(flatten)]
-    dir: Dir,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    connect: ConnectArgs,
 }
 
 #[derive(Debug, Args)]
@@ -34,14 +35,18 @@ pub struct ShowArgs {
     #[arg(long)]
     locations: bool,
     #[command(flatten)]
-    file: FileArg,
+    place: Place,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
 #[derive(Serialize)]
 struct ListJson {
-    version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u32>,
+    /// Of the store's records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
     service: u32,
     tenants: Vec<LineJson>,
 }
@@ -62,6 +67,8 @@ struct TenantJson {
     id: u32,
     name: String,
     spaces: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    readers: Option<Vec<u32>>,
     vifs: Vec<VifJson>,
     routers: Vec<RouterJson>,
 }
@@ -100,18 +107,8 @@ struct RouteJson {
 
 /// Lists the tenants of a file that is right.
 pub fn list(args: &ListArgs) -> Result<bool> {
-    let all = file::read(&args.file.path(&args.dir))?;
-    let tenants = all.tenants.values().map(|it| LineJson {
-        id: it.id.0,
-        name: it.name.clone(),
-        spaces: it.spaces.iter().map(|space| space.0).collect(),
-        vifs: it.vifs.len(),
-        routers: it.routers.len(),
-        routes: it.routers.iter().map(|router| router.routes.len()).sum(),
-        rules: it.routers.iter().map(|router| router.rules.len()).sum(),
-    });
-    let list = ListJson { version: all.version, service: all.service.0, tenants: tenants.collect() };
-    if args.json {
+    let list = if args.place.is_store() { list_records(args)? } else { list_file(args)? };
+    if args.connect.json {
         print_json(&list)?;
         return Ok(true);
     }
@@ -121,15 +118,66 @@ pub fn list(args: &ListArgs) -> Result<bool> {
         let counts = [it.vifs, it.routers, it.routes, it.rules].map(|count| count.to_string());
         rows.add_row([it.id.to_string(), it.name.clone(), spaces].into_iter().chain(counts));
     }
-    print_text(&format!("{rows}\nversion {}\n", list.version))?;
+    let which = list.version.map(|it| format!("version {it}")).or(list.revision.map(|it| format!("revision {it}")));
+    print_text(&format!("{rows}\n{}\n", which.unwrap_or_default()))?;
     Ok(true)
+}
+
+fn list_file(args: &ListArgs) -> Result<ListJson> {
+    let all = file::read(&args.place.path(&args.connect))?;
+    let tenants = all.tenants.values().map(|it| line(it, it.vifs.len())).collect();
+    Ok(ListJson { version: Some(all.version), revision: None, service: all.service.0, tenants })
+}
+
+/// Of VIFs only the count is kept, so a million of them take no memory.
+fn list_records(args: &ListArgs) -> Result<ListJson> {
+    let mut client = args.connect.client()?;
+    let (mut held, mut vifs) = (records::Held::new(), BTreeMap::<String, usize>::new());
+    let mut revision = 0;
+    for prefix in ["v/", "r/", "t/", "site"] {
+        revision = records::each(&mut client, prefix, |name, generation, body| {
+            match name {
+                Name::Vif(tenant, _) => *vifs.entry(tenant).or_default() += 1,
+                name => {
+                    held.insert(name, (generation, body));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    if !held.contains_key(&Name::Site) {
+        return Err(Error::NoRecords);
+    }
+    // A router whose tenant was made since is left for the next time.
+    let tenants: BTreeSet<String> = held.keys().filter(|it| matches!(it, Name::Tenant(_))).filter_map(|it| it.tenant().map(str::to_owned)).collect();
+    held.retain(|name, _| name.tenant().is_none_or(|tenant| tenants.contains(tenant)));
+    let all = records::build(1, &held)?;
+    let tenants = all.tenants.values().map(|it| line(it, vifs.get(&it.name).copied().unwrap_or(0))).collect();
+    Ok(ListJson { version: None, revision: Some(revision), service: all.service.0, tenants })
+}
+
+fn line(it: &Tenant, vifs: usize) -> LineJson {
+    LineJson {
+        id: it.id.0,
+        name: it.name.clone(),
+        spaces: it.spaces.iter().map(|space| space.0).collect(),
+        vifs,
+        routers: it.routers.len(),
+        routes: it.routers.iter().map(|router| router.routes.len()).sum(),
+        rules: it.routers.iter().map(|router| router.rules.len()).sum(),
+    }
 }
 
 /// Shows a tenant.
 pub fn show(args: &ShowArgs) -> Result<bool> {
-    let path = args.file.path(&args.connect.dir);
-    let all = file::read(&path)?;
-    let tenant = file::tenant(&all, &path, &args.tenant)?;
+    let path = args.place.path(&args.connect);
+    let is_store = args.place.is_store();
+    let all = if is_store {
+        records::build(1, &records::read_tenant(&mut args.connect.client()?, &args.tenant, None)?.1)?
+    } else {
+        file::read(&path)?
+    };
+    let tenant = place::tenant(&all, &path, is_store, &args.tenant)?;
     let places = if args.locations { Some(places(args, tenant)?) } else { None };
     let vif = |(at, it): (usize, &VifSpec)| VifJson {
         name: it.name.clone(),
@@ -142,6 +190,7 @@ pub fn show(args: &ShowArgs) -> Result<bool> {
         id: tenant.id.0,
         name: tenant.name.clone(),
         spaces: tenant.spaces.iter().map(|space| space.0).collect(),
+        readers: tenant.readers.as_ref().map(|all| all.iter().map(|principal| principal.0).collect()),
         vifs: tenant.vifs.iter().enumerate().map(vif).collect(),
         routers: tenant.routers.iter().map(router).collect(),
     };
@@ -179,7 +228,7 @@ fn router(it: &Router) -> RouterJson {
 }
 
 /// As the command line takes it.
-fn rule(it: &Rule) -> String {
+pub(super) fn rule(it: &Rule) -> String {
     let mut text = if it.action == Action::Allow { "allow" } else { "deny" }.to_owned();
     match it.protocol {
         None => {}
@@ -206,6 +255,10 @@ fn rule(it: &Rule) -> String {
 fn text(it: &TenantJson) -> String {
     let spaces = it.spaces.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let mut out = format!("tenant {} `{}`, MAC spaces {spaces}\n", it.id, it.name);
+    if let Some(readers) = &it.readers {
+        let readers = readers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(out, "read by principals {readers}");
+    }
     let mut rows = table::new(&["VIF", "tenant:id/space/MAC", "addresses", "at"]);
     for vif in &it.vifs {
         let at = match &vif.at {

@@ -23,12 +23,16 @@ pub const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rec
 pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Name to version (four bytes) and bytes of a document. Stores that were made before there were any do not have the table.
 pub const NAMED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("named");
+/// Name to generation (eight bytes) and text of an entry of tenants' records. Older stores do not have the table.
+pub const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenants");
 const STRINGS: TableDefinition<'_, &str, &str> = TableDefinition::new("texts");
 
 /// The revision of the last commit.
 pub const REVISION: &str = "revision";
 /// Tombstones up to this generation may have been purged.
 pub const PURGED: &str = "purged";
+/// The revision of the last change of tenants' records, which they count by themselves; absent: there was none.
+pub const ENTRIES_REVISION: &str = "tenants_revision";
 /// Written to see whether writing works.
 pub const PROBE: &str = "probe";
 const FORMAT_KEY: &str = "format";

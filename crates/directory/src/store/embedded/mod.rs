@@ -4,6 +4,7 @@
 //!   DIR/lock             held while the store is open
 //!   DIR/directory.redb   table `records`: key bytes -> generation u64, record bytes
 //!                        table `named`: name -> version u32, bytes of a text
+//!                        table `tenants`: name -> generation u64, text of an entry of tenants' records
 //!                        table `meta`: format, revision, purged (u64), cluster, id (text)
 //!
 //!   commit --+                             +-- one transaction, one fsync for all that wait --> directory.redb
@@ -11,6 +12,7 @@
 //!   purge  --+                             +-- watches
 //! ```
 
+mod entries;
 mod file;
 mod writer;
 
@@ -22,10 +24,11 @@ use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend};
 use tokio::sync::{mpsc, oneshot};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::{Generation, Key};
+use weft_control::netlord::tenants::records::{Entries, Plan, Reads};
 use weft_control::wire::directory::{emit_key, parse_key};
 
 use super::watching::Watch;
-use super::{Committed, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredDocument, TIMEOUT};
+use super::{Committed, EntryWatch, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredDocument, TIMEOUT};
 use file::{NAMED, RECORDS, failure, split};
 use writer::{NewDocument, Request, Writer};
 
@@ -170,6 +173,22 @@ impl Store for Embedded {
     async fn replace_document(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
         let document = NewDocument { name: name.to_owned(), expect, version, bytes };
         self.ask(|reply| Request::Document(document, reply)).await
+    }
+
+    async fn entries(&self, reads: &Reads) -> Result<Entries, StoreError> {
+        entries::read(&self.shared.read()?, reads)
+    }
+
+    async fn entries_after(&self, prefix: &str, after: &str, limit: usize) -> Result<Entries, StoreError> {
+        entries::page(&self.shared.read()?, prefix, after, limit)
+    }
+
+    async fn amend(&self, plan: Plan) -> Result<Option<u64>, StoreError> {
+        self.ask(|reply| Request::Amend(plan, reply)).await
+    }
+
+    async fn watch_entries(&self) -> Result<EntryWatch, StoreError> {
+        self.ask(Request::WatchEntries).await
     }
 
     async fn compact(&self, _before: Generation) -> Result<(), StoreError> {

@@ -10,12 +10,13 @@ use redb::{Database, Durability, ReadableTable, WriteTransaction};
 use tokio::sync::{mpsc, oneshot};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record};
+use weft_control::netlord::tenants::records::Plan;
 use weft_control::wire::directory::emit_key;
 
-use super::Shared;
+use super::{Shared, entries};
 use super::file::{self, META, NAMED, PROBE, PURGED, RECORDS, REVISION, failure, join, split, split_document};
-use crate::store::watching::{Watch, WatchSender, pair};
-use crate::store::{Committed, Replaced, StoreError, StoreStatus, WatchEvent};
+use crate::store::watching::{QUEUE, Watch, WatchSender, pair};
+use crate::store::{Committed, EntryEvent, EntryWatch, Replaced, StoreError, StoreStatus, WatchEvent};
 
 /// Reopens the file.
 pub type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
@@ -26,7 +27,9 @@ pub enum Request {
     Commit { ops: Vec<StoreOp>, purged: Generation, reply: oneshot::Sender<Committed> },
     Purge(Vec<(Key, Generation)>, oneshot::Sender<Result<usize, StoreError>>),
     Document(NewDocument, oneshot::Sender<Replaced>),
+    Amend(Plan, oneshot::Sender<Option<u64>>),
     Watch(Generation, oneshot::Sender<Watch>),
+    WatchEntries(oneshot::Sender<EntryWatch>),
     Status(oneshot::Sender<Result<StoreStatus, StoreError>>),
 }
 
@@ -56,6 +59,7 @@ pub struct Writer {
     /// Whether that is in the log, and nothing was written since.
     logged: bool,
     watches: Vec<WatchSender>,
+    entry_watches: Vec<mpsc::Sender<EntryEvent>>,
     /// The last commits, oldest first, and the revision before them.
     history: VecDeque<WatchEvent>,
     history_after: Generation,
@@ -68,7 +72,9 @@ struct Group {
     commits: Vec<(Committed, oneshot::Sender<Committed>)>,
     purges: Vec<(usize, oneshot::Sender<Result<usize, StoreError>>)>,
     documents: Vec<(Replaced, oneshot::Sender<Replaced>)>,
+    amended: Vec<(Option<u64>, oneshot::Sender<Option<u64>>)>,
     events: Vec<WatchEvent>,
+    entry_events: Vec<EntryEvent>,
 }
 
 impl Writer {
@@ -83,6 +89,7 @@ impl Writer {
             broken: None,
             logged: false,
             watches: Vec::new(),
+            entry_watches: Vec::new(),
             history: VecDeque::new(),
             history_after: revision,
             remembered: 0,
@@ -113,6 +120,11 @@ impl Writer {
                     // Writes that came before it are not lost: the watch gets them as events.
                     let _ = reply.send(self.watch(after));
                 }
+                Request::WatchEntries(reply) => {
+                    let (sender, watch) = mpsc::channel(QUEUE);
+                    self.entry_watches.push(sender);
+                    let _ = reply.send(watch);
+                }
                 Request::Status(reply) => {
                     let _ = reply.send(self.status());
                 }
@@ -131,6 +143,7 @@ impl Writer {
         group.answer(written.is_ok());
         if written.is_ok() {
             self.wrote();
+            group.entry_events.into_iter().for_each(|event| self.publish_entries(event));
             group.events.into_iter().for_each(|event| self.publish(event));
         }
     }
@@ -157,10 +170,18 @@ impl Writer {
                     let replaced = replace_document(&transaction, &document);
                     group.documents.push((replaced?, reply));
                 }
-                Request::Watch(..) | Request::Status(_) => unreachable!("answered before"),
+                Request::Amend(plan, reply) => {
+                    let revision = entries::amend(&transaction, &plan)?;
+                    if revision.is_some() {
+                        let names = plan.writes.into_iter().map(|(name, _)| name).collect();
+                        group.entry_events.push(EntryEvent::Changed(names));
+                    }
+                    group.amended.push((revision, reply));
+                }
+                Request::Watch(..) | Request::WatchEntries(_) | Request::Status(_) => unreachable!("answered before"),
             }
         }
-        let is_new = group.documents.iter().any(|(replaced, _)| *replaced == Replaced::Done);
+        let is_new = !group.entry_events.is_empty() || group.documents.iter().any(|(replaced, _)| *replaced == Replaced::Done);
         if self.revision == before && !is_new {
             return transaction.abort().map_err(failure);
         }
@@ -261,6 +282,11 @@ impl Writer {
         }
     }
 
+    fn publish_entries(&mut self, event: EntryEvent) {
+        // Who is too far behind begins again: its watch ends.
+        self.entry_watches.retain(|watch| watch.try_send(event.clone()).is_ok());
+    }
+
     /// Nothing is known of the transaction that failed. What was before it is still there, or the store is not the one it was.
     fn fail(&mut self, error: &StoreError, revision: Generation, purged: Generation) {
         if !std::mem::replace(&mut self.logged, true) {
@@ -268,6 +294,8 @@ impl Writer {
         }
         self.broken = Some(error.clone());
         (self.revision, self.purged) = (revision, purged);
+        // Tenants' records may have changed with it.
+        self.publish_entries(EntryEvent::Gap);
     }
 
     fn wrote(&mut self) {
@@ -340,6 +368,9 @@ impl Group {
         }
         for (removed, reply) in self.purges.drain(..) {
             let _ = reply.send(Ok(removed));
+        }
+        for (revision, reply) in self.amended.drain(..) {
+            let _ = reply.send(revision);
         }
         for (replaced, reply) in self.documents.drain(..) {
             let _ = reply.send(replaced);

@@ -5,11 +5,13 @@
 //!   /weft/<cluster>/purged      a number of 20 digits: tombstones up to this generation may have been purged
 //!   /weft/<cluster>/d/<key>     record bytes; the generation is the key's mod_revision
 //!   /weft/<cluster>.texts/..    named documents
+//!   /weft/<cluster>.tenants/..  tenants' records
 //! ```
 //! A commit is one transaction: every key's mod_revision must be what is expected, then all are put; else they are read afterwards. A request that
 //! has no answer is tried at the next member; that is safe, for if the first copy was applied the second finds other revisions.
 
 mod documents;
+mod entries;
 mod members;
 mod observer;
 
@@ -20,10 +22,11 @@ use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpRes
 use tokio::sync::mpsc;
 use weft_control::directory::store::{CommitResult, MAX_COMMIT_OPS, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record};
+use weft_control::netlord::tenants::records::{Entries, Plan, Reads};
 use weft_control::wire::directory::{emit_key, emit_record, parse_key, parse_record};
 
 use super::watching::{Watch, pair};
-use super::{Committed, FORMAT, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredDocument};
+use super::{Committed, EntryWatch, FORMAT, Identity, Load, Reading, Replaced, Store, StoreError, StoreStatus, StoredDocument};
 use members::Members;
 
 pub use members::EtcdOptions;
@@ -230,6 +233,22 @@ impl Store for Etcd {
 
     async fn replace_document(&self, name: &str, expect: u32, version: u32, bytes: Arc<[u8]>) -> Result<Replaced, StoreError> {
         self.write_document(name, expect, version, &bytes).await
+    }
+
+    async fn entries(&self, reads: &Reads) -> Result<Entries, StoreError> {
+        self.read_entries(reads).await
+    }
+
+    async fn entries_after(&self, prefix: &str, after: &str, limit: usize) -> Result<Entries, StoreError> {
+        self.page_of_entries(prefix, after, limit).await
+    }
+
+    async fn amend(&self, plan: Plan) -> Result<Option<u64>, StoreError> {
+        self.write_entries(plan).await
+    }
+
+    async fn watch_entries(&self) -> Result<EntryWatch, StoreError> {
+        Ok(self.observe_entries())
     }
 
     async fn compact(&self, before: Generation) -> Result<(), StoreError> {

@@ -1,0 +1,291 @@
+//! Tenants' records for the streams of a server: the shell of [`weft_control::netlord::tenants::records`].
+//!
+//! ```text
+//!   Subscribe --> interest --> entries of the store, at one revision --> what the principal may read --> Records, in pages
+//!   Amend     --> the plan of the change <--> entries; commit, all or none --> Amended
+//!   a watch of the store --> whom it concerns --> Notice
+//! ```
+//! A server keeps no records in memory, only the names that its streams asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use weft_control::directory::PrincipalId;
+use weft_control::directory::documents::Requester;
+use weft_control::directory::request::StreamId;
+use weft_control::netlord::tenants::records::{
+    Amendment, Entries, Interest, Listed, ListedState, MAX_BODY, Name, Op, Outcome, Reads, Step, StoreAnswer, answer, are_names,
+    reads_of,
+};
+use weft_control::wire::directory::{
+    Amend, AmendOutcome, Amended, Browse, HEADER, Header, Message, Notice, RecordState, Records, RecordsState, Subscribe, TAG,
+};
+
+use super::budget::{Budget, Charge};
+use super::core::Core;
+use super::streams::Streams;
+use crate::store::{AnyStore, EntryEvent, Store};
+
+/// Before a watch that ended begins again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Bytes of records in one message, unless a single one has more.
+const PAGE: usize = 48 << 10;
+
+/// Records in a page that an operator asks for.
+const BROWSE_MAX: u16 = 512;
+
+/// The records of tenants, for a server's streams.
+pub struct Tenants {
+    core: Arc<Core>,
+    store: AnyStore,
+    budget: Arc<Budget>,
+    interest: Mutex<Interest>,
+    subscribers: Mutex<FxHashMap<StreamId, Subscriber>>,
+}
+
+/// A stream that subscribes.
+struct Subscriber {
+    principal: PrincipalId,
+    /// The place in the budget of what it asked for.
+    _charge: Charge,
+}
+
+/// A message's body.
+type Body = Vec<u8>;
+
+impl Tenants {
+    /// Over this store; what streams ask for has its place in the budget.
+    pub fn new(core: Arc<Core>, store: AnyStore, budget: Arc<Budget>) -> Arc<Self> {
+        Arc::new(Self { core, store, budget, interest: Mutex::default(), subscribers: Mutex::default() })
+    }
+
+    /// The pages of an answer to an agent. An error is the reason for which the stream is to end.
+    pub async fn subscribe(&self, from: Requester, asked: &Subscribe<'_>) -> Result<Vec<Body>, &'static str> {
+        if !asked.tenants.iter().all(|(tenant, vifs)| are_names(tenant, vifs.iter().copied())) {
+            return Err("malformed");
+        }
+        if !self.register(from, asked) {
+            return Ok(pages(0, RecordsState::Refused, Vec::new()));
+        }
+        let reads = reads_of(asked.tenants.iter().map(|(tenant, vifs)| (*tenant, vifs.as_slice())));
+        let Some(entries) = self.entries(&reads).await else { return Ok(pages(0, RecordsState::Elsewhere, Vec::new())) };
+        let revision = entries.revision;
+        let reads_all = self.core.server.read().shared().policy.reads_tenants(from.principal);
+        let (has_records, listed) = answer(&reads, entries, from.principal, reads_all);
+        let state = if has_records { RecordsState::Found } else { RecordsState::None };
+        Ok(pages(revision, state, if has_records { listed } else { Vec::new() }))
+    }
+
+    /// Notes what a stream wants, before anything is read for it. False if it is too much.
+    fn register(&self, from: Requester, asked: &Subscribe<'_>) -> bool {
+        let Requester { stream, principal, .. } = from;
+        let mut interest = self.interest.lock();
+        if asked.fresh {
+            interest.clear(stream);
+        }
+        interest.open(stream);
+        for (tenant, vifs) in &asked.tenants {
+            interest.subscribe(stream, tenant, vifs.iter().copied());
+        }
+        let bytes = interest.bytes(stream);
+        let mut subscribers = self.subscribers.lock();
+        subscribers.remove(&stream);
+        match self.budget.charge(&Arc::default(), principal, false, bytes) {
+            Some(charge) => {
+                subscribers.insert(stream, Subscriber { principal, _charge: charge });
+                true
+            }
+            None => {
+                interest.clear(stream);
+                self.core.metrics.dropped("stream_bytes", 1);
+                false
+            }
+        }
+    }
+
+    /// A page of all records, for who may read all.
+    pub async fn browse(&self, from: Requester, asked: &Browse<'_>) -> Vec<Body> {
+        let kinds = ["site", "t/", "r/", "v/"];
+        let may = self.core.server.read().shared().policy.reads_tenants(from.principal);
+        if !may || !kinds.iter().any(|kind| asked.prefix.starts_with(kind)) {
+            return pages(0, RecordsState::Refused, Vec::new());
+        }
+        // Routers may be long: an answer of the store has bounds too.
+        let most = if asked.prefix.starts_with("r/") { BROWSE_MAX / 8 } else { BROWSE_MAX };
+        let limit = usize::from(asked.limit.clamp(1, most));
+        match self.store.entries_after(asked.prefix, asked.after, limit).await {
+            Ok(Entries { revision, found }) => {
+                let is_full = found.len() >= limit;
+                let listed = found.into_iter().map(|it| Listed { name: it.name, state: ListedState::Present(it.generation, it.body) });
+                // One message is answered: the rest is asked for from where it ends.
+                let mut all = split(listed.collect());
+                let first = if all.is_empty() { Vec::new() } else { all.remove(0) };
+                vec![body(revision, RecordsState::Found, is_full || !all.is_empty(), &first)]
+            }
+            Err(error) => {
+                tracing::warn!(%error, "tenants' records cannot be read");
+                pages(0, RecordsState::Elsewhere, Vec::new())
+            }
+        }
+    }
+
+    /// Changes records. An error is the reason for which the stream is to end.
+    pub async fn amend(&self, from: Requester, asked: &Amend<'_>) -> Result<Body, &'static str> {
+        if !self.core.server.read().shared().policy.may_publish(from.principal) {
+            return Ok(amended(AmendOutcome::Refused, 0, 0, ""));
+        }
+        let mut ops = Vec::with_capacity(asked.ops.len());
+        for op in &asked.ops {
+            let name: Name = op.name.parse().map_err(|_| "malformed")?;
+            ops.push(Op { name, expect: op.expect, body: op.body.map(str::to_owned) });
+        }
+        let names: Vec<String> = asked.ops.iter().map(|op| op.name.to_owned()).collect();
+        let outcome = self.carry_out(ops).await;
+        let record = |word: &str| {
+            if let Some(audit) = &self.core.audit {
+                audit.records(from.principal, &names, word);
+            }
+        };
+        Ok(match outcome {
+            Outcome::Committed(revision) => {
+                record("committed");
+                tracing::debug!(principal = from.principal.0, records = names.len(), revision, "tenants' records were changed");
+                amended(AmendOutcome::Committed, revision, 0, "")
+            }
+            Outcome::Conflict(at, generation) => amended(AmendOutcome::Conflict, generation, at, ""),
+            Outcome::Invalid(at, why) => amended(AmendOutcome::Invalid, 0, at, &why),
+            Outcome::Busy => amended(AmendOutcome::Busy, 0, 0, ""),
+            Outcome::Unknown => {
+                record("unknown");
+                amended(AmendOutcome::Unknown, 0, 0, "")
+            }
+        })
+    }
+
+    async fn carry_out(&self, ops: Vec<Op>) -> Outcome {
+        let mut amendment = Amendment::new(ops);
+        let mut step = amendment.begin();
+        loop {
+            let answer = match step {
+                Step::Read(reads) => self.entries(&reads).await.map_or(StoreAnswer::Failed, StoreAnswer::Entries),
+                Step::Commit(plan) => match self.store.amend(plan).await {
+                    Ok(Some(revision)) => StoreAnswer::Committed(revision),
+                    Ok(None) => StoreAnswer::Conflict,
+                    Err(error) => {
+                        tracing::warn!(%error, "tenants' records cannot be changed");
+                        StoreAnswer::Failed
+                    }
+                },
+                Step::Done(outcome) => return outcome,
+            };
+            step = amendment.next(answer);
+        }
+    }
+
+    async fn entries(&self, reads: &Reads) -> Option<Entries> {
+        match self.store.entries(reads).await {
+            Ok(entries) => Some(entries),
+            Err(error) => {
+                tracing::warn!(%error, "tenants' records cannot be read");
+                None
+            }
+        }
+    }
+
+    /// A stream has ended.
+    pub fn close(&self, stream: StreamId) {
+        self.interest.lock().clear(stream);
+        self.subscribers.lock().remove(&stream);
+    }
+
+    /// Notifies streams of what changes, for ever.
+    pub async fn follow(self: Arc<Self>, streams: Arc<Streams>) {
+        loop {
+            match self.store.watch_entries().await {
+                Ok(mut watch) => {
+                    // What changed until now was not watched.
+                    self.note(&EntryEvent::Gap, &streams);
+                    while let Some(event) = watch.recv().await {
+                        self.note(&event, &streams);
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "tenants' records cannot be watched"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    fn note(&self, event: &EntryEvent, streams: &Streams) {
+        let notices: Vec<(StreamId, Vec<String>)> = {
+            let mut interest = self.interest.lock();
+            match event {
+                EntryEvent::Changed(names) => {
+                    names.iter().filter_map(|name| name.parse().ok()).for_each(|name: Name| interest.changed(&name));
+                }
+                EntryEvent::Gap => interest.all_changed(),
+            }
+            std::iter::from_fn(|| interest.poll()).collect()
+        };
+        for (stream, tenants) in notices {
+            let principal = self.subscribers.lock().get(&stream).map(|it| it.principal);
+            let Some(principal) = principal else { continue };
+            let notice = Message::Notice(Notice { tenants: tenants.iter().map(String::as_str).collect() });
+            let mut message = Vec::with_capacity(HEADER + 64 + TAG);
+            Header { kind: notice.kind(), principal, cookie: 0, request: 0 }.emit(&mut message);
+            notice.emit(&mut message);
+            streams.reply(&self.core, stream, principal, message);
+        }
+    }
+}
+
+fn amended(outcome: AmendOutcome, revision: u64, at: usize, text: &str) -> Body {
+    let mut body = Vec::new();
+    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= MAX_BODY).last().unwrap_or(0);
+    let at = u16::try_from(at).unwrap_or(u16::MAX);
+    Message::Amended(Amended { outcome, revision, at, text: &text[..end] }).emit(&mut body);
+    body
+}
+
+fn pages(revision: u64, state: RecordsState, listed: Vec<Listed>) -> Vec<Body> {
+    let all = split(listed);
+    if all.is_empty() {
+        return vec![body(revision, state, false, &[])];
+    }
+    let last = all.len() - 1;
+    all.iter().enumerate().map(|(at, page)| body(revision, state, at < last, page)).collect()
+}
+
+/// What fits into a message each.
+fn split(listed: Vec<Listed>) -> Vec<Vec<Listed>> {
+    let mut pages: Vec<Vec<Listed>> = Vec::new();
+    let mut bytes = 0;
+    for it in listed {
+        let own = it.name.len() + if let ListedState::Present(_, body) = &it.state { body.len() } else { 0 } + 16;
+        match pages.last_mut().filter(|_| bytes + own <= PAGE) {
+            Some(page) => page.push(it),
+            None => {
+                bytes = 0;
+                pages.push(vec![it]);
+            }
+        }
+        bytes += own;
+    }
+    pages
+}
+
+fn body(revision: u64, state: RecordsState, more: bool, listed: &[Listed]) -> Body {
+    fn record(Listed { name, state }: &Listed) -> (&str, RecordState<'_>) {
+        let state = match state {
+            ListedState::Absent => RecordState::Absent,
+            ListedState::Forbidden => RecordState::Forbidden,
+            ListedState::Present(generation, body) => RecordState::Present { generation: *generation, body },
+        };
+        (name, state)
+    }
+    let mut body = Vec::new();
+    Message::Records(Records { revision, state, more, records: listed.iter().map(record).collect() }).emit(&mut body);
+    body
+}
