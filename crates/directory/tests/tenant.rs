@@ -227,3 +227,119 @@ fn the_file_goes_into_the_store_and_comes_back() {
         assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{command}: {output:?}");
     }
 }
+
+#[test]
+fn records_are_changed_as_the_file_is() {
+    let site = Site::serving();
+    site.fails("tenant list --store", "no records of tenants");
+    let made = site.json("tenant create acme --id 17 --spaces 1,2 --readers 40,41 --store");
+    assert!(made["revision"].as_u64().is_some_and(|it| it > 0) && made.get("file").is_none(), "{made}");
+    site.json("tenant create globex --id 18 --store");
+    let vif = site.json("tenant add-vm acme a --space 1 --mac 02:00:00:00:00:01 --address 10.0.0.1 --at edge:02:00:00:00:00:09/12 --store");
+    assert_eq!((&vif["vif"], &vif["bindings"]), (&"tenant:17/1/02:00:00:00:00:01".into(), &Value::from(2)));
+    site.json("tenant route acme r --interface 1,02:00:00:00:00:fe,10.0.0.254/24 --to 10.9.0.0/16 --via 10.0.0.1 --rule \"deny icmp\" --store");
+    site.json("tenant route acme r --rule \"allow tcp port 22\" --to 10.8.0.0/16 --via 10.0.0.1 --store");
+    site.json("tenant route acme s --interface 1,02:00:00:00:00:fd,10.0.0.253/24 --to 10.7.0.0/16 --via 10.0.0.254 --store");
+    for (command, said) in [
+        ("tenant create acme --id 19 --store", "the name is tenant"),
+        ("tenant create x --id 17 --store", "tenant `x`: id 17 is `acme`'s already"),
+        ("tenant add-vm acme a --space 1 --mac 02:00:00:00:00:02 --store", "has an interface `a` already"),
+        (
+            "tenant add-vm acme b --space 1 --mac 02:00:00:00:00:01 --store",
+            "vif `b` of `acme`: MAC address 02:00:00:00:00:01 is vif `a` of `acme`'s already in MAC space 1",
+        ),
+        ("tenant add-vm acme b --space 1 --mac 02:00:00:00:00:02 --address 10.0.0.254 --store", "is router `r` of `acme`'s already"),
+        ("tenant add-vm initech b --mac 02:00:00:00:00:02 --store", "there is no tenant `initech`"),
+        ("tenant route acme r --to 10.7.0.0/16 --via 10.0.0.253 --store", "would go round"),
+        ("tenant unroute acme r --to 10.1.0.0/16 --store", "`acme` has no route to 10.1.0.0/16 in `r`"),
+        ("tenant unroute acme r --rule \"deny udp\" --store", "has no rule"),
+        ("tenant unroute acme none --store", "has no virtual router `none`"),
+        ("tenant remove-vm acme b --store", "`acme` has no interface `b`"),
+        ("tenant remove initech --store", "the directory has no tenant `initech`"),
+        ("tenant show initech --store", "the directory has no tenant `initech`"),
+        ("tenant readers acme --store", "--principals"),
+        ("tenant list --store --principal 99", "does not let this principal"),
+    ] {
+        site.fails(command, said);
+    }
+    let shown = site.json("tenant show acme --store --locations");
+    assert_eq!((&shown["readers"], &shown["vifs"][0]["at"]), (&serde_json::json!([40, 41]), &"edge:02:00:00:00:00:09/12".into()));
+    assert_eq!(shown["routers"][0]["rules"], serde_json::json!(["deny icmp", "allow tcp port 22"]));
+    let list = site.json("tenant list --store");
+    assert_eq!((&list["tenants"][0]["vifs"], &list["tenants"][0]["routes"], &list["tenants"][0]["rules"]), (&1.into(), &3.into(), &2.into()));
+
+    // The file and the records turn into each other, and a backup has them.
+    let copy = site.folder.path().join("copy.toml").display().to_string();
+    site.json(&format!("tenant export {copy}"));
+    let same = site.json(&format!("tenant import {copy} --exact"));
+    assert_eq!((&same["written"], &same["deleted"], &same["records"]), (&0.into(), &0.into(), &6.into()));
+    let backup = site.folder.path().join("all.backup").display().to_string();
+    assert_eq!(site.json(&format!("backup {backup}"))["records"], 6);
+    site.json("tenant unroute acme r --rule \"deny icmp\" --store");
+    site.json("tenant unroute acme r --to 10.9.0.0/16 --store");
+    site.json("tenant unroute acme s --store");
+    site.json("tenant readers acme --all --store");
+    site.json("tenant create late --id 20 --store");
+    site.json("tenant add-vm late v --mac 02:00:00:00:00:07 --store");
+    let shown = site.json("tenant show acme --store");
+    assert_eq!((&shown["routers"][0]["rules"], shown["routers"].as_array().map(Vec::len)), (&serde_json::json!(["allow tcp port 22"]), Some(1)));
+    let dry = site.json(&format!("restore {backup} --exact --dry-run"));
+    assert_eq!((&dry["records"]["written"], &dry["records"]["deleted"]), (&3.into(), &2.into()));
+    site.json(&format!("restore {backup} --exact"));
+    let again = site.folder.path().join("again.toml").display().to_string();
+    site.json(&format!("tenant export {again} --version 7"));
+    let body = |path: &str| std::fs::read_to_string(path).expect("read").lines().skip(1).collect::<Vec<_>>().join("\n");
+    assert_eq!(body(&again), body(&copy));
+    let text = std::fs::read_to_string(&backup).expect("read");
+    let forged = text.replace("10.0.0.1\\\"", "10.0.0.254\\\"");
+    std::fs::write(&backup, forged).expect("written");
+    site.fails(&format!("restore {backup}"), "the records of tenants");
+
+    site.json("tenant remove-vm acme a --store");
+    site.json("tenant remove acme --store");
+    assert_eq!(site.json("tenant list --store")["tenants"].as_array().map(Vec::len), Some(1));
+    let gone = site.json("tenant create again --id 17 --store");
+    assert_eq!(gone["tenant"], "again", "its id is free");
+}
+
+#[test]
+fn a_document_and_records_do_not_mix_unawares() {
+    let site = Site::serving();
+    site.json("tenant create acme --id 17");
+    site.json("tenant publish");
+    site.fails("tenant create globex --id 18 --store", "the store's tenants are the document `tenants`");
+    let file = site.file().display().to_string();
+    assert_eq!(site.json(&format!("tenant import {file}"))["written"], 2);
+    site.json("tenant create globex --id 18 --store");
+    site.json("tenant create initech --id 19");
+    site.fails("tenant publish", "the store's tenants are records");
+    site.fails("tenant fetch", "the store's tenants are records");
+}
+
+#[test]
+fn what_is_in_the_file_can_be_removed() {
+    let site = Site::new();
+    site.json("tenant create acme --id 17");
+    site.json("tenant create globex --id 18 --readers 7");
+    for tenant in ["acme", "globex"] {
+        site.json(&format!("tenant add-vm {tenant} a --mac 02:00:00:00:00:01 --address 10.0.0.1"));
+        site.json(&format!("tenant route {tenant} r --interface 1,02:00:00:00:00:fe,10.0.0.254/24 --to 10.9.0.0/16 --via 10.0.0.1 --rule \"deny icmp\""));
+    }
+    let text = std::fs::read_to_string(site.file()).expect("read");
+    std::fs::write(site.file(), text.replace("[[vif]]", "# mine\n[[vif]]")).expect("written");
+    site.fails("tenant remove-vm acme b", "`acme` has no interface `b`");
+    site.fails("tenant unroute acme r --to 10.8.0.0/16", "has no route to 10.8.0.0/16");
+    site.json("tenant unroute acme r --to 10.9.0.0/16");
+    site.json("tenant unroute acme r --rule \"deny  icmp\"");
+    site.json("tenant remove-vm acme a");
+    let shown = site.json("tenant show acme");
+    assert_eq!((&shown["vifs"], &shown["routers"][0]["rules"], &shown["routers"][0]["routes"]), (&serde_json::json!([]), &serde_json::json!([]), &serde_json::json!([])));
+    site.json("tenant unroute acme r");
+    site.json("tenant readers globex --principals 8,9");
+    let globex = site.json("tenant show globex");
+    assert_eq!((&globex["readers"], globex["vifs"].as_array().map(Vec::len)), (&serde_json::json!([8, 9]), Some(1)));
+    let removed = site.json("tenant remove acme");
+    assert_eq!(removed["version"], 16);
+    let text = std::fs::read_to_string(site.file()).expect("read");
+    assert!(text.matches("# mine").count() == 2 && !text.contains("acme"), "{text}");
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use support::streams::wait_until;
+use support::streams::{outage, wait_until};
 use support::tenants::{GO, ask, counter, end, kill_agent, settings, stand};
 use support::{TIMEOUT, TestLab};
 use weft_fabric::BitsPerSec;
@@ -281,6 +281,7 @@ fn tenants_are_looked_up_in_the_directory() {
     a_vm_that_moves_is_found_again(&lab);
     an_agent_returns_and_looks_up_again(&lab);
     agents_take_the_file_that_is_published(&lab);
+    agents_follow_the_records_of_their_tenants(&lab);
     assert!(directory::kill_store(lab.plan()), "etcd runs");
     eprintln!("without the store: acme {:?}, known; globex {:?}, looked up now", reach(&lab, "acme"), reach(&lab, "globex"));
     assert!(directory::kill_server(lab.plan(), 0), "it runs");
@@ -387,6 +388,41 @@ fn agents_take_the_file_that_is_published(lab: &TestLab) {
     });
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("does not let this principal publish"), "{said}");
+}
+
+/// From the import on, each agent has its own VIFs, and a change reaches it within a second under traffic that does not stop.
+fn agents_follow_the_records_of_their_tenants(lab: &TestLab) {
+    let (folder, server) = (agents::folder(lab.plan()).display().to_string(), directory_server(lab));
+    let program = weft_lab::programs::find("weft-directory").expect("the program");
+    let run = |words: &[&str]| {
+        let common = ["--dir", &folder, "--servers", &server, "--auth", "mac", "--principal", "2", "--json"];
+        let command = || std::process::Command::new(&program).arg("tenant").args(words).args(common).output().expect("it runs");
+        let output = lab.at("h1", command);
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let own = |host: &str| std::fs::read_to_string(format!("{folder}/{host}.tenants.toml")).expect("its file");
+    run(&["import", &format!("{folder}/tenants.toml")]);
+    for host in ["h0", "h1", "h3"] {
+        wait_until("its file is of the records", || own(host).starts_with("# Of the directory's records"));
+        wait_until("it says so", || ask(lab, host)["records"]["revision"].is_u64());
+        assert_eq!(ask(lab, host)["records"]["error"], Value::Null);
+    }
+    assert!(own("h0").contains("\"vm1\"") && !own("h0").contains("\"vm2\""), "{}", own("h0"));
+    let vifs = |host: &str| ask(lab, host)["vifs"].clone();
+    let before = vifs("h0");
+    let mut took = Duration::ZERO;
+    let gap = outage(lab, "acme-vm1", "acme-vm2", Ipv4Addr::new(10, 0, 0, 2).into(), || {
+        run(&["add-vm", "acme", "vm9", "--mac", "02:00:00:00:00:99", "--address", "10.0.0.99", "--store"]);
+        run(&["route", "globex", "core", "--interface", "1,02:00:00:00:00:fe,10.0.0.254/24", "--rule", "deny udp port 9", "--store"]);
+        let watch = Stopwatch::new();
+        wait_until("the rule is there", || own("h0").contains("\"deny\"") && own("h3").contains("\"deny\""));
+        took = watch.elapsed();
+    });
+    eprintln!("a rule reached both agents {took:?} after it was committed; a stream of another tenant had a gap of {gap:?}");
+    assert!(took < Duration::from_secs(1) && gap < Duration::from_millis(500), "{took:?}, {gap:?}");
+    assert!(!own("h0").contains("vm9"), "it is not on this server");
+    assert_eq!(vifs("h0"), before);
+    reach(lab, "acme");
 }
 
 fn directory_server(lab: &TestLab) -> String {

@@ -20,6 +20,7 @@ mod denied;
 mod documents;
 mod machine;
 mod metrics;
+mod notices;
 pub(crate) mod packets;
 mod rules;
 mod storage;
@@ -202,7 +203,7 @@ fn start_streams(
     let streams = Arc::new(Streams::new(budget.clone()));
     let documents = Arc::new(Documents::new(core.clone(), store.clone()));
     let tenants = Tenants::new(core.clone(), store.clone(), budget);
-    runtime.spawn(tenants.clone().follow(streams.clone()));
+    runtime.spawn(notices::send(core.clone(), tenants.clone(), streams.clone()));
     runtime.spawn(streams::accept(core.clone(), streams.clone(), listener, certificate, (documents, tenants)));
     Ok(streams)
 }

@@ -8,7 +8,6 @@
 //! A server keeps no records in memory, only the names that its streams asked for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -25,11 +24,7 @@ use weft_control::wire::directory::{
 
 use super::budget::{Budget, Charge};
 use super::core::Core;
-use super::streams::Streams;
-use crate::store::{AnyStore, EntryEvent, Store};
-
-/// Before a watch that ended begins again.
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::store::{AnyStore, EntryEvent, EntryWatch, Store, StoreError};
 
 /// Bytes of records in one message, unless a single one has more.
 const PAGE: usize = 48 << 10;
@@ -201,24 +196,13 @@ impl Tenants {
         self.subscribers.lock().remove(&stream);
     }
 
-    /// Notifies streams of what changes, for ever.
-    pub async fn follow(self: Arc<Self>, streams: Arc<Streams>) {
-        loop {
-            match self.store.watch_entries().await {
-                Ok(mut watch) => {
-                    // What changed until now was not watched.
-                    self.note(&EntryEvent::Gap, &streams);
-                    while let Some(event) = watch.recv().await {
-                        self.note(&event, &streams);
-                    }
-                }
-                Err(error) => tracing::debug!(%error, "tenants' records cannot be watched"),
-            }
-            tokio::time::sleep(PAUSE).await;
-        }
+    /// Which records change from now on.
+    pub async fn watch(&self) -> Result<EntryWatch, StoreError> {
+        self.store.watch_entries().await
     }
 
-    fn note(&self, event: &EntryEvent, streams: &Streams) {
+    /// The notices of an event: for whom, and the message without its tag.
+    pub fn notices(&self, event: &EntryEvent) -> Vec<(StreamId, PrincipalId, Vec<u8>)> {
         let notices: Vec<(StreamId, Vec<String>)> = {
             let mut interest = self.interest.lock();
             match event {
@@ -229,15 +213,16 @@ impl Tenants {
             }
             std::iter::from_fn(|| interest.poll()).collect()
         };
-        for (stream, tenants) in notices {
-            let principal = self.subscribers.lock().get(&stream).map(|it| it.principal);
-            let Some(principal) = principal else { continue };
+        let subscribers = self.subscribers.lock();
+        let message = |(stream, tenants): (StreamId, Vec<String>)| {
+            let principal = subscribers.get(&stream)?.principal;
             let notice = Message::Notice(Notice { tenants: tenants.iter().map(String::as_str).collect() });
             let mut message = Vec::with_capacity(HEADER + 64 + TAG);
             Header { kind: notice.kind(), principal, cookie: 0, request: 0 }.emit(&mut message);
             notice.emit(&mut message);
-            streams.reply(&self.core, stream, principal, message);
-        }
+            Some((stream, principal, message))
+        };
+        notices.into_iter().filter_map(message).collect()
     }
 }
 

@@ -203,7 +203,9 @@ impl Follower {
                     tracing::warn!(error, "no word of the tenants' records; the file holds");
                 }
             }
-            std::thread::sleep(self.period.min(RETRY));
+            // Not all agents of a server that has ended come to the next one at once.
+            let jitter = 0.5 + f64::from(weft_directory::client::random::<1>()[0]) / 256.0;
+            std::thread::sleep(self.period.min(RETRY).mul_f64(jitter));
         }
     }
 
@@ -313,9 +315,85 @@ const HEADING: &str = "# Of the directory's records: the tenants of this server'
 const HEARTBEAT: Duration = Duration::from_secs(20);
 /// For what has begun to come to be there as a whole.
 const READ: Duration = Duration::from_millis(40);
-/// Before the next server is tried, unless the configuration says less.
+/// Before the next server is tried, in the mean, unless the configuration says less.
 const RETRY: Duration = Duration::from_secs(1);
 /// For a server to say whether the store has records, before the document is looked at.
 const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// How long servers may be away before somebody should look.
 const AWAY: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use weft_control::netlord::tenants::records::{Listed, ListedState};
+
+    use super::*;
+
+    fn follower(file: PathBuf) -> Follower {
+        let settings = Settings {
+            servers: vec!["127.0.0.1:1".to_owned()],
+            principal: weft_control::directory::PrincipalId(40),
+            key: None,
+            auth: weft_directory::client::Auth::Mac,
+            timeout: Duration::from_secs(1),
+        };
+        let (waker, poked) = UnixStream::pair().unwrap();
+        let (shared, period) = (Arc::default(), Duration::from_secs(1));
+        Follower { shared, settings, period, file, waker, poked, view: View::new(), held: None }
+    }
+
+    fn answer(follower: &mut Follower, records: &[(&str, &str)]) {
+        follower.view.want([("acme".to_owned(), "web1".to_owned())]);
+        follower.view.connected();
+        let question = follower.view.question();
+        follower.view.asked(&question);
+        let listed = |(name, body): &(&str, &str)| {
+            let (name, state) = ((*name).to_owned(), ListedState::Present(1, (*body).to_owned()));
+            Listed { name, state }
+        };
+        follower.view.answered(&question, records.iter().map(listed));
+    }
+
+    const ACME: [(&str, &str); 3] = [
+        ("site", "service = 1"),
+        ("t/acme", "id = 17\nspaces = [1]"),
+        ("v/acme/web1", "space = 1\nmac = \"02:00:00:00:00:01\"\naddresses = [\"10.0.0.1\"]"),
+    ];
+
+    #[test]
+    fn the_file_is_written_when_it_says_something_else_and_never_by_halves() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tenants.toml");
+        std::fs::write(&file, "version = 6\n[[tenant]]\nid = 17\nname = \"acme\"\n[[tenant]]\nid = 18\nname = \"other\"\n").unwrap();
+        assert!(!is_ours(&file));
+        let mut first = follower(file.clone());
+        answer(&mut first, &ACME);
+        first.write().unwrap();
+        let held = || Tenants::parse(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert!(is_ours(&file));
+        assert_eq!((held().version, held().tenants.len(), held().vifs().count()), (7, 1, 1), "newer than what was there");
+        let inode = || std::fs::metadata(&file).unwrap().ino();
+        let before = inode();
+        first.write().unwrap();
+        // Another agent, after a restart, knows the file.
+        let mut second = follower(file.clone());
+        answer(&mut second, &ACME);
+        second.write().unwrap();
+        assert_eq!((inode(), held().version), (before, 7), "nothing to be written");
+        answer(&mut second, &ACME[..2]);
+        second.write().unwrap();
+        assert_eq!((held().version, held().vifs().count()), (8, 0));
+        answer(&mut second, &[ACME[0], ("t/acme", "id = 1\nspaces = [1]")]);
+        assert!(second.write().unwrap_err().contains("reserved"));
+        assert_eq!(held().version, 8, "the file holds");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let missing = |why| reason(&Missing { tenant: "acme".to_owned(), vif: "web1".to_owned(), why });
+        assert!(missing(Why::NoVif).contains("`web1` of `acme`"));
+        assert!(missing(Why::NoTenant).contains("no tenant `acme`"));
+        assert!(missing(Why::Forbidden).contains("weft tenant readers"));
+    }
+}

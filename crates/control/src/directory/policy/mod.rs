@@ -252,7 +252,7 @@ impl Policy {
         grant.is_some_and(|grant| grant.services.is_none() && matches!(grant.role, Role::Provisioner | Role::Admin))
     }
 
-    /// Whether a principal may read the records of all tenants, whoever their readers are.
+    /// Whether a principal may read the records of all tenants, also those that have other readers.
     pub fn reads_tenants(&self, principal: PrincipalId) -> bool {
         let grant = self.grants.get(&principal).filter(|grant| grant.services.is_none());
         grant.is_some_and(|grant| matches!(grant.role, Role::Provisioner | Role::Server | Role::Admin))

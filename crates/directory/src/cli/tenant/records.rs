@@ -1,4 +1,4 @@
-//! Tenants' records from the command line: read page by page, changed by the difference of two texts, brought to what a file has.
+//! Tenants' records from the command line: read page by page, changed by the difference of two files, brought to what a file has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -233,10 +233,10 @@ pub(in crate::cli) fn bring(settings: &Settings, wanted: &BTreeMap<Name, String>
     Ok(result)
 }
 
-/// Entries of the store that a record with this body takes, at least.
+/// Entries of the store that a record with this body takes, or more.
 fn cost(body: &str) -> usize {
-    // Each address is in quotes, and so is each MAC address.
-    2 + body.matches('"').count() / 2
+    // A tenant has its id and its lock. Each address is in quotes, and so is each MAC address.
+    1 + (body.matches('"').count() / 2).max(2)
 }
 
 /// As many changes at once as the store takes.
@@ -245,15 +245,14 @@ fn batches(ops: impl IntoIterator<Item = (Op, usize)>) -> Vec<Vec<Op>> {
     let (mut keys, mut bytes) = (0, 0);
     for (op, cost) in ops {
         let size = op.body.as_ref().map_or(0, String::len) + 160;
-        // The tenant's own entry and its lock are checked besides.
-        match batches.last_mut().filter(|_| keys + cost + 2 <= MAX_KEYS && bytes + size <= ROOM) {
+        match batches.last_mut().filter(|_| keys + cost <= MAX_KEYS - BESIDES && bytes + size <= ROOM) {
             Some(batch) => batch.push(op),
             None => {
                 (keys, bytes) = (0, 0);
                 batches.push(vec![op]);
             }
         }
-        keys += cost + 2;
+        keys += cost;
         bytes += size;
     }
     batches
@@ -301,6 +300,8 @@ trait AnyOk: Iterator + Sized {
 
 impl<I: Iterator> AnyOk for I {}
 
+/// Entries of the tenants of some changes, which are checked besides.
+const BESIDES: usize = 9;
 /// Attempts against others that change the same.
 const TRIES: usize = 8;
 /// Bytes of changes in a message.

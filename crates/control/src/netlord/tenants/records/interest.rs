@@ -87,7 +87,11 @@ impl Interest {
 
     /// The next notice that is to be sent: to whom, of which tenants; an empty name: of all.
     pub fn poll(&mut self) -> Option<(StreamId, Vec<String>)> {
-        let (stream, tenants) = self.due.pop_first()?;
+        let (stream, mut tenants) = self.due.pop_first()?;
+        // All include the others.
+        if tenants.contains(ALL) {
+            tenants.retain(|tenant| tenant == ALL);
+        }
         Some((stream, tenants.into_iter().collect()))
     }
 }
