@@ -235,7 +235,8 @@ fn records_are_changed_as_the_file_is() {
     let made = site.json("tenant create acme --id 17 --spaces 1,2 --readers 40,41 --store");
     assert!(made["revision"].as_u64().is_some_and(|it| it > 0) && made.get("file").is_none(), "{made}");
     site.json("tenant create globex --id 18 --store");
-    let vif = site.json("tenant add-vm acme a --space 1 --mac 02:00:00:00:00:01 --address 10.0.0.1 --at edge:02:00:00:00:00:09/12 --store");
+    let vif = site
+        .json("tenant add-vm acme a --space 1 --mac 02:00:00:00:00:01 --address 10.0.0.1 --at edge:02:00:00:00:00:09/12 --store");
     assert_eq!((&vif["vif"], &vif["bindings"]), (&"tenant:17/1/02:00:00:00:00:01".into(), &Value::from(2)));
     site.json("tenant route acme r --interface 1,02:00:00:00:00:fe,10.0.0.254/24 --to 10.9.0.0/16 --via 10.0.0.1 --rule \"deny icmp\" --store");
     site.json("tenant route acme r --rule \"allow tcp port 22\" --to 10.8.0.0/16 --via 10.0.0.1 --store");
@@ -248,7 +249,10 @@ fn records_are_changed_as_the_file_is() {
             "tenant add-vm acme b --space 1 --mac 02:00:00:00:00:01 --store",
             "vif `b` of `acme`: MAC address 02:00:00:00:00:01 is vif `a` of `acme`'s already in MAC space 1",
         ),
-        ("tenant add-vm acme b --space 1 --mac 02:00:00:00:00:02 --address 10.0.0.254 --store", "is router `r` of `acme`'s already"),
+        (
+            "tenant add-vm acme b --space 1 --mac 02:00:00:00:00:02 --address 10.0.0.254 --store",
+            "is router `r` of `acme`'s already",
+        ),
         ("tenant add-vm initech b --mac 02:00:00:00:00:02 --store", "there is no tenant `initech`"),
         ("tenant route acme r --to 10.7.0.0/16 --via 10.0.0.253 --store", "would go round"),
         ("tenant unroute acme r --to 10.1.0.0/16 --store", "`acme` has no route to 10.1.0.0/16 in `r`"),
@@ -266,9 +270,20 @@ fn records_are_changed_as_the_file_is() {
     assert_eq!((&shown["readers"], &shown["vifs"][0]["at"]), (&serde_json::json!([40, 41]), &"edge:02:00:00:00:00:09/12".into()));
     assert_eq!(shown["routers"][0]["rules"], serde_json::json!(["deny icmp", "allow tcp port 22"]));
     let list = site.json("tenant list --store");
-    assert_eq!((&list["tenants"][0]["vifs"], &list["tenants"][0]["routes"], &list["tenants"][0]["rules"]), (&1.into(), &3.into(), &2.into()));
+    assert_eq!(
+        (&list["tenants"][0]["vifs"], &list["tenants"][0]["routes"], &list["tenants"][0]["rules"]),
+        (&1.into(), &3.into(), &2.into())
+    );
+    they_turn_into_a_file_and_come_back(&site);
+    site.json("tenant remove-vm acme a --store");
+    site.json("tenant remove acme --store");
+    assert_eq!(site.json("tenant list --store")["tenants"].as_array().map(Vec::len), Some(1));
+    let gone = site.json("tenant create again --id 17 --store");
+    assert_eq!(gone["tenant"], "again", "its id is free");
+}
 
-    // The file and the records turn into each other, and a backup has them.
+/// The file and the records turn into each other, and a backup has them.
+fn they_turn_into_a_file_and_come_back(site: &Site) {
     let copy = site.folder.path().join("copy.toml").display().to_string();
     site.json(&format!("tenant export {copy}"));
     let same = site.json(&format!("tenant import {copy} --exact"));
@@ -282,7 +297,10 @@ fn records_are_changed_as_the_file_is() {
     site.json("tenant create late --id 20 --store");
     site.json("tenant add-vm late v --mac 02:00:00:00:00:07 --store");
     let shown = site.json("tenant show acme --store");
-    assert_eq!((&shown["routers"][0]["rules"], shown["routers"].as_array().map(Vec::len)), (&serde_json::json!(["allow tcp port 22"]), Some(1)));
+    assert_eq!(
+        (&shown["routers"][0]["rules"], shown["routers"].as_array().map(Vec::len)),
+        (&serde_json::json!(["allow tcp port 22"]), Some(1))
+    );
     let dry = site.json(&format!("restore {backup} --exact --dry-run"));
     assert_eq!((&dry["records"]["written"], &dry["records"]["deleted"]), (&3.into(), &2.into()));
     site.json(&format!("restore {backup} --exact"));
@@ -294,12 +312,6 @@ fn records_are_changed_as_the_file_is() {
     let forged = text.replace("10.0.0.1\\\"", "10.0.0.254\\\"");
     std::fs::write(&backup, forged).expect("written");
     site.fails(&format!("restore {backup}"), "the records of tenants");
-
-    site.json("tenant remove-vm acme a --store");
-    site.json("tenant remove acme --store");
-    assert_eq!(site.json("tenant list --store")["tenants"].as_array().map(Vec::len), Some(1));
-    let gone = site.json("tenant create again --id 17 --store");
-    assert_eq!(gone["tenant"], "again", "its id is free");
 }
 
 #[test]
@@ -333,7 +345,10 @@ fn what_is_in_the_file_can_be_removed() {
     site.json("tenant unroute acme r --rule \"deny  icmp\"");
     site.json("tenant remove-vm acme a");
     let shown = site.json("tenant show acme");
-    assert_eq!((&shown["vifs"], &shown["routers"][0]["rules"], &shown["routers"][0]["routes"]), (&serde_json::json!([]), &serde_json::json!([]), &serde_json::json!([])));
+    assert_eq!(
+        (&shown["vifs"], &shown["routers"][0]["rules"], &shown["routers"][0]["routes"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &serde_json::json!([]))
+    );
     site.json("tenant unroute acme r");
     site.json("tenant readers globex --principals 8,9");
     let globex = site.json("tenant show globex");

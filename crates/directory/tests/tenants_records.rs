@@ -13,9 +13,10 @@ use support::daemon::{Daemon, Home};
 use support::etcd::Etcd;
 use support::shared::{WRITER, secret};
 use weft_control::directory::PrincipalId;
-use weft_control::netlord::tenants::records::{Listed, ListedState, Op, Outcome, Question, View, Why};
+use weft_control::netlord::tenants::records::{Listed, ListedState, Op, Outcome, Plan, Question, View, Why};
 use weft_control::wire::directory::RecordsState;
 use weft_directory::client::{AmendResult, Auth, Settings, Subscription};
+use weft_directory::store::{Embedded, Store as _};
 
 const HOST: PrincipalId = PrincipalId(40);
 
@@ -66,7 +67,10 @@ fn agents_have_what_they_may(one: &Daemon, other: &Daemon) {
     assert_eq!((answer.state, answer.listed.len()), (RecordsState::None, 0), "there are no records yet");
     let hosts = amend(one, HOST, &[put("t/acme", "id = 17")]);
     assert_eq!(hosts, AmendResult::Refused, "hosts read, and do not write");
-    committed(one, &[put("site", "service = 1"), put("t/acme", "id = 17"), put("v/acme/web1", &web(1)), put("v/acme/web2", &web(2))]);
+    committed(
+        one,
+        &[put("site", "service = 1"), put("t/acme", "id = 17"), put("v/acme/web1", &web(1)), put("v/acme/web2", &web(2))],
+    );
     let notified = |agent: &mut Subscription| {
         let begun = Instant::now();
         let names = agent.notices(begun + Duration::from_secs(5)).unwrap();
@@ -136,10 +140,13 @@ fn agents_have_what_they_may_from_servers_on_etcd() {
         assert_eq!((won, lost), (1, 1), "{results:?}");
     }
     // More VIFs than one read of etcd takes.
-    let all: Vec<Op> = (0..300u32).map(|n| put(&format!("v/acme/m{n}"), &format!("space = 1\nmac = \"02:00:00:01:{:02x}:{:02x}\"", n >> 8, n & 255))).collect();
+    let all: Vec<Op> = (0..300u32)
+        .map(|n| put(&format!("v/acme/m{n}"), &format!("space = 1\nmac = \"02:00:00:01:{:02x}:{:02x}\"", n >> 8, n & 255)))
+        .collect();
     all.chunks(40).for_each(|some| committed(&one, some));
     let names: Vec<String> = (0..300).map(|n| format!("m{n}")).collect();
-    let answer = subscribe(&other, PrincipalId(41)).ask(&Question { fresh: true, tenants: vec![("acme".to_owned(), names)] }).unwrap();
+    let answer =
+        subscribe(&other, PrincipalId(41)).ask(&Question { fresh: true, tenants: vec![("acme".to_owned(), names)] }).unwrap();
     assert_eq!(answer.listed.iter().filter(|it| matches!(it.state, ListedState::Present(..))).count(), 302);
     let mut agent = subscribe(&other, PrincipalId(41));
     let wants = question(&[("acme", &["web1"])], true);
@@ -157,11 +164,18 @@ fn agents_have_what_they_may_from_servers_on_etcd() {
 fn cloud(vifs: u32) -> String {
     let mut text = "version = 1\nservice = 1\n".to_owned();
     for tenant in 0..vifs.div_ceil(1000) {
-        let _ = write!(text, "[[tenant]]\nid = {}\nname = \"t{tenant}\"\n[[router]]\ntenant = \"t{tenant}\"\nname = \"core\"\n", tenant + 3);
+        let _ = write!(
+            text,
+            "[[tenant]]\nid = {}\nname = \"t{tenant}\"\n[[router]]\ntenant = \"t{tenant}\"\nname = \"core\"\n",
+            tenant + 3
+        );
         text += "interfaces = [{ space = 1, mac = \"02:ff:00:00:00:fe\", address = \"10.255.0.254/8\" }]\n";
         for n in 0..1000.min(vifs - tenant * 1000) {
             let (high, low) = (n / 250, n % 250 + 1);
-            let _ = write!(text, "[[vif]]\ntenant = \"t{tenant}\"\nname = \"v{n}\"\nmac = \"02:00:00:00:{high:02x}:{low:02x}\"\naddresses = [\"10.0.{high}.{low}\"]\n");
+            let _ = write!(
+                text,
+                "[[vif]]\ntenant = \"t{tenant}\"\nname = \"v{n}\"\nmac = \"02:00:00:00:{high:02x}:{low:02x}\"\naddresses = [\"10.0.{high}.{low}\"]\n"
+            );
         }
     }
     text
@@ -173,32 +187,86 @@ fn memory_kb(daemon: &Daemon) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
+/// Runs `weft tenant` as the administrator: what it says, and how long it took.
+fn run(home: &Home, daemon: &Daemon, words: &[&str]) -> (serde_json::Value, Duration) {
+    let key = home.write("key", &secret().key_of(WRITER).to_hex());
+    let address = daemon.address();
+    let connect = ["--servers", &address, "--principal", "7", "--auth", "mac", "--key", &key, "--timeout", "30s", "--json"];
+    let begun = Instant::now();
+    let output = Command::new(env!("CARGO_BIN_EXE_weft-directory")).arg("tenant").args(words).args(connect).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    (serde_json::from_slice(&output.stdout).unwrap(), begun.elapsed())
+}
+
+#[test]
+fn a_file_of_many_vifs_is_imported_once() {
+    const VIFS: u32 = 3000;
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let file = home.write("cloud.toml", &cloud(VIFS));
+    let (brought, took) = run(&home, &daemon, &["import", &file]);
+    let records = VIFS + 2 * VIFS.div_ceil(1000) + 1;
+    assert_eq!(brought["written"], records);
+    println!("{VIFS} VIFs: {took:?} to import");
+    let (again, took) = run(&home, &daemon, &["import", &file]);
+    assert_eq!((&again["written"], &again["unchanged"]), (&0.into(), &records.into()));
+    println!("{took:?} to import the same");
+    let (list, _) = run(&home, &daemon, &["list", "--store"]);
+    assert_eq!((list["tenants"].as_array().unwrap().len(), &list["tenants"][2]["vifs"]), (3, &1000.into()));
+}
+
+/// Writes a store as such an import does, without the import's checks of each record.
+fn fill(home: &Home, vifs: u32) {
+    let folder = home.path().join("store");
+    let store = Embedded::open(&folder, "weft").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut writes = vec![("site".to_owned(), "service = 1\n".to_owned())];
+    for tenant in 0..vifs.div_ceil(1000) {
+        let id = tenant + 3;
+        writes.push((format!("t/t{tenant}"), format!("id = {id}\nspaces = [1]\n")));
+        writes.push((format!("i/{id}"), format!("t{tenant}")));
+        writes.push((format!("l/t{tenant}"), String::new()));
+        writes.push((format!("r/t{tenant}/core"), CORE.to_owned() + "\n"));
+        for (kind, address) in [("m", "02:ff:00:00:00:fe"), ("a", "10.255.0.254")] {
+            writes.push((format!("{kind}/{id}/1/{address}"), format!("r/t{tenant}/core")));
+        }
+        for n in 0..1000.min(vifs - tenant * 1000) {
+            let (high, low) = (n / 250, n % 250 + 1);
+            let (name, mac, ip) =
+                (format!("v/t{tenant}/v{n}"), format!("02:00:00:00:{high:02x}:{low:02x}"), format!("10.0.{high}.{low}"));
+            writes.push((format!("m/{id}/1/{mac}"), name.clone()));
+            writes.push((format!("a/{id}/1/{ip}"), name.clone()));
+            writes.push((name, format!("space = 1\nmac = \"{mac}\"\naddresses = [\"{ip}\"]\n")));
+        }
+        if writes.len() > 20_000 {
+            let writes = std::mem::take(&mut writes).into_iter().map(|(name, body)| (name, Some(body))).collect();
+            runtime.block_on(store.amend(Plan { checks: Vec::new(), writes })).unwrap().unwrap();
+        }
+    }
+    let writes = writes.into_iter().map(|(name, body)| (name, Some(body))).collect();
+    runtime.block_on(store.amend(Plan { checks: Vec::new(), writes })).unwrap().unwrap();
+    drop(store);
+    support::lock::wait_until_free(&folder);
+}
+
+const CORE: &str = "interfaces = [{ space = 1, mac = \"02:ff:00:00:00:fe\", address = \"10.255.0.254/8\" }]";
+
 /// `WEFT_VIFS=1000000 cargo nextest run -p weft-directory --test tenants_records million` is the full size; its figures are in docs/performance.md.
 #[test]
 fn a_million_vifs_cost_a_server_no_memory_and_an_agent_its_own() {
-    let vifs: u32 = std::env::var("WEFT_VIFS").ok().and_then(|it| it.parse().ok()).unwrap_or(5000);
+    let vifs: u32 = std::env::var("WEFT_VIFS").ok().and_then(|it| it.parse().ok()).unwrap_or(20_000);
     let home = Home::new();
+    let empty = memory_kb(&home.start(&[]));
+    let begun = Instant::now();
+    fill(&home, vifs);
+    let bytes = std::fs::metadata(home.path().join("store/directory.redb")).unwrap().len();
+    println!("{vifs} VIFs: {:?} to fill a store of {} MB", begun.elapsed(), bytes >> 20);
+    let begun = Instant::now();
     let daemon = home.start(&[]);
-    let before = memory_kb(&daemon);
-    let file = home.write("cloud.toml", &cloud(vifs));
-    let key = home.write("key", &secret().key_of(WRITER).to_hex());
-    let connect = ["--servers", &daemon.address(), "--principal", "7", "--auth", "mac", "--key", &key, "--timeout", "30s", "--json"];
-    let run = |words: &[&str]| {
-        let begun = Instant::now();
-        let output = Command::new(env!("CARGO_BIN_EXE_weft-directory")).arg("tenant").args(words).args(connect).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        (serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap(), begun.elapsed())
-    };
-    let (brought, took) = run(&["import", &file]);
-    let records = vifs + 2 * vifs.div_ceil(1000) + 1;
-    assert_eq!(brought["written"], records);
-    println!("{vifs} VIFs: {took:?} to import; the server has {before} kB and then {} kB", memory_kb(&daemon));
-    let (list, took) = run(&["list", "--store"]);
+    println!("{:?} to start; {} kB, without records {empty} kB", begun.elapsed(), memory_kb(&daemon));
+    let (list, took) = run(&home, &daemon, &["list", "--store"]);
     assert_eq!(list["tenants"].as_array().unwrap().len() as u32, vifs.div_ceil(1000));
-    println!("{took:?} to list");
-    let (again, took) = run(&["import", &file]);
-    assert_eq!((&again["written"], &again["unchanged"]), (&0.into(), &records.into()));
-    println!("{took:?} to import the same; the server has {} kB", memory_kb(&daemon));
+    println!("{took:?} to list; {} kB", memory_kb(&daemon));
 
     // A server with 50 VIFs of as many tenants as there are.
     let (mut agent, mut view) = (subscribe(&daemon, HOST), View::new());
@@ -222,9 +290,8 @@ fn a_million_vifs_cost_a_server_no_memory_and_an_agent_its_own() {
 
     // A change reaches it at once.
     let rule = "[[rule]]\naction = \"deny\"\nprotocol = \"icmp\"";
-    let core = "interfaces = [{ space = 1, mac = \"02:ff:00:00:00:fe\", address = \"10.255.0.254/8\" }]";
     let begun = Instant::now();
-    committed(&daemon, &[put("r/t0/core", &format!("{core}\n{rule}"))]);
+    committed(&daemon, &[put("r/t0/core", &format!("{CORE}\n{rule}"))]);
     let names = agent.notices(Instant::now() + Duration::from_secs(5)).unwrap();
     view.notified(names.iter().map(String::as_str));
     let count = ask(&mut agent, &mut view);
@@ -235,7 +302,13 @@ fn a_million_vifs_cost_a_server_no_memory_and_an_agent_its_own() {
     view.want([("t0".to_owned(), "none".to_owned())]);
     ask(&mut agent, &mut view);
     assert_eq!(view.missing()[0].why, Why::NoVif);
-    let grown = memory_kb(&daemon).saturating_sub(before);
+    let ops: Vec<Op> =
+        (0..30u32).map(|n| put(&format!("v/t0/new{n}"), &format!("space = 1\nmac = \"02:00:00:01:00:{n:02x}\""))).collect();
+    let begun = Instant::now();
+    ops.chunks(1).for_each(|op| committed(&daemon, op));
+    println!("{:?} for each new VIF, one after the other", begun.elapsed() / 30);
+    let grown = memory_kb(&daemon).saturating_sub(empty);
+    println!("the server has grown by {grown} kB");
     assert!(grown < 100_000, "{grown} kB more, whatever the number of VIFs");
 }
 
@@ -253,4 +326,11 @@ fn what_makes_no_sense_ends_the_stream_and_not_the_server() {
     let answer = agent.ask(&Question { fresh: true, tenants: vec![("acme".to_owned(), many)] }).unwrap();
     assert_eq!(answer.state, RecordsState::Refused);
     assert_eq!(agent.ask(&question(&[], true)).unwrap().state, RecordsState::None, "and the stream goes on");
+    // Who asks again and again waits, and others do not.
+    let begun = Instant::now();
+    (0..60).for_each(|_| drop(agent.ask(&question(&[], false)).unwrap()));
+    assert!(begun.elapsed() > Duration::from_millis(700), "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    subscribe(&daemon, PrincipalId(41)).ask(&question(&[], true)).unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(700), "{:?}", begun.elapsed());
 }

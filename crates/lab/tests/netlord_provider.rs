@@ -413,7 +413,16 @@ fn agents_follow_the_records_of_their_tenants(lab: &TestLab) {
     let mut took = Duration::ZERO;
     let gap = outage(lab, "acme-vm1", "acme-vm2", Ipv4Addr::new(10, 0, 0, 2).into(), || {
         run(&["add-vm", "acme", "vm9", "--mac", "02:00:00:00:00:99", "--address", "10.0.0.99", "--store"]);
-        run(&["route", "globex", "core", "--interface", "1,02:00:00:00:00:fe,10.0.0.254/24", "--rule", "deny udp port 9", "--store"]);
+        run(&[
+            "route",
+            "globex",
+            "core",
+            "--interface",
+            "1,02:00:00:00:00:fe,10.0.0.254/24",
+            "--rule",
+            "deny udp port 9",
+            "--store",
+        ]);
         let watch = Stopwatch::new();
         wait_until("the rule is there", || own("h0").contains("\"deny\"") && own("h3").contains("\"deny\""));
         took = watch.elapsed();
@@ -422,6 +431,23 @@ fn agents_follow_the_records_of_their_tenants(lab: &TestLab) {
     assert!(took < Duration::from_secs(1) && gap < Duration::from_millis(500), "{took:?}, {gap:?}");
     assert!(!own("h0").contains("vm9"), "it is not on this server");
     assert_eq!(vifs("h0"), before);
+    // A VIF that is new on a server is asked of the directory when it is attached.
+    lab.shell("h2", "ip link add tap9 type veth peer name vm9 && ip link set tap9 up && ip link set vm9 up");
+    let socket = agents::socket(lab.plan(), lab.node("h2")).display().to_string();
+    let attach = |vif: &str| {
+        let agent = weft_lab::programs::find("weft-agent").expect("the program");
+        let words = ["vif", "attach", "tap9", vif, "--socket", &socket];
+        lab.at("h2", || std::process::Command::new(&agent).args(words).output().expect("it runs"))
+    };
+    let none = attach("acme/none");
+    assert!(none.status.code() == Some(2) && String::from_utf8_lossy(&none.stderr).contains("none"), "{none:?}");
+    let watch = Stopwatch::new();
+    let attached = attach("acme/vm9");
+    assert!(attached.status.success() && watch.elapsed() < Duration::from_secs(2), "{attached:?} after {:?}", watch.elapsed());
+    assert!(own("h2").contains("vm9"), "{}", own("h2"));
+    lab.shell("h2", "ip link del tap9");
+    run(&["remove-vm", "acme", "vm9", "--store"]);
+    wait_until("it is gone from its server", || !own("h2").contains("vm9"));
     reach(lab, "acme");
 }
 

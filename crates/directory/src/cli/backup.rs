@@ -24,8 +24,8 @@ use weft_control::wire::directory::is_document_name;
 use super::connect::ConnectArgs;
 use super::documents;
 use super::entry::EntryLine;
-use super::tenant::records;
 use super::error::{Error, Result};
+use super::tenant::records;
 use super::transfer::{EntryReader, ImportJson, Lines, put_all, read_all, unreadable, write_file};
 use crate::client::Client;
 use crate::daemon::command_line::{print_json, print_text};
@@ -186,7 +186,9 @@ pub fn backup(args: &BackupArgs) -> Result<bool> {
         let also = if documents.is_empty() { "no document".to_owned() } else { documents.join(", ") };
         let policy = if policy.is_some() { "the policy" } else { "no policy" };
         let (file, revision) = (args.file.display(), revision.0);
-        print_text(&format!("{count} mappings of revision {revision}, {records} records of tenants, {also} and {policy} in {file}\n"))?;
+        print_text(&format!(
+            "{count} mappings of revision {revision}, {records} records of tenants, {also} and {policy} in {file}\n"
+        ))?;
     }
     Ok(true)
 }

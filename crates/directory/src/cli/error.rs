@@ -365,8 +365,12 @@ impl Error {
             }
             Self::NothingToAdd => "give `--to PREFIX --via ADDRESS` or `--rule RULE`",
             Self::Rule(_) => "write \"deny tcp from 10.0.0.0/24 to 10.0.1.0/24 port 22\"",
-            Self::NothingOf { .. } | Self::NoTenantRecord(_) => "`weft tenant show` and `list` print what there is; with `--store`, of the store's records",
-            Self::DocumentInUse => "move it: `weft tenant fetch --file FILE`, then `weft tenant import FILE`; from then on agents read the records",
+            Self::NothingOf { .. } | Self::NoTenantRecord(_) => {
+                "`weft tenant show` and `list` print what there is; with `--store`, of the store's records"
+            }
+            Self::DocumentInUse => {
+                "move it: `weft tenant fetch --file FILE`, then `weft tenant import FILE`; from then on agents read the records"
+            }
             Self::RecordsInUse => "`weft tenant import FILE` and `export FILE` transfer records; `--store` changes them",
             Self::NoRecords => "`weft tenant import FILE`, or `weft tenant create NAME --id N --store`, makes the first",
             Self::RecordsRefused(_) => "an administrator may, and a provisioner of all services: see the policy",

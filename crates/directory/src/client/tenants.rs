@@ -71,18 +71,22 @@ impl Subscription {
         let message = Message::Subscribe(Subscribe { fresh: question.fresh, tenants });
         let mut all = Vec::new();
         let notices = &mut self.notices;
-        self.stream.ask(Kind::Subscribe, |out| message.emit(out), |answer| match answer {
-            Message::Records(records) => {
-                all.extend(listed(records));
-                let Records { revision, state, more, .. } = *records;
-                (!more).then(|| Answered { revision, state, more, listed: std::mem::take(&mut all) })
-            }
-            Message::Notice(notice) => {
-                notices.extend(notice.tenants.iter().map(|&it| it.to_owned()));
-                None
-            }
-            _ => None,
-        })
+        self.stream.ask(
+            Kind::Subscribe,
+            |out| message.emit(out),
+            |answer| match answer {
+                Message::Records(records) => {
+                    all.extend(listed(records));
+                    let Records { revision, state, more, .. } = *records;
+                    (!more).then(|| Answered { revision, state, more, listed: std::mem::take(&mut all) })
+                }
+                Message::Notice(notice) => {
+                    notices.extend(notice.tenants.iter().map(|&it| it.to_owned()));
+                    None
+                }
+                _ => None,
+            },
+        )
     }
 
     /// The tenants that notices have named, once one has come; none if the deadline comes first. An empty name: all.
@@ -112,12 +116,16 @@ impl Stream {
     /// As [`Stream::ask`].
     pub fn browse(&mut self, prefix: &str, after: &str, limit: u16) -> Result<Answered, ClientError> {
         let message = Message::Browse(Browse { prefix, after, limit });
-        self.ask(Kind::Browse, |out| message.emit(out), |answer| match answer {
-            Message::Records(it) => {
-                Some(Answered { revision: it.revision, state: it.state, more: it.more, listed: listed(it).collect() })
-            }
-            _ => None,
-        })
+        self.ask(
+            Kind::Browse,
+            |out| message.emit(out),
+            |answer| match answer {
+                Message::Records(it) => {
+                    Some(Answered { revision: it.revision, state: it.state, more: it.more, listed: listed(it).collect() })
+                }
+                _ => None,
+            },
+        )
     }
 
     /// Changes records, all or none.
@@ -131,18 +139,22 @@ impl Stream {
             AmendOp { name, expect: op.expect, body: op.body.as_deref() }
         };
         let message = Message::Amend(Amend { ops: ops.iter().zip(&names).map(of).collect() });
-        self.ask(Kind::Amend, |out| message.emit(out), |answer| {
-            let Message::Amended(it) = answer else { return None };
-            let at = usize::from(it.at);
-            Some(match it.outcome {
-                AmendOutcome::Refused => AmendResult::Refused,
-                AmendOutcome::Committed => AmendResult::Decided(Outcome::Committed(it.revision)),
-                AmendOutcome::Conflict => AmendResult::Decided(Outcome::Conflict(at, it.revision)),
-                AmendOutcome::Invalid => AmendResult::Decided(Outcome::Invalid(at, it.text.to_owned())),
-                AmendOutcome::Busy => AmendResult::Decided(Outcome::Busy),
-                AmendOutcome::Unknown => AmendResult::Decided(Outcome::Unknown),
-            })
-        })
+        self.ask(
+            Kind::Amend,
+            |out| message.emit(out),
+            |answer| {
+                let Message::Amended(it) = answer else { return None };
+                let at = usize::from(it.at);
+                Some(match it.outcome {
+                    AmendOutcome::Refused => AmendResult::Refused,
+                    AmendOutcome::Committed => AmendResult::Decided(Outcome::Committed(it.revision)),
+                    AmendOutcome::Conflict => AmendResult::Decided(Outcome::Conflict(at, it.revision)),
+                    AmendOutcome::Invalid => AmendResult::Decided(Outcome::Invalid(at, it.text.to_owned())),
+                    AmendOutcome::Busy => AmendResult::Decided(Outcome::Busy),
+                    AmendOutcome::Unknown => AmendResult::Decided(Outcome::Unknown),
+                })
+            },
+        )
     }
 }
 

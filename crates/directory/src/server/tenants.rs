@@ -8,6 +8,7 @@
 //! A server keeps no records in memory, only the names that its streams asked for.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -32,6 +33,13 @@ const PAGE: usize = 48 << 10;
 /// Records in a page that an operator asks for.
 const BROWSE_MAX: u16 = 512;
 
+/// The questions of one principal in the mean, and how many at once.
+const EACH: Duration = Duration::from_millis(50);
+const AT_ONCE: u32 = 40;
+
+/// Principals whose questions are remembered, before those that wait for nothing are forgotten.
+const PRINCIPALS: usize = 8192;
+
 /// The records of tenants, for a server's streams.
 pub struct Tenants {
     core: Arc<Core>,
@@ -39,6 +47,8 @@ pub struct Tenants {
     budget: Arc<Budget>,
     interest: Mutex<Interest>,
     subscribers: Mutex<FxHashMap<StreamId, Subscriber>>,
+    /// Until when the questions of a principal have used up its share of the store.
+    used: Mutex<FxHashMap<PrincipalId, Instant>>,
 }
 
 /// A stream that subscribes.
@@ -54,7 +64,7 @@ type Body = Vec<u8>;
 impl Tenants {
     /// Over this store; what streams ask for has its place in the budget.
     pub fn new(core: Arc<Core>, store: AnyStore, budget: Arc<Budget>) -> Arc<Self> {
-        Arc::new(Self { core, store, budget, interest: Mutex::default(), subscribers: Mutex::default() })
+        Arc::new(Self { core, store, budget, interest: Mutex::default(), subscribers: Mutex::default(), used: Mutex::default() })
     }
 
     /// The pages of an answer to an agent. An error is the reason for which the stream is to end.
@@ -62,6 +72,7 @@ impl Tenants {
         if !asked.tenants.iter().all(|(tenant, vifs)| are_names(tenant, vifs.iter().copied())) {
             return Err("malformed");
         }
+        self.wait_for_turn(from.principal).await;
         if !self.register(from, asked) {
             return Ok(pages(0, RecordsState::Refused, Vec::new()));
         }
@@ -72,6 +83,21 @@ impl Tenants {
         let (has_records, listed) = answer(&reads, entries, from.principal, reads_all);
         let state = if has_records { RecordsState::Found } else { RecordsState::None };
         Ok(pages(revision, state, if has_records { listed } else { Vec::new() }))
+    }
+
+    /// Each question reads the store: a principal that asks again and again waits, and nobody else does.
+    async fn wait_for_turn(&self, principal: PrincipalId) {
+        let now = Instant::now();
+        let at = {
+            let mut used = self.used.lock();
+            if used.len() > PRINCIPALS {
+                used.retain(|_, at| *at > now);
+            }
+            let at = used.get(&principal).map_or(now, |at| (*at).max(now)) + EACH;
+            used.insert(principal, at);
+            at
+        };
+        tokio::time::sleep(at.saturating_duration_since(now + EACH * AT_ONCE)).await;
     }
 
     /// Notes what a stream wants, before anything is read for it. False if it is too much.
@@ -114,7 +140,8 @@ impl Tenants {
         match self.store.entries_after(asked.prefix, asked.after, limit).await {
             Ok(Entries { revision, found }) => {
                 let is_full = found.len() >= limit;
-                let listed = found.into_iter().map(|it| Listed { name: it.name, state: ListedState::Present(it.generation, it.body) });
+                let listed =
+                    found.into_iter().map(|it| Listed { name: it.name, state: ListedState::Present(it.generation, it.body) });
                 // One message is answered: the rest is asked for from where it ends.
                 let mut all = split(listed.collect());
                 let first = if all.is_empty() { Vec::new() } else { all.remove(0) };

@@ -68,12 +68,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn entries(&self, reads: &Reads) -> impl Future<Output = Result<Entries, StoreError>> + Send;
 
     /// Entries of tenants' records whose names begin with `prefix` and come after `after`, in order of names, `limit` at most.
-    fn entries_after(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> impl Future<Output = Result<Entries, StoreError>> + Send;
+    fn entries_after(&self, prefix: &str, after: &str, limit: usize) -> impl Future<Output = Result<Entries, StoreError>> + Send;
 
     /// Writes entries of tenants' records if all that the plan checks still is so: the revision; `None`: it is not, and nothing was changed. After an error
     /// they are written, or not.

@@ -85,7 +85,8 @@ impl Records {
         if is_ours(&file) {
             shared.state.lock().source = Source::Records;
         }
-        let follower = Follower { shared: Arc::clone(&shared), settings, period, file, waker, poked, view: View::new(), held: None };
+        let follower =
+            Follower { shared: Arc::clone(&shared), settings, period, file, waker, poked, view: View::new(), held: None };
         std::thread::Builder::new().name("records".to_owned()).spawn(move || follower.run()).map_err(failed)?;
         Ok(Self { shared, wake, poke, begun: Instant::now() })
     }
@@ -167,7 +168,9 @@ fn reason(it: &Missing) -> String {
     match why {
         Why::NoTenant => format!("the directory has no tenant `{tenant}`, of which a VIF is configured here"),
         Why::NoVif => format!("the directory has no VIF `{vif}` of `{tenant}`, which is configured here"),
-        Why::Forbidden => format!("this server may not read the records of `{tenant}`, of which a VIF is configured here: `weft tenant readers`"),
+        Why::Forbidden => format!(
+            "this server may not read the records of `{tenant}`, of which a VIF is configured here: `weft tenant readers`"
+        ),
     }
 }
 
@@ -288,8 +291,13 @@ impl Follower {
             return Ok(());
         }
         let text = format!("{HEADING}\n{}", new.to_text());
-        atomic_file::write(&self.file, text.as_bytes()).map_err(|error| format!("{} cannot be written: {error}", self.file.display()))?;
-        tracing::info!(version = new.version, tenants = new.tenants.len(), "the directory's records of this server's tenants have changed");
+        atomic_file::write(&self.file, text.as_bytes())
+            .map_err(|error| format!("{} cannot be written: {error}", self.file.display()))?;
+        tracing::info!(
+            version = new.version,
+            tenants = new.tenants.len(),
+            "the directory's records of this server's tenants have changed"
+        );
         self.held = Some(new);
         Ok(())
     }
@@ -365,7 +373,8 @@ mod tests {
     fn the_file_is_written_when_it_says_something_else_and_never_by_halves() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tenants.toml");
-        std::fs::write(&file, "version = 6\n[[tenant]]\nid = 17\nname = \"acme\"\n[[tenant]]\nid = 18\nname = \"other\"\n").unwrap();
+        std::fs::write(&file, "version = 6\n[[tenant]]\nid = 17\nname = \"acme\"\n[[tenant]]\nid = 18\nname = \"other\"\n")
+            .unwrap();
         assert!(!is_ours(&file));
         let mut first = follower(file.clone());
         answer(&mut first, &ACME);

@@ -145,9 +145,11 @@ impl Table<'_> {
     /// Whose it is.
     pub const fn tenant(&self) -> &str {
         match self {
-            Self::Tenant(tenant) | Self::Vif(tenant, _) | Self::Router(tenant, _) | Self::Route(tenant, ..) | Self::Rule(tenant, _) => {
-                tenant
-            }
+            Self::Tenant(tenant)
+            | Self::Vif(tenant, _)
+            | Self::Router(tenant, _)
+            | Self::Route(tenant, ..)
+            | Self::Rule(tenant, _) => tenant,
         }
     }
 }
@@ -185,7 +187,7 @@ pub fn with_readers(text: &str, tenant: &str, readers: Option<&[u32]>) -> String
 }
 
 /// The text in pieces, each of which begins with a table's heading; but the first.
-fn blocks(text: &str) -> Vec<&str> {
+pub(super) fn blocks(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let (mut begin, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {

@@ -11,9 +11,9 @@ mod edit;
 mod raw;
 pub mod records;
 mod routing;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -174,8 +174,7 @@ impl Tenants {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(text: &str) -> Result<Self, TenantsError> {
-        let raw: raw::File = toml::from_str(text).map_err(|e| TenantsError::Syntax(e.to_string().trim_end().to_owned()))?;
-        check::build(raw)
+        check::build(read(text, PIECE)?)
     }
 
     /// The tenant of this name.
@@ -188,3 +187,40 @@ impl Tenants {
         self.tenants.values().flat_map(|tenant| tenant.vifs.iter().map(move |vif| (tenant, vif)))
     }
 }
+
+/// Reads the tables of a file. A long one is read piece by piece, each of some tables: as a whole it would take many times its size in memory.
+fn read(text: &str, piece: usize) -> Result<raw::File, TenantsError> {
+    if text.len() > piece
+        && let Some(file) = read_pieces(text, piece)
+    {
+        return Ok(file);
+    }
+    // What is wrong, and in which line, is known of the whole.
+    toml::from_str(text).map_err(|e| TenantsError::Syntax(e.to_string().trim_end().to_owned()))
+}
+
+/// `None` if some piece cannot be read by itself.
+fn read_pieces(text: &str, piece: usize) -> Option<raw::File> {
+    let mut blocks = edit::blocks(text).into_iter().peekable();
+    let mut all: raw::File = toml::from_str(blocks.next()?).ok()?;
+    let mut some = String::new();
+    while blocks.peek().is_some() {
+        some.clear();
+        some.push_str("version = 1\n");
+        while some.len() < piece
+            && let Some(block) = blocks.next()
+        {
+            some.push_str(block);
+        }
+        let raw::File { tenant, vif, router, route, rule, .. } = toml::from_str(&some).ok()?;
+        all.tenant.extend(tenant);
+        all.vif.extend(vif);
+        all.router.extend(router);
+        all.route.extend(route);
+        all.rule.extend(rule);
+    }
+    Some(all)
+}
+
+/// Bytes of a piece.
+const PIECE: usize = 256 << 10;

@@ -102,6 +102,21 @@ fn a_file_is_read_and_packets_find_their_way() {
 }
 
 #[test]
+fn a_long_file_is_read_in_pieces_as_a_whole_one_is() {
+    let whole = check::build(toml::from_str(FILE).unwrap()).unwrap();
+    for piece in [1, 300, 700, FILE.len() - 1] {
+        assert_eq!(check::build(read(FILE, piece).unwrap()).unwrap(), whole, "{piece}");
+    }
+    // What cannot be divided is read as a whole, and an error names the line of the whole.
+    let odd = FILE.replace("name = \"acme\"", "name = \"\"\"\n[[tenant]]\"\"\"");
+    assert!(check::build(read(&odd, 1).unwrap()).unwrap_err().to_string().contains("a name has 1 to 64"));
+    let wrong = FILE.replace("action = \"deny\"", "action = deny");
+    let line = wrong.lines().position(|line| line == "action = deny").unwrap() + 1;
+    let said = read(&wrong, 1).unwrap_err().to_string();
+    assert!(said.contains(&format!("line {line}")), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let change = |from: &str, to: &str| {
         assert!(FILE.contains(from), "{from}");
@@ -185,11 +200,15 @@ fn what_is_appended_is_read_and_the_rest_stays() {
 
 #[test]
 fn what_is_taken_out_is_gone_and_the_rest_stays() {
-    let text = format!("{FILE}# the last rule\n[[rule]] # of far\ntenant = \"acme\"\nrouter = \"far\"\naction = \"allow\"\n# end\n");
+    let text =
+        format!("{FILE}# the last rule\n[[rule]] # of far\ntenant = \"acme\"\nrouter = \"far\"\naction = \"allow\"\n# end\n");
     let out = without(&text, |table| table == Table::Vif("globex", "web1"));
     let all = Tenants::parse(&out).unwrap();
     assert_eq!((all.version, all.vifs().count(), all.by_name("globex").unwrap().vifs.len()), (5, 2, 0));
-    assert!(out.starts_with("\n# Ours.\nversion = 5 # counted by hand") && out.contains("# the last rule\n[[rule]] # of far"), "{out}");
+    assert!(
+        out.starts_with("\n# Ours.\nversion = 5 # counted by hand") && out.contains("# the last rule\n[[rule]] # of far"),
+        "{out}"
+    );
     let to = "10.0.2.0/24".parse().ok();
     let out = without(&text, |table| table == Table::Route("acme", "core", to));
     assert_eq!(Tenants::parse(&out).unwrap().by_name("acme").unwrap().routers[0].routes.len(), 1);

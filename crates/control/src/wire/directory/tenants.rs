@@ -159,10 +159,7 @@ fn emit_text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn list<'a, T>(
-    r: &mut Reader<'a>,
-    mut item: impl FnMut(&mut Reader<'a>) -> Result<T, WireError>,
-) -> Result<Vec<T>, WireError> {
+fn list<'a, T>(r: &mut Reader<'a>, mut item: impl FnMut(&mut Reader<'a>) -> Result<T, WireError>) -> Result<Vec<T>, WireError> {
     let count = r.u16()?;
     // Grows with what is there, not with what is claimed.
     (0..count).map(|_| item(r)).collect()

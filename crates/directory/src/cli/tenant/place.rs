@@ -8,7 +8,7 @@ use serde::Serialize;
 use weft_control::netlord::tenants::{Tenant, Tenants};
 
 use super::file::{self, FileArg};
-use super::records;
+use super::records::{self, Vifs};
 use crate::cli::connect::ConnectArgs;
 use crate::cli::error::{Error, Result};
 use crate::client::Client;
@@ -26,7 +26,7 @@ pub(super) struct Place {
 /// The tenants that a command reads and changes.
 pub(super) enum Opened<'a> {
     File { path: PathBuf, tenant: &'a str },
-    Store { client: Box<Client>, tenant: &'a str, vif: Option<&'a str>, revision: u64 },
+    Store { client: Box<Client>, tenant: &'a str, vifs: Vifs<'a>, revision: u64 },
 }
 
 /// What has been written, and where.
@@ -50,7 +50,7 @@ impl Place {
     /// For a command about a tenant, and perhaps a VIF of its.
     pub fn open<'a>(&self, connect: &ConnectArgs, tenant: &'a str, vif: Option<&'a str>) -> Result<Opened<'a>> {
         Ok(if self.store {
-            Opened::Store { client: Box::new(connect.client()?), tenant, vif, revision: 0 }
+            Opened::Store { client: Box::new(connect.client()?), tenant, vifs: vif.map_or(Vifs::None, Vifs::One), revision: 0 }
         } else {
             Opened::File { path: self.file.path(&connect.dir), tenant }
         })
@@ -83,8 +83,8 @@ impl Opened<'_> {
     pub fn read(&mut self) -> Result<Tenants> {
         match self {
             Self::File { path, .. } => file::read(path),
-            Self::Store { client, tenant, vif, revision } => {
-                let (now, held) = records::read_tenant(client, tenant, Some(vif.unwrap_or_default()))?;
+            Self::Store { client, tenant, vifs, revision } => {
+                let (now, held) = records::read_tenant(client, tenant, *vifs)?;
                 *revision = now;
                 records::build(1, &held)
             }
@@ -99,8 +99,8 @@ impl Opened<'_> {
                 let written = Written::File { file: path.display().to_string(), version: all.version };
                 Ok((all, written))
             }
-            Self::Store { client, tenant, vif, .. } => {
-                let (all, revision) = records::change(client, (tenant, *vif), edit)?;
+            Self::Store { client, tenant, vifs, .. } => {
+                let (all, revision) = records::change(client, (tenant, *vifs), edit)?;
                 Ok((all, Written::Store { revision }))
             }
         }

@@ -1,6 +1,6 @@
 //! Tenants' records from the command line: read page by page, changed by the difference of two files, brought to what a file has.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,11 +23,7 @@ pub(in crate::cli) fn each(
     let mut after = String::new();
     loop {
         let (page, server) = client.browse(prefix, &after, u16::MAX)?;
-        match page.state {
-            RecordsState::Refused => return Err(Error::RecordsRefused(server)),
-            RecordsState::Elsewhere => return Err(Error::RecordsAway(server)),
-            RecordsState::Found | RecordsState::None => {}
-        }
+        refuse(page.state, server)?;
         for it in page.listed {
             after.clone_from(&it.name);
             let ListedState::Present(generation, body) = it.state else { continue };
@@ -51,8 +47,7 @@ pub(in crate::cli) fn read_all(client: &mut Client) -> Result<(u64, Held)> {
                 Ok(())
             })?;
         }
-        let tenants = held.clone();
-        held.retain(|name, _| name.tenant().is_none_or(|tenant| tenants.contains_key(&Name::Tenant(tenant.to_owned()))));
+        keep_whole(&mut held);
         match tenants_of(1, bodies(&held)) {
             Ok(_) => return Ok((revision, held)),
             Err(error) => last = Some(error),
@@ -65,21 +60,63 @@ fn bodies(held: &Held) -> impl Iterator<Item = (&Name, &str)> {
     held.iter().map(|(name, (_, body))| (name, body.as_str()))
 }
 
-/// A tenant with its routers, and one VIF of its; `None` for the VIF: all of them.
-pub(super) fn read_tenant(client: &mut Client, tenant: &str, vif: Option<&str>) -> Result<(u64, Held)> {
+/// Without what is of a tenant that is not there: it was made after the tenants were read.
+pub(super) fn keep_whole(held: &mut Held) {
+    let tenants: BTreeSet<String> =
+        held.keys().filter_map(|name| if let Name::Tenant(tenant) = name { Some(tenant.clone()) } else { None }).collect();
+    held.retain(|name, _| name.tenant().is_none_or(|tenant| tenants.contains(tenant)));
+}
+
+/// Which of a tenant's VIFs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vifs<'a> {
+    None,
+    One(&'a str),
+    All,
+}
+
+/// A tenant with its routers, and VIFs of its; and the site.
+pub(super) fn read_tenant(client: &mut Client, tenant: &str, vifs: Vifs<'_>) -> Result<(u64, Held)> {
     let mut held = Held::new();
     let mut revision = 0;
-    let wanted = [Name::Site.to_string(), format!("t/{tenant}"), format!("r/{tenant}/"), format!("v/{tenant}/{}", vif.unwrap_or_default())];
-    for prefix in wanted {
+    let names = [Name::Site, Name::Tenant(tenant.to_owned())].into_iter();
+    let vif = if let Vifs::One(vif) = vifs { Some(Name::Vif(tenant.to_owned(), vif.to_owned())) } else { None };
+    for name in names.chain(vif) {
+        if let Some(found) = read_one(client, &name)? {
+            held.insert(name, found);
+        }
+    }
+    let vifs = (vifs == Vifs::All).then(|| format!("v/{tenant}/"));
+    for prefix in [format!("r/{tenant}/")].into_iter().chain(vifs) {
         revision = each(client, &prefix, |name, generation, body| {
-            let is_it = vif.is_none_or(|vif| !matches!(&name, Name::Vif(_, other) if other != vif));
-            if is_it && name.tenant().is_none_or(|it| it == tenant) {
-                held.insert(name, (generation, body));
-            }
+            held.insert(name, (generation, body));
             Ok(())
         })?;
     }
+    keep_whole(&mut held);
     Ok((revision, held))
+}
+
+/// One record.
+fn read_one(client: &mut Client, name: &Name) -> Result<Option<(u64, String)>> {
+    // The name itself comes before all others that begin so.
+    let (name, mut found) = (name.to_string(), None);
+    let (page, server) = client.browse(&name, "", 1)?;
+    refuse(page.state, server)?;
+    for it in page.listed.into_iter().filter(|it| it.name == name) {
+        if let ListedState::Present(generation, body) = it.state {
+            found = Some((generation, body));
+        }
+    }
+    Ok(found)
+}
+
+fn refuse(state: RecordsState, server: String) -> Result<()> {
+    match state {
+        RecordsState::Refused => Err(Error::RecordsRefused(server)),
+        RecordsState::Elsewhere => Err(Error::RecordsAway(server)),
+        RecordsState::Found | RecordsState::None => Ok(()),
+    }
 }
 
 /// The tenants of some records.
@@ -91,14 +128,15 @@ fn of_text(error: TenantsError) -> Error {
     Error::Tenants(error.to_string())
 }
 
-/// Changes a tenant's records as the same edit changes a file's text; the tenants afterwards, and the revision. `vif`: the edit is of this one.
+/// Changes a tenant's records as the same edit changes a file's text; the tenants afterwards, and the revision. `vifs`: of which the edit
+/// is, if of any.
 pub(super) fn change(
     client: &mut Client,
-    (tenant, vif): (&str, Option<&str>),
+    (tenant, vifs): (&str, Vifs<'_>),
     edit: impl Fn(&str) -> Result<String>,
 ) -> Result<(Tenants, u64)> {
     for _ in 0..TRIES {
-        let (_, held) = read_tenant(client, tenant, Some(vif.unwrap_or_default()))?;
+        let (_, held) = read_tenant(client, tenant, vifs)?;
         if !held.contains_key(&Name::Site) {
             refuse_document(client)?;
         }
@@ -109,8 +147,7 @@ pub(super) fn change(
         let puts = new.iter().filter(|(name, body)| held.get(name).is_none_or(|(_, old)| old != *body));
         let puts = puts.map(|(name, body)| Op { name: name.clone(), expect: expect(name), body: Some(body.clone()) });
         let gone = held.keys().filter(|name| !new.contains_key(name));
-        let ops: Vec<Op> =
-            puts.chain(gone.map(|name| Op { name: name.clone(), expect: expect(name), body: None })).collect();
+        let ops: Vec<Op> = puts.chain(gone.map(|name| Op { name: name.clone(), expect: expect(name), body: None })).collect();
         if let Some(revision) = amend(client, &ops)? {
             return Ok((after, revision));
         }
@@ -145,7 +182,7 @@ fn amend(client: &mut Client, ops: &[Op]) -> Result<Option<u64>> {
 pub(in crate::cli) fn remove_tenant(client: &mut Client, tenant: &str) -> Result<u64> {
     let name = Name::Tenant(tenant.to_owned());
     let closed = (0..TRIES).any_ok(|| {
-        let Some((generation, body)) = client.record(&name)? else { return Ok(Some(())) };
+        let Some((generation, body)) = read_one(client, &name)? else { return Ok(Some(())) };
         if body.contains("closing = true") {
             return Ok(Some(()));
         }
@@ -224,7 +261,7 @@ pub(in crate::cli) fn bring(settings: &Settings, wanted: &BTreeMap<Name, String>
     for it in changed.iter().filter(|(name, _)| matches!(name, Name::Router(..))) {
         by_tenant.entry(it.0.tenant()).or_default().push(put(it));
     }
-    apply(settings, by_tenant.into_values().flat_map(batches).collect())?;
+    apply(settings, batches_of(by_tenant.into_values()))?;
     // Those that change free addresses that new ones may take.
     let is_vif: fn(&Name) -> bool = |name| matches!(name, Name::Vif(..));
     apply(settings, batches(of(is_vif).filter(|(op, _)| held.contains_key(&op.name))))?;
@@ -241,19 +278,29 @@ fn cost(body: &str) -> usize {
 
 /// As many changes at once as the store takes.
 fn batches(ops: impl IntoIterator<Item = (Op, usize)>) -> Vec<Vec<Op>> {
+    batches_of(ops.into_iter().map(|op| vec![op]))
+}
+
+/// The same of changes that belong together; only those that are too many are divided.
+fn batches_of(units: impl IntoIterator<Item = Vec<(Op, usize)>>) -> Vec<Vec<Op>> {
     let mut batches: Vec<Vec<Op>> = Vec::new();
-    let (mut keys, mut bytes) = (0, 0);
-    for (op, cost) in ops {
-        let size = op.body.as_ref().map_or(0, String::len) + 160;
-        match batches.last_mut().filter(|_| keys + cost <= MAX_KEYS - BESIDES && bytes + size <= ROOM) {
-            Some(batch) => batch.push(op),
-            None => {
-                (keys, bytes) = (0, 0);
-                batches.push(vec![op]);
-            }
+    let (mut keys, mut bytes) = (usize::MAX, 0);
+    let size = |(op, _): &(Op, usize)| op.body.as_ref().map_or(0, String::len) + 160;
+    let mut queue: VecDeque<Vec<(Op, usize)>> = units.into_iter().collect();
+    while let Some(unit) = queue.pop_front() {
+        let cost: usize = unit.iter().map(|(_, cost)| cost).sum();
+        let length: usize = unit.iter().map(size).sum();
+        let fits = |keys: usize, bytes: usize| keys <= MAX_KEYS - BESIDES && bytes <= ROOM;
+        if unit.len() > 1 && !fits(cost, length) {
+            unit.into_iter().rev().for_each(|op| queue.push_front(vec![op]));
+            continue;
         }
-        keys += cost;
-        bytes += size;
+        if !fits(keys.saturating_add(cost), bytes + length) {
+            (keys, bytes) = (0, 0);
+            batches.push(Vec::new());
+        }
+        (keys, bytes) = (keys + cost, bytes + length);
+        batches.last_mut().expect("there is one").extend(unit.into_iter().map(|(op, _)| op));
     }
     batches
 }
@@ -308,3 +355,25 @@ const TRIES: usize = 8;
 const ROOM: usize = 48 << 10;
 /// Changes under way at once.
 const WRITERS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_together_stays_together_and_nothing_is_lost() {
+        let op = |tenant: usize, n: usize, cost: usize| {
+            let name = Name::Router(format!("t{tenant}"), format!("r{n}"));
+            (Op { name, expect: None, body: Some("x".repeat(100)) }, cost)
+        };
+        let of =
+            |tenant: usize, costs: &[usize]| costs.iter().enumerate().map(|(n, &cost)| op(tenant, n, cost)).collect::<Vec<_>>();
+        let units = vec![of(0, &[30, 30]), of(1, &[30, 20]), of(2, &[60, 60]), of(3, &[200]), of(4, &[5])];
+        let all: Vec<Name> = units.iter().flatten().map(|(op, _)| op.name.clone()).collect();
+        let batches = batches_of(units);
+        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1, 1, 1, 1]);
+        assert_eq!(batches.concat().into_iter().map(|op| op.name).collect::<Vec<_>>(), all);
+        assert_eq!(super::batches(of(0, &[3; 100])).len(), 3, "37 VIFs of one address at once");
+        assert!(super::batches(Vec::new()).is_empty());
+    }
+}

@@ -60,7 +60,8 @@ pub fn remove(args: &RemoveArgs) -> Result<bool> {
     if args.place.is_store() {
         let removed = records::remove_tenant(&mut args.connect.client()?, &args.tenant)?;
         opened.read()?;
-        return ChangedJson::of(opened.unchanged(&before), &args.tenant).print(&format!("{text}, {removed} records"), args.connect.json);
+        return ChangedJson::of(opened.unchanged(&before), &args.tenant)
+            .print(&format!("{text}, {removed} records"), args.connect.json);
     }
     let (_, written) = opened.change(false, |text| Ok(tenants::without(text, |table| table.tenant() == args.tenant)))?;
     ChangedJson::of(written, &args.tenant).print(&text, args.connect.json)

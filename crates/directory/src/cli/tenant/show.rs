@@ -1,6 +1,6 @@
 //! `list`, `show`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -13,7 +13,7 @@ use weft_control::wire::directory::Finding;
 
 use super::file;
 use super::place::{self, Place};
-use super::records;
+use super::records::{self, Vifs};
 use crate::cli::connect::ConnectArgs;
 use crate::cli::error::{Error, Result};
 use crate::cli::table;
@@ -148,9 +148,7 @@ fn list_records(args: &ListArgs) -> Result<ListJson> {
     if !held.contains_key(&Name::Site) {
         return Err(Error::NoRecords);
     }
-    // A router whose tenant was made since is left for the next time.
-    let tenants: BTreeSet<String> = held.keys().filter(|it| matches!(it, Name::Tenant(_))).filter_map(|it| it.tenant().map(str::to_owned)).collect();
-    held.retain(|name, _| name.tenant().is_none_or(|tenant| tenants.contains(tenant)));
+    records::keep_whole(&mut held);
     let all = records::build(1, &held)?;
     let tenants = all.tenants.values().map(|it| line(it, vifs.get(&it.name).copied().unwrap_or(0))).collect();
     Ok(ListJson { version: None, revision: Some(revision), service: all.service.0, tenants })
@@ -173,7 +171,7 @@ pub fn show(args: &ShowArgs) -> Result<bool> {
     let path = args.place.path(&args.connect);
     let is_store = args.place.is_store();
     let all = if is_store {
-        records::build(1, &records::read_tenant(&mut args.connect.client()?, &args.tenant, None)?.1)?
+        records::build(1, &records::read_tenant(&mut args.connect.client()?, &args.tenant, Vifs::All)?.1)?
     } else {
         file::read(&path)?
     };

@@ -83,6 +83,7 @@ fn below(
     found: &mut Vec<Found>,
 ) -> Result<(), StoreError> {
     let first = prefix.max(after);
+    let most = found.len().saturating_add(limit);
     for entry in table.range::<&str>(first..).map_err(failure)?.take(limit.saturating_add(1)) {
         let (name, bytes) = entry.map_err(failure)?;
         if !name.value().starts_with(prefix) {
@@ -91,7 +92,7 @@ fn below(
         if name.value() != after {
             found.push(split(name.value(), bytes.value())?);
         }
-        if found.len() == limit {
+        if found.len() == most {
             break;
         }
     }

@@ -13,8 +13,8 @@ use weft_control::directory::{Generation, Key, Record};
 use weft_control::netlord::tenants::records::Plan;
 use weft_control::wire::directory::emit_key;
 
-use super::{Shared, entries};
 use super::file::{self, META, NAMED, PROBE, PURGED, RECORDS, REVISION, failure, join, split, split_document};
+use super::{Shared, entries};
 use crate::store::watching::{QUEUE, Watch, WatchSender, pair};
 use crate::store::{Committed, EntryEvent, EntryWatch, Replaced, StoreError, StoreStatus, WatchEvent};
 

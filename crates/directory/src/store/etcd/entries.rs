@@ -4,7 +4,9 @@
 //!   /weft/<cluster>.tenants/<name>      an entry: its generation is the key's mod_revision
 //! ```
 
-use etcd_client::{Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse};
+use etcd_client::{
+    Compare, CompareOp, GetOptions, GetResponse, KeyValue, Txn, TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
+};
 use tokio::sync::mpsc;
 use weft_control::netlord::tenants::records::{Entries, Found, MAX_KEYS, Plan, Reads};
 

@@ -227,7 +227,9 @@ fn plan_tenant(known: &Known, tenant: &str, group: &Group<'_>, draft: &mut Draft
     add(&mut raw, &name, head).map_err(|e| wrong(first, &e))?;
     let is_routing = group.iter().any(|(_, op)| !matches!(op.name, Name::Vif(..)));
     if is_routing {
-        for (key, body) in known.below(&format!("r/{tenant}/")).filter(|(key, _)| group.iter().all(|(_, op)| op.name.to_string() != *key)) {
+        for (key, body) in
+            known.below(&format!("r/{tenant}/")).filter(|(key, _)| group.iter().all(|(_, op)| op.name.to_string() != *key))
+        {
             let Ok(name) = key.parse() else { continue };
             add(&mut raw, &name, body).map_err(|e| wrong(first, &e))?;
         }
@@ -277,7 +279,10 @@ fn check_head(
         }
         let gone = before.spaces.iter().flatten().find(|&&space| built.spaces.iter().all(|it| i64::from(it.0) != space));
         if let Some(space) = gone {
-            return Err(invalid(at, format!("tenant `{tenant}` has MAC space {space}, which cannot be taken from it: list it too")));
+            return Err(invalid(
+                at,
+                format!("tenant `{tenant}` has MAC space {space}, which cannot be taken from it: list it too"),
+            ));
         }
         return Ok(());
     }
@@ -311,7 +316,10 @@ fn remove_tenant(
     let left = left.and_then(|(name, _)| name.parse::<Name>().ok()).map(|name| name.described());
     if !before.closing || left.is_some() {
         let left = left.unwrap_or_else(|| "it is not closed".to_owned());
-        return Err(invalid(at, format!("tenant `{tenant}` is not empty ({left}): `weft tenant remove` removes what it has, and then it")));
+        return Err(invalid(
+            at,
+            format!("tenant `{tenant}` is not empty ({left}): `weft tenant remove` removes what it has, and then it"),
+        ));
     }
     draft.checks.insert(lock.clone(), known.generation(&lock));
     for key in [format!("t/{tenant}"), format!("i/{}", before.id), lock] {

@@ -141,7 +141,10 @@ fn records_that_contradict_are_refused_by_name() {
         (put("t/initech", "id = 2"), "id 2 is reserved"),
         (put("t/acme", "id = 19\nspaces = [1, 2]"), "tenant `acme` has id 17, which cannot change"),
         (put("t/acme", "id = 17\nspaces = [1]"), "has MAC space 2, which cannot be taken"),
-        (put("v/acme/x", "space = 1\nmac = \"02:00:00:00:00:01\""), "vif `x` of `acme`: MAC address 02:00:00:00:00:01 is vif `web1` of `acme`'s already in MAC space 1"),
+        (
+            put("v/acme/x", "space = 1\nmac = \"02:00:00:00:00:01\""),
+            "vif `x` of `acme`: MAC address 02:00:00:00:00:01 is vif `web1` of `acme`'s already in MAC space 1",
+        ),
         (put("v/acme/x", &vif("addresses = [\"10.0.0.1\"]")), "address 10.0.0.1 is vif `web1` of `acme`'s already"),
         (put("v/acme/x", &vif("addresses = [\"10.0.0.254\"]")), "10.0.0.254 is router `core` of `acme`'s already"),
         (put("v/acme/x", "space = 3\nmac = \"02:00:00:00:00:09\""), "`acme` has no MAC space 3"),
@@ -166,7 +169,9 @@ fn records_that_contradict_are_refused_by_name() {
     // The public space is everybody's.
     let public = "space = \"public\"\nmac = \"02:00:00:00:00:01\"\naddresses = [\"203.0.113.7\"]";
     assert!(matches!(store.amend(&[put("v/globex/p", public)]), Outcome::Committed(_)));
-    assert!(matches!(store.amend(&[put("v/acme/p", public)]), Outcome::Invalid(0, why) if why.contains("is vif `p` of `globex`'s already")));
+    assert!(
+        matches!(store.amend(&[put("v/acme/p", public)]), Outcome::Invalid(0, why) if why.contains("is vif `p` of `globex`'s already"))
+    );
     let long = "x".repeat(MAX_BODY + 1);
     assert!(matches!(store.amend(&[put("r/acme/core", &long)]), Outcome::Invalid(0, why) if why.contains("60000 bytes")));
     store.check();
@@ -187,7 +192,11 @@ fn an_expected_generation_is_compared() {
     let expect = |op: Op, expect| Op { expect: Some(expect), ..op };
     assert_eq!(store.amend(&[expect(put("r/acme/core", FAR), 0)]), Outcome::Conflict(0, 1));
     assert_eq!(store.amend(&[expect(put("r/acme/core", FAR), 1)]), Outcome::Committed(2));
-    assert_eq!(store.amend(&[expect(delete("v/acme/none"), 0), put("r/acme/core", FAR)]), Outcome::Committed(2), "nothing changes");
+    assert_eq!(
+        store.amend(&[expect(delete("v/acme/none"), 0), put("r/acme/core", FAR)]),
+        Outcome::Committed(2),
+        "nothing changes"
+    );
     assert_eq!(store.revision, 2);
 }
 
@@ -205,8 +214,12 @@ fn a_tenant_is_closed_emptied_and_removed() {
     assert!(matches!(store.amend(&[closed]), Outcome::Committed(_)));
     let Step::Commit(plan) = step else { panic!("{step:?}") };
     assert_eq!(store.commit(&plan), StoreAnswer::Conflict);
-    assert!(matches!(store.amend(&[put("v/acme/x", "space = 1\nmac = \"02:00:00:00:00:0a\"")]), Outcome::Invalid(_, why) if why.contains("being removed")));
-    assert!(matches!(store.amend(&[delete("t/acme")]), Outcome::Invalid(_, why) if why.contains("router `core` of `acme`") || why.contains("vif `web1`")));
+    assert!(
+        matches!(store.amend(&[put("v/acme/x", "space = 1\nmac = \"02:00:00:00:00:0a\"")]), Outcome::Invalid(_, why) if why.contains("being removed"))
+    );
+    assert!(
+        matches!(store.amend(&[delete("t/acme")]), Outcome::Invalid(_, why) if why.contains("router `core` of `acme`") || why.contains("vif `web1`"))
+    );
     assert!(matches!(store.amend(&[delete("v/acme/web1"), delete("r/acme/core")]), Outcome::Committed(_)));
     assert!(matches!(store.amend(&[delete("t/acme")]), Outcome::Committed(_)));
     store.check();
@@ -244,7 +257,8 @@ fn a_tenants_readers_alone_read_it() {
 
 #[test]
 fn a_file_and_its_records_turn_into_each_other() {
-    let text = append_tenant("version = 6\nservice = 3\n", &NewTenant { id: 19, name: "x", spaces: &[4], readers: Some(&[7, 8]) });
+    let text =
+        append_tenant("version = 6\nservice = 3\n", &NewTenant { id: 19, name: "x", spaces: &[4], readers: Some(&[7, 8]) });
     let text = format!(
         "{text}[[router]]\ntenant = \"x\"\nname = \"r\"\ninterfaces = [{{ space = 4, mac = \"02:00:00:00:00:fe\", address = \"fd00::1/64\" }}]\n\
          [[rule]]\ntenant = \"x\"\nrouter = \"r\"\naction = \"deny\"\nprotocol = \"tcp\"\nport = \"22-23\"\n\
@@ -285,7 +299,8 @@ fn any_op() -> impl Strategy<Value = Op> {
     let tenant = prop::sample::select(vec!["acme", "globex", "initech"]);
     let spaces = prop::sample::select(vec!["1", "2", "\"public\""]);
     let macs = prop::sample::select(vec![1u8, 2, 3, 4]);
-    let addresses = prop::collection::btree_set(prop::sample::select(vec!["10.0.0.1", "10.0.1.1", "10.0.0.254", "10.0.1.253"]), 0..3);
+    let addresses =
+        prop::collection::btree_set(prop::sample::select(vec!["10.0.0.1", "10.0.1.1", "10.0.0.254", "10.0.1.253"]), 0..3);
     let head = (tenant.clone(), 17u32..20, any::<bool>()).prop_map(|(tenant, id, closing)| {
         let closing = if closing { "\nclosing = true" } else { "" };
         put(&format!("t/{tenant}"), &format!("id = {id}\nspaces = [1, 2]{closing}"))
@@ -295,13 +310,16 @@ fn any_op() -> impl Strategy<Value = Op> {
     });
     let router = (tenant.clone(), 0u8..2, any::<[bool; 2]>(), 1u8..5).prop_map(|(tenant, n, [first, second], mac)| {
         let last = 254 - n;
-        let mut body = format!("interfaces = [{{ space = 1, mac = \"02:00:00:00:00:0{mac}\", address = \"10.0.0.{last}/24\" }}]\n");
+        let mut body =
+            format!("interfaces = [{{ space = 1, mac = \"02:00:00:00:00:0{mac}\", address = \"10.0.0.{last}/24\" }}]\n");
         let via = 254 - (1 - n);
         if first {
             body += &format!("[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.0.0.{via}\"\n");
         }
         if second {
-            body += &format!("[[route]]\nto = \"10.8.0.0/16\"\nvia = \"10.0.0.{via}\"\n[[rule]]\naction = \"deny\"\nprotocol = \"icmp\"\n");
+            body += &format!(
+                "[[route]]\nto = \"10.8.0.0/16\"\nvia = \"10.0.0.{via}\"\n[[rule]]\naction = \"deny\"\nprotocol = \"icmp\"\n"
+            );
         }
         put(&format!("r/{tenant}/r{n}"), &body)
     });
@@ -317,7 +335,8 @@ fn any_op() -> impl Strategy<Value = Op> {
 fn expected(store: &Store, ops: &[Op]) -> Option<BTreeMap<Name, String>> {
     let before = store.records();
     let mut after = before.clone();
-    let is_closing = |records: &BTreeMap<Name, String>, tenant: &Name| records.get(tenant).is_some_and(|it| it.contains("closing"));
+    let is_closing =
+        |records: &BTreeMap<Name, String>, tenant: &Name| records.get(tenant).is_some_and(|it| it.contains("closing"));
     for op in ops {
         let tenant = Name::Tenant(op.name.tenant()?.to_owned());
         let others = |(name, _): &(&Name, &String)| name.tenant() == tenant.tenant() && **name != tenant;
@@ -355,7 +374,9 @@ fn expected(store: &Store, ops: &[Op]) -> Option<BTreeMap<Name, String>> {
         if op.name != tenant && op.body.is_some() && closed {
             return None;
         }
-        let id = |records: &BTreeMap<Name, String>| records.get(&tenant).and_then(|it| it.lines().find(|line| line.starts_with("id")).map(str::to_owned));
+        let id = |records: &BTreeMap<Name, String>| {
+            records.get(&tenant).and_then(|it| it.lines().find(|line| line.starts_with("id")).map(str::to_owned))
+        };
         if let (Some(old), Some(new)) = (id(&before), id(&after))
             && old != new
         {
