@@ -238,7 +238,7 @@ fn fill(home: &Home, vifs: u32) {
             writes.push((format!("a/{id}/1/{ip}"), name.clone()));
             writes.push((name, format!("space = 1\nmac = \"{mac}\"\naddresses = [\"{ip}\"]\n")));
         }
-        if writes.len() > 20_000 {
+        if writes.len() > 3_000 {
             let writes = std::mem::take(&mut writes).into_iter().map(|(name, body)| (name, Some(body))).collect();
             runtime.block_on(store.amend(Plan { checks: Vec::new(), writes })).unwrap().unwrap();
         }
