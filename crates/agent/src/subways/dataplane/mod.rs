@@ -92,8 +92,17 @@ impl HostPlane {
         }
         let mut plane = Self { loaded, device, nics, settings: raw, addresses: peers.clone() };
         let begun = plane.begin();
-        plane.loaded.rollback_on_error(begun)?;
+        plane.rollback_on_error(begun)?;
         Ok(plane)
+    }
+
+    /// Undoes a start that has failed, unless an earlier process' tables are in use: then flows go on as before.
+    fn rollback_on_error(&mut self, start: Result<()>) -> Result<()> {
+        if start.is_err() && !self.loaded.adopted {
+            // The cause is returned, not what this step says.
+            let _ = self.device.remove();
+        }
+        self.loaded.rollback_on_error(start)
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -120,8 +129,9 @@ impl HostPlane {
     ///
     /// # Errors
     /// [`PlaneError`] if `ip` refuses.
-    pub fn route(&self) -> Result<()> {
-        self.device.route(self.addresses.keys().copied())
+    pub fn route(&mut self) -> Result<()> {
+        let routed = self.device.route(self.addresses.keys().copied());
+        self.rollback_on_error(routed)
     }
 
     /// Whether tables of an earlier process were adopted.
@@ -209,7 +219,7 @@ impl HostPlane {
         if !self.device.is_there() {
             let index = self.device.make()?;
             self.loaded.attach("subways_out", index, TC_EGRESS)?;
-            self.route()?;
+            self.device.route(self.addresses.keys().copied())?;
             restored.push(Restored::Interface(DEVICE.to_owned()));
         }
         Ok(restored)
