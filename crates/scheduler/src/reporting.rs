@@ -1,12 +1,14 @@
-//! The life of a daemon whose agents report by UDP to one socket; one task handles everything.
+//! The life of a daemon whose agents report by UDP; one task handles everything.
 //!
 //! ```text
 //!   weft-agent --reports, UDP--> Reporting: a network of control, its Controller --orders--> weft-agent
 //!   weft-scheduler status, placements, explain --Unix socket--'
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -40,8 +42,8 @@ pub(crate) trait Reporting {
 /// Where it listens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
-    /// For agents.
-    pub listen: SocketAddr,
+    /// For agents: one address, or one in each of several networks side by side. An agent is answered from the one that it reported to.
+    pub listen: &'a [SocketAddr],
     /// For commands.
     pub socket: &'a Path,
     /// For Prometheus, if anywhere.
@@ -65,25 +67,35 @@ async fn until_signal(places: Places<'_>, json_ready: bool, network: &mut dyn Re
     // The socket for commands first: its error says that another scheduler runs.
     let (commands, _file) = unix_listener(places.socket)?;
     tokio::spawn(serve(commands, asks));
-    let bound = UdpSocket::bind(places.listen).await;
-    let socket = bound.map_err(|cause| Error::Listen { address: places.listen.to_string(), cause })?;
+    let (heard, mut hears) = mpsc::channel(DATAGRAMS);
+    let mut sockets = Vec::new();
+    for address in places.listen {
+        let bound = UdpSocket::bind(address).await;
+        let socket = Arc::new(bound.map_err(|cause| Error::Listen { address: address.to_string(), cause })?);
+        tokio::spawn(receive(Arc::clone(&socket), sockets.len(), heard.clone()));
+        sockets.push(socket);
+    }
+    let mut by_agent = BTreeMap::new();
     crate::metrics::serve(places.metrics)?;
-    let listen = places.listen.to_string();
+    let listen: Vec<String> = places.listen.iter().map(ToString::to_string).collect();
+    let listen = listen.join(", ");
     let line = json!({ "ready": true, "agents": listen }).to_string();
     notify::print(&if json_ready { line } else { format!("READY agents report to {listen}") });
     notify::systemd("READY=1");
     let start = std::time::Instant::now();
     let now = || Instant::from_ns(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let mut every = tokio::time::interval(METRICS);
-    let mut buffer = vec![0; DATAGRAM];
     loop {
         let due = network.deadline().saturating_since(now()).to_std();
         tokio::select! {
-            received = socket.recv_from(&mut buffer) => {
-                // An error is that of an earlier datagram to an agent that has gone.
-                if let Ok((length, from)) = received {
-                    network.received(now(), from, &buffer[..length]);
+            Some((socket, from, bytes)) = hears.recv() => {
+                if sockets.len() > 1 {
+                    if by_agent.len() >= AGENTS {
+                        by_agent.clear();
+                    }
+                    by_agent.insert(from, socket);
                 }
+                network.received(now(), from, &bytes);
             }
             Some((request, reply)) = asked.recv() => {
                 let answer = match network.answer(now(), &request) {
@@ -100,7 +112,8 @@ async fn until_signal(places: Places<'_>, json_ready: bool, network: &mut dyn Re
         }
         while let Some((to, bytes)) = network.poll() {
             // What is lost is decided again by the next round.
-            if let Err(error) = socket.try_send_to(&bytes, to) {
+            let socket: usize = by_agent.get(&to).copied().unwrap_or(0);
+            if let Err(error) = sockets[socket].try_send_to(&bytes, to) {
                 tracing::debug!(%to, %error, "orders were not sent");
             }
         }
@@ -110,6 +123,22 @@ async fn until_signal(places: Places<'_>, json_ready: bool, network: &mut dyn Re
     Ok(())
 }
 
+/// Passes what comes to a socket on.
+async fn receive(socket: Arc<UdpSocket>, number: usize, heard: mpsc::Sender<(usize, SocketAddr, Vec<u8>)>) {
+    let mut buffer = vec![0; DATAGRAM];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, from)) if heard.send((number, from, buffer[..length].to_vec())).await.is_err() => return,
+            // An error is that of an earlier datagram to an agent that has gone.
+            _ => {}
+        }
+    }
+}
+
+/// Datagrams that wait for the core.
+const DATAGRAMS: usize = 1024;
+/// Agents whose socket is remembered, at most.
+const AGENTS: usize = 65_536;
 /// Requests that wait for the core.
 const ASKS: usize = 64;
 /// Between updates of the metrics.

@@ -53,13 +53,13 @@ fn configuration(plan: &Plan, access: &Access, files: &OverlayFiles, at: usize) 
     let role = if node.role == Role::Host { "host" } else { "switch" };
     let mut text = format!(
         "overlay = \"none\"\nrole = \"{role}\"\nmetrics = \"off\"\nprincipal = {}\nkey = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n\n\
-         [access]\nfabric = \"{FABRIC_FILE}\"\nname = {:?}\nscheduler = \"{}\"\nmtu = {MTU_HOST}\n\n[access.ports]\n",
+         [access]\nfabric = \"{FABRIC_FILE}\"\nname = {:?}\nscheduler = {}\nmtu = {MTU_HOST}\n\n[access.ports]\n",
         principal(at).0,
         files.text(&format!("{name}.key")),
         files.text(&format!("{name}.sock")),
         pins(&plan.name).join(name).display(),
         node.name,
-        access.address(plan),
+        access.addresses(plan),
     );
     let mut ports: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for port in &node.ports {

@@ -21,7 +21,7 @@ use crate::requests::Request;
 /// # Errors
 /// What keeps it from starting.
 pub(crate) fn run(config: &AgentsConfig, json_ready: bool) -> Result<()> {
-    let places = Places { listen: config.listen, socket: &config.socket, metrics: config.metrics };
+    let places = Places { listen: &[config.listen], socket: &config.socket, metrics: config.metrics };
     reporting::run(places, json_ready, &mut config.network(now_ms()))
 }
 

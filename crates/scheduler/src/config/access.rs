@@ -26,8 +26,8 @@ pub struct AccessConfig {
     tors: BTreeMap<SwitchId, Member>,
     subways: SubwaysConfig,
     idle_timeout: Duration,
-    /// Where agents report.
-    pub listen: SocketAddr,
+    /// Where agents report: an address in each network.
+    pub listen: Vec<SocketAddr>,
     /// The Unix socket for commands.
     pub socket: PathBuf,
     /// Where Prometheus metrics are served, if anywhere.
@@ -90,10 +90,18 @@ enum RebindKey {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Part {
-    listen: Spanned<SocketAddr>,
+    listen: Spanned<Addresses>,
     addresses: Option<Spanned<PathBuf>>,
     host: Spanned<Vec<AgentKeys>>,
     tor: Spanned<Vec<AgentKeys>>,
+}
+
+/// One address, or a list.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "an address with its port, or a list of them")]
+enum Addresses {
+    One(SocketAddr),
+    Each(Vec<SocketAddr>),
 }
 
 /// `[[access.host]]`, `[[access.tor]]`.
@@ -117,11 +125,14 @@ impl AccessConfig {
         subways.check().map_err(|error| {
             place.error::<Error>(keys.scheduler.span(), &error.to_string(), "write another value in [scheduler]")
         })?;
-        if keys.access.listen.get_ref().port() == 0 {
+        let listen = match keys.access.listen.get_ref() {
+            Addresses::One(one) => vec![*one],
+            Addresses::Each(each) => each.clone(),
+        };
+        if listen.is_empty() || listen.iter().any(|it| it.port() == 0) {
             return Err(place.error(keys.access.listen.span(), "no port", "write such as \"10.1.1.2:5306\""));
         }
         let idle_timeout = keys.scheduler.get_ref().idle_timeout.map_or(Duration::from_secs(10), |Text(it)| it);
-        let listen = *keys.access.listen.get_ref();
         Ok(Self {
             addresses,
             hosts,

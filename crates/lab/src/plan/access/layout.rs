@@ -2,14 +2,17 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 
 use weft_control::directory::auth::Secret;
 use weft_control::subways::{Rebind, SubwaysConfig};
 use weft_control::wire::subways;
 use weft_control::wire::vl2::placement::PlacementKey;
-use weft_fabric::Fabric;
 use weft_fabric::formats::topology::{Export, write};
+use weft_fabric::routing::NextHops;
 use weft_fabric::time::NsDuration;
+use weft_fabric::topology::Health;
+use weft_fabric::{Fabric, NodeId};
 
 use super::Access;
 use crate::directory::principal;
@@ -26,11 +29,12 @@ impl Plan {
         if self.hosts().all(|host| host.ports.len() < 2) {
             return Ok(self);
         }
-        let file = write(&Fabric::clone(fabric).scaled(self.scale), Export::Native);
-        let fabric = file.map_err(|error| PlanError::OpenflowFabric { reason: error.reason })?;
         // The last host is the least likely to have traffic of its own: patterns begin with the first.
         let host = self.hosts().count() - 1;
-        self.overlay = Overlay::Access(Box::new(Access { fabric, settings: section(config), host }));
+        let nics = nics(fabric, host);
+        let file = write(&Fabric::clone(fabric).scaled(self.scale), Export::Native);
+        let fabric = file.map_err(|error| PlanError::OpenflowFabric { reason: error.reason })?;
+        self.overlay = Overlay::Access(Box::new(Access { fabric, settings: section(config), host, nics }));
         Ok(self)
     }
 
@@ -41,15 +45,17 @@ impl Plan {
 }
 
 impl Access {
-    /// Where agents report.
-    pub fn address(&self, plan: &Plan) -> SocketAddrV4 {
-        SocketAddrV4::new(plan.nodes[self.host].locator, subways::PORT)
+    /// Where agents report: a list of TOML.
+    pub fn addresses(&self, plan: &Plan) -> String {
+        let ports = self.nics.iter().filter_map(|&nic| plan.nodes[self.host].ports[nic].address);
+        let all: Vec<String> = ports.map(|net| format!("\"{}\"", SocketAddrV4::new(net.address, subways::PORT))).collect();
+        format!("[{}]", all.join(", "))
     }
 
     /// The scheduler's configuration: a TOML file in the folder of the fabric's file.
     pub fn config(&self, plan: &Plan, secret: &Secret) -> String {
         let mut text = format!("fabric = \"{FABRIC_FILE}\"\nsocket = \"{SOCKET}\"\nmetrics = \"off\"\n\n{}", self.settings);
-        let _ = write!(text, "\n[access]\nlisten = \"{}\"\n", self.address(plan));
+        let _ = write!(text, "\n[access]\nlisten = {}\n", self.addresses(plan));
         for (at, node) in plan.nodes.iter().enumerate() {
             let kind = match node.role {
                 Role::Host => "host",
@@ -62,6 +68,22 @@ impl Access {
         }
         text
     }
+}
+
+/// The NICs of a host that lead to different networks of switches, which only hosts join.
+fn nics(fabric: &Fabric, host: usize) -> Vec<usize> {
+    let links = fabric.out(NodeId::from(host));
+    let mut next_hops = NextHops::new(Arc::new(fabric.clone()));
+    let health = Health::new(fabric);
+    let mut first: Vec<usize> = Vec::new();
+    for (nic, &link) in links.iter().enumerate() {
+        let Some(to) = fabric.as_switch(fabric.link(link).to) else { continue };
+        let mut joins = |&other: &usize| next_hops.distance(&health, fabric.link(links[other]).to, to).is_some();
+        if !first.iter().any(&mut joins) {
+            first.push(nic);
+        }
+    }
+    first
 }
 
 /// `[scheduler]` of its configuration.

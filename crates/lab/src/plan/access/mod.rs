@@ -13,4 +13,6 @@ pub struct Access {
     pub settings: String,
     /// The host on which the scheduler runs, as an index into the plan's nodes.
     pub host: usize,
+    /// Its NICs at whose addresses agents report: one in each network of switches.
+    pub nics: Vec<usize>,
 }
