@@ -78,7 +78,7 @@ impl Place {
         fs::write(self.path("key"), "01".repeat(32)).expect("written");
         fs::set_permissions(self.path("key"), fs::Permissions::from_mode(0o600)).expect("a mode");
         let configuration = format!(
-            "role = \"switch\"\nprincipal = 40\nkey = \"{}\"\ndirectory = [\"10.1.1.9:5303\"]\nprefixes = [\"20.0.0.0/8\"]\nla = \"10.0.0.1\"\n\
+            "role = \"switch\"\nprincipal = 40\nkey = \"{}\"\ndirectory = [\"10.1.1.9:5303\"]\nprefixes = [\"20.0.0.0/8\"]\nla = \"10.0.0.1\"\non_exit = \"remove\"\n\
              ports = [\"p0\", \"p1\"]\nsocket = \"{}\"\npins = \"{}\"\n[intermediate]\nswitches = [\"10.0.0.1\", \"10.0.0.2\", \"10.0.0.3\"]\n\
              anycast = [\"100.127.0.1\", \"100.127.0.2\"]\necmp_width = 2\n[tor]\ndhcp_server = \"10.1.1.9:67\"\n[[tor.host]]\nprincipal = 17\n\
              attach_key = \"{}\"\nport = \"p1\"\naddress = \"10.1.1.2\"\n",

@@ -144,7 +144,13 @@ fn other_tables_are_taken_into_use_while_a_stream_flows() {
     receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let done = AtomicBool::new(false);
     let longest = thread::scope(|scope| {
-        scope.spawn(|| while !done.load(Ordering::Relaxed) && sender.write_all(&[0; 16_384]).is_ok() {});
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if sender.write_all(&[0; 16_384]).is_err() {
+                    break;
+                }
+            }
+        });
         let reader = scope.spawn(|| {
             let (mut buffer, mut last, mut longest) = (vec![0; 1 << 16], Instant::now(), Duration::ZERO);
             while !done.load(Ordering::Relaxed) && receiver.read(&mut buffer).is_ok_and(|read| read > 0) {

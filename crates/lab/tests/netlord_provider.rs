@@ -215,7 +215,13 @@ fn switches_forget_hardware_addresses(lab: &TestLab) {
 fn without_a_server_there_is_no_address(lab: &TestLab) {
     let folder = agents::folder(lab.plan());
     let leases = folder.join("dhcp.leases").display().to_string();
-    end(&agents::config(lab.plan(), lab.node("h2")).display().to_string(), Signal::SIGTERM);
+    let config = agents::config(lab.plan(), lab.node("h2"));
+    let text = std::fs::read_to_string(&config).expect("its configuration");
+    std::fs::write(&config, format!("on_exit = \"remove\"\n{text}")).expect("it is written");
+    let config = config.display().to_string();
+    end(&config, Signal::SIGKILL);
+    agents::restart(lab.plan(), &[lab.node("h2")], &GO).expect("it starts again");
+    end(&config, Signal::SIGTERM);
     lab.shell("h2", "! ip link show dev weft1 2>&1 | grep -q LOWER_UP");
     let command = std::fs::read_dir("/proc").expect("/proc").flatten().find_map(|entry| {
         let command = std::fs::read(entry.path().join("cmdline")).ok()?;

@@ -54,7 +54,7 @@ impl Pair {
     /// Looks a key up, in no time: the versions of the lookups that it took.
     fn look_up(&mut self, n: u8) -> Vec<u8> {
         self.token += 1;
-        self.now = self.now + Duration::from_us(10);
+        self.now += Duration::from_us(10);
         self.resolver.handle(self.now, Input::Resolve { key: app(n), asker: None, token: self.token });
         let mut lookups = Vec::new();
         let mut is_found = false;
@@ -83,7 +83,7 @@ impl Pair {
     }
 
     fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
     }
 }
 

@@ -145,5 +145,5 @@ fn server_addresses(servers: u16) -> Vec<SocketAddr> {
 
 /// Of the protocol, that the `n`th node speaks in a life.
 const fn versions(config: &ClusterConfig, n: u16, life: u64) -> Versions {
-    if config.upgrade && (n as u64 + life) % 2 == 0 { Versions::NEXT } else { Versions::OURS }
+    if config.upgrade && (n as u64 + life).is_multiple_of(2) { Versions::NEXT } else { Versions::OURS }
 }
