@@ -213,7 +213,10 @@ fn what_is_taken_out_is_gone_and_the_rest_stays() {
     let out = without(&text, |table| table == Table::Route("acme", "core", to));
     assert_eq!(Tenants::parse(&out).unwrap().by_name("acme").unwrap().routers[0].routes.len(), 1);
     let mut rules = 0;
-    let second = |table: Table<'_>| matches!(table, Table::Rule(..)) && std::mem::replace(&mut rules, rules + 1) == 1;
+    let second = |table: Table<'_>| {
+        rules += usize::from(matches!(table, Table::Rule(..)));
+        matches!(table, Table::Rule(..)) && rules == 2
+    };
     let out = without(&text, second);
     let acme = Tenants::parse(&out).unwrap().by_name("acme").unwrap().clone();
     assert_eq!((acme.routers[0].rules.len(), acme.routers[1].rules.len()), (1, 0));
