@@ -201,12 +201,13 @@ fn read(text: &str, piece: usize) -> Result<raw::File, TenantsError> {
 
 /// `None` if some piece cannot be read by itself.
 fn read_pieces(text: &str, piece: usize) -> Option<raw::File> {
-    let mut blocks = edit::blocks(text).into_iter().peekable();
+    let mut blocks = edit::blocks(text).into_iter();
     let mut all: raw::File = toml::from_str(blocks.next()?).ok()?;
     let mut some = String::new();
-    while blocks.peek().is_some() {
+    while let Some(first) = blocks.next() {
         some.clear();
         some.push_str("version = 1\n");
+        some.push_str(first);
         while some.len() < piece
             && let Some(block) = blocks.next()
         {

@@ -252,7 +252,7 @@ fn a_tenants_readers_alone_read_it() {
     let why: Vec<Why> = view.missing().into_iter().map(|it| it.why).collect();
     assert_eq!(why, [Why::Forbidden, Why::NoTenant]);
     assert!(view.tenants(1).unwrap().tenants.is_empty());
-    assert_eq!(answer(&reads, Entries::default(), PrincipalId(1), true).0, false, "a store without records");
+    assert!(!answer(&reads, Entries::default(), PrincipalId(1), true).0, "a store without records");
 }
 
 #[test]
