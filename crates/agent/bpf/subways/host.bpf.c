@@ -177,8 +177,11 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		add(SUBWAYS_NIC_DOWN, 1);
 	} else if (is_again && now - state->heard_ns > s->stall_ns && now - state->last_ns > s->stall_ns) {
-		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
-		add(SUBWAYS_REDRAWN, 1);
+		/* The next time it stays: if answers are lost, the peer sees by that packet that they are, and takes other NICs itself. */
+		if (!(state->stalls++ & 1)) {
+			state->pair = draw(s, peer, state, hash_of(s, flow), 0);
+			add(SUBWAYS_REDRAWN, 1);
+		}
 	}
 	if (!is_again)
 		state->next = p->end;
@@ -244,6 +247,7 @@ always_inline void hear(const struct subways_settings *s, const struct subways_f
 	if (!state)
 		return;
 	state->heard_ns = now;
+	state->stalls = 0;
 	if (p->tcp.rst)
 		state->flags |= SUBWAYS_OVER;
 	if (p->end == bpf_ntohl(p->tcp.seq))

@@ -7,7 +7,7 @@
 
 #define SUBWAYS_NICS 8
 #define SUBWAYS_SLOTS 64
-#define SUBWAYS_DRAWS 8
+#define SUBWAYS_DRAWS 16
 
 struct subways_settings {
 	__be32 address[SUBWAYS_NICS]; /* of NICs; the first is the host's */
@@ -44,7 +44,8 @@ struct subways_state {
 	__u32 draws;
 	enum subways_flow_flags flags;
 	__u8 pair; /* leaving NIC << 4 | arriving NIC */
-	__u8 zero[7];
+	__u8 stalls; /* packets sent again since one was received */
+	__u8 zero[6];
 };
 
 /* What a flow takes as soon as it has paused. */
