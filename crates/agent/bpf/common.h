@@ -58,22 +58,28 @@ struct bucket {
 #define TOKEN 1000000000ull
 #define IDLE_NS 10000000000ull
 
+/* The tokens of a bucket now. */
+always_inline __u64 refilled(__u64 tokens, __u64 filled_ns, __u64 now, __u32 per_second, __u64 full)
+{
+	__u64 passed = now > filled_ns ? now - filled_ns : 0;
+
+	if (passed > IDLE_NS)
+		passed = IDLE_NS;
+	tokens += passed * per_second;
+	return tokens > full ? full : tokens;
+}
+
 /* Whether a token was there to take. */
 always_inline int take_token(struct bucket *bucket, __u32 per_second, __u32 burst)
 {
-	__u64 now = bpf_ktime_get_ns(), full = burst * TOKEN, passed;
+	__u64 now = bpf_ktime_get_ns();
 	int taken = 0;
 
 	if (!bucket)
 		return 0;
 	bpf_spin_lock(&bucket->lock);
-	passed = now > bucket->filled_ns ? now - bucket->filled_ns : 0;
-	if (passed > IDLE_NS)
-		passed = IDLE_NS;
-	bucket->tokens += passed * per_second;
+	bucket->tokens = refilled(bucket->tokens, bucket->filled_ns, now, per_second, burst * TOKEN);
 	bucket->filled_ns = now;
-	if (bucket->tokens > full)
-		bucket->tokens = full;
 	if (bucket->tokens >= TOKEN) {
 		bucket->tokens -= TOKEN;
 		taken = 1;

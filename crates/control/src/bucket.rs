@@ -21,6 +21,11 @@ impl Bucket {
         Self { each, depth, full_at: Instant::ZERO }
     }
 
+    /// Whether all tokens are there.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.full_at <= now
+    }
+
     /// Takes a token, if there is one.
     pub fn take(&mut self, now: Instant) -> bool {
         let full_at = self.full_at.max(now).saturating_add(self.each);

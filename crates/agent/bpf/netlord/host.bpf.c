@@ -5,7 +5,7 @@
  *
  * Whatever the tables cannot decide goes to the agent, whole; a VM's frame never reaches this server's own stack.
  */
-#include "host.h"
+#include "budget.h"
 
 #include "../arp.h"
 
@@ -15,14 +15,6 @@ struct netlord_headers {
 	struct ethhdr eth;
 	struct iphdr ip;
 };
-
-always_inline int to_agent(struct __sk_buff *skb, enum netlord_event_kind kind, __u32 counter)
-{
-	if (!report_frame(skb, kind))
-		return drop(NETLORD_EVENTS_FULL);
-	add(counter, 1);
-	return TC_ACT_STOLEN;
-}
 
 slow_path long send_event(const struct netlord_event *event)
 {
@@ -153,7 +145,7 @@ always_inline int encapsulate(struct __sk_buff *skb, const struct netlord_vif *v
 	if (is_same_mac(to->switch_mac, u->switch_mac)) {
 		/* To this very server, where it is not, or with a tag of the VM's own, which would be taken for the fabric's. */
 		if (to->port == u->port || skb->vlan_present)
-			return is_routed ? drop(NETLORD_NO_PATH) : to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+			return is_routed ? drop(NETLORD_NO_PATH) : vif_to_agent(skb);
 	} else {
 		vlan = choose(index, to->switch_mac, hash_flow(p, name->tenant, macs));
 		if (!vlan)
@@ -245,7 +237,8 @@ always_inline const struct netlord_route *find_route(struct __sk_buff *skb, cons
 	struct netlord_route_key key = { .ifindex = skb->ifindex, .protocol = p->protocol };
 	const struct netlord_route *found;
 
-	if (!p->version || p->is_fragment || p->ttl <= 1 || skb->vlan_present)
+	/* The agent remembers what was decided about a datagram's first fragment. */
+	if (!p->version || p->is_part || p->ttl <= 1 || skb->vlan_present)
 		return NULL;
 	__builtin_memcpy(key.router, dst, ETH_ALEN);
 	__builtin_memcpy(key.source, p->source, sizeof(key.source));
@@ -295,7 +288,7 @@ int netlord_vif(struct __sk_buff *skb)
 	if (!vif)
 		return drop(NETLORD_NO_UPLINK);
 	if (bpf_skb_load_bytes(skb, 0, header, sizeof(header)))
-		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+		return vif_to_agent(skb);
 	type = *(__be16 *)(header + 2 * ETH_ALEN);
 	if (!is_same_mac(header + ETH_ALEN, vif->mac))
 		return drop(NETLORD_SPOOFED_MAC);
@@ -304,12 +297,12 @@ int netlord_vif(struct __sk_buff *skb)
 	read_packet(skb, type, &p);
 	/* Behind a tag in the frame no kernel finds the segments again: the agent cuts them. */
 	if (skb->vlan_present && skb->gso_size)
-		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+		return vif_to_agent(skb);
 	neighbour = !skb->vlan_present && is_neighbour(skb, type, &p);
 	if (is_group(header) ||
 	    (neighbour && (vif->tenant == bpf_htonl(NETLORD_PUBLIC) || !is_neighbour_check(skb, &p, type))) ||
 	    (vif->tenant == bpf_htonl(NETLORD_PUBLIC) && (skb->vlan_present || !is_owned(ifindex, &p))))
-		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+		return vif_to_agent(skb);
 	name.tenant = vif->tenant;
 	name.space = vif->space;
 	route = neighbour ? NULL : find_route(skb, &p, header);
@@ -323,10 +316,10 @@ int netlord_vif(struct __sk_buff *skb)
 	local = bpf_map_lookup_elem(&locals, &name);
 	place = local ? NULL : bpf_map_lookup_elem(&remotes, &name);
 	if ((!local && !place) || (local && *local == ifindex && !route))
-		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+		return vif_to_agent(skb);
 	/* The router in the agent reports that it does not fit. */
 	if (route && place && !fits(skb, vif, &p))
-		return to_agent(skb, NETLORD_EVENT_VIF, NETLORD_TO_AGENT);
+		return vif_to_agent(skb);
 	if (route) {
 		if (!step(skb, &p, &copy))
 			return drop(NETLORD_HEADER_FAILED);
@@ -397,16 +390,6 @@ always_inline void heard(__u32 uplink, const struct netlord_name *to, const __u8
 	report_path(&path, NETLORD_EVENT_HEARD, place->port);
 }
 
-slow_path int misdelivered(struct __sk_buff *skb)
-{
-	__u32 zero = 0;
-	const struct netlord_host_settings *s = bpf_map_lookup_elem(&settings, &zero);
-
-	if (!s || !take(s->misses_per_second, s->misses_burst))
-		return drop(NETLORD_MISDELIVERED_LIMIT);
-	return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_TO_AGENT);
-}
-
 /* From an agent to this one. */
 always_inline int decapsulate(struct __sk_buff *skb, const struct netlord_uplink *u, const __u8 *dst, const struct iphdr *ip)
 {
@@ -419,9 +402,8 @@ always_inline int decapsulate(struct __sk_buff *skb, const struct netlord_uplink
 
 	if (!is_sound(skb, ip))
 		return drop(NETLORD_BAD_ENCAPSULATION);
-	/* The agent hands it to all VIFs that it is for. */
 	if (port == NETLORD_GROUP)
-		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_TO_AGENT);
+		return group_to_agent(skb, &name);
 	if (port != u->port || !is_same_mac(dst, u->mac))
 		return drop(NETLORD_NOT_MINE);
 	if (bpf_skb_load_bytes(skb, NETLORD_HEADERS, &inner, ETH_HLEN))
@@ -437,10 +419,10 @@ always_inline int decapsulate(struct __sk_buff *skb, const struct netlord_uplink
 	__builtin_memcpy(name.mac, inner.macs, ETH_ALEN);
 	local = bpf_map_lookup_elem(&locals, &name);
 	if (!local)
-		return misdelivered(skb);
+		return misdelivered(skb, space_budget(&name));
 	/* The kernel takes no header off a packet that would be left with less than another. */
 	if (skb->len < ETH_HLEN + NETLORD_HEADERS + (inner.type == bpf_htons(ETH_P_IPV6) ? sizeof(struct ipv6hdr) : NETLORD_IP))
-		return to_agent(skb, NETLORD_EVENT_UPLINK, NETLORD_TO_AGENT);
+		return space_to_agent(skb, space_budget(&name));
 	if (ip->id)
 		heard(skb->ifindex, &name, inner.macs + ETH_ALEN, bpf_ntohs(ip->id));
 	add(NETLORD_RECEIVED_BYTES, skb->len - NETLORD_HEADERS);

@@ -6,6 +6,9 @@
 #define COUNTER netlord_host_counter
 #include "packet.h"
 
+/* The most VIFs of a server. */
+#define NETLORD_VIFS 32768
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -24,7 +27,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, NETLORD_VIFS);
 	__type(key, __u32);
 	__type(value, struct netlord_vif);
 } vifs SEC(".maps");
@@ -33,7 +36,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 4096);
+	__uint(max_entries, NETLORD_VIFS);
 	__type(key, struct netlord_name);
 	__type(value, __u32);
 } locals SEC(".maps");
@@ -65,10 +68,28 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 32768);
+	__uint(max_entries, 4 * NETLORD_VIFS);
 	__type(key, struct netlord_owned);
 	__type(value, __u8);
 } owned SEC(".maps");
+
+/* Of VIFs, by their interfaces. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, NETLORD_VIFS);
+	__type(key, __u32);
+	__type(value, struct netlord_budget);
+} vif_budgets SEC(".maps");
+
+/* Of the MAC spaces that have a VIF here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, NETLORD_VIFS);
+	__type(key, struct netlord_space);
+	__type(value, struct netlord_budget);
+} space_budgets SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -40,6 +40,9 @@
 #define NETLORD_EVENT_SMALL 2048
 #define NETLORD_EVENT_MAX 65535
 
+/* Bytes of the ring buffer of events. */
+#define NETLORD_RING (1 << 22)
+
 #define NETLORD_PATHS_MAX 16
 /* Ports of a switch in one VLAN. */
 #define NETLORD_VLAN_PORTS 128
@@ -135,6 +138,24 @@ struct netlord_route {
 	__be32 space;
 	__u8 mac[ETH_ALEN];
 	__u8 source[ETH_ALEN];
+};
+
+/* A tenant's MAC space: whom a group's frame is for. */
+struct netlord_space {
+	__be32 tenant;
+	__be32 space;
+};
+
+/* What a sender may hand to the agent, and has handed to it: a VIF, or what comes from the fabric for a MAC space. */
+struct netlord_budget {
+	struct bpf_spin_lock lock;
+	__u32 per_second; /* frames */
+	__u32 burst;
+	__u32 zero;
+	__u64 tokens; /* billionths of a frame */
+	__u64 filled_ns;
+	__u64 handed;
+	__u64 refused;
 };
 
 struct netlord_host_settings {
@@ -249,6 +270,9 @@ enum netlord_host_counter {
 	NETLORD_NOT_MINE,
 	NETLORD_FORGED,
 	NETLORD_MISDELIVERED_LIMIT,
+	NETLORD_AGENT_LIMIT,
+	NETLORD_SPACE_LIMIT,
+	NETLORD_OTHER_SPACES,
 	NETLORD_HOST_COUNTERS,
 };
 

@@ -16,6 +16,7 @@ struct netlord_packet {
 	__u8 version; /* 0: no IP packet */
 	__u8 has_ports;
 	__u8 is_fragment; /* a later one: its ports cannot be seen */
+	__u8 is_part; /* a fragment, also the first */
 };
 
 #define NETLORD_EXTENSIONS 8
@@ -47,6 +48,7 @@ always_inline int skip_extensions(struct __sk_buff *skb, struct netlord_packet *
 		p->protocol = e.next;
 		if (this == IPPROTO_FRAGMENT) {
 			p->transport += 8;
+			p->is_part |= !!(e.offset & bpf_htons(0xfff9));
 			if (e.offset & bpf_htons(0xfff8)) {
 				p->is_fragment = 1;
 				return 1;
@@ -71,6 +73,7 @@ always_inline int read_ip(struct __sk_buff *skb, __be16 type, struct netlord_pac
 		p->protocol = ip.protocol;
 		p->ttl = ip.ttl;
 		p->is_fragment = !!(ip.frag_off & bpf_htons(0x1fff));
+		p->is_part = !!(ip.frag_off & bpf_htons(0x3fff));
 		p->version = 4;
 		return 1;
 	}

@@ -8,7 +8,7 @@ use socket2::{Domain, Socket, Type};
 use weft_fabric::MacAddr;
 
 use super::{PlaneError, Result};
-use crate::interface::{index_of, packet_socket};
+use crate::interface::{index_of, link_address, packet_socket};
 
 /// Index and MAC address of an interface. By ioctl: /sys shows the namespace that it was mounted in, which may be another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +129,33 @@ impl FrameSocket {
     /// Those of the system.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         self.0.send(frame).map(drop)
+    }
+}
+
+/// Sends frames on any interface of the namespace in which it was made: one descriptor for thousands of them.
+#[derive(Debug)]
+pub(crate) struct FrameSender(Socket);
+
+impl FrameSender {
+    /// One.
+    ///
+    /// # Errors
+    /// [`PlaneError::System`] without CAP_NET_RAW.
+    pub fn new() -> Result<Self> {
+        let open = || {
+            let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+            socket.set_nonblocking(true)?;
+            Ok(Self(socket))
+        };
+        open().map_err(PlaneError::system("make", "a packet socket"))
+    }
+
+    /// Sends a frame on an interface.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn send(&self, index: u32, frame: &[u8]) -> io::Result<()> {
+        self.0.send_to(frame, &link_address(index, 0)).map(drop)
     }
 }
 

@@ -59,6 +59,12 @@ pub(super) fn vifs(count: usize) {
     gauge!("weft_agent_vifs").set(count as f64);
 }
 
+/// Frames of a VIF that exceeded what it may hand to the agent.
+pub(super) fn vif_refused(device: &str, tenant: &str, name: &str, count: u64) {
+    let labels = [("device", device.to_owned()), ("tenant", tenant.to_owned()), ("vif", name.to_owned())];
+    counter!("weft_agent_vif_refused_total", &labels).absolute(count);
+}
+
 /// What the client of DHCP counted.
 pub(super) fn dhcp(counts: DhcpCounts) {
     for (kind, value) in dhcp_counts(counts) {

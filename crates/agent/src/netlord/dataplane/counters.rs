@@ -26,6 +26,9 @@ pub const HOST_COUNTERS: &[Name] = &[
     ("not_mine", true),
     ("forged", true),
     ("misdelivered_limit", true),
+    ("agent_limit", true),
+    ("space_limit", true),
+    ("other_spaces", false),
 ];
 
 /// Of a switch's program.

@@ -1,6 +1,6 @@
 //! A server's plane: one program on the interfaces of VMs, one on those to the fabric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -14,24 +14,31 @@ use weft_fabric::MacAddr;
 
 use super::counters::{HOST_COUNTERS, Named};
 use super::event::{self, Event};
-use super::layout::{self, HOST_SETTINGS, LOCALS, OWNED, PATHS, REMOTES, ROUTED, UPLINKS, VIFS};
+use super::layout::{self, HOST_SETTINGS, LOCALS, OWNED, PATHS, REMOTES, ROUTED, UPLINKS, VIF_BUDGETS, VIFS};
 use super::settings::HostSettings;
 use super::tables::{Inherited, InheritedVif};
 use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{Table, TableName};
-use crate::dataplane::nic::{FrameSocket, Listen, Nic};
+use crate::dataplane::maps::{self, Table, TableName};
+use crate::dataplane::nic::{FrameSender, FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
-use crate::dataplane::{PlaneError, Restored, Result};
+use crate::dataplane::{PlaneError, Rate, Restored, Result};
 
 /// The programs on a server's interfaces, and their tables. Dropping it leaves them in place.
 #[derive(Debug)]
 pub struct HostPlane {
     loaded: Loaded,
     ring: Ring<Event>,
-    /// Sending, by interface.
-    interfaces: BTreeMap<u32, FrameSocket>,
+    /// At the interfaces to the fabric, also for the multicasts that they are to take.
+    uplinks: BTreeMap<u32, FrameSocket>,
+    /// Of VMs, and what sends to all of them.
+    vifs: BTreeSet<u32>,
+    to_vifs: FrameSender,
+    /// VIFs that are in the table of those of this server.
+    pub(super) here: BTreeSet<Vif>,
+    /// Of each budget.
+    pub(super) rate: Rate,
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/netlord_host.bpf.o"));
@@ -47,8 +54,17 @@ impl HostPlane {
     pub fn load(settings: &HostSettings, pin_dir: &Path) -> Result<Self> {
         let loaded = Loaded::load(OBJECT, &[], pin_dir)?;
         let ring = Ring::new(loaded.map("events"), event::read)?;
-        let plane = Self { loaded, ring, interfaces: BTreeMap::new() };
+        let mut plane = Self {
+            loaded,
+            ring,
+            uplinks: BTreeMap::new(),
+            vifs: BTreeSet::new(),
+            to_vifs: FrameSender::new()?,
+            here: BTreeSet::new(),
+            rate: settings.agent,
+        };
         plane.table(&HOST_SETTINGS).set(&0, &layout::host_settings(settings))?;
+        plane.grant_all()?;
         Ok(plane)
     }
 
@@ -75,8 +91,9 @@ impl HostPlane {
     /// [`PlaneError`] if there is no such interface, or the kernel refuses.
     pub fn attach_uplink(&mut self, device: &str) -> Result<(u32, MacAddr)> {
         let nic = self.attach(device, ON_UPLINK)?;
-        let socket = &self.interfaces[&(nic.index as u32)];
+        let socket = FrameSocket::new(nic, 0, false)?;
         socket.listen(nic, Listen::Multicasts).map_err(PlaneError::system("receive multicasts on", device))?;
+        self.uplinks.insert(nic.index as u32, socket);
         Ok((nic.index as u32, nic.mac))
     }
 
@@ -85,13 +102,14 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError`] if there is no such interface, or the kernel refuses.
     pub fn attach_vif(&mut self, device: &str) -> Result<u32> {
-        Ok(self.attach(device, ON_VIF)?.index as u32)
+        let index = self.attach(device, ON_VIF)?.index as u32;
+        self.vifs.insert(index);
+        Ok(index)
     }
 
     fn attach(&mut self, device: &str, program: &'static str) -> Result<Nic> {
         let nic = Nic::find(device)?;
         self.loaded.attach(program, nic.index, TC_INGRESS)?;
-        self.interfaces.insert(nic.index as u32, FrameSocket::new(nic, 0, false)?);
         Ok(nic)
     }
 
@@ -121,6 +139,7 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_vif(&mut self, ifindex: u32, vif: Vif, uplink: Option<u32>) -> Result<()> {
+        self.grant_vif(ifindex)?;
         self.table(&VIFS).set(&ifindex, &layout::vif(vif, uplink))
     }
 
@@ -130,7 +149,8 @@ impl HostPlane {
     /// [`PlaneError`] if the kernel refuses.
     pub fn remove_vif(&mut self, ifindex: u32) -> Result<()> {
         self.table(&VIFS).remove(&ifindex)?;
-        self.interfaces.remove(&ifindex);
+        self.table(&VIF_BUDGETS).remove(&ifindex)?;
+        self.vifs.remove(&ifindex);
         self.table(&OWNED).remove_all(|owned, _| owned.ifindex == ifindex).map(drop)
     }
 
@@ -147,10 +167,15 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn set_local(&mut self, vif: Vif, ifindex: Option<u32>) -> Result<()> {
-        let table = self.table(&LOCALS);
         match ifindex {
-            Some(ifindex) => table.set(&layout::name(vif), &ifindex),
-            None => table.remove(&layout::name(vif)),
+            Some(ifindex) => {
+                self.enter(vif)?;
+                self.table(&LOCALS).set(&layout::name(vif), &ifindex)
+            }
+            None => {
+                self.table(&LOCALS).remove(&layout::name(vif))?;
+                self.leave(vif)
+            }
         }
     }
 
@@ -166,10 +191,10 @@ impl HostPlane {
         }
     }
 
-    /// Remote VIFs in the table, and its size.
-    pub fn remotes(&self) -> (usize, u32) {
+    /// The most remote VIFs that the table has room for.
+    pub fn remotes_max(&self) -> u32 {
         use libbpf_rs::MapCore as _;
-        (self.table(&REMOTES).len(), self.loaded.map("remotes").max_entries())
+        self.loaded.map("remotes").max_entries()
     }
 
     /// The VLANs that flows from an interface to an edge switch choose among, at most 16; none: it cannot be reached from there.
@@ -207,8 +232,12 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::System`].
     pub fn send(&self, ifindex: u32, frame: &[u8]) -> Result<()> {
-        let Some(socket) = self.interfaces.get(&ifindex) else { return Ok(()) };
-        socket.send(frame).map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
+        let sent = match self.uplinks.get(&ifindex) {
+            Some(uplink) => uplink.send(frame),
+            None if self.vifs.contains(&ifindex) => self.to_vifs.send(ifindex, frame),
+            None => return Ok(()),
+        };
+        sent.map_err(PlaneError::system("send a frame on interface", ifindex.to_string()))
     }
 
     /// Puts back programs and pins that somebody has removed.
@@ -232,7 +261,8 @@ impl HostPlane {
     /// # Errors
     /// [`PlaneError::Full`].
     pub fn restore_vif(&mut self, ifindex: u32, vif: Vif, uplink: Option<u32>) -> Result<bool> {
-        self.table(&VIFS).restore(&ifindex, &layout::vif(vif, uplink))
+        let is_new = self.grant_vif(ifindex)?;
+        Ok(self.table(&VIFS).restore(&ifindex, &layout::vif(vif, uplink))? || is_new)
     }
 
     /// Detaches if the caller's start has failed, unless an earlier process' tables are in use: then flows go on as before.
@@ -277,7 +307,7 @@ impl HostPlane {
         &self.loaded
     }
 
-    fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
+    pub(super) fn table<K: Plain, V: Plain>(&self, name: &TableName<K, V>) -> Table<'_, K, V> {
         self.loaded.table(name)
     }
 }

@@ -13,8 +13,8 @@ use super::tables::{FibEntry, Limit, Port, TenantTraffic};
 use crate::dataplane::Rate;
 use crate::dataplane::bytes::{address, plain};
 pub(super) use crate::dataplane::generated::netlord_host::types::{
-    netlord_choice, netlord_event, netlord_event_kind, netlord_host_settings, netlord_name, netlord_owned, netlord_paths,
-    netlord_place, netlord_reached, netlord_route, netlord_route_key, netlord_uplink, netlord_vif,
+    netlord_budget, netlord_choice, netlord_event, netlord_event_kind, netlord_host_settings, netlord_name, netlord_owned,
+    netlord_paths, netlord_place, netlord_reached, netlord_route, netlord_route_key, netlord_space, netlord_uplink, netlord_vif,
 };
 pub(super) use crate::dataplane::generated::netlord_switch::types::{
     netlord_fib_entry, netlord_fib_key, netlord_hop, netlord_limit, netlord_limit_kind, netlord_port, netlord_prefix,
@@ -22,6 +22,7 @@ pub(super) use crate::dataplane::generated::netlord_switch::types::{
 };
 use crate::dataplane::maps::TableName;
 
+plain!(netlord_budget, netlord_space);
 plain!(netlord_event, netlord_host_settings, netlord_name, netlord_owned, netlord_paths, netlord_place);
 plain!(netlord_reached, netlord_route, netlord_route_key, netlord_uplink, netlord_vif);
 plain!(netlord_fib_entry, netlord_fib_key, netlord_hop, netlord_limit, netlord_port, netlord_prefix);
@@ -35,6 +36,9 @@ pub(super) const LOCALS: TableName<netlord_name, u32> = TableName::new("locals")
 pub(super) const REMOTES: TableName<netlord_name, netlord_place> = TableName::new("remotes");
 pub(super) const PATHS: TableName<netlord_reached, netlord_paths> = TableName::new("paths");
 pub(super) const OWNED: TableName<netlord_owned, u8> = TableName::new("owned");
+/// By interface.
+pub(super) const VIF_BUDGETS: TableName<u32, netlord_budget> = TableName::new("vif_budgets");
+pub(super) const SPACE_BUDGETS: TableName<netlord_space, netlord_budget> = TableName::new("space_budgets");
 pub(super) const ROUTED: TableName<netlord_route_key, netlord_route> = TableName::new("routed");
 
 pub(super) const SWITCH_SETTINGS: TableName<u32, netlord_switch_settings> = TableName::new("settings");
@@ -52,6 +56,19 @@ pub(super) fn host_settings(s: &HostSettings) -> netlord_host_settings {
     let Rate { per_second: misses_per_second, burst: misses_burst } = s.misdelivered;
     let report_ns = s.report_interval.as_nanos() as u64;
     netlord_host_settings { report_ns, misses_per_second, misses_burst }
+}
+
+/// A full one.
+pub(super) fn budget(Rate { per_second, burst }: Rate) -> netlord_budget {
+    netlord_budget { per_second, burst, tokens: u64::from(burst) * 1_000_000_000, ..netlord_budget::default() }
+}
+
+pub(super) fn space(tenant_id: TenantId, space: MacSpace) -> netlord_space {
+    netlord_space { tenant: tenant(tenant_id), space: space.0.to_be() }
+}
+
+pub(super) const fn read_space(space: &netlord_space) -> (TenantId, MacSpace) {
+    (TenantId(u32::from_be(space.tenant)), MacSpace(u32::from_be(space.space)))
 }
 
 pub(super) fn uplink(mac: MacAddr, mtu: u32, at: Option<Location>) -> netlord_uplink {

@@ -14,6 +14,7 @@
 //! ```
 //! Programs, maps and filters outlive the process, as VL2's do.
 
+mod budgets;
 mod counters;
 mod event;
 mod host;
@@ -25,6 +26,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub use budgets::Handed;
 pub use counters::{HOST_COUNTERS, Named, SWITCH_COUNTERS};
 pub use event::Event;
 pub use host::HostPlane;

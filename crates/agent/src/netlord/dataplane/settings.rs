@@ -13,11 +13,17 @@ pub struct HostSettings {
     pub report_interval: Duration,
     /// Misdelivered frames that become events.
     pub misdelivered: Rate,
+    /// Frames that a VIF may hand to the agent, and as many from the fabric for a tenant's MAC space.
+    pub agent: Rate,
 }
 
 impl Default for HostSettings {
     fn default() -> Self {
-        Self { report_interval: Duration::from_millis(25), misdelivered: Rate { per_second: 1000, burst: 100 } }
+        Self {
+            report_interval: Duration::from_millis(25),
+            misdelivered: Rate { per_second: 1000, burst: 100 },
+            agent: Rate { per_second: 10_000, burst: 1000 },
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The machine's inputs and outputs.
 
+use std::ops::Bound;
 use std::time::Duration;
 
-use weft_control::netlord::PUBLIC;
 use weft_control::netlord::agent::{Input, MapChange, Output};
+use weft_control::netlord::{PUBLIC, UplinkId, Vif};
 
 use super::Host;
 use super::uplink::Uplink;
+use super::vif::OwnVif;
 use crate::dataplane::{PlaneError, Restored};
 use crate::directory::send;
 
@@ -69,13 +71,18 @@ impl Host {
     pub(super) fn write_homes(&mut self) {
         let homes: Vec<_> = self.agent.vifs().map(|(id, vif, _, uplink)| (id.0, vif, uplink)).collect();
         for (ifindex, vif, uplink) in homes {
-            let uplink = uplink.and_then(|it| self.uplinks.get(usize::from(it.0))).map(|it| it.ifindex);
-            let Some(own) = self.vifs.get_mut(&ifindex) else { continue };
-            if own.written != Some((vif, uplink)) {
-                own.written = Some((vif, uplink));
-                let done = self.plane.set_vif(ifindex, vif, uplink);
-                self.record_error(done);
-            }
+            self.write_home(ifindex, vif, uplink);
+        }
+    }
+
+    /// By which interface a VIF sends.
+    pub(super) fn write_home(&mut self, ifindex: u32, vif: Vif, uplink: Option<UplinkId>) {
+        let uplink = uplink.and_then(|it| self.uplinks.get(usize::from(it.0))).map(|it| it.ifindex);
+        let Some(own) = self.vifs.get_mut(&ifindex) else { return };
+        if own.written != Some((vif, uplink)) {
+            own.written = Some((vif, uplink));
+            let done = self.plane.set_vif(ifindex, vif, uplink);
+            self.record_error(done);
         }
     }
 
@@ -107,7 +114,11 @@ impl Host {
                 restored.push(Restored::Entry(it.device.clone()));
             }
         }
-        for (&ifindex, own) in &self.vifs {
+        let after = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
+        let next: Vec<(u32, &OwnVif)> =
+            self.vifs.range((after, Bound::Unbounded)).take(VIFS_AT_ONCE).map(|(&at, own)| (at, own)).collect();
+        self.looked = next.last().map(|(at, _)| *at).filter(|_| next.len() == VIFS_AT_ONCE);
+        for (ifindex, own) in next {
             let Some((vif, uplink)) = own.written else { continue };
             if self.plane.restore_vif(ifindex, vif, uplink)? {
                 restored.push(Restored::Entry(own.device.clone()));
@@ -133,3 +144,5 @@ impl Host {
 
 /// How long the kernel does by itself what a virtual router did: rules and addresses may change in that time.
 const ROUTE_HOLDS: Duration = Duration::from_secs(1);
+/// VIFs whose entries are compared in one go.
+const VIFS_AT_ONCE: usize = 1024;

@@ -1,5 +1,6 @@
 //! VIFs come to this server and leave it: by the configuration, by command, with the tenants' file, with VMs' interfaces.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,12 @@ use weft_control::netlord::tenants::VifSpec;
 use weft_control::netlord::{PROVIDER, PUBLIC, Vif};
 
 use super::Host;
+use super::names::Names;
 use super::records::Records;
 use super::tenants::{read_tenants, spec};
 use super::vif::{Attaching, OwnVif, Wanted};
 use crate::error::Result;
-use crate::interface::name_of;
+use crate::interface::{interfaces, name_of};
 use crate::iproute::run;
 use crate::netlord::dataplane::{HostPlane, InheritedVif};
 use crate::socket::PendingRequest;
@@ -32,12 +34,12 @@ impl Host {
         };
         let all: Vec<Wanted> = self.config.vif.iter().map(of).collect();
         for wanted in all {
-            let known = spec(&self.tenants, &wanted.tenant, &wanted.name);
-            if known.is_err() && !self.config.has_repository() {
-                known?;
-            } else if known.is_err() || HostPlane::index_of(&wanted.device).is_none() {
+            let is_known = self.is_known(&wanted);
+            if !is_known && !self.config.has_repository() {
+                spec(&self.tenants, &wanted.tenant, &wanted.name)?;
+            } else if !is_known || HostPlane::index_of(&wanted.device).is_none() {
                 self.want(wanted);
-            } else if !self.vifs.values().any(|own| own.is(&wanted)) {
+            } else if !self.has(&wanted) {
                 self.attach_vif(&wanted.device, &wanted.tenant, &wanted.name)?;
             }
         }
@@ -45,15 +47,14 @@ impl Host {
     }
 
     fn want(&mut self, wanted: Wanted) {
-        self.wanted.retain(|it| it.device != wanted.device);
-        self.wanted.push(wanted);
+        self.wanted.insert(wanted.device.clone(), wanted);
         self.want_records();
     }
 
     /// The records that this server is to have.
     pub(super) fn want_records(&self) {
         if let Some(records) = &self.records {
-            let all = self.wanted.iter().chain(self.attaching.iter().map(|it| &it.wanted));
+            let all = self.wanted.values().chain(self.attaching.iter().map(|it| &it.wanted));
             records.want(all.map(|it| (it.tenant.clone(), it.name.clone())).collect());
         }
     }
@@ -104,23 +105,37 @@ impl Host {
         }
     }
 
-    /// Interfaces of VMs come and go.
+    /// Whether the tenants' file has such a VIF.
+    fn is_known(&self, wanted: &Wanted) -> bool {
+        self.names.find(&self.tenants, &wanted.tenant, &wanted.name).is_some()
+    }
+
+    /// Whether it is attached.
+    fn has(&self, wanted: &Wanted) -> bool {
+        let own = self.by_device.get(&wanted.device).and_then(|at| self.vifs.get(at));
+        own.is_some_and(|own| own.is(wanted))
+    }
+
+    /// Interfaces of VMs come and go: the kernel reports it, and they are looked at now and then.
     pub(super) fn refresh_vifs(&mut self) {
+        let now = Instant::now();
+        if self.look > now {
+            return;
+        }
+        self.look = now + LOOK;
+        let Ok(there) = interfaces() else { return };
         let gone: Vec<(u32, String)> = self
             .vifs
             .iter()
-            .filter(|(at, own)| own.vif.tenant != PROVIDER && HostPlane::index_of(&own.device) != Some(**at))
+            .filter(|(at, own)| own.vif.tenant != PROVIDER && there.get(&own.device) != Some(at))
             .map(|(&at, own)| (at, own.device.clone()))
             .collect();
         for (ifindex, device) in gone {
             tracing::info!(device, "a VM's interface is gone");
             self.forget_vif(ifindex);
         }
-        let back = |host: &Self, it: &Wanted| {
-            let is_known = spec(&host.tenants, &it.tenant, &it.name).is_ok();
-            is_known && !host.vifs.values().any(|own| own.is(it)) && HostPlane::index_of(&it.device).is_some()
-        };
-        let back: Vec<Wanted> = self.wanted.iter().filter(|it| back(self, it)).cloned().collect();
+        let is_back = |it: &&Wanted| there.contains_key(&it.device) && !self.has(it) && self.is_known(it);
+        let back: Vec<Wanted> = self.wanted.values().filter(is_back).cloned().collect();
         for Wanted { device, tenant, name } in back {
             match self.attach_vif(&device, &tenant, &name) {
                 Ok(vif) => tracing::info!(device, %vif, "a VM's interface is there"),
@@ -131,20 +146,22 @@ impl Host {
 
     /// Interfaces that are wanted and not there, or not taken.
     pub(super) fn absent(&self) -> Vec<String> {
-        let is_absent = |it: &&Wanted| !self.vifs.values().any(|own| own.is(it));
-        self.wanted.iter().filter(is_absent).map(|it| format!("{} of {}/{}", it.device, it.tenant, it.name)).collect()
+        let is_absent = |it: &&Wanted| !self.has(it);
+        self.wanted.values().filter(is_absent).map(|it| format!("{} of {}/{}", it.device, it.tenant, it.name)).collect()
     }
 
     /// VIFs that were attached while an earlier agent ran, if their interfaces and names are still there.
     pub(super) fn attach_inherited(&mut self, vifs: Vec<InheritedVif>) {
+        let all: BTreeSet<Vif> = vifs.iter().map(|it| it.vif).collect();
+        let known = self.tenants.vifs().filter(|(_, spec)| all.contains(&spec.vif));
+        let mut known: BTreeMap<Vif, (String, String)> =
+            known.map(|(tenant, spec)| (spec.vif, (tenant.name.clone(), spec.name.clone()))).collect();
         for InheritedVif { ifindex, vif } in vifs {
             // Created and attached again, if it is still configured.
             if vif.tenant == PROVIDER && self.config.provider.is_some() {
                 continue;
             }
-            let known = self.tenants.vifs().find(|(_, spec)| spec.vif == vif);
-            let names = known.map(|(tenant, spec)| (tenant.name.clone(), spec.name.clone()));
-            let attached = match (name_of(ifindex), names) {
+            let attached = match (name_of(ifindex), known.remove(&vif)) {
                 (Some(device), Some((tenant, name))) => self.attach_vif(&device, &tenant, &name).is_ok(),
                 _ => false,
             };
@@ -165,7 +182,8 @@ impl Host {
     /// [`Error`](crate::error::Error) if there is no such interface, or the file has no such VIF.
     pub(super) fn attach_vif(&mut self, device: &str, tenant: &str, name: &str) -> Result<Vif> {
         self.reload_tenants();
-        let spec = spec(&self.tenants, tenant, name)?.clone();
+        let found = self.names.find(&self.tenants, tenant, name);
+        let spec = found.map_or_else(|| spec(&self.tenants, tenant, name), Ok)?.clone();
         let (device, tenant, name) = (device.to_owned(), tenant.to_owned(), name.to_owned());
         let (vif, addresses) = (spec.vif, spec.addresses);
         self.take_vif(OwnVif {
@@ -188,10 +206,10 @@ impl Host {
         let ifindex = self.plane.attach_vif(&own.device)?;
         let OwnVif { vif, addresses, .. } = own.clone();
         // Somewhere else on this server until now.
-        let others: Vec<String> =
-            self.vifs.iter().filter(|(at, it)| it.vif == vif && **at != ifindex).map(|(_, it)| it.device.clone()).collect();
-        for other in others {
-            self.detach_vif(&other);
+        if let Some((VifId(other), _)) = self.agent.vif(vif).filter(|(id, _)| id.0 != ifindex)
+            && let Some(device) = self.vifs.get(&other).map(|own| own.device.clone())
+        {
+            self.detach_vif(&device);
         }
         for &ip in &addresses {
             let done = self.plane.set_owned(ifindex, ip);
@@ -200,22 +218,28 @@ impl Host {
                 done?;
             }
         }
+        self.by_device.insert(own.device.clone(), ifindex);
         self.vifs.insert(ifindex, own);
         self.input(Input::Attach { id: VifId(ifindex), vif, addresses });
-        self.write_homes();
+        if let Some((_, uplink)) = self.agent.vif(vif) {
+            self.write_home(ifindex, vif, uplink);
+        }
         Ok(ifindex)
     }
 
     /// A VM's interface is no VIF any longer. What it was.
     pub(super) fn detach_vif(&mut self, device: &str) -> Option<Vif> {
-        self.wanted.retain(|it| it.device != device);
+        self.wanted.remove(device);
         self.want_records();
-        let ifindex = self.vifs.iter().find(|(_, own)| own.device == device).map(|(&index, _)| index)?;
+        let ifindex = *self.by_device.get(device)?;
         self.forget_vif(ifindex)
     }
 
     pub(super) fn forget_vif(&mut self, ifindex: u32) -> Option<Vif> {
         let own = self.vifs.remove(&ifindex)?;
+        if self.by_device.get(&own.device) == Some(&ifindex) {
+            self.by_device.remove(&own.device);
+        }
         self.input(Input::Detach(VifId(ifindex)));
         let removed = self.plane.remove_vif(ifindex);
         self.record_error(removed);
@@ -228,14 +252,16 @@ impl Host {
         let Some(tenants) = self.tenants_file.newer(held, comes, read_tenants, |it| it.version) else { return };
         // Another version of the same changes nothing.
         let is_same = (&self.tenants.tenants, self.tenants.service) == (&tenants.tenants, tenants.service);
+        self.names = Names::new(&tenants);
         self.tenants = Arc::new(tenants);
+        self.look = Instant::now();
         if is_same {
             return;
         }
         self.input(Input::Configure(Arc::clone(&self.tenants)));
         let is_other = |own: &OwnVif| {
             let same = |s: &VifSpec| s.vif == own.vif && s.addresses == own.addresses;
-            own.vif.tenant != PROVIDER && !spec(&self.tenants, &own.tenant, &own.name).is_ok_and(same)
+            own.vif.tenant != PROVIDER && !self.names.find(&self.tenants, &own.tenant, &own.name).is_some_and(same)
         };
         let changed: Vec<(u32, OwnVif)> =
             self.vifs.iter().filter(|(_, own)| is_other(own)).map(|(&at, own)| (at, own.clone())).collect();
@@ -250,3 +276,5 @@ impl Host {
 
 /// How long a command waits for the directory to say what a VIF is.
 const RECORDS_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often interfaces are looked at that the kernel has said nothing of.
+const LOOK: Duration = Duration::from_secs(30);

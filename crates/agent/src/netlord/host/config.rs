@@ -28,8 +28,9 @@ use crate::config::{
     At as _, OnExit, Place, Role, UpdateAuth, address_or_off, check_ports, default_metrics, default_socket, from_text,
     optional_from_text, read_key, time_or_unlimited, unlimited,
 };
-use crate::dataplane::find_interface;
+use crate::dataplane::{Rate, find_interface};
 use crate::error::Result;
+use crate::netlord::dataplane::HostSettings;
 
 /// The configuration of a server's agent.
 #[derive(Debug, Deserialize)]
@@ -235,11 +236,14 @@ struct Limits {
     search_burst: u32,
     icmp_rate: u32,
     icmp_burst: u32,
+    agent_rate: u32,
+    agent_burst: u32,
     nl_arp_entries: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
+        let Rate { per_second: agent_rate, burst: agent_burst } = HostSettings::default().agent;
         Self {
             broadcast_rate: 1000,
             broadcast_burst: 100,
@@ -247,6 +251,8 @@ impl Default for Limits {
             search_burst: 100,
             icmp_rate: 100,
             icmp_burst: 50,
+            agent_rate,
+            agent_burst,
             nl_arp_entries: NlArpConfig::default().capacity,
         }
     }
@@ -283,13 +289,14 @@ impl HostConfig {
             }
             uplink.check(place)?;
         }
-        for (at, vif) in self.vif.iter().enumerate() {
+        let mut devices = BTreeSet::new();
+        for vif in &self.vif {
             let device = &vif.device;
             if uplinks.iter().any(|uplink| uplink.device.get_ref() == device.get_ref()) {
                 let help = "write the interface that leads to the VM";
                 return Err(place.error(device.span(), "a VM's interface cannot lead to the fabric", help));
             }
-            if self.vif[..at].iter().any(|before| before.device.get_ref() == device.get_ref()) {
+            if !devices.insert(device.get_ref()) {
                 return Err(place.error(device.span(), "the interface is there twice", "each VM has one of its own"));
             }
         }
@@ -299,6 +306,11 @@ impl HostConfig {
         if self.limits.nl_arp_entries == 0 || self.limits.nl_arp_entries > NL_ARP_ENTRIES {
             let message = format!("`nl_arp_entries` is 1 to {NL_ARP_ENTRIES}");
             return Err(place.error(0..0, &message, "write as many as there are VMs, with some to spare"));
+        }
+        if self.limits.agent_burst < AGENT_BURST_LEAST || self.limits.agent_rate == 0 {
+            let message = format!("`agent_rate` is 1 or more, and `agent_burst` {AGENT_BURST_LEAST} or more");
+            let help = "a packet of many segments counts as that many frames; leave both out for the usual values";
+            return Err(place.error(0..0, &message, help));
         }
         if let Err(error) = self.spain().check() {
             return Err(place.error(0..0, &format!("[spain]: {error}"), "docs/spain.md has what each means"));
@@ -506,6 +518,12 @@ impl HostConfig {
         }
     }
 
+    /// The programs' settings.
+    pub fn plane(&self) -> HostSettings {
+        let agent = Rate { per_second: self.limits.agent_rate, burst: self.limits.agent_burst };
+        HostSettings { report_interval: self.spain.period.to_std() / 4, agent, ..HostSettings::default() }
+    }
+
     /// NL-ARP's settings.
     pub fn nl_arp(&self) -> NlArpConfig {
         NlArpConfig { capacity: self.limits.nl_arp_entries, ..NlArpConfig::default() }
@@ -561,6 +579,8 @@ fn provider_device() -> Spanned<String> {
 
 /// Of the table that the programs have of them.
 const UPLINKS_MOST: usize = 64;
+/// A packet of 64 KiB takes as much of the ring buffer as 32 frames.
+const AGENT_BURST_LEAST: u32 = 32;
 /// All agents ask the servers that often.
 const REPOSITORY_PERIOD_LEAST: Duration = Duration::from_ms(100);
 /// For one try at all servers.

@@ -12,6 +12,7 @@ mod apply;
 mod attach;
 mod config;
 mod lease;
+mod names;
 mod paths;
 mod provider;
 mod records;
@@ -51,11 +52,12 @@ use crate::daemon::{Daemon, Run, RunOptions};
 use crate::directory::{Confirmation, DATAGRAM, bind, measure_lookups, resolver};
 use crate::error::{Error, Result};
 use crate::exporter;
-use crate::netlord::dataplane::{Event, HostPlane, HostSettings};
+use crate::netlord::dataplane::{Event, HostPlane};
 use crate::problems::ProblemLog;
 use crate::reconcile::Reconciler;
 use crate::socket::{ControlSocket, PendingRequest, Request};
 use crate::watch::KernelWatch;
+use names::Names;
 use paths::Paths;
 use provider::Provider;
 use records::Records;
@@ -77,11 +79,18 @@ struct Host {
     uplinks: Vec<Uplink>,
     /// By interface.
     vifs: BTreeMap<u32, OwnVif>,
-    /// What is to be attached whenever its interface is there.
-    wanted: Vec<Wanted>,
+    /// The same, by its name.
+    by_device: BTreeMap<String, u32>,
+    /// What is to be attached whenever its interface is there, by the interface's name.
+    wanted: BTreeMap<String, Wanted>,
+    /// When interfaces are looked at again, at the latest.
+    look: Instant,
+    /// The last VIF whose entries were compared.
+    looked: Option<u32>,
     /// This server's own interface in tenant 1.
     provider: Option<Provider>,
     tenants: Arc<Tenants>,
+    names: Names,
     /// By which VLANs edge switches are reached.
     paths: Paths,
     /// What keeps files as the directory's store has them.
@@ -91,6 +100,8 @@ struct Host {
     /// Commands that wait for them.
     attaching: Vec<Attaching>,
     tenants_file: Watched,
+    /// Frames of VIFs that exceeded their budgets, when this was last looked at.
+    refused: u64,
     /// The kernel's last error.
     last_error: Option<String>,
     /// When the program was started, and when its machine was made.
@@ -126,6 +137,7 @@ impl Daemon for Host {
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
         if self.links.has_changed() {
+            self.look = Instant::now();
             self.refresh_uplinks();
         }
         loop {
@@ -176,9 +188,7 @@ impl Host {
     fn start(config: HostConfig) -> Result<Self> {
         let tenants = first_tenants(config.tenants.get_ref(), config.has_repository())?;
         exporter::serve(config.metrics)?;
-        let period = config.spain().period.to_std();
-        let settings = HostSettings { report_interval: period / 4, ..HostSettings::default() };
-        let plane = HostPlane::load(&settings, &config.pins())?;
+        let plane = HostPlane::load(&config.plane(), &config.pins())?;
         let now = Instant::now();
         let agent = new_machine(&config)?;
         // From whatever address leads to them: that in tenant 1 may be had later.
@@ -192,14 +202,19 @@ impl Host {
             directory,
             uplinks: Vec::new(),
             vifs: BTreeMap::new(),
-            wanted: Vec::new(),
+            by_device: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            look: now,
+            looked: None,
             provider: None,
+            names: Names::new(&tenants),
             tenants: Arc::new(tenants),
             paths: Paths::new(config.known_paths(), config.paths.as_ref().map(|it| it.get_ref().clone())),
             repository: None,
             records: None,
             attaching: Vec::new(),
             tenants_file: Watched::read(config.tenants.get_ref().clone()),
+            refused: 0,
             last_error: None,
             started: now,
             begun: now,
@@ -339,6 +354,7 @@ impl Host {
     fn measure(&mut self) {
         if let Ok(counters) = self.plane.counters() {
             metrics::plane(&counters);
+            self.measure_refused(counters.get("agent_limit"));
         }
         let report = self.agent.report();
         metrics::machine(self.agent.counts(), report.nl_arp, report.spain);
@@ -346,12 +362,23 @@ impl Host {
             measure_lookups(&lookups.counts);
             self.confirmation.update(lookups.unconfirmed_since.map(|at| self.now().saturating_since(at)));
         }
-        let (used, limit) = self.plane.remotes();
-        metrics::table("remotes", used, f64::from(limit));
+        metrics::table("remotes", self.agent.mapped(), f64::from(self.plane.remotes_max()));
         metrics::table("nl_arp", report.nl_arp_entries, self.config.nl_arp().capacity as f64);
         metrics::vifs(self.vifs.len());
         if let Some(counts) = self.dhcp_counts() {
             metrics::dhcp(counts);
+        }
+    }
+
+    /// Which VIFs exceed their budgets; only if some have since the last time, as it takes a look at each.
+    fn measure_refused(&mut self, refused: u64) {
+        if refused == std::mem::replace(&mut self.refused, refused) {
+            return;
+        }
+        for (ifindex, handed) in self.plane.handed_by_vifs().unwrap_or_default().into_iter().filter(|(_, it)| it.refused > 0) {
+            if let Some(own) = self.vifs.get(&ifindex) {
+                metrics::vif_refused(&own.device, &own.tenant, &own.name, handed.refused);
+            }
         }
     }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use weft_control::netlord::PROVIDER;
 use weft_control::netlord::agent::{Drop, LookupReport};
 use weft_control::netlord::nl_arp::NlArpCounts;
 use weft_control::netlord::spain::SpainCounters;
+use weft_control::netlord::{MacSpace, PROVIDER};
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_directory::client::versions;
 use weft_fabric::MacAddr;
@@ -18,13 +18,14 @@ use super::repository::Repository;
 use super::uplink::Uplink;
 use super::vif::OwnVif;
 use crate::config::OnExit;
+use crate::netlord::dataplane::Handed;
 
 impl Host {
     /// The whole status.
     pub(super) fn status(&self) -> Value {
         let problems = self.problems();
         let (counters, drops) = self.counted();
-        let (used, limit) = self.plane.remotes();
+        let (used, limit) = (self.agent.mapped(), self.plane.remotes_max());
         let report = self.agent.report();
         let tables = json!([
             { "table": "nl_arp", "used": report.nl_arp_entries, "limit": self.config.nl_arp().capacity, "bytes": report.nl_arp_bytes },
@@ -47,6 +48,7 @@ impl Host {
             "uplinks": self.uplinks(),
             "provider": self.provider_status(),
             "vifs": self.own_vifs(),
+            "spaces_refused": self.spaces_refused(),
             "paths": self.paths(),
             "tables": tables,
             "tenants": self.tenants_counted(),
@@ -123,12 +125,21 @@ impl Host {
     fn own_vifs(&self) -> Vec<Value> {
         let learned: BTreeMap<u32, Vec<String>> =
             self.agent.vifs().map(|(id, _, ips, _)| (id.0, ips.iter().map(ToString::to_string).collect())).collect();
+        let handed: BTreeMap<u32, Handed> = self.plane.handed_by_vifs().unwrap_or_default().into_iter().collect();
         let of = |(ifindex, own): (&u32, &OwnVif)| {
+            let Handed { handed, refused } = handed.get(ifindex).copied().unwrap_or_default();
             let uplink = own.written.and_then(|(_, uplink)| uplink);
             let uplink = self.uplinks.iter().find(|it| Some(it.ifindex) == uplink).map(|it| it.device.as_str());
-            json!({ "device": own.device, "tenant": own.tenant, "name": own.name, "id": own.vif.tenant.0, "space": own.vif.space.0, "mac": own.vif.mac.to_string(), "addresses": learned.get(ifindex).map(|ips| ips.join(" ")), "uplink": uplink })
+            json!({ "device": own.device, "tenant": own.tenant, "name": own.name, "id": own.vif.tenant.0, "space": own.vif.space.0, "mac": own.vif.mac.to_string(), "addresses": learned.get(ifindex).map(|ips| ips.join(" ")), "uplink": uplink, "handed": handed, "refused": refused })
         };
         self.vifs.iter().map(of).collect()
+    }
+
+    /// MAC spaces of which frames from the fabric were dropped, since they exceeded what the agent takes for one.
+    fn spaces_refused(&self) -> Vec<Value> {
+        let spaces = self.plane.handed_to_spaces().unwrap_or_default().into_iter();
+        let of = |((tenant, space), it): ((weft_fabric::TenantId, MacSpace), Handed)| json!({ "id": tenant.0, "space": space.0, "handed": it.handed, "refused": it.refused });
+        spaces.filter(|(_, it)| it.refused > 0).map(of).collect()
     }
 
     /// From which interface, to which edge switch, by which VLANs, and which of these have failed.

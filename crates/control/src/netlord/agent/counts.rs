@@ -37,6 +37,8 @@ pub enum Drop {
     NoRoute,
     /// A virtual router at the end of its time to live.
     TimeToLive,
+    /// A fragment to a virtual router with rules about ports: the first one has not come, or it overlaps that, or it is one of a fragment.
+    Fragment,
     /// From the fabric: no encapsulation, nor anything else that an agent takes.
     Foreign,
     /// From the fabric: an encapsulation that is malformed.
@@ -71,6 +73,7 @@ impl Drop {
         Self::Denied,
         Self::NoRoute,
         Self::TimeToLive,
+        Self::Fragment,
         Self::Foreign,
         Self::BadEncapsulation,
         Self::BadControl,
@@ -98,6 +101,7 @@ impl Drop {
             Self::Denied => "denied",
             Self::NoRoute => "no_route",
             Self::TimeToLive => "time_to_live",
+            Self::Fragment => "fragment",
             Self::Foreign => "foreign",
             Self::BadEncapsulation => "bad_encapsulation",
             Self::BadControl => "bad_control",

@@ -21,6 +21,9 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Ok(parsed) = Ethernet::parse(frame) else { return };
         let Some(problem) = self.problem(id, &parsed, reason) else { return };
         let Some(teller) = self.router_address(vif, &parsed) else { return };
+        if IpPacket::parse(&parsed).is_ok_and(|packet| packet.fragment.is_some_and(|it| it.offset > 0)) {
+            return;
+        }
         let Ok(about) = Packet::new(parsed.payload) else { return };
         let mut packet = Vec::new();
         if (IcmpError { teller, problem, about: about.bytes() }).emit(&mut packet).is_err() {

@@ -10,6 +10,7 @@
 //! Whatever is in no map goes to the agent.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use weft_fabric::{MacAddr, TenantId};
@@ -60,6 +61,12 @@ pub enum MapChange {
     Routed(RoutedFlow),
 }
 
+/// All VIFs of a tenant, in their order.
+fn all_of(tenant: TenantId) -> RangeInclusive<Vif> {
+    let vif = |space, byte| Vif { tenant, space: MacSpace(space), mac: MacAddr([byte; 6]) };
+    vif(0, 0)..=vif(u32::MAX, 0xff)
+}
+
 /// What a virtual router did with a packet, and what of the packet decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoutedFlow {
@@ -87,6 +94,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             return;
         }
         let before = std::mem::replace(&mut self.tenants, tenants);
+        self.fragments.forget_verdicts();
         let routers = |all: &Tenants, tenant: TenantId| all.tenants.get(&tenant).map(|it| it.routers.clone()).unwrap_or_default();
         for tenant in self.configured.clone() {
             if routers(&before, tenant) != routers(&self.tenants, tenant) {
@@ -104,13 +112,13 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     /// Perhaps no VIF of the tenant is here any more: what is known of it is of no use.
     pub(super) fn unmap_tenant(&mut self, tenant: TenantId) {
-        if self.by_vif.keys().any(|vif| vif.tenant == tenant) {
+        if self.by_vif.range(all_of(tenant)).next().is_some() {
             return;
         }
         if self.configured.remove(&tenant) {
             self.out.push_back(Output::Map(MapChange::Routers { tenant, routers: Vec::new() }));
         }
-        let gone: Vec<Vif> = self.mapped.iter().filter(|vif| vif.tenant == tenant).copied().collect();
+        let gone: Vec<Vif> = self.mapped.range(all_of(tenant)).copied().collect();
         for vif in gone {
             self.unmap(vif);
         }

@@ -12,7 +12,9 @@
 
 mod copies;
 mod counts;
+mod fragments;
 mod icmp;
+mod kept;
 mod maps;
 mod neighbours;
 mod receiving;
@@ -27,11 +29,12 @@ use std::sync::Arc;
 use weft_fabric::{MacAddr, TenantId};
 
 pub use counts::{Counts, Drop, TenantCounts};
+pub use kept::Room;
 pub use maps::{MapChange, RoutedFlow};
 pub use report::{LookupReport, Report};
 pub use sending::flow;
 
-use super::locations::{LocationInput, LocationOutput, Locations, Query};
+use super::locations::{LocationInput, LocationOutput, Locations};
 use super::paths::{Chirp, ChooseVlan, Reached};
 use super::tenants::Tenants;
 use super::{Location, PROVIDER, UplinkId, Vif};
@@ -40,6 +43,8 @@ use crate::time::{Duration, Instant};
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
 use crate::wire::packet::ethernet::VlanId;
 use copies::Copies;
+use fragments::Fragments;
+use kept::Kept;
 use uplinks::Uplink;
 
 /// A VIF as the server numbers it: its interface's index, say.
@@ -58,10 +63,10 @@ pub struct AgentConfig {
     pub searches: (u32, u32),
     /// ICMP errors that virtual routers send to a VIF: per second, and at once.
     pub icmp_errors: (u32, u32),
-    /// Frames kept for one destination that is sought.
-    pub kept_each: usize,
-    /// Frames kept in all.
-    pub kept_max: usize,
+    /// Corrections of senders whose frames for a tenant come to the wrong server, a second, in the mean and at once.
+    pub corrections: (u32, u32),
+    /// The room for frames whose destinations are looked for.
+    pub room: Room,
     /// What is asked for by ARP twice within this time is looked for again.
     pub doubt: Duration,
 }
@@ -74,8 +79,8 @@ impl AgentConfig {
             storm: (1000, 100),
             searches: (100, 100),
             icmp_errors: (100, 50),
-            kept_each: 8,
-            kept_max: 1024,
+            corrections: (200, 100),
+            room: Room { each: 8, bytes: 4 << 20, searches: 2048 },
             doubt: Duration::from_secs(5),
         }
     }
@@ -215,8 +220,12 @@ pub struct Agent<L, C> {
     vifs: BTreeMap<VifId, LocalVif>,
     by_vif: BTreeMap<Vif, VifId>,
     uplinks: BTreeMap<UplinkId, Uplink>,
-    kept: BTreeMap<Query, Vec<(VifId, Vec<u8>)>>,
-    kept_count: usize,
+    /// VIFs at each interface to the fabric; those that are at none too.
+    homes: BTreeMap<Option<UplinkId>, BTreeSet<VifId>>,
+    kept: Kept,
+    fragments: Fragments,
+    /// Of corrections, by tenant; those that are full are removed now and then.
+    corrections: BTreeMap<TenantId, Bucket>,
     /// Tenants' broadcasts and multicasts that have come, and are to come again.
     copies: Copies,
     /// Remote VIFs that the data plane's maps have.
@@ -252,8 +261,10 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             vifs: BTreeMap::new(),
             by_vif: BTreeMap::new(),
             uplinks: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            kept_count: 0,
+            homes: BTreeMap::new(),
+            kept: Kept::default(),
+            fragments: Fragments::default(),
+            corrections: BTreeMap::new(),
             mapped: BTreeSet::new(),
             configured: BTreeSet::new(),
             now: Instant::ZERO,
@@ -284,6 +295,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             }
         }
         self.expire_uplinks();
+        self.expire_fragments();
         self.drain();
     }
 
@@ -295,7 +307,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     /// When [`Input::Timer`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let expiry = self.uplinks.values().filter_map(Uplink::expires).min();
-        self.locations.deadline().into_iter().chain(self.chooser.deadline()).chain(expiry).min()
+        let others = [self.locations.deadline(), self.chooser.deadline(), self.fragments.deadline()];
+        others.into_iter().flatten().chain(expiry).min()
     }
 
     /// What has been counted.
@@ -318,9 +331,20 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.vifs.iter().map(|(&id, local)| (id, local.vif, local.addresses.as_slice(), local.uplink))
     }
 
+    /// The number of a VIF of this server, and the interface by which it sends.
+    pub fn vif(&self, vif: Vif) -> Option<(VifId, Option<UplinkId>)> {
+        let id = *self.by_vif.get(&vif)?;
+        self.vifs.get(&id).map(|local| (id, local.uplink))
+    }
+
+    /// Remote VIFs that the data plane's maps have.
+    pub fn mapped(&self) -> usize {
+        self.mapped.len()
+    }
+
     /// Frames that wait for their destination to be found.
     pub const fn kept(&self) -> usize {
-        self.kept_count
+        self.kept.len()
     }
 
     fn input_locations(&mut self, input: LocationInput<'_>) {
@@ -406,6 +430,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         };
         self.vifs.insert(id, local);
         self.by_vif.insert(vif, id);
+        self.homes.entry(None).or_default().insert(id);
         self.unmap(vif);
         self.out.push_back(Output::Map(MapChange::Local { vif, id: Some(id) }));
         self.map_tenant(vif.tenant);
@@ -415,16 +440,17 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     fn detach(&mut self, id: VifId) {
         let Some(local) = self.vifs.remove(&id) else { return };
         self.by_vif.remove(&local.vif);
+        if let Some(home) = self.homes.get_mut(&local.uplink) {
+            home.remove(&id);
+        }
         self.out.push_back(Output::Map(MapChange::Local { vif: local.vif, id: None }));
         self.unmap_tenant(local.vif.tenant);
         self.input_locations(LocationInput::Stop(local.vif));
-        for kept in self.kept.values_mut() {
-            let before = kept.len();
-            kept.retain(|(owner, _)| *owner != id);
-            self.kept_count -= before - kept.len();
-            for _ in kept.len()..before {
-                self.counts.drop(Some(local.vif.tenant), Drop::NoLocation);
-            }
+        for _ in 0..self.kept.forget(id) {
+            self.counts.drop(Some(local.vif.tenant), Drop::NoLocation);
+        }
+        for _ in 0..self.fragments.forget(id) {
+            self.counts.drop(Some(local.vif.tenant), Drop::Fragment);
         }
     }
 }

@@ -87,7 +87,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         if binding.vif == vif {
             return Ok(None);
         }
-        if self.asks_again(id, ip) {
+        if self.asks_again(id, ip) && self.may_search(id) {
             self.doubt(query);
         }
         self.counts.answered += 1;

@@ -1,12 +1,13 @@
 //! From the fabric to VMs (section 3.8, "receiving NLA operation").
 
-use weft_fabric::MacAddr;
+use weft_fabric::{MacAddr, TenantId};
 
 use super::super::locations::{LocationInput, Locations, Query};
 use super::super::paths::ChooseVlan;
 use super::super::{Location, PROVIDER, PUBLIC, UplinkId, Vif, is_unicast};
 use super::sending::is_control;
 use super::{Agent, Drop, Output, VifId};
+use crate::bucket::Bucket;
 use crate::wire::netlord::{Encapsulation, IpPacket, NlArp, Overlay, Recipient, Unicast, group_mac};
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{BROADCAST, EtherType, Ethernet, VlanId};
@@ -65,7 +66,9 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             }
             None => {
                 self.counts.drop(None, Drop::Misdelivered);
-                self.input_locations(LocationInput::Misdelivered { vif, here, sender });
+                if self.may_correct(tenant) {
+                    self.input_locations(LocationInput::Misdelivered { vif, here, sender });
+                }
             }
         }
     }
@@ -93,8 +96,13 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(vlan) = vlan else { return };
         match self.locations.find(to, sender) {
             Some(binding) => self.chooser.heard(self.now, uplink, binding.at, vlan),
-            None if self.may_seek(to) => self.input_locations(LocationInput::Seek { asker: to, query: sender }),
-            None => {}
+            None => {
+                if let Some(&id) = self.by_vif.get(&to)
+                    && self.may_search(id)
+                {
+                    self.input_locations(LocationInput::Seek { asker: to, query: sender });
+                }
+            }
         }
     }
 
@@ -111,10 +119,18 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
     }
 
-    fn may_seek(&mut self, on_behalf: Vif) -> bool {
+    /// Whether a sender may be corrected: one tenant's do not use up what others need.
+    fn may_correct(&mut self, tenant: TenantId) -> bool {
         let now = self.now;
-        let local = self.by_vif.get(&on_behalf).and_then(|id| self.vifs.get_mut(id));
-        local.is_some_and(|local| local.searches.take(now))
+        if self.corrections.len() >= CORRECTED_MAX {
+            self.corrections.retain(|_, bucket| !bucket.is_full(now));
+        }
+        let (rate, burst) = self.config.corrections;
+        let is_new = !self.corrections.contains_key(&tenant);
+        if is_new && self.corrections.len() >= CORRECTED_MAX {
+            return false;
+        }
+        self.corrections.entry(tenant).or_insert_with(|| Bucket::new(rate, burst)).take(now)
     }
 
     fn receive_group(&mut self, uplink: UplinkId, it: &Encapsulation<'_>) {
@@ -152,3 +168,6 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         self.out.push_back(Output::ToVif { id, frame: frame.to_vec() });
     }
 }
+
+/// Tenants whose senders are corrected at the same time.
+const CORRECTED_MAX: usize = 4096;

@@ -7,8 +7,9 @@ use weft_fabric::rng::mix;
 
 use super::super::locations::{Binding, LocationInput, Locations, Query};
 use super::super::paths::{ChooseVlan, FlowHash};
-use super::super::tenants::RouteError;
+use super::super::tenants::{NextHop, RouteError, Tenant};
 use super::super::{Location, PUBLIC, UplinkId, Vif};
+use super::fragments::{Datagram, Verdict};
 use super::{Agent, Drop, MapChange, Output, RoutedFlow, VifId};
 use crate::wire::netlord::{Encapsulation, IpPacket, Overlay, Ports, Recipient, Unicast, echo, group_mac, route_in_place};
 use crate::wire::packet::arp::Arp;
@@ -21,6 +22,8 @@ pub(super) enum Stop {
     Drop(Drop),
     /// Somebody is looked for; the frame waits.
     Seek(Query),
+    /// The first fragment of the datagram is awaited.
+    Hold(Datagram),
     /// Answered by the agent itself.
     Done,
 }
@@ -43,6 +46,16 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(vif) = self.vifs.get(&id).map(|local| local.vif) else { return self.counts.drop(None, Drop::Malformed) };
         self.counts.sent(vif.tenant, frame.len());
         self.send(id, vif, frame);
+        self.send_released();
+    }
+
+    /// Sends the fragments whose first has come.
+    fn send_released(&mut self) {
+        while let Some((id, frame)) = self.fragments.released() {
+            if let Some(vif) = self.vifs.get(&id).map(|local| local.vif) {
+                self.send(id, vif, &frame);
+            }
+        }
     }
 
     /// Sends a frame, or keeps it.
@@ -54,6 +67,11 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 self.report_drop(id, vif, frame, reason);
             }
             Err(Stop::Seek(query)) => self.keep(id, vif, query, frame),
+            Err(Stop::Hold(datagram)) => {
+                if !self.fragments.hold(self.now, id, datagram, frame) {
+                    self.counts.drop(Some(vif.tenant), Drop::Fragment);
+                }
+            }
         }
     }
 
@@ -119,10 +137,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             self.deliver(id, &answer);
             return Err(Stop::Done);
         }
-        let hop = tenant.route(router, &packet).map_err(|no| match no {
-            RouteError::Denied => Drop::Denied,
-            RouteError::NoRoute => Drop::NoRoute,
-        })?;
+        let hop = self.next_hop(id, tenant, router, parsed, &packet)?;
         if packet.ttl <= 1 {
             return Err(Drop::TimeToLive.into());
         }
@@ -141,6 +156,51 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             self.out.push_back(Output::Map(MapChange::Routed(flow)));
         }
         self.forward(id, query, binding, &routed)
+    }
+
+    /// Where routers send a packet. Fragments of a datagram go where its first one did.
+    fn next_hop(
+        &mut self,
+        id: VifId,
+        tenant: &Tenant,
+        router: usize,
+        parsed: &Ethernet<'_>,
+        packet: &IpPacket<'_>,
+    ) -> Result<NextHop, Stop> {
+        let now = self.now;
+        let Some(part) = packet.fragment else { return tenant.route(router, packet).map_err(refused) };
+        if part.is_nested {
+            return Err(Drop::Fragment.into());
+        }
+        let by_any = tenant.route_fragment(router, &IpPacket { ports: hidden(packet.ports), ..*packet });
+        let is_open = by_any == Err(RouteError::NoPorts);
+        let datagram = Datagram::new(parsed.dst, packet, part);
+        if part.offset == 0 {
+            let hop = tenant.route(router, packet);
+            // The protocol of IPv6's later fragments may not be seen either.
+            if is_open || packet.src.is_ipv6() {
+                let is_allowed = hop != Err(RouteError::Denied);
+                self.fragments.decide(now, id, datagram, Verdict { is_allowed, length: part.length });
+            }
+            return hop.map_err(refused);
+        }
+        if !is_open {
+            return by_any.map_err(refused);
+        }
+        match self.fragments.verdict(now, id, datagram) {
+            None => Err(Stop::Hold(datagram)),
+            Some(Verdict { is_allowed: false, .. }) => Err(Drop::Denied.into()),
+            Some(first) if part.offset < first.length => Err(Drop::Fragment.into()),
+            Some(_) => tenant.route_allowed(router, packet.dst).map_err(refused),
+        }
+    }
+
+    /// Drops fragments whose first has not come.
+    pub(super) fn expire_fragments(&mut self) {
+        while let Some((id, count)) = self.fragments.expire(self.now) {
+            let tenant = self.vifs.get(&id).map(|local| local.vif.tenant);
+            (0..count).for_each(|_| self.counts.drop(tenant, Drop::Fragment));
+        }
     }
 
     /// Where somebody of the asker's tenant is.
@@ -226,28 +286,27 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     /// Keeps a frame until its destination is found, or nobody says that he has it.
     fn keep(&mut self, id: VifId, vif: Vif, query: Query, frame: &[u8]) {
-        let now = self.now;
-        let waiting = self.kept.get(&query).map_or(0, Vec::len);
-        if waiting >= self.config.kept_each || self.kept_count >= self.config.kept_max {
+        let Some(is_first) = self.kept.admits(self.config.room, id, query, frame.len()) else {
             return self.counts.drop(Some(vif.tenant), Drop::Kept);
+        };
+        if is_first && !self.may_search(id) {
+            return self.counts.drop(Some(vif.tenant), Drop::WhereLimit);
         }
-        if waiting == 0 {
-            let may = self.vifs.get_mut(&id).is_some_and(|local| local.searches.take(now));
-            if !may {
-                return self.counts.drop(Some(vif.tenant), Drop::WhereLimit);
-            }
-        }
-        self.kept.entry(query).or_default().push((id, frame.to_vec()));
-        self.kept_count += 1;
-        if waiting == 0 {
+        self.kept.push(id, query, frame);
+        if is_first {
             self.input_locations(LocationInput::Seek { asker: vif, query });
         }
     }
 
+    /// Whether a VIF may cause a search now.
+    pub(super) fn may_search(&mut self, id: VifId) -> bool {
+        let now = self.now;
+        self.vifs.get_mut(&id).is_some_and(|local| local.searches.take(now))
+    }
+
     /// A search has ended: what was kept goes on, or is dropped.
     pub(super) fn sought(&mut self, query: Query, found: bool) {
-        for (id, frame) in self.kept.remove(&query).unwrap_or_default() {
-            self.kept_count -= 1;
+        for (id, frame) in self.kept.take(query) {
             let Some(vif) = self.vifs.get(&id).map(|local| local.vif) else { continue };
             if found {
                 self.send(id, vif, &frame);
@@ -261,7 +320,21 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 self.report_drop(id, vif, &frame, Drop::NoLocation);
             }
         }
+        self.send_released();
     }
+}
+
+fn refused(error: RouteError) -> Stop {
+    Stop::Drop(match error {
+        RouteError::Denied => Drop::Denied,
+        RouteError::NoRoute => Drop::NoRoute,
+        RouteError::NoPorts => Drop::Fragment,
+    })
+}
+
+/// The ports of a fragment as the later ones have them.
+const fn hidden(ports: Ports) -> Ports {
+    if matches!(ports, Ports::Known(..)) { Ports::Hidden } else { ports }
 }
 
 /// A frame that was kept is to a group only if it is an ARP request or a neighbour solicitation.

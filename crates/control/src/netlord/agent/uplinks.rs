@@ -5,6 +5,7 @@
 //!   VIF 2 ----------- eth1 --LLDP--> edge switch 2, port 4       whose interface is lost takes another, and says so to all
 //! ```
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use weft_fabric::MacAddr;
@@ -127,7 +128,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         loop {
             let loads = self.loads();
             let (Some(&(least, to)), Some(&(most, from))) = (loads.first(), loads.last()) else { return };
-            let Some(&vif) = self.vifs_of(Some(from)).last().filter(|_| most > least + 1) else { return };
+            let last = self.homes.get(&Some(from)).and_then(BTreeSet::last);
+            let Some(&vif) = last.filter(|_| most > least + 1) else { return };
             self.set_home(vif, Some(to));
             self.announce(vif);
         }
@@ -135,19 +137,23 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
 
     /// The interfaces that have a place, with the numbers of their VIFs; the fewest first.
     fn loads(&self) -> Vec<(usize, UplinkId)> {
-        let mut loads: Vec<_> = self.placed().map(|(id, _)| (self.vifs_of(Some(id)).len(), id)).collect();
+        let count = |id| self.homes.get(&Some(id)).map_or(0, BTreeSet::len);
+        let mut loads: Vec<_> = self.placed().map(|(id, _)| (count(id), id)).collect();
         loads.sort_unstable();
         loads
     }
 
     fn vifs_of(&self, uplink: Option<UplinkId>) -> Vec<VifId> {
-        self.vifs.iter().filter(|(_, vif)| vif.uplink == uplink).map(|(&id, _)| id).collect()
+        self.homes.get(&uplink).into_iter().flatten().copied().collect()
     }
 
     fn set_home(&mut self, id: VifId, uplink: Option<UplinkId>) {
-        if let Some(local) = self.vifs.get_mut(&id) {
-            local.uplink = uplink;
+        let Some(local) = self.vifs.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut local.uplink, uplink);
+        if let Some(home) = self.homes.get_mut(&before) {
+            home.remove(&id);
         }
+        self.homes.entry(uplink).or_default().insert(id);
     }
 
     /// The interfaces that have a place.

@@ -6,7 +6,7 @@ use weft_fabric::MacAddr;
 
 use super::{Action, Interface, Protocol, Router, Rule, Tenant, TenantsError};
 use crate::netlord::MacSpace;
-use crate::wire::netlord::{IpPacket, Ports};
+use crate::wire::netlord::{IpPacket, Ports, is_extension};
 use crate::wire::packet::ip::{ICMP, ICMPV6};
 
 /// Where a packet goes.
@@ -27,6 +27,8 @@ pub enum RouteError {
     Denied,
     /// There is no route.
     NoRoute,
+    /// It depends on its ports, which a fragment other than the first does not have.
+    NoPorts,
 }
 
 /// One router's step.
@@ -63,13 +65,35 @@ impl Tenant {
     ///
     /// # Errors
     /// [`RouteError`].
-    pub fn route(&self, mut router: usize, packet: &IpPacket<'_>) -> Result<NextHop, RouteError> {
+    pub fn route(&self, router: usize, packet: &IpPacket<'_>) -> Result<NextHop, RouteError> {
+        self.follow(router, packet.dst, |router| Some(router.action(packet)))
+    }
+
+    /// Where a fragment other than the first goes.
+    ///
+    /// # Errors
+    /// [`RouteError`]; [`RouteError::NoPorts`] if that depends on the first one.
+    pub fn route_fragment(&self, router: usize, packet: &IpPacket<'_>) -> Result<NextHop, RouteError> {
+        self.follow(router, packet.dst, |router| router.action_without_ports(packet))
+    }
+
+    /// Where a packet to this address goes that all rules allow.
+    ///
+    /// # Errors
+    /// [`RouteError::NoRoute`].
+    pub fn route_allowed(&self, router: usize, dst: IpAddr) -> Result<NextHop, RouteError> {
+        self.follow(router, dst, |_| Some(Action::Allow))
+    }
+
+    fn follow(&self, mut router: usize, dst: IpAddr, action: impl Fn(&Router) -> Option<Action>) -> Result<NextHop, RouteError> {
         // Checked files have no loops; the bound is for those who build tenants otherwise.
         for _ in 0..=self.routers.len() {
-            if self.routers[router].action(packet) == Action::Deny {
-                return Err(RouteError::Denied);
+            match action(&self.routers[router]) {
+                Some(Action::Allow) => {}
+                Some(Action::Deny) => return Err(RouteError::Denied),
+                None => return Err(RouteError::NoPorts),
             }
-            match self.step(router, packet.dst).ok_or(RouteError::NoRoute)? {
+            match self.step(router, dst).ok_or(RouteError::NoRoute)? {
                 Step::Arrived(hop) => return Ok(hop),
                 Step::On(next) => router = next,
             }
@@ -99,30 +123,44 @@ impl Tenant {
 }
 
 impl Router {
-    /// What the rules say of a packet.
+    /// What the rules say of a packet. What cannot be seen is denied, and not allowed: ports that are cut off.
     pub fn action(&self, packet: &IpPacket<'_>) -> Action {
-        self.rules.iter().find(|rule| rule.fits(packet)).map_or(Action::Allow, |rule| rule.action)
+        let fits = |rule: &&Rule| rule.fits(packet).unwrap_or(rule.action == Action::Deny);
+        self.rules.iter().find(fits).map_or(Action::Allow, |rule| rule.action)
+    }
+
+    /// What the rules say of a packet whatever its ports are; `None`: it depends on them.
+    fn action_without_ports(&self, packet: &IpPacket<'_>) -> Option<Action> {
+        let decisive = self.rules.iter().map(|rule| (rule.fits(packet), rule.action)).find(|(fits, _)| *fits != Some(false));
+        decisive.map_or(Some(Action::Allow), |(fits, action)| fits.map(|_| action))
     }
 }
 
 impl Rule {
-    fn fits(&self, packet: &IpPacket<'_>) -> bool {
-        let protocol = match self.protocol {
-            None => true,
-            Some(Protocol::Number(number)) => packet.protocol == number,
-            Some(Protocol::Icmp) => packet.protocol == if packet.src.is_ipv4() { ICMP } else { ICMPV6 },
+    /// Whether it is about a packet; `None`: that depends on what cannot be seen of the packet.
+    fn fits(&self, packet: &IpPacket<'_>) -> Option<bool> {
+        let is_near = self.from.is_none_or(|from| from.contains(packet.src)) && self.to.is_none_or(|to| to.contains(packet.dst));
+        if !is_near {
+            return Some(false);
+        }
+        let is_hidden = packet.ports == Ports::Hidden;
+        let number = match self.protocol {
+            None => return Some(true),
+            Some(Protocol::Number(number)) => number,
+            Some(Protocol::Icmp) if packet.src.is_ipv4() => ICMP,
+            Some(Protocol::Icmp) => ICMPV6,
         };
-        let port = match (self.ports, packet.ports) {
-            (None, _) => true,
-            (Some((low, high)), Ports::Known(_, port)) => (low..=high).contains(&port),
-            // What cannot be seen is denied, and not allowed.
-            (Some(_), Ports::Hidden) => self.action == Action::Deny,
-            (Some(_), Ports::None) => false,
-        };
-        protocol
-            && port
-            && self.from.is_none_or(|from| from.contains(packet.src))
-            && self.to.is_none_or(|to| to.contains(packet.dst))
+        // The protocol of a fragment other than the first may be behind a header that only the first has.
+        if is_hidden && packet.src.is_ipv6() && is_extension(packet.protocol) {
+            return None;
+        }
+        match (self.ports, packet.ports) {
+            _ if packet.protocol != number => Some(false),
+            (None, _) => Some(true),
+            (Some((low, high)), Ports::Known(_, port)) => Some((low..=high).contains(&port)),
+            (Some(_), Ports::Hidden) => None,
+            (Some(_), Ports::None) => Some(false),
+        }
     }
 }
 

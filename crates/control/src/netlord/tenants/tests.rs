@@ -73,7 +73,7 @@ port = "22-23"
 "#;
 
 fn packet(src: [u8; 4], dst: [u8; 4], protocol: u8, ports: Ports) -> IpPacket<'static> {
-    IpPacket { src: src.into(), dst: dst.into(), protocol, ports, ttl: 64, payload: &[] }
+    IpPacket { src: src.into(), dst: dst.into(), protocol, ports, fragment: None, ttl: 64, payload: &[] }
 }
 
 #[test]

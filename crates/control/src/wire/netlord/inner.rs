@@ -20,6 +20,19 @@ pub enum Ports {
     None,
 }
 
+/// Which part of a datagram a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    /// Names the datagram, with the packet's addresses.
+    pub id: u32,
+    /// Where the part begins, in bytes; 0: it is the first.
+    pub offset: usize,
+    /// Its bytes.
+    pub length: usize,
+    /// It says of itself, behind that, that it is a fragment again, as no stack sends.
+    pub is_nested: bool,
+}
+
 /// What is read of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpPacket<'a> {
@@ -31,6 +44,8 @@ pub struct IpPacket<'a> {
     pub protocol: u8,
     /// Its ports.
     pub ports: Ports,
+    /// The part that it is; `None`: the whole datagram, also of IPv6's atomic fragments (RFC 6946).
+    pub fragment: Option<Fragment>,
     /// Time to live, or hop limit.
     pub ttl: u8,
     /// After the IP header and its extensions.
@@ -55,12 +70,16 @@ impl<'a> IpPacket<'a> {
         if !packet.is_checksum_right() {
             return Err(PacketError::Checksum);
         }
-        let (protocol, payload, is_first) = match is_v6 {
-            false => (packet.protocol(), packet.payload(), !packet.is_later_fragment()),
+        let (protocol, payload, fragment) = match is_v6 {
+            false => (packet.protocol(), packet.payload(), fragment_v4(&packet)),
             true => skip_extensions(packet.protocol(), packet.payload())?,
         };
         let (src, dst, ttl) = (packet.source(), packet.destination(), packet.ttl());
-        Ok(Self { src, dst, protocol, ports: ports(protocol, payload, is_first), ttl, payload })
+        let ports = match fragment {
+            Some(later) if later.offset > 0 && is_extension(protocol) && is_v6 => Ports::Hidden,
+            _ => ports(protocol, payload, fragment.is_none_or(|it| it.offset == 0)),
+        };
+        Ok(Self { src, dst, protocol, ports, fragment, ttl, payload })
     }
 }
 
@@ -79,25 +98,49 @@ impl IpPacket<'_> {
     }
 }
 
-/// Past the extension headers: the protocol, its bytes, and whether they begin with its header.
-fn skip_extensions(mut next: u8, mut bytes: &[u8]) -> Result<(u8, &[u8], bool), PacketError> {
+fn fragment_v4(packet: &Packet<'_>) -> Option<Fragment> {
+    let (offset, length) = (packet.fragment_offset(), packet.payload().len());
+    let id = u32::from(packet.identification());
+    (offset > 0 || packet.has_more_fragments()).then_some(Fragment { id, offset, length, is_nested: false })
+}
+
+/// Past the extension headers: the protocol, its bytes, and which part of a datagram they are.
+fn skip_extensions(mut next: u8, mut bytes: &[u8]) -> Result<(u8, &[u8], Option<Fragment>), PacketError> {
+    let mut part: Option<Fragment> = None;
     for _ in 0..MAX_EXTENSIONS {
-        let (length, fragment) = match next {
+        let (length, is_fragment) = match next {
             0 | 43 | 60 => (usize::from(*bytes.get(1).ok_or(PacketError::Truncated)?) * 8 + 8, false),
             44 => (8, true),
-            _ => return Ok((next, bytes, true)),
+            _ => return Ok((next, bytes, part)),
         };
         let (extension, rest) = bytes.split_at_checked(length).ok_or(PacketError::Truncated)?;
         next = extension[0];
         bytes = rest;
-        if fragment && u16::from_be_bytes([extension[2], extension[3]]) & 0xfff8 != 0 {
-            return Ok((next, bytes, false));
+        if !is_fragment {
+            continue;
+        }
+        let field = u16::from_be_bytes([extension[2], extension[3]]);
+        let offset = usize::from(field & 0xfff8);
+        let id = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+        match &mut part {
+            Some(outer) => outer.is_nested = true,
+            None if field & 0xfff9 != 0 => part = Some(Fragment { id, offset, length: rest.len(), is_nested: false }),
+            None => {}
+        }
+        if offset != 0 {
+            // What follows is no header, whatever the first part said.
+            return Ok((next, bytes, part));
         }
     }
     Err(PacketError::Field("IPv6 extension headers"))
 }
 
 const MAX_EXTENSIONS: usize = 8;
+
+/// Whether what follows a header of IPv6 is another one, and not the packet's protocol.
+pub const fn is_extension(next: u8) -> bool {
+    matches!(next, 0 | 43 | 44 | 51 | 60 | 135)
+}
 
 fn ports(protocol: u8, payload: &[u8], is_first: bool) -> Ports {
     match (protocol, payload) {

@@ -12,6 +12,6 @@ mod tests;
 
 pub use echo::echo;
 pub use encapsulation::{Encapsulation, OVERHEAD, Overlay, PROTOCOL, Recipient, group_mac};
-pub use inner::{IpPacket, Ports, route_in_place};
+pub use inner::{Fragment, IpPacket, Ports, is_extension, route_in_place};
 pub use lldp::{Lldp, LldpError};
 pub use nl_arp::{Here, MESSAGE, NlArp, NotHere, Question, QuestionId, UNICAST, Unicast, Where};

@@ -118,7 +118,17 @@ impl<'a> Packet<'a> {
 
     /// Whether it is a fragment but the first: without ports.
     pub fn is_later_fragment(&self) -> bool {
-        !self.is_v6 && u16_at(self.bytes, 6) & 0x1fff != 0
+        self.fragment_offset() != 0
+    }
+
+    /// Where the part of the datagram that it has begins, in bytes; 0 of IPv6.
+    pub fn fragment_offset(&self) -> usize {
+        if self.is_v6 { 0 } else { usize::from(u16_at(self.bytes, 6) & 0x1fff) * 8 }
+    }
+
+    /// Whether others of its datagram follow it; false of IPv6.
+    pub fn has_more_fragments(&self) -> bool {
+        !self.is_v6 && u16_at(self.bytes, 6) & 0x2000 != 0
     }
 
     /// Whether routers may not cut it.

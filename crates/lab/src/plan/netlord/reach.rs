@@ -71,7 +71,7 @@ impl Reach {
         let space = MacSpace(a.space);
         let gateway = a.gateways.iter().find(|ip| ip.is_ipv4()).and_then(|&ip| tenant.gateway(space, ip));
         let Some(router) = gateway.and_then(|mac| tenant.router_at(space, mac)) else { return false };
-        let packet = IpPacket { src: src.into(), dst: dst.into(), protocol, ports, ttl: 64, payload: &[] };
+        let packet = IpPacket { src: src.into(), dst: dst.into(), protocol, ports, fragment: None, ttl: 64, payload: &[] };
         tenant.route(router, &packet).is_ok_and(|hop| (hop.space.0, hop.to) == (b.space, IpAddr::V4(dst)))
     }
 }

@@ -277,7 +277,7 @@ fn a_virtual_router_is_repeated_as_long_as_it_holds() {
 }
 
 /// From VM 2 behind the far switch to VM `to` here, as the egress switch's last hop leaves it.
-fn arrived(to: u8, payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn arrived(to: u8, payload: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let inner = ethernet(vm(to), vm(2), 0x88b7, payload);
     (encapsulated(&inner, vif(1), 4), inner)
 }

@@ -2,6 +2,8 @@
 //!
 //! A frame that is run so has come by interface 1, and its tag, unlike that of a real one, is still in line: what tags do is tested in the lab.
 
+mod budgets;
+mod cost;
 mod fuzz;
 mod host;
 mod switch;

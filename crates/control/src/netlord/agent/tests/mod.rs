@@ -7,12 +7,14 @@
 
 mod adversary;
 mod cases;
+mod fragments;
 mod several;
 
 use std::collections::BTreeMap;
 
 use weft_fabric::rng::{self, Stream};
 
+use super::super::locations::Query;
 use super::super::nl_arp::{NlArp as Push, NlArpConfig};
 use super::super::paths::FlowHash;
 use super::super::{EdgePort, MacSpace};
