@@ -22,21 +22,32 @@ PER_TENANT = 100
 
 
 def run(*command: str, stdin: str | None = None, check: bool = True) -> str:
+    """What a command prints."""
     return subprocess.run(command, input=stdin, text=True, check=check, capture_output=True).stdout
 
 
 def within(*command: str, stdin: str | None = None) -> str:
+    """The same in the namespace of the server."""
     return run("nsenter", f"--net=/run/netns/{NAMESPACE}", *command, stdin=stdin)
 
 
 def mac(kind: int, n: int) -> str:
+    """A MAC address of a kind of interface."""
     return ":".join(f"{byte:02x}" for byte in (2, kind, *n.to_bytes(4, "big")))
 
 
 def build(vifs: int) -> None:
+    """Makes the namespaces and their interfaces."""
     for name in (NAMESPACE, *VMS):
         run("ip", "netns", "add", name)
-    lines = ["link add m0 type veth peer name m1", "link set m0 up", "link set m1 up", "link add up0 type veth peer name sw0", "link set up0 up", "link set sw0 up"]
+    lines = [
+        "link add m0 type veth peer name m1",
+        "link set m0 up",
+        "link set m1 up",
+        "link add up0 type veth peer name sw0",
+        "link set up0 up",
+        "link set sw0 up",
+    ]
     lines += [line for n in range(vifs) for line in (f"link add link m0 d{n} type macvlan mode private", f"link set d{n} up")]
     within("sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
     within("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
@@ -49,6 +60,7 @@ def build(vifs: int) -> None:
 
 
 def write(folder: Path, vifs: int) -> Path:
+    """Writes the tenants' file and the agent's configuration, and returns the latter."""
     tenants = ["version = 1", '[[tenant]]\nid = 3\nname = "vms"']
     config = [
         'overlay = "netlord"\nrole = "host"\nspecial_vlan = 4094\nmetrics = "off"',
@@ -63,7 +75,9 @@ def write(folder: Path, vifs: int) -> Path:
         tenants.append(f'[[tenant]]\nid = {10 + first // PER_TENANT}\nname = "{name}"')
         for n in range(first, min(first + PER_TENANT, vifs)):
             k = n - first
-            tenants.append(f'[[vif]]\ntenant = "{name}"\nname = "d{n}"\nmac = "{mac(0, n)}"\naddresses = ["10.0.{k // 250}.{k % 250 + 1}"]')
+            tenants.append(
+                f'[[vif]]\ntenant = "{name}"\nname = "d{n}"\nmac = "{mac(0, n)}"\naddresses = ["10.0.{k // 250}.{k % 250 + 1}"]'
+            )
             config.append(f'[[vif]]\ndevice = "d{n}"\ntenant = "{name}"\nname = "d{n}"')
     (folder / "tenants.toml").write_text("\n".join(tenants) + "\n")
     file = folder / "agent.toml"
@@ -72,6 +86,7 @@ def write(folder: Path, vifs: int) -> Path:
 
 
 def start(agent: str, config: Path) -> tuple[subprocess.Popen[str], dict[str, float]]:
+    """Starts the agent, and measures how long that takes and what it holds."""
     began = time.monotonic()
     command = ["nsenter", f"--net=/run/netns/{NAMESPACE}", agent, "--config", str(config)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -85,15 +100,23 @@ def start(agent: str, config: Path) -> tuple[subprocess.Popen[str], dict[str, fl
     memory = int(re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0]) * 1024
     descriptors = len(os.listdir(f"/proc/{process.pid}/fd"))
     idle = (cpu(process.pid) - busy) / 3
-    return process, {"ready_s": round(seconds, 2), "ready_cpu_s": round(busy, 2), "rss_bytes": memory, "descriptors": descriptors, "idle_cpu": round(idle, 3)}
+    return process, {
+        "ready_s": round(seconds, 2),
+        "ready_cpu_s": round(busy, 2),
+        "rss_bytes": memory,
+        "descriptors": descriptors,
+        "idle_cpu": round(idle, 3),
+    }
 
 
 def cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
+    """Measures one start and one restart."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vifs", type=int, default=30_000)
     parser.add_argument("--agent", default="target/debug/weft-agent")

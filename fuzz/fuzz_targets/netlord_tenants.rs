@@ -29,7 +29,8 @@ fuzz_target!(|text: &str| {
     for tenant in all.tenants.values() {
         for router in 0..tenant.routers.len() {
             for dst in tenant.routers.iter().flat_map(|it| &it.routes).flat_map(|it| [it.to.address(), it.via]) {
-                let packet = IpPacket { src: dst, dst, protocol: 6, ports: Ports::Known(1, 2), ttl: 9, payload: &[] };
+                let packet =
+                    IpPacket { src: dst, dst, protocol: 6, ports: Ports::Known(1, 2), ttl: 9, fragment: None, payload: &[] };
                 let _ = tenant.route(router, &packet);
             }
         }

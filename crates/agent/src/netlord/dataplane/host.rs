@@ -20,7 +20,7 @@ use super::tables::{Inherited, InheritedVif};
 use crate::dataplane::bytes::Plain;
 use crate::dataplane::clock::monotonic_ns;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::maps::{self, Table, TableName};
+use crate::dataplane::maps::{Table, TableName};
 use crate::dataplane::nic::{FrameSender, FrameSocket, Listen, Nic};
 use crate::dataplane::ring::Ring;
 use crate::dataplane::{PlaneError, Rate, Restored, Result};

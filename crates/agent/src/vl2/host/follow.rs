@@ -50,7 +50,9 @@ impl Host {
         let present = match self.link.addresses() {
             Ok(all) if self.config.follow_device => all,
             Ok(_) => Vec::new(),
-            Err(error) => return tracing::warn!(%error, "the addresses of the NIC cannot be read; those that it had stay attached"),
+            Err(error) => {
+                return tracing::warn!(%error, "the addresses of the NIC cannot be read; those that it had stay attached");
+            }
         };
         let configured: BTreeSet<IpAddr> = self.config.address.iter().map(|own| *own.address.get_ref()).collect();
         let present = present.into_iter().filter(|it| self.config.is_application(*it) && !configured.contains(it)).collect();

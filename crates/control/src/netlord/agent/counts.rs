@@ -57,7 +57,7 @@ pub enum Drop {
 
 impl Drop {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Malformed,
         Self::SpoofedMac,
         Self::SpoofedIp,

@@ -155,7 +155,7 @@ impl World {
                         .collect();
                     self.hosts[at].handle(now, HostInput::Flows(&flows));
                 }
-                HostOutput::Send(_, bytes) => self.to_network(own.node(), &bytes),
+                HostOutput::Send(_, bytes) => self.hand_to_network(own.node(), &bytes),
                 HostOutput::Slots(peer, slots) => drop(self.slots.insert((own, peer), slots)),
                 HostOutput::Move(flow, nics, _) => {
                     self.moves += 1;
@@ -186,11 +186,11 @@ impl World {
             reporter.ports(now, &ports);
         }
         while let Some((_, bytes)) = self.tors[at].1.poll() {
-            self.to_network(node, &bytes);
+            self.hand_to_network(node, &bytes);
         }
     }
 
-    fn to_network(&mut self, from: NodeId, bytes: &[u8]) {
+    fn hand_to_network(&mut self, from: NodeId, bytes: &[u8]) {
         if let Some(network) = &mut self.network {
             network.handle(self.now, NetworkInput::Received(address(from), bytes));
             self.deliver();
@@ -319,7 +319,7 @@ fn who_has_no_key_is_not_heard() {
     let mut forger = TorReporter::new(config, Instant::ZERO);
     forger.ports(Instant::ZERO, &[PortCounter { port: 0, is_up: false, sent: 0, received: 0 }]);
     let (_, bytes) = forger.poll().unwrap();
-    world.to_network(NodeId(0), &bytes);
+    world.hand_to_network(NodeId(0), &bytes);
     let status = world.network.as_ref().unwrap().status(world.now);
     assert_eq!((status.refusals.untagged, status.down.len()), (1, 0));
     world.run(Duration::from_secs(1));
@@ -329,10 +329,10 @@ fn who_has_no_key_is_not_heard() {
 
 #[test]
 fn addresses_that_do_not_fit_the_fabric_are_refused() {
+    type Addresses = BTreeMap<String, Vec<Ipv4Addr>>;
     let fabric = build(Wiring { racks: 3, hosts_per_rack: 1, ..Wiring::default() });
-    let good: BTreeMap<String, Vec<Ipv4Addr>> =
-        (0..3).map(|i| (format!("h{i}"), vec![[10, 0, i, 1].into(), [10, 1, i, 1].into()])).collect();
-    let of = |change: &dyn Fn(&mut BTreeMap<String, Vec<Ipv4Addr>>)| {
+    let good: Addresses = (0..3).map(|i| (format!("h{i}"), vec![[10, 0, i, 1].into(), [10, 1, i, 1].into()])).collect();
+    let of = |change: &dyn Fn(&mut Addresses)| {
         let mut given = good.clone();
         change(&mut given);
         AccessAddresses::new(Arc::clone(&fabric), Some(&given)).err().map(|error| error.to_string())

@@ -80,7 +80,7 @@ proptest! {
         prop_assert_eq!(&frame.message, &message);
         let bit = bit.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        prop_assert!(Frame::parse(&bytes).is_ok_and(|frame| frame.is_of(&key(1))) == false);
+        prop_assert!(!Frame::parse(&bytes).is_ok_and(|frame| frame.is_of(&key(1))));
     }
 
     #[test]
