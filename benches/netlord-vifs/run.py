@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures how long a NetLord agent with many VIFs takes to start and to restart, what it holds in memory, and whether packets are lost.
+"""Measures how long a NetLord agent with many VIFs takes to start and to restart, its memory, and whether packets are lost.
 
 As root: python3 benches/netlord-vifs/run.py --vifs 30000 [--agent target/release/weft-agent]
 
