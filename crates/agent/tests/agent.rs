@@ -122,7 +122,8 @@ fn flow_while<T>(network: &mut Network, port: u16, act: impl FnOnce(&mut Network
 fn addresses_of_the_nic_are_followed() {
     let Some(mut network) = Network::new("fl") else { return };
     let _switches = network.start_switches();
-    network.start_directory(&[]);
+    let policy = network.write("policy.toml", POLICY);
+    network.start_directory(&["--policy", &policy]);
     network.provision([1, 1, 1], true, 1);
     let leased = Ipv4Addr::new(20, 0, 9, 9);
     network.provision_address(leased, A, 1);
