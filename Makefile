@@ -118,15 +118,18 @@ fuzz: ## Fuzz each reader of outside bytes for SECONDS (60)
 	scripts/fuzz.sh $(or $(SECONDS),60) $(TARGETS)
 
 .PHONY: test-scenarios
-test-scenarios: test-simulations test-labs ## The quick forms of all scenarios, by the build that the tests use
+test-scenarios: test-simulations test-labs ## The quick forms of all scenarios
 
 .PHONY: test-simulations
-test-simulations: build-tests ## Of these, only the scenarios that are simulated
+test-simulations: ## Of these, only the scenarios that are simulated, by programs whose engines are optimised as `make run` has them
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
 	scripts/setup-etcd.sh
-	$(TARGET)/debug/weft check $$(scripts/scenarios.sh simulations)
+	$(CARGO) build --quiet --profile quick --locked --package weft-experiment --package weft-planner --package weft-directory --bins
+	$(TARGET)/quick/weft check $$(scripts/scenarios.sh simulations)
 
 .PHONY: test-labs
-test-labs: build-tests ## Of these, only the scenarios with runs in the lab
+test-labs: build-tests ## Of these, only the scenarios with runs in the lab, by the build that the tests use
 	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
 	$(TARGET)/debug/weft check $$(scripts/scenarios.sh labs)
