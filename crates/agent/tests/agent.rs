@@ -121,13 +121,13 @@ fn flow_while<T>(network: &mut Network, port: u16, act: impl FnOnce(&mut Network
 #[test]
 fn addresses_of_the_nic_are_followed() {
     let Some(mut network) = Network::new("fl") else { return };
-    let _switches = network.start_switches();
-    let policy = network.write("policy.toml", POLICY);
-    network.start_directory(&["--policy", &policy]);
+    network.start_switches();
+    network.start_directory(&["--policy", "open", "--provisioner", "7", "--provisioner", "41"]);
     network.provision([1, 1, 1], true, 1);
     let leased = Ipv4Addr::new(20, 0, 9, 9);
     network.provision_address(leased, A, 1);
-    network.start_agent(A, "follow_device = true\n");
+    network.start_tor("tor1", "60s");
+    network.start_agent(A, "tor = \"10.1.1.1:5304\"\nfollow_device = true\n");
     network.start_agent(B, "");
     let list = |status: &serde_json::Value| -> Vec<String> {
         status["addresses"].as_array().unwrap().iter().map(|it| it["address"].as_str().unwrap().to_owned()).collect()
