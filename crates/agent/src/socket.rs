@@ -146,6 +146,17 @@ impl ControlSocket {
         while self.wake.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
         self.asked.try_recv().ok()
     }
+
+    /// Answers all requests of an agent that has a status and takes nothing else, which `otherwise` says.
+    pub fn answer_status(&mut self, mut status: impl FnMut() -> Value, otherwise: &str) {
+        while let Some(asked) = self.next() {
+            if matches!(asked.request, Request::Status) {
+                asked.answer(&status());
+            } else {
+                asked.refuse(otherwise, "it has a status");
+            }
+        }
+    }
 }
 
 impl Drop for ControlSocket {

@@ -20,7 +20,7 @@ use crate::directory::{DATAGRAM, send};
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::problems::ProblemLog;
-use crate::socket::{ControlSocket, Request};
+use crate::socket::ControlSocket;
 use crate::watch::KernelWatch;
 
 /// The configuration of a ToR.
@@ -85,15 +85,7 @@ impl Daemon for Tor {
     }
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
-        while let Some(asked) = control.next() {
-            match asked.request {
-                Request::Status => {
-                    let status = self.status();
-                    asked.answer(&status);
-                }
-                _ => asked.refuse("this is the agent of a ToR without an overlay", "it has a status"),
-            }
-        }
+        control.answer_status(|| self.status(), "this is the agent of a ToR without an overlay");
         self.step();
         Ok(())
     }

@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 use crate::exporter;
 use crate::problems::ProblemLog;
 use crate::reconcile::Reconciler;
-use crate::socket::{ControlSocket, Request};
+use crate::socket::ControlSocket;
 use crate::watch::KernelWatch;
 
 /// The configuration of a host.
@@ -118,15 +118,7 @@ impl Daemon for Host {
     }
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
-        while let Some(asked) = control.next() {
-            match asked.request {
-                Request::Status => {
-                    let status = self.status();
-                    asked.answer(&status);
-                }
-                _ => asked.refuse("this is the agent of a host without an overlay", "it has a status"),
-            }
-        }
+        control.answer_status(|| self.status(), "this is the agent of a host without an overlay");
         self.step();
         Ok(())
     }
