@@ -256,8 +256,8 @@ impl PacketConfig {
     }
 
     /// The engine for a fabric, in parts if nothing reacts to what happens in them before the run is over. The result does not depend on
-    /// the number of parts, but whether flows' ends are reported at once or at the end of a window does show in the samples: so that is
-    /// decided without looking at the number of threads.
+    /// the number of parts, but whether flows' ends and lost windows are reported at once or at the end of a window of parts does show in
+    /// the samples and in the paths of an overlay that hashes again: so that is decided without looking at the number of threads.
     pub(super) fn engine(&self, fabric: &Fabric, reacts: bool) -> Result<Engine, PacketError> {
         let net = self.net(fabric)?;
         let window = net.ports.look_ahead(net.sizes.header);

@@ -24,6 +24,10 @@ proptest! {
             let several = outcome(&case, threads).unwrap();
             prop_assert_eq!(&several, &one);
         }
+        // An agent hears of a lost window at the end of a window of parts, and there it may choose another path.
+        if case.config.overlay.rehash {
+            return Ok(());
+        }
         // It counts packets until the last flow's end, parts until the end of that window.
         let alone = case.engine();
         let ends = |o: &Outcome| o.flows.iter().map(|f| (f.end, f.bytes)).collect::<Vec<_>>();
