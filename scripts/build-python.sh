@@ -10,6 +10,9 @@ if [ $# -gt 0 ] || [ "$(uname -s)" != Linux ]; then
 fi
 # With examples cargo takes the features that tests ask for too, as `cargo test` does: without them all crates would be built once more.
 cargo build --quiet --locked --workspace --lib --examples
-install -m 755 "${CARGO_TARGET_DIR:-target}/debug/lib_weft.so" python/weft/_weft.abi3.so
+# In one step: Python tests may run already.
+built=$(mktemp python/weft/_weft.XXXXXX)
+install -m 755 "${CARGO_TARGET_DIR:-target}/debug/lib_weft.so" "$built"
+mv "$built" python/weft/_weft.abi3.so
 site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 printf '%s\n' "$ROOT/python" >"$site/weft.pth"

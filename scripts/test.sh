@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # test.sh [TARGET...]: every test, in stages that are targets of the Makefile. All is built once. Then the simulations are compared with the papers
 # beside the other tests, which wait more than they compute: they have the processors only while nobody else wants them, so that not even labs,
-# which measure real time, wait for them. The TARGETs follow the simulations in the same way (.ci/run: lints). A stage that fails does not keep the next
-# from running. The last lines name the slowest tests and those that failed, with their messages, and count them all.
+# which measure real time, wait for them. The TARGETs follow the simulations in the same way (.ci/run: lints), and the Python tests run so beside the labs.
+# A stage that fails does not keep the next from running. The last lines name the slowest tests and those that failed, with their messages, and count them
+# all.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -17,6 +18,19 @@ run_stage() {
     make "$1" </dev/null 2>&1 | tee "$logs/$1.log" && status=0 || status=$?
     printf '%d\n' "$status" >"$logs/$1.status"
     say "make $1: $((SECONDS - began)) s"
+}
+
+# start_idle STAGE...: runs them one after the other in the background, at idle priority; their output is shown at the end.
+background=()
+start_idle() {
+    (
+        renice -n 19 -p "$BASHPID" >/dev/null
+        chrt --idle --pid 0 "$BASHPID" || true
+        for stage in "$@"; do
+            run_stage "$stage" >"$logs/$stage.output" 2>&1
+        done
+    ) &
+    background+=($!)
 }
 
 # count WORD LOG: adds up the numbers before WORD on the lines by which nextest, cargo, pytest and `weft check` end.
@@ -57,21 +71,15 @@ rm -rf "$logs"
 mkdir -p "$logs"
 run_stage build-tests
 if [ "$(cat "$logs/build-tests.status")" -eq 0 ]; then
-    (
-        renice -n 19 -p "$BASHPID" >/dev/null
-        chrt --idle --pid 0 "$BASHPID" || true
-        for stage in "${beside[@]}"; do
-            run_stage "$stage" >"$logs/$stage.output" 2>&1
-        done
-    ) &
-    background=$!
-    trap 'kill "$background" 2>/dev/null || true' EXIT
+    trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
+    start_idle "${beside[@]}"
     run_stage test-rust
+    # Not before: beside the Rust tests, which leave no processor idle for long, a Python test might wait longer than it allows.
+    start_idle test-python
     run_stage test-labs
-    run_stage test-python
-    wait "$background"
+    wait "${background[@]}"
     trap - EXIT
-    for stage in "${beside[@]}"; do
+    for stage in "${beside[@]}" test-python; do
         cat "$logs/$stage.output"
     done
 fi
