@@ -7,11 +7,13 @@ mod support;
 use std::time::Duration;
 
 use proptest::test_runner::{Config, TestRunner};
+use redb::ReadableTable as _;
 use support::etcd::Etcd as EtcdProcess;
 use support::lock::wait_until_free;
 use support::model::{Model, Step, steps};
 use weft_control::directory::Generation;
 use weft_control::directory::store::{CommitResult, MAX_COMMIT_OPS};
+use weft_control::netlord::tenants::records::{Entries, Found, Plan, Reads};
 use weft_directory::store::{AnyStore, Embedded, EtcdOptions, Store, StoreAddress, StoreError, Watch, WatchEvent};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -182,4 +184,74 @@ fn torn_and_foreign_files_are_refused_and_left_alone() {
         assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
         assert!(std::fs::read(&path).unwrap() == bytes, "{} bytes were changed", bytes.len());
     }
+}
+
+/// The table and the numbers of tenants' entries as format 1 had them.
+const OLD_ENTRIES: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("tenants");
+const META: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+
+#[test]
+fn tenants_entries_of_an_older_store_are_taken_over_and_an_older_program_refuses_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("directory.redb");
+    let reopen = || {
+        wait_until_free(folder.path());
+        Embedded::open(folder.path(), "test")
+    };
+    drop(Embedded::open(folder.path(), "test").unwrap());
+    wait_until_free(folder.path());
+    let body = |n: u8| format!("space = 1\nmac = \"02:00:00:00:00:{n:02x}\"\naddresses = [\"10.0.0.{n}\"]\n");
+    let old: Vec<(String, u64, String)> = vec![
+        ("a/17/1/10.0.0.1".into(), 4, "v/acme/web1".into()),
+        ("m/17/1/02:00:00:00:00:01".into(), 4, "v/acme/web1".into()),
+        ("site".into(), 1, "service = 1\n".into()),
+        ("v/acme/web1".into(), 4, body(1)),
+        ("v/acme/web2".into(), 5, "space = \"public\"\nmac = \"02:00:00:00:00:02\"\naddresses = []\n".into()),
+    ];
+    let format = |set: Option<u64>| {
+        let database = redb::Database::open(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut meta = transaction.open_table(META).unwrap();
+        if let Some(format) = set {
+            meta.insert("format", format).unwrap();
+        }
+        let found = meta.get("format").unwrap().unwrap().value();
+        drop(meta);
+        transaction.commit().unwrap();
+        found
+    };
+    assert_eq!(format(None), 1, "without tenants' records older programs read it");
+    {
+        let database = redb::Database::open(&path).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut table = transaction.open_table(OLD_ENTRIES).unwrap();
+        for (name, generation, body) in &old {
+            let bytes = [&generation.to_be_bytes()[..], body.as_bytes()].concat();
+            table.insert(name.as_str(), bytes.as_slice()).unwrap();
+        }
+        drop(table);
+        transaction.open_table(META).unwrap().insert("tenants_revision", 5).unwrap();
+        transaction.commit().unwrap();
+    }
+    let store = reopen().unwrap();
+    let runtime = runtime();
+    let reads = Reads { names: old.iter().map(|(name, ..)| name.clone()).collect(), prefixes: Vec::new() };
+    let expected: Vec<Found> = old.into_iter().map(|(name, generation, body)| Found { name, generation, body }).collect();
+    let read = |store: &Embedded| runtime.block_on(store.entries(&reads)).unwrap();
+    assert_eq!(read(&store), Entries { revision: 5, found: expected.clone() });
+    let page = |store: &Embedded, after: &str| runtime.block_on(store.entries_after("v/", after, 1)).unwrap().found;
+    assert_eq!((page(&store, ""), page(&store, "v/acme/web1")), (vec![expected[3].clone()], vec![expected[4].clone()]));
+    assert!(runtime.block_on(store.entries_after("m/", "", 1)).is_err(), "they have no order");
+    let plan = Plan { checks: vec![("v/acme/web1".into(), 4)], writes: vec![("v/acme/web1".into(), Some(body(3)))] };
+    assert_eq!(runtime.block_on(store.amend(plan.clone())).unwrap(), Some(6));
+    assert_eq!(runtime.block_on(store.amend(plan)).unwrap(), None, "it is of another generation");
+    drop(store);
+    let store = reopen().unwrap();
+    assert_eq!(read(&store).found[3], Found { name: "v/acme/web1".into(), generation: 6, body: body(3) });
+    drop(store);
+    wait_until_free(folder.path());
+    assert_eq!(format(None), 2);
+    format(Some(3));
+    let refused = reopen().unwrap_err().to_string();
+    assert!(refused.contains("format 3") && refused.contains("formats up to 2"), "{refused}");
 }

@@ -29,7 +29,7 @@ pub use watching::Watch;
 /// No single request to a store takes longer.
 pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The form of keys and records in a store that this program reads and writes.
+/// The form of keys and records in a store that this program reads and writes. An embedded store with tenants' records has a newer one.
 pub const FORMAT: u64 = 1;
 
 /// A store of records.
@@ -64,7 +64,7 @@ pub trait Store: Clone + Send + Sync + 'static {
         bytes: Arc<[u8]>,
     ) -> impl Future<Output = Result<Replaced, StoreError>> + Send;
 
-    /// Entries of tenants' records, all at one revision.
+    /// Entries of tenants' records, all at one revision. Prefixes are of records: entries of addresses (`m/`, `a/`) are read by their names.
     fn entries(&self, reads: &Reads) -> impl Future<Output = Result<Entries, StoreError>> + Send;
 
     /// Entries of tenants' records whose names begin with `prefix` and come after `after`, in order of names, `limit` at most.
@@ -217,8 +217,13 @@ pub enum StoreError {
         wanted: String,
     },
     /// A newer program wrote it.
-    #[error("the store has format {0}, and this program knows formats up to {FORMAT}: use the newer program")]
-    Format(u64),
+    #[error("the store has format {found}, and this program knows formats up to {known}: use the newer program")]
+    Format {
+        /// Its format.
+        found: u64,
+        /// The newest that this program knows.
+        known: u64,
+    },
     /// It went back in time, or was replaced. There is no way on.
     #[error("the store is not the one that this server began with ({0}); restart all servers and agents if that is meant")]
     Replaced(String),

@@ -285,9 +285,12 @@ fn batches(ops: impl IntoIterator<Item = (Op, usize)>) -> Vec<Vec<Op>> {
 fn batches_of(units: impl IntoIterator<Item = Vec<(Op, usize)>>) -> Vec<Vec<Op>> {
     let mut batches: Vec<Vec<Op>> = Vec::new();
     let (mut keys, mut bytes) = (usize::MAX, 0);
+    // The last batch has changes of this tenant; those of one tenant come one after the other.
+    let mut last: Option<String> = None;
     let size = |(op, _): &(Op, usize)| op.body.as_ref().map_or(0, String::len) + 160;
     let mut queue: VecDeque<Vec<(Op, usize)>> = units.into_iter().collect();
     while let Some(unit) = queue.pop_front() {
+        let tenant = unit.first().and_then(|(op, _)| op.name.tenant()).map(str::to_owned);
         let cost: usize = unit.iter().map(|(_, cost)| cost).sum();
         let length: usize = unit.iter().map(size).sum();
         let fits = |keys: usize, bytes: usize| keys <= MAX_KEYS - BESIDES && bytes <= ROOM;
@@ -295,10 +298,13 @@ fn batches_of(units: impl IntoIterator<Item = Vec<(Op, usize)>>) -> Vec<Vec<Op>>
             unit.into_iter().rev().for_each(|op| queue.push_front(vec![op]));
             continue;
         }
-        if !fits(keys.saturating_add(cost), bytes + length) {
-            (keys, bytes) = (0, 0);
+        let beside = |is_same: bool| if is_same { 0 } else { OF_TENANT };
+        if !fits(keys.saturating_add(cost + beside(last == tenant)), bytes + length) {
+            (keys, bytes, last) = (0, 0, None);
             batches.push(Vec::new());
         }
+        keys += beside(last == tenant);
+        last = tenant;
         (keys, bytes) = (keys + cost, bytes + length);
         batches.last_mut().expect("there is one").extend(unit.into_iter().map(|(op, _)| op));
     }
@@ -347,8 +353,10 @@ trait AnyOk: Iterator + Sized {
 
 impl<I: Iterator> AnyOk for I {}
 
-/// Entries of the tenants of some changes, which are checked besides.
+/// Entries of a change that are spared, should [`cost`] be too low.
 const BESIDES: usize = 9;
+/// Entries of a tenant that each change of what it has depends on: its record and its lock.
+const OF_TENANT: usize = 2;
 /// Attempts against others that change the same.
 const TRIES: usize = 8;
 /// Bytes of changes in a message.
@@ -371,9 +379,11 @@ mod tests {
         let units = vec![of(0, &[30, 30]), of(1, &[30, 20]), of(2, &[60, 60]), of(3, &[200]), of(4, &[5])];
         let all: Vec<Name> = units.iter().flatten().map(|(op, _)| op.name.clone()).collect();
         let batches = batches_of(units);
-        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1, 1, 1, 1]);
+        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 1, 1, 1, 1]);
         assert_eq!(batches.concat().into_iter().map(|op| op.name).collect::<Vec<_>>(), all);
         assert_eq!(super::batches(of(0, &[3; 100])).len(), 3, "37 VIFs of one address at once");
         assert!(super::batches(Vec::new()).is_empty());
+        let routers = (0..100).map(|tenant| of(tenant, &[3]));
+        assert!(batches_of(routers).iter().all(|batch| batch.len() * (3 + OF_TENANT) <= MAX_KEYS), "with what each tenant adds");
     }
 }

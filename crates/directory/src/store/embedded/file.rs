@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition, TableError};
 use weft_control::directory::{Generation, Record};
 use weft_control::wire::directory::{emit_record, parse_record};
 
@@ -23,8 +23,10 @@ pub const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rec
 pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Name to version (four bytes) and bytes of a document. Stores that were made before there were any do not have the table.
 pub const NAMED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("named");
-/// Name to generation (eight bytes) and text of an entry of tenants' records. Older stores do not have the table.
-pub const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenants");
+/// Entries of tenants' records, in the bytes of [`packed`](super::packed). Stores without them do not have the table.
+pub const ENTRIES: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("tenant_entries");
+/// The same of stores of format 1: name to generation (eight bytes) and text.
+pub const OLD_ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("tenants");
 const STRINGS: TableDefinition<'_, &str, &str> = TableDefinition::new("texts");
 
 /// The revision of the last commit.
@@ -35,7 +37,11 @@ pub const PURGED: &str = "purged";
 pub const ENTRIES_REVISION: &str = "tenants_revision";
 /// Written to see whether writing works.
 pub const PROBE: &str = "probe";
-const FORMAT_KEY: &str = "format";
+/// Which form the tables have: [`FORMAT`], or [`PACKED_FORMAT`].
+pub const FORMAT_KEY: &str = "format";
+
+/// The format of a store with entries of tenants' records: programs that know format 1 alone would find none.
+pub const PACKED_FORMAT: u64 = 2;
 
 /// What every redb file begins with.
 const MAGIC: &[u8; 9] = b"redb\x1A\x0A\xA9\x0D\x0A";
@@ -125,14 +131,18 @@ pub fn check(database: &Database, cluster: &str) -> Result<Meta, StoreError> {
         Ok(text.value().to_owned())
     };
     match number(&snapshot, FORMAT_KEY)? {
-        ..=FORMAT => {}
-        newer => return Err(StoreError::Format(newer)),
+        ..=PACKED_FORMAT => {}
+        found => return Err(StoreError::Format { found, known: PACKED_FORMAT }),
     }
     let found = text("cluster")?;
     if found != cluster {
         return Err(StoreError::OtherCluster { found, wanted: cluster.to_owned() });
     }
     let (revision, purged) = revisions(&snapshot)?;
+    if !matches!(snapshot.open_table(OLD_ENTRIES), Err(TableError::TableDoesNotExist(_))) {
+        drop(snapshot);
+        super::entries::pack_old(database)?;
+    }
     Ok(Meta { identity: Identity { cluster: found, id: text("id")? }, revision, purged })
 }
 

@@ -4,7 +4,7 @@
 //!   DIR/lock             held while the store is open
 //!   DIR/directory.redb   table `records`: key bytes -> generation u64, record bytes
 //!                        table `named`: name -> version u32, bytes of a text
-//!                        table `tenants`: name -> generation u64, text of an entry of tenants' records
+//!                        table `tenant_entries`: an entry of tenants' records, binary
 //!                        table `meta`: format, revision, purged (u64), cluster, id (text)
 //!
 //!   commit --+                             +-- one transaction, one fsync for all that wait --> directory.redb
@@ -14,6 +14,7 @@
 
 mod entries;
 mod file;
+mod packed;
 mod writer;
 
 use std::path::{Path, PathBuf};

@@ -370,7 +370,7 @@ async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> 
         serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
     match meta["format"].as_u64() {
         Some(..=FORMAT) => {}
-        Some(newer) => return Err(StoreError::Format(newer)),
+        Some(found) => return Err(StoreError::Format { found, known: FORMAT }),
         None => return Err(damaged(&names.meta, "it names no format")),
     }
     meta["id"].as_str().map(str::to_owned).ok_or_else(|| damaged(&names.meta, "it names no id"))
