@@ -180,30 +180,6 @@ always_inline int retag(struct __sk_buff *skb, __u32 ifindex, __u16 vlan)
 	return is_native ? !bpf_skb_vlan_pop(skb) : !bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021Q), vlan);
 }
 
-/* To all ports of the VLAN but the one that it came by: tagged ones and untagged ones. */
-always_inline int flood(struct __sk_buff *skb, __u16 vlan)
-{
-	__u32 key = vlan, copies = 0;
-	const struct netlord_vlan *all = bpf_map_lookup_elem(&vlans, &key);
-
-	if (!all)
-		return drop(NETLORD_NO_VLAN);
-	for (__u32 i = 0; i < NETLORD_VLAN_PORTS; i++) {
-		__u32 to;
-
-		if (i >= all->count)
-			break;
-		to = all->ifindex[i];
-		if (to == skb->ingress_ifindex || to == skb->ifindex)
-			continue;
-		if (retag(skb, to, vlan) && !bpf_clone_redirect(skb, to, 0))
-			copies++;
-	}
-	add(NETLORD_FLOODED, 1);
-	add(NETLORD_FLOODED_COPIES, copies);
-	return TC_ACT_SHOT;
-}
-
 /* Parts of a byte: billionths that a bucket is filled with in ten seconds at 100 Gbit/s would not fit 64 bits. */
 #define NETLORD_MILLI 1000ull
 
@@ -257,6 +233,47 @@ always_inline __u32 admit(struct __sk_buff *skb, __be32 tenant)
 	__sync_fetch_and_add(&counts->packets, 1);
 	__sync_fetch_and_add(&counts->bytes, skb->len);
 	return 0;
+}
+
+/* A frame that is flooded, group or not, is its tenant's if it is an encapsulation: it counts once, however many copies leave. Switches without an address have no limits. */
+slow_path __u32 admit_flooded(struct __sk_buff *skb, const struct netlord_switch_settings *s)
+{
+	struct iphdr ip;
+	__be32 tenant;
+
+	if (!s || is_zero_mac(s->mac) || bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)))
+		return 0;
+	tenant = ip.daddr & bpf_htonl(0xffffff);
+	if (ip.version != 4 || ip.protocol != NETLORD_PROTOCOL || !tenant)
+		return 0;
+	return admit(skb, tenant);
+}
+
+/* To all ports of the VLAN but the one that it came by: tagged ones and untagged ones. */
+always_inline int flood(struct __sk_buff *skb, const struct netlord_switch_settings *s, const struct netlord_frame *f)
+{
+	__u32 key = f->vlan, copies = 0, reason;
+	const struct netlord_vlan *all = bpf_map_lookup_elem(&vlans, &key);
+
+	if (!all)
+		return drop(NETLORD_NO_VLAN);
+	reason = f->type == bpf_htons(ETH_P_IP) ? admit_flooded(skb, s) : 0;
+	if (reason)
+		return drop(reason);
+	for (__u32 i = 0; i < NETLORD_VLAN_PORTS; i++) {
+		__u32 to;
+
+		if (i >= all->count)
+			break;
+		to = all->ifindex[i];
+		if (to == skb->ingress_ifindex || to == skb->ifindex)
+			continue;
+		if (retag(skb, to, f->vlan) && !bpf_clone_redirect(skb, to, 0))
+			copies++;
+	}
+	add(NETLORD_FLOODED, 1);
+	add(NETLORD_FLOODED_COPIES, copies);
+	return TC_ACT_SHOT;
 }
 
 /* One off the time to live, and the checksum with it (RFC 1624). */
@@ -355,11 +372,11 @@ int netlord_port(struct __sk_buff *skb)
 		return drop(NETLORD_NOT_MEMBER);
 	learn(s, &f, ifindex);
 	if (is_group(f.dst))
-		return flood(skb, f.vlan);
+		return flood(skb, s, &f);
 	to = find(s, &f);
 	if (!to) {
 		add(NETLORD_MISSES, 1);
-		return flood(skb, f.vlan);
+		return flood(skb, s, &f);
 	}
 	if (to == ifindex)
 		return drop(NETLORD_SAME_PORT);

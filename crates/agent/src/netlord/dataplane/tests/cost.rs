@@ -30,6 +30,8 @@ fn cost_of_the_netlord_programs() {
     eprintln!("NetLord, to a VIF on this server: {} ns", cost(plane.loaded(), "netlord_vif", &packet(3)));
     eprintln!("NetLord, encapsulate: {} ns", cost(plane.loaded(), "netlord_vif", &packet(2)));
     eprintln!("NetLord, strip and deliver: {} ns", cost(plane.loaded(), "netlord_uplink", &host::arrived(1, &[1; 1000]).0));
+    let Some((_pins, plane)) = switch::edge(std::time::Duration::from_secs(300)) else { return };
+    eprintln!("NetLord, last hop of a switch: {} ns", cost(plane.loaded(), "netlord_port", &switch::last(4)));
 }
 
 /// Enough to show that the frames pass.
