@@ -1,6 +1,6 @@
 //! Tenants' records in redb: the table `tenant_entries`, and the one that older programs wrote.
 
-use redb::{Database, ReadTransaction, ReadableTable, Table, TableError, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableError, WriteTransaction};
 use weft_control::netlord::tenants::records::{Entries, Found, Plan, Reads};
 
 use super::file::{ENTRIES, ENTRIES_REVISION, FORMAT_KEY, META, OLD_ENTRIES, PACKED_FORMAT, damaged, failure};
@@ -55,8 +55,13 @@ pub fn amend(transaction: &WriteTransaction, plan: &Plan) -> Result<Option<u64>,
     Ok(Some(revision))
 }
 
-/// Rewrites what an older program wrote as text, all or nothing.
+/// Rewrites what an older program wrote as text, if there is any: all or nothing.
 pub fn pack_old(database: &Database) -> Result<(), StoreError> {
+    let snapshot = database.begin_read().map_err(failure)?;
+    if matches!(snapshot.open_table(OLD_ENTRIES), Err(TableError::TableDoesNotExist(_))) {
+        return Ok(());
+    }
+    drop(snapshot);
     let transaction = database.begin_write().map_err(failure)?;
     {
         let old = transaction.open_table(OLD_ENTRIES).map_err(failure)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition, TableError};
+use redb::{Builder, Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
 use weft_control::directory::{Generation, Record};
 use weft_control::wire::directory::{emit_record, parse_record};
 
@@ -139,10 +139,6 @@ pub fn check(database: &Database, cluster: &str) -> Result<Meta, StoreError> {
         return Err(StoreError::OtherCluster { found, wanted: cluster.to_owned() });
     }
     let (revision, purged) = revisions(&snapshot)?;
-    if !matches!(snapshot.open_table(OLD_ENTRIES), Err(TableError::TableDoesNotExist(_))) {
-        drop(snapshot);
-        super::entries::pack_old(database)?;
-    }
     Ok(Meta { identity: Identity { cluster: found, id: text("id")? }, revision, purged })
 }
 

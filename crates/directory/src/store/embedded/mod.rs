@@ -87,6 +87,7 @@ impl Embedded {
     fn start(opener: writer::Opener, cluster: &str, path: Option<PathBuf>) -> Result<Self, StoreError> {
         let database = opener()?;
         let meta = file::check(&database, cluster)?;
+        entries::pack_old(&database)?;
         let shared = Arc::new(Shared { identity: meta.identity.clone(), path, database: RwLock::new(Some(database)) });
         let (requests, queue) = mpsc::channel(WAITING);
         let writer = Writer::new(opener, shared.clone(), queue, &meta);
