@@ -1,6 +1,6 @@
 //! Tenants' records in redb: the table `tenant_entries`, and the one that older programs wrote.
 
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableError, WriteTransaction};
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableError, WriteTransaction};
 use weft_control::netlord::tenants::records::{Entries, Found, Plan, Reads};
 
 use super::file::{ENTRIES, ENTRIES_REVISION, FORMAT_KEY, META, OLD_ENTRIES, PACKED_FORMAT, damaged, failure};
@@ -89,7 +89,10 @@ fn generation(table: &Table<'_, &[u8], &[u8]>, name: &str) -> Result<u64, StoreE
     }
 }
 
-fn open(snapshot: &ReadTransaction) -> Result<Option<redb::ReadOnlyTable<&'static [u8], &'static [u8]>>, StoreError> {
+/// The table, in a snapshot.
+type Snapshot = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+fn open(snapshot: &ReadTransaction) -> Result<Option<Snapshot>, StoreError> {
     match snapshot.open_table(ENTRIES) {
         Ok(table) => Ok(Some(table)),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
