@@ -235,7 +235,9 @@ always_inline __u32 admit(struct __sk_buff *skb, __be32 tenant)
 	return 0;
 }
 
-/* A frame that is flooded, group or not, is its tenant's if it is an encapsulation: it counts once, however many copies leave. Switches without an address have no limits. */
+/* A frame that is flooded, group or not, is its tenant's if it is an encapsulation. It counts once, however many copies leave; one to another switch whose address is not
+ * known here counts at its last hop again. Switches without an address have no limits.
+ */
 slow_path __u32 admit_flooded(struct __sk_buff *skb, const struct netlord_switch_settings *s)
 {
 	struct iphdr ip;

@@ -167,7 +167,10 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
-        number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if shift == 63 && byte > 1 {
+            return None;
+        }
+        number |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(number);
         }
@@ -209,6 +212,15 @@ mod tests {
             assert_eq!(is_same("v/a/b", 0, &body).1[..2], [0, TEXT]);
         }
         assert_eq!(is_same("v/a/b", 0, &vif("1", "\"10.0.0.1\", \"2001:db8::1\"")).1[1], VIF);
+    }
+
+    #[test]
+    fn a_number_has_no_more_than_64_bits() {
+        let largest = [&[0xff; 9][..], &[1, TEXT]].concat();
+        assert_eq!(split(&largest), Some((u64::MAX, String::new())));
+        for last in [2, 0x7f, 0x81] {
+            assert_eq!(split(&[&[0xff; 9][..], &[last, 0, TEXT]].concat()), None, "{last}");
+        }
     }
 
     proptest! {
