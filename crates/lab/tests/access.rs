@@ -109,7 +109,7 @@ fn timing_unequal_nics_carry_their_rates_together() {
     assert!((0.85..1.02).contains(&(goodput / expected)), "{goodput} of {expected}");
 }
 
-/// Flows whose NIC fails, or that of their peer, go on over others; the first address of the host stays.
+/// Flows whose ToR fails, or a NIC of their peer, go on over others; the first address of the host stays.
 #[test]
 fn timing_flows_go_on_over_another_nic() {
     if !is_possible() {
@@ -121,8 +121,8 @@ fn timing_flows_go_on_over_another_nic() {
     let at = |ms: u64, change| Event { at: Instant::ZERO + Duration::from_ms(ms), change };
     // Racks 0 and 2 share no ToR: h0 is on tor3 and tor0, h8 on tor1 and tor2.
     let events = vec![
-        at(3000, Change::Fail(part("link h0-tor0"))),
-        at(7000, Change::Restore(part("link h0-tor0"))),
+        at(3000, Change::Fail(part("switch tor0"))),
+        at(7000, Change::Restore(part("switch tor0"))),
         at(10_000, Change::Fail(part("link h8-tor2"))),
         at(14_000, Change::Restore(part("link h8-tor2"))),
     ];
@@ -131,8 +131,8 @@ fn timing_flows_go_on_over_another_nic() {
     let pauses: Vec<f64> = faults.iter().filter_map(|fault| fault.silent).map(|silent| silent.as_secs_f64()).collect();
     eprintln!("pauses after each event: {pauses:.2?}");
     assert!(outcome.flows.iter().all(|flow| flow.bytes.0 > 1_000_000), "{:?}", outcome.flows);
-    // The NIC is away for 4 s: who waited for it would pause for longer.
-    assert!(pauses.iter().all(|pause| *pause < 3.0), "{pauses:?}");
+    // Two timeouts of TCP. A stream whose packet the kernel keeps for the lost NIC would pause for 3 s and more, one that waits for the NIC for more than 4.
+    assert!(pauses.iter().all(|pause| *pause < 2.0), "{pauses:?}");
 }
 
 /// The scheduler is killed and started again, and an agent too: flows keep their NICs, and are reported again.

@@ -47,6 +47,7 @@ impl Nic {
     /// [`PlaneError::System`] if it is not there any more.
     pub fn mtu_if_up(name: &str) -> Result<Option<u32>> {
         let fail = || PlaneError::system("read the state of", name);
+        update_carrier(name).map_err(fail())?;
         // SAFETY: SIOCGIFFLAGS fills this member.
         let flags = i32::from(unsafe { ask(name, libc::SIOCGIFFLAGS).map_err(fail())?.ifr_ifru.ifru_flags });
         // SAFETY: SIOCGIFMTU fills this member.
@@ -58,17 +59,43 @@ impl Nic {
 
 /// Asks the kernel for a property of an interface, whose name is shorter than the request's room for it.
 fn ask(name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
-    // SAFETY: zeros are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()).take(libc::IFNAMSIZ - 1) {
-        *to = from as libc::c_char;
-    }
+    let mut request = request_for(name);
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     // SAFETY: the request names an interface, and has room for any answer.
     match unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) } {
         0 => Ok(request),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Has the kernel note whether an interface has a carrier: its flags and its queue follow up to a second later, if several interfaces lose theirs at once.
+fn update_carrier(name: &str) -> io::Result<()> {
+    // struct ethtool_value: a command, and room for its answer.
+    let mut value = [ETHTOOL_GLINK, 0];
+    let mut request = request_for(name);
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    // SAFETY: the request names an interface, and its data is what the command takes; both live until it has been answered.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } {
+        0 => Ok(()),
+        // A device that does not say: the flags are all there is.
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// Of linux/ethtool.h.
+const ETHTOOL_GLINK: u32 = 0x0a;
+
+fn request_for(name: &str) -> libc::ifreq {
+    // SAFETY: zeros are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()).take(libc::IFNAMSIZ - 1) {
+        *to = from as libc::c_char;
+    }
+    request
 }
 
 /// Sends frames on an interface, with a mark that the programs know.

@@ -75,6 +75,14 @@ impl Device {
     }
 }
 
+/// Drops what waits for the Ethernet address of a neighbour of a NIC, and has the kernel ask again.
+///
+/// A NIC that loses its carrier loses its neighbours, too. A packet that is sent there before the programs know is kept for the 3 s that ARP needs to give up, and as
+/// long as the kernel has it, its TCP sends it by no other NIC.
+pub(super) fn forget_neighbours(nic: &str) -> Result<()> {
+    ip(&["neigh", "flush", "dev", nic])
+}
+
 fn has_rule() -> bool {
     let shown = Command::new("ip").args(["rule", "show", "pref", &TABLE.to_string()]).stdin(Stdio::null()).output();
     shown.is_ok_and(|output| !output.stdout.is_empty())

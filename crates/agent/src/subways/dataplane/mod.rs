@@ -145,13 +145,20 @@ impl HostPlane {
         self.nics.iter().enumerate().filter(|(_, (device, _))| !is_up(device)).fold(0, |mask, (at, _)| mask | 1 << at)
     }
 
-    /// No packet leaves by a NIC that is down.
+    /// No packet leaves by a NIC that is down, nor waits there.
     ///
     /// # Errors
-    /// [`PlaneError`] if the kernel refuses.
+    /// [`PlaneError`] if the kernel or `ip` refuses.
     pub fn set_down(&mut self, down: u32) -> Result<()> {
+        let was_up = self.settings.up;
         self.settings.up = !down & ((1 << self.nics.len()) - 1);
-        self.loaded.table(&SETTINGS).set(&0, &self.settings)
+        self.loaded.table(&SETTINGS).set(&0, &self.settings)?;
+        for (at, (device, _)) in self.nics.iter().enumerate() {
+            if was_up & down & (1 << at) != 0 {
+                device::forget_neighbours(device)?;
+            }
+        }
+        Ok(())
     }
 
     /// Flows to a peer that begin from now on draw among these pairs.

@@ -55,6 +55,8 @@ pub(super) struct Host {
     down: u32,
     started: WallInstant,
     measured: WallInstant,
+    /// At the NICs.
+    looked: WallInstant,
     reconciler: Reconciler,
     problem_log: ProblemLog,
     error: Option<String>,
@@ -114,7 +116,7 @@ impl Daemon for Host {
     }
 
     fn timeout(&self) -> Duration {
-        self.machine.deadline().saturating_since(self.now()).to_std().min(LOOK_AGAIN)
+        self.machine.deadline().saturating_since(self.now()).to_std().min(LOOK_AT_NICS)
     }
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
@@ -172,6 +174,7 @@ impl Host {
             down,
             started,
             measured: started,
+            looked: started,
             reconciler: Reconciler::default(),
             problem_log: ProblemLog::default(),
             error: None,
@@ -189,7 +192,7 @@ impl Host {
 
     /// Does all that there is to do.
     fn step(&mut self) {
-        if self.watch.has_changed() {
+        if self.watch.has_changed() || self.looked.elapsed() >= LOOK_AT_NICS {
             self.look_at_nics();
         }
         let mut buffer = [0; DATAGRAM];
@@ -207,7 +210,6 @@ impl Host {
         }
         if self.measured.elapsed() >= LOOK_AGAIN {
             self.measured = WallInstant::now();
-            self.look_at_nics();
             let problems = self.steady_problems();
             let all = problems.len() + self.reconciler.problem().iter().count();
             self.problem_log.update(problems, all);
@@ -217,6 +219,7 @@ impl Host {
 
     /// The programs first: no packet is to wait for the machine.
     fn look_at_nics(&mut self) {
+        self.looked = WallInstant::now();
         let down = self.plane.down();
         if down != self.down {
             self.down = down;
@@ -260,7 +263,9 @@ impl Host {
     }
 }
 
-/// Everything is looked at after so long, whatever woke the loop.
+/// The kernel reports a lost carrier up to a second late: of the NICs on one switch, which lose it together, all but the first.
+const LOOK_AT_NICS: Duration = Duration::from_millis(100);
+/// Everything else is looked at after so long, whatever woke the loop.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Less than the least timeout of TCP (200 ms), so that the first packet that is sent again takes other NICs.
 const STALL: Span = Span::from_ms(150);
