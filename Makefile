@@ -110,8 +110,8 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 	$(STRICT) $(CARGO) test --quiet --locked --workspace --doc
 
 .PHONY: test-deep
-test-deep: ## The same with ten times as many cases of each property, and 100,000 agents in the simulated directory
-	WEFT_HERD_AGENTS=100000 PROPTEST_CASES=2560 $(MAKE) test-rust
+test-deep: ## The same with ten times as many cases of each property, and 100,000 agents and 2,000 seeds in the simulated directory
+	WEFT_HERD_AGENTS=100000 WEFT_SEEDS=2000 PROPTEST_CASES=2560 $(MAKE) test-rust
 
 .PHONY: fuzz
 fuzz: ## Fuzz each reader of outside bytes for SECONDS (60)

@@ -102,6 +102,7 @@ fn figure_15() {
     let evaluated = json(&["evaluate", scenario], folder.path());
     assert_eq!(verdicts(&evaluated), ["known-miss", "ok", "ok", "ok", "ok"]);
     let text = std::fs::read_to_string(scenario).expect("read").replace("at_least = 1.5", "at_least = 2.5");
+    let text = text.replace("pattern = \"volatile\"", "pattern = \"volatile\"\nintervals = 60");
     std::fs::write(folder.path().join("other.toml"), text).expect("written");
     assert_eq!(planner(&["optimum", "other.toml", "--check"], folder.path()).status.code(), Some(1));
     assert_eq!(planner(&["optimum", "other.toml"], folder.path()).status.code(), Some(0));

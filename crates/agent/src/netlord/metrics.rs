@@ -31,6 +31,15 @@ pub(super) fn machine(counts: &Counts, nl_arp: NlArpCounts, spain: SpainCounters
     for (name, value) in by_agent {
         counter!("weft_agent_packets_total", "reason" => name, "by" => "agent").absolute(value);
     }
+    let addresses = [
+        ("taken", counts.addresses_taken),
+        ("lost", counts.addresses_lost),
+        ("defended", counts.addresses_defended),
+        ("limited", counts.takeovers_limited),
+    ];
+    for (event, value) in addresses {
+        counter!("weft_agent_addresses_total", "event" => event).absolute(value);
+    }
     let messages = [
         ("here", "out", nl_arp.heres_sent),
         ("where", "out", nl_arp.wheres_sent),
@@ -57,6 +66,11 @@ pub(super) fn table(name: &'static str, used: usize, limit: f64) {
 /// VIFs of the server.
 pub(super) fn vifs(count: usize) {
     gauge!("weft_agent_vifs").set(count as f64);
+}
+
+/// VIFs of the server that another server has, too.
+pub(super) fn vifs_twice(count: usize) {
+    gauge!("weft_agent_vifs_twice").set(count as f64);
 }
 
 /// Frames of a VIF that exceeded what it may hand to the agent.

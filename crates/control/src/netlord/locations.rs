@@ -59,6 +59,13 @@ pub enum LocationInput<'a> {
     },
     /// It does not any more.
     Stop(Vif),
+    /// It has lost an address to another.
+    Release {
+        /// Which.
+        vif: Vif,
+        /// Its address until now.
+        ip: IpAddr,
+    },
     /// Somebody is looked for who is not known; the end is [`LocationOutput::Sought`].
     Seek {
         /// The VIF of this server on whose behalf.
@@ -132,6 +139,20 @@ pub enum LocationOutput {
         /// Found, or nobody has said.
         found: Option<Binding>,
     },
+    /// Another server has announced an address of a VIF that lives here as that of another VIF.
+    Claimed {
+        /// Which lives here.
+        vif: Vif,
+        /// Its address.
+        ip: IpAddr,
+    },
+    /// Another server has announced a VIF that lives here.
+    Elsewhere {
+        /// Which.
+        vif: Vif,
+        /// Where it is said to be.
+        at: Location,
+    },
     /// What was known of a VIF has changed: frames to it go elsewhere, or are to be held until it is found again.
     Moved {
         /// Which.
@@ -146,6 +167,8 @@ pub enum LocationOutput {
 pub trait Locations {
     /// What is known now. `asker` is a VIF of this server, on whose behalf it is asked.
     fn find(&self, asker: Vif, query: Query) -> Option<Binding>;
+    /// Whether others learn what is announced of a tenant's VIFs: if not, somebody else says which addresses they have.
+    fn announces(&self, tenant: TenantId) -> bool;
     /// Something happened.
     fn handle(&mut self, now: Instant, input: LocationInput<'_>);
     /// What is to be done next.

@@ -52,10 +52,15 @@ impl Locations for Sources {
         }
     }
 
+    fn announces(&self, tenant: TenantId) -> bool {
+        !self.is_pulled(tenant)
+    }
+
     fn handle(&mut self, now: Instant, input: LocationInput<'_>) {
         let tenant = match &input {
             LocationInput::Start { vif, .. }
             | LocationInput::Stop(vif)
+            | LocationInput::Release { vif, .. }
             | LocationInput::Adopt { vif, .. }
             | LocationInput::Misdelivered { vif, .. } => vif.tenant,
             LocationInput::Seek { query, .. } | LocationInput::Confirm(query) => query.tenant,

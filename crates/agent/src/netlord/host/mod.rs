@@ -365,6 +365,7 @@ impl Host {
         metrics::table("remotes", self.agent.mapped(), f64::from(self.plane.remotes_max()));
         metrics::table("nl_arp", report.nl_arp_entries, self.config.nl_arp().capacity as f64);
         metrics::vifs(self.vifs.len());
+        metrics::vifs_twice(self.agent.twice(self.now()).count());
         if let Some(counts) = self.dhcp_counts() {
             metrics::dhcp(counts);
         }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use weft_control::netlord::agent::{Drop, LookupReport};
 use weft_control::netlord::nl_arp::NlArpCounts;
 use weft_control::netlord::spain::SpainCounters;
-use weft_control::netlord::{MacSpace, PROVIDER};
+use weft_control::netlord::{Location, MacSpace, PROVIDER, Vif};
 use weft_control::wire::packet::ethernet::VlanId;
 use weft_directory::client::versions;
 use weft_fabric::MacAddr;
@@ -112,9 +112,20 @@ impl Host {
         if !absent.is_empty() {
             problems.push(format!("VIFs without their interfaces: {}", absent.join(", ")));
         }
+        problems.extend(self.agent.twice(self.now()).map(|(vif, at)| self.twice_problem(vif, at)));
         problems.extend(self.provider_problem());
         problems.extend(self.paths.problem(&self.uplinks));
         problems
+    }
+
+    /// A VIF of this server is on another one, too. Both are named: this one by its log, the other by its place.
+    fn twice_problem(&self, vif: Vif, at: Location) -> String {
+        let own = self.vifs.values().find(|own| own.vif == vif);
+        let name = own.map_or_else(|| vif.mac.to_string(), |own| format!("{} of {} ({})", own.name, own.tenant, own.device));
+        let here = self.agent.vif(vif).and_then(|(_, uplink)| self.agent.location(uplink?));
+        let here =
+            here.map_or_else(|| "here".to_owned(), |here| format!("here, at port {} of switch {},", here.port, here.switch));
+        format!("VIF {name} is {here} and at port {} of switch {}: stop one of the two VMs", at.port, at.switch)
     }
 
     fn uplinks(&self) -> Vec<Value> {
@@ -182,6 +193,11 @@ impl Host {
         counters.insert("answered", counts.answered);
         counters.insert("icmp_errors", counts.icmp_errors);
         counters.insert("icmp_limited", counts.icmp_limited);
+        counters.insert("addresses_taken", counts.addresses_taken);
+        counters.insert("addresses_lost", counts.addresses_lost);
+        counters.insert("addresses_defended", counts.addresses_defended);
+        counters.insert("takeovers_limited", counts.takeovers_limited);
+        counters.insert("vifs_announced_elsewhere", counts.elsewhere);
         counters.insert("encapsulated_by_agent", counts.encapsulated);
         counters.insert("routed_by_agent", counts.routed);
         counters.insert("copies", counts.copies);

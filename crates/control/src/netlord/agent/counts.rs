@@ -144,6 +144,16 @@ pub struct Counts {
     pub icmp_errors: u64,
     /// ICMP errors that were not sent, as there were too many.
     pub icmp_limited: u64,
+    /// Addresses that VIFs here have taken over from others.
+    pub addresses_taken: u64,
+    /// Addresses that VIFs here have lost so.
+    pub addresses_lost: u64,
+    /// Claims to addresses with which VIFs here are configured.
+    pub addresses_defended: u64,
+    /// Takeovers that were not begun, as there were too many.
+    pub takeovers_limited: u64,
+    /// Announcements by others of VIFs that are here.
+    pub elsewhere: u64,
     /// Broadcasts and multicasts that had come over another special VLAN or interface, or were this server's own.
     pub copies: u64,
 }

@@ -10,6 +10,7 @@
 //! What always holds: a frame of a tenant's VIF is handed to VIFs of that tenant and MAC space alone (or, over its own virtual router, of that tenant), and every frame
 //! that is not handed on or kept is counted by its reason.
 
+mod claims;
 mod copies;
 mod counts;
 mod fragments;
@@ -42,6 +43,7 @@ use crate::bucket::Bucket;
 use crate::time::{Duration, Instant};
 use crate::wire::netlord::{NlArp, Overlay, Recipient, Unicast};
 use crate::wire::packet::ethernet::VlanId;
+use claims::Elsewhere;
 use copies::Copies;
 use fragments::Fragments;
 use kept::Kept;
@@ -228,6 +230,8 @@ pub struct Agent<L, C> {
     corrections: BTreeMap<TenantId, Bucket>,
     /// Tenants' broadcasts and multicasts that have come, and are to come again.
     copies: Copies,
+    /// VIFs of this server that others have announced, too.
+    elsewhere: BTreeMap<Vif, Elsewhere>,
     /// Remote VIFs that the data plane's maps have.
     mapped: BTreeSet<Vif>,
     /// Tenants whose routers and rules they have.
@@ -240,8 +244,13 @@ pub struct Agent<L, C> {
 #[derive(Debug)]
 struct LocalVif {
     vif: Vif,
+    /// Those that it is configured with, then those that it has used.
     addresses: Vec<IpAddr>,
+    /// How many it is configured with.
+    configured: usize,
     uplink: Option<UplinkId>,
+    /// Addresses that it takes from other VIFs.
+    takeovers: Bucket,
     storm: Bucket,
     searches: Bucket,
     icmp_errors: Bucket,
@@ -265,6 +274,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             kept: Kept::default(),
             fragments: Fragments::default(),
             corrections: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
             mapped: BTreeSet::new(),
             configured: BTreeSet::new(),
             now: Instant::ZERO,
@@ -360,6 +370,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 LocationOutput::Datagram { to, bytes } => self.out.push_back(Output::Datagram { to, bytes }),
                 LocationOutput::Sought { query, found } => self.sought(query, found.is_some()),
                 LocationOutput::Moved { vif, at } => self.moved(vif, at),
+                LocationOutput::Claimed { vif, ip } => self.claimed(vif, ip),
+                LocationOutput::Elsewhere { vif, at } => self.announced_elsewhere(vif, at),
             }
         }
         while let Some(Chirp { by, to, vlan, is_answer }) = self.chooser.poll() {
@@ -421,8 +433,10 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let bucket = |(rate, burst)| Bucket::new(rate, burst);
         let local = LocalVif {
             vif,
+            configured: addresses.len(),
             addresses,
             uplink: None,
+            takeovers: bucket(claims::TAKEOVERS),
             storm: bucket(self.config.storm),
             searches: bucket(self.config.searches),
             icmp_errors: bucket(self.config.icmp_errors),
@@ -440,6 +454,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     fn detach(&mut self, id: VifId) {
         let Some(local) = self.vifs.remove(&id) else { return };
         self.by_vif.remove(&local.vif);
+        self.elsewhere.remove(&local.vif);
         if let Some(home) = self.homes.get_mut(&local.uplink) {
             home.remove(&id);
         }

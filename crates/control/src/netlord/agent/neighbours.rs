@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weft_fabric::MacAddr;
 
+use super::super::Vif;
 use super::super::locations::{Locations, Query};
-use super::super::nl_arp::MAX_ADDRESSES;
 use super::super::paths::ChooseVlan;
-use super::super::{PUBLIC, Vif};
 use super::sending::Stop;
 use super::{Agent, Drop, VifId};
 use crate::wire::netlord::IpPacket;
@@ -32,7 +31,9 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let arp = Arp::parse(frame.payload).map_err(|_| Drop::Malformed)?;
         let ((_, sender), (_, target)) = (arp.sender, arp.target);
         self.check_claim(vif, sender.into())?;
-        self.learn(id, vif, sender.into());
+        // A VM says to all that it has an address: as a request for itself (RFC 5227), or as an answer that nobody has asked for.
+        let is_announced = if arp.is_request { target == sender } else { frame.dst.0[0] & 1 == 1 };
+        self.learn(id, vif, sender.into(), is_announced);
         // A reply says something of its sender, and so does a request for one's own address.
         if !arp.is_request || target == sender || !self.is_to_all_or_gateway(vif, frame.dst) {
             return Ok(());
@@ -50,7 +51,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let (from, target) = (message.source, message.target);
         if !message.is_solicitation {
             self.check_claim(vif, target.into())?;
-            self.learn(id, vif, target.into());
+            self.learn(id, vif, target.into(), frame.dst.0[0] & 1 == 1);
             return Ok(());
         }
         if !self.is_to_all_or_gateway(vif, frame.dst) {
@@ -58,7 +59,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         }
         let is_probe = from.is_unspecified();
         self.check_claim(vif, from.into())?;
-        self.learn(id, vif, from.into());
+        self.learn(id, vif, from.into(), false);
         let Some(mac) = self.answer_of(id, vif, target.into(), is_probe)? else { return Ok(()) };
         let is_router = self.gateway(vif, target.into()).is_some();
         let (to, to_mac) = if is_probe { (ALL_NODES, group_mac(ALL_NODES)) } else { (from, vif.mac) };
@@ -107,19 +108,6 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     /// Nobody but the agent speaks for a virtual router.
     fn check_claim(&self, vif: Vif, ip: IpAddr) -> Result<(), Stop> {
         if self.gateway(vif, ip).is_some() { Err(Drop::SpoofedGateway.into()) } else { Ok(()) }
-    }
-
-    /// A VM uses an address that nobody is known to have: it is its own, and is announced to all, so that others need not search for it.
-    fn learn(&mut self, id: VifId, vif: Vif, ip: IpAddr) {
-        let is_one = !ip.is_unspecified() && !ip.is_multicast() && vif.tenant != PUBLIC;
-        if !is_one || self.locations.find(vif, Query::ip(vif.tenant, vif.space, ip)).is_some() {
-            return;
-        }
-        let Some(local) = self.vifs.get_mut(&id) else { return };
-        if local.addresses.len() < MAX_ADDRESSES && !local.addresses.contains(&ip) {
-            local.addresses.push(ip);
-            self.announce(id);
-        }
     }
 
     /// Whether a VIF has asked for the address a short while ago.

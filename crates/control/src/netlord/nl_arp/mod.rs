@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use rand::RngExt;
+use weft_fabric::TenantId;
 use weft_fabric::rng::Pcg64;
 
 pub use table::{Change, MAX_ADDRESSES, Table};
@@ -179,6 +180,28 @@ impl NlArp {
         }
     }
 
+    fn release(&mut self, vif: Vif, ip: IpAddr) {
+        if let Some(local) = self.local.get_mut(&vif) {
+            local.addresses.retain(|&it| it != ip);
+        }
+        let query = Query::ip(vif.tenant, vif.space, ip);
+        if self.local_ips.get(&query) == Some(&vif) {
+            self.local_ips.remove(&query);
+        }
+    }
+
+    /// What an agent says of its VIFs concerns those of this server: it has one of them too, or an address of theirs.
+    fn compare_with_own(&mut self, vif: Vif, at: Location, ips: [Option<IpAddr>; 2]) {
+        if self.local.contains_key(&vif) {
+            self.out.push_back(LocationOutput::Elsewhere { vif, at });
+        }
+        for ip in ips.into_iter().flatten() {
+            if let Some(&own) = self.local_ips.get(&Query::ip(vif.tenant, vif.space, ip)).filter(|own| **own != vif) {
+                self.out.push_back(LocationOutput::Claimed { vif: own, ip });
+            }
+        }
+    }
+
     /// Which VIF of this server is meant.
     fn here(&self, query: Query) -> Option<Binding> {
         let vif = match query.what {
@@ -303,7 +326,11 @@ impl NlArp {
 
     fn broadcast(&mut self, from: Location, message: Message) {
         match message {
-            Message::Here(Here { vif, ip4, ip6 }) => self.heard(vif, from, [ip4.map(Into::into), ip6.map(Into::into)], None),
+            Message::Here(Here { vif, ip4, ip6 }) => {
+                let ips = [ip4.map(Into::into), ip6.map(Into::into)];
+                self.compare_with_own(vif, from, ips);
+                self.heard(vif, from, ips, None);
+            }
             Message::NotHere(NotHere { vif }) => self.not_here(vif, from),
             Message::Where(question) => self.answer(from, question),
         }
@@ -389,10 +416,15 @@ impl Locations for NlArp {
         self.known(query)
     }
 
+    fn announces(&self, _: TenantId) -> bool {
+        true
+    }
+
     fn handle(&mut self, now: Instant, input: LocationInput<'_>) {
         match input {
             LocationInput::Start { vif, at, addresses } => self.start(vif, at, addresses),
             LocationInput::Stop(vif) => self.stop(vif),
+            LocationInput::Release { vif, ip } => self.release(vif, ip),
             LocationInput::Seek { query, .. } => self.seek(now, query),
             LocationInput::Confirm(query) => self.confirm(now, query),
             LocationInput::Misdelivered { vif, here, sender } => self.misdelivered(now, vif, here, sender),

@@ -74,6 +74,8 @@ impl World {
                 }
                 LocationOutput::Sought { query, found } => self.sought.push((from, query, found)),
                 LocationOutput::Moved { vif, at } => self.moved.push((from, vif, at)),
+                // What agents do then: agent/tests/claims.rs.
+                LocationOutput::Claimed { .. } | LocationOutput::Elsewhere { .. } => {}
                 LocationOutput::Datagram { .. } => panic!("NL-ARP asks no directory"),
             }
         }

@@ -20,6 +20,7 @@ use crate::directory::{Key, Locator, Mapping, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::netlord::{Question, Unicast};
 use adopted::Adopted;
+use weft_fabric::TenantId;
 
 /// How long a place is not believed after its agent has said that the VIF is not there: the directory's withdrawal takes half a second.
 const DISTRUST: Duration = Duration::from_secs(1);
@@ -91,6 +92,16 @@ impl Pull {
         self.known.retain(|(_, asker), _| *asker != vif);
     }
 
+    fn release(&mut self, vif: Vif, ip: IpAddr) {
+        if let Some((_, addresses)) = self.local.get_mut(&vif) {
+            addresses.retain(|&it| it != ip);
+        }
+        let query = Query::ip(vif.tenant, vif.space, ip);
+        if self.local_ips.get(&query) == Some(&vif) {
+            self.local_ips.remove(&query);
+        }
+    }
+
     fn seek(&mut self, asker: Vif, query: Query) {
         if let Some(binding) = self.here(query) {
             return self.out.push_back(LocationOutput::Sought { query, found: Some(binding) });
@@ -158,11 +169,16 @@ impl Locations for Pull {
         self.here(query).or_else(|| self.known.get(&(query, asker)).copied()).or_else(|| self.adopted.find(query))
     }
 
+    fn announces(&self, _: TenantId) -> bool {
+        false
+    }
+
     fn handle(&mut self, now: Instant, input: LocationInput<'_>) {
         self.now = now;
         match input {
             LocationInput::Start { vif, at, addresses } => self.start(vif, at, addresses),
             LocationInput::Stop(vif) => self.stop(vif),
+            LocationInput::Release { vif, ip } => self.release(vif, ip),
             LocationInput::Seek { asker, query } => self.seek(asker, query),
             LocationInput::Unicast(message) => self.unicast(message),
             LocationInput::Servers(servers) => self.resolver.handle(now, Input::SetServers(servers)),

@@ -308,7 +308,7 @@ impl World {
                     self.after(self.config.latency, Event::ToDirectory { from: server, bytes });
                 }
                 LocationOutput::Sought { query, found } => self.sought(server, query, found.is_some()),
-                LocationOutput::Moved { .. } => {}
+                LocationOutput::Moved { .. } | LocationOutput::Claimed { .. } | LocationOutput::Elsewhere { .. } => {}
             }
         }
         self.arm(server);

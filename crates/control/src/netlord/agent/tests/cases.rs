@@ -5,7 +5,7 @@ use crate::wire::netlord::{Question, QuestionId};
 
 const TWO: &str = "version = 1\n[[tenant]]\nid = 7\nname = \"a\"\n[[tenant]]\nid = 8\nname = \"b\"\n";
 
-const ROUTED: &str = r#"
+pub(super) const ROUTED: &str = r#"
 version = 2
 [[tenant]]
 id = 7

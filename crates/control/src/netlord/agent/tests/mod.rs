@@ -7,6 +7,7 @@
 
 mod adversary;
 mod cases;
+mod claims;
 mod fragments;
 mod several;
 

@@ -1,0 +1,102 @@
+//! An address that VMs on different servers take over from each other, as VRRP does, and one that nobody may take. As root, with `weft-agent` built; elsewhere it says
+//! that it is skipped.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::io::Write as _;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use support::TestLab;
+use support::streams::wait_until;
+use support::tenants::{ask, counter, settings, stand};
+use weft_control::wire::packet::arp::Arp;
+use weft_fabric::routing::spain::SpainConfig;
+use weft_fabric::topology::shapes::{Cabling, Shape};
+use weft_fabric::{BitsPerSec, MacAddr};
+use weft_lab::frames;
+use weft_lab::plan::Plan;
+use weft_lab::plan::netlord::{CoreSwitch, Fib, NetlordSpec, Placement};
+
+const TENANTS: &str = r#"
+version = 1
+[[tenant]]
+id = 17
+name = "acme"
+[[vif]]
+tenant = "acme"
+name = "a"
+mac = "02:00:00:00:00:01"
+addresses = ["10.0.0.1"]
+[[vif]]
+tenant = "acme"
+name = "b"
+mac = "02:00:00:00:00:02"
+addresses = ["10.0.0.2"]
+[[vif]]
+tenant = "acme"
+name = "c"
+mac = "02:00:00:00:00:03"
+addresses = ["10.0.0.3"]
+"#;
+
+fn plan() -> Plan {
+    let shape = Shape::TwoLevel { edges: 3, cores: 1, hosts_per_edge: 1 };
+    let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: weft_fabric::Duration::ZERO };
+    let fabric = shape.build(link, link).expect("a fabric");
+    let spec = NetlordSpec {
+        file: TENANTS.to_owned(),
+        placements: vec![Placement { tenant: "acme".to_owned(), hosts: vec![0, 1, 2] }],
+        spain: SpainConfig::default(),
+        fib: Fib { entries: 64, ageing_s: 300, learn_per_second: 0 },
+        limits: Vec::new(),
+        core: CoreSwitch::Ebpf,
+        provider: None,
+        chirp_us: None,
+    };
+    Plan::new(&fabric, &settings('t')).and_then(|plan| plan.with_netlord(&fabric, &spec)).expect("a plan")
+}
+
+fn shell(lab: &TestLab, vm: &str, command: &str) -> bool {
+    let output = lab.at(vm, || Command::new("sh").args(["-c", command]).output().expect("a shell"));
+    output.status.success()
+}
+
+/// Says to all that the VM has an address.
+fn announce(lab: &TestLab, vm: &str, mac: u8, address: Ipv4Addr) {
+    let frame = Arp::question((MacAddr([2, 0, 0, 0, 0, mac]), address), address).frame();
+    lab.at(vm, || frames::socket("eth0", 0x0806).expect("a packet socket").write_all(&frame).expect("it is sent"));
+}
+
+/// Whether VM c, which knows no neighbour, reaches an address at this MAC address.
+fn is_at(lab: &TestLab, address: Ipv4Addr, mac: u8) -> bool {
+    let ping = format!(
+        "ip neigh flush dev eth0; ping -n -c 1 -W 1 {address} && ip neigh show {address} | grep -qi 02:00:00:00:00:0{mac}"
+    );
+    shell(lab, "acme-c", &ping)
+}
+
+#[test]
+fn an_address_is_where_it_was_announced_last_unless_another_is_configured_with_it() {
+    let Some(lab) = stand(plan()) else { return };
+    let shared = Ipv4Addr::new(10, 0, 0, 100);
+    for (vm, other, mac) in [("acme-a", "acme-b", 1), ("acme-b", "acme-a", 2), ("acme-a", "acme-b", 1)] {
+        let _ = shell(&lab, other, &format!("ip addr del {shared}/24 dev eth0"));
+        assert!(shell(&lab, vm, &format!("ip addr add {shared}/24 dev eth0")));
+        announce(&lab, vm, mac, shared);
+        wait_until("the address has moved", || is_at(&lab, shared, mac));
+    }
+    let hosts: Vec<String> = lab.plan().hosts().map(|host| host.name.clone()).collect();
+    let count = |host: usize, name: &str| counter(&ask(&lab, &hosts[host]), name);
+    assert_eq!([0, 1].map(|host| count(host, "addresses_taken")), [1, 1]);
+    assert_eq!([0, 1].map(|host| count(host, "addresses_lost")), [1, 1]);
+    // What b is configured with stays there, however often a announces it.
+    let own = Ipv4Addr::new(10, 0, 0, 2);
+    for _ in 0..10 {
+        announce(&lab, "acme-a", 1, own);
+    }
+    wait_until("b's agent has heard it", || count(1, "addresses_defended") > 0);
+    wait_until("the address is where it was", || is_at(&lab, own, 2));
+    assert!(count(0, "takeovers_limited") > 0);
+}
