@@ -305,6 +305,7 @@ fn exports_what_alerts_read(site: &Site) {
         "weft_agent_paths_restored_total",
         "weft_agent_table",
         "weft_agent_table_max",
+        "weft_agent_vifs_twice",
     ];
     wait("metrics", || {
         let agents = ["web1", "tor1", "mid"].iter().flat_map(|name| site.metrics(name, 9304));
