@@ -60,12 +60,9 @@ impl Nic {
 /// Asks the kernel for a property of an interface, whose name is shorter than the request's room for it.
 fn ask(name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
     let mut request = request_for(name);
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    // SAFETY: the request names an interface, and has room for any answer.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), what, &raw mut request) } {
-        0 => Ok(request),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // SAFETY: the request has room for any answer.
+    unsafe { ioctl(what, &mut request)? };
+    Ok(request)
 }
 
 /// Has the kernel note whether an interface has a carrier: its flags and its queue follow up to a second later, if several interfaces lose theirs at once.
@@ -74,20 +71,27 @@ fn update_carrier(name: &str) -> io::Result<()> {
     let mut value = [ETHTOOL_GLINK, 0];
     let mut request = request_for(name);
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    // SAFETY: the request names an interface, and its data is what the command takes; both live until it has been answered.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } {
-        0 => Ok(()),
+    // SAFETY: the data is what the command takes, and lives until it has been answered.
+    match unsafe { ioctl(libc::SIOCETHTOOL, &mut request) } {
         // A device that does not say: the flags are all there is.
-        _ => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
-            error => Err(error),
-        },
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        done => done,
     }
 }
 
 /// Of linux/ethtool.h.
 const ETHTOOL_GLINK: u32 = 0x0a;
+
+/// # Safety
+/// The request is one for `what`: its member that is read is set, and a pointer in it is valid.
+unsafe fn ioctl(what: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    // SAFETY: as the caller says.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), what, std::ptr::from_mut(request)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 fn request_for(name: &str) -> libc::ifreq {
     // SAFETY: zeros are a valid ifreq.

@@ -173,10 +173,7 @@ impl NlArp {
     fn stop(&mut self, vif: Vif) {
         let Some(local) = self.local.remove(&vif) else { return };
         for ip in local.addresses {
-            let query = Query::ip(vif.tenant, vif.space, ip);
-            if self.local_ips.get(&query) == Some(&vif) {
-                self.local_ips.remove(&query);
-            }
+            self.unname(vif, ip);
         }
     }
 
@@ -184,6 +181,11 @@ impl NlArp {
         if let Some(local) = self.local.get_mut(&vif) {
             local.addresses.retain(|&it| it != ip);
         }
+        self.unname(vif, ip);
+    }
+
+    /// An address is not a VIF's any more, unless another of this server has it by now.
+    fn unname(&mut self, vif: Vif, ip: IpAddr) {
         let query = Query::ip(vif.tenant, vif.space, ip);
         if self.local_ips.get(&query) == Some(&vif) {
             self.local_ips.remove(&query);

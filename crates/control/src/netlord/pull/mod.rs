@@ -13,6 +13,8 @@ mod adopted;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
+use weft_fabric::TenantId;
+
 use super::locations::{Binding, LocationInput, LocationOutput, Locations, Query};
 use super::{EdgePort, Location, Vif};
 use crate::directory::resolver::{Input, Output, Resolution, Resolver};
@@ -20,7 +22,6 @@ use crate::directory::{Key, Locator, Mapping, Value};
 use crate::time::{Duration, Instant};
 use crate::wire::netlord::{Question, Unicast};
 use adopted::Adopted;
-use weft_fabric::TenantId;
 
 /// How long a place is not believed after its agent has said that the VIF is not there: the directory's withdrawal takes half a second.
 const DISTRUST: Duration = Duration::from_secs(1);
@@ -90,16 +91,6 @@ impl Pull {
             }
         }
         self.known.retain(|(_, asker), _| *asker != vif);
-    }
-
-    fn release(&mut self, vif: Vif, ip: IpAddr) {
-        if let Some((_, addresses)) = self.local.get_mut(&vif) {
-            addresses.retain(|&it| it != ip);
-        }
-        let query = Query::ip(vif.tenant, vif.space, ip);
-        if self.local_ips.get(&query) == Some(&vif) {
-            self.local_ips.remove(&query);
-        }
     }
 
     fn seek(&mut self, asker: Vif, query: Query) {
@@ -178,15 +169,17 @@ impl Locations for Pull {
         match input {
             LocationInput::Start { vif, at, addresses } => self.start(vif, at, addresses),
             LocationInput::Stop(vif) => self.stop(vif),
-            LocationInput::Release { vif, ip } => self.release(vif, ip),
             LocationInput::Seek { asker, query } => self.seek(asker, query),
             LocationInput::Unicast(message) => self.unicast(message),
             LocationInput::Servers(servers) => self.resolver.handle(now, Input::SetServers(servers)),
             LocationInput::Datagram { from, bytes } => self.resolver.handle(now, Input::Datagram { from, bytes }),
             LocationInput::Timer => self.resolver.handle(now, Input::Timer),
             LocationInput::Adopt { vif, at } => self.adopt(vif, at),
-            // The directory corrects; it is not asked on a guess.
-            LocationInput::Confirm(_) | LocationInput::Misdelivered { .. } | LocationInput::Broadcast { .. } => {}
+            // The directory corrects; it is not asked on a guess, and says itself who has an address.
+            LocationInput::Release { .. }
+            | LocationInput::Confirm(_)
+            | LocationInput::Misdelivered { .. }
+            | LocationInput::Broadcast { .. } => {}
         }
         self.adopted_timer();
     }

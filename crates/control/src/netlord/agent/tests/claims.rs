@@ -122,6 +122,11 @@ fn a_vif_on_two_servers_is_reported_unless_it_has_just_moved() {
     assert_eq!(twice(&world, 1), []);
     world.advance(Duration::from_secs(6));
     assert_eq!(twice(&world, 1), [(vif(7, 1, 1), place(2))]);
+    world.advance(Duration::from_secs(600));
+    assert_eq!(twice(&world, 1), [], "nothing was heard of it for long");
+    world.attach(2, 6, vif(7, 1, 1), &[ip(0, 1)]);
+    world.advance(Duration::from_secs(11));
+    assert_eq!(twice(&world, 1).len(), 1);
     world.input(1, Input::Detach(VifId(5)));
     assert_eq!(twice(&world, 1), []);
 }
