@@ -1,4 +1,4 @@
-//! An address that VMs on different servers take over from each other, as VRRP does, and one that nobody may take. As root, with `weft-agent` built; elsewhere it says
+//! An address that VMs on different servers take over from each other, as VRRP does, one that nobody may take, and a VIF that two servers have. As root, with `weft-agent` built; elsewhere it says
 //! that it is skipped.
 #![cfg(target_os = "linux")]
 
@@ -11,10 +11,13 @@ use std::process::Command;
 use support::TestLab;
 use support::streams::wait_until;
 use support::tenants::{ask, counter, settings, stand};
+use weft_control::netlord::{EdgePort, Location, MacSpace, Vif};
+use weft_control::wire::netlord::{Here, NlArp};
 use weft_control::wire::packet::arp::Arp;
+use weft_control::wire::packet::ethernet::VlanId;
 use weft_fabric::routing::spain::SpainConfig;
 use weft_fabric::topology::shapes::{Cabling, Shape};
-use weft_fabric::{BitsPerSec, MacAddr};
+use weft_fabric::{BitsPerSec, MacAddr, TenantId};
 use weft_lab::frames;
 use weft_lab::plan::Plan;
 use weft_lab::plan::netlord::{CoreSwitch, Fib, NetlordSpec, Placement};
@@ -99,4 +102,28 @@ fn an_address_is_where_it_was_announced_last_unless_another_is_configured_with_i
     wait_until("b's agent has heard it", || count(1, "addresses_defended") > 0);
     wait_until("the address is where it was", || is_at(&lab, own, 2));
     assert!(count(0, "takeovers_limited") > 0);
+}
+
+/// Another server's agent announces a VIF that is here: `status` names it and both places, as long as both may have it.
+#[test]
+fn a_vif_on_two_servers_is_a_problem_with_both_places() {
+    let Some(lab) = stand(plan()) else { return };
+    let hosts: Vec<String> = lab.plan().hosts().map(|host| host.name.clone()).collect();
+    let place = |host: usize| {
+        let uplink = ask(&lab, &hosts[host])["uplinks"][0].take();
+        let switch = uplink["switch"].as_str().expect("its switch").parse().expect("a MAC address");
+        Location { switch, port: EdgePort::new(uplink["port"].as_u64().expect("its port") as u16).expect("a port") }
+    };
+    let (here, there) = (place(0), place(2));
+    let vif = Vif { tenant: TenantId(17), space: MacSpace(1), mac: MacAddr([2, 0, 0, 0, 0, 1]) };
+    let special = lab.plan().overlay.netlord().expect("NetLord").special[0];
+    let mut frame = Vec::new();
+    NlArp::Here(Here { vif, ip4: None, ip6: None }).emit(there, VlanId::new(special).expect("a VLAN"), &mut frame);
+    lab.at(&hosts[2], || frames::socket("eth0", 0x8100).expect("a packet socket").write_all(&frame).expect("it is sent"));
+    wait_until("it is heard", || counter(&ask(&lab, &hosts[0]), "vifs_announced_elsewhere") == 1);
+    let problems = || ask(&lab, &hosts[0])["problems"].to_string();
+    assert!(!problems().contains("VIF a"), "it may be moving");
+    let both =
+        format!("here, at port {} of switch {}, and at port {} of switch {}", here.port, here.switch, there.port, there.switch);
+    wait_until("it is a problem", || problems().contains(&both) && problems().contains("VIF a of acme"));
 }
