@@ -110,8 +110,16 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 	$(STRICT) $(CARGO) test --quiet --locked --workspace --doc
 
 .PHONY: test-deep
-test-deep: ## The same with ten times as many cases of each property, and 100,000 agents and 2,000 seeds in the simulated directory
-	WEFT_HERD_AGENTS=100000 WEFT_SEEDS=2000 PROPTEST_CASES=2560 $(MAKE) test-rust
+test-deep: ## The same with ten times as many cases, 100,000 agents and 2,000 seeds in the simulated directory, ten minutes of faults in real ones
+	WEFT_HERD_AGENTS=100000 WEFT_SEEDS=2000 WEFT_NEMESIS_S=600 PROPTEST_CASES=2560 $(MAKE) test-rust
+
+.PHONY: nemesis
+nemesis: ## Random faults in a real directory and etcd for MINUTES (60), as root; SEED=... for the same ones again
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
+	scripts/setup-etcd.sh
+	scripts/setup-lab.sh
+	$(STRICT) WEFT_NEMESIS_S=$$((60 * $(or $(MINUTES),60))) $(if $(SEED),WEFT_NEMESIS_SEED=$(SEED)) $(CARGO) test --quiet --locked --workspace --test nemesis -- --nocapture faults
 
 .PHONY: fuzz
 fuzz: ## Fuzz each reader of outside bytes for SECONDS (60)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # test.sh [TARGET...]: every test, in stages that are targets of the Makefile. All is built once. Then the simulations are compared with the papers
 # beside the other tests, which wait more than they compute: they have the processors only while nobody else wants them, so that not even labs,
-# which measure real time, wait for them. The TARGETs follow the simulations in the same way (.ci/run: lints), and the Python tests run so beside the labs.
+# which measure real time, wait for them. The Python tests run so beside the labs, and the TARGETs follow them in the same way (.ci/run: lints).
 # A stage that fails does not keep the next from running. The last lines name the slowest tests and those that failed, with their messages, and count them
 # all.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 logs=target/test-logs
-beside=(test-simulations "$@")
-stages=(build-tests test-rust "${beside[@]}" test-labs test-python)
+beside=(test-simulations test-python "$@")
+stages=(build-tests test-rust "${beside[@]}" test-labs)
 
 # run_stage STAGE: runs it with its output in a log, too; its exit code and its time go to files beside the log.
 run_stage() {
@@ -72,14 +72,14 @@ mkdir -p "$logs"
 run_stage build-tests
 if [ "$(cat "$logs/build-tests.status")" -eq 0 ]; then
     trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
-    start_idle "${beside[@]}"
+    start_idle test-simulations
     run_stage test-rust
-    # Not before: beside the Rust tests, which leave no processor idle for long, a Python test might wait longer than it allows.
-    start_idle test-python
+    # Not before: beside the Rust tests, which leave no processor idle for long, a Python test might wait longer than it allows; and one build at a time.
+    start_idle test-python "$@"
     run_stage test-labs
     wait "${background[@]}"
     trap - EXIT
-    for stage in "${beside[@]}" test-python; do
+    for stage in "${beside[@]}"; do
         cat "$logs/$stage.output"
     done
 fi

@@ -12,8 +12,10 @@ use support::etcd::Etcd;
 use support::model::{key, value_of};
 use support::shared::{WRITER, secret};
 use weft_control::directory::Key;
+use weft_control::directory::auth::Secret;
 use weft_control::directory::resolver::{Input, Output, Resolver, ResolverConfig};
 use weft_control::wire::directory::Op;
+use weft_directory::client::{Auth, Client, Settings};
 use weft_fabric::rng::Pcg64;
 
 /// An agent on a socket.
@@ -71,6 +73,12 @@ impl Agent {
     }
 }
 
+/// A client with a key of another secret.
+fn client_of_secret(daemon: &Daemon, hex: &str) -> Client {
+    let (servers, key) = (vec![daemon.address()], Some(Secret::parse(hex).unwrap().key_of(WRITER)));
+    Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout: Duration::from_secs(2) }).unwrap()
+}
+
 fn delete(daemon: &Daemon, key: Key) {
     let op = Op { key, expect: None, value: None };
     daemon.client(WRITER).update(vec![op], None).unwrap();
@@ -81,7 +89,11 @@ fn an_idle_agent_is_sent_what_is_withdrawn() {
     let Some(etcd) = Etcd::start(1) else { return };
     let home = Home::new();
     let store = format!("etcd:{}", etcd.urls().join(","));
-    let mut servers = ["100", "101", "102"].map(|principal| home.start(&["--store", &store, "--principal", principal]));
+    // The agent's key is of the present secret, later of the old one.
+    let secrets = [Secret::new([8; 32]), secret(), Secret::new([10; 32])].map(|secret| secret.to_hex());
+    let old = home.write_private("old", &secrets[0]);
+    let start = |principal| home.start(&["--store", &store, "--principal", principal, "--old-secret", &old]);
+    let mut servers = ["100", "101", "102"].map(start);
     (0..4).for_each(|n| assert!(servers[0].put(key(n), value_of(1)).is_some()));
     let mut agent = Agent::new(&servers);
     for n in 0..4 {
@@ -102,6 +114,17 @@ fn an_idle_agent_is_sent_what_is_withdrawn() {
     agent.run(None, Duration::from_millis(500));
     assert!(servers.iter().any(|it| it.scrape().of("pushes_total") >= 1.0));
 
+    // Another secret takes the place of the one of which the agent has a key, at all servers at once: it notices nothing.
+    home.write_private("old", &secrets[1]);
+    home.write_private("secret", &secrets[2]);
+    let before = agent.datagrams;
+    agent.run(None, Duration::from_secs(4));
+    assert!(agent.datagrams - before <= 2, "{} datagrams for another secret", agent.datagrams - before);
+    assert!(client_of_secret(&servers[0], &secrets[2]).health().is_ok(), "the new secret is in force");
+    delete(&servers[1], key(2));
+    let took = agent.run(Some(key(2)), Duration::from_secs(1)).expect("within a second");
+    eprintln!("out of use {took:?} after the acknowledgement, under the old secret");
+
     // One of its two servers is killed, and nobody has noticed.
     let killed = subscribed.iter().position(|&count| count > 0.0).unwrap();
     servers[killed].signal(libc::SIGKILL);
@@ -110,5 +133,5 @@ fn an_idle_agent_is_sent_what_is_withdrawn() {
     let took = agent.run(Some(key(1)), Duration::from_secs(1)).expect("within a second");
     eprintln!("out of use {took:?} after the acknowledgement, with one server killed");
     let left: std::collections::BTreeSet<Key> = agent.resolver.usable().map(|(key, ..)| key).collect();
-    assert_eq!(left, [key(2), key(3)].into());
+    assert_eq!(left, [key(3)].into());
 }

@@ -209,17 +209,30 @@ fn a_secret_is_rotated_with_both_keys_good_in_between() {
     };
     let list = |site: &Site, key: &str| site.run(&["list", "--key", key, "--timeout", "1s"]).status.code();
     let old = key(&site, "old");
+    site.start("mac");
     let begun = site.run(&["rotate"]);
     assert!(begun.status.success() && text(&begun).contains("give every host its new key"), "{}", text(&begun));
     let again = site.run(&["rotate"]);
     assert!(again.status.code() == Some(2) && text(&again).contains("rotate --finish"), "{}", text(&again));
     let new = key(&site, "new");
-    site.start("mac");
-    assert_eq!((list(&site, &old), list(&site, &new)), (Some(0), Some(0)), "both are good");
+    assert_eq!(list(&site, &old), Some(0), "the old one is good all the time");
+    wait("the new key is good", || list(&site, &new) == Some(0), String::new);
+    assert_eq!(list(&site, &old), Some(0), "both are good");
     assert!(site.run(&["rotate", "--finish"]).status.success());
-    site.start("mac");
-    assert_eq!((list(&site, &old), list(&site, &new)), (Some(2), Some(0)), "only the new one is");
+    wait("the old key is not", || list(&site, &old) == Some(2), String::new);
+    assert_eq!(list(&site, &new), Some(0), "the new one is");
     assert_eq!(site.run(&["rotate", "--finish"]).status.code(), Some(2), "there is none under way");
+
+    // A secret that cannot be used changes nothing; with the next good one the server goes on. A server that starts has it too.
+    std::fs::write(site.file("secret"), "no secret\n").unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(list(&site, &new), Some(0), "the one before stays in force");
+    std::fs::write(site.file("secret"), format!("{}\n", secret().to_hex())).unwrap();
+    let third = key(&site, "third");
+    wait("the third key is good", || list(&site, &third) == Some(0), String::new);
+    assert_eq!(list(&site, &new), Some(2), "without an old one the key before is worth nothing");
+    site.start("mac");
+    assert_eq!((list(&site, &new), list(&site, &third)), (Some(2), Some(0)));
 }
 
 #[test]

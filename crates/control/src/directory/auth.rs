@@ -15,34 +15,42 @@ use siphasher::sip::SipHasher24;
 use super::key::PrincipalId;
 use crate::wire::directory::{MAGIC, TAG, VERSION};
 
-/// The secret of a cluster: its owner has the key of every principal. While a new one takes the place of an old one, both.
+/// The secret of a cluster: its owner has the key of every principal. While a new one takes the place of an old one, both, each in a slot of its own.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
-    now: [u8; 32],
-    old: Option<[u8; 32]>,
+    slots: [Option<[u8; 32]>; 2],
+    now: Slot,
 }
 
-/// Of which secret a principal's key was made. A server's cookies say so in their lowest bit, so that it knows wherever it has the cookie.
+/// Of which of two secrets a principal's key was made. A server's cookies say so in their lowest bit, so that it knows wherever it has the cookie: a
+/// secret stays in its slot as long as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Age {
-    /// Of the present one.
-    New,
-    /// Of the one before.
-    Old,
+pub enum Slot {
+    /// Cookies are even.
+    Even,
+    /// Cookies are odd.
+    Odd,
 }
 
-impl Age {
+impl Slot {
     /// What a cookie says.
     pub const fn of(cookie: u64) -> Self {
-        if cookie & 1 == 0 { Self::New } else { Self::Old }
+        if cookie & 1 == 0 { Self::Even } else { Self::Odd }
     }
 
     /// A cookie that says so; never 0.
     pub const fn mark(self, cookie: u64) -> u64 {
         match self {
-            Self::New if cookie < 2 => 2,
-            Self::New => cookie & !1,
-            Self::Old => cookie | 1,
+            Self::Even if cookie < 2 => 2,
+            Self::Even => cookie & !1,
+            Self::Odd => cookie | 1,
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Even => Self::Odd,
+            Self::Odd => Self::Even,
         }
     }
 }
@@ -59,17 +67,45 @@ pub struct KeyTextError;
 impl Secret {
     /// A secret of 32 random bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
-        Self { now: bytes, old: None }
+        Self { slots: [Some(bytes), None], now: Slot::Even }
     }
 
     /// The same, and for the time being keys of an old one are good as well.
-    pub const fn and_old(self, old: &Self) -> Self {
-        Self { old: Some(old.now), ..self }
+    pub fn and_old(mut self, old: &Self) -> Self {
+        self.slots[self.now.other() as usize] = Some(old.present());
+        self
+    }
+
+    /// Another secret in place of this one: what both have stays in its slot.
+    pub fn replaced_by(&self, next: &Self) -> Self {
+        let slot_of = |bytes| [self.now, self.now.other()].into_iter().find(|&slot| self.slots[slot as usize] == Some(bytes));
+        let (present, old) = (next.present(), next.slots[next.now.other() as usize]);
+        let now = slot_of(present).or_else(|| slot_of(old?).map(Slot::other)).unwrap_or_else(|| self.now.other());
+        let mut slots = [Some(present), old];
+        if now == Slot::Odd {
+            slots.reverse();
+        }
+        Self { slots, now }
+    }
+
+    /// Whether a cookie that was given out under an earlier secret means another key now, or none.
+    pub fn voids(&self, earlier: &Self, cookie: u64) -> bool {
+        let slot = Slot::of(cookie) as usize;
+        self.slots[slot] != earlier.slots[slot]
+    }
+
+    /// The slot of keys that are made now.
+    pub const fn slot(&self) -> Slot {
+        self.now
     }
 
     /// Whether keys of an old one are good as well.
-    pub const fn has_old(&self) -> bool {
-        self.old.is_some()
+    pub fn has_old(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+
+    fn present(&self) -> [u8; 32] {
+        self.slots[self.now as usize].expect("the present secret is there")
     }
 
     /// Reads 64 hexadecimal digits.
@@ -82,24 +118,25 @@ impl Secret {
 
     /// The key of a principal.
     pub fn key_of(&self, principal: PrincipalId) -> PrincipalKey {
-        self.key_of_age(principal, Age::New)
+        self.key_of_slot(principal, self.now)
     }
 
     /// The key of a principal to whom this server gave the cookie.
     pub fn key_by_cookie(&self, principal: PrincipalId, cookie: u64) -> PrincipalKey {
-        self.key_of_age(principal, Age::of(cookie))
+        self.key_of_slot(principal, Slot::of(cookie))
     }
 
     /// Whose tag it is: that of the principal's key, or of its old one.
-    pub fn maker_of(&self, principal: PrincipalId, covered: &[u8], tag: &[u8; TAG]) -> Option<(Tagger, Age)> {
-        let ages = if self.has_old() { &[Age::New, Age::Old][..] } else { &[Age::New] };
-        let taggers = ages.iter().map(|&age| (self.key_of_age(principal, age).tagger(), age));
-        taggers.into_iter().find(|(tagger, _)| tagger.verify(covered, tag))
+    pub fn maker_of(&self, principal: PrincipalId, covered: &[u8], tag: &[u8; TAG]) -> Option<(Tagger, Slot)> {
+        let slots = [self.now, self.now.other()];
+        let taken = slots.into_iter().filter(|&slot| self.slots[slot as usize].is_some());
+        taken.map(|slot| (self.key_of_slot(principal, slot).tagger(), slot)).find(|(tagger, _)| tagger.verify(covered, tag))
     }
 
-    fn key_of_age(&self, principal: PrincipalId, age: Age) -> PrincipalKey {
-        let secret = self.old.as_ref().filter(|_| age == Age::Old).unwrap_or(&self.now);
-        let mut state = Params::new().hash_length(32).key(secret).to_state();
+    /// If there is none in the slot, that of the present one.
+    fn key_of_slot(&self, principal: PrincipalId, slot: Slot) -> PrincipalKey {
+        let secret = self.slots[slot as usize].unwrap_or_else(|| self.present());
+        let mut state = Params::new().hash_length(32).key(&secret).to_state();
         state.update(b"weft principal").update(&principal.0.to_be_bytes());
         let mut key = [0; 32];
         key.copy_from_slice(state.finalize().as_bytes());
@@ -108,7 +145,7 @@ impl Secret {
 
     /// The 64 digits that [`Secret::parse`] reads.
     pub fn to_hex(&self) -> String {
-        hex(&self.now)
+        hex(&self.present())
     }
 }
 
@@ -348,6 +385,36 @@ mod tests {
     }
 
     proptest! {
+        /// Secrets come and go, two at a time: a cookie means the key under which it was given out until it is voided, and is voided when that key is no longer
+        /// good.
+        #[test]
+        fn a_cookie_means_its_key_until_it_is_voided(steps in prop::collection::vec((0u8..4, prop::option::of(0u8..4)), 1..8)) {
+            let host = PrincipalId(7);
+            let secret_of = |(now, old): (u8, Option<u8>)| {
+                let secret = Secret::new([now; 32]);
+                old.filter(|old| *old != now).map_or(secret.clone(), |old| secret.and_old(&Secret::new([old; 32])))
+            };
+            let mut secret = secret_of(steps[0]);
+            let mut cookies: Vec<(u64, PrincipalKey)> = Vec::new();
+            for &step in &steps {
+                let next = secret_of(step);
+                let replaced = secret.replaced_by(&next);
+                prop_assert!(replaced.key_of(host) == next.key_of(host) && replaced.has_old() == next.has_old());
+                cookies.retain(|(cookie, _)| !replaced.voids(&secret, *cookie));
+                secret = replaced;
+                let good = [Some(step.0), step.1].into_iter().flatten().map(|byte| Secret::new([byte; 32]).key_of(host));
+                let good: Vec<PrincipalKey> = good.collect();
+                for (cookie, key) in &cookies {
+                    prop_assert!(secret.key_by_cookie(host, *cookie) == *key && good.contains(key));
+                }
+                for key in good {
+                    let tag = key.tagger().tag(b"message");
+                    let (_, slot) = secret.maker_of(host, b"message", &tag).expect("the key is good");
+                    cookies.push((slot.mark(1 << 32), key));
+                }
+            }
+        }
+
         #[test]
         fn a_number_is_accepted_once(steps in prop::collection::vec(0u64..200, 1..300)) {
             let mut window = ReplayWindow::default();

@@ -16,7 +16,7 @@ pub(super) const OLD: &str = "secret.old";
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {
-    /// Every host has a key of the new secret: keys of the old one are worth nothing from the servers' next start
+    /// Every host has a key of the new secret: keys of the old one are worth nothing from now on
     #[arg(long)]
     finish: bool,
     #[command(flatten)]
@@ -47,10 +47,10 @@ pub fn run(args: &RotateArgs) -> Result<bool> {
     if args.json {
         print_json(&serde_json::json!({ "secret": new.display().to_string(), "keys": if args.finish { 1 } else { 2 } }))?;
     } else if args.finish {
-        print_text("The old secret is gone. Restart the servers, one by one.\n")?;
+        print_text("The old secret is gone here: delete it on the other servers too. A server follows within two seconds.\n")?;
     } else {
         print_text(&format!(
-            "{} is new, {} the one before: keys of both are good. Now:\n  1. copy both to the other servers, and restart the servers, one by one\n  2. give every host its new key (weft directory key)\n  3. weft directory rotate --finish, and restart the servers again\n",
+            "{} is new, {} the one before: keys of both are good, at this server within two seconds. Now:\n  1. copy both to the other servers, the old one first\n  2. give every host its new key (weft directory key)\n  3. weft directory rotate --finish, and delete the old one on the other servers\n",
             new.display(),
             old.display()
         ))?;

@@ -46,7 +46,7 @@ pub struct ServeArgs {
     /// The cluster's secret [default: DIR/secret]
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
-    /// The secret before: for the time being keys made of it are good as well [default: DIR/secret.old, if it is there]
+    /// The secret before: keys made of it are good as well, as long as the file is there [default: DIR/secret.old]
     #[arg(long, value_name = "FILE")]
     old_secret: Option<PathBuf>,
     /// Another server of this cluster; repeatable
@@ -119,6 +119,9 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         Some(listen) => listen,
         None => args.dir.listen()?.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("it is an address")),
     };
+    if let Some(old) = &args.old_secret {
+        std::fs::metadata(old).map_err(|e| Error::io("read", old, e))?;
+    }
     start_log(args.log == LogForm::Json);
     let store = args.store.clone().unwrap_or_else(|| StoreAddress::Embedded(args.dir.file("store")));
     let config = ServeConfig {
@@ -131,10 +134,7 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         policy,
         principal: PrincipalId(args.principal),
         secret: of_dir(&args.secret, "secret"),
-        old_secret: args
-            .old_secret
-            .clone()
-            .or_else(|| Some(args.dir.file(OLD)).filter(|file| args.secret.is_none() && file.exists())),
+        old_secret: args.old_secret.clone().or_else(|| Some(args.dir.file(OLD)).filter(|_| args.secret.is_none())),
         peers: args.peer.clone(),
         auth,
         metrics: args.metrics.0,

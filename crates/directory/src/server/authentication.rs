@@ -56,7 +56,7 @@ impl Authentication {
                     Some(_) => return Err("tag"),
                     None if windows.len() == PRINCIPALS => return Err("principals"),
                     None => {
-                        let maker = core.secret.maker_of(principal, frame.covered, frame.tag);
+                        let maker = core.secret().maker_of(principal, frame.covered, frame.tag);
                         let (tagger, _) = maker.ok_or("tag")?;
                         taggers.lock().insert(principal, tagger);
                         windows.insert(principal, ReplayWindow::default());
@@ -96,7 +96,7 @@ impl Authentication {
                 if taggers.len() == PRINCIPALS {
                     return Err("principals");
                 }
-                let (tagger, _) = core.secret.maker_of(principal, covered, tag).ok_or("version")?;
+                let (tagger, _) = core.secret().maker_of(principal, covered, tag).ok_or("version")?;
                 taggers.insert(principal, tagger);
             }
         }

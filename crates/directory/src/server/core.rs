@@ -1,7 +1,7 @@
 //! What all parts of a running server share: the machine behind its lock, its inbox, the clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant as WallInstant;
 
@@ -20,8 +20,9 @@ use crate::client::random;
 pub struct Core {
     /// The machine. One thread writes; the UDP threads read its shared state once a batch.
     pub server: RwLock<Server>,
-    /// The cluster's secret.
-    pub secret: Secret,
+    secret: RwLock<Secret>,
+    /// How often the secret has changed.
+    secrets: AtomicU64,
     /// How the machine works.
     pub config: ServerConfig,
     /// The record of who changed what.
@@ -56,7 +57,8 @@ impl Core {
         let server = machine(&secret, &config, policy);
         let core = Self {
             server: RwLock::new(server),
-            secret,
+            secret: RwLock::new(secret),
+            secrets: AtomicU64::new(0),
             config,
             audit,
             metrics: Metrics::new(),
@@ -68,6 +70,30 @@ impl Core {
             begun: WallInstant::now(),
         };
         (Arc::new(core), posted)
+    }
+
+    /// The cluster's secret.
+    pub fn secret(&self) -> Secret {
+        self.secret.read().clone()
+    }
+
+    /// How often it has changed: for those who have a copy.
+    pub fn secrets(&self) -> u64 {
+        self.secrets.load(Ordering::Acquire)
+    }
+
+    /// Another secret; false if it is the same.
+    pub fn set_secret(&self, next: &Secret) -> bool {
+        let mut secret = self.secret.write();
+        let next = secret.replaced_by(next);
+        if next == *secret {
+            return false;
+        }
+        *secret = next.clone();
+        drop(secret);
+        self.secrets.fetch_add(1, Ordering::Release);
+        self.post(Input::Secret(next));
+        true
     }
 
     /// The machine's time. Read it while the lock is held, lest the machine's time go back.

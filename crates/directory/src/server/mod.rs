@@ -23,6 +23,7 @@ mod metrics;
 mod notices;
 pub(crate) mod packets;
 mod rules;
+mod secrets;
 mod storage;
 mod streams;
 mod tenants;
@@ -50,6 +51,7 @@ use certificate::Certificate;
 use denied::DeniedList;
 use documents::Documents;
 use rules::Rules;
+use secrets::Secrets;
 use streams::Streams;
 use tenants::Tenants;
 
@@ -66,10 +68,10 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// # Errors
 /// Whatever keeps it from starting: then nothing was changed. The program ends with exit code 2.
 pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
-    let mut secret = config::read_secret(&config.secret)?;
-    if let Some(old) = &config.old_secret {
-        secret = secret.and_old(&config::read_secret(old)?);
-        tracing::warn!("keys of the old secret are good as well: start without --old-secret once every host has its new key");
+    let secrets = Arc::new(Secrets::new(config.secret.clone(), config.old_secret.clone()));
+    let secret = secrets.read()?;
+    if secret.has_old() {
+        tracing::warn!("keys of the old secret are good as well, until its file is gone (`weft directory rotate --finish`)");
     }
     let (rules, policy) = Rules::read(config.policy.clone())?;
     let certificate = match &config.auth {
@@ -108,7 +110,8 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     if let Some(certificate) = &certificate {
         runtime.spawn(certificate.clone().follow(core.clone()));
     }
-    runtime.spawn(obey(core.clone(), rules, certificate));
+    runtime.spawn(secrets.clone().follow(core.clone()));
+    runtime.spawn(obey(core.clone(), rules, certificate, secrets));
     let mut io = machine::IoHandles {
         socket: sockets[0].try_clone().map_err(|error| ServeError::System { what: "a socket", error })?,
         storage: storage::Storage::new(&core, store, runtime.handle().clone()),
@@ -209,7 +212,7 @@ fn start_streams(
 }
 
 /// Does what signals, and changes of the policy file, ask for.
-async fn obey(core: Arc<Core>, mut rules: Rules, certificate: Option<Arc<Certificate>>) {
+async fn obey(core: Arc<Core>, mut rules: Rules, certificate: Option<Arc<Certificate>>, secrets: Arc<Secrets>) {
     let (Ok(mut term), Ok(mut int), Ok(mut hup)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()))
     else {
@@ -222,6 +225,7 @@ async fn obey(core: Arc<Core>, mut rules: Rules, certificate: Option<Arc<Certifi
             _ = int.recv() => core.post(Input::Leave),
             _ = hup.recv() => {
                 rules.reload(&core);
+                secrets.reload(&core);
                 if let Some(certificate) = &certificate {
                     certificate.reload(&core);
                 }

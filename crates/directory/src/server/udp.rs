@@ -74,6 +74,7 @@ pub fn pin(core: usize) -> Result<(), ServeError> {
 pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
     let mut incoming = Incoming::new();
     let mut outgoing = Outgoing::new(true);
+    let mut secrets = core.secrets();
     let mut front = new_front(core);
     let mut age = AgeLimit::new(core.now());
     while !core.stop.load(Ordering::Relaxed) {
@@ -84,6 +85,10 @@ pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
                 age.took(core.now(), true);
                 continue;
             }
+        }
+        if core.secrets() != secrets {
+            secrets = core.secrets();
+            front.set_secret(core.secret());
         }
         let arrived = Instant::now();
         let mut datagrams = Vec::with_capacity(256);
@@ -109,7 +114,7 @@ pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
 
 fn new_front(core: &Core) -> Front {
     let config = FrontConfig { me: core.config.me, max_clients: core.config.max_clients, versions: core.config.versions };
-    Front::new(core.secret.clone(), Cookies::new(random()), config)
+    Front::new(core.secret(), Cookies::new(random()), config)
 }
 
 /// Takes a batch through the front. What the machine must do is posted after the lock is let go.

@@ -12,7 +12,9 @@ use rand::RngExt;
 use weft_directory::client::Client;
 use weft_fabric::rng::{Stream, stream};
 
+use super::clock::Clock;
 use super::etcd::free_ports;
+use super::network::Host;
 use super::shared::{WRITER, client_of, die_with_parent, write_secret};
 
 /// The servers of one cluster.
@@ -25,27 +27,44 @@ struct Server {
     child: Child,
     arguments: Vec<String>,
     address: SocketAddr,
+    surroundings: Surroundings,
+}
+
+/// What a server has of its own.
+#[derive(Default)]
+pub struct Surroundings {
+    pub host: Option<Host>,
+    pub clock: Option<Clock>,
 }
 
 impl Servers {
     /// Starts so many servers on a store and waits until they serve.
     pub fn start(count: usize, store: &str) -> Self {
+        let places = free_ports(count).into_iter().map(|port| (([127, 0, 0, 1], port).into(), Surroundings::default()));
+        Self::start_at(places.collect(), store)
+    }
+
+    /// Starts servers with what each has of its own.
+    pub fn start_at(places: Vec<(SocketAddr, Surroundings)>, store: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let secret = write_secret(folder.path());
-        let addresses: Vec<SocketAddr> = free_ports(count).into_iter().map(|port| ([127, 0, 0, 1], port).into()).collect();
-        let one = |at: usize| {
+        let addresses: Vec<SocketAddr> = places.iter().map(|(address, _)| *address).collect();
+        let one = |(at, (address, surroundings)): (usize, (SocketAddr, Surroundings))| {
             let mut arguments = words("serve --auth mac --policy open --provisioner 7 --metrics off --store-timeout 10s");
-            let me = addresses[at].to_string();
+            let me = address.to_string();
             let principal = (at + 100).to_string();
             arguments.extend(["--listen", &me, "--store", store, "--principal", &principal, "--secret"].map(str::to_owned));
             arguments.push(secret.to_str().unwrap().to_owned());
-            for peer in addresses.iter().filter(|peer| **peer != addresses[at]) {
+            if surroundings.host.is_some() {
+                arguments.push("--etcd-plaintext".to_owned());
+            }
+            for peer in addresses.iter().filter(|peer| **peer != address) {
                 arguments.extend(["--peer".to_owned(), peer.to_string()]);
             }
-            let child = spawn(&arguments, folder.path());
-            Server { child, arguments, address: addresses[at] }
+            let child = spawn(&arguments, folder.path(), &surroundings);
+            Server { child, arguments, address, surroundings }
         };
-        let servers = (0..count).map(one).collect();
+        let servers = places.into_iter().enumerate().map(one).collect();
         Self { folder, servers }
     }
 
@@ -59,13 +78,29 @@ impl Servers {
         client_of(WRITER, addresses, timeout)
     }
 
-    /// kill -9, and a new start on the same address.
-    pub fn kill_and_restart(&mut self, at: usize, pause: Duration) {
+    /// kill -9.
+    pub fn kill(&mut self, at: usize) {
         let server = &mut self.servers[at];
         server.child.kill().unwrap();
         server.child.wait().unwrap();
+    }
+
+    /// kill -9, and a new start on the same address.
+    pub fn kill_and_restart(&mut self, at: usize, pause: Duration) {
+        self.kill(at);
         std::thread::sleep(pause);
-        server.child = spawn(&server.arguments, self.folder.path());
+        self.restart(at);
+    }
+
+    /// Starts a server that has ended.
+    pub fn restart(&mut self, at: usize) {
+        let server = &mut self.servers[at];
+        server.child = spawn(&server.arguments, self.folder.path(), &server.surroundings);
+    }
+
+    /// Sets a server's wall clock so many seconds ahead.
+    pub fn set_clock(&mut self, at: usize, shift_s: i64) {
+        self.servers[at].surroundings.clock.as_mut().expect("the server has a clock of its own").set(shift_s);
     }
 
     /// SIGTERM; the exit code.
@@ -91,10 +126,16 @@ impl Drop for Servers {
 }
 
 /// Starts a server and waits until it says that it serves.
-fn spawn(arguments: &[String], folder: &Path) -> Child {
+fn spawn(arguments: &[String], folder: &Path, surroundings: &Surroundings) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
     die_with_parent(&mut command);
+    if let Some(host) = &surroundings.host {
+        host.namespace.hold(&mut command);
+    }
+    if let Some(clock) = &surroundings.clock {
+        clock.hold(&mut command);
+    }
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -53,6 +54,15 @@ impl Home {
     pub fn write(&self, name: &str, text: &str) -> String {
         let (path, new) = (self.path().join(name), self.path().join("new"));
         std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// The same, and nobody else can read it.
+    pub fn write_private(&self, name: &str, text: &str) -> String {
+        let (path, new) = (self.path().join(name), self.path().join("new"));
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
         std::fs::rename(&new, &path).unwrap();
         path.to_str().unwrap().to_owned()
     }

@@ -1,10 +1,13 @@
-//! An etcd on loopback, in a folder of its own, gone when it is dropped.
+//! An etcd on loopback or on the hosts of a test's network, in a folder of its own, gone when it is dropped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use super::network::{Host, Namespace};
 use super::shared::die_with_parent;
 
 /// The members of one etcd.
@@ -26,7 +29,9 @@ pub struct EtcdTls {
 struct Member {
     child: Child,
     client: String,
+    peer: String,
     arguments: Vec<String>,
+    namespace: Option<Namespace>,
 }
 
 impl Etcd {
@@ -37,28 +42,36 @@ impl Etcd {
 
     /// One member with a small quota.
     pub fn start_small(bytes: u32) -> Option<Self> {
-        Self::start_more(1, None, &["--quota-backend-bytes", &bytes.to_string()])
+        Self::start_more(&loopback(1), None, &["--quota-backend-bytes", &bytes.to_string()])
     }
 
     /// The same; with TLS, clients must show a certificate of the authority. One file serves as the members' and as the client's.
     pub fn start_with(count: usize, tls: Option<&EtcdTls>) -> Option<Self> {
-        Self::start_more(count, tls, &[])
+        Self::start_more(&loopback(count), tls, &[])
     }
 
-    fn start_more(count: usize, tls: Option<&EtcdTls>, more: &[&str]) -> Option<Self> {
+    /// A member on each of these hosts, with a small disk of its own, which only this thread and its processes see. A member writes a snapshot after
+    /// every hundred updates, so that a full disk is noticed soon. As root.
+    pub fn start_on(hosts: &[Host]) -> Option<Self> {
+        let at =
+            |host: &Host| Place { urls: [2379, 2380].map(|port| format!("http://{}:{port}", host.ip)), host: Some(host.clone()) };
+        Self::start_more(&hosts.iter().map(at).collect::<Vec<_>>(), None, &["--snapshot-count", "100"])
+    }
+
+    fn start_more(places: &[Place], tls: Option<&EtcdTls>, more: &[&str]) -> Option<Self> {
         let program = program("etcd")?;
         let folder = tempfile::tempdir().unwrap();
-        let ports = free_ports(2 * count);
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let cluster: Vec<String> = (0..count).map(|at| format!("m{at}={}", url(ports[2 * at + 1]))).collect();
+        let cluster: Vec<String> = places.iter().enumerate().map(|(at, place)| format!("m{at}={}", place.urls[1])).collect();
         let files = tls.map(|tls| [&tls.ca, &tls.certificate, &tls.key].map(|path| path.to_str().unwrap().to_owned()));
-        let members = (0..count).map(|at| {
-            let mut client = url(ports[2 * at]);
+        let members = places.iter().enumerate().map(|(at, place)| {
+            let [mut client, peer] = place.urls.clone();
             if tls.is_some() {
                 client = client.replace("http:", "https:");
             }
             let data = folder.path().join(format!("m{at}"));
-            let peer = url(ports[2 * at + 1]);
+            if place.host.is_some() {
+                mount_disk(&data);
+            }
             let mut arguments: Vec<String> = [
                 "--name",
                 &format!("m{at}"),
@@ -92,7 +105,8 @@ impl Etcd {
                 let flags = ["--client-cert-auth", "--trusted-ca-file", ca, "--cert-file", certificate, "--key-file", key];
                 arguments.extend(flags.map(str::to_owned));
             }
-            Member { child: spawn(&program, &arguments), client, arguments }
+            let namespace = place.host.as_ref().map(|host| host.namespace.clone());
+            Member { child: spawn(&program, &arguments, namespace.as_ref()), client, peer, arguments, namespace }
         });
         let flags =
             |[ca, certificate, key]: &[String; 3]| ["--cacert", ca, "--cert", certificate, "--key", key].map(str::to_owned);
@@ -145,7 +159,63 @@ impl Etcd {
     /// Starts a member that was killed, on what it left behind.
     pub fn restart(&mut self, at: usize) {
         let member = &mut self.members[at];
-        member.child = spawn(&self.program, &member.arguments);
+        member.child = spawn(&self.program, &member.arguments, member.namespace.as_ref());
+    }
+
+    /// Takes a member out of the cluster, with all that it had, and a new one in at its place, as for a machine that was lost.
+    pub fn replace(&mut self, at: usize) {
+        let member = self.id(at);
+        self.change_members(at, &["member", "remove", &member]);
+        self.kill(at);
+        let data = self.data(at);
+        std::fs::remove_dir_all(data.join("member")).unwrap();
+        let peer = format!("--peer-urls={}", self.members[at].peer);
+        self.change_members(at, &["member", "add", &format!("m{at}"), &peer]);
+        let arguments = &mut self.members[at].arguments;
+        *arguments.iter_mut().find(|it| *it == "new" || *it == "existing").unwrap() = "existing".to_owned();
+        self.restart(at);
+    }
+
+    /// By way of the others, and again: members that have just come back refuse changes for a moment.
+    fn change_members(&self, but: usize, arguments: &[&str]) {
+        let urls = self.urls();
+        let others: Vec<&String> = urls.iter().enumerate().filter(|(at, _)| *at != but).map(|(_, url)| url).collect();
+        let begun = Instant::now();
+        while self.ctl(&others, arguments).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "etcd does not take {arguments:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// A member's name for etcdctl.
+    fn id(&self, at: usize) -> String {
+        let urls = self.urls();
+        let out = self.ctl(&urls.iter().collect::<Vec<_>>(), &["member", "list"]).expect("etcd has a leader");
+        let list = String::from_utf8(out).unwrap();
+        let peer = &self.members[at].peer;
+        let line = list.lines().find(|line| line.contains(peer.as_str())).unwrap_or_else(|| panic!("{peer} is not in {list}"));
+        line.split(',').next().unwrap().to_owned()
+    }
+
+    /// Until a member takes writes that the others take too.
+    pub fn wait_for(&self, at: usize) {
+        let url = &self.urls()[at];
+        let begun = Instant::now();
+        while self.ctl(&[url], &["put", "probe", "1", "--command-timeout", "1s"]).is_none() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "member {at} does not come back");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Fills a member's small disk, or makes room on it.
+    pub fn fill_disk(&self, at: usize, full: bool) {
+        let filler = self.data(at).join("filler");
+        if full {
+            let mut file = std::fs::File::create(filler).unwrap();
+            while std::io::Write::write(&mut file, &[0; 65_536]).is_ok_and(|written| written > 0) {}
+        } else {
+            std::fs::remove_file(filler).unwrap();
+        }
     }
 
     /// Where a member keeps its data.
@@ -180,7 +250,28 @@ impl Drop for Etcd {
             let _ = member.child.kill();
             let _ = member.child.wait();
         }
+        for at in 0..self.members.len() {
+            let _ = umount2(&self.data(at), MntFlags::MNT_DETACH);
+        }
     }
+}
+
+/// A disk that a test can fill: etcd takes 130 MB of it at once, for its log.
+fn mount_disk(folder: &Path) {
+    std::fs::create_dir(folder).unwrap();
+    mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), Some("size=256m,mode=700")).unwrap();
+}
+
+/// Where a member is.
+struct Place {
+    /// For clients and for the other members.
+    urls: [String; 2],
+    host: Option<Host>,
+}
+
+fn loopback(count: usize) -> Vec<Place> {
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    free_ports(2 * count).chunks(2).map(|ports| Place { urls: [url(ports[0]), url(ports[1])], host: None }).collect()
 }
 
 /// Ports that nobody has now.
@@ -189,10 +280,13 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     taken.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
-fn spawn(program: &Path, arguments: &[String]) -> Child {
+fn spawn(program: &Path, arguments: &[String], namespace: Option<&Namespace>) -> Child {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     die_with_parent(&mut command);
+    if let Some(namespace) = namespace {
+        namespace.hold(&mut command);
+    }
     command.spawn().expect("etcd starts")
 }
 

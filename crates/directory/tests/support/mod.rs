@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each test file uses its own part.
 
 pub mod agent;
+pub mod clock;
 pub mod cluster;
 pub mod daemon;
 pub mod disk;
@@ -9,4 +10,5 @@ pub mod etcd;
 pub mod lock;
 pub mod lossy;
 pub mod model;
+pub mod network;
 pub mod shared;

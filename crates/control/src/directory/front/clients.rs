@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rustc_hash::FxHashMap;
 
-use crate::directory::auth::{Cookies, ReplayWindow, Tagger};
+use crate::directory::auth::{Cookies, ReplayWindow, Slot, Tagger};
 use crate::directory::key::PrincipalId;
 use crate::time::Instant;
 
@@ -90,6 +90,14 @@ impl Clients {
         known.life = known.life.wrapping_add(1);
         known.cookie = cookie;
         known.window = ReplayWindow::default();
+    }
+
+    /// Gives clients other keys. They have no cookie then, as clients that lost it, and are challenged.
+    pub fn change_keys(&mut self, of: impl Fn(&Client) -> bool, tagger: impl Fn(PrincipalId) -> Tagger, slot: Slot) {
+        for client in self.clients.iter_mut().filter(|client| of(client)) {
+            client.tagger = tagger(PrincipalId((client.name.1 >> 32) as u32));
+            client.cookie = slot.mark(0);
+        }
     }
 
     /// Remembers a client that showed the present cookie.

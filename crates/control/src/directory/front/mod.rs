@@ -22,7 +22,7 @@ pub use self::age::AgeLimit;
 pub(super) use self::answer::{Access, finding, look_up, sync};
 use self::clients::Clients;
 pub use self::counters::{Counters, Reason};
-use super::auth::{Age, Cookies, Secret, Tagger};
+use super::auth::{Cookies, Secret, Slot, Tagger};
 use super::key::{Key, PrincipalId};
 use super::request::{Ask, Client, Request, StreamId};
 use super::shared::Shared;
@@ -123,6 +123,14 @@ impl Front {
             probes: Vec::new(),
             out: Vec::new(),
         }
+    }
+
+    /// Another secret ([`Secret::replaced_by`]): clients with keys that are still good notice nothing, and others are challenged under their new ones.
+    pub fn set_secret(&mut self, secret: Secret) {
+        self.own = secret.key_of(self.config.me).tagger();
+        let voids = |client: &clients::Client| secret.voids(&self.secret, client.cookie);
+        self.clients.change_keys(voids, |principal| secret.key_of(principal).tagger(), secret.slot());
+        self.secret = secret;
     }
 
     /// Takes a datagram; an answer is appended to `out`.
@@ -296,11 +304,11 @@ impl Front {
         let client = match self.clients.find(header.principal, from) {
             Some(client) => {
                 let known = self.clients.at(client);
-                let age = Age::of(known.cookie);
+                let slot = Slot::of(known.cookie);
                 if !known.tagger.verify(covered, tag) {
                     self.change_key(client, from, &frame)?;
                 } else if known.cookie != header.cookie || versions.of_cookie(known.cookie) != version {
-                    let next = versions.mark(age.mark(self.clients.next_cookie(client, header.principal, from)), version);
+                    let next = versions.mark(slot.mark(self.clients.next_cookie(client, header.principal, from)), version);
                     if next != header.cookie {
                         let tagger = Box::new(self.clients.at(client).tagger.clone());
                         return Err(Refusal::Challenge(header, next, tagger));
@@ -312,8 +320,8 @@ impl Front {
             }
             None => {
                 let maker = self.secret.maker_of(header.principal, covered, tag);
-                let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
-                let cookie = versions.mark(age.mark(self.clients.cookie(header.principal, from)), version);
+                let (tagger, slot) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
+                let cookie = versions.mark(slot.mark(self.clients.cookie(header.principal, from)), version);
                 if cookie != header.cookie {
                     return Err(Refusal::Challenge(header, cookie, Box::new(tagger)));
                 }
@@ -345,8 +353,8 @@ impl Front {
         let header = frame.header;
         let maker = Some(&self.secret).filter(|secret| secret.has_old());
         let maker = maker.and_then(|secret| secret.maker_of(header.principal, frame.covered, frame.tag));
-        let (tagger, age) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
-        let next = age.mark(self.clients.next_cookie(client, header.principal, from));
+        let (tagger, slot) = maker.ok_or(Refusal::Drop(Reason::Tag))?;
+        let next = slot.mark(self.clients.next_cookie(client, header.principal, from));
         let next = self.config.versions.mark(next, frame.version);
         if next != header.cookie {
             return Err(Refusal::Challenge(header, next, Box::new(tagger)));

@@ -427,6 +427,47 @@ fn keys_of_an_old_secret_are_good_while_it_is_there() {
     assert_eq!(front.receive(Instant::ZERO, &shared, host.at, &late, &mut out), Verdict::Drop(Reason::Tag));
 }
 
+/// A secret that is replaced while the front runs costs a host a challenge when its own key changes, and nothing else.
+#[test]
+fn a_secret_is_replaced_while_hosts_go_on() {
+    let (shared, config) = (shared(), FrontConfig { me: PrincipalId(90), max_clients: 100, versions: Versions::OURS });
+    let secrets = [1, 2, 3].map(|byte| Secret::new([byte; 32]));
+    let mut secret = secrets[0].clone();
+    let mut front = Front::new(secret.clone(), Cookies::new([5; 16]), config);
+    let at = |port: u16| SocketAddr::from(([10, 9, 0, 1], port));
+    let mut hosts = [1, 2, 3].map(|port| Client { at: at(port), secret: secret.clone(), ..Client::new(1) });
+    let ask = |front: &mut Front, host: &mut Client| is_found(&host.find(front, &shared, Some(app(1)), &[app(2)])[0]);
+    assert!(hosts.iter_mut().all(|host| ask(&mut front, host)));
+    let mut expected = front.counters().challenges;
+    for pair in secrets.windows(2) {
+        secret = secret.replaced_by(&pair[1].clone().and_old(&pair[0]));
+        front.set_secret(secret.clone());
+        assert!(hosts.iter_mut().all(|host| ask(&mut front, host)));
+        assert_eq!(front.counters().challenges, expected, "no host notices that there is another secret");
+        for host in &mut hosts[..2] {
+            host.secret = pair[1].clone();
+            assert!(ask(&mut front, host));
+        }
+        expected += 2;
+        assert_eq!(front.counters().challenges, expected, "one for each changed key");
+        for host in &hosts {
+            assert!(secret.key_by_cookie(host.principal, host.cookie) == host.secret.key_of(host.principal));
+        }
+        // The old one's time is over; the third host has not changed its key.
+        secret = secret.replaced_by(&pair[1]);
+        front.set_secret(secret.clone());
+        assert!(hosts[..2].iter_mut().all(|host| ask(&mut front, host)));
+        assert_eq!(front.counters().challenges, expected, "no host notices that the old one is gone");
+        let mut out = Vec::new();
+        let late = hosts[2].look_up(Some(app(1)), &[app(2)]);
+        assert_eq!(front.receive(Instant::ZERO, &shared, hosts[2].at, &late, &mut out), Verdict::Drop(Reason::Tag));
+        hosts[2].secret = pair[1].clone();
+        assert!(ask(&mut front, &mut hosts[2]), "now it has");
+        expected += 1;
+        assert_eq!(front.counters().challenges, expected);
+    }
+}
+
 #[test]
 fn another_version_is_answered_so_if_its_sender_has_a_key() {
     let (mut front, shared, mut client) = (front(), shared(), Client::new(1));

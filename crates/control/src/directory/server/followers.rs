@@ -88,12 +88,11 @@ impl Followers {
         [test, self.due.first().map(|&(at, _)| at)].into_iter().flatten().min()
     }
 
-    /// Only these principals go on.
-    pub fn keep(&mut self, may: impl Fn(PrincipalId) -> bool) {
-        for name in self.order.clone() {
-            if !may(name.0) {
-                self.remove(&name);
-            }
+    /// Only these principals, with their cookies, go on.
+    pub fn keep(&mut self, may: impl Fn(PrincipalId, u64) -> bool) {
+        let gone = |(name, follower): (&Name, &Follower)| (!may(name.0, follower.cookie)).then_some(*name);
+        for name in self.by_name.iter().filter_map(gone).collect::<Vec<_>>() {
+            self.remove(&name);
         }
     }
 

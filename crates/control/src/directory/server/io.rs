@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use rustc_hash::FxHashSet;
 
+use super::super::auth::Secret;
 use super::super::front::{Reason, Sighting};
 use super::super::key::{Generation, Key, PrincipalId, UpdateId};
 use super::super::policy::{Policy, PolicyError};
@@ -67,6 +68,8 @@ pub enum Input {
     Policy(Policy),
     /// The principals that are denied, from now on.
     Denied(FxHashSet<PrincipalId>),
+    /// Another secret ([`Secret::replaced_by`]); the fronts have it already.
+    Secret(Secret),
     /// The server is about to stop: it takes no more updates.
     Leave,
 }

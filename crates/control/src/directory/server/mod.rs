@@ -113,6 +113,7 @@ impl Server {
             Input::StoreBack => self.store_lost = false,
             Input::Policy(policy) => self.new_policy(now, policy),
             Input::Denied(denied) => self.deny(denied),
+            Input::Secret(secret) => self.set_secret(secret),
             Input::Leave => self.leaving = true,
         }
         self.set_state();
@@ -336,8 +337,16 @@ impl Server {
     fn deny(&mut self, denied: FxHashSet<PrincipalId>) {
         let policy = &self.shared.policy;
         self.streams.keep(|principal| policy.may_list(principal) && !denied.contains(&principal));
-        self.followers.keep(|principal| !denied.contains(&principal));
+        self.followers.keep(|principal, _| !denied.contains(&principal));
         self.shared.denied = denied;
+    }
+
+    /// Agents whose keys are good no more are sent nothing until they come with new ones.
+    fn set_secret(&mut self, secret: Secret) {
+        self.followers.keep(|_, cookie| !secret.voids(&self.secret, cookie));
+        self.peers.set_key(&secret);
+        self.front.set_secret(secret.clone());
+        self.secret = secret;
     }
 
     fn set_state(&mut self) {

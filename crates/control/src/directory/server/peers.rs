@@ -59,6 +59,11 @@ impl Peers {
         Self { me, tagger, peers, digest_every: config.digest_every, digest_at: None, versions: config.versions }
     }
 
+    /// What is sent from now on has the tag of another key.
+    pub fn set_key(&mut self, secret: &Secret) {
+        self.tagger = secret.key_of(self.me).tagger();
+    }
+
     /// When a digest is to be sent.
     pub fn next_digest(&self) -> Option<Instant> {
         self.digest_at.filter(|_| !self.peers.is_empty())
