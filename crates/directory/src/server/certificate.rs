@@ -1,8 +1,6 @@
 //! The server's certificate, which may be replaced while it serves: streams that begin later have the new one.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use parking_lot::RwLock;
 use tokio_rustls::TlsAcceptor;
@@ -10,22 +8,22 @@ use tokio_rustls::TlsAcceptor;
 use super::config::ServeError;
 use super::core::Core;
 use super::tls;
+use super::watched::Watched;
 use crate::client::TlsFiles;
-
-/// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// What accepts TLS now.
 pub struct Certificate {
     files: TlsFiles,
     acceptor: RwLock<TlsAcceptor>,
+    watched: Watched,
 }
 
 impl Certificate {
     /// Reads the files for the first time.
     pub fn read(files: TlsFiles) -> Result<Arc<Self>, ServeError> {
+        let watched = Watched::new([&files.certificate, &files.key, &files.authority].map(Clone::clone));
         let acceptor = RwLock::new(tls::acceptor(&files)?);
-        Ok(Arc::new(Self { files, acceptor }))
+        Ok(Arc::new(Self { files, acceptor, watched }))
     }
 
     /// For the next stream.
@@ -47,27 +45,12 @@ impl Certificate {
         }
     }
 
-    /// Reloads when a file changes and stays so for a moment: a certificate and its key are replaced one after the other.
+    /// Reloads whenever a file has changed.
     pub async fn follow(self: Arc<Self>, core: Arc<Core>) {
-        let mut read = self.stamps();
-        let mut seen = read;
+        let mut watched = self.watched.clone();
         loop {
-            tokio::time::sleep(LOOK).await;
-            let now = self.stamps();
-            if now != read && now == seen {
-                self.reload(&core);
-                read = now;
-            }
-            seen = now;
+            watched.changed().await;
+            self.reload(&core);
         }
-    }
-
-    fn stamps(&self) -> [Option<(SystemTime, u64)>; 3] {
-        let stamp = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        let files: [&PathBuf; 3] = [&self.files.certificate, &self.files.key, &self.files.authority];
-        files.map(|file| stamp(file))
     }
 }

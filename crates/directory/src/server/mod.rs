@@ -29,6 +29,7 @@ mod streams;
 mod tenants;
 mod tls;
 mod udp;
+mod watched;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;

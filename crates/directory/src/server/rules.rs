@@ -1,16 +1,13 @@
 //! The policy file: read at the start, again on SIGHUP, and when it changes. A bad one is refused and the old one kept.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 use weft_control::directory::policy::{Policy, Role};
 use weft_control::directory::server::Input;
 
 use super::config::{PolicySource, ServeError};
 use super::core::Core;
-
-/// How often the file is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+use super::watched::{LOOK, Stamp, stamp};
 
 /// The policy in force, as text: a reload of the same text is nothing new.
 #[derive(Debug)]
@@ -18,14 +15,7 @@ pub struct Rules {
     source: PolicySource,
     text: String,
     version: u32,
-    stamp: Option<Stamp>,
-}
-
-/// By which a changed file is noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: SystemTime,
-    length: u64,
+    stamp: Stamp,
 }
 
 impl Rules {
@@ -85,9 +75,4 @@ fn read(path: &Path) -> Result<(String, Policy), ServeError> {
     let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let policy = Policy::parse(&text).map_err(|error| refused(error.to_string()))?;
     Ok((text, policy))
-}
-
-fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some(Stamp { modified: metadata.modified().ok()?, length: metadata.len() })
 }

@@ -1,28 +1,27 @@
 //! The files of the cluster's secrets, which may be replaced while the server runs: hosts whose keys are still good notice nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use weft_control::directory::auth::Secret;
 
 use super::config::{ServeError, read_secret};
 use super::core::Core;
-
-/// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+use super::watched::Watched;
 
 /// The files.
 pub struct Secrets {
     present: PathBuf,
     /// Keys of this one are good as well, while it is there.
     old: Option<PathBuf>,
+    watched: Watched,
 }
 
 impl Secrets {
     /// The files that a server is to follow.
-    pub const fn new(present: PathBuf, old: Option<PathBuf>) -> Self {
-        Self { present, old }
+    pub fn new(present: PathBuf, old: Option<PathBuf>) -> Self {
+        let watched = Watched::new([Some(present.clone()), old.clone()].into_iter().flatten());
+        Self { present, old, watched }
     }
 
     /// Reads what is there.
@@ -48,26 +47,12 @@ impl Secrets {
         }
     }
 
-    /// Reloads when a file changes and stays so for a moment: two files are replaced one after the other.
+    /// Reloads whenever a file has changed.
     pub async fn follow(self: Arc<Self>, core: Arc<Core>) {
-        let mut read = self.stamps();
-        let mut seen = read;
+        let mut watched = self.watched.clone();
         loop {
-            tokio::time::sleep(LOOK).await;
-            let now = self.stamps();
-            if now != read && now == seen {
-                self.reload(&core);
-                read = now;
-            }
-            seen = now;
+            watched.changed().await;
+            self.reload(&core);
         }
-    }
-
-    fn stamps(&self) -> [Option<(SystemTime, u64)>; 2] {
-        let stamp = |path: &Path| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        [stamp(&self.present), self.old.as_deref().and_then(stamp)]
     }
 }

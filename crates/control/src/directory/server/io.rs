@@ -68,7 +68,7 @@ pub enum Input {
     Policy(Policy),
     /// The principals that are denied, from now on.
     Denied(FxHashSet<PrincipalId>),
-    /// Another secret ([`Secret::replaced_by`]); the fronts have it already.
+    /// Another secret ([`Secret::replaced_by`]); the fronts of UDP threads get it too.
     Secret(Secret),
     /// The server is about to stop: it takes no more updates.
     Leave,
