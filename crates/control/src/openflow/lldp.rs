@@ -44,7 +44,7 @@ impl Announcer {
         let local = |text: String| [&[LOCAL], text.as_bytes()].concat();
         let tag = [&TAG[..], &self.tag(from).to_be_bytes()].concat();
         Ethernet { dst: NEAREST_BRIDGE, src: VIRTUAL_MAC, tag: None, ethertype: EtherType::LLDP, payload: &[] }.emit(&mut out);
-        put(&mut out, CHASSIS, &local(format!("dpid:{:016x}", from.datapath)));
+        put(&mut out, CHASSIS, &local(chassis_name(from.datapath)));
         put(&mut out, PORT, &local(from.port.to_string()));
         put(&mut out, TTL, &ttl_s.to_be_bytes());
         put(&mut out, ORGANIZATION, &tag);
@@ -89,19 +89,27 @@ const LOCAL: u8 = 7;
 /// An organisation, locally administered, and a subtype.
 const TAG: [u8; 4] = [0x02, 0x57, 0x45, 1];
 
+/// The datapath of a chassis id, written as an announcer writes it and in no other way.
 fn chassis(value: &[u8]) -> Option<u64> {
-    let digits = value.strip_prefix(&[LOCAL])?.strip_prefix(b"dpid:")?;
-    let digits = std::str::from_utf8(digits).ok().filter(|it| it.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
+    let name = std::str::from_utf8(value.strip_prefix(&[LOCAL])?).ok()?;
+    let datapath = u64::from_str_radix(name.strip_prefix("dpid:")?, 16).ok()?;
+    (name == chassis_name(datapath)).then_some(datapath)
 }
 
+fn chassis_name(datapath: u64) -> String {
+    format!("dpid:{datapath:016x}")
+}
+
+/// The number of a port id, likewise.
 fn number(value: &[u8]) -> Option<u32> {
-    std::str::from_utf8(value.strip_prefix(&[LOCAL])?).ok()?.parse().ok()
+    let name = std::str::from_utf8(value.strip_prefix(&[LOCAL])?).ok()?;
+    name.parse().ok().filter(|port: &u32| port.to_string() == name)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::sample::Index;
 
     use super::*;
 
@@ -137,15 +145,31 @@ mod tests {
             prop_assert_eq!(ANNOUNCER.sender(&frame), Ok(Some(from)));
         }
 
-        /// Whatever of the name or the tag is changed: it is no longer ours.
+        /// Whatever of the names or the tag is changed: it is no longer ours.
         #[test]
-        fn changed_bytes_are_not_ours(at in prop_oneof![16usize..38, 40usize..42, 48usize..60], change in 1u8.., cut in 0usize..62) {
-            let frame = ANNOUNCER.frame(SwitchPort { datapath: 7, port: 1 }, 45);
-            prop_assert_eq!(frame.len(), 62);
-            prop_assert!(ANNOUNCER.sender(&frame[..cut]).is_err());
-            let mut changed = frame;
-            changed[at] ^= change;
-            prop_assert!(matches!(ANNOUNCER.sender(&changed), Ok(None) | Err(_)));
+        fn changed_bytes_are_not_ours(from: (u64, u32), at: Index, change in 1u8.., cut: Index) {
+            let mut frame = ANNOUNCER.frame(SwitchPort { datapath: from.0, port: from.1 }, 45);
+            prop_assert!(ANNOUNCER.sender(&frame[..cut.index(frame.len())]).is_err());
+            let port_ends = 40 + usize::from(frame[39]);
+            let tag = frame.len() - 14;
+            let signed: Vec<usize> = (16..38).chain(40..port_ends).chain(tag..frame.len() - 2).collect();
+            frame[*at.get(&signed)] ^= change;
+            prop_assert!(matches!(ANNOUNCER.sender(&frame), Ok(None) | Err(_)));
+        }
+    }
+
+    /// Rust reads `+1` and `0A` as numbers; here they are changed names.
+    #[test]
+    fn a_number_has_one_spelling() {
+        let chassis = |name: &str| chassis(&[&[LOCAL], name.as_bytes()].concat());
+        assert_eq!(chassis("dpid:000000000000000a"), Some(10));
+        for name in ["dpid:+00000000000000a", "dpid:000000000000000A", "dpid:a", "dpid:", "0000000000000000000a"] {
+            assert_eq!(chassis(name), None, "{name}");
+        }
+        let number = |name: &str| number(&[&[LOCAL], name.as_bytes()].concat());
+        assert_eq!(number("12"), Some(12));
+        for name in ["+12", "012", "", "4294967296"] {
+            assert_eq!(number(name), None, "{name}");
         }
     }
 }
