@@ -34,6 +34,12 @@ pub struct Op {
     pub body: Option<String>,
 }
 
+impl Op {
+    fn removes_tenant(&self) -> bool {
+        matches!(self.name, Name::Tenant(_)) && self.body.is_none()
+    }
+}
+
 /// What became of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -163,7 +169,10 @@ pub(super) fn plan(ops: &[Op], known: &Known) -> Result<Plan, Halt> {
         let service = build_of(at, [(&op.name, body.as_str())])?.service;
         draft.put(known, &op.name, write(&super::body::SiteBody { service: i64::from(service.0) }));
     }
-    for (tenant, group) in &groups {
+    // Tenants that are removed come first: another may have their id.
+    let (removed, others): (Vec<_>, Vec<_>) =
+        groups.iter().partition(|(_, group)| group.iter().any(|(_, op)| op.removes_tenant()));
+    for (tenant, group) in removed.into_iter().chain(others) {
         plan_tenant(known, tenant, group, &mut draft)?;
     }
     draft.finish(known)
@@ -195,7 +204,7 @@ fn first_reads(ops: &[Op], groups: &BTreeMap<&str, Group<'_>>) -> Reads {
             reads.names.push(format!("l/{tenant}"));
             reads.prefixes.push((format!("r/{tenant}/"), usize::MAX));
         }
-        if group.iter().any(|(_, op)| matches!(op.name, Name::Tenant(_)) && op.body.is_none()) {
+        if group.iter().any(|(_, op)| op.removes_tenant()) {
             reads.prefixes.push((format!("v/{tenant}/"), 1));
         }
     }
@@ -288,11 +297,11 @@ fn check_head(
     }
     let key = format!("i/{}", built.id.0);
     need(known, Reads { names: vec![key.clone()], prefixes: Vec::new() })?;
-    if let Some((_, other)) = known.get(&key).filter(|(_, other)| other != tenant) {
-        return Err(invalid(at, format!("tenant `{tenant}`: id {} is `{other}`'s already", built.id.0)));
-    }
-    let taken = draft.writes.insert(key.clone(), Some(tenant.to_owned()));
-    if let Some(Some(other)) = taken {
+    let held = match draft.writes.insert(key.clone(), Some(tenant.to_owned())) {
+        Some(other) => other,
+        None => known.get(&key).map(|(_, other)| other.clone()),
+    };
+    if let Some(other) = held.filter(|other| other != tenant) {
         return Err(invalid(at, format!("tenant `{tenant}`: id {} is `{other}`'s already", built.id.0)));
     }
     draft.checks.insert(key.clone(), known.generation(&key));

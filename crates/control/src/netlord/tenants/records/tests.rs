@@ -124,6 +124,22 @@ fn acme() -> Store {
     store
 }
 
+#[test]
+fn the_id_of_a_tenant_that_is_removed_is_free_at_once() {
+    for (old, new) in [("acme", "globex"), ("globex", "acme")] {
+        let mut store = Store::default();
+        store.amend(&[put("site", "service = 1"), put(&format!("t/{old}"), "id = 17\nclosing = true")]);
+        let third = put("t/initech", "id = 17");
+        assert!(matches!(store.amend(std::slice::from_ref(&third)), Outcome::Invalid(..)));
+        let ops = [put(&format!("t/{new}"), "id = 17"), delete(&format!("t/{old}"))];
+        assert!(matches!(store.amend(&ops), Outcome::Committed(_)), "{old} to {new}");
+        store.check();
+        // Only one may have it.
+        let ops = [put(&format!("t/{old}"), "id = 18"), third];
+        assert!(matches!(store.amend(&ops), Outcome::Invalid(1, why) if why.contains(&format!("id 17 is `{new}`'s already"))));
+    }
+}
+
 const CORE: &str = "interfaces = [{ space = 1, mac = \"02:00:00:00:00:fe\", address = \"10.0.0.254/24\" }]";
 const FAR: &str = "interfaces = [{ space = 1, mac = \"02:00:00:00:00:fd\", address = \"10.0.0.253/24\" }]
 [[route]]
