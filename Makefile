@@ -111,7 +111,7 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 
 .PHONY: test-deep
 test-deep: ## The same with ten times as many cases, 100,000 agents and 2,000 seeds in the simulated directory, ten minutes of faults in real ones
-	WEFT_HERD_AGENTS=100000 WEFT_SEEDS=2000 WEFT_NEMESIS_S=600 PROPTEST_CASES=2560 $(MAKE) test-rust
+	NEXTEST_PROFILE=deep WEFT_HERD_AGENTS=100000 WEFT_SEEDS=2000 WEFT_NEMESIS_S=600 PROPTEST_CASES=2560 $(MAKE) test-rust
 
 .PHONY: nemesis
 nemesis: ## Random faults in a real directory and etcd for MINUTES (60), as root; SEED=... for the same ones again
@@ -219,6 +219,10 @@ bench-simgrid: build ## The flow world beside SimGrid, results compared flow by 
 .PHONY: bench-netgraph
 bench-netgraph: ## Maximum flows and cuts beside NetGraph, results compared (benches/netgraph)
 	benches/netgraph/run.sh
+
+.PHONY: bench-directory-peers
+bench-directory-peers: ## The directory beside Redis, Knot and etcd, each with its own load generator (benches/directory-peers)
+	benches/directory-peers/run.sh
 
 .PHONY: clean
 clean: ## Remove what was built; what was installed (.venv, .tools) stays

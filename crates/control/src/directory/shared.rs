@@ -45,7 +45,7 @@ impl Shared {
     }
 
     /// The answer to a question for health.
-    pub const fn vitals(&self) -> Vitals {
+    pub fn vitals(&self) -> Vitals {
         let (entries, hash) = (self.table.len() as u64, self.table.hash());
         Vitals { state: self.state, revision: self.revision, policy: self.policy.version(), entries, hash }
     }

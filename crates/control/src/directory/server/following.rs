@@ -5,7 +5,7 @@
 //! later commit is taken key by key, and `revision` waits for the watch.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::super::key::{Generation, Key, Record, Value};
 use super::super::store::{StoreOp, Stored};
@@ -13,6 +13,9 @@ use super::super::table::Applied;
 use super::super::withdrawals::MAX_WITHDRAWALS;
 use super::{Event, LoadEnd, Output, ReloadReason, Server};
 use crate::time::{Duration, Instant};
+
+/// How many keys ahead of the one that is loaded the memory is asked for their slots.
+const PREFETCHED: usize = 16;
 
 /// What the server knows of the store.
 #[derive(Clone, Debug, Default)]
@@ -34,12 +37,21 @@ pub struct Following {
     tombstones: VecDeque<(Instant, Key, Generation)>,
 }
 
-/// The keys of the greatest generations, at most [`MAX_WITHDRAWALS`].
-#[derive(Clone, Debug, Default)]
+/// The keys of the greatest generations.
+#[derive(Clone, Debug)]
 struct Latest {
-    keys: BinaryHeap<Reverse<(Generation, Key)>>,
+    /// How many are kept.
+    room: usize,
+    /// Twice as many at most, until [`Latest::trim`].
+    keys: Vec<(Generation, Key)>,
     /// The greatest generation that has no room.
     before: Generation,
+}
+
+impl Default for Latest {
+    fn default() -> Self {
+        Self { room: MAX_WITHDRAWALS, keys: Vec::new(), before: Generation(0) }
+    }
 }
 
 impl Latest {
@@ -47,11 +59,17 @@ impl Latest {
         if generation <= self.before {
             return;
         }
-        self.keys.push(Reverse((generation, key)));
-        if self.keys.len() > MAX_WITHDRAWALS
-            && let Some(Reverse((oldest, _))) = self.keys.pop()
-        {
-            self.before = oldest;
+        self.keys.push((generation, key));
+        if self.keys.len() == 2 * self.room {
+            self.trim();
+        }
+    }
+
+    fn trim(&mut self) {
+        if self.keys.len() > self.room {
+            let (_, (dropped, _), _) = self.keys.select_nth_unstable_by_key(self.room, |&(generation, _)| Reverse(generation));
+            self.before = *dropped;
+            self.keys.truncate(self.room);
         }
     }
 }
@@ -92,7 +110,10 @@ impl Server {
         if load != self.following.load || !self.following.loading {
             return;
         }
-        for Stored { key, generation, record } in entries {
+        for (at, Stored { key, generation, record }) in entries.iter().enumerate() {
+            if let Some(soon) = entries.get(at + PREFETCHED) {
+                self.shared.table.prefetch(&self.shared.table.probe(&soon.key));
+            }
             if let Some(record) = record {
                 if !self.following.loaded {
                     self.following.latest.push(*generation, *key);
@@ -117,9 +138,9 @@ impl Server {
         self.shared.revision = self.shared.revision.max(revision);
         if first {
             // Whether a change withdrew something is not known any more: all that changed lately counts, so that agents need not look all up again.
-            let latest = std::mem::take(&mut self.following.latest);
-            let since = latest.before.max(self.following.purged);
-            self.shared.withdrawals.restart(since, latest.keys.into_iter().map(|Reverse(changed)| changed).collect());
+            let mut latest = std::mem::take(&mut self.following.latest);
+            latest.trim();
+            self.shared.withdrawals.restart(latest.before.max(self.following.purged), latest.keys);
             // A store in which nothing ever was has nothing that could be forgotten.
             let is_new = self.shared.table.entries() == 0 && self.following.purged == Generation(0);
             self.streams.restart(revision, is_new);
@@ -226,5 +247,32 @@ fn withdraws(before: &Value, after: Option<&Value>) -> bool {
     match (before, after) {
         (Value::Mapping(before), Some(Value::Mapping(after))) => (before.owner, before.service) != (after.owner, after.service),
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Nothing that changed after `before` is missing, and there are as many as there is room for.
+        #[test]
+        fn the_latest_keys_are_kept(room in 1usize..20, mut generations in prop::collection::vec(1u64..100, 0..200)) {
+            let mut latest = Latest { room, ..Latest::default() };
+            for (n, &generation) in generations.iter().enumerate() {
+                latest.push(Generation(generation), Key::App4((n as u32).into()));
+            }
+            latest.trim();
+            generations.sort_unstable_by_key(|&generation| Reverse(generation));
+            let before = generations.get(room).copied().unwrap_or(0);
+            prop_assert_eq!(latest.before, Generation(before));
+            prop_assert!(latest.keys.len() <= room);
+            let mut found: Vec<u64> = latest.keys.iter().map(|(generation, _)| generation.0).filter(|&it| it > before).collect();
+            found.sort_unstable_by_key(|&generation| Reverse(generation));
+            generations.retain(|&it| it > before);
+            prop_assert_eq!(found, generations);
+        }
     }
 }

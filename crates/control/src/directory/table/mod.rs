@@ -13,8 +13,10 @@ mod order;
 mod packed;
 
 use blake2b_simd::Params;
+use blake2b_simd::many::{HashManyJob, hash_many};
 pub use history::{History, MAX_HISTORIES};
 pub use packed::FoundValue;
+use smallvec::SmallVec;
 
 use self::history::Histories;
 use self::order::Order;
@@ -33,6 +35,8 @@ pub struct Table {
     histories: Histories,
     live: usize,
     hash: u64,
+    /// Live keys that a load gave and that `hash` does not have yet: several are hashed at once.
+    unhashed: Vec<(Generation, Key)>,
     seed: u64,
     load: u16,
 }
@@ -94,6 +98,7 @@ impl Table {
             histories: Histories::default(),
             live: 0,
             hash: 0,
+            unhashed: Vec::new(),
             seed: weft_fabric::rng::mix(seed ^ SEED),
             load: 0,
         }
@@ -218,8 +223,8 @@ impl Table {
     }
 
     /// The hash of the live keys and their generations (`docs/protocol-directory.md`, Health): equal for equal contents.
-    pub const fn hash(&self) -> u64 {
-        self.hash
+    pub fn hash(&self) -> u64 {
+        self.hash.wrapping_add(state_hashes(&self.unhashed))
     }
 
     /// The bytes that the table takes.
@@ -244,7 +249,11 @@ impl Table {
         entry.set(generation, value, &mut self.large);
         if value.is_some() {
             self.live += 1;
-            self.hash = self.hash.wrapping_add(state_hash(generation, key));
+            self.unhashed.push((generation, *key));
+            if record.is_some() || self.unhashed.len() == HASHED_AT_ONCE {
+                self.hash = self.hash.wrapping_add(state_hashes(&self.unhashed));
+                self.unhashed.clear();
+            }
         }
         match record {
             Some(record) => {
@@ -346,11 +355,27 @@ impl Table {
 
 /// The summand of a live key in [`Table::hash`].
 fn state_hash(generation: Generation, key: &Key) -> u64 {
-    let mut bytes = Vec::with_capacity(32);
-    bytes.extend_from_slice(&generation.0.to_be_bytes());
-    emit_key(key, &mut bytes);
-    let hash = Params::new().hash_length(8).hash(&bytes);
-    u64::from_be_bytes(hash.as_bytes().try_into().expect("8 bytes were asked for"))
+    state_hashes(&[(generation, *key)])
+}
+
+/// The sum of those of several, which are hashed side by side.
+fn state_hashes(keys: &[(Generation, Key)]) -> u64 {
+    let mut params = Params::new();
+    params.hash_length(8);
+    let mut bytes = Vec::with_capacity(32 * keys.len());
+    let mut ends: SmallVec<[usize; 1]> = SmallVec::new();
+    for (generation, key) in keys {
+        bytes.extend_from_slice(&generation.0.to_be_bytes());
+        emit_key(key, &mut bytes);
+        ends.push(bytes.len());
+    }
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    let mut jobs: SmallVec<[HashManyJob<'_>; 1]> =
+        starts.zip(&ends).map(|(start, &end)| HashManyJob::new(&params, &bytes[start..end])).collect();
+    hash_many(&mut jobs);
+    jobs.iter().fold(0, |sum: u64, job| {
+        sum.wrapping_add(u64::from_be_bytes(job.to_hash().as_bytes().try_into().expect("8 bytes were asked for")))
+    })
 }
 
 /// Entries in chunks that do not move.
@@ -419,6 +444,7 @@ const EMPTY: u32 = u32::MAX;
 /// Keys held at most, tombstones included.
 pub const MAX_ENTRIES: usize = NUMBER as usize;
 const CHUNK: usize = 4096;
+const HASHED_AT_ONCE: usize = 64;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 

@@ -12,6 +12,12 @@ fn record(value: Option<Value>, number: u64) -> Record {
     Record { value, writes: smallvec![Write { update, before: Generation(0) }], floor: Generation(number) }
 }
 
+/// What a live key adds to the hash (docs/protocol-directory.md, Health).
+fn summand(generation: Generation, key: &Key) -> u64 {
+    let bytes = [generation.0.to_be_bytes().to_vec(), Model::bytes(key)].concat();
+    u64::from_be_bytes(Params::new().hash_length(8).hash(&bytes).as_bytes().try_into().unwrap())
+}
+
 /// The same, slow and obvious.
 #[derive(Default)]
 struct Model {
@@ -34,7 +40,7 @@ impl Model {
 
     fn hash(&self) -> u64 {
         let live = self.entries.values().filter(|held| held.2.is_some());
-        live.fold(0, |sum: u64, (key, generation, _)| sum.wrapping_add(state_hash(*generation, key)))
+        live.fold(0, |sum: u64, (key, generation, _)| sum.wrapping_add(summand(*generation, key)))
     }
 
     fn check(&self, table: &Table) -> Result<(), TestCaseError> {
@@ -61,6 +67,8 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Step {
     Put(Key, u64, Option<Value>),
+    /// The same from a load.
+    PutLoaded(Key, u64, Option<Value>),
     Remove(Key),
     /// A load of the state at a revision, in which only some keys are left.
     Load(u64, Vec<Key>),
@@ -68,7 +76,9 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let put = (few_keys(), 1u64..100).prop_flat_map(|(key, generation)| {
-        prop::option::of(any_value_of(key)).prop_map(move |value| Step::Put(key, generation, value))
+        (prop::option::of(any_value_of(key)), any::<bool>()).prop_map(move |(value, is_loaded)| {
+            if is_loaded { Step::PutLoaded(key, generation, value) } else { Step::Put(key, generation, value) }
+        })
     });
     let load = (1u64..100, prop::collection::vec(few_keys(), 0..40)).prop_map(|(revision, keys)| Step::Load(revision, keys));
     prop::collection::vec(prop_oneof![20 => put, 4 => few_keys().prop_map(Step::Remove), 1 => load], 1..120)
@@ -82,6 +92,10 @@ proptest! {
             match step {
                 Step::Put(key, generation, value) => {
                     table.apply(&key, Generation(generation), &record(value.clone(), generation));
+                    model.put(key, Generation(generation), value);
+                }
+                Step::PutLoaded(key, generation, value) => {
+                    table.load(&key, Generation(generation), value.as_ref());
                     model.put(key, Generation(generation), value);
                 }
                 Step::Remove(key) => {
@@ -119,6 +133,18 @@ fn random_keys_stay_in_order_through_splits_and_removals() {
     expected.sort_unstable();
     assert_eq!(list, expected);
     assert!(list.iter().all(|key| table.get(key).is_some()) && (0..15_000).all(|n| table.get(&key(n)).is_none()));
+}
+
+#[test]
+fn the_hash_is_the_same_however_many_keys_are_hashed_at_once() {
+    let (mut table, mut expected) = (Table::default(), 0u64);
+    let value = Value::Group(smallvec![[10, 0, 0, 1].into()]);
+    for n in 0..3 * HASHED_AT_ONCE as u64 {
+        let key = if n % 3 == 0 { Key::App6(u128::from(n).into()) } else { Key::App4((n as u32).into()) };
+        table.load(&key, Generation(n + 1), Some(&value));
+        expected = expected.wrapping_add(summand(Generation(n + 1), &key));
+        assert_eq!(table.hash(), expected, "after {n}");
+    }
 }
 
 #[test]
