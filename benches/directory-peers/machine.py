@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 SERVER_CORE, GENERATOR_CORE = "0", "1"
-# Requests that wait for an answer: one key in each, or batches of 32 from 8 connections.
-OUTSTANDING, CONNECTIONS, BATCH = 256, 8, 32
+# Requests that wait for an answer, as in Weft's own benchmark: 256 of one key each, or 64 of 32.
+OUTSTANDING, BATCHES, BATCH = 256, 64, 32
 # Seconds between two updates of the client that measures a failover, and how long it waits for an answer.
 EVERY, TIMEOUT = 0.01, 0.2
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from machine import (
     BATCH,
-    CONNECTIONS,
+    BATCHES,
     OUTSTANDING,
     TIMEOUT,
     Bench,
@@ -114,7 +114,7 @@ def lookups(bench: Bench) -> Iterator[Row]:
         yield Row("memory", "Redis", "server", resident(process))
         yield Row("lookups", "Redis", "one key a request", *measure(bench, process, "get", OUTSTANDING, 1), "TCP")
         yield Row(
-            "lookups", "Redis", f"{BATCH} keys a request", *measure(bench, process, "get", CONNECTIONS, BATCH), "TCP, a pipeline"
+            "lookups", "Redis", f"{BATCH} keys a request", *measure(bench, process, "get", BATCHES, BATCH), "TCP, a pipeline"
         )
 
 
@@ -125,7 +125,7 @@ def updates(bench: Bench) -> Iterator[Row]:
         wait_for("Redis", is_up(PORT))
         one = measure(bench, process, "set", OUTSTANDING, 1)
         yield Row("updates", "Redis", "one server, one key an update", *one, "appendfsync always")
-        many = measure(bench, process, "set", CONNECTIONS, BATCH)
+        many = measure(bench, process, "set", BATCHES, BATCH)
         yield Row("updates", "Redis", f"one server, {BATCH} keys an update", *many, "a pipeline, appendfsync always")
 
 
