@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import shutil
 import statistics
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 SERVER_CORE, GENERATOR_CORE = "0", "1"
 # Requests that wait for an answer, as in Weft's own benchmark: 256 of one key each, or 64 of 32.
@@ -52,13 +50,6 @@ class Bench:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path.resolve()
-
-    def weft_cases(self, *arguments: str) -> dict[str, dict[str, Any]]:
-        """The cases of `weft directory bench`, which starts its own servers."""
-        command = [self.weft, "bench", *arguments, "--duration", f"{self.seconds}s", "--json"]
-        command += ["--server-core", SERVER_CORE, "--generator-core", GENERATOR_CORE]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        return {str(case["name"]): case for case in json.loads(done.stdout)["cases"]}
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@ One server with the embedded store, on the loopback interface, in a folder of it
 import argparse
 import contextlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,8 @@ def main() -> None:
     args = parser.parse_args()
     if not 1 <= args.mappings <= 1 << 27:
         parser.error("--mappings is from 1 to 134,217,728")
+    if shutil.which(args.program) is None:
+        parser.error(f"there is no program {args.program}: `make build` builds it")
     with tempfile.TemporaryDirectory(dir="target") as folder:
         rows = measure(str(Path(args.program).resolve()), args.mappings, Path(folder).resolve())
     print(f"| {args.mappings:,} mappings | measured | goal for ten million |\n| --- | --- | --- |")

@@ -48,3 +48,42 @@ impl Watched {
         self.files.iter().map(|file| stamp(file)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a change is noticed within a time.
+    async fn notices(watched: &mut Watched, within: Duration) -> bool {
+        tokio::time::timeout(within, watched.changed()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn what_changes_before_anybody_waits_is_noticed_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let [there, absent] = ["there", "absent"].map(|name| folder.path().join(name));
+        std::fs::write(&there, "1").unwrap();
+        let mut watched = Watched::new([there.clone(), absent.clone()]);
+        std::fs::write(&absent, "new").unwrap();
+        assert!(notices(&mut watched, 4 * LOOK).await, "a file appears");
+        assert!(!notices(&mut watched, 3 * LOOK).await, "nothing changes");
+        std::fs::remove_file(&there).unwrap();
+        assert!(notices(&mut watched, 4 * LOOK).await, "a file goes");
+    }
+
+    #[tokio::test]
+    async fn files_that_still_change_are_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let mut watched = Watched::new([file.clone()]);
+        let writing = tokio::spawn(async move {
+            for length in 1..=8 {
+                std::fs::write(&file, "x".repeat(length)).unwrap();
+                tokio::time::sleep(LOOK / 2).await;
+            }
+        });
+        assert!(!notices(&mut watched, 3 * LOOK).await, "it has changed since the last look");
+        writing.await.unwrap();
+        assert!(notices(&mut watched, 4 * LOOK).await, "it stays as it is");
+    }
+}

@@ -444,6 +444,7 @@ const EMPTY: u32 = u32::MAX;
 /// Keys held at most, tombstones included.
 pub const MAX_ENTRIES: usize = NUMBER as usize;
 const CHUNK: usize = 4096;
+/// Keys of a load that are hashed at once.
 const HASHED_AT_ONCE: usize = 64;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
