@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::signal::{self, Signal};
@@ -36,7 +36,7 @@ pub(crate) struct StartedProgram {
     program: String,
     place: String,
     log: PathBuf,
-    child: Mutex<Child>,
+    child: Arc<Mutex<Child>>,
 }
 
 impl StartedProgram {
@@ -92,7 +92,24 @@ pub(crate) fn start(program: &Path, arguments: &[String], namespace: &str, log: 
         command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         without_inherited_files(&mut command).spawn().map_err(|e| LabError::io("run", program, e))
     })?;
-    Ok(StartedProgram { program: name, place: namespace.to_owned(), log: log.to_owned(), child: Mutex::new(child) })
+    Ok(StartedProgram { program: name, place: namespace.to_owned(), log: log.to_owned(), child: remember(child) })
+}
+
+/// The programs that this process has started and whose end it has not seen.
+static STARTED: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
+
+/// Keeps a program for [`reap`].
+fn remember(child: Child) -> Arc<Mutex<Child>> {
+    reap();
+    let child = Arc::new(Mutex::new(child));
+    STARTED.lock().expect("no thread panicked").push(Arc::clone(&child));
+    child
+}
+
+/// Takes note of the programs that have ended: each would be a zombie until this process ends, which may run hundreds of labs.
+fn reap() {
+    let runs = |child: &Arc<Mutex<Child>>| matches!(child.lock().expect("no thread panicked").try_wait(), Ok(None));
+    STARTED.lock().expect("no thread panicked").retain(runs);
 }
 
 /// Has a command inherit no files of this process but its standard streams: a daemon that kept, say, a pipe of the caller open would keep the caller waiting.
@@ -206,3 +223,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const KILL_POLL: Duration = Duration::from_millis(1);
 const LINES_SHOWN: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_leaves_no_zombie() {
+        let [short, long] = ["0", "60"].map(|seconds| Command::new("sleep").arg(seconds).spawn().unwrap());
+        let pid = short.id();
+        remember(short);
+        let long = remember(long);
+        let deadline = Deadline::after(KILL_TIMEOUT);
+        while Path::new(&format!("/proc/{pid}")).exists() && !deadline.has_passed() {
+            reap();
+            std::thread::sleep(KILL_POLL);
+        }
+        assert!(!Path::new(&format!("/proc/{pid}")).exists());
+        let mut long = long.lock().unwrap();
+        assert!(matches!(long.try_wait(), Ok(None)), "what runs is not ended");
+        long.kill().unwrap();
+        long.wait().unwrap();
+    }
+}

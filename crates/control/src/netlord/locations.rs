@@ -145,6 +145,8 @@ pub enum LocationOutput {
         vif: Vif,
         /// Its address.
         ip: IpAddr,
+        /// The other VIF.
+        by: Vif,
     },
     /// Another server has announced a VIF that lives here.
     Elsewhere {

@@ -4,6 +4,7 @@
 //!   a VM uses an address that nobody has ----------------------------> it is learnt, HERE to all
 //!   a VM announces one that another VIF has learnt -----takeovers----> it is learnt, HERE to all --> the other's agent releases it
 //!   a VM announces one that another VIF is configured with ----------> HERE to all --> the other's agent says HERE again --> released
+//!   VMs of two servers announce one at the same time -----------------> each HERE comes after the other's: the greater MAC address keeps it and says HERE again
 //! ```
 //! So the last to announce an address has it, as VRRP and other schemes of takeover expect, and configured addresses stay where they are. All this within a tenant and
 //! MAC space: names of others are other names.
@@ -19,6 +20,15 @@ use crate::time::{Duration, Instant};
 
 /// Addresses that a VIF takes from others per second, and at once.
 pub(super) const TAKEOVERS: (u32, u32) = (1, 5);
+
+/// An address that a VIF has just announced. Another's announcement that comes now may have been sent before it was heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    ip: IpAddr,
+    until: Instant,
+    /// How often it is defended yet: the other may be configured with it.
+    defences: u8,
+}
 
 /// A VIF of this server that another has announced.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +61,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
         let Some(local) = self.vifs.get_mut(&id) else { return };
         if !local.addresses.contains(&ip) {
             local.addresses.push(ip);
+            local.fresh.retain(|it| it.until > self.now && it.ip != ip);
+            local.fresh.push(Fresh { ip, until: self.now.saturating_add(CROSSING), defences: DEFENCES });
             self.announce(id);
         }
     }
@@ -84,8 +96,8 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 
     /// Another server has announced an address of a VIF that is here.
-    pub(super) fn claimed(&mut self, vif: Vif, ip: IpAddr) {
-        if self.release(vif, ip) {
+    pub(super) fn claimed(&mut self, vif: Vif, ip: IpAddr, by: Vif) {
+        if !self.prevails(vif, ip, by) && self.release(vif, ip) {
             return;
         }
         // Claims are limited where they are made; one that is not answered would hold.
@@ -93,6 +105,20 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             self.counts.addresses_defended += 1;
             self.announce(id);
         }
+    }
+
+    /// Whether a VIF keeps an address that another has announced at the same time. Both agents find the same: were both to release it, nobody would have it.
+    fn prevails(&mut self, vif: Vif, ip: IpAddr, by: Vif) -> bool {
+        let now = self.now;
+        let Some(local) = self.by_vif.get(&vif).and_then(|id| self.vifs.get_mut(id)) else { return false };
+        let Some(fresh) = local.fresh.iter_mut().find(|it| it.ip == ip && it.until > now && it.defences > 0) else {
+            return false;
+        };
+        if vif.mac < by.mac {
+            return false;
+        }
+        fresh.defences -= 1;
+        true
     }
 
     /// Another server has announced a VIF that is here, unless it was this one's other interface.
@@ -110,6 +136,10 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
     }
 }
 
+/// Announcements that are so near each other may have crossed.
+const CROSSING: Duration = Duration::from_ms(100);
+/// Each announcement comes once by each special VLAN.
+const DEFENCES: u8 = 4;
 /// A VIF that moves may be on both servers for so long.
 const MOVING: Duration = Duration::from_secs(10);
 /// What was announced so long ago may have ended without a word.

@@ -148,7 +148,7 @@ pub struct Counts {
     pub addresses_taken: u64,
     /// Addresses that VIFs here have lost so.
     pub addresses_lost: u64,
-    /// Claims to addresses with which VIFs here are configured.
+    /// Claims to addresses with which VIFs here are configured, or which they announced at the same time.
     pub addresses_defended: u64,
     /// Takeovers that were not begun, as there were too many.
     pub takeovers_limited: u64,

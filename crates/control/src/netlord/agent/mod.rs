@@ -251,6 +251,8 @@ struct LocalVif {
     uplink: Option<UplinkId>,
     /// Addresses that it takes from other VIFs.
     takeovers: Bucket,
+    /// Those that it has announced lately.
+    fresh: Vec<claims::Fresh>,
     storm: Bucket,
     searches: Bucket,
     icmp_errors: Bucket,
@@ -370,7 +372,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
                 LocationOutput::Datagram { to, bytes } => self.out.push_back(Output::Datagram { to, bytes }),
                 LocationOutput::Sought { query, found } => self.sought(query, found.is_some()),
                 LocationOutput::Moved { vif, at } => self.moved(vif, at),
-                LocationOutput::Claimed { vif, ip } => self.claimed(vif, ip),
+                LocationOutput::Claimed { vif, ip, by } => self.claimed(vif, ip, by),
                 LocationOutput::Elsewhere { vif, at } => self.announced_elsewhere(vif, at),
             }
         }
@@ -437,6 +439,7 @@ impl<L: Locations, C: ChooseVlan> Agent<L, C> {
             addresses,
             uplink: None,
             takeovers: bucket(claims::TAKEOVERS),
+            fresh: Vec::new(),
             storm: bucket(self.config.storm),
             searches: bucket(self.config.searches),
             icmp_errors: bucket(self.config.icmp_errors),

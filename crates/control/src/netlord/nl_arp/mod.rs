@@ -199,7 +199,7 @@ impl NlArp {
         }
         for ip in ips.into_iter().flatten() {
             if let Some(&own) = self.local_ips.get(&Query::ip(vif.tenant, vif.space, ip)).filter(|own| **own != vif) {
-                self.out.push_back(LocationOutput::Claimed { vif: own, ip });
+                self.out.push_back(LocationOutput::Claimed { vif: own, ip, by: vif });
             }
         }
     }

@@ -34,6 +34,7 @@ fn the_last_to_announce_an_address_has_it() {
     for (agent, id, n) in [(0, 1, 1), (2, 2, 2), (0, 1, 1)] {
         announce(&mut world, agent, id, n, shared());
         assert_eq!(owners(&world, shared()), [Some(vif(7, 1, n)); 3], "all agents");
+        world.advance(Duration::from_secs(1));
         world.send(1, 3, &arp_request(mac(3), ip(0, 3), shared()));
         assert_eq!(replied(&world.take()[0].2), Some((shared(), mac(n))));
     }
@@ -90,16 +91,68 @@ fn a_configured_address_stays_where_it_is() {
     assert_eq!(world.agents[0].counts().addresses_defended, defended + 1);
 }
 
+/// Both announce it before either has heard the other.
+fn announce_at_once(world: &mut World, address: IpAddr, order: [(usize, u32, u8); 2]) {
+    for (agent, id, n) in order {
+        world.agents[agent].handle(world.now, Input::FromVif { id: VifId(id), frame: &arp_request(mac(n), address, address) });
+    }
+    world.settle();
+}
+
+/// The VIFs that speak for an address, by agent.
+fn speakers(world: &World, address: IpAddr) -> Vec<Vif> {
+    let all = world.agents.iter().flat_map(Agent::vifs);
+    all.filter(|(_, _, ips, _)| ips.contains(&address)).map(|(_, vif, ..)| vif).collect()
+}
+
+#[test]
+fn of_two_that_announce_an_address_at_once_one_has_it() {
+    let (first, second) = ((0, 1, 1), (2, 2, 2));
+    for order in [[first, second], [second, first]] {
+        for is_taken in [false, true] {
+            let mut world = world();
+            if is_taken {
+                announce(&mut world, 1, 3, 3, shared());
+                world.advance(Duration::from_secs(1));
+            }
+            announce_at_once(&mut world, shared(), order);
+            assert_eq!(speakers(&world, shared()), [vif(7, 1, 2)], "{order:?} {is_taken}");
+            assert_eq!(owners(&world, shared()), [Some(vif(7, 1, 2)); 3]);
+            // Later, the last to announce has it, as ever.
+            world.advance(Duration::from_secs(1));
+            announce(&mut world, 0, 1, 1, shared());
+            assert_eq!(speakers(&world, shared()), [vif(7, 1, 1)]);
+        }
+    }
+}
+
+#[test]
+fn who_is_configured_with_an_address_has_it_whoever_announces_it_at_once() {
+    // The other has the greater MAC address, and has heard nothing yet.
+    let mut world = World::new(3, ROUTED);
+    world.attach(2, 2, vif(7, 1, 2), &[]);
+    world.agents[0].handle(world.now, Input::Attach { id: VifId(1), vif: vif(7, 1, 1), addresses: vec![ip(0, 1)] });
+    let frame = arp_request(mac(2), ip(0, 1), ip(0, 1));
+    world.agents[2].handle(world.now, Input::FromVif { id: VifId(2), frame: &frame });
+    world.settle();
+    assert_eq!(speakers(&world, ip(0, 1)), [vif(7, 1, 1)]);
+    assert_eq!(owners(&world, ip(0, 1)), [Some(vif(7, 1, 1)); 3]);
+    assert!(world.wire.len() < 60, "{} frames", world.wire.len());
+}
+
 #[test]
 fn takeovers_are_limited() {
     let mut world = world();
     for n in 0..20 {
-        announce(&mut world, 0, 1, 1, shared());
-        announce(&mut world, 2, 2, 2, shared());
-        assert!(n < 5 || world.agents[2].counts().takeovers_limited > 0);
+        for (agent, id, mac) in [(0, 1, 1), (2, 2, 2)] {
+            announce(&mut world, agent, id, mac, shared());
+            world.advance(Duration::from_ms(100));
+        }
+        assert!(n < 7 || world.agents[2].counts().takeovers_limited > 0);
     }
+    // Five at once, and one in each of four seconds.
     let counts = [0, 2].map(|agent| world.agents[agent].counts().addresses_taken);
-    assert!(counts.iter().all(|&taken| taken <= 5), "{counts:?}");
+    assert!(counts.iter().all(|&taken| taken <= 9), "{counts:?}");
     // Names of another tenant or MAC space are other names.
     world.attach(1, 9, vif(7, 2, 1), &[]);
     announce(&mut world, 1, 9, 1, shared());
