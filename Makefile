@@ -14,7 +14,7 @@ DESTDIR ?=
 BESIDE ?=
 CARGO := cargo
 # What builds the crates' tests: with LINT, which .ci/run sets, Clippy's driver, a rustc that lints what it compiles, for next to nothing: `make lint` compiles
-# all crates once more. Not by default, since cargo builds the workspace anew for another compiler.
+# all crates once more. Not by default, since cargo builds the workspace again for another compiler.
 LINTED := $(if $(LINT),RUSTC_WORKSPACE_WRAPPER=$(shell rustc --print sysroot)/bin/clippy-driver)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/weft

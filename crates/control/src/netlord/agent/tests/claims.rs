@@ -127,7 +127,7 @@ fn of_two_that_announce_an_address_at_once_one_has_it() {
 }
 
 #[test]
-fn who_is_configured_with_an_address_has_it_whoever_announces_it_at_once() {
+fn who_is_configured_with_an_address_keeps_it_when_another_announces_it_at_once() {
     // The other has the greater MAC address, and has heard nothing yet.
     let mut world = World::new(3, ROUTED);
     world.attach(2, 2, vif(7, 1, 2), &[]);
