@@ -174,12 +174,7 @@ impl<I: Index, const L: usize> Flow<I, L> {
     #[inline(always)]
     fn visit(&mut self, table: &mut I::Table<'_>, step: Step) -> i32 {
         let links = self.links;
-        // Not `map`: its closures stay calls where a crate's parts are optimised apart (profile `quick`), which doubles the time of a visit.
-        let mut residuals = [0; L];
-        for (residual, &link) in residuals.iter_mut().zip(&links) {
-            *residual = table.get(link);
-        }
-        let free = least(residuals);
+        let free = least(links.map(|link| table.get(link)));
         let (rate, slow) = (self.rate & !SLOW_START, self.rate & SLOW_START);
         let wanted = if slow != 0 { rate.max(step.initial) } else { step.increase };
         let full = (free - 1) >> 31;
