@@ -4,6 +4,11 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# The Makefile of libbpf ends a name at a space.
+case ${CARGO_TARGET_DIR:-$ROOT/target} in
+    *[[:space:]]*) fail "the daemons cannot be built in a folder whose path has a space: ${CARGO_TARGET_DIR:-$ROOT/target}" "move the checkout, or set CARGO_TARGET_DIR to a folder elsewhere" ;;
+esac
+
 missing=()
 # The compiler, and the standard .proto files that it includes.
 { has protoc && [ -e /usr/include/google/protobuf/descriptor.proto ]; } || missing+=(protobuf-compiler libprotobuf-dev)
