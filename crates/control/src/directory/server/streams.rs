@@ -50,7 +50,9 @@ impl Streams {
 
     /// A key changed.
     pub fn changed(&mut self, generation: Generation, key: &Key, value: Option<&Value>) {
-        let place = self.changes.partition_point(|entry| entry.generation <= generation);
+        let is_last = self.changes.back().is_none_or(|last| last.generation <= generation);
+        let search = || self.changes.partition_point(|entry| entry.generation <= generation);
+        let place = if is_last { self.changes.len() } else { search() };
         self.changes.insert(place, Entry { generation, key: *key, value: value.cloned() });
         if self.changes.len() > MAX_CHANGES
             && let Some(oldest) = self.changes.pop_front()

@@ -287,8 +287,12 @@ impl Table {
     fn grow(&mut self) {
         let old = std::mem::take(&mut self.slots);
         self.slots = vec![EMPTY; old.len() * 2];
-        for slot in old.into_iter().filter(|&slot| slot != EMPTY) {
-            let number = slot & NUMBER;
+        let entry_of = |slot: u32| (slot != EMPTY).then_some(slot & NUMBER);
+        for (at, &slot) in old.iter().enumerate() {
+            if let Some(soon) = old.get(at + PREFETCHED).copied().and_then(entry_of) {
+                touch(self.entries.at(soon) as *const Entry);
+            }
+            let Some(number) = entry_of(slot) else { continue };
             self.occupy(self.hash_of(self.entries.at(number).key), number);
         }
     }
@@ -446,6 +450,8 @@ pub const MAX_ENTRIES: usize = NUMBER as usize;
 const CHUNK: usize = 4096;
 /// Keys of a load that are hashed at once.
 const HASHED_AT_ONCE: usize = 64;
+/// How many slots ahead of the one that is moved the memory is asked for their entries.
+const PREFETCHED: usize = 32;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const MIX: [u64; 2] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db];
 

@@ -25,7 +25,9 @@ impl Order {
             return;
         };
         run.first = run.first.min(key);
-        let place = run.entries.partition_point(|&other| key_of(other) < key);
+        // Keys that come in order need no search.
+        let is_last = run.entries.last().is_some_and(|&last| key_of(last) < key);
+        let place = if is_last { run.entries.len() } else { run.entries.partition_point(|&other| key_of(other) < key) };
         if run.entries.len() < RUN {
             run.entries.insert(place, entry);
         } else if place == RUN {
@@ -71,6 +73,9 @@ impl Order {
 
     /// The run in which the key is, or would be.
     fn run_of(&self, key: KeyWords) -> usize {
+        if self.runs.last().is_some_and(|last| last.first <= key) {
+            return self.runs.len() - 1;
+        }
         self.runs.partition_point(|run| run.first <= key).saturating_sub(1)
     }
 }
