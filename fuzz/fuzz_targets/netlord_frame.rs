@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use weft_control::netlord::MacSpace;
-use weft_control::wire::netlord::{Encapsulation, IpPacket, Lldp, MESSAGE, NlArp, Unicast, echo, route_in_place};
+use weft_control::wire::netlord::{
+    EDGE_SWITCHES, Encapsulation, IpPacket, Lldp, MESSAGE, NlArp, Unicast, echo, emit_claims, parse_claims, route_in_place,
+};
 use weft_control::wire::packet::arp::Arp;
 use weft_control::wire::packet::ethernet::{Ethernet, VlanId};
 use weft_fabric::MacAddr;
@@ -15,6 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     for ethertype in [[0x08, 0x00], [0x08, 0x06], [0x86, 0xdd], [0x88, 0xb5], [0x88, 0xcc], [0x81, 0x00]] {
         check(&[&addresses[..], &ethertype, bytes].concat());
     }
+    check(&[&EDGE_SWITCHES.0[..], &addresses[6..], &[0x88, 0xb6], bytes].concat());
 });
 
 fn check(frame: &[u8]) {
@@ -31,6 +34,11 @@ fn check(frame: &[u8]) {
     }
     if let Ok(message) = Unicast::parse(MacSpace(1), frame) {
         assert_eq!(message.emit(), frame[..22]);
+    }
+    if let Ok((from, claims)) = parse_claims(frame) {
+        out.clear();
+        emit_claims(from, None, &claims, &mut out);
+        assert_eq!(parse_claims(&out), Ok((from, claims)));
     }
     if let Ok(it) = Encapsulation::parse(frame) {
         out.clear();

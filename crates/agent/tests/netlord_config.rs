@@ -174,6 +174,12 @@ fn what_is_wrong_with_a_switchs() {
     refused(EDGE, "rate = \"100Mbps\"", "rate = \"0Mbps\"", 13, "less than a byte a second");
     refused(EDGE, "tenant = 17\n", "tenant = 17\ndeny = true\n[[limit]]\ntenant = 17\n", 16, "two limits");
     refused(EDGE, "fib_entries = 1024", "fib_entries = 1024\nlldp = \"0s\"", 2, "less than 100 ms");
+    let special = |value: &str| format!("special_vlan = {value}\nfib_entries = 1024");
+    refused(EDGE, "fib_entries = 1024", &special("2"), 4, "no port to the fabric is in VLAN 2");
+    refused(EDGE, "fib_entries = 1024", &special("[4094, 4094]"), 4, "VLANs are 1 to 4094");
+    refused(EDGE, "fib_entries = 1024", &special("5000"), 4, "VLANs are 1 to 4094");
+    let core = EDGE.replace("mac = \"02:4e:4c:00:00:01\"\n", "").replace("role = \"edge\"", "role = \"core\"");
+    refused(&core, "fib_entries = 1024", &special("4094"), 3, "core switches have no limits to share");
 }
 
 /// A server whose configuration names a tenant that its file has not: what was put on the interface and pinned before that was found is gone again.

@@ -511,6 +511,59 @@ fn a_tenants_limit_holds_at_the_edge_switches() {
     });
 }
 
+/// Datagrams of some 11 Mbps; bits per second that arrive.
+fn datagrams(lab: &TestLab, from: &str, to: &str, address: [u8; 4], time: Duration) -> f64 {
+    let receiver = lab.at(to, || UdpSocket::bind((Ipv4Addr::from(address), 0)).expect("a free port"));
+    receiver.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout");
+    let sender = lab.at(from, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a free port"));
+    sender.connect(receiver.local_addr().expect("an address")).expect("a destination");
+    let mut bytes = 0;
+    std::thread::scope(|scope| {
+        let watch = Stopwatch::new();
+        scope.spawn(move || {
+            while watch.elapsed() < time {
+                // The queue of the link may be full.
+                let _ = sender.send(&[0; 1400]);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        while let Ok(length) = receiver.recv(&mut [0; 1500]) {
+            bytes += length;
+        }
+    });
+    bytes as f64 * 8.0 / time.as_secs_f64()
+}
+
+#[test]
+fn a_tenants_limit_is_one_for_all_edge_switches() {
+    let limits = vec![TenantLimit { tenant: 17, rate: Some("10Mbps".to_owned()) }];
+    let Some(lab) = stand(plan('h', limits, CoreSwitch::Ebpf)) else { return };
+    let peers = |switch: &str| ask(&lab, switch)["shared_limits"]["switches"].as_array().map_or(0, Vec::len);
+    wait_until("edge switches hear each other", || ["edge0", "edge1", "edge2"].iter().all(|switch| peers(switch) == 2));
+    let time = Duration::from_secs(5);
+    // Their last hops are at edge1 and at edge0.
+    let (there, back) = std::thread::scope(|scope| {
+        let there = scope.spawn(|| datagrams(&lab, "acme-vm1", "acme-vm2", [10, 0, 0, 2], time));
+        let back = scope.spawn(|| datagrams(&lab, "acme-vm2", "acme-vm3", [10, 0, 0, 3], time));
+        (there.join().expect("datagrams"), back.join().expect("datagrams"))
+    });
+    eprintln!("acme at 10 Mbps in all: {:.1} and {:.1}", there / 1e6, back / 1e6);
+    // Besides the rate, a quarter of a second of it at once at each switch, and 300 ms.
+    let most = 10.5e6 + (2.0 * 0.25 + 0.3) * 10e6 / time.as_secs_f64();
+    assert!(there + back < most && there.min(back) > 3e6, "{there} and {back} of {most}");
+    let row =
+        |status: &serde_json::Value| status["tenants"].as_array().into_iter().flatten().find(|it| it["tenant"] == 17).cloned();
+    let status = ask(&lab, "edge1");
+    let tenant = row(&status).expect("the tenant");
+    assert!(tenant["limit"] == "10Mbps" && tenant["share"].is_string(), "{status}");
+    // A server cannot take the tenant's rate away.
+    let claim = [&[1, 1][..], &[0, 0, 17], &[1], &u64::MAX.to_be_bytes()].concat();
+    let socket = raw(&lab, "h1", 0x88b6);
+    (&socket).write_all(&frame([3, 0x4e, 0x4c, 0, 0, 1], mac(9), 0x88b6, &claim)).expect("sent");
+    wait_until("it is refused", || ask(&lab, "edge0")["drops"]["forged_claims"] == 1);
+    assert!((&socket).read(&mut [0; 64]).is_err(), "servers hear no reports");
+}
+
 /// Tables that are too small for the switches that there are: frames are flooded, servers drop and count them, and all arrive (section 4.1).
 #[test]
 fn tables_that_are_too_small_flood() {

@@ -170,6 +170,7 @@ enum netlord_event_kind {
 	NETLORD_EVENT_SENT, /* a frame was sent over a path */
 	NETLORD_EVENT_HEARD, /* a frame has come over it */
 	NETLORD_EVENT_ARP, /* a switch: no MAC address is known for the server at a port, or a server answers */
+	NETLORD_EVENT_CLAIMS, /* a switch: what another edge switch reports of tenants with a rate */
 };
 
 /* Followed by `captured` bytes of the frame, without the tag. */
@@ -189,6 +190,7 @@ struct netlord_event {
 /* A port, by its interface's index. */
 struct netlord_port {
 	__u32 native; /* the VLAN of what comes untagged; 0: none */
+	__u32 is_server; /* a server's: it reports nothing of limits, and hears nothing of them */
 };
 
 /* The ports of a VLAN. All are tagged, but for `native` ones. */
@@ -226,7 +228,7 @@ enum netlord_limit_kind { NETLORD_RATE, NETLORD_DENY };
 struct netlord_limit {
 	struct bpf_spin_lock lock;
 	enum netlord_limit_kind kind;
-	__u64 bytes_per_second; /* 0: no limit */
+	__u64 bytes_per_second; /* 0: no limit; a share takes its place */
 	__u64 burst_bytes;
 	__u64 tokens; /* thousandths of a byte */
 	__u64 filled_ns;
@@ -289,11 +291,13 @@ enum netlord_switch_counter {
 	NETLORD_LEARN_LIMITED,
 	NETLORD_MISSES,
 	NETLORD_ARP,
+	NETLORD_CLAIMS,
 	NETLORD_NO_VLAN,
 	NETLORD_NOT_MEMBER,
 	NETLORD_SAME_PORT,
 	NETLORD_RESERVED,
 	NETLORD_BAD_SOURCE,
+	NETLORD_FORGED_CLAIMS,
 	NETLORD_BAD_HEADER,
 	NETLORD_TTL_EXPIRED,
 	NETLORD_NO_ROUTE,

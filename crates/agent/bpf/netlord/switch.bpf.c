@@ -68,6 +68,15 @@ struct {
 	__type(value, struct netlord_limit);
 } limits SEC(".maps");
 
+/* Of a tenant's rate, the bytes per second that may pass here, where edge switches hold it together. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __be32);
+	__type(value, __u64);
+} shares SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
@@ -184,7 +193,7 @@ always_inline int retag(struct __sk_buff *skb, __u32 ifindex, __u16 vlan)
 #define NETLORD_MILLI 1000ull
 
 /* Whether the tenant may send so many bytes now. */
-always_inline int within_limit(struct netlord_limit *limit, __u32 bytes)
+always_inline int within_limit(struct netlord_limit *limit, __u64 bytes_per_second, __u32 bytes)
 {
 	__u64 now = bpf_ktime_get_ns(), passed_us, full, need = bytes * NETLORD_MILLI;
 	int ok = 0;
@@ -195,7 +204,7 @@ always_inline int within_limit(struct netlord_limit *limit, __u32 bytes)
 	if (passed_us > 10000000)
 		passed_us = 10000000;
 	if (passed_us) {
-		limit->tokens += passed_us * limit->bytes_per_second / 1000;
+		limit->tokens += passed_us * bytes_per_second / 1000;
 		limit->filled_ns = now;
 	}
 	if (limit->tokens > full)
@@ -226,9 +235,13 @@ always_inline __u32 admit(struct __sk_buff *skb, __be32 tenant)
 		__sync_fetch_and_add(&counts->denied, 1);
 		return NETLORD_DENIED;
 	}
-	if (limit && limit->bytes_per_second && !within_limit(limit, skb->len)) {
-		__sync_fetch_and_add(&counts->limited, 1);
-		return NETLORD_LIMITED;
+	if (limit && limit->bytes_per_second) {
+		const __u64 *share = bpf_map_lookup_elem(&shares, &tenant);
+
+		if (!within_limit(limit, share ? *share : limit->bytes_per_second, skb->len)) {
+			__sync_fetch_and_add(&counts->limited, 1);
+			return NETLORD_LIMITED;
+		}
 	}
 	__sync_fetch_and_add(&counts->packets, 1);
 	__sync_fetch_and_add(&counts->bytes, skb->len);
@@ -251,6 +264,19 @@ slow_path __u32 admit_flooded(struct __sk_buff *skb, const struct netlord_switch
 	return admit(skb, tenant);
 }
 
+always_inline int is_server(__u32 ifindex)
+{
+	const struct netlord_port *port = bpf_map_lookup_elem(&ports, &ifindex);
+
+	return port && port->is_server;
+}
+
+/* To all edge switches: 03:4e:4c:00:00:01. */
+always_inline int is_claims(const __u8 *mac)
+{
+	return mac[0] == 0x03 && mac[1] == 0x4e && mac[2] == 0x4c && !mac[3] && !mac[4] && mac[5] == 0x01;
+}
+
 /* To all ports of the VLAN but the one that it came by: tagged ones and untagged ones. */
 always_inline int flood(struct __sk_buff *skb, const struct netlord_switch_settings *s, const struct netlord_frame *f)
 {
@@ -269,6 +295,8 @@ always_inline int flood(struct __sk_buff *skb, const struct netlord_switch_setti
 			break;
 		to = all->ifindex[i];
 		if (to == skb->ingress_ifindex || to == skb->ifindex)
+			continue;
+		if (is_claims(f->dst) && is_server(to))
 			continue;
 		if (retag(skb, to, f->vlan) && !bpf_clone_redirect(skb, to, 0))
 			copies++;
@@ -351,6 +379,9 @@ int netlord_port(struct __sk_buff *skb)
 		return drop(NETLORD_RESERVED);
 	if (is_group(f.src) || is_zero_mac(f.src))
 		return drop(NETLORD_BAD_SOURCE);
+	/* Those of other edge switches alone: a server could take a tenant's rate away. */
+	if (is_claims(f.dst) && port->is_server)
+		return drop(NETLORD_FORGED_CLAIMS);
 	/* The switch's own work needs no VLAN: frames between two servers of one switch have none. */
 	if (!is_zero_mac(s->mac) && is_same_mac(f.dst, s->mac)) {
 		if (is_arp_to(s, &f)) {
@@ -372,6 +403,8 @@ int netlord_port(struct __sk_buff *skb)
 		return drop(NETLORD_NO_VLAN);
 	if (!is_member(ifindex, f.vlan))
 		return drop(NETLORD_NOT_MEMBER);
+	if (is_claims(f.dst) && !is_zero_mac(s->mac) && report_frame(skb, NETLORD_EVENT_CLAIMS))
+		add(NETLORD_CLAIMS, 1);
 	learn(s, &f, ifindex);
 	if (is_group(f.dst))
 		return flood(skb, s, &f);

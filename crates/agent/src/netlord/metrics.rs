@@ -63,6 +63,11 @@ pub(super) fn table(name: &'static str, used: usize, limit: f64) {
     gauge!("weft_agent_table_max", "table" => name).set(limit);
 }
 
+/// Other edge switches with which an edge switch shares limits.
+pub(super) fn shared_limits(switches: usize) {
+    gauge!("weft_agent_limits_switches").set(switches as f64);
+}
+
 /// VIFs of the server.
 pub(super) fn vifs(count: usize) {
     gauge!("weft_agent_vifs").set(count as f64);

@@ -9,4 +9,5 @@
 pub mod dataplane;
 pub mod host;
 mod metrics;
+mod special;
 pub mod switch;

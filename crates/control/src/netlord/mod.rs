@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod dhcp;
+pub mod limits;
 pub mod locations;
 pub mod nl_arp;
 pub mod paths;

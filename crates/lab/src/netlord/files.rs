@@ -49,6 +49,9 @@ fn of_switch(plan: &Plan, netlord: &Netlord, files: &OverlayFiles, node: &Node, 
     let mut line = |args: std::fmt::Arguments<'_>| writeln!(text, "{args}").expect("a text grows");
     if let Some(mac) = &bridge.mac {
         line(format_args!("mac = \"{mac}\""));
+        if bridge.ports.iter().any(|port| port.number.is_none()) {
+            line(format_args!("special_vlan = {:?}", netlord.special));
+        }
     }
     let fib = &netlord.fib;
     line(format_args!("fib_entries = {}\nageing = \"{}s\"\nlldp = \"1s\"", fib.entries, fib.ageing_s));

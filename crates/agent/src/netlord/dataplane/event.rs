@@ -37,6 +37,11 @@ pub enum Event {
         /// The frame.
         frame: Vec<u8>,
     },
+    /// Another edge switch reports what tenants with a rate send there.
+    Claims {
+        /// The frame.
+        frame: Vec<u8>,
+    },
 }
 
 /// Reads what the ring buffer held; none if it is no event of this build.
@@ -59,6 +64,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Event> {
         netlord_event_kind::NETLORD_EVENT_SENT => path().map(|(by, at, vlan)| Event::Sent(by, at, vlan))?,
         netlord_event_kind::NETLORD_EVENT_HEARD => path().map(|(by, at, vlan)| Event::Heard(by, at, vlan))?,
         netlord_event_kind::NETLORD_EVENT_ARP => Event::Arp { ifindex, frame: with_tag(frame, tag) },
+        netlord_event_kind::NETLORD_EVENT_CLAIMS => Event::Claims { frame: frame.to_vec() },
         _ => return None,
     })
 }

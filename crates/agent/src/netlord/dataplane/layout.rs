@@ -50,6 +50,7 @@ pub(super) const FIB: TableName<netlord_fib_key, netlord_fib_entry> = TableName:
 pub(super) const ROUTES: TableName<netlord_prefix, netlord_hop> = TableName::new("routes");
 /// By tenant, in network order, as what is counted.
 pub(super) const LIMITS: TableName<u32, netlord_limit> = TableName::new("limits");
+pub(super) const SHARES: TableName<u32, u64> = TableName::new("shares");
 pub(super) const TENANTS: TableName<u32, netlord_tenant> = TableName::new("tenants");
 
 pub(super) fn host_settings(s: &HostSettings) -> netlord_host_settings {
@@ -145,7 +146,7 @@ pub(super) fn switch_settings(s: &SwitchSettings) -> netlord_switch_settings {
 }
 
 pub(super) fn port(port: &Port) -> netlord_port {
-    netlord_port { native: port.native.map_or(0, VlanId::get).into() }
+    netlord_port { native: port.native.map_or(0, VlanId::get).into(), is_server: port.number.is_some().into() }
 }
 
 /// The ports of a VLAN; none if they are too many, and how many fit.

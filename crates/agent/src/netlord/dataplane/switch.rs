@@ -13,7 +13,7 @@ use weft_fabric::{MacAddr, TenantId};
 
 use super::counters::{Named, SWITCH_COUNTERS};
 use super::event::{self, Event};
-use super::layout::{self, FIB, LIMITS, MEMBERS, PORTS, ROUTES, SWITCH_SETTINGS, TENANTS, VLANS};
+use super::layout::{self, FIB, LIMITS, MEMBERS, PORTS, ROUTES, SHARES, SWITCH_SETTINGS, TENANTS, VLANS};
 use super::settings::SwitchSettings;
 use super::tables::{FibEntry, Limit, Port, TenantTraffic};
 use crate::dataplane::bytes::Plain;
@@ -167,6 +167,40 @@ impl SwitchPlane {
         self.table(&LIMITS).remove_all(|_, _| true).map(drop)
     }
 
+    /// Of a tenant's rate, how many bytes per second may pass here; without, all of them.
+    ///
+    /// # Errors
+    /// [`PlaneError::Full`].
+    pub fn set_share(&mut self, tenant: TenantId, bytes_per_second: u64) -> Result<()> {
+        self.table(&SHARES).set(&layout::tenant(tenant), &bytes_per_second)
+    }
+
+    /// The share of a tenant that an earlier process left.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn share(&self, tenant: TenantId) -> Result<Option<u64>> {
+        self.table(&SHARES).get(&layout::tenant(tenant))
+    }
+
+    /// Removes the shares of all but these tenants.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn retain_shares(&mut self, of: &[TenantId]) -> Result<()> {
+        let kept: BTreeSet<u32> = of.iter().map(|&tenant| layout::tenant(tenant)).collect();
+        self.table(&SHARES).remove_all(|tenant, _| !kept.contains(tenant)).map(drop)
+    }
+
+    /// What a tenant sent over the last hop here.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn tenant(&self, tenant: TenantId) -> Result<Option<TenantTraffic>> {
+        let key = layout::tenant(tenant);
+        Ok(self.table(&TENANTS).get(&key)?.map(|sent| layout::read_tenant(key, &sent)))
+    }
+
     /// What each tenant sent over the last hop here.
     ///
     /// # Errors
@@ -238,13 +272,19 @@ impl SwitchPlane {
     /// A port without a tag, and servers behind routes, without interfaces.
     #[cfg(test)]
     pub(super) fn write_for_test(&self, ifindex: u32, native: VlanId, servers: &[(EdgePort, u32, Option<MacAddr>)]) {
-        let port = Port { device: String::new(), number: None, vlans: BTreeSet::new(), native: Some(native), server: None };
-        self.table(&PORTS).set(&ifindex, &layout::port(&port)).unwrap();
+        self.write_port_for_test(ifindex, native, None);
         self.table(&MEMBERS).set(&layout::member(ifindex, native), &1).unwrap();
         self.table(&VLANS).set(&native.get().into(), &layout::vlan(&[ifindex]).unwrap()).unwrap();
         for &(number, to, mac) in servers {
             self.table(&ROUTES).set(&layout::prefix(number), &layout::hop(to, mac)).unwrap();
         }
+    }
+
+    /// A port without a tag, to a server if it has a number.
+    #[cfg(test)]
+    pub(super) fn write_port_for_test(&self, ifindex: u32, native: VlanId, number: Option<EdgePort>) {
+        let port = Port { device: String::new(), number, vlans: BTreeSet::new(), native: Some(native), server: None };
+        self.table(&PORTS).set(&ifindex, &layout::port(&port)).unwrap();
     }
 
     #[cfg(test)]

@@ -33,6 +33,13 @@ pub struct Port {
     pub server: Option<MacAddr>,
 }
 
+impl Port {
+    /// Whether it has frames of a VLAN, tagged or not.
+    pub fn is_in(&self, vlan: VlanId) -> bool {
+        self.native == Some(vlan) || self.vlans.contains(&vlan)
+    }
+}
+
 /// What the fabric does with a tenant's packets, by the tenant's bits of the outer destination (sections 4.1 and 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {

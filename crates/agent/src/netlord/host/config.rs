@@ -31,6 +31,7 @@ use crate::config::{
 use crate::dataplane::{Rate, find_interface};
 use crate::error::Result;
 use crate::netlord::dataplane::HostSettings;
+use crate::netlord::special::SpecialVlans;
 
 /// The configuration of a server's agent.
 #[derive(Debug, Deserialize)]
@@ -65,27 +66,6 @@ pub struct HostConfig {
     spain: SpainPart,
     #[serde(default)]
     limits: Limits,
-}
-
-/// The VLANs that reach all agents: one, or a list.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum SpecialVlans {
-    One(u16),
-    Several(Vec<u16>),
-}
-
-impl SpecialVlans {
-    /// `None` if they are none, not different, or no VLANs.
-    fn read(&self) -> Option<Vec<VlanId>> {
-        let numbers = match self {
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Several(all) => all,
-        };
-        let vlans: Vec<VlanId> = numbers.iter().copied().map(VlanId::new).collect::<Option<_>>()?;
-        let different: BTreeSet<VlanId> = vlans.iter().copied().collect();
-        (!vlans.is_empty() && different.len() == vlans.len()).then_some(vlans)
-    }
 }
 
 /// `[provider]`: this server's own address in tenant 1.

@@ -299,7 +299,7 @@ impl Host {
                     self.input(Input::PathHeard { uplink, from, vlan });
                 }
             }
-            Event::Arp { .. } => {}
+            Event::Arp { .. } | Event::Claims { .. } => {}
         }
     }
 

@@ -18,6 +18,7 @@ use crate::config::{
 use crate::dataplane::{Rate, find_interface};
 use crate::error::Result;
 use crate::netlord::dataplane::{Limit, Port, SwitchSettings};
+use crate::netlord::special::SpecialVlans;
 
 /// The configuration of a switch's daemon.
 #[derive(Debug, Deserialize)]
@@ -29,6 +30,7 @@ pub struct SwitchConfig {
     pub role: Spanned<Role>,
     #[serde(default, deserialize_with = "optional_from_text")]
     pub mac: Option<MacAddr>,
+    special_vlan: Option<Spanned<SpecialVlans>>,
     #[serde(default = "default_socket")]
     pub socket: PathBuf,
     #[serde(default = "default_metrics", deserialize_with = "address_or_off")]
@@ -106,6 +108,7 @@ impl SwitchConfig {
         if ports.is_empty() {
             return Err(place.error(self.port.span(), "a switch without ports", "add `[[port]]` with `device` and `vlans`"));
         }
+        self.check_special(place, is_edge)?;
         let mut numbers = BTreeSet::new();
         for (at, port) in ports.iter().enumerate() {
             if ports[..at].iter().any(|before| before.device.get_ref() == port.device.get_ref()) {
@@ -131,6 +134,28 @@ impl SwitchConfig {
             }
         }
         Ok(())
+    }
+
+    fn check_special(&self, place: &Place<'_>, is_edge: bool) -> Result<()> {
+        let Some(special) = &self.special_vlan else { return Ok(()) };
+        let wrong = |message: &str, help: &str| Err(place.error(special.span(), message, help));
+        if !is_edge {
+            return wrong("core switches have no limits to share", "leave `special_vlan` out");
+        }
+        let Some(vlans) = special.get_ref().read() else {
+            return wrong("VLANs are 1 to 4094", "write those of the agents' `special_vlan`");
+        };
+        let ports = self.ports();
+        if let Some(none) = vlans.iter().find(|&&vlan| !ports.iter().any(|port| port.number.is_none() && port.is_in(vlan))) {
+            let message = format!("no port to the fabric is in VLAN {}", none.get());
+            return wrong(&message, "write those of the agents' `special_vlan`, which reach all edge switches");
+        }
+        Ok(())
+    }
+
+    /// The VLANs over which edge switches report to each other; none if this one limits alone.
+    pub fn special_vlans(&self) -> Vec<VlanId> {
+        self.special_vlan.as_ref().and_then(|it| it.get_ref().read()).unwrap_or_default()
     }
 
     /// Looks whether this machine has what it names.
@@ -198,9 +223,16 @@ impl LimitPart {
                 if rate.0 < 8 {
                     return Err(wrong("`rate`: less than a byte a second", none));
                 }
-                let burst = self.burst.as_deref().unwrap_or("100kB");
-                let burst: Bytes = burst.parse().map_err(|e| wrong(&format!("`burst`: {e}"), "write such as \"100kB\""))?;
-                Limit::Rate { bytes_per_second: (rate.0 / 8).max(1), burst_bytes: burst.0.max(2048) }
+                let bytes_per_second = (rate.0 / 8).max(1);
+                let burst_bytes = match &self.burst {
+                    Some(burst) => {
+                        let burst: Bytes =
+                            burst.parse().map_err(|e| wrong(&format!("`burst`: {e}"), "write such as \"100kB\""))?;
+                        burst.0.max(2048)
+                    }
+                    None => (bytes_per_second / BURST_PART).max(BURST_LEAST),
+                };
+                Limit::Rate { bytes_per_second, burst_bytes }
             }
             _ => return Err(wrong("a limit denies, or has a rate", "write `deny = true`, or `rate = \"100Mbps\"`")),
         };
@@ -208,6 +240,9 @@ impl LimitPart {
     }
 }
 
+/// By default a burst is what a rate gives in a quarter of a second, at least 100 kB: TCP that has lost a whole window waits for 200 ms, and uses then what it has missed.
+const BURST_PART: u64 = 4;
+const BURST_LEAST: u64 = 100_000;
 const LLDP_LEAST: Duration = Duration::from_ms(100);
 
 fn fib_entries() -> Spanned<u32> {

@@ -4,9 +4,11 @@
 //!   configuration --> eBPF tables: ports, VLANs, p.0.0.0/8 -> port p, limits
 //!   each LLDP period --> LLDP to every server's port: this switch, this port
 //!   a server without a known MAC address --> ARP for p.0.0.1 --answer--> its route
+//!   each 100 ms --> what tenants with a rate send here --> all edge switches --> this switch's share of the rate
 //! ```
 
 mod config;
+mod shares;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +19,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_control::netlord::{EdgePort, Location};
+use weft_control::time::Instant as SpanInstant;
 use weft_control::wire::netlord::Lldp;
 use weft_control::wire::packet::arp::Arp;
 use weft_control::wire::packet::ethernet::{EtherType, Ethernet};
 use weft_fabric::TenantId;
 
 pub use config::SwitchConfig;
+use shares::Shares;
 
 use super::metrics;
 use crate::config::Place;
 use crate::daemon::{Daemon, Run, RunOptions};
+use crate::dataplane::PlaneError;
 use crate::error::{Error, Result};
 use crate::exporter;
 use crate::netlord::dataplane::{Event, Limit, SwitchPlane};
@@ -38,6 +43,8 @@ struct Switch {
     config: SwitchConfig,
     plane: SwitchPlane,
     limits: Vec<(TenantId, Limit)>,
+    /// If it shares them with other edge switches.
+    shares: Option<Shares>,
     started: Instant,
     lldp_due: Instant,
     upkeep: Instant,
@@ -62,7 +69,9 @@ impl Daemon for Switch {
     }
 
     fn timeout(&self) -> Duration {
-        self.lldp_due.min(self.upkeep).saturating_duration_since(Instant::now()) + Duration::from_millis(1)
+        let own = self.lldp_due.min(self.upkeep).saturating_duration_since(Instant::now());
+        let shares = self.shares.as_ref().map(|it| nanos(it.deadline().saturating_since(since(self.started))));
+        shares.map_or(own, |shares| own.min(shares)) + Duration::from_millis(1)
     }
 
     fn run_once(&mut self, control: &mut ControlSocket) -> Result<()> {
@@ -101,12 +110,15 @@ impl Switch {
         let limited = limited.and_then(|()| limits.iter().try_for_each(|&(tenant, limit)| plane.set_limit(tenant, Some(limit))));
         plane.rollback_on_error(limited)?;
         let now = Instant::now();
+        let shares = Shares::start(config.mac, config.special_vlans(), &limits, &mut plane, since(now));
+        let shares = plane.rollback_on_error(shares)?;
         let (asked, answered) = (BTreeMap::new(), BTreeMap::new());
         let (up, reconciler) = (BTreeSet::new(), Reconciler::default());
         let mut switch = Self {
             config,
             plane,
             limits,
+            shares,
             started: now,
             lldp_due: now,
             upkeep: now,
@@ -127,10 +139,13 @@ impl Switch {
             Vec::new()
         });
         for event in events {
-            if let Event::Arp { ifindex, frame } = event {
-                self.arp(ifindex, &frame);
+            match event {
+                Event::Arp { ifindex, frame } => self.arp(ifindex, &frame),
+                Event::Claims { frame } => self.share(|shares, plane, now| shares.heard(plane, &frame, now)),
+                _ => {}
             }
         }
+        self.share(Shares::poll);
         let now = Instant::now();
         if self.lldp_due <= now {
             self.lldp_due = now + nanos(self.config.lldp);
@@ -139,6 +154,16 @@ impl Switch {
         if self.upkeep <= now {
             self.upkeep = now + UPKEEP;
             self.housekeeping(now);
+        }
+    }
+
+    /// Does something for the limits that it shares, if it does.
+    fn share(&mut self, work: impl FnOnce(&mut Shares, &mut SwitchPlane, SpanInstant) -> std::result::Result<(), PlaneError>) {
+        let now = since(self.started);
+        if let Some(shares) = &mut self.shares
+            && let Err(error) = work(shares, &mut self.plane, now)
+        {
+            self.last_error = Some(error.to_string());
         }
     }
 
@@ -256,6 +281,11 @@ const fn own_address(port: EdgePort) -> Ipv4Addr {
 
 const fn server_address(port: EdgePort) -> Ipv4Addr {
     Ipv4Addr::new(port.get(), 0, 0, 1)
+}
+
+/// The clock of the machine of limits.
+fn since(started: Instant) -> SpanInstant {
+    SpanInstant::from_ns(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn nanos(span: weft_control::time::Duration) -> Duration {

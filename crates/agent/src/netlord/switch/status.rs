@@ -42,6 +42,7 @@ impl Switch {
             "ports": self.ports(),
             "fib": { "used": fib.len(), "limit": limit, "list": self.fib(&fib) },
             "tenants": self.tenants(),
+            "shared_limits": self.shares.as_ref().map(super::Shares::status),
             "restored": self.reconciler.status(),
             "counters": counted,
             "drops": drops,
@@ -78,7 +79,7 @@ impl Switch {
         };
         let all = self.plane.tenants().unwrap_or_default();
         all.iter()
-            .map(|it| json!({ "tenant": it.tenant.0, "packets": it.packets, "bytes": it.bytes, "denied": it.denied, "limited": it.limited, "limit": limit(it.tenant) }))
+            .map(|it| json!({ "tenant": it.tenant.0, "packets": it.packets, "bytes": it.bytes, "denied": it.denied, "limited": it.limited, "limit": limit(it.tenant), "share": self.shares.as_ref().and_then(|shares| shares.share(it.tenant)) }))
             .collect()
     }
 }

@@ -336,3 +336,46 @@ proptest! {
         let _ = route_in_place(&mut frame, mac(1), mac(2));
     }
 }
+
+#[test]
+fn claims_are_to_the_byte_what_the_page_says() {
+    let claims = [
+        Claim { tenant: TenantId(0x0a_0b0c), bytes_per_second: 0x0102_0304, wants_more: true },
+        Claim { tenant: TenantId(3), bytes_per_second: 5, wants_more: false },
+    ];
+    let mut out = Vec::new();
+    emit_claims(mac(0x11), VlanId::new(1001), &claims, &mut out);
+    let mut wanted =
+        bytes("034e4c000001 020000000011 8100 03e9 88b6 01 02 0a0b0c 01 0000000001020304 000003 00 0000000000000005");
+    assert_eq!(out, wanted);
+    assert_eq!(parse_claims(&out), Ok((mac(0x11), claims.to_vec())));
+    wanted.resize(60, 0);
+    assert_eq!(parse_claims(&wanted), Ok((mac(0x11), claims.to_vec())), "padding is no claim");
+    out.clear();
+    emit_claims(mac(0x11), None, &[], &mut out);
+    assert_eq!(parse_claims(&out), Ok((mac(0x11), Vec::new())));
+    let change = |at: usize, to: u8| {
+        let mut frame = wanted.clone();
+        frame[at] = to;
+        parse_claims(&frame)
+    };
+    assert_eq!(change(18, 2), Err(PacketError::Version(2)));
+    assert_eq!(change(19, 121), Err(PacketError::Field("claims")));
+    assert_eq!(change(19, 4), Err(PacketError::Truncated));
+    assert_eq!(change(23, 3), Err(PacketError::Field("reserved bits")));
+    assert_eq!(change(34, 0), Err(PacketError::Field("tenant")), "tenant 0");
+    assert_eq!(change(6, 3), Err(PacketError::Field("switch")));
+    assert_eq!(change(0, 0xff), Err(PacketError::Kind("a report of limits")));
+}
+
+proptest! {
+    #[test]
+    fn claims_return(claims in prop::collection::vec((1u32..1 << 24, any::<u64>(), any::<bool>()), 0..=MAX_CLAIMS)) {
+        let of = |&(tenant, bytes_per_second, wants_more): &(u32, u64, bool)| Claim { tenant: TenantId(tenant), bytes_per_second, wants_more };
+        let claims: Vec<Claim> = claims.iter().map(of).collect();
+        let mut out = Vec::new();
+        emit_claims(mac(1), None, &claims, &mut out);
+        prop_assert!(out.len() <= 1_514);
+        prop_assert_eq!(parse_claims(&out), Ok((mac(1), claims)));
+    }
+}

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use weft_control::wire::netlord::{Encapsulation, Overlay, Recipient};
+use weft_control::wire::netlord::{Claim, Encapsulation, Overlay, Recipient, emit_claims, parse_claims};
 
 use super::*;
 use crate::dataplane::testing::{CONSUMED, DROPPED, REDIRECTED, run};
-use crate::netlord::dataplane::Limit;
+use crate::netlord::dataplane::{Event, Limit};
 
 /// An edge switch whose port at interface 1 has VLAN 10 without a tag; 4 addresses fit.
 pub(super) fn edge(ageing: Duration) -> Option<(PinDir, SwitchPlane)> {
@@ -189,4 +189,43 @@ fn what_is_flooded_is_within_the_limit_of_its_tenant() {
     is_counted(&plane, &plain, "flooded");
     let counts = plane.tenants().unwrap();
     assert_eq!(counts.iter().map(|it| (it.tenant, it.packets, it.denied, it.limited)).collect::<Vec<_>>(), [(tenant, 3, 3, 3)]);
+}
+
+#[test]
+fn a_share_takes_the_place_of_the_rate() {
+    let Some((_pins, mut plane)) = edge(Duration::from_secs(300)) else { return };
+    let tenant = vif(1).tenant;
+    let size = last(4).len() as u64;
+    plane.set_limit(tenant, Some(Limit::Rate { bytes_per_second: 1_000_000_000, burst_bytes: 3 * size })).unwrap();
+    plane.set_share(tenant, 1).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(counter(&plane, &last(4)), (DROPPED, "limited"));
+    assert_eq!(plane.share(tenant).unwrap(), Some(1));
+    plane.set_share(tenant, 1_000_000_000).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(counter(&plane, &last(4)), (REDIRECTED, "last_hop"));
+    let sent = plane.tenant(tenant).unwrap().unwrap();
+    assert_eq!((sent.packets, sent.bytes, sent.limited), (1, size, 1));
+    plane.set_share(tenant, 1).unwrap();
+    plane.retain_shares(&[tenant]).unwrap();
+    assert_eq!(plane.share(tenant).unwrap(), Some(1));
+    plane.retain_shares(&[]).unwrap();
+    assert_eq!(plane.share(tenant).unwrap(), None, "the rate is whole again");
+    assert_eq!(counter(&plane, &last(4)), (REDIRECTED, "last_hop"));
+}
+
+#[test]
+fn reports_of_limits_come_from_the_fabric_alone() {
+    let Some((_pins, mut plane)) = edge(Duration::from_secs(300)) else { return };
+    let claim = Claim { tenant: vif(1).tenant, bytes_per_second: 5, wants_more: false };
+    let mut report = Vec::new();
+    emit_claims(FAR_SWITCH, None, &[claim], &mut report);
+    let counts = on(&plane, &report).1;
+    assert!(counts.contains(&("claims", 1)) && counts.contains(&("flooded", 1)), "{counts:?}");
+    let events = plane.events().unwrap();
+    let [Event::Claims { frame }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(parse_claims(frame), Ok((FAR_SWITCH, vec![claim])));
+    plane.write_port_for_test(HERE, vlan(10), Some(port(4)));
+    assert_eq!(counter(&plane, &report), (DROPPED, "forged_claims"));
+    assert!(plane.events().unwrap().is_empty());
 }
