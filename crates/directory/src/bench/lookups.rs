@@ -57,6 +57,8 @@ pub struct Measured {
     pub elapsed: Duration,
     /// Nanoseconds.
     pub latency: Histogram<u64>,
+    /// Open loop: how late the requests left this program, in nanoseconds. The latencies contain it.
+    pub late: Histogram<u64>,
 }
 
 /// A socket of one host, its requests and the answers to them.
@@ -94,12 +96,13 @@ pub fn run(server: SocketAddr, secret: &Secret, truth: &Truth, plan: Plan, seed:
         flows.push(Flow::new(server, secret, host, truth, plan.keys, each, &mut rng)?);
     }
     let mut incoming = Incoming::new();
+    let mut late = new_histogram();
     let begin = Instant::now();
     let end = match plan.pace {
         Pace::Closed(window) => closed(&mut flows, &mut incoming, plan.duration, (window / FLOWS).max(1), begin),
-        Pace::Open(rate) => open(&mut flows, &mut incoming, plan.duration, rate, begin, &mut rng),
+        Pace::Open(rate) => open(&mut flows, &mut incoming, plan.duration, rate, begin, (&mut rng, &mut late)),
     };
-    let mut measured = Measured { sent: 0, answered: 0, wrong: 0, elapsed: end, latency: new_histogram() };
+    let mut measured = Measured { sent: 0, answered: 0, wrong: 0, elapsed: end, latency: new_histogram(), late };
     for flow in &flows {
         flow.check(truth, plan.keys, &mut measured);
     }
@@ -128,7 +131,14 @@ fn closed(flows: &mut [Flow], incoming: &mut Incoming, duration: Duration, windo
     }
 }
 
-fn open(flows: &mut [Flow], incoming: &mut Incoming, duration: Duration, rate: f64, begin: Instant, rng: &mut Pcg64) -> Duration {
+fn open(
+    flows: &mut [Flow],
+    incoming: &mut Incoming,
+    duration: Duration,
+    rate: f64,
+    begin: Instant,
+    (rng, late): (&mut Pcg64, &mut Histogram<u64>),
+) -> Duration {
     let mut last = Duration::ZERO;
     let (mut at, mut ending) = (0, false);
     let interval = |rng: &mut Pcg64| (-(1.0 - rng.random::<f64>()).ln() / rate * 1e9) as u64;
@@ -153,6 +163,7 @@ fn open(flows: &mut [Flow], incoming: &mut Incoming, duration: Duration, rate: f
                 next_due += interval(rng);
             }
             flow.send(count, |at| times[at]);
+            late.saturating_record_n((begin.elapsed().as_nanos() as u64).saturating_sub(times[0]).max(1), count as u64);
         }
         let mut under_way = 0;
         for flow in flows.iter_mut() {

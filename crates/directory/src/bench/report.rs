@@ -46,6 +46,9 @@ pub struct Case {
     pub p999_us: f64,
     #[allow(missing_docs)]
     pub max_us: f64,
+    /// Open loop of lookups: the 99th percentile of how late the generator sent, in microseconds. Latencies contain it: they count from when a request was due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_p99_us: Option<f64>,
     /// CPU time of the server, all threads, for each answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us_per_request: Option<f64>,
@@ -131,6 +134,7 @@ pub fn table(cases: &[Case]) -> String {
         "p50",
         "p99",
         "p99.9",
+        "sent late",
         "lost",
         "wrong",
         "CPU",
@@ -148,6 +152,7 @@ pub fn table(cases: &[Case]) -> String {
             time(case.p50_us),
             time(case.p99_us),
             time(case.p999_us),
+            case.late_p99_us.map_or_else(dash, time),
             case.lost.to_string(),
             case.wrong.to_string(),
             case.server_cpu_us_per_request.map_or_else(dash, |us| format!("{us:.2} us")),

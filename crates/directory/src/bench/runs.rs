@@ -249,6 +249,7 @@ fn of_lookups(fleet: &Fleet, truth: &Truth, name: String, plan: Plan, seed: u64)
         ..Case::default()
     };
     case.latencies(&measured.latency);
+    case.late_p99_us = (!measured.late.is_empty()).then(|| measured.late.value_at_quantile(0.99) as f64 / 1000.0);
     Ok(case)
 }
 

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   the queue ran empty within the last 100 ms:  lookups older than 100 ms are dropped    (a burst, or a process that did not run for a moment)
-//!   it did not:                                  lookups older than 8 ms are dropped      (overload, or the end of a long stall)
+//!   it did not:                                  lookups older than 8 ms are dropped      (overload, or the end of a long stall), and for a second more
 //! ```
+//! Under overload the queue runs empty for a moment when senders pause, so that is no sign that it ended.
 //! This is CoDel's distinction between a good queue and a bad one (RFC 8289), with the age limit of a request queue: dropping is cheap, so the queue is as long as the limit at most and what is
 //! answered is fresh. Only lookups are dropped: a Sync keeps mappings in use, Health decides which server is asked, updates and servers' messages are few.
 
@@ -16,24 +17,28 @@ use crate::wire::directory::Kind;
 pub struct AgeLimit {
     /// When the queue was empty last.
     emptied: Instant,
+    /// The last overload is not over before.
+    overloaded_until: Instant,
 }
 
 impl AgeLimit {
     /// Of an empty queue.
     pub const fn new(now: Instant) -> Self {
-        Self { emptied: now }
+        Self { emptied: now, overloaded_until: Instant::ZERO }
     }
 
     /// A batch was taken out of the queue; `emptied`: nothing is left there.
     pub fn took(&mut self, now: Instant, emptied: bool) {
         if emptied {
             self.emptied = now;
+        } else if now.saturating_since(self.emptied) > INTERVAL {
+            self.overloaded_until = now + MEMORY;
         }
     }
 
-    /// Whether the queue has not been empty for long.
+    /// Whether the queue has not been empty for long, or was so a moment ago.
     pub fn is_overloaded(&self, now: Instant) -> bool {
-        now.saturating_since(self.emptied) > INTERVAL
+        now < self.overloaded_until
     }
 
     /// Lookups that have waited longer are dropped.
@@ -50,6 +55,8 @@ impl AgeLimit {
 
 /// A queue that was empty within this time is a good one. Agents ask another server after 3 to 500 ms.
 const INTERVAL: Duration = Duration::from_ms(100);
+/// How long an overload is remembered.
+const MEMORY: Duration = Duration::from_secs(1);
 /// How old an answered lookup is at most otherwise: p99 stays below 20 ms with room for the answer.
 const TARGET: Duration = Duration::from_ms(8);
 
@@ -130,6 +137,39 @@ mod tests {
         assert!(new.p99() < Duration::from_ms(20), "{}", new.p99());
         // A drop costs a tenth of an answer, which leaves 89 % of the peak at twice the load.
         assert!(new.latencies.len() * 100 > old.latencies.len() * 87, "{} of {}", new.latencies.len(), old.latencies.len());
+    }
+
+    /// The queue runs empty now and then, and holds lookups for up to 50 ms between.
+    #[test]
+    fn senders_that_pause_do_not_end_an_overload() {
+        let mut queue = Queue::new(true);
+        queue.run(s(1), 500);
+        let before = queue.latencies.len();
+        while queue.now < s(20) {
+            let (now, pause) = (queue.now, Duration::from_ms(15));
+            queue.run(now + Duration::from_ms(60), 500);
+            let now = queue.now;
+            // Nothing arrives.
+            queue.run(now + pause, u64::MAX);
+            queue.arrivals = queue.now.as_ns() / 500;
+        }
+        queue.latencies.drain(..before);
+        assert!(queue.p99() < Duration::from_ms(20), "{}", queue.p99());
+    }
+
+    #[test]
+    fn an_overload_ends_after_a_second() {
+        let mut limit = AgeLimit::new(s(1));
+        limit.took(s(2), false);
+        assert!(limit.is_overloaded(s(2)), "the queue was not empty for a second");
+        limit.took(s(2) + Duration::from_ms(500), true);
+        assert!(limit.is_overloaded(s(2) + Duration::from_ms(50)));
+        let mut at = s(2);
+        while at < s(4) {
+            at += Duration::from_ms(50);
+            limit.took(at, true);
+        }
+        assert!(!limit.is_overloaded(at));
     }
 
     #[test]
