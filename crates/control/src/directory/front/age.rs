@@ -76,6 +76,7 @@ mod tests {
         arrivals: u64,
     }
 
+    const NEVER: u64 = 100_000_000_000;
     const ROOM: usize = 100_000;
     const BATCH: usize = 256;
 
@@ -139,18 +140,18 @@ mod tests {
         assert!(new.latencies.len() * 100 > old.latencies.len() * 87, "{} of {}", new.latencies.len(), old.latencies.len());
     }
 
-    /// The queue runs empty now and then, and holds lookups for up to 50 ms between.
+    /// The queue runs empty now and then, and would hold lookups for up to 30 ms between.
     #[test]
     fn senders_that_pause_do_not_end_an_overload() {
         let mut queue = Queue::new(true);
         queue.run(s(1), 500);
         let before = queue.latencies.len();
-        while queue.now < s(20) {
-            let (now, pause) = (queue.now, Duration::from_ms(15));
-            queue.run(now + Duration::from_ms(60), 500);
-            let now = queue.now;
+        for busy in [150, 60, 60, 60, 60, 60].repeat(4) {
+            let until = queue.now + Duration::from_ms(busy);
+            queue.run(until, 500);
             // Nothing arrives.
-            queue.run(now + pause, u64::MAX);
+            let until = queue.now + Duration::from_ms(25);
+            queue.run(until, NEVER);
             queue.arrivals = queue.now.as_ns() / 500;
         }
         queue.latencies.drain(..before);
