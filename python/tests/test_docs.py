@@ -53,6 +53,11 @@ QUICK = [
     (re.compile(r"^make (\w+)", re.MULTILINE), r"make --directory $ROOT --dry-run \1 >/dev/null"),
     (re.compile(r"^weft run @first(?!.*fabric\.k)", re.MULTILINE), r"weft run @first --set fabric.k=8"),
     (re.compile(r"^weft place @first", re.MULTILINE), r"weft place @first --set fabric.k=8"),
+    # Clients wait 5 s for an answer: on a busy machine, where tests run when nothing else does, a server takes longer to start.
+    (
+        re.compile(r"^weft directory serve &$", re.MULTILINE),
+        "weft directory serve &\nuntil weft directory status >/dev/null 2>&1; do kill -0 $!; sleep 0.2; done",
+    ),
 ]
 SETUP = """
 set -euo pipefail
