@@ -14,7 +14,8 @@ use crate::netlord::is_unicast;
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{EtherType, Ethernet, VlanId, VlanTag};
 
-/// To all edge switches. A switch's program has it, too.
+/// To all edge switches. A switch's program (bpf/netlord/switch.bpf.c) has it, too. The address distinguishes reports from NL-ARP, whose EtherType, the IEEE's second for local
+/// experiments, they have as well.
 pub const EDGE_SWITCHES: MacAddr = MacAddr([3, 0x4e, 0x4c, 0, 0, 1]);
 /// So many fit a frame of 1,500 bytes.
 pub const MAX_CLAIMS: usize = 120;
