@@ -85,6 +85,8 @@ fn an_address_is_where_it_was_announced_last_unless_another_is_configured_with_i
     let Some(lab) = stand(plan()) else { return };
     let shared = Ipv4Addr::new(10, 0, 0, 100);
     for (vm, other, mac) in [("acme-a", "acme-b", 1), ("acme-b", "acme-a", 2), ("acme-a", "acme-b", 1)] {
+        // Of announcements less than 100 ms apart the greater MAC address wins.
+        std::thread::sleep(std::time::Duration::from_millis(150));
         let _ = shell(&lab, other, &format!("ip addr del {shared}/24 dev eth0"));
         assert!(shell(&lab, vm, &format!("ip addr add {shared}/24 dev eth0")));
         announce(&lab, vm, mac, shared);
