@@ -11,6 +11,10 @@
 
 #define always_inline static inline __attribute__((always_inline))
 #define slow_path static __attribute__((noinline))
+/* The kernel verifies it once by itself, and not for each state of each of its callers. Its pointers may be NULL and have no spin lock behind them, and what they point
+ * to is anything afterwards.
+ */
+#define verified_alone __attribute__((noinline))
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -63,7 +63,7 @@ always_inline int to_agent(struct __sk_buff *skb, enum netlord_event_kind kind, 
 }
 
 /* A VM's frame, within the budget of its VIF. */
-slow_path int vif_to_agent(struct __sk_buff *skb)
+verified_alone int vif_to_agent(struct __sk_buff *skb)
 {
 	__u32 ifindex = skb->ifindex;
 

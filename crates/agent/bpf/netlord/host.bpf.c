@@ -202,7 +202,7 @@ always_inline int is_owned(__u32 ifindex, const struct netlord_packet *p)
 /* Whether a VM that knows another one checks that it is still there, or answers such a check: to one VM, and about an address that the agent knows as the sender's.
  * Only so can VMs keep their neighbours while no agent runs.
  */
-slow_path int is_neighbour_check(struct __sk_buff *skb, const struct netlord_packet *p, __be16 type)
+verified_alone int is_neighbour_check(struct __sk_buff *skb, const struct netlord_packet *p, __be16 type)
 {
 	struct netlord_owned key = { .ifindex = skb->ifindex };
 	__u8 kind;
@@ -278,7 +278,7 @@ int netlord_vif(struct __sk_buff *skb)
 	const struct netlord_route *route;
 	struct netlord_route copy = {};
 	struct netlord_name name = {};
-	struct netlord_packet p;
+	struct netlord_packet p = {};
 	const __u32 *local;
 	__u8 header[ETH_HLEN];
 	__be16 type;

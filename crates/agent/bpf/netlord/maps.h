@@ -84,7 +84,7 @@ always_inline int fill_event(struct __sk_buff *skb, enum netlord_event_kind kind
 }
 
 /* Reports a frame to user space, all of it. Whether there was room. */
-slow_path int report_frame(struct __sk_buff *skb, enum netlord_event_kind kind)
+verified_alone int report_frame(struct __sk_buff *skb, enum netlord_event_kind kind)
 {
 	if (skb->len <= NETLORD_EVENT_SMALL) {
 		struct netlord_small_event *place = bpf_ringbuf_reserve(&events, sizeof(*place), 0);

@@ -93,16 +93,19 @@ always_inline int read_ip(struct __sk_buff *skb, __be16 type, struct netlord_pac
 	return 0;
 }
 
-/* The packet of a frame. */
-always_inline void read_packet(struct __sk_buff *skb, __be16 type, struct netlord_packet *p)
+/* The packet of a frame: whether there is one that can be read. */
+verified_alone int read_packet(struct __sk_buff *skb, __be16 type, struct netlord_packet *p)
 {
+	if (!p)
+		return 0;
 	__builtin_memset(p, 0, sizeof(*p));
 	if (!read_ip(skb, type, p)) {
 		__builtin_memset(p, 0, sizeof(*p));
-		return;
+		return 0;
 	}
 	if ((p->protocol == IPPROTO_TCP || p->protocol == IPPROTO_UDP) && !p->is_fragment)
 		p->has_ports = !bpf_skb_load_bytes(skb, p->transport, p->ports, sizeof(p->ports));
+	return 1;
 }
 
 /* The finisher of SplitMix64, as in crates/fabric/src/rng.rs. */

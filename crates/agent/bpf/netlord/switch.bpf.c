@@ -111,27 +111,30 @@ static long older(struct bpf_map *map, const void *key, void *value, void *conte
 	return 0;
 }
 
-/* A new address. If the table is full, the one that was silent longest makes room. */
-slow_path void learn_new(const struct netlord_switch_settings *s, const struct netlord_fib_key *key, __u32 ifindex)
+/* A new address: whether it is learnt. If the table is full, the one that was silent longest makes room. */
+verified_alone int learn_new(const struct netlord_switch_settings *s, const struct netlord_fib_key *key, __u32 ifindex)
 {
 	struct netlord_fib_entry entry = { .ifindex = ifindex };
 	struct netlord_oldest oldest = {};
 
 	if (!s || !key)
-		return;
-	if (s->learn_per_second && !take(s->learn_per_second, s->learn_burst))
-		return add(NETLORD_LEARN_LIMITED, 1);
+		return 0;
+	if (s->learn_per_second && !take(s->learn_per_second, s->learn_burst)) {
+		add(NETLORD_LEARN_LIMITED, 1);
+		return 0;
+	}
 	entry.seen_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&fib, key, &entry, BPF_ANY)) {
 		oldest.seen_ns = ~0ull;
 		bpf_for_each_map_elem(&fib, older, &oldest, 0);
 		if (oldest.seen_ns == ~0ull || bpf_map_delete_elem(&fib, &oldest.key))
-			return;
+			return 0;
 		add(NETLORD_EVICTED, 1);
 		if (bpf_map_update_elem(&fib, key, &entry, BPF_ANY))
-			return;
+			return 0;
 	}
 	add(NETLORD_LEARNED, 1);
+	return 1;
 }
 
 always_inline void learn(const struct netlord_switch_settings *s, const struct netlord_frame *f, __u32 ifindex)
@@ -144,8 +147,10 @@ always_inline void learn(const struct netlord_switch_settings *s, const struct n
 		return;
 	__builtin_memcpy(key.mac, f->src, ETH_ALEN);
 	entry = bpf_map_lookup_elem(&fib, &key);
-	if (!entry)
-		return learn_new(s, &key, ifindex);
+	if (!entry) {
+		learn_new(s, &key, ifindex);
+		return;
+	}
 	entry->seen_ns = bpf_ktime_get_ns();
 	if (entry->ifindex != ifindex) {
 		entry->ifindex = ifindex;
@@ -218,7 +223,7 @@ always_inline int within_limit(struct netlord_limit *limit, __u64 bytes_per_seco
 }
 
 /* What the fabric's operator allows the tenant. Returns 0, or the counter of the reason why not. */
-always_inline __u32 admit(struct __sk_buff *skb, __be32 tenant)
+verified_alone __u32 admit(struct __sk_buff *skb, __be32 tenant)
 {
 	struct netlord_limit *limit = bpf_map_lookup_elem(&limits, &tenant);
 	struct netlord_tenant *counts = bpf_map_lookup_elem(&tenants, &tenant);
@@ -277,12 +282,22 @@ always_inline int is_claims(const __u8 *mac)
 	return mac[0] == 0x03 && mac[1] == 0x4e && mac[2] == 0x4c && !mac[3] && !mac[4] && mac[5] == 0x01;
 }
 
-/* To all ports of the VLAN but the one that it came by: tagged ones and untagged ones. */
-always_inline int flood(struct __sk_buff *skb, const struct netlord_switch_settings *s, const struct netlord_frame *f)
+/* Whether a copy went to a port. */
+verified_alone int copy_to(struct __sk_buff *skb, __u32 ifindex, __u16 vlan)
 {
-	__u32 key = f->vlan, copies = 0, reason;
-	const struct netlord_vlan *all = bpf_map_lookup_elem(&vlans, &key);
+	return retag(skb, ifindex, vlan) && !bpf_clone_redirect(skb, ifindex, 0);
+}
 
+/* To all ports of the VLAN but the one that it came by: tagged ones and untagged ones. */
+verified_alone int flood(struct __sk_buff *skb, const struct netlord_switch_settings *s, const struct netlord_frame *f)
+{
+	const struct netlord_vlan *all;
+	__u32 key, copies = 0, reason;
+
+	if (!s || !f)
+		return TC_ACT_SHOT;
+	key = f->vlan;
+	all = bpf_map_lookup_elem(&vlans, &key);
 	if (!all)
 		return drop(NETLORD_NO_VLAN);
 	reason = f->type == bpf_htons(ETH_P_IP) ? admit_flooded(skb, s) : 0;
@@ -298,7 +313,7 @@ always_inline int flood(struct __sk_buff *skb, const struct netlord_switch_setti
 			continue;
 		if (is_claims(f->dst) && is_server(to))
 			continue;
-		if (retag(skb, to, f->vlan) && !bpf_clone_redirect(skb, to, 0))
+		if (copy_to(skb, to, key))
 			copies++;
 	}
 	add(NETLORD_FLOODED, 1);
@@ -316,7 +331,7 @@ always_inline void age(struct iphdr *ip)
 }
 
 /* To this switch's own address: the last hop, by the longest prefix. */
-slow_path int last_hop(struct __sk_buff *skb, const struct netlord_switch_settings *s)
+verified_alone int last_hop(struct __sk_buff *skb, const struct netlord_switch_settings *s)
 {
 	struct netlord_prefix key = { .length = 32 };
 	const struct netlord_hop *hop;

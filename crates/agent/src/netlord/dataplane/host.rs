@@ -85,6 +85,14 @@ impl HostPlane {
         Ok((vifs.collect(), remotes.collect()))
     }
 
+    /// The place of an interface to the fabric that an earlier process left in the tables.
+    ///
+    /// # Errors
+    /// [`PlaneError`] if the kernel refuses.
+    pub fn inherited_place(&self, ifindex: u32) -> Result<Option<Location>> {
+        Ok(self.table(&UPLINKS).get(&ifindex)?.and_then(|uplink| layout::read_uplink(&uplink)))
+    }
+
     /// Puts the program on an interface to the fabric; it passes everything on until [`set_uplink`](Self::set_uplink). Returns index and MAC address.
     ///
     /// # Errors

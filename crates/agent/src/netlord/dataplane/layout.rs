@@ -77,6 +77,10 @@ pub(super) fn uplink(mac: MacAddr, mtu: u32, at: Option<Location>) -> netlord_up
     netlord_uplink { mtu, mac: mac.0, switch_mac, port, ..netlord_uplink::default() }
 }
 
+pub(super) fn read_uplink(uplink: &netlord_uplink) -> Option<Location> {
+    Some(Location { switch: MacAddr(uplink.switch_mac), port: EdgePort::new(uplink.port.into())? })
+}
+
 pub(super) fn vif(vif: Vif, uplink: Option<u32>) -> netlord_vif {
     let netlord_name { tenant, space, mac, .. } = name(vif);
     netlord_vif { tenant, space, uplink: uplink.unwrap_or(0), mac, ..netlord_vif::default() }

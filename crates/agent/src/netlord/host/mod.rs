@@ -236,7 +236,8 @@ impl Host {
         for at in 0..self.config.uplink.get_ref().len() {
             let device = self.config.uplink.get_ref()[at].device.get_ref().clone();
             let (ifindex, mac) = self.plane.attach_uplink(&device)?;
-            self.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at: None });
+            let at = self.plane.inherited_place(ifindex)?;
+            self.uplinks.push(Uplink { device, ifindex, mac, mtu: None, at });
         }
         let is_adopted = self.plane.adopted();
         self.inherit(is_adopted)?;
@@ -263,6 +264,7 @@ impl Host {
             self.input(Input::Adopt { vif, at });
         }
         self.refresh_uplinks();
+        self.adopt_places();
         self.assert_places();
         self.attach_inherited(vifs);
         Ok(())
@@ -404,11 +406,29 @@ impl Host {
     /// Places that the configuration says hold as if the switch had said so just now.
     fn assert_places(&mut self) {
         for at in 0..self.uplinks.len() {
-            let Some(location) = self.config.uplink.get_ref()[at].place() else { continue };
-            let mut frame = Vec::new();
-            Lldp { location, ttl_s: u16::MAX }.emit(location.switch, &location.port.to_string(), &mut frame);
-            self.input(Input::FromFabric { uplink: UplinkId(at as u8), frame: &frame });
+            if let Some(location) = self.config.uplink.get_ref()[at].place() {
+                self.place(at, Lldp { location, ttl_s: u16::MAX });
+            }
         }
+    }
+
+    /// Places that an earlier agent left hold until the switches speak: its flows go on, however seldom that is.
+    fn adopt_places(&mut self) {
+        for at in 0..self.uplinks.len() {
+            let Some(location) = self.uplinks[at].at else { continue };
+            if self.uplinks[at].mtu.is_none() {
+                self.uplinks[at].at = None;
+            } else {
+                self.place(at, Lldp { location, ttl_s: INHERITED_S });
+            }
+        }
+    }
+
+    /// As if its switch said so.
+    fn place(&mut self, at: usize, lldp: Lldp) {
+        let mut frame = Vec::new();
+        lldp.emit(lldp.location.switch, &lldp.location.port.to_string(), &mut frame);
+        self.input(Input::FromFabric { uplink: UplinkId(at as u8), frame: &frame });
     }
 
     /// Reads the file with SPAIN's tables, if it has changed.
@@ -449,3 +469,5 @@ fn new_machine(config: &HostConfig) -> Result<Agent<Sources, SpainPaths>> {
 /// Of a resolver's cache; what else is talked to is looked up each time.
 const NAMES_MOST: usize = 1 << 18;
 const UPKEEP: Duration = Duration::from_secs(1);
+/// As long as an announcement of a switch that announces every 30 s, as they do if nothing is configured.
+const INHERITED_S: u16 = 124;
