@@ -25,8 +25,9 @@ use super::connect::ConnectArgs;
 use super::documents;
 use super::entry::EntryLine;
 use super::error::{Error, Result};
+use super::lines::{EntryReader, Lines, unreadable};
 use super::tenant::records;
-use super::transfer::{EntryReader, ImportJson, Lines, put_all, read_all, unreadable, write_file};
+use super::transfer::{ImportJson, put_all, read_all, write_file};
 use crate::client::Client;
 use crate::daemon::command_line::{print_json, print_text};
 
@@ -218,7 +219,7 @@ pub fn restore(args: &RestoreArgs) -> Result<bool> {
         }
         documents.push((name, *version, bytes, held, written));
     }
-    let mappings = put_all(&settings, &backup.lines, args.exact, args.dry_run)?;
+    let mappings = put_all(&settings, backup.lines, args.exact, args.dry_run)?;
     let records = if backup.records.is_empty() {
         None
     } else {
@@ -324,7 +325,7 @@ fn read(file: &Path) -> Result<Backup> {
             records.insert(record, line.body);
         } else if line.starts_with("{\"end\"") {
             is_complete = serde_json::from_str::<EndLine>(&line).is_ok_and(|it| it.end);
-        } else if !entries.take(number, &line) {
+        } else if !entries.take(number, line) {
             break;
         }
     }

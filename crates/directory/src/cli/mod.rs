@@ -14,6 +14,7 @@ mod entry;
 mod error;
 mod etcd;
 mod init;
+mod lines;
 mod list;
 mod put;
 mod rotate;

@@ -7,8 +7,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,6 +22,7 @@ use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
 use super::connect::{ConnectArgs, Dir};
 use super::entry::{EntryLine, Heading, ValueLine, entry};
 use super::error::{Error, Result};
+use super::lines::{self, Lines};
 use super::list::PAGE;
 use crate::atomic_file::{self, WriteError};
 use crate::client::{Client, Settings, Updated};
@@ -91,7 +91,7 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
         while let Some(chunk) = load.chunks.recv().await {
             for stored in chunk? {
                 if let Some(value) = stored.record.and_then(|record| record.value) {
-                    all.insert(key_bytes(&stored.key), entry(stored.key, stored.generation, Some(value)));
+                    all.insert(stored.key, entry(stored.key, stored.generation, Some(value)));
                 }
             }
         }
@@ -103,8 +103,8 @@ pub fn snapshot(args: &SnapshotArgs) -> Result<bool> {
 
 /// Puts the entries of a file.
 pub fn import(args: &ImportArgs) -> Result<bool> {
-    let lines = read_lines(args.file.as_deref())?;
-    let result = put_all(&args.connect.settings()?, &lines, args.exact, args.dry_run)?;
+    let lines = lines::read(args.file.as_deref())?;
+    let result = put_all(&args.connect.settings()?, lines, args.exact, args.dry_run)?;
     if args.connect.json {
         print_json(&result)?;
     } else {
@@ -114,24 +114,22 @@ pub fn import(args: &ImportArgs) -> Result<bool> {
 }
 
 /// Brings the directory to what the lines say; with `exact`, to nothing else.
-pub(super) fn put_all(settings: &Settings, lines: &Lines, exact: bool, dry_run: bool) -> Result<ImportJson> {
+pub(super) fn put_all(settings: &Settings, lines: Lines, exact: bool, dry_run: bool) -> Result<ImportJson> {
     let (known, there) = read_all(&mut Client::new(settings.clone())?)?;
     let mut result = ImportJson { lines: lines.len(), ..ImportJson::default() };
+    let is_gone = |entry: &&Entry| exact && lines.get(&entry.key).is_none();
+    let gone: Vec<Key> = there.values().filter(is_gone).map(|entry| entry.key).collect();
+    result.deleted = gone.len();
     let mut changes = Vec::new();
-    for (bytes, line) in lines {
-        if there.get(bytes).and_then(|entry| entry.value.as_ref()) == Some(&line.value) {
+    for line in lines {
+        if there.get(&line.key).and_then(|entry| entry.value.as_ref()) == Some(&line.value) {
             result.unchanged += 1;
         } else {
             result.written += 1;
-            changes.push(Change { line: Some(line.number), key: line.key, value: Some(line.value.clone()) });
+            changes.push(Change { line: Some(line.number), key: line.key, value: Some(line.value) });
         }
     }
-    if exact {
-        for (_, entry) in there.iter().filter(|(bytes, _)| !lines.contains_key(*bytes)) {
-            result.deleted += 1;
-            changes.push(Change { line: None, key: entry.key, value: None });
-        }
-    }
+    changes.extend(gone.into_iter().map(|key| Change { line: None, key, value: None }));
     if !dry_run {
         result.generation = apply(settings, known, changes)?.0;
     }
@@ -140,20 +138,20 @@ pub(super) fn put_all(settings: &Settings, lines: &Lines, exact: bool, dry_run: 
 
 /// What the directory has otherwise than the lines of a file: each key, and the difference. Tenants' keys that the file does not have are none.
 pub(super) fn differences(settings: &Settings, file: &Path) -> Result<Vec<(String, String)>> {
-    let lines = read_lines(Some(file))?;
+    let lines = lines::read(Some(file))?;
     let (_, there) = read_all(&mut Client::new(settings.clone())?)?;
     let text = |value: &Value| serde_json::to_string(&ValueLine::from(value)).expect("values are JSON");
     let mut found = Vec::new();
-    for (bytes, line) in &lines {
-        match there.get(bytes).and_then(|entry| entry.value.as_ref()) {
+    for line in lines.iter() {
+        match there.get(&line.key).and_then(|entry| entry.value.as_ref()) {
             Some(value) if *value == line.value => {}
             Some(value) => found.push((line.key.to_string(), format!("is {}, not {}", text(value), text(&line.value)))),
             None => found.push((line.key.to_string(), "missing".to_owned())),
         }
     }
     let is_tenants = |key: &Key| !matches!(key, Key::App4(_) | Key::App6(_) | Key::Group(_));
-    let more = there.iter().filter(|(bytes, entry)| !lines.contains_key(*bytes) && !is_tenants(&entry.key));
-    found.extend(more.map(|(_, entry)| (entry.key.to_string(), "not in the inventory".to_owned())));
+    let more = there.values().filter(|entry| lines.get(&entry.key).is_none() && !is_tenants(&entry.key));
+    found.extend(more.map(|entry| (entry.key.to_string(), "not in the inventory".to_owned())));
     Ok(found)
 }
 
@@ -178,10 +176,10 @@ pub(super) struct ImportJson {
     generation: u64,
 }
 
-/// All entries by their keys' bytes, as they are at one revision.
+/// All entries, as they are at one revision.
 ///
 /// The pages of a listing are of the revisions at which each was asked for: what changed since then is watched afterwards.
-pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<u8>, Entry>)> {
+pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Key, Entry>)> {
     'again: loop {
         let mut all = BTreeMap::new();
         let (mut first, mut last) = (None, Generation(0));
@@ -192,7 +190,7 @@ pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<
             last = last.max(page.revision);
             after = page.entries.last().map(|entry| entry.key);
             more = page.more && after.is_some();
-            all.extend(page.entries.into_iter().map(|entry| (key_bytes(&entry.key), entry)));
+            all.extend(page.entries.into_iter().map(|entry| (entry.key, entry)));
         }
         let first = first.expect("there is a page");
         if first == last {
@@ -205,14 +203,13 @@ pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<
             let Some(change) = change.filter(|change| change.from <= known) else { continue 'again };
             known = change.revision.max(known);
             for changed in change.entries {
-                let bytes = key_bytes(&changed.key);
-                if all.get(&bytes).is_some_and(|entry| entry.generation > changed.generation) {
+                if all.get(&changed.key).is_some_and(|entry| entry.generation > changed.generation) {
                     continue;
                 }
                 if changed.value.is_some() {
-                    all.insert(bytes, changed);
+                    all.insert(changed.key, changed);
                 } else {
-                    all.remove(&bytes);
+                    all.remove(&changed.key);
                 }
             }
         }
@@ -223,12 +220,6 @@ pub(super) fn read_all(client: &mut Client) -> Result<(Generation, BTreeMap<Vec<
 /// How long a server may take to report what changed during a listing.
 const WATCH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-fn key_bytes(key: &Key) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(24);
-    emit_key(key, &mut bytes);
-    bytes
-}
-
 /// Writes a file for its owner alone; it appears whole or not at all.
 pub(super) fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     atomic_file::write_private(file, write).map_err(|error| match error {
@@ -238,7 +229,7 @@ pub(super) fn write_file(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::
 }
 
 /// Writes a heading and the entries. A file appears whole or not at all.
-fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u8>, Entry>, json: bool) -> Result<bool> {
+fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Key, Entry>, json: bool) -> Result<bool> {
     let heading = Heading { weft_directory: 1, revision: revision.0, entries: entries.len() as u64 };
     let heading = serde_json::to_string(&heading).expect("a heading is JSON");
     let write = |out: &mut dyn Write| -> io::Result<()> {
@@ -260,98 +251,6 @@ fn write_all(file: Option<&Path>, revision: Generation, entries: &BTreeMap<Vec<u
     }
     Ok(true)
 }
-
-/// The lines of a file by their keys' bytes.
-pub(super) type Lines = BTreeMap<Vec<u8>, Line>;
-
-/// A line of a file that is imported.
-pub(super) struct Line {
-    number: usize,
-    key: Key,
-    value: Value,
-}
-
-/// The lines of a file; all are good, or the first few that are not are named.
-fn read_lines(file: Option<&Path>) -> Result<Lines> {
-    let file = file.filter(|file| *file != Path::new("-"));
-    let name = file.unwrap_or_else(|| Path::new("standard input")).display().to_string();
-    let reader: Box<dyn BufRead> = match file {
-        Some(file) => Box::new(BufReader::new(File::open(file).map_err(|e| Error::io("read", file, e))?)),
-        None => Box::new(io::stdin().lock()),
-    };
-    let mut heading = None;
-    let mut entries = EntryReader::new(&name);
-    for (at, line) in reader.lines().enumerate() {
-        let line = line.map_err(|e| unreadable(&name, at + 1, &e))?;
-        if at == 0 && line.contains("\"weft_directory\"") {
-            heading =
-                Some(read_heading(&line).map_err(|reason| Error::Content { place: format!("{name}:1"), reason, help: "" })?);
-        } else if !entries.take(at + 1, &line) {
-            break;
-        }
-    }
-    let lines = entries.finish()?;
-    match heading {
-        Some(heading) if heading.entries != lines.len() as u64 => {
-            Err(Error::Incomplete { name, entries: lines.len(), declared: heading.entries })
-        }
-        _ => Ok(lines),
-    }
-}
-
-/// A line that cannot be read.
-pub(super) fn unreadable(name: &str, number: usize, error: &io::Error) -> Error {
-    let place = format!("{name}:{number}");
-    Error::Content { place, reason: error.to_string(), help: "an export is UTF-8 text, one entry per line" }
-}
-
-/// Reads entries line by line, and keeps what is wrong with the first few that are.
-pub(super) struct EntryReader<'a> {
-    name: &'a str,
-    lines: Lines,
-    wrong: Vec<String>,
-}
-
-impl<'a> EntryReader<'a> {
-    /// Of a file of this name.
-    pub(super) const fn new(name: &'a str) -> Self {
-        Self { name, lines: BTreeMap::new(), wrong: Vec::new() }
-    }
-
-    /// Takes a line; false if so many were wrong that reading on is of no use.
-    pub(super) fn take(&mut self, number: usize, line: &str) -> bool {
-        if line.trim().is_empty() {
-            return true;
-        }
-        let name = self.name;
-        match EntryLine::parse(line) {
-            Err(why) => self.wrong.push(format!("{name}:{number}: {why}")),
-            Ok((key, value)) => {
-                if let Some(earlier) = self.lines.insert(key_bytes(&key), Line { number, key, value }) {
-                    self.wrong.push(format!("{name}:{number}: {key} stands on line {} already", earlier.number));
-                }
-            }
-        }
-        self.wrong.len() < MAX_ERRORS
-    }
-
-    /// All of them, if all were good.
-    pub(super) fn finish(self) -> Result<Lines> {
-        if self.wrong.is_empty() { Ok(self.lines) } else { Err(Error::Lines(self.wrong.join("\n"))) }
-    }
-}
-
-fn read_heading(line: &str) -> Result<Heading, String> {
-    let heading: Heading = serde_json::from_str(line).map_err(|e| e.to_string())?;
-    if heading.weft_directory == 1 {
-        Ok(heading)
-    } else {
-        Err(format!("form {}; this program reads form 1", heading.weft_directory))
-    }
-}
-
-/// Lines that are named, of many that are wrong.
-const MAX_ERRORS: usize = 10;
 
 /// A change that an import makes; `line` names it.
 struct Change {
@@ -436,4 +335,4 @@ fn batches(changes: Vec<Change>) -> Vec<Vec<Change>> {
 /// Bytes of operations in a datagram: 1,400 without header, tag, number, known and count.
 const ROOM: usize = 1400 - 24 - 16 - 17;
 /// Updates under way at once.
-const WRITERS: usize = 32;
+const WRITERS: usize = 64;

@@ -60,6 +60,8 @@ pub use config::{PolicySource, ServeConfig, ServeError, StreamAuth};
 
 /// Between two tries to open a store that does not answer.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Commits under way with the embedded store, which writes all that wait in one transaction.
+const EMBEDDED_COMMITS: usize = 32;
 
 /// For streams to send what is in their queues when the server ends.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -94,6 +96,9 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let store = runtime.block_on(open_store(&config))?;
     let mut machine = ServerConfig::new(config.principal, config.peers.iter().copied().filter(|peer| *peer != address).collect());
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
+    if matches!(store, AnyStore::Embedded(_)) {
+        machine.max_in_flight = EMBEDDED_COMMITS;
+    }
     machine.max_clients = config.max_clients;
     machine.audit = config.audit.is_some();
     machine.versions = versions();
