@@ -61,6 +61,9 @@ __all__ = [
     "Vitals",
 ]
 
+#: How much time the last copy of an update must have at least, in seconds.
+LAST_ATTEMPT = 0.1
+
 
 class Directory:
     """Asks directory servers over UDP. Not for use by several threads at once."""
@@ -116,8 +119,10 @@ class Directory:
         in_doubt = number is not None
         number = secrets.randbits(64) if number is None else number
         body = struct.pack(">QQB", number, known, len(ops)) + b"".join(map(emit_op, ops))
-        why = "no answer"
+        why, declined = "no answer", False
         for turn, peer, until in self._turns(timeout=2.0):
+            if declined and not in_doubt and until - time.monotonic() < LAST_ATTEMPT:
+                break  # A copy without an answer would put in doubt what is certain now: that none was applied.
             answer = peer.ask(0x02, body, until)
             in_doubt |= peer.in_doubt
             why = peer.why
@@ -127,7 +132,7 @@ class Directory:
             said = Acknowledgement(reader.u64(), reader.one_of(OUTCOMES), reader.u8(), reader.u64())
             reader.end()
             if said.outcome == "elsewhere":
-                why = "it cannot take updates now"
+                why, declined = "it cannot take updates now", True
                 continue
             if in_doubt and said.outcome not in ("committed", "unknown"):
                 said = Acknowledgement(number, "unknown", 0, 0)
