@@ -52,6 +52,12 @@ always_inline int drop(__u32 reason)
 	return TC_ACT_SHOT;
 }
 
+/* How long ago that was. Another processor may have noted it since `now` was read: it was just now, and not 584 years ago. */
+always_inline __u64 since(__u64 now, __u64 then)
+{
+	return now > then ? now - then : 0;
+}
+
 struct bucket {
 	struct bpf_spin_lock lock;
 	__u32 zero;
@@ -65,7 +71,7 @@ struct bucket {
 /* The tokens of a bucket now. */
 always_inline __u64 refilled(__u64 tokens, __u64 filled_ns, __u64 now, __u32 per_second, __u64 full)
 {
-	__u64 passed = now > filled_ns ? now - filled_ns : 0;
+	__u64 passed = since(now, filled_ns);
 
 	if (passed > IDLE_NS)
 		passed = IDLE_NS;

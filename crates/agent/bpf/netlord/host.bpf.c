@@ -42,7 +42,7 @@ slow_path void report_path(const struct netlord_path *path, enum netlord_event_k
 			return;
 	}
 	at = kind == NETLORD_EVENT_SENT ? &last->sent_ns : &last->heard_ns;
-	if (*at && now - *at < s->report_ns)
+	if (*at && since(now, *at) < s->report_ns)
 		return;
 	event.kind = kind;
 	event.path = *path;

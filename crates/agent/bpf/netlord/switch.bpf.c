@@ -168,7 +168,7 @@ always_inline __u32 find(const struct netlord_switch_settings *s, const struct n
 	entry = bpf_map_lookup_elem(&fib, &key);
 	if (!entry)
 		return 0;
-	if (bpf_ktime_get_ns() - entry->seen_ns > s->ageing_ns) {
+	if (since(bpf_ktime_get_ns(), entry->seen_ns) > s->ageing_ns) {
 		bpf_map_delete_elem(&fib, &key);
 		add(NETLORD_AGED, 1);
 		return 0;
@@ -205,7 +205,7 @@ always_inline int within_limit(struct netlord_limit *limit, __u64 bytes_per_seco
 
 	bpf_spin_lock(&limit->lock);
 	full = limit->burst_bytes * NETLORD_MILLI;
-	passed_us = now > limit->filled_ns ? (now - limit->filled_ns) / 1000 : 0;
+	passed_us = since(now, limit->filled_ns) / 1000;
 	if (passed_us > 10000000)
 		passed_us = 10000000;
 	if (passed_us) {

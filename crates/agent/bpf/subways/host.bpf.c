@@ -166,7 +166,7 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 	int is_again = p->end != bpf_ntohl(p->tcp.seq) && (__s32)(p->end - state->next) <= 0;
 	struct subways_move *move = bpf_map_lookup_elem(&moves, flow);
 
-	if (move && now - state->last_ns >= move->gap_ns) {
+	if (move && since(now, state->last_ns) >= move->gap_ns) {
 		if (state->pair != move->pair) {
 			state->pair = move->pair;
 			add(SUBWAYS_MOVED, 1);
@@ -176,7 +176,7 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 	if (!(s->up >> (state->pair >> 4 & 7) & 1)) {
 		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		add(SUBWAYS_NIC_DOWN, 1);
-	} else if (is_again && now - state->heard_ns > s->stall_ns && now - state->last_ns > s->stall_ns) {
+	} else if (is_again && since(now, state->heard_ns) > s->stall_ns && since(now, state->last_ns) > s->stall_ns) {
 		/* The next time it stays: if answers are lost, the peer sees by that packet that they are, and takes other NICs itself. */
 		if (!(state->stalls++ & 1)) {
 			state->pair = draw(s, peer, state, hash_of(s, flow), 0);
@@ -255,7 +255,7 @@ always_inline void hear(const struct subways_settings *s, const struct subways_f
 	if (!state->expected || (__s32)(p->end - state->expected) > 0) {
 		state->expected = p->end;
 		state->news_ns = now;
-	} else if (now - state->news_ns > s->stall_ns) {
+	} else if (since(now, state->news_ns) > s->stall_ns) {
 		peer = bpf_map_lookup_elem(&peers, &flow->peer);
 		if (!peer)
 			return;

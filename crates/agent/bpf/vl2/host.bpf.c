@@ -66,7 +66,7 @@ slow_path void congestion(struct __sk_buff *skb, const struct vl2_settings *s, c
 	if (!s || !flow || !state)
 		return;
 	state->kernel_hash = skb->hash;
-	if (state->reported_ns && now - state->reported_ns < s->congestion_ns)
+	if (state->reported_ns && since(now, state->reported_ns) < s->congestion_ns)
 		return;
 	place = begin(VL2_EVENT_CONGESTION, flow);
 	if (!place || !report(skb, place, 0))

@@ -26,7 +26,7 @@ slow_path void expect_answer(const struct vl2_flow *flow)
 	answer.destination_port = flow->source_port;
 	answer.protocol = flow->protocol;
 	noted = bpf_map_lookup_elem(&answers, &answer);
-	if (!noted || now - *noted > VL2_NOTE_NS)
+	if (!noted || since(now, *noted) > VL2_NOTE_NS)
 		bpf_map_update_elem(&answers, &answer, &now, BPF_ANY);
 }
 
@@ -34,7 +34,7 @@ always_inline int is_answer(const struct vl2_flow *flow)
 {
 	__u64 *noted = bpf_map_lookup_elem(&answers, flow);
 
-	return noted && bpf_ktime_get_ns() - *noted < VL2_ANSWER_NS;
+	return noted && since(bpf_ktime_get_ns(), *noted) < VL2_ANSWER_NS;
 }
 
 /* Without a SYN no connection begins: the others belong to one, or are answered with RST. */

@@ -179,6 +179,33 @@ fn a_flow_that_nothing_is_heard_of_takes_other_nics() {
 }
 
 #[test]
+fn what_another_processor_has_just_noted_is_no_pause() {
+    let Some(plane) = Plane::new(&[(0, 0), (1, 1), (0, 1), (1, 0)], 3) else { return };
+    let at = plane.send(1000, 7, SYN, b"");
+    plane.receive(1000, 100, SYN | ACK, b"");
+    plane.receive(1000, 101, ACK, b"news");
+    let key = subways_flow { peer: be(PEER[0]), sport: 1000u16.to_be(), dport: 80u16.to_be() };
+    let note_later = || {
+        let mut state = plane.loaded.table(&FLOWS).get(&key).unwrap().unwrap();
+        for noted in [&mut state.last_ns, &mut state.heard_ns, &mut state.news_ns] {
+            *noted += 1_000_000_000;
+        }
+        plane.loaded.table(&FLOWS).set(&key, &state).unwrap();
+    };
+    let order = subways_move { gap_ns: STALL.as_nanos() as u64, pair: (1 - at.0) << 4 | (1 - at.1), ..Default::default() };
+    plane.loaded.table(&MOVES).set(&key, &order).unwrap();
+    note_later();
+    assert_eq!(plane.send(1000, 8, ACK, b"abc"), at);
+    plane.loaded.table(&MOVES).remove(&key).unwrap();
+    note_later();
+    assert_eq!(plane.send(1000, 8, ACK, b"abc"), at, "sent again");
+    note_later();
+    plane.receive(1000, 101, ACK, b"news");
+    assert_eq!(plane.send(1000, 11, ACK, b""), at, "received again");
+    assert_eq!((plane.count("flows_moved"), plane.count("flows_redrawn")), (0, 0));
+}
+
+#[test]
 fn what_is_not_between_hosts_is_left_alone_or_dropped() {
     let Some(plane) = Plane::new(&[(0, 0)], 3) else { return };
     let stranger = Ipv4Addr::new(10, 9, 9, 9);

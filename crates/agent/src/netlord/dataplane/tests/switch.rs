@@ -6,6 +6,7 @@ use weft_control::wire::netlord::{Claim, Encapsulation, Overlay, Recipient, emit
 
 use super::*;
 use crate::dataplane::testing::{CONSUMED, DROPPED, REDIRECTED, run};
+use crate::netlord::dataplane::layout::FIB;
 use crate::netlord::dataplane::{Event, Limit};
 
 /// An edge switch whose port at interface 1 has VLAN 10 without a tag; 4 addresses fit.
@@ -90,6 +91,20 @@ fn an_address_that_is_known_is_not_flooded_and_one_that_was_silent_is() {
     std::thread::sleep(Duration::from_millis(80));
     let counts = on(&plane, &to(1)).1;
     assert!(counts.contains(&("aged", 1)) && counts.contains(&("flooded", 1)), "{counts:?}");
+}
+
+#[test]
+fn an_address_that_another_processor_has_just_heard_is_known() {
+    let Some((_pins, plane)) = edge(Duration::from_secs(300)) else { return };
+    let to = ethernet(vm(1), vm(9), 0x88b7, &[0; 46]);
+    on(&plane, &from(1));
+    on(&plane, &to);
+    let fib = plane.loaded().table(&FIB);
+    for (key, mut entry) in fib.all().unwrap() {
+        entry.seen_ns += 1_000_000_000;
+        fib.set(&key, &entry).unwrap();
+    }
+    assert_eq!(counter(&plane, &to), (DROPPED, "same_port"));
 }
 
 /// To this switch: the server at a port.

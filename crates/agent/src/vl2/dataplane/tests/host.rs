@@ -1,5 +1,6 @@
 //! The two hooks of a host.
 
+use libbpf_rs::{MapCore as _, MapFlags};
 use std::net::Ipv4Addr;
 
 use super::super::event::{Direction, Held};
@@ -601,6 +602,16 @@ fn locators_take_what_the_rules_allow_and_answers() {
     assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4(far, LA, 17, &udp)), 0).0, OK);
     assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4_with(far, LA, 17, 64, &[], 0x2000, &udp)), 0).0, OK);
     assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4_with(far, LA, 17, 64, &[], 1, &udp)), 0).0, OK);
+    // Another processor has just sent one more.
+    let noted = loaded.map("answers");
+    let later = {
+        let key = noted.keys().next().unwrap();
+        let value = noted.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        let at = u64::from_ne_bytes(value.try_into().unwrap()) + 1_000_000_000;
+        (key, at.to_ne_bytes())
+    };
+    noted.update(&later.0, &later.1, MapFlags::ANY).unwrap();
+    assert_eq!(run(loaded, "vl2_in", &from_wire(&ip4(far, LA, 17, &udp)), 0).0, OK);
     let others = [ip4(FAR_TOR, LA, 17, &udp), ip4(far, LA, 17, &[0, 53, 0x12, 0x35, 0, 8, 0, 0])];
     for packet in others {
         assert_eq!(reason(loaded, "vl2_in", &from_wire(&packet), 0), (DROPPED, Counter::LocatorRefused));
