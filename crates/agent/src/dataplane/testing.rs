@@ -3,6 +3,7 @@
 #[path = "../../tests/support/ebpf.rs"]
 mod ebpf;
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,4 +60,33 @@ pub(crate) fn run_segments(loaded: &Loaded, program: &str, frame: &[u8], mark: u
     let length = result.data.map_or(0, |data| data.len());
     out.truncate(length);
     (answer, out)
+}
+
+/// The median time of a program on a frame that it lets pass, in nanoseconds: what is dropped ends early, so its time says nothing. Few runs, enough to
+/// show that the frame passes; `WEFT_COST_RUNS=20001` to measure.
+pub(crate) fn cost(loaded: &Loaded, program: &str, frame: &[u8], passes: impl Fn(i32) -> bool) -> u64 {
+    let program = loaded.program(program);
+    let runs = std::env::var("WEFT_COST_RUNS").map_or(11, |text| text.parse().expect("a number of runs"));
+    let mut times: Vec<u64> = (0..runs)
+        .map(|_| {
+            let mut out = vec![0; frame.len() + 256];
+            let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
+            let run = program.test_run(input).unwrap();
+            assert!(passes(run.return_value as i32), "answer {}: the frame does not pass", run.return_value);
+            run.duration.as_nanos() as u64
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// The kernel verifies programs each time an agent starts: some 1.5 ms for a thousand instructions that it goes through.
+pub(crate) fn is_soon_verified(loaded: &Loaded, programs: &[&str]) {
+    for name in programs {
+        let fd = loaded.program(name).as_fd().as_raw_fd();
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+        let verified = info.lines().find_map(|line| line.strip_prefix("verified_insns:")).expect("Linux 5.16");
+        eprintln!("{name}: {} instructions verified", verified.trim());
+        assert!(verified.trim().parse::<u32>().unwrap() < 65_536, "{name}: {verified}; can a part be `verified_alone`?");
+    }
 }

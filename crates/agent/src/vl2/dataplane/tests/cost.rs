@@ -1,28 +1,14 @@
-//! What the programs cost a packet that they let pass, by BPF_PROG_RUN: `WEFT_COST_RUNS=20001 cargo test -p weft-agent --lib cost_of -- --nocapture`.
-
-use libbpf_rs::ProgramInput;
+//! What the programs cost a packet that they let pass, by BPF_PROG_RUN, and what they cost the kernel to verify:
+//! `WEFT_COST_RUNS=20001 cargo test -p weft-agent --lib cost_of -- --nocapture`.
 
 use super::super::{HostSettings, LocatorKind, layout};
 use super::packets::*;
 use super::switch::switch;
 use crate::dataplane::load::Loaded;
-use crate::dataplane::testing::PinDir;
+use crate::dataplane::testing::{self, DROPPED, PinDir, is_soon_verified};
 
-/// The median time of a program on a frame, in nanoseconds. What is dropped ends early, so its time says nothing: the program lets the frame pass.
 fn cost(loaded: &Loaded, program: &str, frame: &[u8]) -> u64 {
-    let program = loaded.program(program);
-    let runs = std::env::var("WEFT_COST_RUNS").map_or(FEW, |text| text.parse().expect("a number of runs"));
-    let mut times: Vec<u64> = (0..runs)
-        .map(|_| {
-            let mut out = vec![0; frame.len() + 256];
-            let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
-            let run = program.test_run(input).unwrap();
-            assert_ne!(run.return_value, TC_ACT_SHOT, "the frame is dropped");
-            run.duration.as_nanos() as u64
-        })
-        .collect();
-    times.sort_unstable();
-    times[times.len() / 2]
+    testing::cost(loaded, program, frame, |answer| answer != DROPPED)
 }
 
 #[test]
@@ -38,6 +24,7 @@ fn cost_of_the_programs() {
     );
     eprintln!("host, receive: {} ns", cost(&loaded, "vl2_in", &from_wire(&inner)));
     eprintln!("host, receive at a locator: {} ns", cost(&loaded, "vl2_in", &from_wire(&ip4(EXTERNAL, LA, 6, &tcp(1000)))));
+    is_soon_verified(&loaded, &["vl2_out", "vl2_in"]);
     let loaded = host(&own, &HostSettings { locator: LocatorKind::Host, ..settings() });
     eprintln!("host, strip and receive: {} ns", cost(&loaded, "vl2_in", &from_wire(&outer(far, LA, &inner))));
     let loaded = switch(&switch_pins);
@@ -52,8 +39,5 @@ fn cost_of_the_programs() {
     loaded.table(&layout::HOST_PORTS).set(&1, &1).unwrap();
     loaded.table(&layout::SOURCES).set(&layout::source("10.200.9.0/24".parse().unwrap()), &1).unwrap();
     eprintln!("ToR, forward from a host: {} ns", cost(&loaded, "vl2_port", &from_wire(&out)));
+    is_soon_verified(&loaded, &["vl2_port"]);
 }
-
-/// Enough to show that the frames pass.
-const FEW: usize = 11;
-const TC_ACT_SHOT: u32 = 2;
