@@ -10,6 +10,8 @@ pub mod cli;
 pub mod client;
 pub mod daemon;
 #[cfg(feature = "server")]
+mod entry;
+#[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "server")]
 pub mod store;

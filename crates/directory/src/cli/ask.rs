@@ -7,11 +7,11 @@ use weft_control::directory::{Generation, Key};
 use weft_control::wire::directory::{Finding, MAX_OPS, Op};
 
 use super::connect::ConnectArgs;
-use super::entry::ValueLine;
 use super::error::{Error, Result};
 use super::table;
 use crate::client::{Client, ClientError, RetryToken, Updated};
 use crate::daemon::command_line::{print_json, print_text};
+use crate::entry::ValueLine;
 
 #[derive(Debug, Args)]
 pub struct DelArgs {

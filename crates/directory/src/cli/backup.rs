@@ -23,13 +23,13 @@ use weft_control::wire::directory::is_document_name;
 
 use super::connect::ConnectArgs;
 use super::documents;
-use super::entry::EntryLine;
 use super::error::{Error, Result};
 use super::lines::{EntryReader, Lines, unreadable};
 use super::tenant::records;
 use super::transfer::{ImportJson, put_all, read_all, write_file};
 use crate::client::Client;
 use crate::daemon::command_line::{print_json, print_text};
+use crate::entry::EntryLine;
 
 #[derive(Debug, Args)]
 pub struct BackupArgs {

@@ -15,8 +15,8 @@ use std::thread::JoinHandle;
 
 use weft_control::directory::{Key, Value};
 
-use super::entry::{EntryLine, Heading};
 use super::error::{Error, Result};
+use crate::entry::{EntryLine, Heading};
 
 /// A line of a file that is imported.
 pub(super) struct Line {

@@ -8,11 +8,11 @@ use weft_control::directory::{Generation, Key, Locator, PrincipalId, ServiceId, 
 use weft_control::wire::directory::Entry;
 
 use super::connect::ConnectArgs;
-use super::entry::EntryLine;
 use super::error::{Error, Result};
 use super::table;
 use crate::client::Client;
 use crate::daemon::command_line::print_text;
+use crate::entry::EntryLine;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {

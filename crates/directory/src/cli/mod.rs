@@ -10,7 +10,6 @@ mod connect;
 mod deny;
 mod deploy;
 mod documents;
-mod entry;
 mod error;
 mod etcd;
 mod init;
@@ -31,7 +30,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 pub use connect::{Auth, ConnectArgs, Dir};
-pub(crate) use entry::EntryLine;
 pub use error::{Error, Result};
 
 use crate::daemon::command_line;

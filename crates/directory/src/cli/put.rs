@@ -19,6 +19,7 @@ use super::connect::ConnectArgs;
 use super::error::{Error, Result};
 use crate::client::{Client, ClientError};
 use crate::daemon::command_line::time;
+use crate::entry::DEFAULT_LEASE_MS;
 
 #[derive(Debug, Args)]
 pub struct PutArgs {
@@ -165,7 +166,7 @@ impl Given {
             group: self.group.or(old.map(|old| old.group)).unwrap_or_default(),
             service: self.service.or(old.map(|old| old.service)).unwrap_or_default(),
             owner: self.owner.or(old.map(|old| old.owner)).unwrap_or_default(),
-            lease_ms: self.lease_ms.or(old.map(|old| old.lease_ms)).unwrap_or(super::entry::DEFAULT_LEASE_MS),
+            lease_ms: self.lease_ms.or(old.map(|old| old.lease_ms)).unwrap_or(DEFAULT_LEASE_MS),
         }
     }
 
@@ -183,7 +184,7 @@ impl Given {
         if let (None, Some(mac)) = (self.mac, old.mac) {
             kept.push(format!("MAC address {mac}"));
         }
-        if self.lease_ms.is_none() && old.lease_ms != super::entry::DEFAULT_LEASE_MS {
+        if self.lease_ms.is_none() && old.lease_ms != DEFAULT_LEASE_MS {
             kept.push(format!("lease {} ms", old.lease_ms));
         }
         kept

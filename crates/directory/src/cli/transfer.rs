@@ -20,13 +20,13 @@ use weft_control::directory::{Generation, Key, Value};
 use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
 
 use super::connect::{ConnectArgs, Dir};
-use super::entry::{EntryLine, Heading, ValueLine, entry};
 use super::error::{Error, Result};
 use super::lines::{self, Lines};
 use super::list::PAGE;
 use crate::atomic_file::{self, WriteError};
 use crate::client::{Client, Settings, Updated};
 use crate::daemon::command_line::{print_json, print_text};
+use crate::entry::{EntryLine, Heading, ValueLine, entry};
 use crate::store::{AnyStore, Store, StoreAddress};
 
 #[derive(Debug, Args)]

@@ -19,7 +19,7 @@ use weft_control::directory::server::Audited;
 use weft_control::wire::directory::{Entry, Outcome};
 
 use super::config::ServeError;
-use crate::cli::EntryLine;
+use crate::entry::EntryLine;
 
 /// The file and what it is open as.
 pub struct Audit {

@@ -15,10 +15,10 @@ use weft_fabric::MacAddr;
 
 use super::place::{self, Place};
 use crate::cli::connect::ConnectArgs;
-use crate::cli::entry::DEFAULT_LEASE_MS;
 use crate::cli::error::{Error, Result};
 use crate::client::Updated;
 use crate::daemon::command_line::{print_json, print_text, time};
+use crate::entry::DEFAULT_LEASE_MS;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
