@@ -1,7 +1,7 @@
 //! Batches of updates on their way to the store.
 //!
 //! ```text
-//!   queue --10 ms or 128 operations--> commits, up to 4 under way, no key in two of them
+//!   queue --10 ms or 128 operations--> commits, so many under way, no key in two of them
 //!             ^                           |
 //!             +-- waits: a key is         +-- done: acknowledge, apply, notify the peers
 //!                 under way               +-- conflict: decide again; who was not the cause goes again apart from who was
@@ -173,9 +173,14 @@ impl Commits {
         }
     }
 
-    /// When to go through the queue after a commit ended: at once if somebody has waited long enough.
+    /// When to go through the queue after a commit ended: at once if somebody has waited long enough, or as many operations wait as a commit has.
     pub fn look_again(&mut self, limits: &Limits) {
-        self.due = self.queue.front().map(|pending| pending.arrived.saturating_add(limits.delay));
+        let mut ops = self.queue.iter().scan(0, |ops, pending| {
+            *ops += pending.update.ops.len();
+            Some(*ops)
+        });
+        let wait = if ops.any(|ops| ops >= limits.ops) { Duration::ZERO } else { limits.delay };
+        self.due = self.queue.front().map(|pending| pending.arrived.saturating_add(wait));
     }
 
     /// A commit is durable.

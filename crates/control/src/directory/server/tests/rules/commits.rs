@@ -10,8 +10,8 @@ fn commits(outputs: &[Output]) -> Vec<(u64, usize)> {
     outputs.iter().filter_map(of).collect()
 }
 
-#[test]
-fn while_as_many_commits_as_may_be_are_under_way_the_rest_waits_for_full_batches() {
+/// A server of up to two commits under way, of three operations each, and of this many updates of one operation each at time 0.
+fn of_small_commits(updates: u64) -> (Server, Vec<(u64, usize)>) {
     let mut config = ServerConfig::new(ME, Vec::new());
     (config.max_in_flight, config.batch_ops) = (2, 3);
     let mut server = Server::new(config, secret(), Cookies::new([1; 16]), policy(), Pcg64::seed_from_u64(1));
@@ -19,19 +19,38 @@ fn while_as_many_commits_as_may_be_are_under_way_the_rest_waits_for_full_batches
     server.handle(at(0), Input::Loaded { load: 1, entries: Vec::new(), end });
     outputs(&mut server);
     let mut began = Vec::new();
-    for number in 0..11 {
+    for number in 0..updates {
         server.handle(at(0), request(1, WRITER, Ask::Update(put(number, &[number as u8], 10))));
         began.extend(commits(&outputs(&mut server)));
     }
+    (server, began)
+}
+
+fn committed(batch: u64) -> Input {
+    Input::Committed { batch, result: CommitResult::Done(Generation(10 + batch)), purged: Generation(0) }
+}
+
+#[test]
+fn while_as_many_commits_as_may_be_are_under_way_the_rest_waits_for_full_batches() {
+    let (mut server, began) = of_small_commits(11);
     server.handle(at(10), Input::Timer);
     assert_eq!((began, commits(&outputs(&mut server))), (vec![(1, 3), (2, 3)], vec![]));
     for (batch, next) in [(1, vec![(3, 3)]), (2, vec![(4, 2)]), (3, vec![])] {
-        let result = CommitResult::Done(Generation(10 + batch));
-        server.handle(at(20), Input::Committed { batch, result, purged: Generation(0) });
+        server.handle(at(20), committed(batch));
         let outputs = outputs(&mut server);
         assert_eq!(acknowledgements(&outputs).len(), 3);
         assert_eq!(commits(&outputs), next, "in the order in which they came");
     }
+}
+
+#[test]
+fn a_full_batch_that_waited_for_a_commit_to_end_waits_no_longer() {
+    let (mut server, began) = of_small_commits(11);
+    assert_eq!(began.len(), 2);
+    server.handle(at(1), committed(1));
+    assert_eq!(commits(&outputs(&mut server)), [(3, 3)], "three of the five that wait");
+    server.handle(at(1), committed(2));
+    assert_eq!((commits(&outputs(&mut server)), server.deadline()), (vec![], Some(at(10))), "the other two wait for a third");
 }
 
 #[test]
