@@ -13,9 +13,9 @@ DESTDIR ?=
 # Targets that `make test` makes beside the tests.
 BESIDE ?=
 CARGO := cargo
-# What builds the crates' tests: with LINT, which .ci/run sets, Clippy's driver, a rustc that lints what it compiles, for next to nothing: `make lint` compiles
+# What builds the crates' tests: with LINT_TESTS, which .ci/run sets, Clippy's driver, a rustc that lints what it compiles, for next to nothing: `make lint` compiles
 # all crates once more. Not by default, since cargo builds the workspace again for another compiler.
-LINTED := $(if $(LINT),RUSTC_WORKSPACE_WRAPPER=$(shell rustc --print sysroot)/bin/clippy-driver)
+LINTED := $(if $(LINT_TESTS),RUSTC_WORKSPACE_WRAPPER=$(shell rustc --print sysroot)/bin/clippy-driver)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release/weft
 PYTHON := .venv/bin/python
@@ -67,7 +67,7 @@ python: ## Build the Python package, optimised, into .venv
 docs: ## Build the documentation of the crates into target/doc
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --no-deps --workspace --exclude weft-py
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(if $(LINT_TESTS),RUSTDOC=$(CURDIR)/scripts/rustdoc.sh $(LINTED) $(CARGO) test --quiet --doc,$(CARGO) doc --no-deps) --locked --workspace --exclude weft-py
 
 .PHONY: site
 site: ## Build the site from docs/ into target/site; broken links are errors
@@ -101,7 +101,7 @@ build-tests: build-rust-tests ## Build all that the tests run: the crates' tests
 build-rust-tests: ## Of these, only the crates' tests and the programs
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
-	$(LINTED) $(CARGO) test --quiet --locked --workspace --no-run $(if $(LINT),--all-targets)
+	$(LINTED) $(CARGO) test --quiet --locked --workspace --no-run $(if $(LINT_TESTS),--all-targets)
 
 .PHONY: test-rust
 test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser and a real etcd included
