@@ -244,8 +244,11 @@ impl Loaded {
     pub fn attach(&mut self, program: &'static str, ifindex: i32, point: TcAttachPoint) -> Result<()> {
         let fail = || PlaneError::bpf("attach to an interface program", program);
         let mut hook = hook(&self.program(program), ifindex, point);
-        hook.create().map_err(fail())?;
-        hook.attach().map_err(fail())?;
+        // After a restart the queueing discipline that has the hooks is there already.
+        if hook.attach().is_err() {
+            hook.create().map_err(fail())?;
+            hook.attach().map_err(fail())?;
+        }
         self.hooks.insert((program, ifindex, point));
         Ok(())
     }
