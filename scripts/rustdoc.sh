@@ -6,8 +6,18 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 arguments=()
 documents=false
+name=
 while [ $# -gt 0 ]; do
     case $1 in
+        --crate-name)
+            name=$2
+            arguments+=("$1")
+            ;;
+        # Examples are given the crate that they are of; its documentation has it anyway, and by this name `cargo doc` would not.
+        --extern)
+            [ "${2%%=*}" = "$name" ] || arguments+=("$1" "$2")
+            shift
+            ;;
         --test) documents=true ;;
         --test-*) [[ $1 == *=* ]] || shift ;;
         --no-run) ;;

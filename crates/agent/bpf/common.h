@@ -89,7 +89,8 @@ always_inline int take_token(struct bucket *bucket, __u32 per_second, __u32 burs
 		return 0;
 	bpf_spin_lock(&bucket->lock);
 	bucket->tokens = refilled(bucket->tokens, bucket->filled_ns, now, per_second, burst * TOKEN);
-	bucket->filled_ns = now;
+	if (bucket->filled_ns < now)
+		bucket->filled_ns = now;
 	if (bucket->tokens >= TOKEN) {
 		bucket->tokens -= TOKEN;
 		taken = 1;

@@ -41,7 +41,8 @@ slow_path int may_hand(struct netlord_budget *budget, __u32 bytes)
 	keep = tokens_to_keep(full);
 	bpf_spin_lock(&budget->lock);
 	budget->tokens = refilled(budget->tokens, budget->filled_ns, now, budget->per_second, full);
-	budget->filled_ns = now;
+	if (budget->filled_ns < now)
+		budget->filled_ns = now;
 	if (budget->tokens >= cost) {
 		budget->tokens -= cost;
 		may = budget->tokens >= keep;

@@ -414,7 +414,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// What libbpf says goes where all else goes; "there is a qdisc already" is no warning here.
+/// What libbpf says goes where all else goes; that there is no qdisc yet, or one already, is no warning here.
 fn log_by_tracing() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

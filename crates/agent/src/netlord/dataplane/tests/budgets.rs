@@ -6,6 +6,7 @@ use weft_control::wire::netlord::{Encapsulation, Overlay, Recipient, group_mac};
 use super::*;
 use crate::dataplane::Rate;
 use crate::dataplane::testing::{CONSUMED, DROPPED, REDIRECTED, run};
+use crate::netlord::dataplane::layout::VIF_BUDGETS;
 use crate::netlord::dataplane::{Event, Handed};
 
 /// As of the programs' settings; the rate is so low that nothing is filled up during a test.
@@ -63,6 +64,20 @@ fn a_vif_hands_the_agent_what_its_budget_allows_and_others_theirs() {
     plane.set_vif(HERE, vif(1), Some(HERE)).unwrap();
     let large = ethernet(vm(77), vm(1), 0x88b7, &[1; 3000]);
     assert_eq!(verdicts(&plane, "netlord_vif", &large, 30), (600 / 32, 30 - 600 / 32));
+}
+
+#[test]
+fn a_budget_is_not_filled_twice_for_the_same_time() {
+    let Some((_pins, plane)) = limited() else { return };
+    let unknown = ethernet(vm(77), vm(1), 0x88b7, &[1; 46]);
+    assert_eq!(verdicts(&plane, "netlord_vif", &unknown, 1), (1, 0));
+    // Another processor has filled it since the clock was read.
+    let budgets = plane.table(&VIF_BUDGETS);
+    let mut budget = budgets.get(&HERE).unwrap().unwrap();
+    (budget.tokens, budget.filled_ns) = (0, budget.filled_ns + 1_000_000_000);
+    budgets.set(&HERE, &budget).unwrap();
+    assert_eq!(verdicts(&plane, "netlord_vif", &unknown, 1), (0, 1));
+    assert_eq!(budgets.get(&HERE).unwrap().unwrap().filled_ns, budget.filled_ns);
 }
 
 #[test]
