@@ -68,15 +68,17 @@ struct bucket {
 #define TOKEN 1000000000ull
 #define IDLE_NS 10000000000ull
 
-/* The tokens of a bucket now. */
-always_inline __u64 refilled(__u64 tokens, __u64 filled_ns, __u64 now, __u32 per_second, __u64 full)
+/* Fills a bucket, once for each moment. */
+always_inline void refill(__u64 *tokens, __u64 *filled_ns, __u64 now, __u32 per_second, __u64 full)
 {
-	__u64 passed = since(now, filled_ns);
+	__u64 passed = since(now, *filled_ns);
 
+	*filled_ns += passed;
 	if (passed > IDLE_NS)
 		passed = IDLE_NS;
-	tokens += passed * per_second;
-	return tokens > full ? full : tokens;
+	*tokens += passed * per_second;
+	if (*tokens > full)
+		*tokens = full;
 }
 
 /* Whether a token was there to take. */
@@ -88,9 +90,7 @@ always_inline int take_token(struct bucket *bucket, __u32 per_second, __u32 burs
 	if (!bucket)
 		return 0;
 	bpf_spin_lock(&bucket->lock);
-	bucket->tokens = refilled(bucket->tokens, bucket->filled_ns, now, per_second, burst * TOKEN);
-	if (bucket->filled_ns < now)
-		bucket->filled_ns = now;
+	refill(&bucket->tokens, &bucket->filled_ns, now, per_second, burst * TOKEN);
 	if (bucket->tokens >= TOKEN) {
 		bucket->tokens -= TOKEN;
 		taken = 1;

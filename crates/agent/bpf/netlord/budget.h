@@ -40,9 +40,7 @@ slow_path int may_hand(struct netlord_budget *budget, __u32 bytes)
 	full = budget->burst * TOKEN;
 	keep = tokens_to_keep(full);
 	bpf_spin_lock(&budget->lock);
-	budget->tokens = refilled(budget->tokens, budget->filled_ns, now, budget->per_second, full);
-	if (budget->filled_ns < now)
-		budget->filled_ns = now;
+	refill(&budget->tokens, &budget->filled_ns, now, budget->per_second, full);
 	if (budget->tokens >= cost) {
 		budget->tokens -= cost;
 		may = budget->tokens >= keep;
