@@ -10,10 +10,14 @@
 pub mod attempts;
 pub mod auth;
 pub mod denied;
+#[cfg(test)]
+mod divided;
 pub mod documents;
 pub mod front;
 pub mod interest;
 pub mod key;
+mod learning;
+pub mod parts;
 pub mod policy;
 pub mod request;
 pub mod resolver;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::key::{Generation, Key, PrincipalId};
 use super::policy::Policy;
-use crate::wire::directory::{Commits, Digest, Follow, Kind, Message, Misdelivered, Sync, Update, WireError};
+use crate::wire::directory::{Commits, Digest, Follow, Kind, Message, Misdelivered, Parts, Sync, Update, WireError};
 
 /// Names a stream; the caller gives the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,8 @@ pub enum Ask {
     Sync(Sync),
     /// What was withdrawn of these keys?
     Follow(Follow),
+    /// Which part has which keys?
+    Parts(Parts),
     /// Are you well?
     Health,
     /// A packet came to where its destination is not.
@@ -67,6 +69,8 @@ pub enum Ask {
     Challenge,
     /// From another server: it does not speak our newest version.
     Unsupported,
+    /// From a server of another part of the directory: the whole datagram, whose tag is right.
+    OfPart(Vec<u8>),
     /// Stream only: the entries in order of keys, after this one.
     List {
         /// The key before the first.
@@ -91,6 +95,7 @@ impl Ask {
             Message::Update(it) => Self::Update(it),
             Message::Sync(it) => Self::Sync(it),
             Message::Follow(it) => Self::Follow(it),
+            Message::Parts(it) => Self::Parts(it),
             Message::Health => Self::Health,
             Message::Misdelivered(it) => Self::Misdelivered(it),
             Message::Commits(it) => Self::Commits(it),
@@ -108,11 +113,14 @@ impl Ask {
     /// Whether a principal may send this at all. What an update changes and whom a lookup may see is looked at later, key by key.
     pub fn permitted(&self, policy: &Policy, principal: PrincipalId) -> bool {
         match self {
-            Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Follow(_) | Self::Health => true,
+            Self::Lookup(_) | Self::Update(_) | Self::Sync(_) | Self::Follow(_) | Self::Parts(_) | Self::Health => true,
             Self::Misdelivered(_) => policy.may_report(principal),
-            Self::Commits(_) | Self::Digest(_) | Self::DigestAnswer(_) | Self::Challenge | Self::Unsupported => {
-                policy.is_server(principal)
-            }
+            Self::OfPart(_)
+            | Self::Commits(_)
+            | Self::Digest(_)
+            | Self::DigestAnswer(_)
+            | Self::Challenge
+            | Self::Unsupported => policy.is_server(principal),
             Self::List { .. } | Self::Watch(_) | Self::Status => policy.may_list(principal),
         }
     }

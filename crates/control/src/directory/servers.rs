@@ -72,6 +72,11 @@ impl Servers {
         Self { known: BTreeMap::new(), principal, tagger: key.tagger(), first_request, versions }
     }
 
+    /// Another key of the same principal.
+    pub fn set_key(&mut self, key: &PrincipalKey) {
+        self.tagger = key.tagger();
+    }
+
     /// Replaces the list; what is known of those that stay is kept.
     pub fn set(&mut self, addresses: &[SocketAddr]) {
         self.known.retain(|address, _| addresses.contains(address));

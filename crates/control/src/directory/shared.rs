@@ -1,12 +1,12 @@
 //! What the machine writes and every thread that answers lookups reads.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::key::{Generation, PrincipalId};
+use super::key::{Generation, Key, PrincipalId, ServiceId};
 use super::policy::Policy;
 use super::table::Table;
 use super::withdrawals::Withdrawals;
-use crate::wire::directory::{Follow, State, Vitals, WithdrawnPage};
+use crate::wire::directory::{Follow, Parts, PartsPage, State, Vitals, WithdrawnPage};
 
 /// What the machine writes and every thread that answers lookups reads. A program with several threads keeps its
 /// [`Server`](super::server::Server) behind a read-write lock, and reads this.
@@ -26,6 +26,19 @@ pub struct Shared {
     pub state: State,
     /// What was withdrawn lately.
     pub withdrawals: Withdrawals,
+    /// Which part this server has, of a divided directory.
+    pub part: Option<usize>,
+    /// Of askers whose keys other parts have: what those say of them.
+    pub askers: FxHashMap<Key, Asker>,
+}
+
+/// What another part says of an asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// It lives on this host, and has this service.
+    Known(PrincipalId, ServiceId),
+    /// It is nowhere.
+    Unknown,
 }
 
 impl Shared {
@@ -41,6 +54,28 @@ impl Shared {
             revision: Generation(0),
             state: State::Loading,
             withdrawals,
+            part: None,
+            askers: FxHashMap::default(),
+        }
+    }
+
+    /// The answer to a question after the parts, with a body of at most `room` bytes.
+    pub fn parts_page(&self, ask: Parts, room: usize) -> PartsPage<'_> {
+        PartsPage::of(self.policy.version(), self.policy.parts_bytes(), ask.at, room)
+    }
+
+    /// Whether this server takes updates of a key: its part has it, or is about to.
+    pub fn takes(&self, key: &Key) -> bool {
+        let (Some(parts), Some(part)) = (self.policy.parts(), self.part) else { return true };
+        parts.part_of(key) == part || parts.is_incoming(part, key)
+    }
+
+    /// Whether this server's part has a key.
+    #[inline]
+    pub fn holds(&self, key: &Key) -> bool {
+        match (self.policy.parts(), self.part) {
+            (Some(parts), Some(part)) => parts.part_of(key) == part,
+            _ => true,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::directory::key::{Generation, Key, PrincipalId, ServiceId};
 use crate::directory::policy::Role;
-use crate::directory::shared::Shared;
+use crate::directory::shared::{Asker, Shared};
 use crate::directory::table::{FoundValue, Probe};
 use crate::wire::directory::{AnswerWriter, Changes, Finding, Lookup, Message, State, Sync, emit_key};
 use weft_fabric::TenantId;
@@ -18,6 +18,8 @@ pub enum Access {
     Addresses,
     /// Groups only.
     Groups,
+    /// It is not known yet: another part has the asker.
+    Pending,
 }
 
 /// What was found, counted.
@@ -44,12 +46,22 @@ impl Access {
             return Self::Addresses;
         }
         let Some((key, probe)) = asker else { return Self::Groups };
-        match shared.table.look(probe).1 {
-            Some(FoundValue::Mapping(mapping))
-                if mapping.owner == principal && principal != PrincipalId(0) && shared.policy.role(principal) == Role::Host =>
-            {
-                Self::Service(mapping.service, key.tenant())
+        if principal == PrincipalId(0) || shared.policy.role(principal) != Role::Host {
+            return Self::Groups;
+        }
+        let asker = if shared.holds(key) {
+            match shared.table.look(probe).1 {
+                Some(FoundValue::Mapping(mapping)) => Asker::Known(mapping.owner, mapping.service),
+                _ => Asker::Unknown,
             }
+        } else {
+            match shared.askers.get(key) {
+                Some(&asker) => asker,
+                None => return Self::Pending,
+            }
+        };
+        match asker {
+            Asker::Known(owner, service) if owner == principal => Self::Service(service, key.tenant()),
             _ => Self::Groups,
         }
     }
@@ -61,7 +73,7 @@ impl Access {
             (Self::All, _) | (_, Key::Group(_)) => true,
             (Self::Service(_, tenant), key) => key.tenant() == tenant,
             (Self::Addresses, key) => matches!(key, Key::App4(_) | Key::App6(_)),
-            (Self::Groups, _) => false,
+            (Self::Groups | Self::Pending, _) => false,
         }
     }
 
@@ -71,7 +83,7 @@ impl Access {
         match self {
             Self::All | Self::Addresses => true,
             Self::Service(own, _) => shared.policy.may_resolve(own, service),
-            Self::Groups => false,
+            Self::Groups | Self::Pending => false,
         }
     }
 }
@@ -81,9 +93,9 @@ impl Access {
 pub fn look_up(shared: &Shared, access: Access, ask: &Lookup<'_>, probes: &[Probe], limit: usize, out: &mut Vec<u8>) -> Tally {
     let mut tally = Tally::default();
     let mut writer = AnswerWriter::new(out, limit, shared.revision, shared.policy.version());
-    let cannot_say = shared.state == State::Loading || ask.at_least > shared.revision;
+    let cannot_say = shared.state == State::Loading || ask.at_least > shared.revision || access == Access::Pending;
     for (key, probe) in ask.keys().zip(probes) {
-        let room = if cannot_say {
+        let room = if cannot_say || !shared.holds(&key) {
             tally.elsewhere += 1;
             writer.push(Generation(0), &Finding::Elsewhere)
         } else {

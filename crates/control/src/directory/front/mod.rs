@@ -74,6 +74,8 @@ pub struct Front {
     config: FrontConfig,
     clients: Clients,
     sightings: VecDeque<Sighting>,
+    /// Askers that other parts have, and that are not known here.
+    wanted: VecDeque<Key>,
     counters: Counters,
     /// The keys of a batch's lookups, askers included.
     probes: Vec<Probe>,
@@ -119,6 +121,7 @@ impl Front {
             config,
             clients: Clients::new(cookies, config.max_clients),
             sightings: VecDeque::new(),
+            wanted: VecDeque::new(),
             counters: Counters::default(),
             probes: Vec::new(),
             out: Vec::new(),
@@ -200,6 +203,11 @@ impl Front {
         self.sightings.pop_front()
     }
 
+    /// The next asker that another part has, and that is not known here: [`Input::Wanted`](super::server::Input::Wanted).
+    pub fn next_wanted(&mut self) -> Option<Key> {
+        self.wanted.pop_front()
+    }
+
     /// What was counted so far.
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -221,7 +229,10 @@ impl Front {
         probes: &mut Vec<Probe>,
     ) -> Step<'a> {
         self.counters.datagrams += 1;
-        let admitted = self.let_in(now, from, bytes);
+        let admitted = match Self::of_part(shared, from) {
+            true => self.let_in_of_part(now, from, bytes),
+            false => self.let_in(now, from, bytes),
+        };
         let principal = match &admitted {
             Ok(Admitted { header, .. }) | Err(Refusal::Challenge(header, ..) | Refusal::Unsupported(header, _)) => {
                 header.principal
@@ -263,11 +274,36 @@ impl Front {
             Step::Lookup(admitted, ask, range) => {
                 let (asker, keys) = probes[range].split_at(usize::from(ask.asker.is_some()));
                 let access = Access::of(shared, admitted.header.principal, ask.asker.as_ref().zip(asker.first()));
+                if access == Access::Pending && self.wanted.len() < MAX_WANTED {
+                    self.wanted.extend(ask.asker);
+                }
                 let start = admitted.begin_answer(Kind::Answer, out);
                 let tally = look_up(shared, access, &ask, keys, start + admitted.limit - TAG, out);
                 self.counters.count_look_up(&tally);
                 self.seal(&admitted, start, out)
             }
+        }
+    }
+
+    /// Whether this is the address of a server of another part.
+    #[inline]
+    fn of_part(shared: &Shared, from: SocketAddr) -> bool {
+        shared.policy.parts().is_some_and(|parts| parts.part_of_server(from).is_some_and(|part| shared.part != Some(part)))
+    }
+
+    /// A datagram of another part's server: an answer to this one, or a question.
+    #[cold]
+    fn let_in_of_part<'a>(&mut self, now: Instant, from: SocketAddr, bytes: &'a [u8]) -> Result<Admitted<'a>, Refusal> {
+        match Frame::parse_as(self.config.versions, bytes) {
+            Ok(frame) if frame.header.kind.is_answer() && frame.header.principal == self.config.me => {
+                if !self.own.verify(frame.covered, frame.tag) {
+                    return Err(Refusal::Drop(Reason::Tag));
+                }
+                let client = Client::Datagram { at: from, cookie: frame.header.cookie, request: frame.header.request };
+                let ask = Ask::OfPart(bytes.to_vec());
+                Err(Refusal::OfPeer(Box::new(Request { client, principal: self.config.me, ask })))
+            }
+            _ => self.let_in(now, from, bytes),
         }
     }
 
@@ -449,6 +485,11 @@ impl Front {
                     None => self.drop(Reason::Behind),
                 }
             }
+            Ask::Parts(ask) => {
+                let start = admitted.begin_answer(Kind::PartsPage, out);
+                Message::PartsPage(shared.parts_page(ask, limit - HEADER - TAG)).emit(out);
+                self.seal(admitted, start, out)
+            }
             Ask::Health => {
                 self.counters.healths += 1;
                 let start = admitted.begin_answer(Kind::Vitals, out);
@@ -504,6 +545,9 @@ impl Admitted<'_> {
 
 /// Datagrams whose lookups overlap.
 const GROUP: usize = 16;
+
+/// Askers kept until somebody asks for them.
+const MAX_WANTED: usize = 1 << 12;
 
 /// Sightings kept until somebody asks for them.
 const MAX_SIGHTINGS: usize = 1 << 16;

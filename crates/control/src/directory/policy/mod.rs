@@ -16,12 +16,20 @@
 //! id = 40
 //! role = "switch"
 //! locators = ["10.1.1.1"]          # of a switch or host: addresses that are there already may be brought to these
+//! [[part]]                         # only of a divided directory (see `parts`)
+//! name = "b"
+//! servers = ["10.1.2.1:5303"]
+//! prefixes = ["10.128.0.0/9"]      # and `tenants = [7, "100-199"]`, or `default = true`
 //! ```
+
+use std::net::SocketAddr;
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use super::key::{Key, Locator, Mapping, PrincipalId, ServiceId, Value};
+use super::parts::{Incoming, Part, PartMap, PartsError};
+use crate::wire::directory::emit_map;
 
 /// What a principal is, and so what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Deserialize)]
@@ -112,6 +120,20 @@ pub enum PolicyError {
     /// An empty list, which would say nothing.
     #[error("principal {0} has an empty list of `locators`: list its own, such as [\"10.1.1.1\"], or remove it")]
     NoLocators(u32),
+    /// Parts that are no map.
+    #[error(transparent)]
+    Parts(#[from] PartsError),
+    /// The directory is divided, and the server has no part.
+    #[error("the policy divides the directory into parts {}, and this server has none: start it with --part NAME", .0.join(", "))]
+    WithoutPart(Vec<String>),
+    /// The server's part is not in the policy.
+    #[error("part `{part}` of this server is not in the policy, which has {}", if .parts.is_empty() { "no [[part]]".to_owned() } else { .parts.join(", ") })]
+    NoSuchPart {
+        /// The server's.
+        part: String,
+        /// Those that there are.
+        parts: Vec<String>,
+    },
     /// A new policy whose version is not greater.
     #[error("the new policy's version {new} is not greater than {old}, the version in force: raise it")]
     NotNewer {
@@ -134,6 +156,16 @@ pub struct Policy {
     /// Row: the target's index; bit: the asker's.
     matrix: Vec<u64>,
     grants: FxHashMap<PrincipalId, Grant>,
+    /// Of a divided directory.
+    division: Option<Division>,
+}
+
+/// How the directory is divided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Division {
+    map: PartMap,
+    /// As clients get it.
+    bytes: Vec<u8>,
 }
 
 /// What one listed principal may do.
@@ -173,8 +205,15 @@ impl Policy {
         let mut services: Vec<ServiceId> = raw.service.iter().map(|service| ServiceId(service.id)).collect();
         services.sort_unstable();
         let index: FxHashMap<_, _> = services.iter().enumerate().map(|(at, &id)| (id, at as u32)).collect();
-        let mut policy =
-            Self { version: raw.version, open: false, services, index, matrix: Vec::new(), grants: FxHashMap::default() };
+        let mut policy = Self {
+            version: raw.version,
+            open: false,
+            services,
+            index,
+            matrix: Vec::new(),
+            grants: FxHashMap::default(),
+            division: raw.division()?,
+        };
         policy.matrix = vec![0; policy.services.len() * policy.row_words()];
         for service in &raw.service {
             policy.allow(service, &names)?;
@@ -195,12 +234,41 @@ impl Policy {
     /// have roles, all others are hosts.
     pub fn open(roles: impl IntoIterator<Item = (PrincipalId, Role)>) -> Self {
         let grants = roles.into_iter().map(|(id, role)| (id, Grant { role, services: None, locators: Vec::new() })).collect();
-        Self { version: 1, open: true, services: Vec::new(), index: FxHashMap::default(), matrix: Vec::new(), grants }
+        let (services, index, matrix) = Default::default();
+        Self { version: 1, open: true, services, index, matrix, grants, division: None }
     }
 
     /// Its version; agents ignore answers given under an older one than they have seen.
     pub const fn version(&self) -> u32 {
         self.version
+    }
+
+    /// Which part of a divided directory has which keys; `None`: it is not divided.
+    #[inline]
+    pub fn parts(&self) -> Option<&PartMap> {
+        self.division.as_ref().map(|division| &division.map)
+    }
+
+    /// The same as clients get it; empty if it is not divided.
+    pub fn parts_bytes(&self) -> &[u8] {
+        self.division.as_ref().map_or(&[], |division| &division.bytes)
+    }
+
+    /// The place of a server's part, by its name.
+    ///
+    /// # Errors
+    /// [`PolicyError::WithoutPart`] and [`PolicyError::NoSuchPart`].
+    pub fn place_of_part(&self, part: Option<&str>) -> Result<Option<usize>, PolicyError> {
+        let parts = self.parts().map(PartMap::parts).unwrap_or_default();
+        let names = || parts.iter().map(|part| part.name.clone()).collect();
+        match part {
+            None if parts.is_empty() => Ok(None),
+            None => Err(PolicyError::WithoutPart(names())),
+            Some(name) => match parts.iter().position(|part| part.name == name) {
+                None => Err(PolicyError::NoSuchPart { part: name.to_owned(), parts: names() }),
+                place => Ok(place),
+            },
+        }
     }
 
     /// What a principal is.
@@ -294,8 +362,16 @@ impl Policy {
         }
     }
 
-    /// Whether somebody could resolve something under `old` that he cannot under this policy.
+    /// Whether somebody could resolve something under `old` that he cannot under this policy, or not from the same servers.
     pub fn withdraws_from(&self, old: &Self) -> bool {
+        let moves = match (self.parts(), old.parts()) {
+            (Some(new), Some(old)) => new.moves_from(old),
+            (new, old) => new.is_some() != old.is_some(),
+        };
+        moves || self.forbids_from(old)
+    }
+
+    fn forbids_from(&self, old: &Self) -> bool {
         if self.open || old.open {
             return old.open && !self.open;
         }
@@ -360,6 +436,40 @@ struct RawPolicy {
     service: Vec<RawService>,
     #[serde(default)]
     principal: Vec<RawPrincipal>,
+    #[serde(default)]
+    part: Vec<RawPart>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPart {
+    name: String,
+    servers: Vec<SocketAddr>,
+    #[serde(default)]
+    prefixes: Vec<String>,
+    #[serde(default)]
+    tenants: Vec<RawTenants>,
+    #[serde(default)]
+    default: bool,
+    #[serde(default)]
+    incoming: RawIncoming,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawIncoming {
+    #[serde(default)]
+    prefixes: Vec<String>,
+    #[serde(default)]
+    tenants: Vec<RawTenants>,
+}
+
+/// One tenant, or `"first-last"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawTenants {
+    One(u32),
+    Range(String),
 }
 
 #[derive(Deserialize)]
@@ -383,6 +493,16 @@ struct RawPrincipal {
 }
 
 impl RawPolicy {
+    fn division(&self) -> Result<Option<Division>, PolicyError> {
+        if self.part.is_empty() {
+            return Ok(None);
+        }
+        let map = PartMap::new(self.part.iter().map(RawPart::part).collect::<Result<_, _>>()?)?;
+        let mut bytes = Vec::new();
+        emit_map(&map, &mut bytes);
+        Ok(Some(Division { map, bytes }))
+    }
+
     /// The services' ids by name.
     fn names(&self) -> Result<FxHashMap<&str, ServiceId>, PolicyError> {
         let mut names = FxHashMap::default();
@@ -402,6 +522,28 @@ impl RawPolicy {
             }
         }
         Ok(names)
+    }
+}
+
+impl RawPart {
+    fn part(&self) -> Result<Part, PartsError> {
+        let prefix = |text: &String| text.parse().map_err(|error| PartsError::Prefix { part: self.name.clone(), error });
+        let prefixes = |list: &[String]| list.iter().map(prefix).collect::<Result<_, _>>();
+        let tenants = |tenants: &RawTenants| match tenants {
+            RawTenants::One(tenant) => Part::tenants_from(&self.name, &tenant.to_string()),
+            RawTenants::Range(text) => Part::tenants_from(&self.name, text),
+        };
+        Ok(Part {
+            name: self.name.clone(),
+            servers: self.servers.clone(),
+            prefixes: prefixes(&self.prefixes)?,
+            tenants: self.tenants.iter().map(tenants).collect::<Result<_, _>>()?,
+            is_default: self.default,
+            incoming: Incoming {
+                prefixes: prefixes(&self.incoming.prefixes)?,
+                tenants: self.incoming.tenants.iter().map(tenants).collect::<Result<_, _>>()?,
+            },
+        })
     }
 }
 

@@ -13,29 +13,29 @@
 //!   when idle       Follow --> two servers, which send Withdrawn unasked from then on
 //!   unasked         Correction: a mapping in use was stale                                                         (section 4.3.2)
 //! ```
+//! A directory may be divided into [`parts`](super::parts), which have servers and revisions of their own: each has a cache and lookups of its own here. An agent learns so from a
+//! server that says "elsewhere".
+//!
 //! What the data plane was given by [`Output::Resolved`] it may use until [`Output::Invalidated`] names it. The caller drains [`Resolver::poll`]
 //! after each [`Resolver::handle`], and hands in [`Input::Timer`] when [`Resolver::deadline`] has come.
 
-mod cache;
-mod follow;
-mod lookups;
-mod sync;
+mod part;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use weft_fabric::rng::Pcg64;
 
+use self::part::PartResolver;
 use super::auth::PrincipalKey;
 use super::key::{Generation, Key, PrincipalId, Value};
-use super::servers::{Refusal, Servers, cookie_of};
+use super::learning::Learned;
+use super::parts::PartMap;
 use super::steady::Steady;
 use crate::time::{Duration, Instant};
-use crate::wire::directory::{Answer, Finding, Header, Kind, Message, Misdelivered, Versions};
-use cache::{Cache, Name, Said};
-use lookups::Lookups;
+use crate::wire::directory::{Misdelivered, Versions};
 
 /// How long an agent waits before it asks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -114,7 +114,7 @@ pub enum Input<'a> {
     Timer,
     /// A packet came to where its receiver is not any more: a server learns who holds a stale mapping.
     Misdelivered(Misdelivered),
-    /// The directory servers, from now on.
+    /// The directory servers, from now on; of a divided directory, some of them.
     SetServers(&'a [SocketAddr]),
 }
 
@@ -192,73 +192,35 @@ pub struct ResolverCounts {
 #[derive(Debug)]
 pub struct Resolver {
     config: ResolverConfig,
-    servers: Servers,
+    key: PrincipalKey,
     rng: Pcg64,
     clock: Steady,
     now: Instant,
-    cache: Cache,
-    lookups: Lookups,
-    sync: sync::SyncState,
-    doubt: sync::Doubt,
-    subscriptions: follow::Subscriptions,
-    /// The newest version of the access policy that any server has shown.
-    policy: u32,
-    /// Requests that may still be answered.
-    exchanges: BTreeMap<(SocketAddr, u64), Exchange>,
-    timers: BTreeSet<(Instant, Timer)>,
+    /// The servers that were given.
+    servers: Vec<SocketAddr>,
+    /// In the places of the map; one while the directory is not divided.
+    parts: Vec<PartResolver>,
+    map: Option<PartMap>,
+    /// Of the policy that the map is of.
+    version: u32,
+    /// Own addresses that have changed, and when the servers of all parts know it.
+    changed: VecDeque<(Instant, Key)>,
     out: VecDeque<Output>,
-    counts: ResolverCounts,
-}
-
-/// A request under way.
-#[derive(Clone, Debug)]
-struct Exchange {
-    sent: Instant,
-    /// When it is forgotten.
-    expires: Instant,
-    cookie: u64,
-    /// It has been counted as missed.
-    missed: bool,
-    what: What,
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    /// Keys of a batch, in the order asked.
-    Lookup { batch: u64, asker: Option<Key>, keys: Vec<Key> },
-    /// What was withdrawn since.
-    Sync { since: Generation },
-    /// The same of what is held, and perhaps later ones unasked.
-    Follow(follow::Asked),
-    /// Not answered, but perhaps challenged.
-    Report(Misdelivered),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
-    /// A batch has waited long enough.
-    Retry(u64),
-    /// A request will not be answered any more.
-    Expire(SocketAddr, u64),
 }
 
 impl Resolver {
     /// A resolver that knows no server yet.
     pub fn new(config: ResolverConfig, key: &PrincipalKey, rng: Pcg64) -> Self {
         Self {
-            servers: Servers::new(config.principal, key, config.first_request, config.versions),
-            cache: Cache::new(config.capacity, config.negative, config.fail_static),
-            lookups: Lookups::default(),
-            sync: sync::SyncState::default(),
-            doubt: sync::Doubt::default(),
-            subscriptions: follow::Subscriptions::default(),
             clock: Steady::default(),
             now: Instant::ZERO,
-            policy: 0,
-            exchanges: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            servers: Vec::new(),
+            parts: vec![PartResolver::new(config, key, rng.clone())],
+            map: None,
+            version: 0,
+            changed: VecDeque::new(),
             out: VecDeque::new(),
-            counts: ResolverCounts::default(),
+            key: key.clone(),
             rng,
             config,
         }
@@ -267,32 +229,68 @@ impl Resolver {
     /// Something happened. The clock may jump: a step back is taken for no time, a step forward for time that passed.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         self.now = self.clock.at(now);
-        match input {
-            Input::Resolve { key, asker, token } => self.resolve((key, asker), token),
-            Input::Datagram { from, bytes } => self.datagram(from, bytes),
-            Input::Misdelivered(report) => self.report_misdelivered(report),
-            Input::Timer => {}
-            Input::SetServers(list) => self.set_servers(list),
+        if self.map.is_some() {
+            self.parts.iter_mut().for_each(|part| part.pass(now));
         }
-        self.run_timers();
+        match input {
+            Input::SetServers(list) => {
+                self.servers = list.to_vec();
+                if self.map.is_none() {
+                    self.parts[0].handle(now, input);
+                }
+            }
+            Input::Resolve { key, asker, .. } => {
+                let place = self.place(&key);
+                self.watch_asker(place, asker);
+                self.parts[place].handle(now, input);
+            }
+            Input::Datagram { from, .. } => {
+                let place = self.parts.iter().position(|part| part.has_server(from)).unwrap_or(0);
+                self.parts[place].handle(now, input);
+                if let Some(learned) = self.parts[place].learned() {
+                    self.learn(now, learned);
+                }
+            }
+            Input::Misdelivered(report) => {
+                let place = self.place(&report.key);
+                self.parts[place].handle(now, input);
+            }
+            Input::Timer => self.parts.iter_mut().for_each(|part| part.handle(now, Input::Timer)),
+        }
+        if self.map.is_some() {
+            self.keep_together();
+        }
+    }
+
+    /// Another key of the same principal, from now on.
+    pub fn set_key(&mut self, key: &PrincipalKey) {
+        self.key = key.clone();
+        self.parts.iter_mut().for_each(|part| part.set_key(key));
     }
 
     /// What is to be done next; `None`: nothing until the next input. Lookups of one instant leave together, so drain it after all of them.
     pub fn poll(&mut self) -> Option<Output> {
-        self.flush();
-        self.out.pop_front()
+        let output = self.out.pop_front().or_else(|| self.parts.iter_mut().find_map(PartResolver::poll))?;
+        if let Output::Invalidated { key, asker: Some(asker) } = output
+            && key == asker
+            && self.map.is_some()
+        {
+            // The servers of other parts may not know it yet, and what they say until then is not right either.
+            self.forget_asker(&key);
+            self.changed.push_back((self.now.saturating_add(ASKER_KNOWN), key));
+        }
+        Some(output)
     }
 
     /// When [`Input::Timer`] is due; `None`: nothing is under way.
     pub fn deadline(&self) -> Option<Instant> {
-        let timer = self.timers.first().map_or(Instant::MAX, |&(at, _)| at);
-        let at = timer.min(self.cache.next_expiry()).min(self.sync_due()).min(self.doubt_due()).min(self.lookups.confirm_due());
-        (at != Instant::MAX).then(|| self.clock.to_host(at))
+        let changed = self.changed.front().map(|&(at, _)| self.clock.to_host(at));
+        self.parts.iter().filter_map(PartResolver::deadline).chain(changed).min()
     }
 
     /// What has been counted.
-    pub const fn counts(&self) -> ResolverCounts {
-        ResolverCounts { evicted: self.cache.evictions(), ..self.counts }
+    pub fn counts(&self) -> ResolverCounts {
+        self.parts.iter().map(PartResolver::counts).fold(ResolverCounts::default(), ResolverCounts::plus)
     }
 
     /// For how long what was confirmed is used while no server answers.
@@ -302,271 +300,166 @@ impl Resolver {
 
     /// Names held, of all kinds.
     pub fn held(&self) -> usize {
-        self.cache.len()
+        self.parts.iter().map(PartResolver::held).sum()
     }
 
-    /// Since when nothing that is held was confirmed, if that is longer than it takes while a server answers.
+    /// Since when nothing that is held of some part was confirmed, if that is longer than it takes while a server answers.
     pub fn unconfirmed_since(&self) -> Option<Instant> {
-        let unconfirmed = self.sync.unconfirmed_since(self.now).filter(|_| !self.subscriptions.are_in_force());
-        unconfirmed.map(|at| self.clock.to_host(at))
+        self.parts.iter().filter_map(PartResolver::unconfirmed_since).min()
     }
 
-    /// All mappings that the data plane may use at the last input's time, in order of key and asker.
+    /// All mappings that the data plane may use at the last input's time, in order of key and asker within each part.
     pub fn usable(&self) -> impl Iterator<Item = (Key, Option<Key>, Generation, &Value)> {
-        self.cache.usable(self.now).map(|((key, asker), generation, value)| (key, asker, generation, value))
+        self.parts.iter().flat_map(PartResolver::usable)
     }
 
     /// What the data plane may use for a name at the last input's time, without asking anybody.
     pub fn cached(&self, key: Key, asker: Option<Key>) -> Option<(Generation, &Value)> {
-        self.cache.found_value(&(key, asker), self.now)
+        self.parts[self.place(&key)].cached(key, asker)
     }
 
     /// Looks a name up again though it is held, when there is time: what its value leads to is not there. If it has changed,
     /// [`Output::Invalidated`] says so.
     pub fn refresh(&mut self, key: Key, asker: Option<Key>) {
-        self.lookups.refresh((key, asker));
+        let place = self.place(&key);
+        self.parts[place].refresh(key, asker);
     }
 
     /// From now on nothing older is believed of a key.
     pub fn at_least(&mut self, key: &Key, generation: Generation) {
-        self.cache.at_least(key, generation);
+        let place = self.place(key);
+        self.parts[place].at_least(key, generation);
     }
 
-    fn report_misdelivered(&mut self, report: Misdelivered) {
-        if let Some(&server) = self.servers.choose(1, &[], &mut self.rng).first() {
-            self.send_report(server, report);
+    /// Which part has which keys, and the version of the policy that says so; `None`: the directory is not divided, or no server has said so yet.
+    pub fn parts(&self) -> Option<(u32, &PartMap)> {
+        self.map.as_ref().map(|map| (self.version, map))
+    }
+
+    /// The same from somebody who knows. An older version than the one that is known changes nothing.
+    pub fn set_parts(&mut self, now: Instant, version: u32, map: Option<PartMap>) {
+        self.now = self.clock.at(now);
+        if version > self.version {
+            self.divide(now, version, map, None);
         }
     }
 
-    fn send_report(&mut self, to: SocketAddr, report: Misdelivered) {
-        let (request, bytes) = self.servers.seal(self.now, to, Kind::Misdelivered, |out| Message::Misdelivered(report).emit(out));
-        self.expect(to, request, What::Report(report), cookie_of(&bytes));
-        self.out.push_back(Output::Send { to, bytes });
+    fn place(&self, key: &Key) -> usize {
+        self.map.as_ref().map_or(0, |map| map.part_of(key))
     }
 
-    fn resolve(&mut self, name: Name, token: u64) {
-        if let Some((generation, finding)) = self.cache.get(&name, self.now) {
-            self.counts.hits += 1;
-            return self.resolved(name, token, generation, finding);
+    fn learn(&mut self, now: Instant, Learned { from, version, map }: Learned) {
+        if version > self.version {
+            return self.divide(now, version, map, Some(from));
         }
-        self.counts.misses += 1;
-        if !self.lookups.wait(name, token, self.config.waiting_max) {
-            self.report(name, token, Resolution::Unanswered);
+        if version == self.version {
+            let known = self.map.as_ref().map(|_| version);
+            self.parts.iter_mut().for_each(|part| part.set_parts_version(known));
         }
     }
 
-    fn resolved(&mut self, name: Name, token: u64, generation: Generation, finding: Finding) {
-        let resolution = match finding {
-            Finding::Found(value) => Resolution::Found(generation, value),
-            Finding::Unknown => Resolution::Unknown,
-            Finding::Forbidden => Resolution::Forbidden,
-            Finding::Elsewhere => Resolution::Unanswered,
-        };
-        self.report(name, token, resolution);
-    }
-
-    fn report(&mut self, (key, asker): Name, token: u64, resolution: Resolution) {
-        self.out.push_back(Output::Resolved { token, key, asker, resolution });
-    }
-
-    fn invalidate(&mut self, gone: &[Name]) {
-        self.out.extend(gone.iter().map(|&(key, asker)| Output::Invalidated { key, asker }));
-    }
-
-    fn set_servers(&mut self, list: &[SocketAddr]) {
-        self.servers.set(list);
-        let servers = &self.servers;
-        let gone: Vec<_> = self.exchanges.keys().filter(|(server, _)| !servers.contains(*server)).copied().collect();
-        for exchange in gone {
-            self.forget(exchange);
+    /// The directory has other parts. Each that stays keeps what it knows; who waits for a key that has another part now is served by that one.
+    fn divide(&mut self, now: Instant, version: u32, map: Option<PartMap>, from: Option<SocketAddr>) {
+        self.version = version;
+        if map.is_none() && self.map.is_none() {
+            return;
         }
-    }
-
-    fn datagram(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let frame = match self.servers.open(from, bytes) {
-            Ok(frame) => frame,
-            Err(Refusal::Stranger) => return self.counts.strangers += 1,
-            Err(Refusal::Malformed) => return self.counts.malformed += 1,
-            Err(Refusal::BadTag) => return self.counts.bad_tags += 1,
-            Err(Refusal::Version) => return self.counts.unsupported += 1,
-        };
-        let Ok(message) = Message::parse(frame.header.kind, frame.body) else { return self.counts.malformed += 1 };
-        if let Message::Correction(correction) = message {
-            return self.corrected(&correction);
-        }
-        if let (Message::Withdrawn(page), 0) = (&message, frame.header.request) {
-            return self.pushed(from, page);
-        }
-        let id = (from, frame.header.request);
-        let Some(exchange) = self.exchanges.get(&id).cloned() else { return self.counts.unasked += 1 };
-        match (message, &exchange.what) {
-            (Message::Challenge, _) => self.challenged(id, &exchange, &frame.header),
-            (Message::Unsupported, _) => {
-                self.end(id, &exchange, &frame.header);
-                if !self.servers.unsupported(self.now, from, id.1, frame.version) {
-                    return self.counts.unsupported += 1;
+        let old_map = std::mem::replace(&mut self.map, map);
+        let mut old: Vec<Option<PartResolver>> = std::mem::take(&mut self.parts).into_iter().map(Some).collect();
+        let places = self.map.as_ref().map_or(1, |map| map.parts().len());
+        for place in 0..places {
+            let kept = match (&old_map, &self.map) {
+                (Some(before), Some(map)) => before.place_of(&map.parts()[place].name),
+                // What one store said is that of the part that has it now.
+                (None, Some(map)) => {
+                    let is_home = |server: &SocketAddr| map.part_of_server(*server) == Some(place);
+                    (from.as_ref().is_some_and(is_home) && self.servers.iter().all(is_home)).then_some(0)
                 }
-                self.send_again(id.0, &exchange);
-            }
-            (Message::Answer(answer), What::Lookup { batch, asker, keys }) => {
-                self.end(id, &exchange, &frame.header);
-                self.answered(from, *batch, *asker, keys, &answer, exchange.sent);
-            }
-            (Message::Changes(changes), What::Sync { since }) => {
-                self.end(id, &exchange, &frame.header);
-                self.changed(&changes, *since, exchange.sent);
-            }
-            (Message::Withdrawn(page), What::Follow(asked)) => {
-                self.end(id, &exchange, &frame.header);
-                self.followed(from, &page, *asked, exchange.sent);
-            }
-            _ => self.counts.unasked += 1,
+                (_, None) => None,
+            };
+            let kept = kept.and_then(|place| old[place].take());
+            let mut part = kept.unwrap_or_else(|| self.new_part(place));
+            let list = self.map.as_ref().map_or(&self.servers, |map| &map.parts()[place].servers);
+            part.handle(now, Input::SetServers(list));
+            part.set_parts_version(self.map.as_ref().map(|_| version));
+            self.parts.push(part);
         }
-    }
-
-    /// The server does not know this agent yet, or has restarted: the same again, with its cookie.
-    fn challenged(&mut self, id: (SocketAddr, u64), exchange: &Exchange, header: &Header) {
-        self.end(id, exchange, header);
-        if exchange.cookie != header.cookie {
-            self.send_again(id.0, exchange);
-        }
-    }
-
-    fn send_again(&mut self, to: SocketAddr, exchange: &Exchange) {
-        match &exchange.what {
-            What::Lookup { batch, asker, keys } => self.send_batch(to, *batch, *asker, keys.clone()),
-            What::Sync { since } => self.send_sync(to, *since),
-            What::Follow(asked) => self.send_follow(to, asked.push),
-            What::Report(report) => self.send_report(to, *report),
-        }
-    }
-
-    fn end(&mut self, id: (SocketAddr, u64), exchange: &Exchange, header: &Header) {
-        self.servers.answered(id.0, header.cookie, self.now.saturating_since(exchange.sent));
-        self.forget(id);
-    }
-
-    fn forget(&mut self, id: (SocketAddr, u64)) {
-        if let Some(exchange) = self.exchanges.remove(&id) {
-            self.timers.remove(&(exchange.expires, Timer::Expire(id.0, id.1)));
-        }
-    }
-
-    /// Begins to wait for the answer to a request.
-    fn expect(&mut self, to: SocketAddr, request: u64, what: What, cookie: u64) {
-        let expires = self.now + EXPIRES;
-        self.timers.insert((expires, Timer::Expire(to, request)));
-        let missed = matches!(what, What::Report(_));
-        self.exchanges.insert((to, request), Exchange { sent: self.now, expires, cookie, missed, what });
-    }
-
-    fn answered(&mut self, from: SocketAddr, batch: u64, asker: Option<Key>, keys: &[Key], answer: &Answer<'_>, sent: Instant) {
-        if !self.is_current(answer.policy) {
-            return self.elsewhere(batch, from);
-        }
-        self.heard();
-        let mut gone = Vec::new();
-        let mut useless = false;
-        for (&key, (generation, finding)) in keys.iter().zip(answer.results()) {
-            let name = (key, asker);
-            if self.config.capacity == 0 && !self.lookups.is_in(batch, &name) {
-                // Who waits now asked later than this was asked.
-                continue;
-            }
-            if finding == Finding::Elsewhere {
-                useless = true;
-                continue;
-            }
-            let said = Said { revision: answer.revision, policy: answer.policy, generation, finding, asked: sent };
-            match self.cache.accept(name, &said, self.now) {
-                cache::Verdict::Stale => {
-                    self.counts.stale += 1;
-                    // What is newer may be here already, by the other server's answer.
-                    useless |= self.lookups.is_waiting(&name);
-                    continue;
-                }
-                cache::Verdict::Replaced => gone.push(name),
-                cache::Verdict::Taken => {}
-            }
-            self.covered_since(answer.revision);
-            if let Finding::Found(value) = &said.finding {
-                self.holds(&key, asker.as_ref(), value);
-            }
-            for token in self.lookups.done(&name) {
-                self.resolved(name, token, generation, said.finding.clone());
+        let mut waiting = Vec::new();
+        for mut part in old.into_iter().flatten() {
+            waiting.extend(part.keep(|_| false));
+            while let Some(output) = part.poll() {
+                self.out.push_back(output);
             }
         }
-        gone.extend(self.cache.take_evicted());
-        self.invalidate(&gone);
-        self.lookups.settle(&mut self.timers);
-        if useless {
-            self.elsewhere(batch, from);
-        } else if answer.count > 0 && answer.count < keys.len() {
-            // The rest had no room.
-            let rest: Vec<Key> =
-                keys[answer.count..].iter().copied().filter(|&k| self.lookups.is_in(batch, &(k, asker))).collect();
-            if !rest.is_empty() {
-                self.send_batch(from, batch, asker, rest);
+        if let Some(map) = &self.map {
+            for (place, part) in self.parts.iter_mut().enumerate() {
+                waiting.extend(part.keep(|key| map.part_of(key) == place));
+            }
+        }
+        for ((key, asker), tokens) in waiting {
+            let place = self.place(&key);
+            self.watch_asker(place, asker);
+            for token in tokens {
+                self.parts[place].handle(now, Input::Resolve { key, asker, token });
             }
         }
     }
 
-    /// Whether a server's policy is not older than the newest seen. A newer one puts all that is held in doubt.
-    fn is_current(&mut self, policy: u32) -> bool {
-        if policy < self.policy {
-            self.counts.old_policy += 1;
-            return false;
-        }
-        if policy > self.policy {
-            let first = self.policy == 0 && self.cache.len() == 0;
-            self.policy = policy;
-            if !first {
-                self.reconfirm();
-            }
-        }
-        true
+    fn new_part(&self, place: usize) -> PartResolver {
+        use rand::RngExt;
+        let mut rng = self.rng.clone();
+        let seed = u128::from(rng.random::<u64>());
+        PartResolver::new(self.config, &self.key, Pcg64::new(seed, u128::from(self.version) << 16 | place as u128))
     }
 
-    /// A request was not answered for long. Its answer is still good while somebody waits for one of its keys.
-    fn expire(&mut self, id: (SocketAddr, u64)) {
-        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
-        if !std::mem::replace(&mut exchange.missed, true) {
-            self.servers.missed(id.0);
-        }
-        let is_waited_for = match &exchange.what {
-            What::Lookup { batch, asker, keys } => keys.iter().any(|&key| self.lookups.is_in(*batch, &(key, *asker))),
-            What::Sync { .. } | What::Follow(_) | What::Report(_) => false,
-        };
-        if is_waited_for {
-            exchange.expires = self.now + EXPIRES;
-            self.timers.insert((exchange.expires, Timer::Expire(id.0, id.1)));
-        } else {
-            self.exchanges.remove(&id);
+    /// Somebody asks a part on behalf of an own address that another part has: if that changes, what the part says is worth nothing, so it is held, and followed.
+    fn watch_asker(&mut self, place: usize, asker: Option<Key>) {
+        let Some(asker) = asker else { return };
+        let home = self.place(&asker);
+        if home != place && self.parts[home].cached(asker, Some(asker)).is_none() {
+            self.parts[home].refresh(asker, Some(asker));
         }
     }
 
-    fn run_timers(&mut self) {
-        while let Some(&(at, timer)) = self.timers.first()
+    /// What concerns all parts: the capacity, and own addresses.
+    fn keep_together(&mut self) {
+        while let Some(&(at, key)) = self.changed.front()
             && at <= self.now
         {
-            self.timers.pop_first();
-            match timer {
-                Timer::Retry(batch) => self.retry(batch),
-                Timer::Expire(server, request) => self.expire((server, request)),
-            }
+            self.changed.pop_front();
+            self.forget_asker(&key);
         }
-        self.doubt_timer();
-        if self.cache.next_expiry() <= self.now {
-            let mut gone = Vec::new();
-            self.cache.expire(self.now, &mut gone);
-            self.invalidate(&gone);
+        while self.config.capacity > 0 && self.parts.iter().map(PartResolver::peers).sum::<usize>() > self.config.capacity {
+            let Some(largest) = self.parts.iter_mut().max_by_key(|part| part.peers()) else { return };
+            largest.evict_peer();
         }
-        if self.sync_due() <= self.now {
-            self.sync_now();
+    }
+
+    fn forget_asker(&mut self, asker: &Key) {
+        let home = self.place(asker);
+        for (_, part) in self.parts.iter_mut().enumerate().filter(|(place, _)| *place != home) {
+            part.forget_asker(asker);
         }
-        self.lookups.confirm_some(self.now);
     }
 }
 
-/// An answer that comes later than this is waited for only if somebody waits for its keys.
-const EXPIRES: Duration = Duration::from_secs(2);
+impl ResolverCounts {
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            hits: self.hits + other.hits,
+            misses: self.misses + other.misses,
+            retries: self.retries + other.retries,
+            strangers: self.strangers + other.strangers,
+            malformed: self.malformed + other.malformed,
+            bad_tags: self.bad_tags + other.bad_tags,
+            unasked: self.unasked + other.unasked,
+            stale: self.stale + other.stale,
+            old_policy: self.old_policy + other.old_policy,
+            evicted: self.evicted + other.evicted,
+            unsupported: self.unsupported + other.unsupported,
+        }
+    }
+}
+
+/// By then the servers of all parts know that an address has changed: a second (`docs/directory.md`, revocation), and as much again.
+const ASKER_KNOWN: Duration = Duration::from_secs(2);

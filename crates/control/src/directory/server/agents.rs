@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::front::{Access, Sighting, finding};
 use super::super::key::PrincipalId;
+use super::super::shared::Asker;
 use super::super::table::FoundValue;
 use super::{Output, Server};
 use crate::time::{Duration, Instant};
@@ -72,14 +73,17 @@ impl Server {
     /// A report of a misdelivered packet. If this server cannot help the sender it passes the report on, but not what was passed to it.
     pub(super) fn misdelivered(&mut self, now: Instant, reporter: PrincipalId, report: Misdelivered) {
         let table = &self.shared.table;
-        let Some(FoundValue::Mapping(asker)) = table.get(&report.asker).map(|found| found.value) else {
-            return self.pass_on(now, reporter, report);
+        let asker = match table.get(&report.asker).map(|found| found.value) {
+            _ if !self.shared.holds(&report.asker) => self.shared.askers.get(&report.asker).copied(),
+            Some(FoundValue::Mapping(mapping)) => Some(Asker::Known(mapping.owner, mapping.service)),
+            _ => None,
         };
-        let access = Access::of(&self.shared, asker.owner, Some((&report.asker, &table.probe(&report.asker))));
+        let Some(Asker::Known(owner, _)) = asker else { return self.pass_on(now, reporter, report) };
+        let access = Access::of(&self.shared, owner, Some((&report.asker, &table.probe(&report.asker))));
         let (generation, finding) = finding(&self.shared, access, &report.key);
         let knows_better =
             !matches!(&finding, Finding::Found(value) if value.mapping().is_some_and(|it| it.locator == report.stale));
-        let Some(agent) = self.agents.agents.get_mut(&asker.owner).filter(|_| knows_better && self.following.loaded) else {
+        let Some(agent) = self.agents.agents.get_mut(&owner).filter(|_| knows_better && self.following.loaded) else {
             return self.pass_on(now, reporter, report);
         };
         if !agent.allow(now) {
@@ -89,10 +93,10 @@ impl Server {
         let (to, cookie) = (agent.at, agent.cookie);
         let (revision, policy) = (self.shared.revision, self.shared.policy.version());
         let mut bytes = Vec::new();
-        Header { kind: Kind::Correction, principal: asker.owner, cookie, request: 0 }
+        Header { kind: Kind::Correction, principal: owner, cookie, request: 0 }
             .emit_as(self.config.versions.of_cookie(cookie), &mut bytes);
         Message::Correction(Correction { revision, policy, key: report.key, generation, finding }).emit(&mut bytes);
-        self.secret.key_by_cookie(asker.owner, cookie).tagger().seal(&mut bytes, 0);
+        self.secret.key_by_cookie(owner, cookie).tagger().seal(&mut bytes, 0);
         self.counters.corrections += 1;
         self.outputs.push_back(Output::Send { to, bytes });
     }

@@ -29,6 +29,8 @@ pub enum Input {
     Request(Request),
     /// From a front: a client was seen.
     Seen(Sighting),
+    /// From a front: another part of the directory has this asker, and what it is allowed is not known here.
+    Wanted(Key),
     /// A stream is gone: nothing more is to be sent on it.
     StreamClosed(StreamId),
     /// Part of the load that [`Output::Load`] asked for, in any order.
@@ -216,6 +218,10 @@ pub struct ServerConfig {
     pub me: PrincipalId,
     /// The other servers.
     pub peers: Vec<SocketAddr>,
+    /// The part of a divided directory that it has, by its name in the policy.
+    pub part: Option<String>,
+    /// Askers of other parts that it remembers at most, about 300 bytes each.
+    pub max_askers: usize,
     /// A batch is committed when its oldest update has waited this long...
     pub batch_delay: Duration,
     /// ...or it has this many operations.
@@ -245,6 +251,8 @@ impl ServerConfig {
         Self {
             me,
             peers,
+            part: None,
+            max_askers: 1 << 20,
             batch_delay: Duration::from_ms(10),
             batch_ops: 128,
             max_in_flight: 4,

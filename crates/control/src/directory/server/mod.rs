@@ -10,6 +10,7 @@
 //! ```
 
 mod agents;
+mod askers;
 mod commits;
 mod followers;
 mod following;
@@ -28,6 +29,7 @@ use rustc_hash::FxHashSet;
 use weft_fabric::rng::Pcg64;
 
 use self::agents::Agents;
+use self::askers::Askers;
 use self::commits::{Commits, Grounds, Limits, Steps};
 use self::followers::Followers;
 use self::following::Following;
@@ -37,7 +39,7 @@ use self::streams::Streams;
 use self::updates::{Pending, malformed};
 use super::auth::{Cookies, Secret};
 use super::front::{Front, FrontConfig, Reason, Verdict};
-use super::key::{Generation, PrincipalId, UpdateId};
+use super::key::{Generation, Key, PrincipalId, UpdateId};
 use super::policy::{Policy, PolicyError};
 use super::request::{Ask, Client, Request};
 use super::shared::Shared;
@@ -60,6 +62,9 @@ pub struct Server {
     agents: Agents,
     followers: Followers,
     streams: Streams,
+    askers: Askers,
+    /// Askers of lookups on streams that other parts have.
+    wanted: Vec<Key>,
     rng: Pcg64,
     store_lost: bool,
     leaving: bool,
@@ -76,6 +81,7 @@ impl Server {
             FrontConfig { me: config.me, max_clients: config.max_clients, versions: config.versions },
         );
         let peers = Peers::new(&config, &secret);
+        let askers = Askers::new(&config, &secret, Pcg64::new(rng.random::<u64>().into(), 2));
         let mut server = Self {
             shared: Shared::new(policy, rng.random()),
             front,
@@ -85,6 +91,8 @@ impl Server {
             agents: Agents::new(config.max_clients),
             followers: Followers::new(config.max_clients),
             streams: Streams::default(),
+            askers,
+            wanted: Vec::new(),
             store_lost: false,
             leaving: false,
             counters: Counters::default(),
@@ -93,6 +101,7 @@ impl Server {
             secret,
             rng,
         };
+        server.divide(Instant::ZERO);
         server.begin_load();
         server
     }
@@ -104,6 +113,7 @@ impl Server {
             Input::Datagram { from, bytes } => self.datagram(now, from, &bytes),
             Input::Request(request) => self.request(now, request),
             Input::Seen(sighting) => self.agents.see(now, sighting),
+            Input::Wanted(asker) => self.want_asker(now, asker),
             Input::StreamClosed(stream) => self.streams.close(stream),
             Input::Loaded { load, entries, end } => self.loaded(now, load, &entries, end),
             Input::Watched { from, revision, changes } => self.watched(now, from, revision, &changes),
@@ -115,6 +125,9 @@ impl Server {
             Input::Denied(denied) => self.deny(denied),
             Input::Secret(secret) => self.set_secret(secret),
             Input::Leave => self.leaving = true,
+        }
+        for asker in std::mem::take(&mut self.wanted) {
+            self.want_asker(now, asker);
         }
         self.set_state();
         self.timers(now);
@@ -132,7 +145,8 @@ impl Server {
         let purge = self.following.next_purge(self.config.keep_tombstones);
         let digest = self.peers.next_digest();
         let followers = self.followers.next(self.shared.withdrawals.arrived());
-        [flush, self.commits.next_retry(), self.following.reload_at, purge, digest, followers].into_iter().flatten().min()
+        let askers = self.askers.deadline();
+        [flush, askers, self.commits.next_retry(), self.following.reload_at, purge, digest, followers].into_iter().flatten().min()
     }
 
     /// What the fronts read.
@@ -166,6 +180,9 @@ impl Server {
         while let Some(sighting) = self.front.next_sighting() {
             self.agents.see(now, sighting);
         }
+        while let Some(asker) = self.front.next_wanted() {
+            self.want_asker(now, asker);
+        }
         match verdict {
             Verdict::Answer => self.outputs.push_back(Output::Send { to: from, bytes: out }),
             Verdict::Forward(request) => self.request(now, *request),
@@ -177,6 +194,9 @@ impl Server {
     fn request(&mut self, now: Instant, request: Request) {
         if self.shared.denied.contains(&request.principal) {
             return self.drop(Reason::Denied);
+        }
+        if let (Ask::OfPart(bytes), Client::Datagram { at, .. }) = (&request.ask, request.client) {
+            return self.of_other_part(now, at, bytes);
         }
         let is_answer = matches!(request.ask, Ask::DigestAnswer(_) | Ask::Challenge | Ask::Unsupported);
         let of_peer = request.principal == self.config.me && is_answer;
@@ -216,8 +236,9 @@ impl Server {
         }
         // Some keys' room is left for what other servers commit.
         let room = self.commits.queued() < self.config.max_queue && self.shared.table.entries() + ROOM < MAX_ENTRIES;
-        if self.shared.state != State::Serving || !room {
-            return self.acknowledge(client, id, Outcome::Elsewhere, 0, Generation(0));
+        let place = update.ops.iter().position(|op| !self.shared.takes(&op.key));
+        if self.shared.state != State::Serving || !room || place.is_some() {
+            return self.acknowledge(client, id, Outcome::Elsewhere, place.unwrap_or_default() as u8, Generation(0));
         }
         let mut pending = Pending::new(id, update, client, now);
         pending.look_around(&self.shared.table);
@@ -322,12 +343,16 @@ impl Server {
             let refused = Event::PolicyRefused(PolicyError::NotNewer { old, new });
             return self.outputs.push_back(Output::Event(refused));
         }
+        if let Err(refused) = policy.place_of_part(self.config.part.as_deref()) {
+            return self.outputs.push_back(Output::Event(Event::PolicyRefused(refused)));
+        }
         let withdraws = policy.withdraws_from(&self.shared.policy);
         if withdraws {
             self.shared.confirmed_since = new;
         }
         self.streams.keep(|principal| policy.may_list(principal));
         self.shared.policy = policy;
+        self.divide(now);
         if withdraws {
             self.notify_all(now);
         }
@@ -345,6 +370,7 @@ impl Server {
     fn set_secret(&mut self, secret: Secret) {
         self.followers.keep(|_, cookie| !secret.voids(&self.secret, cookie));
         self.peers.set_key(&secret);
+        self.askers.set_key(&secret, self.config.me);
         self.front.set_secret(secret.clone());
         self.secret = secret;
     }
@@ -369,6 +395,7 @@ impl Server {
         }
         self.purge(now);
         self.send_digest(now);
+        self.asker_timers(now);
         self.serve_followers(now);
     }
 

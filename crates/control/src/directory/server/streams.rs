@@ -122,6 +122,13 @@ impl Server {
                 let vitals = Message::Vitals(self.shared.vitals());
                 self.reply(client, principal, &vitals);
             }
+            Ask::Parts(it) => {
+                // A copy of the bytes: the page borrows what the answer changes.
+                let page = self.shared.parts_page(*it, MAX_FRAME - HEADER - TAG);
+                let mut body = Vec::new();
+                Message::PartsPage(page).emit(&mut body);
+                self.reply_body(client, principal, Kind::PartsPage, &body);
+            }
             Ask::Sync(it) => {
                 let mut body = Vec::new();
                 if sync(&self.shared, it, MAX_FRAME - HEADER - TAG, &mut body) {
@@ -141,6 +148,9 @@ impl Server {
                 let table = &self.shared.table;
                 let asker = it.asker.map(|key| (key, table.probe(&key)));
                 let access = Access::of(&self.shared, principal, asker.as_ref().map(|(key, probe)| (key, probe)));
+                if access == Access::Pending {
+                    self.wanted.extend(it.asker);
+                }
                 let probes: Vec<_> = it.keys().map(|key| table.probe(&key)).collect();
                 let mut answer = Vec::new();
                 look_up(&self.shared, access, &it, &probes, MAX_FRAME - HEADER - TAG, &mut answer);

@@ -1,9 +1,10 @@
 use weft_fabric::rng;
 
+use super::part::{ASK_AGAIN, BACK_OFF};
 use super::*;
 use crate::directory::auth::{Secret, Tagger};
-use crate::directory::key::Key;
-use crate::wire::directory::{Frame, Header, Outcome, State, Vitals};
+use crate::directory::key::{Generation, Key};
+use crate::wire::directory::{Acknowledgement, Frame, Header, Message, Outcome, State, Update, Vitals};
 
 /// A writer, and servers that a test speaks for.
 struct Bench {
@@ -65,6 +66,8 @@ impl Bench {
                     let update = match Message::parse(frame.header.kind, frame.body).unwrap() {
                         Message::Update(update) => Some(update),
                         Message::Health => None,
+                        // As a server of before: it does not answer.
+                        Message::Parts(_) => continue,
                         other => panic!("{other:?}"),
                     };
                     sent.push(Sent { to, header: frame.header, update });

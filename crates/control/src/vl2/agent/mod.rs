@@ -207,7 +207,7 @@ impl Agent {
     }
 
     /// What the resolver has counted.
-    pub const fn resolver_counts(&self) -> ResolverCounts {
+    pub fn resolver_counts(&self) -> ResolverCounts {
         self.resolver.counts()
     }
 

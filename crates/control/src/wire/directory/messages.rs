@@ -6,6 +6,7 @@ use super::documents::{DocumentPart, Fetch, Publish, Published};
 use super::fields::{Reader, WireError, emit_optional_key};
 use super::follow::{Follow, WithdrawnPage};
 use super::lookups::{Answer, Lookup};
+use super::parts::{Parts, PartsPage};
 use super::servers::{Commits, Digest, Vitals};
 use super::streams::{Change, Entry, Watch, emit_entries, entries};
 use super::tenants::{Amend, Amended, Browse, Notice, Records, Subscribe};
@@ -23,6 +24,8 @@ pub enum Message<'a> {
     Sync(Sync),
     /// What was withdrawn since, of these keys?
     Follow(Follow),
+    /// Which part has which keys?
+    Parts(Parts),
     /// Are you well?
     Health,
     /// A ToR got a packet for somebody who is not there.
@@ -62,6 +65,8 @@ pub enum Message<'a> {
     Changes(Changes),
     /// To [`Message::Follow`], and unasked to those that subscribed.
     Withdrawn(WithdrawnPage),
+    /// To [`Message::Parts`].
+    PartsPage(PartsPage<'a>),
     /// To [`Message::Health`].
     Vitals(Vitals),
     /// Unasked: what you hold of this key is wrong.
@@ -117,6 +122,8 @@ impl<'a> Message<'a> {
             Kind::Update => Self::Update(Update::parse(r)?),
             Kind::Sync => Self::Sync(Sync::parse(r)?),
             Kind::Follow => Self::Follow(Follow::parse(r)?),
+            Kind::Parts => Self::Parts(Parts::parse(r)?),
+            Kind::PartsPage => Self::PartsPage(PartsPage::parse(r)?),
             Kind::Health => Self::Health,
             Kind::Misdelivered => Self::Misdelivered(Misdelivered::parse(r)?),
             Kind::Commits => Self::Commits(Commits::parse(r)?),
@@ -165,6 +172,8 @@ impl<'a> Message<'a> {
             Self::Update(_) => Kind::Update,
             Self::Sync(_) => Kind::Sync,
             Self::Follow(_) => Kind::Follow,
+            Self::Parts(_) => Kind::Parts,
+            Self::PartsPage(_) => Kind::PartsPage,
             Self::Health => Kind::Health,
             Self::Misdelivered(_) => Kind::Misdelivered,
             Self::Commits(_) => Kind::Commits,
@@ -208,6 +217,8 @@ impl<'a> Message<'a> {
             Self::Changes(it) => it.emit(out),
             Self::Follow(it) => it.emit(out),
             Self::Withdrawn(it) => it.emit(out),
+            Self::Parts(it) => it.emit(out),
+            Self::PartsPage(it) => it.emit(out),
             Self::Misdelivered(it) => it.emit(out),
             Self::Correction(it) => it.emit(out),
             Self::Vitals(it) => it.emit(out),

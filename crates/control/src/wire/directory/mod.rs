@@ -15,6 +15,7 @@ mod fields;
 mod follow;
 mod lookups;
 mod messages;
+mod parts;
 mod servers;
 mod streams;
 mod tenants;
@@ -31,6 +32,7 @@ pub use fields::{
 pub use follow::{Follow, WithdrawnPage};
 pub use lookups::{Answer, AnswerWriter, Finding, Lookup, Results};
 pub use messages::Message;
+pub use parts::{MAX_MAP, Parts, PartsPage, PartsRead, PartsReader, emit_map, parse_map};
 pub use servers::{Commit, Commits, Digest, State, Vitals};
 pub use streams::{Change, Entry, Watch};
 pub use tenants::{
@@ -86,6 +88,7 @@ pub enum Kind {
     Commits = 0x06,
     Digest = 0x07,
     Follow = 0x08,
+    Parts = 0x09,
     List = 0x10,
     Watch = 0x11,
     Status = 0x12,
@@ -102,6 +105,7 @@ pub enum Kind {
     Correction = 0x85,
     DigestAnswer = 0x87,
     Withdrawn = 0x88,
+    PartsPage = 0x89,
     Page = 0x90,
     Events = 0x91,
     StatusText = 0x92,
@@ -114,7 +118,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 33] = [
+    const ALL: [Self; 35] = [
         Self::Lookup,
         Self::Update,
         Self::Sync,
@@ -123,6 +127,7 @@ impl Kind {
         Self::Commits,
         Self::Digest,
         Self::Follow,
+        Self::Parts,
         Self::List,
         Self::Watch,
         Self::Status,
@@ -139,6 +144,7 @@ impl Kind {
         Self::Correction,
         Self::DigestAnswer,
         Self::Withdrawn,
+        Self::PartsPage,
         Self::Page,
         Self::Events,
         Self::StatusText,

@@ -210,6 +210,8 @@ impl World {
                 self.reports.push(report);
                 return None;
             }
+            // As a server of before: it does not answer.
+            Message::Parts(_) => return None,
             other => panic!("{other:?}"),
         })
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use rand::RngExt;
 use smallvec::SmallVec;
 
-use super::{Output, Resolver, What};
+use super::{Output, PartResolver, What};
 use crate::directory::interest::{Interest, key_hash};
 use crate::directory::key::{Generation, Key, Value};
 use crate::directory::servers::cookie_of;
@@ -66,7 +66,7 @@ impl Subscriptions {
     }
 }
 
-impl Resolver {
+impl PartResolver {
     /// Asks twice a second from now on.
     pub(super) fn unfollow(&mut self) {
         if self.subscriptions.list.is_empty() {

@@ -142,6 +142,11 @@ impl Cache {
         self.entries.len()
     }
 
+    /// Peers that are held.
+    pub const fn peers(&self) -> usize {
+        self.peers
+    }
+
     /// Peers evicted so far because the capacity was reached.
     pub const fn evictions(&self) -> u64 {
         self.evictions
@@ -241,9 +246,9 @@ impl Cache {
             self.count(&name, &old.held, false);
         }
         if self.peers > self.capacity {
-            self.evict(&name, Class::Peer);
+            self.evict(Some(&name), Class::Peer);
         } else if self.entries.len() - self.found > self.capacity.max(UNUSABLE_LEAST) {
-            self.evict(&name, Class::Unusable);
+            self.evict(Some(&name), Class::Unusable);
         }
     }
 
@@ -259,8 +264,15 @@ impl Cache {
         }
     }
 
+    /// Evicts a peer, if there is one.
+    pub fn evict_peer(&mut self) {
+        if self.peers > 0 {
+            self.evict(None, Class::Peer);
+        }
+    }
+
     /// Second chance: the hand goes round by name, and takes the first of the class that was not asked for since it last came by.
-    fn evict(&mut self, keep: &Name, class: Class) {
+    fn evict(&mut self, keep: Option<&Name>, class: Class) {
         let mut hand = self.hands[class as usize];
         loop {
             let next = match hand {
@@ -272,7 +284,7 @@ impl Cache {
                 continue;
             };
             hand = Some(name);
-            if name == *keep || Class::of(&name, &entry.held) != Some(class) || std::mem::take(&mut entry.used) {
+            if Some(&name) == keep || Class::of(&name, &entry.held) != Some(class) || std::mem::take(&mut entry.used) {
                 continue;
             }
             self.hands[class as usize] = hand;
@@ -365,6 +377,32 @@ impl Cache {
             }
             entry.held = Held::Floor;
             entry.generation = entry.generation.max(generation);
+        }
+    }
+
+    /// Another part has an asker, which is not what it was: what it was allowed is to be looked up again.
+    pub fn forget_asker(&mut self, asker: &Key, now: Instant, gone: &mut Vec<Name>) {
+        self.forget(|name| name.1 == Some(*asker), now, gone);
+    }
+
+    /// Forgets what is held of other keys.
+    pub fn keep(&mut self, keep: impl Fn(&Key) -> bool, now: Instant, gone: &mut Vec<Name>) {
+        self.forget(|name| !keep(&name.0), now, gone);
+        self.entries.retain(|name, _| keep(&name.0));
+    }
+
+    /// Only the generations of these names count from now on.
+    fn forget(&mut self, which: impl Fn(&Name) -> bool, now: Instant, gone: &mut Vec<Name>) {
+        let terms = self.terms;
+        for (name, entry) in self.entries.iter_mut().filter(|(name, _)| which(name)) {
+            if matches!(entry.held, Held::Found(_)) {
+                self.found -= 1;
+                self.peers -= usize::from(is_peer(name));
+                if entry.is_usable(now, terms) {
+                    gone.push(*name);
+                }
+            }
+            entry.held = Held::Floor;
         }
     }
 

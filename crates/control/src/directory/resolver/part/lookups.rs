@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 
 use smallvec::SmallVec;
 
+use super::super::Retry;
 use super::cache::Name;
-use super::{Output, Resolution, Resolver, Retry, Timer, What};
+use super::{Output, PartResolver, Resolution, Timer, What};
 use crate::directory::key::{Generation, Key};
 use crate::directory::servers::{Chosen, cookie_of};
 use crate::time::{Duration, Instant};
@@ -132,6 +133,15 @@ impl Lookups {
         wanted.tokens
     }
 
+    /// Drops the names of other keys: who waited for them.
+    pub fn keep(&mut self, keep: impl Fn(&Key) -> bool) -> Vec<(Name, SmallVec<[u64; 1]>)> {
+        let others: Vec<Name> = self.names.keys().filter(|name| !keep(&name.0)).copied().collect();
+        self.queue.retain(|name| keep(&name.0));
+        self.background.retain(|name| keep(&name.0));
+        self.confirm.retain(|name| keep(&name.0));
+        others.into_iter().map(|name| (name, self.done(&name))).collect()
+    }
+
     /// Closes batches that have no keys left.
     pub fn settle(&mut self, timers: &mut BTreeSet<(Instant, Timer)>) {
         for id in std::mem::take(&mut self.emptied) {
@@ -181,7 +191,7 @@ impl Lookups {
     }
 }
 
-impl Resolver {
+impl PartResolver {
     /// Sends what has gathered.
     pub(super) fn flush(&mut self) {
         if self.servers.len() == 0 && self.lookups.queue.is_empty() {

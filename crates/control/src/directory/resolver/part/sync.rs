@@ -7,7 +7,7 @@
 use rand::RngExt;
 
 use super::cache::Said;
-use super::{Resolver, What};
+use super::{PartResolver, What};
 use crate::directory::key::Generation;
 use crate::directory::servers::cookie_of;
 use crate::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl SyncState {
     }
 }
 
-impl Resolver {
+impl PartResolver {
     pub(super) fn sync_due(&self) -> Instant {
         if self.sync.since.is_none() || self.servers.len() == 0 {
             return Instant::MAX;
