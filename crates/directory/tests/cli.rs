@@ -397,6 +397,12 @@ fn bad_input_is_refused_with_a_remedy() {
     assert_fails(&site.run(&["bench"]), 2, &["weft directory bench lookups"]);
     assert_fails(&site.run(&["bench", "lookups", "--rate", "nan"]), 2, &["greater than 0", "--rate 10000"]);
     assert_fails(&site.run(&["bench", "lookups", "--duration", "0s"]), 2, &["no length", "--duration 5s"]);
+    assert_fails(
+        &site.run(&["serve", "--listen", "127.0.0.1:0", "--metrics", "off", "--replica"]),
+        2,
+        &["is embedded", "--store etcd:URL"],
+    );
+    assert!(!site.dir().join("store").exists(), "no store was made");
     assert_fails(&site.run(&["serve", "--listen", "127.0.0.1:0", "--cores", "9999"]), 2, &["core 9999", "`nproc` counts them"]);
     let file = site.file("file", "no store");
     let store = format!("embedded:{file}");

@@ -341,7 +341,7 @@ impl Error {
             Self::ExpectMany => "delete the keys one by one",
             Self::KeyTwice(_) => "an update changes a key once",
             Self::MalformedUpdate(_) => "is it of the same version?",
-            Self::NotApplied(_) => "`weft directory status` says why: loading, store lost, or leaving",
+            Self::NotApplied(_) => "`weft directory status` prints why: loading, store lost, leaving, or a replica",
             Self::Invalid(_) => "nothing was written; `weft directory list` shows what there is",
             Self::NotVisible(_) => "give `--key FILE`, or `--replace` to set all of it",
             Self::NotRegular { .. } => "name a new file or a regular one; to write to a pipe: `> FILE`",
@@ -351,7 +351,9 @@ impl Error {
             Self::LastVersion => "use another name",
             Self::PublishConflict { .. } => "nothing was changed; see what is there and try again",
             Self::PublishRefused { .. } => "an administrator may, and a provisioner of all services: see the policy",
-            Self::PublishUnknown { .. } => "publishing it again is safe",
+            Self::PublishUnknown { .. } => {
+                "publishing it again is safe; a replica takes none, so `--servers` must name another server too"
+            }
             Self::PublishMalformed(_) => "is it as new as this program?",
             Self::NoTenants(_) => "`weft tenant create NAME --id N` makes it; `--file FILE` or WEFT_TENANTS names another",
             Self::Tenants(_) => "nothing was written; docs/tenants.md has the rules",
@@ -375,7 +377,9 @@ impl Error {
             Self::NoRecords => "`weft tenant import FILE`, or `weft tenant create NAME --id N --store`, makes the first",
             Self::RecordsRefused(_) => "an administrator may, and a provisioner of all services: see the policy",
             Self::RecordsAway(_) | Self::RecordsBusy => "try again",
-            Self::RecordsUnknown(_) => "`weft tenant show --store` shows what there is; the same again is safe",
+            Self::RecordsUnknown(_) => {
+                "`weft tenant show --store` shows what there is; the same again is safe. A replica takes no changes, so `--servers` must name another server too"
+            }
             Self::StoreNewer { .. } => "compare them: `weft tenant fetch --file OTHER` writes the store's; a version only grows",
             Self::NoneStored => "`weft tenant publish` puts one there",
             Self::StoredNotText => "publish another",
@@ -423,6 +427,11 @@ const fn of_server(error: &ServeError) -> &'static str {
             "`weft directory init DIR` makes a folder with all that is needed; `--dir DIR` or WEFT_DIRECTORY names it"
         }
         ServeError::Core(_) => "cores are numbered from 0, and `nproc` counts them; or leave `--cores` out",
+        // These say it themselves.
+        ServeError::Store(StoreError::OneServer(_) | StoreError::Absent(_)) => "",
+        ServeError::Store(StoreError::Refused(_)) => {
+            "of `--store etcd:...`: check --etcd-user and the others; a server needs permission to read and write `/weft` and what begins so, a replica to read it"
+        }
         ServeError::Store(_) => "`--store embedded:DIR` names a folder that is not there yet or has a store of this cluster",
         ServeError::Policy { .. } => "docs/directory.md has every key of a policy; nothing was changed",
         _ => "",

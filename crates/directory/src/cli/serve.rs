@@ -26,6 +26,9 @@ pub struct ServeArgs {
     /// Where mappings are kept [default: embedded:DIR/store]
     #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
     store: Option<StoreAddress>,
+    /// Follow the store and write nothing: lookups are answered, and updates are left to the other servers. The store is etcd
+    #[arg(long)]
+    replica: bool,
     #[command(flatten)]
     etcd: EtcdArgs,
     /// How much of etcd's history is kept; what is older is compacted. `off`: an operator does it
@@ -128,6 +131,7 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         listen,
         etcd: args.etcd.options(&store)?,
         store,
+        replica: args.replica,
         retention: args.etcd_retention.0,
         cluster: args.etcd.cluster.clone(),
         store_timeout: args.store_timeout,

@@ -28,6 +28,8 @@ struct StatusJson {
 struct ServerJson {
     server: String,
     state: &'static str,
+    /// Whether it is a replica, if it says so.
+    replica: Option<bool>,
     #[serde(flatten)]
     vitals: Option<VitalsJson>,
     /// The server's counters.
@@ -61,10 +63,9 @@ pub fn run(args: &StatusArgs) -> Result<bool> {
     }
     let mut rows = table::new(&["server", "state", "revision", "policy", "entries", "hash", "answers in"]);
     for server in &servers {
-        let mut row = vec![
-            server.server.clone(),
-            server.error.clone().map_or(server.state.to_owned(), |e| format!("{}: {e}", server.state)),
-        ];
+        let replica = if server.replica == Some(true) { ", replica" } else { "" };
+        let state = format!("{}{replica}", server.state);
+        let mut row = vec![server.server.clone(), server.error.as_ref().map_or(state.clone(), |e| format!("{state}: {e}"))];
         if let Some(it) = &server.vitals {
             let rtt = format!("{} us", it.rtt_us);
             row.extend([it.revision.to_string(), it.policy.to_string(), it.entries.to_string(), it.hash.clone(), rtt]);
@@ -88,19 +89,19 @@ fn ask(server: &str, settings: &Settings) -> ServerJson {
     let blank = ServerJson {
         server: server.to_owned(),
         state: "unreachable",
+        replica: None,
         vitals: None,
         status: serde_json::Value::Null,
         error: None,
     };
     match asked {
         Err(error) => ServerJson { error: Some(error.to_string()), ..blank },
-        Ok((vitals, rtt, status)) => ServerJson {
-            state: name(vitals.state),
-            vitals: Some(vitals_json(&vitals, rtt)),
+        Ok((vitals, rtt, status)) => {
             // Only administrators may see the counters.
-            status: status.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
-            ..blank
-        },
+            let status: serde_json::Value = status.ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+            let (state, replica) = (name(vitals.state), status["replica"].as_bool());
+            ServerJson { state, replica, vitals: Some(vitals_json(&vitals, rtt)), status, ..blank }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::{Generation, Key, PrincipalId};
-use weft_control::wire::directory::{Entry, Finding, Kind, Lookup, MAX_KEYS, Message, Published, State, Vitals};
+use weft_control::wire::directory::{Entry, Finding, Kind, Lookup, MAX_KEYS, Message, PublishOutcome, Published, State, Vitals};
 
 pub use datagrams::Datagrams;
 pub use error::ClientError;
@@ -182,7 +182,7 @@ impl Client {
     }
 
     /// Publishes the version after `expect` (0: there is none) of a document. It may be asked twice: a conflict with the version that was
-    /// to be is no conflict.
+    /// to be is no conflict. A server whose store does not take it, such as a replica, is followed by the others.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -193,7 +193,10 @@ impl Client {
         version: u32,
         document: &[u8],
     ) -> Result<(Published, String), ClientError> {
-        self.on_stream(|stream| stream.publish(name, expect, version, document))
+        self.on_streams(
+            |stream| stream.publish(name, expect, version, document),
+            |published| published.outcome != PublishOutcome::Unknown,
+        )
     }
 
     /// What changes after a revision, on a stream of its own.
@@ -212,30 +215,53 @@ impl Client {
 
     /// Runs `act` on the stream that is open, or on one to each server in turn until it succeeds or time is up. What is asked over a
     /// stream may be asked twice.
-    fn on_stream<T>(&mut self, mut act: impl FnMut(&mut Stream) -> Result<T, ClientError>) -> Result<(T, String), ClientError> {
+    fn on_stream<T>(&mut self, act: impl FnMut(&mut Stream) -> Result<T, ClientError>) -> Result<(T, String), ClientError> {
+        self.on_streams(act, |_| true)
+    }
+
+    /// As [`Client::on_stream`]; a server whose answer is not `settled` is followed by the others, once. If none of them settles it that answer stands.
+    fn on_streams<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Stream) -> Result<T, ClientError>,
+        settled: impl Fn(&T) -> bool,
+    ) -> Result<(T, String), ClientError> {
         let deadline = std::time::Instant::now() + self.settings.timeout;
-        let mut turn = 0;
+        let servers = self.settings.servers.len();
+        let first = self.server_of_stream().unwrap_or(0);
+        let (mut turn, mut unsettled) = (first, None);
         loop {
-            let server = self.settings.servers[turn % self.settings.servers.len()].clone();
+            let server = self.settings.servers[turn % servers].clone();
             let opened = match self.stream.take().filter(Stream::is_fresh) {
                 Some(stream) => Ok(stream),
                 None => Stream::open(&server, &self.settings, deadline),
             };
             let failed = match opened.and_then(|mut stream| act(&mut stream).map(|value| (value, stream))) {
-                Ok((value, stream)) => {
-                    let server = stream.server().to_owned();
+                Ok((value, stream)) if settled(&value) => {
                     self.stream = Some(stream);
                     return Ok((value, server));
                 }
+                Ok((value, _)) => {
+                    unsettled = Some((value, server));
+                    None
+                }
                 Err(error) if error.is_final() => return Err(error),
-                Err(error) => error,
+                Err(error) => Some(error),
             };
             turn += 1;
-            if std::time::Instant::now() + PAUSE >= deadline {
-                return Err(failed);
+            let is_late = std::time::Instant::now() + PAUSE >= deadline;
+            match (unsettled.take(), failed) {
+                (Some(answer), _) if is_late || turn >= first + servers => return Ok(answer),
+                (None, Some(error)) if is_late => return Err(error),
+                (answer, _) => unsettled = answer,
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    /// The place in the list of the server to which a stream is open.
+    fn server_of_stream(&self) -> Option<usize> {
+        let server = self.stream.as_ref()?.server();
+        self.settings.servers.iter().position(|it| it == server)
     }
 }
 

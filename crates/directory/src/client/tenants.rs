@@ -181,11 +181,12 @@ impl Client {
     }
 
     /// Changes tenants' records, all or none; also returns the server that answered. It may be asked twice: the second may find what the first has done.
+    /// A server whose store does not take it, such as a replica, is followed by the others.
     ///
     /// # Errors
     /// [`ClientError`].
     pub fn amend(&mut self, ops: &[Op]) -> Result<(AmendResult, String), ClientError> {
-        self.on_stream(|stream| stream.amend(ops))
+        self.on_streams(|stream| stream.amend(ops), |result| *result != AmendResult::Decided(Outcome::Unknown))
     }
 }
 

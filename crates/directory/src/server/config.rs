@@ -17,6 +17,8 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// Where mappings are kept.
     pub store: StoreAddress,
+    /// Whether it only follows the store, in which it writes nothing. Not with an embedded store.
+    pub replica: bool,
     /// How to speak to etcd.
     pub etcd: EtcdOptions,
     /// How much of etcd's history is kept; `None`: nothing is compacted.

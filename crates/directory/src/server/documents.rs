@@ -16,7 +16,7 @@ use weft_control::directory::documents::{
 };
 use weft_control::directory::policy::Policy;
 use weft_control::directory::request::StreamId;
-use weft_control::wire::directory::{Fetch, Kind, Publish};
+use weft_control::wire::directory::{Fetch, Kind, Message, Publish, PublishOutcome, Published};
 
 use super::core::Core;
 use crate::store::{AnyStore, Replaced, Store, StoredDocument};
@@ -38,6 +38,14 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+/// The reply to a publication that this server's store does not take.
+fn unknown() -> Reply {
+    let published = Message::Published(Published { outcome: PublishOutcome::Unknown, version: 0 });
+    let mut body = Vec::new();
+    published.emit(&mut body);
+    Reply { kind: published.kind(), body }
+}
+
 impl Documents {
     /// Over this store.
     pub fn new(core: Arc<Core>, store: AnyStore) -> Self {
@@ -52,8 +60,12 @@ impl Documents {
         reply.await.ok()
     }
 
-    /// Takes a part of a document; the reply to the last part comes when the store has answered. `None` if the stream has ended.
+    /// Takes a part of a document; the reply to the last part comes when the store has answered. `None` if the stream has ended. A replica takes none:
+    /// the client goes on to the next server.
     pub async fn publish(self: &Arc<Self>, from: Requester, part: Publish<'_>) -> Option<Reply> {
+        if self.core.config.replica {
+            return Some(unknown());
+        }
         let reply = self.wait_for(from.stream);
         self.handle(Input::Publish { from, policy: &self.policy(), part });
         reply.await.ok()

@@ -101,6 +101,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     }
     machine.max_clients = config.max_clients;
     machine.audit = config.audit.is_some();
+    machine.replica = config.replica;
     machine.versions = versions();
     let (core, inbox) = Core::new(secret, machine, policy, config.auth == StreamAuth::Mac, audit);
     let mut denied = DeniedList::new(store.clone());
@@ -110,7 +111,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     runtime.spawn(denied.follow(core.clone()));
     let threads = start_udp(&core, &sockets, &config.cores)?;
     let streams = start_streams(&runtime, &core, listener, certificate.clone(), &store)?;
-    if let Some(retention) = config.retention {
+    if let Some(retention) = config.retention.filter(|_| !config.replica) {
         runtime.spawn(storage::compact(store.clone(), retention));
     }
     if let Some(certificate) = &certificate {
@@ -158,7 +159,12 @@ async fn open_store(config: &ServeConfig) -> Result<AnyStore, ServeError> {
     let begun = Instant::now();
     let mut said = false;
     loop {
-        let error = match AnyStore::open(&config.store, &config.cluster, &config.etcd).await {
+        let opened = if config.replica {
+            AnyStore::follow(&config.store, &config.cluster, &config.etcd).await
+        } else {
+            AnyStore::open(&config.store, &config.cluster, &config.etcd).await
+        };
+        let error = match opened {
             Ok(store) => return Ok(store),
             Err(error) if error.is_temporary() => error,
             Err(error) => return Err(error.into()),

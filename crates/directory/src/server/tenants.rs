@@ -159,6 +159,10 @@ impl Tenants {
         if !self.core.server.read().shared().policy.may_publish(from.principal) {
             return Ok(amended(AmendOutcome::Refused, 0, 0, ""));
         }
+        // A replica takes no change: the client goes on to the next server.
+        if self.core.config.replica {
+            return Ok(amended(AmendOutcome::Unknown, 0, 0, ""));
+        }
         let mut ops = Vec::with_capacity(asked.ops.len());
         for op in &asked.ops {
             let name: Name = op.name.parse().map_err(|_| "malformed")?;

@@ -190,6 +190,11 @@ pub enum StoreError {
     /// The folder is in use.
     #[error("the store `{0}` is in use by another server; an embedded store has one server: stop it, or use etcd for several")]
     InUse(PathBuf),
+    /// A replica of it is not possible.
+    #[error(
+        "the store `{0}` is embedded and has one server, so it can have no replica: give --store etcd:URL,..., or leave --replica out"
+    )]
+    OneServer(PathBuf),
     /// It cannot be read or written.
     #[error("the store `{path}` cannot be used: {error}")]
     Io {
@@ -216,6 +221,11 @@ pub enum StoreError {
         /// Whose it should be.
         wanted: String,
     },
+    /// No server has set it up yet.
+    #[error(
+        "the store has no cluster `{0}`: start a server without --replica first, which sets it up; or check --store and --cluster"
+    )]
+    Absent(String),
     /// A newer program wrote it.
     #[error("the store has format {found}, and this program knows formats up to {known}: use the newer program")]
     Format {
@@ -318,6 +328,17 @@ impl AnyStore {
             StoreAddress::Embedded(folder) => Self::Embedded(Embedded::open(folder, cluster)?),
             StoreAddress::Etcd(urls) => Self::Etcd(Etcd::connect(urls, cluster, options).await?),
         })
+    }
+
+    /// Opens a store for a replica: it must be there, and nothing is written to it; permission to read suffices.
+    ///
+    /// # Errors
+    /// As [`AnyStore::open`]; [`StoreError::Absent`] if no server has set the cluster up; [`StoreError::OneServer`] of an embedded store.
+    pub async fn follow(address: &StoreAddress, cluster: &str, options: &EtcdOptions) -> Result<Self, StoreError> {
+        match address {
+            StoreAddress::Embedded(folder) => Err(StoreError::OneServer(folder.clone())),
+            StoreAddress::Etcd(urls) => Ok(Self::Etcd(Etcd::follow(urls, cluster, options).await?)),
+        }
     }
 }
 

@@ -193,7 +193,8 @@ impl Server {
     fn took(&mut self, now: Instant, key: &Key, generation: Generation, value: Option<&Value>, applied: Applied) {
         let Applied::Fresh { before } = applied else { return };
         self.following.ahead = self.following.ahead.max(generation);
-        if value.is_none() {
+        // Those that write to the store purge it.
+        if value.is_none() && !self.config.replica {
             self.following.tombstones.push_back((now, *key, generation));
         }
         // While loading for the first time nobody has anything that could be withdrawn, or is watching.

@@ -241,6 +241,8 @@ pub struct ServerConfig {
     pub max_clients: usize,
     /// Whether ended updates become [`Event::Updated`].
     pub audit: bool,
+    /// Whether it only follows the store, which it never asks for a commit or a purge: updates go elsewhere.
+    pub replica: bool,
     /// Of the protocol.
     pub versions: Versions,
 }
@@ -262,6 +264,7 @@ impl ServerConfig {
             keep_tombstones: Duration::from_secs(3600),
             max_clients: 262_144,
             audit: false,
+            replica: false,
             versions: Versions::OURS,
         }
     }

@@ -237,8 +237,8 @@ impl Server {
         // Some keys' room is left for what other servers commit.
         let room = self.commits.queued() < self.config.max_queue && self.shared.table.entries() + ROOM < MAX_ENTRIES;
         let place = update.ops.iter().position(|op| !self.shared.takes(&op.key));
-        if self.shared.state != State::Serving || !room || place.is_some() {
-            return self.acknowledge(client, id, Outcome::Elsewhere, place.unwrap_or_default() as u8, Generation(0));
+        let is_taken = self.shared.state == State::Serving && room && place.is_none() && !self.config.replica;
+        if !is_taken {
         }
         let mut pending = Pending::new(id, update, client, now);
         pending.look_around(&self.shared.table);

@@ -226,11 +226,12 @@ impl Server {
         let (queued, under_way) = self.load();
         format!(
             concat!(
-                "{{\"state\":\"{}\",\"revision\":{},\"policy\":{},\"entries\":{},\"hash\":\"{:016x}\",\"table_bytes\":{},\"purged\":{},",
+                "{{\"state\":\"{}\",\"replica\":{},\"revision\":{},\"policy\":{},\"entries\":{},\"hash\":\"{:016x}\",\"table_bytes\":{},\"purged\":{},",
                 "\"updates_queued\":{},\"commits_under_way\":{},\"updates\":{},\"commits\":{},\"committed_ops\":{},\"commit_conflicts\":{},",
                 "\"commit_failures\":{},\"loads\":{},\"corrections\":{},\"disseminated\":{},\"watchers\":{},\"subscribers\":{},\"pushes\":{},\"denied\":{}}}"
             ),
             state,
+            self.config.replica,
             shared.revision.0,
             shared.policy.version(),
             shared.table.len(),

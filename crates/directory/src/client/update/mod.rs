@@ -194,12 +194,8 @@ impl Client {
 
     /// Whom to ask first: who answered last.
     fn first_server(&self) -> usize {
-        let of_stream = self.stream.as_ref().and_then(|stream| {
-            let server = stream.server();
-            self.settings.servers.iter().position(|it| it == server)
-        });
         match (&self.settings.auth, &self.datagrams) {
-            (Auth::Tls(_), _) => of_stream.unwrap_or(0),
+            (Auth::Tls(_), _) => self.server_of_stream().unwrap_or(0),
             (Auth::Mac, Some(datagrams)) => datagrams.first(),
             (Auth::Mac, None) => 0,
         }

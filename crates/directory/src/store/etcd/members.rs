@@ -121,16 +121,21 @@ impl Members {
         Ok(status.version().to_owned())
     }
 
-    /// Reads through the quorum, so that an answer means that commits are possible too.
-    pub async fn status(&self) -> Result<StoreStatus, StoreError> {
+    /// Reads through the quorum, so that an answer means that commits are possible too; the revision.
+    pub async fn probe(&self) -> Result<Generation, StoreError> {
         let quorum = self.get(b"/weft".to_vec(), None).await?;
+        Ok(Generation(quorum.header().map_or(0, ResponseHeader::revision) as u64))
+    }
+
+    /// Probes, and asks a member how it is.
+    pub async fn status(&self) -> Result<StoreStatus, StoreError> {
+        let revision = self.probe().await?;
         let status = self.anywhere(|mut client| async move { client.status().await }).await?;
         if let Some(problem) = status.errors().first() {
             let is_full = status.errors().iter().any(|it| it.contains("NOSPACE"));
             return Err(if is_full { StoreError::Full(problem.clone()) } else { StoreError::Refused(problem.clone()) });
         }
         let description = format!("etcd {}, {} members", status.version(), self.members.len());
-        let revision = Generation(quorum.header().map_or(0, ResponseHeader::revision) as u64);
         Ok(StoreStatus { revision, bytes: status.db_size() as u64, description })
     }
 

@@ -66,9 +66,24 @@ impl Etcd {
     /// # Errors
     /// No member answers, or they have no leader; the user is refused; the format is newer. The options contradict each other.
     pub async fn connect(urls: &[String], cluster: &str, options: &EtcdOptions) -> Result<Self, StoreError> {
-        let members = Members::new(urls, options)?;
-        let names = Names::new(cluster);
-        let id = set_up(&members, &names).await?;
+        let (members, names) = (Members::new(urls, options)?, Names::new(cluster));
+        set_up(&members, &names).await?;
+        Self::of(members, names, cluster).await
+    }
+
+    /// Connects to the members of a cluster that is set up. Nothing is written: etcd's user needs permission to read `/weft` and what begins so.
+    ///
+    /// # Errors
+    /// As [`Etcd::connect`]; [`StoreError::Absent`] if the cluster is not set up.
+    pub async fn follow(urls: &[String], cluster: &str, options: &EtcdOptions) -> Result<Self, StoreError> {
+        let etcd = Self::of(Members::new(urls, options)?, Names::new(cluster), cluster).await?;
+        // What is not permitted shows now, and not as a store that is lost.
+        etcd.shared.members.probe().await?;
+        Ok(etcd)
+    }
+
+    async fn of(members: Members, names: Names, cluster: &str) -> Result<Self, StoreError> {
+        let id = id_of(&members, &names).await?.ok_or_else(|| StoreError::Absent(cluster.to_owned()))?;
         let version = members.version().await?;
         let identity = Identity { cluster: cluster.to_owned(), id };
         Ok(Self { shared: Arc::new(Shared { members, identity, names, progress_is_sound: progress_is_sound(&version)? }) })
@@ -352,8 +367,8 @@ fn damaged(name: &[u8], why: &str) -> StoreError {
     StoreError::Damaged { path: format!("etcd:{}", name.escape_ascii()).into(), why: why.into() }
 }
 
-/// Makes the cluster's meta key, unless there is one; says the id in it.
-async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> {
+/// Makes the cluster's meta key, unless there is one.
+async fn set_up(members: &Members, names: &Names) -> Result<(), StoreError> {
     let meta = serde_json::json!({ "format": FORMAT, "id": super::random_id() }).to_string();
     let absent = Compare::create_revision(names.meta.clone(), CompareOp::Equal, 0);
     let transaction = Txn::new()
@@ -364,8 +379,13 @@ async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> 
         ])
         .or_else([]);
     members.transact(transaction).await?;
+    Ok(())
+}
+
+/// The id in the cluster's meta key, whose format must be known; `None`: there is no such key.
+async fn id_of(members: &Members, names: &Names) -> Result<Option<String>, StoreError> {
     let response = members.get(names.meta.clone(), None).await?;
-    let found = response.kvs().first().ok_or_else(|| damaged(&names.meta, "it vanished"))?;
+    let Some(found) = response.kvs().first() else { return Ok(None) };
     let meta: serde_json::Value =
         serde_json::from_slice(found.value()).map_err(|error| damaged(&names.meta, &error.to_string()))?;
     match meta["format"].as_u64() {
@@ -373,7 +393,7 @@ async fn set_up(members: &Members, names: &Names) -> Result<String, StoreError> 
         Some(found) => return Err(StoreError::Format { found, known: FORMAT }),
         None => return Err(damaged(&names.meta, "it names no format")),
     }
-    meta["id"].as_str().map(str::to_owned).ok_or_else(|| damaged(&names.meta, "it names no id"))
+    meta["id"].as_str().map(|id| Some(id.to_owned())).ok_or_else(|| damaged(&names.meta, "it names no id"))
 }
 
 /// Whether a version of etcd sends progress only behind the events that it covers; an error if it is too old for everything.

@@ -3,6 +3,7 @@
 mod commits;
 mod doubt;
 mod peers;
+mod replicas;
 mod watchers;
 
 use std::net::SocketAddr;
