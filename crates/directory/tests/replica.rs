@@ -139,6 +139,49 @@ fn a_replica_answers_lookups_and_other_servers_take_the_updates() {
     wait("the replica follows", || finds(&pair.replica, key(0), 21), || pair.replica.log());
 }
 
+/// With certificates and the policy of a folder that `init` made, all by the command line, which asks the replica first.
+#[test]
+fn commands_that_write_over_tls_go_on_to_the_next_server() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    let home = Home::new();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+        command.args(arguments).current_dir(home.path()).env("WEFT_DIRECTORY", "site").env_remove("WEFT_LOG").output().unwrap()
+    };
+    assert!(run(&["init", "site"]).status.success());
+    let of_site = ["--auth", "tls", "--dir", "site", "--secret", "site/secret", "--policy", "site/policy.toml", "--store"];
+    let store = address_of(&etcd);
+    let mut server = home.start(&[&of_site[..], &[&store]].concat());
+    let replica = home.start(&[&of_site[..], &[&store, "--principal", "101", "--replica"]].concat());
+    let (both, alone) = (format!("{},{}", replica.address(), server.address()), replica.address());
+    let written = |arguments: &[&str]| {
+        let output = run(&[arguments, &["--servers", &both]].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}\n{}", replica.log());
+    };
+    let document = home.write("notes", "some notes");
+    written(&["put", "10.0.0.7", "10.0.1.1", "--service", "0"]);
+    written(&["put", "10.0.0.7", "10.0.1.2"]);
+    written(&["publish", "notes", &document]);
+    written(&["deny", "99", "--reason", "stolen"]);
+    let get = || String::from_utf8(run(&["get", "10.0.0.7", "--servers", &alone]).stdout).unwrap();
+    wait("the replica has it", || get().contains("10.0.1.2"), || get() + &replica.log());
+    let fetch = || String::from_utf8(run(&["fetch", "notes", "--servers", &alone]).stdout).unwrap();
+    wait("the replica has the document", || fetch() == "some notes", || replica.log());
+    replica.wait_log("another list of denied principals is in force");
+
+    server.signal(libc::SIGKILL);
+    server.wait_end();
+    for (arguments, said) in [
+        (&["put", "10.0.0.7", "10.0.1.3", "--timeout", "1s"][..], "cannot take updates now"),
+        (&["publish", "notes", &document, "--version", "7"], "is a replica, or its store did not answer"),
+    ] {
+        let output = run(&[arguments, &["--servers", &both]].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(said) && error.contains(&alone), "{output:?}");
+    }
+    assert!(get().contains("10.0.1.2"));
+}
+
 #[test]
 fn a_replica_needs_a_store_that_is_there_and_writes_nothing_to_it() {
     let Some(etcd) = Etcd::start(1) else { return };

@@ -154,7 +154,7 @@ pub enum Error {
     #[error("{server} does not let this principal publish `{name}`")]
     PublishRefused { server: String, name: String },
     /// The store did not answer.
-    #[error("{server}'s store did not answer: `{name}` may be version {version} now, or not")]
+    #[error("{server} is a replica, or its store did not answer: `{name}` may be version {version} now, or not")]
     PublishUnknown { server: String, name: String, version: u32 },
     /// The server cannot read what it was sent.
     #[error("{0} does not understand what it was sent")]
@@ -224,7 +224,7 @@ pub enum Error {
     #[error("the store of {0} does not answer")]
     RecordsAway(String),
     /// A change may have been applied or not.
-    #[error("whether the records were changed is not known: the store of {0} did not answer")]
+    #[error("whether the records were changed is not known: {0} is a replica, or its store did not answer")]
     RecordsUnknown(String),
     /// Others change the same.
     #[error("others change the same records again and again")]
@@ -351,9 +351,7 @@ impl Error {
             Self::LastVersion => "use another name",
             Self::PublishConflict { .. } => "nothing was changed; see what is there and try again",
             Self::PublishRefused { .. } => "an administrator may, and a provisioner of all services: see the policy",
-            Self::PublishUnknown { .. } => {
-                "publishing it again is safe; a replica takes none, so `--servers` must name another server too"
-            }
+            Self::PublishUnknown { .. } => "publishing it again is safe; name a server that is no replica with `--servers`",
             Self::PublishMalformed(_) => "is it as new as this program?",
             Self::NoTenants(_) => "`weft tenant create NAME --id N` makes it; `--file FILE` or WEFT_TENANTS names another",
             Self::Tenants(_) => "nothing was written; docs/tenants.md has the rules",
@@ -377,9 +375,7 @@ impl Error {
             Self::NoRecords => "`weft tenant import FILE`, or `weft tenant create NAME --id N --store`, makes the first",
             Self::RecordsRefused(_) => "an administrator may, and a provisioner of all services: see the policy",
             Self::RecordsAway(_) | Self::RecordsBusy => "try again",
-            Self::RecordsUnknown(_) => {
-                "`weft tenant show --store` shows what there is; the same again is safe. A replica takes no changes, so `--servers` must name another server too"
-            }
+            Self::RecordsUnknown(_) => "`weft tenant show --store` shows what there is; the same again is safe",
             Self::StoreNewer { .. } => "compare them: `weft tenant fetch --file OTHER` writes the store's; a version only grows",
             Self::NoneStored => "`weft tenant publish` puts one there",
             Self::StoredNotText => "publish another",

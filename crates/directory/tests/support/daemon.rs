@@ -78,7 +78,10 @@ impl Home {
     pub fn begin(&self, more: &[&str], environment: &[(&str, &str)]) -> Daemon {
         let metrics: SocketAddr = ([127, 0, 0, 1], free_ports(1)[0]).into();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-        command.args(["serve", "--auth", "mac", "--json"]);
+        command.args(["serve", "--json"]);
+        if !more.contains(&"--auth") {
+            command.args(["--auth", "mac"]);
+        }
         if !more.contains(&"--secret") {
             command.arg("--secret").arg(&self.secret);
         }
