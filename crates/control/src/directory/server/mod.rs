@@ -239,6 +239,7 @@ impl Server {
         let place = update.ops.iter().position(|op| !self.shared.takes(&op.key));
         let is_taken = self.shared.state == State::Serving && room && place.is_none() && !self.config.replica;
         if !is_taken {
+            return self.acknowledge(client, id, Outcome::Elsewhere, place.unwrap_or_default() as u8, Generation(0));
         }
         let mut pending = Pending::new(id, update, client, now);
         pending.look_around(&self.shared.table);
