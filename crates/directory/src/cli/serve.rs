@@ -40,6 +40,9 @@ pub struct ServeArgs {
     /// Who may do what; `open`: everybody authenticated may resolve everything [default: DIR/policy.toml]
     #[arg(long, value_name = "FILE|open")]
     policy: Option<PathBuf>,
+    /// The part of a divided directory that this server has: one of the policy's [[part]]
+    #[arg(long, value_name = "NAME")]
+    part: Option<String>,
     /// With `--policy open`: a principal that may change mappings; repeatable
     #[arg(long, value_name = "N")]
     provisioner: Vec<u32>,
@@ -52,7 +55,7 @@ pub struct ServeArgs {
     /// The secret before: keys made of it are good as well, as long as the file is there [default: DIR/secret.old]
     #[arg(long, value_name = "FILE")]
     old_secret: Option<PathBuf>,
-    /// Another server of this cluster; repeatable
+    /// Another server of this cluster; repeatable [default: those of its part]
     #[arg(long, value_name = "ADDR")]
     peer: Vec<SocketAddr>,
     /// tls: updates and streams over TLS with client certificates only; mac: by keyed MAC over UDP and bare TCP
@@ -136,6 +139,7 @@ pub fn run(args: &ServeArgs) -> Result<bool> {
         cluster: args.etcd.cluster.clone(),
         store_timeout: args.store_timeout,
         policy,
+        part: args.part.clone(),
         principal: PrincipalId(args.principal),
         secret: of_dir(&args.secret, "secret"),
         old_secret: args.old_secret.clone().or_else(|| Some(args.dir.file(OLD)).filter(|_| args.secret.is_none())),

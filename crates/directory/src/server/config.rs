@@ -29,13 +29,15 @@ pub struct ServeConfig {
     pub store_timeout: Duration,
     /// Who may do what.
     pub policy: PolicySource,
+    /// The part of a divided directory that it has, by its name in the policy.
+    pub part: Option<String>,
     /// This server's own principal.
     pub principal: PrincipalId,
     /// The file of the cluster's secret; nobody else may read it.
     pub secret: PathBuf,
     /// The file of the one before: keys made of it are good as well.
     pub old_secret: Option<PathBuf>,
-    /// The other servers.
+    /// The other servers; none: those of its part.
     pub peers: Vec<SocketAddr>,
     /// How streams and updates prove who sends them.
     pub auth: StreamAuth,
@@ -124,6 +126,9 @@ pub enum ServeError {
         /// What is wrong.
         error: String,
     },
+    /// Without a policy there are no parts.
+    #[error("--part with --policy open: parts are listed in a policy file, as [[part]]; leave --part out, or write a policy")]
+    PartOfOpen,
     /// The file of the secret cannot be used.
     #[error("the secret `{path}` {why}")]
     Secret {

@@ -175,6 +175,7 @@ fn update_gauges(core: &Core, io: &IoHandles) {
     gauges.streams.set(io.streams.count() as f64);
     gauges.stream_bytes.set(io.streams.bytes() as f64);
     gauges.subscribers.set(server.subscribers() as f64);
+    gauges.askers.set(shared.askers.len() as f64);
     gauges.pushes.absolute(server.counters().pushes);
 }
 

@@ -41,6 +41,8 @@ pub struct Metrics {
     pub stream_bytes: Gauge,
     /// Agents to which withdrawals are sent unasked.
     pub subscribers: Gauge,
+    /// Askers of other parts that are known.
+    pub askers: Gauge,
     /// Datagrams sent to them unasked.
     pub pushes: Counter,
     /// Requests to the store that failed.
@@ -76,6 +78,7 @@ impl Metrics {
             streams: gauge!("weft_directory_streams"),
             stream_bytes: gauge!("weft_directory_stream_bytes"),
             subscribers: gauge!("weft_directory_subscribers"),
+            askers: gauge!("weft_directory_askers"),
             pushes: counter!("weft_directory_pushes_total"),
             store_errors: counter!("weft_directory_store_errors_total"),
             certificate_errors: counter!("weft_directory_certificate_errors_total"),

@@ -39,6 +39,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use weft_control::directory::parts::PartMap;
+use weft_control::directory::policy::Policy;
 use weft_control::directory::server::{Input, ServerConfig};
 use weft_control::directory::store::MAX_COMMIT_OPS;
 
@@ -76,7 +78,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     if secret.has_old() {
         tracing::warn!("keys of the old secret are good as well, until its file is gone (`weft directory rotate --finish`)");
     }
-    let (rules, policy) = Rules::read(config.policy.clone())?;
+    let (rules, policy) = Rules::read(config.policy.clone(), config.part.clone())?;
     let certificate = match &config.auth {
         StreamAuth::Tls { certificate, key, ca } => {
             let (certificate, key, authority) = (certificate.clone(), key.clone(), ca.clone());
@@ -94,7 +96,9 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
         metrics::serve(address)?;
     }
     let store = runtime.block_on(open_store(&config))?;
-    let mut machine = ServerConfig::new(config.principal, config.peers.iter().copied().filter(|peer| *peer != address).collect());
+    let peers = peers(&config, &policy, address);
+    let mut machine = ServerConfig::new(config.principal, peers);
+    machine.part = config.part.clone();
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
     if matches!(store, AnyStore::Embedded(_)) {
         machine.max_in_flight = EMBEDDED_COMMITS;
@@ -128,6 +132,17 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
     let result = machine::run(&core, &inbox, &mut io);
     finish(&core, threads, runtime);
     result
+}
+
+/// The other servers: those that are given, or those of its part.
+fn peers(config: &ServeConfig, policy: &Policy, own: SocketAddr) -> Vec<SocketAddr> {
+    let parts = policy.parts().map(PartMap::parts).unwrap_or_default();
+    let part = parts.iter().find(|part| Some(&part.name) == config.part.as_ref());
+    if let Some(part) = part.filter(|part| !part.servers.contains(&own)) {
+        tracing::warn!(%own, "this address is not among the servers of part `{}` in the policy: clients do not find it there", part.name);
+    }
+    let others = if config.peers.is_empty() { part.map(|part| &part.servers) } else { Some(&config.peers) };
+    others.into_iter().flatten().copied().filter(|peer| *peer != own).collect()
 }
 
 /// One TCP listener and the UDP sockets, all on one port.

@@ -13,6 +13,8 @@ use super::watched::{LOOK, Stamp, stamp};
 #[derive(Debug)]
 pub struct Rules {
     source: PolicySource,
+    /// The server's part of the directory.
+    part: Option<String>,
     text: String,
     version: u32,
     stamp: Stamp,
@@ -20,18 +22,19 @@ pub struct Rules {
 
 impl Rules {
     /// Reads the policy for the first time.
-    pub fn read(source: PolicySource) -> Result<(Self, Policy), ServeError> {
+    pub fn read(source: PolicySource, part: Option<String>) -> Result<(Self, Policy), ServeError> {
         match &source {
             PolicySource::File(path) => {
                 let stamp = stamp(path);
-                let (text, policy) = read(path)?;
+                let (text, policy) = read(path, part.as_deref())?;
                 let version = policy.version();
-                Ok((Self { text, version, stamp, source }, policy))
+                Ok((Self { text, version, stamp, part, source }, policy))
             }
+            PolicySource::Open { .. } if part.is_some() => Err(ServeError::PartOfOpen),
             PolicySource::Open { provisioners } => {
                 let policy = Policy::open(provisioners.iter().map(|&principal| (principal, Role::Provisioner)));
                 let version = policy.version();
-                Ok((Self { text: String::new(), version, stamp: None, source }, policy))
+                Ok((Self { text: String::new(), version, stamp: None, part, source }, policy))
             }
         }
     }
@@ -40,7 +43,7 @@ impl Rules {
     pub fn reload(&mut self, core: &Core) {
         let PolicySource::File(path) = &self.source else { return };
         self.stamp = stamp(path);
-        let refused = match read(path) {
+        let refused = match read(path, self.part.as_deref()) {
             Ok((text, _)) if text == self.text => return,
             Ok((text, policy)) if policy.version() > self.version => {
                 (self.text, self.version) = (text, policy.version());
@@ -70,9 +73,10 @@ impl Rules {
     }
 }
 
-fn read(path: &Path) -> Result<(String, Policy), ServeError> {
+fn read(path: &Path, part: Option<&str>) -> Result<(String, Policy), ServeError> {
     let refused = |error: String| ServeError::Policy { path: path.to_owned(), error };
     let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
     let policy = Policy::parse(&text).map_err(|error| refused(error.to_string()))?;
+    policy.place_of_part(part).map_err(|error| refused(error.to_string()))?;
     Ok((text, policy))
 }

@@ -139,6 +139,9 @@ fn answer(core: &Core, front: &mut Front, datagrams: &[(SocketAddr, &[u8])], out
     while let Some(sighting) = front.next_sighting() {
         core.ask(Input::Seen(sighting));
     }
+    while let Some(asker) = front.next_wanted() {
+        core.ask(Input::Wanted(asker));
+    }
     for request in forwarded {
         core.metrics.request(kind_of(&request.ask));
         if matches!(request.ask, Ask::Update(_)) && !core.datagram_updates {

@@ -226,12 +226,14 @@ impl Server {
         let (queued, under_way) = self.load();
         format!(
             concat!(
-                "{{\"state\":\"{}\",\"replica\":{},\"revision\":{},\"policy\":{},\"entries\":{},\"hash\":\"{:016x}\",\"table_bytes\":{},\"purged\":{},",
+                "{{\"state\":\"{}\",\"replica\":{},\"part\":{},\"revision\":{},\"policy\":{},\"entries\":{},\"hash\":\"{:016x}\",\"table_bytes\":{},\"purged\":{},",
                 "\"updates_queued\":{},\"commits_under_way\":{},\"updates\":{},\"commits\":{},\"committed_ops\":{},\"commit_conflicts\":{},",
-                "\"commit_failures\":{},\"loads\":{},\"corrections\":{},\"disseminated\":{},\"watchers\":{},\"subscribers\":{},\"pushes\":{},\"denied\":{}}}"
+                "\"commit_failures\":{},\"loads\":{},\"corrections\":{},\"disseminated\":{},\"watchers\":{},\"subscribers\":{},\"pushes\":{},\"askers\":{},\"denied\":{}}}"
             ),
             state,
             self.config.replica,
+            // A part's name has nothing that JSON escapes.
+            self.config.part.as_ref().map_or("null".to_owned(), |part| format!("\"{part}\"")),
             shared.revision.0,
             shared.policy.version(),
             shared.table.len(),
@@ -251,6 +253,7 @@ impl Server {
             self.streams.watchers.len(),
             self.subscribers(),
             counters.pushes,
+            shared.askers.len(),
             shared.denied.len(),
         )
     }
