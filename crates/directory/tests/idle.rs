@@ -76,7 +76,8 @@ impl Agent {
 /// A client with a key of another secret.
 fn client_of_secret(daemon: &Daemon, hex: &str) -> Client {
     let (servers, key) = (vec![daemon.address()], Some(Secret::parse(hex).unwrap().key_of(WRITER)));
-    Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout: Duration::from_secs(2) }).unwrap()
+    Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout: Duration::from_secs(2), only: false })
+        .unwrap()
 }
 
 fn delete(daemon: &Daemon, key: Key) {

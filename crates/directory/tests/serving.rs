@@ -266,7 +266,7 @@ fn a_secret_is_replaced_without_a_gap() {
         [secret(), new.clone()].map(|secret| {
             let key = Some(secret.key_of(WRITER));
             let (servers, timeout) = (vec![daemon.address()], Duration::from_secs(2));
-            Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout }).unwrap()
+            Client::new(Settings { servers, principal: WRITER, key, auth: Auth::Mac, timeout, only: false }).unwrap()
         })
     };
     let daemon = home.start(&["--secret", &file, "--old-secret", old_file.to_str().unwrap()]);

@@ -23,7 +23,7 @@ const HOST: PrincipalId = PrincipalId(40);
 
 fn settings(daemon: &Daemon, principal: PrincipalId) -> Settings {
     let (servers, key) = (vec![daemon.address()], Some(secret().key_of(principal)));
-    Settings { servers, principal, key, auth: Auth::Mac, timeout: Duration::from_secs(5) }
+    Settings { servers, principal, key, auth: Auth::Mac, timeout: Duration::from_secs(5), only: false }
 }
 
 fn subscribe(daemon: &Daemon, principal: PrincipalId) -> Subscription {

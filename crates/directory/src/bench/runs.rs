@@ -161,7 +161,7 @@ impl Fleet {
         let principal = PrincipalId(FIRST_WRITER);
         let servers = self.addresses.iter().map(ToString::to_string).collect();
         let key = Some(self.secret.key_of(principal));
-        let settings = Settings { servers, principal, key, auth: Auth::Mac, timeout: Duration::from_secs(10) };
+        let settings = Settings { servers, principal, key, auth: Auth::Mac, timeout: Duration::from_secs(10), only: false };
         let mut client = Client::new(settings)?;
         let newest = truth.newest();
         let mut differing = 0;

@@ -27,7 +27,6 @@ use super::error::{Error, Result};
 use super::lines::{EntryReader, Lines, unreadable};
 use super::tenant::records;
 use super::transfer::{ImportJson, put_all, read_all, write_file};
-use crate::client::Client;
 use crate::daemon::command_line::{print_json, print_text};
 use crate::entry::EntryLine;
 
@@ -151,7 +150,7 @@ struct DocumentJson {
 
 /// Writes all that a cluster needs besides its secrets.
 pub fn backup(args: &BackupArgs) -> Result<bool> {
-    let mut client = args.connect.client()?;
+    let mut client = args.connect.client_of_one_part()?;
     let mut names = vec![tenants::DOCUMENT.to_owned(), spain::DOCUMENT.to_owned()];
     names.extend(args.document.iter().filter(|name| ![tenants::DOCUMENT, spain::DOCUMENT].contains(&name.as_str())).cloned());
     let mut found = Vec::new();
@@ -208,7 +207,7 @@ pub fn restore(args: &RestoreArgs) -> Result<bool> {
     let policy_file = dir.file("policy.toml");
     let policy = new_policy(backup.policy.as_deref(), optional(&policy_file)?.as_deref(), args.policy, &policy_file)?;
     let settings = args.connect.settings()?;
-    let mut client = Client::new(settings.clone())?;
+    let mut client = args.connect.client_of_one_part()?;
     // Before anything is written: a document that cannot be restored.
     let mut documents = Vec::new();
     for (name, version, bytes) in &backup.documents {

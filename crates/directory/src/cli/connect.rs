@@ -50,6 +50,9 @@ pub struct ConnectArgs {
     /// The authority that signed the servers' certificates [default: DIR/ca.pem]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Of a divided directory: ask this part alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) part: Option<String>,
     /// How long to try
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) timeout: Duration,
@@ -123,7 +126,7 @@ impl ConnectArgs {
     pub(crate) fn of_folder(dir: PathBuf) -> Self {
         let (dir, timeout) = (Dir { dir }, Duration::from_secs(5));
         let (servers, principal, key_file, auth, cert, cert_key, ca) = (Vec::new(), None, None, None, None, None, None);
-        Self { dir, servers, principal, key_file, auth, cert, cert_key, ca, timeout, json: false }
+        Self { dir, servers, principal, key_file, auth, cert, cert_key, ca, part: None, timeout, json: false }
     }
 
     /// Everything that the arguments, `client.toml` and the defaults say.
@@ -142,11 +145,24 @@ impl ConnectArgs {
             })?),
         };
         let servers = servers.unwrap_or_else(|| vec![DEFAULT_LISTEN.to_owned()]);
-        Ok(Settings { servers, principal, key, auth, timeout: self.timeout })
+        let settings = Settings { servers, principal, key, auth, timeout: self.timeout, only: false };
+        match &self.part {
+            None => Ok(settings),
+            Some(part) => Ok(Client::new(settings)?.into_part(part)?.into_settings()),
+        }
     }
 
     pub(crate) fn client(&self) -> Result<Client> {
         Ok(Client::new(self.settings()?)?)
+    }
+
+    /// Of what has one revision: a directory that is not divided, or the part that is named.
+    pub(crate) fn client_of_one_part(&self) -> Result<Client> {
+        let mut client = self.client()?;
+        match client.parts()? {
+            None => Ok(client),
+            Some(map) => Err(Error::PartNeeded(map.parts().iter().map(|part| part.name.clone()).collect())),
+        }
     }
 
     /// The key of `--key`, or made of the secret. Over TLS one may do without: then there are no lookups.

@@ -7,7 +7,7 @@ use weft_control::directory::denied::{self, DOCUMENT};
 use super::connect::ConnectArgs;
 use super::documents::{replace, version_of};
 use super::error::{Error, Result};
-use crate::client::Fetched;
+use crate::client::{Client, Fetched, split};
 use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
@@ -27,7 +27,17 @@ pub struct DenyArgs {
 
 /// Prints the list, or changes it.
 pub fn run(args: &DenyArgs) -> Result<bool> {
-    let mut client = args.connect.client()?;
+    // Each part has a list of its own, in its store.
+    let parts = split(&args.connect.settings()?)?;
+    for part in &parts {
+        let (version, text, principals) = run_in(&mut Client::new(part.settings.clone())?, args)?;
+        report(args, part.name.as_deref(), version, &text, principals)?;
+    }
+    Ok(true)
+}
+
+/// The list of one part afterwards: its version and text, and those who are denied.
+fn run_in(client: &mut Client, args: &DenyArgs) -> Result<(u32, String, Vec<u32>)> {
     let held = client.document(DOCUMENT, 0)?.0;
     let text = match &held {
         Fetched::Document { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
@@ -42,18 +52,28 @@ pub fn run(args: &DenyArgs) -> Result<bool> {
     })?;
     if next != text {
         version = version.checked_add(1).ok_or(Error::LastVersion)?;
-        replace(&mut client, DOCUMENT, &held, version, next.as_bytes())?;
+        replace(client, DOCUMENT, &held, version, next.as_bytes())?;
     }
+    let mut principals: Vec<u32> = list.iter().map(|principal| principal.0).collect();
+    principals.sort_unstable();
+    Ok((version, next, principals))
+}
+
+fn report(args: &DenyArgs, part: Option<&str>, version: u32, text: &str, principals: Vec<u32>) -> Result<()> {
+    let of_part = part.map(|part| format!("part {part}: ")).unwrap_or_default();
     if args.connect.json {
-        let mut principals: Vec<u32> = list.iter().map(|principal| principal.0).collect();
-        principals.sort_unstable();
-        print_json(&serde_json::json!({ "version": version, "denied": principals }))?;
+        let mut json = serde_json::json!({ "version": version, "denied": principals });
+        if let Some(part) = part {
+            json["part"] = part.into();
+        }
+        Ok(print_json(&json)?)
     } else if args.principals.is_empty() {
-        print_text(&next)?;
+        Ok(print_text(&if part.is_some() { format!("# {of_part}\n{text}") } else { text.to_owned() })?)
     } else {
-        print_text(&format!("{} principals are denied (version {version}); every server knows within a second\n", list.len()))?;
+        let count = principals.len();
+        let text = format!("{of_part}{count} principals are denied (version {version}); every server knows within a second\n");
+        Ok(print_text(&text)?)
     }
-    Ok(true)
 }
 
 /// The list after the change that the arguments ask for.

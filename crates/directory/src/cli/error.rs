@@ -82,6 +82,9 @@ pub enum Error {
     /// The servers do not answer as they should.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// What is asked is of one part, and the directory has several.
+    #[error("the directory is divided into parts, which have revisions of their own: {}", .0.join(", "))]
+    PartNeeded(Vec<String>),
     /// The server does not start, or has ended.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -307,6 +310,7 @@ impl Error {
             }
             Self::Deploy(error) => error.remedy(),
             Self::Client(error) => error.help().to_owned(),
+            Self::PartNeeded(_) => "name one with `--part`, and run the command for each".to_owned(),
             Self::Bench(error) => error.help().to_owned(),
             Self::InDoubt { error, number, known } => {
                 format!("{}. The same again, with `--number {number} --known {}`, finds out", error.help(), known.0)

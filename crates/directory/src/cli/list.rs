@@ -10,7 +10,7 @@ use weft_control::wire::directory::Entry;
 use super::connect::ConnectArgs;
 use super::error::{Error, Result};
 use super::table;
-use crate::client::Client;
+use crate::client::{Client, split};
 use crate::daemon::command_line::print_text;
 use crate::entry::EntryLine;
 
@@ -40,7 +40,7 @@ pub struct WatchArgs {
 }
 
 #[derive(Debug, Args)]
-struct FilterArgs {
+pub(super) struct FilterArgs {
     /// Only this tenant's
     #[arg(long, value_name = "N")]
     tenant: Option<u32>,
@@ -61,24 +61,27 @@ struct FilterArgs {
 /// Lists entries.
 pub fn list(args: &ListArgs) -> Result<bool> {
     let filter = Filter::new(&args.filter, &args.connect)?;
-    let mut client = args.connect.client()?;
     let mut left = args.limit.unwrap_or(usize::MAX);
     let mut rows = table::new(&table::ENTRY);
-    let (mut after, mut more) = (None, true);
-    while more && left > 0 {
-        let page = client.page(after, PAGE)?;
-        let mut lines = String::new();
-        for entry in page.entries.iter().filter(|entry| filter.matches(entry)).take(left) {
-            left -= 1;
-            if args.connect.json {
-                lines += &EntryLine::from(entry).text();
-            } else {
-                rows.add_row(table::entry(&entry.key, entry.value.as_ref(), "deleted", entry.generation.0));
+    for part in split(&args.connect.settings()?)? {
+        let mut client = Client::new(part.settings.clone())?;
+        let (mut after, mut more) = (None, true);
+        while more && left > 0 {
+            let page = client.page(after, PAGE)?;
+            let mut lines = String::new();
+            let entries = page.entries.iter().filter(|entry| part.has(&entry.key) && filter.matches(entry));
+            for entry in entries.take(left) {
+                left -= 1;
+                if args.connect.json {
+                    lines += &EntryLine::from(entry).text();
+                } else {
+                    rows.add_row(table::entry(&entry.key, entry.value.as_ref(), "deleted", entry.generation.0));
+                }
             }
+            print_text(&lines)?;
+            after = page.entries.last().map(|entry| entry.key);
+            more = page.more && after.is_some();
         }
-        print_text(&lines)?;
-        after = page.entries.last().map(|entry| entry.key);
-        more = page.more && after.is_some();
     }
     if !args.connect.json {
         print_text(&format!("{rows}\n"))?;
@@ -89,7 +92,7 @@ pub fn list(args: &ListArgs) -> Result<bool> {
 /// Prints changes.
 pub fn watch(args: &WatchArgs) -> Result<bool> {
     let filter = Filter::new(&args.filter, &args.connect)?;
-    let mut client = args.connect.client()?;
+    let mut client = args.connect.client_of_one_part()?;
     let mut from = match args.from {
         Some(from) => Generation(from),
         None => client.revision()?,
@@ -148,7 +151,7 @@ fn line(entry: &Entry) -> String {
 }
 
 /// What is to be seen.
-struct Filter {
+pub(super) struct Filter {
     tenant: Option<u32>,
     service: Option<ServiceId>,
     owner: Option<PrincipalId>,
@@ -157,7 +160,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(args: &FilterArgs, connect: &ConnectArgs) -> Result<Self> {
+    pub(super) fn new(args: &FilterArgs, connect: &ConnectArgs) -> Result<Self> {
         Ok(Self {
             tenant: args.tenant,
             service: args.service.as_deref().map(|service| connect.service(service, true)).transpose()?,
@@ -167,7 +170,7 @@ impl Filter {
         })
     }
 
-    fn matches(&self, entry: &Entry) -> bool {
+    pub(super) fn matches(&self, entry: &Entry) -> bool {
         let of_key = self.tenant.is_none_or(|tenant| entry.key.tenant().is_some_and(|it| it.0 == tenant))
             && self.prefix.is_none_or(|prefix| address(&entry.key).is_some_and(|ip| prefix.contains(&ip)));
         let of_value = match &entry.value {

@@ -9,7 +9,7 @@ use weft_control::wire::directory::{State, Vitals};
 use super::connect::ConnectArgs;
 use super::error::Result;
 use super::table;
-use crate::client::{Client, Settings};
+use crate::client::{Client, OnePart, Settings, split};
 use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
@@ -27,6 +27,9 @@ struct StatusJson {
 #[derive(Serialize)]
 struct ServerJson {
     server: String,
+    /// Of a divided directory: its part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    part: Option<String>,
     state: &'static str,
     /// Whether it is a replica, if it says so.
     replica: Option<bool>,
@@ -49,9 +52,12 @@ struct VitalsJson {
 
 /// Asks every server.
 pub fn run(args: &StatusArgs) -> Result<bool> {
-    let settings = args.connect.settings()?;
-    let servers: Vec<ServerJson> = settings.servers.iter().map(|server| ask(server, &settings)).collect();
+    let parts = split(&args.connect.settings()?)?;
+    let is_divided = parts.iter().any(|part| part.name.is_some());
+    let of_part = |part: &OnePart| part.settings.servers.iter().map(|server| ask(server, part)).collect::<Vec<_>>();
+    let servers: Vec<ServerJson> = parts.iter().flat_map(of_part).collect();
     let agree = |a: &ServerJson, b: &ServerJson| match (&a.vitals, &b.vitals) {
+        _ if a.part != b.part => true,
         (Some(a), Some(b)) => a.revision != b.revision || (a.hash == b.hash && a.entries == b.entries),
         _ => true,
     };
@@ -61,7 +67,8 @@ pub fn run(args: &StatusArgs) -> Result<bool> {
         print_json(&StatusJson { ok, servers })?;
         return Ok(ok);
     }
-    let mut rows = table::new(&["server", "state", "revision", "policy", "entries", "hash", "answers in"]);
+    let columns = ["server", "state", "revision", "policy", "entries", "hash", "answers in", "part"];
+    let mut rows = table::new(&columns[..columns.len() - usize::from(!is_divided)]);
     for server in &servers {
         let replica = if server.replica == Some(true) { ", replica" } else { "" };
         let state = format!("{}{replica}", server.state);
@@ -69,6 +76,10 @@ pub fn run(args: &StatusArgs) -> Result<bool> {
         if let Some(it) = &server.vitals {
             let rtt = format!("{} us", it.rtt_us);
             row.extend([it.revision.to_string(), it.policy.to_string(), it.entries.to_string(), it.hash.clone(), rtt]);
+        }
+        if is_divided {
+            row.resize(columns.len() - 1, String::new());
+            row.extend(server.part.clone());
         }
         rows.add_row(row);
     }
@@ -78,8 +89,8 @@ pub fn run(args: &StatusArgs) -> Result<bool> {
     Ok(ok)
 }
 
-fn ask(server: &str, settings: &Settings) -> ServerJson {
-    let settings = Settings { servers: vec![server.to_owned()], ..settings.clone() };
+fn ask(server: &str, part: &OnePart) -> ServerJson {
+    let settings = Settings { servers: vec![server.to_owned()], only: true, ..part.settings.clone() };
     let asked = Client::new(settings).and_then(|mut client| {
         client.health_of_any_state()?; // the cookie costs a round trip that is not to be timed
         let begin = Instant::now();
@@ -88,6 +99,7 @@ fn ask(server: &str, settings: &Settings) -> ServerJson {
     });
     let blank = ServerJson {
         server: server.to_owned(),
+        part: part.name.clone(),
         state: "unreachable",
         replica: None,
         vitals: None,

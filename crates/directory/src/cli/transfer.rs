@@ -22,9 +22,9 @@ use weft_control::wire::directory::{Entry, MAX_OPS, Op, emit_key, emit_value};
 use super::connect::{ConnectArgs, Dir};
 use super::error::{Error, Result};
 use super::lines::{self, Lines};
-use super::list::PAGE;
+use super::list::{Filter, FilterArgs, PAGE};
 use crate::atomic_file::{self, WriteError};
-use crate::client::{Client, Settings, Updated};
+use crate::client::{Client, OnePart, Settings, Updated, split};
 use crate::daemon::command_line::{print_json, print_text};
 use crate::entry::{EntryLine, Heading, ValueLine, entry};
 use crate::store::{AnyStore, Store, StoreAddress};
@@ -33,6 +33,8 @@ use crate::store::{AnyStore, Store, StoreAddress};
 pub struct ExportArgs {
     /// Where to [default: standard output]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -69,7 +71,9 @@ pub struct ImportArgs {
 
 /// Writes what a server has.
 pub fn export(args: &ExportArgs) -> Result<bool> {
-    let (revision, entries) = read_all(&mut args.connect.client()?)?;
+    let filter = Filter::new(&args.filter, &args.connect)?;
+    let (revision, mut entries) = read_parts(&split(&args.connect.settings()?)?)?;
+    entries.retain(|_, entry| filter.matches(entry));
     write_all(args.file.as_deref(), revision, &entries, args.connect.json)
 }
 
@@ -115,7 +119,8 @@ pub fn import(args: &ImportArgs) -> Result<bool> {
 
 /// Brings the directory to what the lines say; with `exact`, to nothing else.
 pub(super) fn put_all(settings: &Settings, lines: Lines, exact: bool, dry_run: bool) -> Result<ImportJson> {
-    let (known, there) = read_all(&mut Client::new(settings.clone())?)?;
+    let parts = split(settings)?;
+    let (known, there) = read_parts(&parts)?;
     let mut result = ImportJson { lines: lines.len(), ..ImportJson::default() };
     let is_gone = |entry: &&Entry| exact && lines.get(&entry.key).is_none();
     let gone: Vec<Key> = there.values().filter(is_gone).map(|entry| entry.key).collect();
@@ -131,7 +136,7 @@ pub(super) fn put_all(settings: &Settings, lines: Lines, exact: bool, dry_run: b
     }
     changes.extend(gone.into_iter().map(|key| Change { line: None, key, value: None }));
     if !dry_run {
-        result.generation = apply(settings, known, changes)?.0;
+        result.generation = apply(settings, known, &batches(changes, &parts))?.0;
     }
     Ok(result)
 }
@@ -139,7 +144,7 @@ pub(super) fn put_all(settings: &Settings, lines: Lines, exact: bool, dry_run: b
 /// What the directory has otherwise than the lines of a file: each key, and the difference. Tenants' keys that the file does not have are none.
 pub(super) fn differences(settings: &Settings, file: &Path) -> Result<Vec<(String, String)>> {
     let lines = lines::read(Some(file))?;
-    let (_, there) = read_all(&mut Client::new(settings.clone())?)?;
+    let (_, there) = read_parts(&split(settings)?)?;
     let text = |value: &Value| serde_json::to_string(&ValueLine::from(value)).expect("values are JSON");
     let mut found = Vec::new();
     for line in lines.iter() {
@@ -174,6 +179,18 @@ pub(super) struct ImportJson {
     unchanged: usize,
     deleted: usize,
     generation: u64,
+}
+
+/// All entries of all parts, each as it is at one revision; the greatest of these.
+fn read_parts(parts: &[OnePart]) -> Result<(Generation, BTreeMap<Key, Entry>)> {
+    let (mut revision, mut all) = (Generation(0), BTreeMap::new());
+    for part in parts {
+        let (of_part, mut entries) = read_all(&mut Client::new(part.settings.clone())?)?;
+        entries.retain(|key, _| part.has(key));
+        revision = revision.max(of_part);
+        all.append(&mut entries);
+    }
+    Ok((revision, all))
 }
 
 /// All entries, as they are at one revision.
@@ -260,8 +277,7 @@ struct Change {
 }
 
 /// Makes the changes, several updates at once; the greatest generation.
-fn apply(settings: &Settings, known: Generation, changes: Vec<Change>) -> Result<Generation> {
-    let batches = batches(changes);
+fn apply(settings: &Settings, known: Generation, batches: &[Vec<Change>]) -> Result<Generation> {
     let (next, greatest, done) = (AtomicUsize::new(0), AtomicU64::new(known.0), AtomicU64::new(0));
     let failed: Mutex<Option<Error>> = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -309,8 +325,12 @@ fn write(client: &mut Client, batch: &[Change]) -> Result<Generation> {
     }
 }
 
-/// As many changes an update as a datagram holds.
-fn batches(changes: Vec<Change>) -> Vec<Vec<Change>> {
+/// As many changes an update as a datagram holds, all of one part.
+fn batches(mut changes: Vec<Change>, parts: &[OnePart]) -> Vec<Vec<Change>> {
+    let place = |key: &Key| parts.iter().position(|part| part.has(key));
+    if parts.len() > 1 {
+        changes.sort_by_cached_key(|change| place(&change.key));
+    }
     let mut batches: Vec<Vec<Change>> = Vec::new();
     let (mut bytes, mut scratch) = (usize::MAX, Vec::new());
     for change in changes {
@@ -318,7 +338,8 @@ fn batches(changes: Vec<Change>) -> Vec<Vec<Change>> {
         emit_key(&change.key, &mut scratch);
         change.value.iter().for_each(|value| emit_value(value, &mut scratch));
         let size = scratch.len() + 9; // what it is, and `expect`
-        match batches.last_mut().filter(|batch| batch.len() < MAX_OPS && bytes + size <= ROOM) {
+        let is_of_part = |batch: &Vec<Change>| parts.len() == 1 || place(&batch[0].key) == place(&change.key);
+        match batches.last_mut().filter(|batch| batch.len() < MAX_OPS && bytes + size <= ROOM && is_of_part(batch)) {
             Some(batch) => {
                 batch.push(change);
                 bytes += size;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_control::directory::{Generation, PrincipalId};
+use weft_control::directory::{Generation, Key, PrincipalId};
 use weft_control::wire::directory::VERSION;
 
 /// What a client can run into, with the next step.
@@ -63,6 +63,22 @@ pub enum ClientError {
     /// Lookups need the principal's key.
     #[error("the key of principal {} is not known", .0.0)]
     NoKey(PrincipalId),
+    /// There is no such part.
+    #[error("there is no part `{name}`: {}", if .parts.is_empty() { "the directory is not divided" } else { .parts })]
+    NoPart {
+        /// As given.
+        name: String,
+        /// Those that there are.
+        parts: String,
+    },
+    /// An update of keys that are in different stores.
+    #[error("{} is in part {}, and {} in part {}: an update is of one part", .first.0, .first.1, .other.0, .other.1)]
+    TwoParts {
+        /// A key and its part.
+        first: (Key, String),
+        /// One of another.
+        other: (Key, String),
+    },
     /// The message does not fit.
     #[error("{0} bytes do not fit a datagram: ask for less at once")]
     TooLong(usize),
@@ -74,7 +90,15 @@ pub enum ClientError {
 impl ClientError {
     /// Whether asking again, or another server, cannot help.
     pub const fn is_final(&self) -> bool {
-        matches!(self, Self::Address { .. } | Self::Certificate { .. } | Self::NoKey(_) | Self::TooLong(_))
+        matches!(
+            self,
+            Self::Address { .. }
+                | Self::Certificate { .. }
+                | Self::NoKey(_)
+                | Self::TooLong(_)
+                | Self::NoPart { .. }
+                | Self::TwoParts { .. }
+        )
     }
 
     /// What to do about it.
@@ -91,6 +115,8 @@ impl ClientError {
             Self::Version { .. } => "upgrade the older of the two; `weft --version` and the server's log name them",
             Self::Certificate { .. } => "`weft directory key --principal N --certificate FILE` makes one",
             Self::NoKey(_) => "give `--key FILE` (`weft directory key --principal N` prints it), or `--dir` with the secret",
+            Self::NoPart { .. } => "parts are listed in the servers' policy.toml, as [[part]]",
+            Self::TwoParts { .. } => "send an update for each part",
             Self::TooLong(_) => "a datagram has 1,400 bytes",
             Self::Socket(_) => "see the system's message",
         }

@@ -5,10 +5,13 @@
 //!   updates, list, watch, status          TLS, client certificate    Stream
 //!     where the operator chose `mac`      UDP (updates), bare TCP    the same two
 //! ```
+//! Of a divided directory each part has a client of its own behind this one ([`parts`]).
+//!
 //! An agent's lookups go to two servers at once and through a cache; that is [`Resolver`](weft_control::directory)'s business, not this one's.
 
 mod datagrams;
 mod error;
+mod parts;
 mod session;
 mod stream;
 mod tenants;
@@ -22,8 +25,10 @@ use weft_control::directory::auth::PrincipalKey;
 use weft_control::directory::{Generation, Key, PrincipalId};
 use weft_control::wire::directory::{Entry, Finding, Kind, Lookup, MAX_KEYS, Message, PublishOutcome, Published, State, Vitals};
 
+use self::parts::Parts;
 pub use datagrams::Datagrams;
 pub use error::ClientError;
+pub use parts::{OnePart, home, split};
 pub use session::Session;
 pub use stream::{Fetched, Stream, Watching};
 pub use tenants::{AmendResult, Answered, Subscription};
@@ -53,6 +58,8 @@ pub struct Settings {
     pub auth: Auth,
     /// How long a call may take.
     pub timeout: Duration,
+    /// Of a divided directory: these servers are asked for everything, also for what another part has.
+    pub only: bool,
 }
 
 /// What became of a lookup's keys.
@@ -76,6 +83,9 @@ pub struct Client {
     stream: Option<Stream>,
     /// A revision that a server reported, and when.
     known: Option<(Generation, std::time::Instant)>,
+    parts: Parts,
+    /// When servers were asked for them.
+    asked_parts: Option<std::time::Instant>,
 }
 
 impl Client {
@@ -88,7 +98,8 @@ impl Client {
             Some(key) => Some(Datagrams::new(&settings.servers, settings.principal, key)?),
             None => None,
         };
-        Ok(Self { settings, datagrams, stream: None, known: None })
+        let parts = if settings.only { Parts::None } else { Parts::Unknown };
+        Ok(Self { settings, datagrams, stream: None, known: None, parts, asked_parts: None })
     }
 
     /// Looks up any number of keys, [`MAX_KEYS`] a datagram.
@@ -96,12 +107,46 @@ impl Client {
     /// # Errors
     /// [`ClientError::NoAnswer`] if no server answers in time.
     pub fn look_up(&mut self, keys: &[Key], asker: Option<&Key>, at_least: Generation) -> Result<LookupResult, ClientError> {
+        let deadline = std::time::Instant::now() + self.settings.timeout;
+        let mut look = Look { asker, at_least, deadline, patient: false };
+        let found = self.look_up_in_parts(keys, &look)?;
+        if !found.findings.iter().any(|(_, finding)| *finding == Finding::Elsewhere) {
+            return Ok(found);
+        }
+        self.learn_parts()?;
+        look.patient = true;
+        self.look_up_in_parts(keys, &look)
+    }
+
+    /// Asks the part of each key.
+    fn look_up_in_parts(&mut self, keys: &[Key], look: &Look<'_>) -> Result<LookupResult, ClientError> {
+        let mut places: Vec<usize> = keys.iter().map(|key| self.place(key)).collect();
+        let of_keys = places.clone();
+        places.sort_unstable();
+        places.dedup();
+        if let [place] = places[..] {
+            return self.at(place)?.look_up_here(keys, look);
+        }
+        let mut all =
+            LookupResult { server: String::new(), revision: Generation(0), policy: 0, findings: vec![NOT_ASKED; keys.len()] };
+        for place in places {
+            let mine: Vec<usize> = (0..keys.len()).filter(|&at| of_keys[at] == place).collect();
+            let asked: Vec<Key> = mine.iter().map(|&at| keys[at]).collect();
+            let part = self.at(place)?.look_up_here(&asked, look)?;
+            mine.into_iter().zip(part.findings).for_each(|(at, finding)| all.findings[at] = finding);
+            (all.server, all.revision, all.policy) = (part.server, part.revision, part.policy);
+        }
+        Ok(all)
+    }
+
+    fn look_up_here(&mut self, keys: &[Key], look: &Look<'_>) -> Result<LookupResult, ClientError> {
+        let Look { asker, at_least, deadline, patient } = *look;
         let mut all =
             LookupResult { server: String::new(), revision: Generation(0), policy: 0, findings: Vec::with_capacity(keys.len()) };
         while all.findings.len() < keys.len() {
             let rest = &keys[all.findings.len()..];
             let part = &rest[..rest.len().min(MAX_KEYS)];
-            let timeout = self.settings.timeout;
+            let timeout = deadline.saturating_duration_since(std::time::Instant::now()).max(PAUSE);
             let reply = self.datagrams()?.ask(
                 Kind::Lookup,
                 |out| Lookup::emit(at_least, asker, part, out),
@@ -110,7 +155,7 @@ impl Client {
                     let findings: Vec<_> = answer.results().collect();
                     let complete = (1..=part.len()).contains(&findings.len());
                     let elsewhere = findings.iter().any(|(_, finding)| *finding == Finding::Elsewhere);
-                    complete.then_some(((answer.revision, answer.policy, findings), !elsewhere))
+                    complete.then_some(((answer.revision, answer.policy, findings), !(elsewhere && patient)))
                 },
                 timeout,
             )?;
@@ -178,7 +223,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn document(&mut self, name: &str, known: u32) -> Result<(Fetched, String), ClientError> {
-        self.on_stream(|stream| stream.document(name, known))
+        self.home()?.on_stream(|stream| stream.document(name, known))
     }
 
     /// Publishes the version after `expect` (0: there is none) of a document. It may be asked twice: a conflict with the version that was
@@ -193,7 +238,7 @@ impl Client {
         version: u32,
         document: &[u8],
     ) -> Result<(Published, String), ClientError> {
-        self.on_streams(
+        self.home()?.on_streams(
             |stream| stream.publish(name, expect, version, document),
             |published| published.outcome != PublishOutcome::Unknown,
         )
@@ -275,6 +320,18 @@ pub struct Page {
     /// In order of keys.
     pub entries: Vec<Entry>,
 }
+
+/// What is asked of the keys of a lookup.
+struct Look<'a> {
+    asker: Option<&'a Key>,
+    at_least: Generation,
+    deadline: std::time::Instant,
+    /// Whether a server that says "elsewhere" is followed by the others.
+    patient: bool,
+}
+
+/// Of a key of which no server was asked.
+const NOT_ASKED: (Generation, Finding) = (Generation(0), Finding::Elsewhere);
 
 /// Random bytes that nobody can guess.
 pub fn random<const N: usize>() -> [u8; N] {

@@ -164,7 +164,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn browse(&mut self, prefix: &str, after: &str, limit: u16) -> Result<(Answered, String), ClientError> {
-        self.on_stream(|stream| stream.browse(prefix, after, limit))
+        self.home()?.on_stream(|stream| stream.browse(prefix, after, limit))
     }
 
     /// A record: its generation and body; `None`: there is none.
@@ -186,7 +186,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub fn amend(&mut self, ops: &[Op]) -> Result<(AmendResult, String), ClientError> {
-        self.on_streams(|stream| stream.amend(ops), |result| *result != AmendResult::Decided(Outcome::Unknown))
+        self.home()?.on_streams(|stream| stream.amend(ops), |result| *result != AmendResult::Decided(Outcome::Unknown))
     }
 }
 

@@ -30,7 +30,7 @@ pub fn write_secret(folder: &Path) -> PathBuf {
 /// A client that acts as a principal.
 pub fn client_of(principal: PrincipalId, addresses: &[String], timeout: Duration) -> Client {
     let key = Some(secret().key_of(principal));
-    Client::new(Settings { servers: addresses.to_vec(), principal, key, auth: Auth::Mac, timeout }).unwrap()
+    Client::new(Settings { servers: addresses.to_vec(), principal, key, auth: Auth::Mac, timeout, only: false }).unwrap()
 }
 
 /// A child that outlives the test's thread is killed.

@@ -462,6 +462,7 @@ impl HostConfig {
             key: Some(directory.principal_key()?),
             auth,
             timeout: REPOSITORY_TIMEOUT,
+            only: false,
         };
         Ok(Some((settings, repository.period.to_std())))
     }

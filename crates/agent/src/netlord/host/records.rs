@@ -24,7 +24,7 @@ use weft_control::netlord::tenants::Tenants;
 use weft_control::netlord::tenants::records::{Missing, View, Why};
 use weft_control::wire::directory::RecordsState;
 use weft_directory::atomic_file;
-use weft_directory::client::{Settings, Subscription};
+use weft_directory::client::{Settings, Subscription, home};
 
 use crate::error::{Error, Result};
 
@@ -85,8 +85,10 @@ impl Records {
         if is_ours(&file) {
             shared.state.lock().source = Source::Records;
         }
+        let configured = settings.clone();
+        let view = View::new();
         let follower =
-            Follower { shared: Arc::clone(&shared), settings, period, file, waker, poked, view: View::new(), held: None };
+            Follower { shared: Arc::clone(&shared), configured, settings, period, file, waker, poked, view, held: None };
         std::thread::Builder::new().name("records".to_owned()).spawn(move || follower.run()).map_err(failed)?;
         Ok(Self { shared, wake, poke, begun: Instant::now() })
     }
@@ -177,6 +179,8 @@ fn reason(it: &Missing) -> String {
 /// The thread.
 struct Follower {
     shared: Arc<Shared>,
+    /// Whom to ask first, and whom to ask for records.
+    configured: Settings,
     settings: Settings,
     period: Duration,
     file: PathBuf,
@@ -192,6 +196,8 @@ impl Follower {
         // Agents of one rack do not all begin at the same server.
         let mut turn = usize::from(weft_directory::client::random::<1>()[0]);
         loop {
+            // Of a divided directory, the default part has the records.
+            self.settings.servers = home(&self.configured).servers;
             let server = self.settings.servers[turn % self.settings.servers.len()].clone();
             turn += 1;
             let error = self.converse(&server).err().unwrap_or_default();
@@ -345,10 +351,11 @@ mod tests {
             key: None,
             auth: weft_directory::client::Auth::Mac,
             timeout: Duration::from_secs(1),
+            only: false,
         };
         let (waker, poked) = UnixStream::pair().unwrap();
         let (shared, period) = (Arc::default(), Duration::from_secs(1));
-        Follower { shared, settings, period, file, waker, poked, view: View::new(), held: None }
+        Follower { shared, configured: settings.clone(), settings, period, file, waker, poked, view: View::new(), held: None }
     }
 
     fn answer(follower: &mut Follower, records: &[(&str, &str)]) {

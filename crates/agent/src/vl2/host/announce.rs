@@ -90,6 +90,7 @@ fn settings(config: &HostConfig) -> Result<Settings> {
         key: Some(config.principal_key()?),
         auth,
         timeout: TIMEOUT,
+        only: false,
     })
 }
 

@@ -60,12 +60,25 @@ pub enum Heard {
     Nothing(ClientError),
 }
 
+/// How servers are asked for an update.
+#[derive(Clone)]
+struct Course {
+    /// Its number, and the revision known before; none: a new one.
+    name: Option<RetryToken>,
+    attempts: Attempts<Attempt>,
+    deadline: Instant,
+    /// Whether a server that says "elsewhere" is followed by the others; else it is believed, if no other can have taken the update.
+    patient: bool,
+}
+
 /// An update under way.
 struct PendingUpdate {
     ops: Vec<Op>,
     again: RetryToken,
     attempts: Attempts<Attempt>,
     deadline: Instant,
+    /// Whether a server that says "elsewhere" is followed by the others.
+    patient: bool,
 }
 
 impl Client {
@@ -75,12 +88,43 @@ impl Client {
     /// # Errors
     /// [`ClientError::InDoubt`]: it may have been applied or not. After any other error it was not, and will not be.
     pub fn update(&mut self, ops: Vec<Op>, again: Option<RetryToken>) -> Result<Updated, ClientError> {
-        let attempts = if again.is_some() { Attempts::in_doubt() } else { Attempts::new() };
-        let again = match again {
-            Some(again) => again,
+        if again.is_some() {
+            // No server can say of one that is in doubt that it belongs elsewhere.
+            self.parts()?;
+        }
+        let mut course = Course {
+            name: again,
+            attempts: if again.is_some() { Attempts::in_doubt() } else { Attempts::new() },
+            deadline: Instant::now() + self.settings.timeout,
+            patient: false,
+        };
+        let place = ops.first().map(|op| self.place(&op.key));
+        let updated = self.update_in_part(&ops, course.clone())?;
+        if updated.result != UpdateResult::NotApplied {
+            return Ok(updated);
+        }
+        self.learn_parts()?;
+        // The same update, unless another store is to have it.
+        let same = place == ops.first().map(|op| self.place(&op.key));
+        course.name = same.then_some(RetryToken { number: updated.number, known: updated.known });
+        course.patient = true;
+        self.update_in_part(&ops, course)
+    }
+
+    /// Asks the part of the keys.
+    fn update_in_part(&mut self, ops: &[Op], course: Course) -> Result<Updated, ClientError> {
+        self.check_one_part(ops.iter().map(|op| &op.key))?;
+        let place = ops.first().map_or(0, |op| self.place(&op.key));
+        self.at(place)?.update_here(ops.to_vec(), course)
+    }
+
+    fn update_here(&mut self, ops: Vec<Op>, course: Course) -> Result<Updated, ClientError> {
+        let Course { name, attempts, deadline, patient } = course;
+        let again = match name {
+            Some(name) => name,
             None => self.new_name()?,
         };
-        let mut pending = PendingUpdate { ops, again, attempts, deadline: Instant::now() + self.settings.timeout };
+        let mut pending = PendingUpdate { ops, again, attempts, deadline, patient };
         let ended = self.try_servers(&mut pending);
         let RetryToken { number, known } = pending.again;
         match ended {
@@ -128,6 +172,9 @@ impl Client {
                         self.known = None;
                         (pending.again, pending.attempts) = (self.new_name()?, Attempts::new());
                         continue;
+                    }
+                    Verdict::Elsewhere if !pending.patient && pending.attempts.given_up() == UpdateResult::NotApplied => {
+                        return Ok((UpdateResult::NotApplied, server));
                     }
                     Verdict::Elsewhere => {
                         declined = Some(server.clone());

@@ -99,6 +99,7 @@ fn client(servers: &[&Scripted], timeout_ms: u64) -> Client {
         key: Some(secret().key_of(ME)),
         auth: Auth::Mac,
         timeout: Duration::from_millis(timeout_ms),
+        only: false,
     };
     Client::new(settings).unwrap()
 }
