@@ -169,7 +169,7 @@ fn an_update_of_keys_of_two_parts_names_the_first_of_another() {
 }
 
 proptest! {
-    /// Whatever is lost, restarted and moved: what a writer was told that it is, is; and when all is well again an agent uses what is.
+    /// Whatever is lost, restarted and moved: what was acknowledged to a writer is stored; and when all is well again an agent uses what is.
     #[test]
     fn agents_use_what_is_true_in_the_end(steps in prop::collection::vec((0u8..12, 0u8..30, 0u8..3), 1..60), loss in 0u32..20) {
         let mut world = World::new(2);

@@ -310,7 +310,7 @@ impl World {
         (store.revision > before).then(|| store.records[&key].0)
     }
 
-    /// No update that a writer was told is committed is missing.
+    /// No update that was acknowledged is missing.
     pub fn acknowledged_is_stored(&self) -> bool {
         self.acknowledged
             .iter()
