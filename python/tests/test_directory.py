@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
+from weft import _directory_servers as servers
 from weft import _directory_wire as wire
 from weft import directory
 from weft.directory import Directory, DirectoryError, InDoubtError, Mapping, Op, Published, Stream
@@ -29,7 +30,7 @@ def test_the_key_of_a_principal() -> None:
 
 
 def test_a_server_of_another_version_is_named() -> None:
-    session = directory._Session(7, KEY)
+    session = servers.Session(7, KEY)
     message = struct.pack(">2sBBIQQ", b"WD", 2, 0xFF, 7, 0, 1)
     with pytest.raises(DirectoryError, match="speaks version 2 of the protocol"):
         session.open(message + hashlib.blake2b(message, key=KEY, digest_size=16).digest())
@@ -82,6 +83,7 @@ class Peer:
         self.socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
         self.requests: list[tuple[int, int]] = []
+        self.kinds: list[int] = []
         self._answer = answer
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -95,6 +97,7 @@ class Peer:
             magic, version, kind, principal, cookie, request = struct.unpack(">2sBBIQQ", data[:24])
             assert (magic, version, principal) == (b"WD", 1, 7)
             self.requests.append((cookie, request))
+            self.kinds.append(kind)
             if cookie != 99:
                 self.socket.sendto(message(0x80, request), sender)
                 continue
@@ -191,8 +194,8 @@ def test_with_another_copy_in_flight_nobody_knows(outcome: int) -> None:
         assert again == directory.Acknowledgement(12, "unknown", 0, 0), "an earlier call may have sent a copy"
     first = Peer(silent)
     with Directory([first.address, peer.address], 7, KEY) as client:
-        client._first = 0
-        assert client._peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
+        client._given.prefer(client._given.peers[0])
+        assert client._given.peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
         assert client.put("10.0.0.7", Mapping("10.0.1.1")).outcome == "unknown"
     first.socket.close()
     peer.socket.close()
@@ -201,8 +204,8 @@ def test_with_another_copy_in_flight_nobody_knows(outcome: int) -> None:
 def test_committed_is_final_whichever_copy_it_answers() -> None:
     first, second = Peer(silent), Peer(said(0))
     with Directory([first.address, second.address], 7, KEY) as client:
-        client._first = 0
-        assert client._peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
+        client._given.prefer(client._given.peers[0])
+        assert client._given.peers[0].ask(0x04, b"", time.monotonic() + 10), "it gives a cookie"
         assert client.put("10.0.0.7", Mapping("10.0.1.1")).outcome == "committed"
     first.socket.close()
     second.socket.close()
@@ -233,12 +236,13 @@ def test_at_the_end_of_its_time_an_update_whose_copies_are_all_dead_was_not_appl
     peer = Peer(said(3))
     with Directory([peer.address], 7, KEY, timeout=9.05) as client:
         assert client.health().revision == 42
-        before = len(peer.requests)
-        monkeypatch.setattr(directory, "time", Clock())
+        clock = Clock()
+        monkeypatch.setattr(directory, "time", clock)
+        monkeypatch.setattr(servers, "time", clock)
         with pytest.raises(DirectoryError, match="was not applied") as refused:
             client.delete("10.0.0.7")
         assert not isinstance(refused.value, InDoubtError)
-        assert len(peer.requests) == before + 3, "after 0, 3 and 6 s, not with 50 ms left"
+        assert peer.kinds.count(0x02) == 3, "after 0, 3 and 6 s, not with 50 ms left"
     peer.socket.close()
 
 
