@@ -318,6 +318,8 @@ def test_a_real_server(server: tuple[str, str]) -> None:
         changes = client.sync(put.generation, client.policy)
         assert changes.reconfirm or (gone.generation, "10.0.0.7") in changes.withdrawn
         assert client.look_up("10.0.0.7")[0].kind == "unknown"
+        assert client.look_up("10.0.0.7", at_least=gone.generation + 1000)[0].kind == "elsewhere"
+        assert client.parts() == () and client._map_version == client.policy, "it is not divided"
 
 
 def test_list_and_watch_of_a_real_server(server: tuple[str, str]) -> None:

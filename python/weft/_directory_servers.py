@@ -67,7 +67,7 @@ class Peer(Session):
         self._no_map = (0, 0.0)
 
     def ask(self, kind: int, body: bytes, deadline: float) -> bytes | None:
-        """The body of the answer, None if there is none in time (``why``). A challenge is answered at once.
+        """The body of the answer, None if there is none in time (``why`` says the reason). A challenge is answered at once.
 
         ``in_doubt`` afterwards: a copy that had a cookie was not answered, or challenged; without a cookie none is ever taken.
         """
@@ -79,6 +79,7 @@ class Peer(Session):
                     self.in_doubt |= had_cookie
                     had_cookie, first = self._send(kind, body)
                 elif frame[0] == kind | 0x80:
+                    self.why = ""
                     return frame[2]
         except ConnectionRefusedError:
             self.why = "nobody listens there"

@@ -8,6 +8,13 @@
 
     request, tagged by the principal's key  -->  server (gives a cookie at first)  -->  answer, tagged by the same key
 
+A directory may be divided into parts, each with some of the keys, and with servers and revisions of its own. The client is given
+servers of any part, and learns the map of all from one that says "elsewhere":
+
+    Directory: key --map--> Servers: of one part, asked in turn --> Peer: one server over UDP
+        ^                                                            |
+        +---- the map, or a newer one  <------- Parts <--- elsewhere-+
+
 Keys and locators are written as on the command line: ``10.0.0.7``, ``tenant:5/0/02:00:00:00:00:01``, ``group:3``;
 ``edge:02:00:00:00:00:09/12``.
 """
@@ -70,6 +77,8 @@ LAST_ATTEMPT = 0.1
 MAP_TIMEOUT = 0.5
 #: How often other parts' servers are asked for the map while those of a part do not answer, in seconds.
 ASK_OTHERS = 1.0
+#: Of so many updates in doubt, the last ones, a client remembers which part they were sent to.
+MAX_IN_DOUBT = 1000
 
 
 class Directory:
@@ -96,7 +105,7 @@ class Directory:
         self._map: PartMap | None = None
         #: The policy that the map is of, or that does not divide the directory; 0: not known.
         self._map_version = 0
-        #: By name, those of earlier maps included.
+        #: By name: of the parts that this client has asked, those of earlier maps included.
         self._parts: dict[str, Servers] = {}
         #: By number: updates in doubt of which this client sent copies.
         self._in_doubt: dict[int, _Copies] = {}
@@ -166,6 +175,8 @@ class Directory:
                 continue
             except InDoubtError:
                 self._in_doubt[number] = copies
+                if len(self._in_doubt) > MAX_IN_DOUBT:
+                    del self._in_doubt[next(iter(self._in_doubt))]
                 raise
             self._in_doubt.pop(number, None)
             return said
@@ -336,13 +347,19 @@ class Directory:
         ask_others = 0.0
         for count, turn in enumerate(servers.turns(timeout, deadline), 1):
             yield turn
-            if self._map is not None and count >= len(servers.peers) and time.monotonic() >= ask_others:
+            silent = count >= len(servers.peers) and all(peer.why for peer in servers.peers)
+            if self._map is not None and silent and time.monotonic() >= ask_others:
                 self._learn_from_others(servers)
                 ask_others = time.monotonic() + ASK_OTHERS
 
     def _home(self, key: str) -> Servers:
         """The servers that have a key."""
-        return self._given if self._map is None else self._parts[self._map.part_of(key).name]
+        return self._given if self._map is None else self._of_part(self._map.part_of(key))
+
+    def _of_part(self, part: Part) -> Servers:
+        if part.name not in self._parts:
+            self._parts[part.name] = Servers(part.servers, self._principal, self._key, part.name)
+        return self._parts[part.name]
 
     def _writer(self, ops: Sequence[Op], copies: "_Copies") -> Servers:
         """The servers that an update is sent to. Copies in doubt stay with their store: another one does not know of them."""
@@ -357,13 +374,13 @@ class Directory:
     def _servers_of(self, part: str | None) -> Servers:
         if part is None:
             return self._given
-        names = [it.name for it in self._map.parts] if self._map else []
-        names = names if part in names else [it.name for it in self.parts()]
-        if part not in names:
-            raise ValueError(
-                f"the directory has no part `{part}`: " + (f"one of {', '.join(names)}" if names else "it is not divided")
-            )
-        return self._parts[part]
+        parts = {it.name: it for it in (self._map.parts if self._map else ())}
+        if part not in parts:
+            parts = {it.name: it for it in self.parts()}
+        if part not in parts:
+            valid = f"use one of {', '.join(parts)}" if parts else "it is not divided"
+            raise ValueError(f"the directory has no part `{part}`: {valid}")
+        return self._of_part(parts[part])
 
     def _learn_after_elsewhere(self, peer: Peer, asked: "_Asked", policy: int | None = None) -> None:
         """A server has said "elsewhere", under this policy: does another part have the key? Asks once per call and policy."""
@@ -388,8 +405,6 @@ class Directory:
             for part in self._map.parts if self._map else ():
                 if part.name in self._parts:
                     self._parts[part.name].set(part.servers)
-                else:
-                    self._parts[part.name] = Servers(part.servers, self._principal, self._key, part.name)
         return answer is not None
 
 
@@ -434,7 +449,10 @@ class InDoubtError(DirectoryError):
 
 
 class Stream:
-    """Asks one server over a bare TCP connection (``weft directory serve --auth mac``): what needs more than a datagram."""
+    """Asks one server over a bare TCP connection (``weft directory serve --auth mac``): what needs more than a datagram.
+
+    Of a divided directory, it lists and watches that server's part. Documents are in the default part (:meth:`Directory.parts`).
+    """
 
     def __init__(self, server: str, principal: int, key: str | bytes, *, timeout: float | None = 5.0) -> None:
         self._session = Session(principal, key_bytes(key))
