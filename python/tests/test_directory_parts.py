@@ -187,13 +187,13 @@ def test_a_server_of_before_is_not_waited_for() -> None:
         assert client.look_up("10.0.0.7", at_least=50)[0].kind == "elsewhere"
         assert client.look_up("10.0.0.7", at_least=50)[0].kind == "elsewhere"
         assert client.parts() == ()
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 1.9
         assert old.kinds.count(9) == servers.MAP_TRIES, "and not asked again"
     with Directory([old.address, well.address], 7, KEY) as client:
         begun = time.monotonic()
         client._given.prefer(client._given.peers[0])
         assert client.update([Op("10.0.0.7")], known=5).outcome == "committed"
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 1.9
     old.socket.close()
     well.socket.close()
 
@@ -442,7 +442,7 @@ def test_the_other_parts_go_on_without_one(cluster: Cluster) -> None:
             if part != "b":
                 assert client.put(key, where(n + 1)).outcome == "committed"
                 assert client.look_up(key)[0].value == where(n + 1)
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 1.9
         dead = f"part `b` \\({cluster.addresses['b']}\\): nobody listens there within 0.7 s"
         with pytest.raises(DirectoryError, match=dead):
             client.look_up("20.0.0.1", "20.128.0.1")
