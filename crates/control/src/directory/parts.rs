@@ -239,8 +239,9 @@ impl Part {
 
 /// First, last, part.
 type Range<T> = (T, T, u16);
+type Ranges<T> = Vec<Range<T>>;
 
-fn address_ranges(parts: &[Part]) -> Result<(Vec<Range<u32>>, Vec<Range<u128>>), PartsError> {
+fn address_ranges(parts: &[Part]) -> Result<(Ranges<u32>, Ranges<u128>), PartsError> {
     let mut all: BTreeMap<Prefix, u16> = BTreeMap::new();
     for (at, part) in parts.iter().enumerate() {
         for &prefix in &part.prefixes {
@@ -266,11 +267,11 @@ fn address_ranges(parts: &[Part]) -> Result<(Vec<Range<u32>>, Vec<Range<u128>>),
     Ok((v4, v6))
 }
 
-fn tenant_ranges(parts: &[Part]) -> Result<Vec<Range<u32>>, PartsError> {
+fn tenant_ranges(parts: &[Part]) -> Result<Ranges<u32>, PartsError> {
     let of = |(at, part): (usize, &Part)| {
         part.tenants.iter().map(|range| (*range.start(), *range.end(), at as u16)).collect::<Vec<_>>()
     };
-    let mut all: Vec<Range<u32>> = parts.iter().enumerate().flat_map(of).collect();
+    let mut all: Ranges<u32> = parts.iter().enumerate().flat_map(of).collect();
     all.sort_unstable();
     match all.windows(2).find(|pair| pair[1].0 <= pair[0].1) {
         Some(pair) => Err(PartsError::TenantTwice(pair[1].0)),
@@ -296,7 +297,7 @@ impl Step for u128 {
 }
 
 /// Ranges of which each two are apart, or one is within the other: the inner one counts.
-fn starts<T: Step>(mut ranges: Vec<Range<T>>, default: u16) -> Starts<T> {
+fn starts<T: Step>(mut ranges: Ranges<T>, default: u16) -> Starts<T> {
     ranges.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     let mut starts: Starts<T> = Vec::new();
     let mut begin = |at: T, part: u16| match starts.last_mut() {

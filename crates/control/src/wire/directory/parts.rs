@@ -3,7 +3,7 @@
 //! ```text
 //!   Parts            at u32 | zeros, as many as the answer may need room
 //!   PartsPage        version u32 | length u32 | at u32 | bytes
-//!   all the bytes    count u8, count x part          version and length are 0 if the directory is not divided
+//!   all the bytes    count u8, count x part          length is 0 if the directory is not divided
 //!   part             name (length u8, bytes) | default u8 (0, 1) | count u8, count x (4, IPv4 4 | 6, IPv6 16; port u16)
 //!                    count u16, count x (4, IPv4 4 | 6, IPv6 16; bits u8)             prefixes
 //!                    count u16, count x (first u24, last u24)                         tenants
@@ -28,9 +28,9 @@ pub struct Parts {
 /// Some bytes of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartsPage<'a> {
-    /// The version of the policy that the map is of; 0: the directory is not divided.
+    /// The version of the server's policy.
     pub version: u32,
-    /// All bytes of the map.
+    /// All bytes of the map; 0: the directory is not divided.
     pub length: u32,
     /// Where these begin.
     pub at: u32,
