@@ -181,6 +181,46 @@ fn hosts_talk_by_application_addresses_and_only_to_whom_they_may() {
     a_clean_stop_removes_the_programs(&mut network);
 }
 
+/// The address of the second host is in another part of the directory than that of the first and than the group of the intermediate switches. Agents and the ToR know
+/// the first part's server.
+#[test]
+fn hosts_talk_whose_addresses_are_in_two_parts_of_the_directory() {
+    let Some(mut network) = Network::new("part") else { return };
+    let part = |name: &str, server: &str, keys: &str| format!("[[part]]\nname = \"{name}\"\nservers = [\"{server}\"]\n{keys}\n");
+    let other = "10.9.9.2:5303";
+    let switch = "[[principal]]\nid = 41\nrole = \"switch\"\nlocators = [\"10.1.1.1\"]\n";
+    let parts = part("rest", "10.9.9.1:5303", "default = true") + &part("b", other, "prefixes = [\"20.0.0.2/32\"]");
+    let policy = network.write("policy.toml", &format!("{POLICY}{switch}{parts}"));
+    network.start_switches();
+    network.start_directory_at("rest", "10.9.9.1:5303", &["--policy", &policy, "--part", "rest"]);
+    network.start_directory_at("b", other, &["--policy", &policy, "--part", "b"]);
+    network.provision([1, 1, 2], true, 1);
+    network.start_tor("tor1", "60s");
+    for (host, more) in [(A, "tor = \"10.1.1.1:5304\""), (B, ""), (C, "")] {
+        network.start_agent(host, more);
+        network.wait_status(host, "its address is confirmed", |status| status["addresses"][0]["attached"] == true);
+    }
+    eprintln!("first connection {:?}", transfer(&network, A, B, 7000, 1000));
+    transfer(&network, B, A, 7001, 100_000);
+    services_are_apart(&network);
+    let status = network.status(A);
+    let servers: Vec<_> =
+        status["directory"].as_array().unwrap().iter().map(|it| (it["part"].as_str(), it["server"].as_str())).collect();
+    assert_eq!(servers, [(Some("rest"), Some("10.9.9.1:5303")), (Some("b"), Some(other))]);
+    // While the server of a part is away, what is known of it is used on.
+    let ((), longest) = flow_while(&mut network, 7002, |network, rounds| {
+        network.kill("b");
+        rounds.wait_for(400, TIMEOUT);
+        network.start_directory_at("b", other, &["--policy", &policy, "--part", "b"]);
+        rounds.wait_for(100, TIMEOUT);
+    });
+    assert!(longest < Duration::from_millis(500), "{longest:?}");
+    // The second host is revoked in its part.
+    network.revoke(B);
+    network.wait_status(B, "its address is not confirmed", |status| status["addresses"][0]["attached"] == false);
+    network.wait_status(A, "it is no peer", |status| status["peers"]["used"] == 0);
+}
+
 fn two_hosts_of_a_service_talk(network: &Network) {
     let first = transfer(network, A, B, 7000, 1000);
     let bulk = transfer(network, A, B, 7001, 4_000_000);

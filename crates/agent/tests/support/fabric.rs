@@ -134,6 +134,7 @@ impl Network {
         }
         self.ip("mid", &format!("addr add {ANYCAST}/32 dev lo"));
         self.ip("mid", "addr add 10.9.9.1/32 dev lo");
+        self.ip("mid", "addr add 10.9.9.2/32 dev lo");
         for switch in ["tor1", "tor2", "mid"] {
             for (name, value) in [("ip_forward", "1"), ("conf/all/rp_filter", "0"), ("icmp_ratemask", "0")] {
                 self.set(switch, &format!("ipv4/{name}"), value);
@@ -188,16 +189,21 @@ impl Network {
 
     /// Starts the directory server with this policy.
     pub fn start_directory(&mut self, policy: &[&str]) {
+        self.start_directory_at("directory", DIRECTORY, policy);
+    }
+
+    /// Starts a server with a store of its own, by the name of its program.
+    pub fn start_directory_at(&mut self, name: &str, address: &str, policy: &[&str]) {
         let secret = self.folder.path().join("secret");
         if !secret.exists() {
             write_secret(self.folder.path());
         }
-        let store = format!("embedded:{}/store", self.folder.path().display());
+        let store = format!("embedded:{}/store-{name}", self.folder.path().display());
         let mut arguments =
-            vec!["serve", "--auth", "mac", "--json", "--metrics", "off", "--principal", "100", "--listen", DIRECTORY];
+            vec!["serve", "--auth", "mac", "--json", "--metrics", "off", "--principal", "100", "--listen", address];
         arguments.extend(["--store", &store, "--secret", secret.to_str().unwrap()]);
         arguments.extend(policy);
-        self.start("directory", "mid", program("weft-directory").to_str().unwrap(), &arguments);
+        self.start(name, "mid", program("weft-directory").to_str().unwrap(), &arguments);
     }
 
     /// Starts the agent of a host. `more` goes to the front of its configuration.

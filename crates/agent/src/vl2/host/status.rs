@@ -1,8 +1,9 @@
 //! The answers to `weft agent status` and `weft agent trace`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::{Map, Value, json};
+use weft_control::directory::parts::Part;
 use weft_control::directory::{GroupId, ServiceId};
 use weft_control::vl2::agent::{AttachState, OwnState, OwnView, PeerView, Reason};
 use weft_directory::client::versions;
@@ -49,13 +50,25 @@ impl Host {
             "maps": [{ "name": "peers", "used": used, "limit": limit }],
             "programs": self.programs(),
             "unconfirmed_s": self.confirmation.unconfirmed_s(),
-            "directory": self.agent.servers().iter().map(|it| json!({ "server": it.to_string() })).collect::<Vec<_>>(),
+            "directory": self.directory(),
             "held": { "packets": packets, "bytes": bytes },
             "restored": self.reconciler.status(),
             "counters": counted(false),
             "placement": self.placement.as_ref().map(|it| it.status(self.now())),
             "drops": drops,
         })
+    }
+
+    /// The directory servers; of a divided directory, those of all parts.
+    fn directory(&self) -> Vec<Value> {
+        let Some(map) = self.agent.parts() else {
+            return self.agent.servers().iter().map(|it| json!({ "server": it.to_string() })).collect();
+        };
+        let of_part = |part: &Part| {
+            let server = |it: &SocketAddr| json!({ "server": it.to_string(), "part": part.name });
+            part.servers.iter().map(server).collect::<Vec<_>>()
+        };
+        map.parts().iter().flat_map(of_part).collect()
     }
 
     fn summary(&self, used: usize) -> String {

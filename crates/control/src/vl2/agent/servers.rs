@@ -9,6 +9,7 @@
 use std::net::SocketAddr;
 
 use super::{Agent, SERVERS};
+use crate::directory::parts::PartMap;
 use crate::directory::resolver::{self, Resolution};
 use crate::directory::{GroupId, Key, Value};
 use crate::time::{Duration, Instant};
@@ -26,9 +27,14 @@ pub(super) struct Servers {
 }
 
 impl Agent {
-    /// The directory servers that are asked, in order.
+    /// The directory servers that are asked, in order; of a divided directory, those that it is asked for its parts first.
     pub fn servers(&self) -> &[SocketAddr] {
         &self.servers.all
+    }
+
+    /// The parts of a divided directory, once one of its servers has said so.
+    pub fn parts(&self) -> Option<&PartMap> {
+        self.resolver.parts().map(|(_, map)| map)
     }
 
     pub(super) fn set_servers(&mut self, configured: &[SocketAddr]) {
