@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_control::wire::directory::{Frame, HEADER, Message};
+use weft_control::wire::directory::{Frame, HEADER, Message, emit_map, parse_map};
 
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
@@ -10,6 +10,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut whole = b"WD\x01".to_vec();
     whole.extend_from_slice(bytes);
     check(&whole);
+    if let Ok(map) = parse_map(bytes) {
+        let mut emitted = Vec::new();
+        emit_map(&map, &mut emitted);
+        assert_eq!(emitted, bytes, "{map:?}");
+    }
 });
 
 fn check(bytes: &[u8]) {

@@ -300,6 +300,10 @@ fn a_part_that_the_policy_does_not_have_is_refused() {
     );
     assert!(home.refused(&["--policy", &whole, "--part", "a"]).contains("has no [[part]]"));
     assert!(home.refused(&["--part", "a"]).contains("--policy open"));
+    let two = "[[part]]\nname = \"b\"\nservers = [\"127.0.0.1:5304\"]\nprefixes = [\"10.0.0.0/8\"]\n";
+    let two = home.write("two.toml", &format!("version = 1\n{part}{two}"));
+    let peer = home.refused(&["--policy", &two, "--part", "a", "--peer", "127.0.0.1:5304"]);
+    assert!(peer.contains("127.0.0.1:5304 is a server of part `b`"), "{peer}");
     let twice = home.write("twice.toml", &format!("version = 1\n{part}{part}"));
     assert!(home.refused(&["--policy", &twice, "--part", "a"]).contains("127.0.0.1:5303 is listed twice"));
 }

@@ -126,6 +126,16 @@ pub enum ServeError {
         /// What is wrong.
         error: String,
     },
+    /// A peer has another store.
+    #[error(
+        "--peer {peer} is a server of part `{part}`, which has another store: leave --peer out, and the servers of this server's part are its peers"
+    )]
+    PeerOfOtherPart {
+        /// The peer.
+        peer: SocketAddr,
+        /// Its part.
+        part: String,
+    },
     /// Without a policy there are no parts.
     #[error("--part with --policy open: parts are listed in a policy file, as [[part]]; leave --part out, or write a policy")]
     PartOfOpen,

@@ -96,7 +96,7 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
         metrics::serve(address)?;
     }
     let store = runtime.block_on(open_store(&config))?;
-    let peers = peers(&config, &policy, address);
+    let peers = peers(&config, &policy, address)?;
     let mut machine = ServerConfig::new(config.principal, peers);
     machine.part = config.part.clone();
     machine.batch_ops = machine.batch_ops.min(MAX_COMMIT_OPS);
@@ -135,14 +135,20 @@ pub fn serve(config: ServeConfig) -> Result<(), ServeError> {
 }
 
 /// The other servers: those that are given, or those of its part.
-fn peers(config: &ServeConfig, policy: &Policy, own: SocketAddr) -> Vec<SocketAddr> {
+fn peers(config: &ServeConfig, policy: &Policy, own: SocketAddr) -> Result<Vec<SocketAddr>, ServeError> {
     let parts = policy.parts().map(PartMap::parts).unwrap_or_default();
     let part = parts.iter().find(|part| Some(&part.name) == config.part.as_ref());
     if let Some(part) = part.filter(|part| !part.servers.contains(&own)) {
         tracing::warn!(%own, "this address is not among the servers of part `{}` in the policy: clients do not find it there", part.name);
     }
+    for &peer in &config.peers {
+        let other = parts.iter().find(|it| it.servers.contains(&peer) && Some(&it.name) != config.part.as_ref());
+        if let Some(other) = other {
+            return Err(ServeError::PeerOfOtherPart { peer, part: other.name.clone() });
+        }
+    }
     let others = if config.peers.is_empty() { part.map(|part| &part.servers) } else { Some(&config.peers) };
-    others.into_iter().flatten().copied().filter(|peer| *peer != own).collect()
+    Ok(others.into_iter().flatten().copied().filter(|peer| *peer != own).collect())
 }
 
 /// One TCP listener and the UDP sockets, all on one port.

@@ -139,8 +139,8 @@ fn answer(core: &Core, front: &mut Front, datagrams: &[(SocketAddr, &[u8])], out
     while let Some(sighting) = front.next_sighting() {
         core.ask(Input::Seen(sighting));
     }
-    while let Some(asker) = front.next_wanted() {
-        core.ask(Input::Wanted(asker));
+    while let Some((principal, asker)) = front.next_wanted() {
+        core.ask(Input::Wanted(principal, asker));
     }
     for request in forwarded {
         core.metrics.request(kind_of(&request.ask));

@@ -158,6 +158,25 @@ fn a_directory_is_divided_while_it_runs() {
     }
 }
 
+/// A host invents askers: what that costs the other parts is bounded, and other hosts are served.
+#[test]
+fn askers_that_a_host_invents_cost_other_parts_little() {
+    let mut world = World::new(2);
+    let target = (0..50).map(key).find(|it| part_of(it) == 1).unwrap();
+    world.put(target, mapping(1, 1, 50));
+    let (agent, thief) = (world.agent(HOST, &[0]), world.agent(OTHER_HOST, &[1]));
+    assert!(matches!(world.look_up(agent, ASKER, Some(ASKER)), Resolution::Found(..)));
+    let before = world.between_servers;
+    for n in 0..2000u32 {
+        world.ask(thief, target, Some(Key::App4((20 << 24 | n).into())));
+    }
+    world.run(MS * 900);
+    let caused = world.between_servers - before;
+    // Two servers, in two seconds that the time touches; each lookup is two questions and their answers.
+    assert!(caused < 2 * 2 * 256 * 4 + 100, "{caused} datagrams");
+    assert!(matches!(world.look_up(agent, target, Some(ASKER)), Resolution::Found(..)));
+}
+
 #[test]
 fn an_update_of_keys_of_two_parts_names_the_first_of_another() {
     let mut world = World::new(2);

@@ -95,6 +95,8 @@ pub struct World {
     pub now: Instant,
     pub stores: Vec<Store>,
     pub loss_percent: u32,
+    /// Datagrams from server to server.
+    pub between_servers: usize,
     /// Policies that servers refused.
     pub refused: usize,
     nodes: Vec<Node>,
@@ -133,6 +135,7 @@ impl World {
             now: Instant::ZERO + Duration::from_secs(1),
             stores: (0..3).map(|_| Store::default()).collect(),
             loss_percent: 0,
+            between_servers: 0,
             refused: 0,
             nodes: Vec::new(),
             agents: Vec::new(),
@@ -243,10 +246,16 @@ impl World {
         self.agents.len() - 1
     }
 
-    pub fn look_up(&mut self, agent: usize, key: Key, asker: Option<Key>) -> Resolution {
+    /// Asks, and does not wait.
+    pub fn ask(&mut self, agent: usize, key: Key, asker: Option<Key>) -> u64 {
         self.token += 1;
         let token = self.token;
         self.agents[agent].1.handle(self.now, resolver::Input::Resolve { key, asker, token });
+        token
+    }
+
+    pub fn look_up(&mut self, agent: usize, key: Key, asker: Option<Key>) -> Resolution {
+        let token = self.ask(agent, key, asker);
         for _ in 0..40_000 {
             self.drain_agents();
             if let Some(resolution) = self.resolved.remove(&token) {
@@ -408,7 +417,10 @@ impl World {
         while let Some(output) = self.nodes[place].machine.poll() {
             let Node { part, at, .. } = self.nodes[place];
             match output {
-                Output::Send { to, bytes } => self.send(at, to, bytes),
+                Output::Send { to, bytes } => {
+                    self.between_servers += usize::from(self.nodes.iter().any(|node| node.at == to));
+                    self.send(at, to, bytes);
+                }
                 Output::Commit { batch, ops, purged } => {
                     let result = self.commit(part, &ops);
                     self.input(place, Input::Committed { batch, result, purged });

@@ -75,7 +75,7 @@ pub struct Front {
     clients: Clients,
     sightings: VecDeque<Sighting>,
     /// Askers that other parts have, and that are not known here.
-    wanted: VecDeque<Key>,
+    wanted: VecDeque<(PrincipalId, Key)>,
     counters: Counters,
     /// The keys of a batch's lookups, askers included.
     probes: Vec<Probe>,
@@ -204,7 +204,7 @@ impl Front {
     }
 
     /// The next asker that another part has, and that is not known here: [`Input::Wanted`](super::server::Input::Wanted).
-    pub fn next_wanted(&mut self) -> Option<Key> {
+    pub fn next_wanted(&mut self) -> Option<(PrincipalId, Key)> {
         self.wanted.pop_front()
     }
 
@@ -275,7 +275,7 @@ impl Front {
                 let (asker, keys) = probes[range].split_at(usize::from(ask.asker.is_some()));
                 let access = Access::of(shared, admitted.header.principal, ask.asker.as_ref().zip(asker.first()));
                 if access == Access::Pending && self.wanted.len() < MAX_WANTED {
-                    self.wanted.extend(ask.asker);
+                    self.wanted.extend(ask.asker.map(|asker| (admitted.header.principal, asker)));
                 }
                 let start = admitted.begin_answer(Kind::Answer, out);
                 let tally = look_up(shared, access, &ask, keys, start + admitted.limit - TAG, out);

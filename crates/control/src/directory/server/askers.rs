@@ -8,10 +8,12 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use rustc_hash::FxHashMap;
 use weft_fabric::rng::Pcg64;
 
 use super::super::auth::Secret;
 use super::super::key::{Key, PrincipalId, Value};
+use super::super::request::Client;
 use super::super::resolver::{Input, Output as ResolverOutput, Resolution, Resolver, ResolverConfig};
 use super::super::shared::Asker;
 use super::{Output, Server, ServerConfig};
@@ -23,6 +25,9 @@ pub struct Askers {
     resolver: Resolver,
     /// Those that are nowhere, and until when that is believed.
     unknown: VecDeque<(Instant, Key)>,
+    /// How many each principal has named since then: nobody makes other parts' servers look up addresses that he invents.
+    named: FxHashMap<PrincipalId, u32>,
+    since: Instant,
 }
 
 impl Askers {
@@ -34,12 +39,24 @@ impl Askers {
             versions: config.versions,
             ..ResolverConfig::new(config.me)
         };
-        Self { resolver: Resolver::new(resolver, &secret.key_of(config.me), rng), unknown: VecDeque::new() }
+        let resolver = Resolver::new(resolver, &secret.key_of(config.me), rng);
+        Self { resolver, unknown: VecDeque::new(), named: FxHashMap::default(), since: Instant::ZERO }
     }
 
     /// Another secret: the server's own key is of the new one.
     pub fn set_key(&mut self, secret: &Secret, me: PrincipalId) {
         self.resolver.set_key(&secret.key_of(me));
+    }
+
+    /// Whether a principal may name one more.
+    fn may_name(&mut self, now: Instant, principal: PrincipalId) -> bool {
+        if now.saturating_since(self.since) >= Duration::from_secs(1) {
+            self.named.clear();
+            self.since = now;
+        }
+        let named = self.named.entry(principal).or_default();
+        *named += 1;
+        *named <= NAMED_PER_S
     }
 
     /// When a timer is due.
@@ -49,13 +66,21 @@ impl Askers {
 }
 
 impl Server {
-    /// Another part has this asker: who is it?
-    pub(super) fn want_asker(&mut self, now: Instant, key: Key) {
-        if self.shared.holds(&key) || self.shared.askers.contains_key(&key) {
+    /// Another part has an asker that a principal names: who is it?
+    pub(super) fn want_asker(&mut self, now: Instant, principal: PrincipalId, key: Key) {
+        let is_known = self.shared.holds(&key) || self.shared.askers.contains_key(&key);
+        if is_known || !self.askers.may_name(now, principal) {
             return;
         }
         self.askers.resolver.handle(now, Input::Resolve { key, asker: None, token: 0 });
         self.drain_askers(now);
+    }
+
+    /// Whether a datagram came from a server of another part.
+    pub(super) fn is_of_other_part(&self, client: Client) -> bool {
+        let Client::Datagram { at, .. } = client else { return false };
+        let parts = self.shared.policy.parts();
+        parts.and_then(|parts| parts.part_of_server(at)).is_some_and(|part| self.shared.part != Some(part))
     }
 
     /// What a server of another part sent.
@@ -113,5 +138,7 @@ impl Server {
     }
 }
 
+/// Askers that a principal may name in a second: a host has a few addresses, and names each again until it is known.
+const NAMED_PER_S: u32 = 256;
 /// How long it is believed that an asker is nowhere.
 const UNKNOWN: Duration = Duration::from_ms(500);

@@ -29,8 +29,8 @@ pub enum Input {
     Request(Request),
     /// From a front: a client was seen.
     Seen(Sighting),
-    /// From a front: another part of the directory has this asker, and what it is allowed is not known here.
-    Wanted(Key),
+    /// From a front: a principal asks on behalf of a key that another part of the directory has, and who that is is not known here.
+    Wanted(PrincipalId, Key),
     /// A stream is gone: nothing more is to be sent on it.
     StreamClosed(StreamId),
     /// Part of the load that [`Output::Load`] asked for, in any order.

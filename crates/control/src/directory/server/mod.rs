@@ -64,7 +64,7 @@ pub struct Server {
     streams: Streams,
     askers: Askers,
     /// Askers of lookups on streams that other parts have.
-    wanted: Vec<Key>,
+    wanted: Vec<(PrincipalId, Key)>,
     rng: Pcg64,
     store_lost: bool,
     leaving: bool,
@@ -113,7 +113,7 @@ impl Server {
             Input::Datagram { from, bytes } => self.datagram(now, from, &bytes),
             Input::Request(request) => self.request(now, request),
             Input::Seen(sighting) => self.agents.see(now, sighting),
-            Input::Wanted(asker) => self.want_asker(now, asker),
+            Input::Wanted(principal, asker) => self.want_asker(now, principal, asker),
             Input::StreamClosed(stream) => self.streams.close(stream),
             Input::Loaded { load, entries, end } => self.loaded(now, load, &entries, end),
             Input::Watched { from, revision, changes } => self.watched(now, from, revision, &changes),
@@ -126,8 +126,8 @@ impl Server {
             Input::Secret(secret) => self.set_secret(secret),
             Input::Leave => self.leaving = true,
         }
-        for asker in std::mem::take(&mut self.wanted) {
-            self.want_asker(now, asker);
+        for (principal, asker) in std::mem::take(&mut self.wanted) {
+            self.want_asker(now, principal, asker);
         }
         self.set_state();
         self.timers(now);
@@ -180,8 +180,8 @@ impl Server {
         while let Some(sighting) = self.front.next_sighting() {
             self.agents.see(now, sighting);
         }
-        while let Some(asker) = self.front.next_wanted() {
-            self.want_asker(now, asker);
+        while let Some((principal, asker)) = self.front.next_wanted() {
+            self.want_asker(now, principal, asker);
         }
         match verdict {
             Verdict::Answer => self.outputs.push_back(Output::Send { to: from, bytes: out }),
@@ -204,6 +204,10 @@ impl Server {
             return self.drop(Reason::Refused);
         }
         let Request { client, principal, ask } = request;
+        // Generations of another store would be taken for this one's.
+        if matches!(ask, Ask::Commits(_) | Ask::Digest(_)) && self.is_of_other_part(client) {
+            return self.drop(Reason::Refused);
+        }
         match ask {
             Ask::Update(update) => self.update(now, client, principal, update),
             Ask::Misdelivered(report) => self.misdelivered(now, principal, report),

@@ -149,7 +149,7 @@ impl Server {
                 let asker = it.asker.map(|key| (key, table.probe(&key)));
                 let access = Access::of(&self.shared, principal, asker.as_ref().map(|(key, probe)| (key, probe)));
                 if access == Access::Pending {
-                    self.wanted.extend(it.asker);
+                    self.wanted.extend(it.asker.map(|asker| (principal, asker)));
                 }
                 let probes: Vec<_> = it.keys().map(|key| table.probe(&key)).collect();
                 let mut answer = Vec::new();
