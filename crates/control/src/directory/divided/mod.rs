@@ -177,6 +177,19 @@ fn askers_that_a_host_invents_cost_other_parts_little() {
     assert!(matches!(world.look_up(agent, target, Some(ASKER)), Resolution::Found(..)));
 }
 
+/// What another store committed has generations that mean nothing here. It never comes: the peer's challenge is taken for an answer to a lookup of an asker.
+#[test]
+fn a_peer_of_another_part_is_not_believed() {
+    let mut world = World::new(2);
+    world.wrong_peer = true;
+    (0..2).for_each(|n| world.restart(0, n));
+    for n in 0..4 {
+        world.put(key(3 * n), mapping(n, 1, 50));
+    }
+    world.run(MS * 100);
+    assert!(world.is_held_by(0, &key(3)) && (0..4).all(|n| !world.is_held_by(1, &key(3 * n))));
+}
+
 #[test]
 fn an_update_of_keys_of_two_parts_names_the_first_of_another() {
     let mut world = World::new(2);

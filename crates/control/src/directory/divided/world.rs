@@ -97,6 +97,8 @@ pub struct World {
     pub loss_percent: u32,
     /// Datagrams from server to server.
     pub between_servers: usize,
+    /// Servers that start have one of the next part among their peers.
+    pub wrong_peer: bool,
     /// Policies that servers refused.
     pub refused: usize,
     nodes: Vec<Node>,
@@ -136,6 +138,7 @@ impl World {
             stores: (0..3).map(|_| Store::default()).collect(),
             loss_percent: 0,
             between_servers: 0,
+            wrong_peer: false,
             refused: 0,
             nodes: Vec::new(),
             agents: Vec::new(),
@@ -166,6 +169,7 @@ impl World {
     fn node(&mut self, part: usize, n: usize) -> Node {
         self.lives += 1;
         let mut config = ServerConfig::new(PrincipalId(1000 + 2 * part as u32 + n as u32), vec![address(part, 1 - n)]);
+        config.peers.extend(self.wrong_peer.then_some(address((part + 1) % 3, 0)));
         config.part = self.policy.parts().map(|parts| parts.parts()[part].name.clone());
         let rng = Pcg64::seed_from_u64(u64::from(self.lives));
         let machine = Server::new(config, secret(), Cookies::new([self.lives; 16]), self.policy.clone(), rng);
@@ -180,6 +184,11 @@ impl World {
             self.input(place, Input::StoreLost);
         }
         self.drain(place);
+    }
+
+    /// Whether a server of a part has a key in memory.
+    pub fn is_held_by(&self, part: usize, key: &Key) -> bool {
+        self.nodes.iter().any(|node| node.part == part && node.machine.shared().table.held(key).is_some())
     }
 
     /// All servers of a part die.

@@ -13,7 +13,6 @@ use weft_fabric::rng::Pcg64;
 
 use super::super::auth::Secret;
 use super::super::key::{Key, PrincipalId, Value};
-use super::super::request::Client;
 use super::super::resolver::{Input, Output as ResolverOutput, Resolution, Resolver, ResolverConfig};
 use super::super::shared::Asker;
 use super::{Output, Server, ServerConfig};
@@ -74,13 +73,6 @@ impl Server {
         }
         self.askers.resolver.handle(now, Input::Resolve { key, asker: None, token: 0 });
         self.drain_askers(now);
-    }
-
-    /// Whether a datagram came from a server of another part.
-    pub(super) fn is_of_other_part(&self, client: Client) -> bool {
-        let Client::Datagram { at, .. } = client else { return false };
-        let parts = self.shared.policy.parts();
-        parts.and_then(|parts| parts.part_of_server(at)).is_some_and(|part| self.shared.part != Some(part))
     }
 
     /// What a server of another part sent.

@@ -204,10 +204,6 @@ impl Server {
             return self.drop(Reason::Refused);
         }
         let Request { client, principal, ask } = request;
-        // Generations of another store would be taken for this one's.
-        if matches!(ask, Ask::Commits(_) | Ask::Digest(_)) && self.is_of_other_part(client) {
-            return self.drop(Reason::Refused);
-        }
         match ask {
             Ask::Update(update) => self.update(now, client, principal, update),
             Ask::Misdelivered(report) => self.misdelivered(now, principal, report),
