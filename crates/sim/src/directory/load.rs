@@ -301,7 +301,11 @@ impl Load {
                     self.totals.recovery = Some((at - fault).as_ps());
                 }
             }
-            Seen::Invalidated { .. } | Seen::Answered { .. } | Seen::Corrected { .. } => {}
+            Seen::Invalidated { .. }
+            | Seen::Answered { .. }
+            | Seen::Corrected { .. }
+            | Seen::StreamMessage { .. }
+            | Seen::StreamBroken { .. } => {}
         }
     }
 

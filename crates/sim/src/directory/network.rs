@@ -20,6 +20,8 @@ pub enum Node {
     Writer(u16),
     /// The switches that report misdelivered packets.
     Switch,
+    /// An operator's program, which uses streams.
+    Operator(u16),
     /// The store behind the servers.
     Store,
 }
@@ -33,6 +35,7 @@ impl Node {
             Self::Writer(n) => (3, n),
             Self::Switch => (4, 0),
             Self::Store => (5, 0),
+            Self::Operator(n) => (6, n),
         };
         let [high, low] = number.to_be_bytes();
         SocketAddr::from(([10, kind, high, low], 5303))
@@ -49,6 +52,7 @@ impl Node {
             3 => Self::Writer(number),
             4 => Self::Switch,
             5 => Self::Store,
+            6 => Self::Operator(number),
             _ => return None,
         })
     }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rand::RngExt;
+use weft_control::directory::documents::{Document, ReplaceResult};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record, UpdateId};
 use weft_fabric::rng::Pcg64;
@@ -42,11 +43,55 @@ pub struct LogEntry {
     pub writes: Vec<(Key, Option<Record>)>,
 }
 
+/// A document that became durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentEntry {
+    /// When it became durable.
+    pub at: Instant,
+    /// Its name.
+    pub name: String,
+    /// The document.
+    pub document: Document,
+}
+
+/// What the store is to make durable.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Records: all or none.
+    Commit {
+        /// What to write.
+        ops: Vec<StoreOp>,
+        /// A conflict if tombstones beyond this generation were purged.
+        purged: Generation,
+    },
+    /// A document in place of the one of version `expect`.
+    Replace {
+        /// Its name.
+        name: String,
+        /// The version before; 0: there must be none.
+        expect: u32,
+        /// The document.
+        document: Document,
+    },
+}
+
+/// How a write ended.
+#[derive(Clone, Debug)]
+pub enum WriteResult {
+    /// Of records.
+    Commit(CommitResult),
+    /// Of a document.
+    Replace(ReplaceResult),
+}
+
 /// The store.
 #[derive(Debug)]
 pub struct Store {
     config: StoreConfig,
     contents: BTreeMap<Key, (Generation, Record)>,
+    documents: BTreeMap<String, Document>,
+    /// Every document that ever became durable, in order.
+    document_log: Vec<DocumentEntry>,
     /// Everything that ever became durable, for those who check.
     log: Vec<LogEntry>,
     revision: Generation,
@@ -66,8 +111,7 @@ pub struct Store {
 struct Begun {
     ticket: u64,
     done_at: Instant,
-    ops: Vec<StoreOp>,
-    purged: Generation,
+    write: Write,
 }
 
 impl Store {
@@ -75,6 +119,8 @@ impl Store {
     pub fn new(config: StoreConfig, rng: Pcg64) -> Self {
         Self {
             contents: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            document_log: Vec::new(),
             log: Vec::new(),
             revision: Generation::default(),
             purged: Generation::default(),
@@ -88,14 +134,18 @@ impl Store {
         }
     }
 
-    /// Begins a commit; false if there is nobody to take it.
-    pub fn begin(&mut self, now: Instant, ticket: u64, ops: Vec<StoreOp>, purged: Generation) -> bool {
+    /// Begins a write; false if there is nobody to take it.
+    pub fn begin(&mut self, now: Instant, ticket: u64, write: Write) -> bool {
         if !self.is_writable() {
             return false;
         }
-        let work = self.config.op_time * ops.len() as u64;
+        let ops = match &write {
+            Write::Commit { ops, .. } => ops.len(),
+            Write::Replace { .. } => 1,
+        };
+        let work = self.config.op_time * ops as u64;
         self.busy_until = self.busy_until.max(now) + work;
-        self.begun.push_back(Begun { ticket, done_at: self.busy_until + self.config.commit_time, ops, purged });
+        self.begun.push_back(Begun { ticket, done_at: self.busy_until + self.config.commit_time, write });
         true
     }
 
@@ -105,15 +155,15 @@ impl Store {
         commit.min(self.election_at)
     }
 
-    /// Lets happen what is due; the results of commits by ticket.
-    pub fn run(&mut self, now: Instant) -> Vec<(u64, CommitResult)> {
+    /// Lets happen what is due; the results of writes by ticket.
+    pub fn run(&mut self, now: Instant) -> Vec<(u64, WriteResult)> {
         if self.election_at <= now {
             self.elect();
         }
         let mut results = Vec::new();
         while self.begun.front().is_some_and(|begun| begun.done_at <= now) {
             let begun = self.begun.pop_front().expect("just seen");
-            results.push((begun.ticket, self.apply(begun.done_at, &begun.ops, begun.purged)));
+            results.push((begun.ticket, self.apply(begun.done_at, begun.write)));
         }
         results
     }
@@ -133,7 +183,7 @@ impl Store {
         for (at, begun) in std::mem::take(&mut self.begun).into_iter().enumerate() {
             lost.push(begun.ticket);
             if at < survive {
-                self.apply(now, &begun.ops, begun.purged);
+                self.apply(now, begun.write);
             }
         }
         self.busy_until = now;
@@ -203,6 +253,16 @@ impl Store {
         self.contents.get(key)
     }
 
+    /// A document.
+    pub fn document(&self, name: &str) -> Option<&Document> {
+        self.documents.get(name)
+    }
+
+    /// Every document that ever became durable, in order.
+    pub fn document_log(&self) -> &[DocumentEntry] {
+        &self.document_log
+    }
+
     /// Everything that ever became durable, in order.
     pub fn log(&self) -> &[LogEntry] {
         &self.log
@@ -231,7 +291,24 @@ impl Store {
         self.primary = self.has_majority().then(|| self.alive.iter().position(|&alive| alive).expect("a majority lives") as u16);
     }
 
-    fn apply(&mut self, at: Instant, ops: &[StoreOp], purged: Generation) -> CommitResult {
+    fn apply(&mut self, at: Instant, write: Write) -> WriteResult {
+        match write {
+            Write::Commit { ops, purged } => WriteResult::Commit(self.commit(at, &ops, purged)),
+            Write::Replace { name, expect, document } => WriteResult::Replace(self.replace(at, name, expect, document)),
+        }
+    }
+
+    fn replace(&mut self, at: Instant, name: String, expect: u32, document: Document) -> ReplaceResult {
+        let held = self.documents.get(&name).map_or(0, |held| held.version);
+        if held != expect {
+            return ReplaceResult::Conflict(held);
+        }
+        self.documents.insert(name.clone(), document.clone());
+        self.document_log.push(DocumentEntry { at, name, document });
+        ReplaceResult::Committed
+    }
+
+    fn commit(&mut self, at: Instant, ops: &[StoreOp], purged: Generation) -> CommitResult {
         let generation_of = |key: &Key| self.contents.get(key).map_or(Generation::default(), |(generation, _)| *generation);
         let fits = ops.iter().all(|op| generation_of(&op.key) == op.expect);
         if !fits || self.purged > purged {

@@ -28,6 +28,9 @@ pub fn check(trial: &mut Trial) -> Result<(), String> {
     exactly_once(trial)?;
     nothing_lost(trial)?;
     servers_equal_store(trial)?;
+    if let Some(operators) = &trial.operators {
+        operators.check(&trial.cluster)?;
+    }
     agents_converge(trial)
 }
 

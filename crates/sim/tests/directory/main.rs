@@ -6,6 +6,7 @@ mod checks;
 mod final_checks;
 mod herd;
 mod history;
+mod operators;
 mod revocation;
 mod trial;
 
@@ -69,6 +70,12 @@ fn no_fault_leaves_a_withdrawn_mapping_with_an_agent_that_subscribed() {
     run_all("no_fault_leaves", Trial::subscribing, &[], QUICK);
 }
 
+/// The same with operators that list, watch, fetch and publish documents on streams.
+#[test]
+fn no_fault_hides_a_change_or_loses_a_document() {
+    run_all("no_fault_hides", Trial::streaming, &[], QUICK / 2);
+}
+
 /// The same while half of the machines speak the next version of the protocol, and each another one after a restart.
 #[test]
 fn no_fault_of_an_upgrade_loses_an_update_or_leaves_a_mapping() {
@@ -104,6 +111,22 @@ fn machines_run_past_213_days_and_500_years() {
         }
         trial.run().unwrap_or_else(|e| panic!("seed {seed} from second {start_s}: {e}"));
     }
+}
+
+/// Streams break, changes are forgotten, and publications end in every way.
+#[test]
+fn operators_see_something_of_everything() {
+    let mut all = [0; 9];
+    for seed in 0..20 {
+        let mut trial = Trial::streaming(seed);
+        trial.run().unwrap_or_else(|e| panic!("WEFT_SEED={seed}: {e}"));
+        let it = trial.operators.expect("operators").counts;
+        let counts =
+            [it.lists, it.forgotten, it.changes, it.broken, it.fetched, it.unavailable, it.committed, it.conflicts, it.unknown];
+        all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    println!("lists, forgotten, changes, broken, fetched, unavailable, committed, conflicts, unknown: {all:?}");
+    assert!(all.iter().all(|&count| count > 0), "{all:?}");
 }
 
 /// The schedules do something: most lookups are answered, updates end in every way, and faults are felt.

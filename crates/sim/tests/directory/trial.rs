@@ -18,13 +18,14 @@ use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::time::NsDuration;
 use weft_fabric::{Duration, Instant, TenantId};
 use weft_sim::directory::cluster::{
-    Cluster, ClusterConfig, SWITCH_PRINCIPAL, Seen, Step, agent_principal, server_principal, writer_principal,
+    Cluster, ClusterConfig, SWITCH_PRINCIPAL, Seen, Step, agent_principal, operator_principal, server_principal, writer_principal,
 };
 use weft_sim::directory::network::{Impairments, Node};
 use weft_sim::directory::service::ServiceTimes;
 use weft_sim::directory::store::StoreConfig;
 
 use super::checks::Checks;
+use super::operators::{FIRST_CALL, OPERATORS, Operators};
 
 /// Which services may resolve which, by version from 1 on: `allow[version - 1][target][asker]` of services 1 to 3.
 pub type Matrices = Vec<[[bool; 3]; 3]>;
@@ -37,6 +38,8 @@ pub struct Trial {
     policies: Vec<Policy>,
     pub updates: Vec<Asked>,
     pub checks: Checks,
+    /// On streams; `None`: nobody is.
+    pub operators: Option<Operators>,
     last_value: u32,
     last_token: u64,
     /// Faults come until then.
@@ -111,6 +114,14 @@ impl Trial {
         Self::with_shape(seed, rng, shape)
     }
 
+    /// As [`Trial::new`], with operators on streams.
+    pub fn streaming(seed: u64) -> Self {
+        let mut trial = Self::new(seed);
+        let Shape { servers, rough, .. } = trial.shape;
+        trial.operators = Some(Operators::new(seed, servers, rough == 0, trial.heal_at));
+        trial
+    }
+
     pub fn with_shape(seed: u64, mut rng: Pcg64, shape: Shape) -> Self {
         let matrices: Matrices =
             (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
@@ -157,6 +168,7 @@ impl Trial {
             policies,
             updates: Vec::new(),
             checks,
+            operators: None,
             last_value: 0,
             last_token: 0,
             heal_at,
@@ -182,6 +194,9 @@ impl Trial {
             let value = self.mapping(Some(agent));
             self.submit(0, vec![Op { key: home(agent), expect: None, value: Some(value) }]);
         }
+        if let Some(operators) = &self.operators {
+            operators.begin(&mut self.cluster);
+        }
         for kind in 0..WORK {
             self.cluster.call_at(Instant::ZERO + Duration::from_ms(400), kind);
         }
@@ -192,12 +207,21 @@ impl Trial {
         loop {
             match self.cluster.step(end) {
                 Step::End => return Ok(()),
+                Step::Call(token) if token >= FIRST_CALL => {
+                    if let Some(operators) = &mut self.operators {
+                        operators.call(&mut self.cluster, token);
+                    }
+                }
                 Step::Call(kind) => self.take(kind),
                 Step::Event => {}
             }
             for (at, seen) in self.cluster.take_seen() {
                 if let Seen::Done { token, result, .. } = seen {
                     self.updates[token as usize].ended = Some((at, result));
+                } else if let (Seen::StreamMessage { .. } | Seen::StreamBroken { .. }, Some(operators)) =
+                    (&seen, &mut self.operators)
+                {
+                    operators.see(&mut self.cluster, &seen).map_err(|e| format!("at {at}: {e}"))?;
                 } else {
                     self.checks.see(&self.cluster, at, &seen).map_err(|e| format!("at {at}: {e}"))?;
                 }
@@ -312,6 +336,9 @@ impl Trial {
 
     fn any_node(&mut self) -> Node {
         let Shape { servers, agents, writers, .. } = self.shape;
+        if self.operators.is_some() && self.rng.random_range(0..4) == 0 {
+            return Node::Operator(self.rng.random_range(0..OPERATORS));
+        }
         match self.rng.random_range(0..5) {
             0 => Node::Agent(self.rng.random_range(0..agents)),
             1 => Node::Writer(self.rng.random_range(0..writers)),
@@ -428,5 +455,6 @@ fn policy(index: usize, allow: &[[bool; 3]; 3], shape: &Shape) -> Policy {
     (0..shape.servers).for_each(|n| principal(server_principal(n), "server"));
     (0..shape.writers).for_each(|n| principal(writer_principal(n), "provisioner"));
     principal(SWITCH_PRINCIPAL, "switch");
+    (0..OPERATORS).for_each(|n| principal(operator_principal(n), "admin"));
     Policy::parse(&text).expect("a good policy")
 }

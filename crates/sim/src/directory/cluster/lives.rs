@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use weft_control::directory::auth::Cookies;
+use weft_control::directory::documents::Documents;
 use weft_control::directory::resolver::{self, Resolver, ResolverConfig};
 use weft_control::directory::server::{Server, ServerConfig};
 use weft_control::directory::updater::{self, Updater, UpdaterConfig};
@@ -19,7 +20,7 @@ impl Cluster {
             Node::Server(n) => self.servers[usize::from(n)].life,
             Node::Agent(n) => self.agents[usize::from(n)].life,
             Node::Writer(n) => self.writers[usize::from(n)].life,
-            Node::Switch | Node::Store => 1,
+            Node::Switch | Node::Operator(_) | Node::Store => 1,
         }
     }
 
@@ -32,6 +33,8 @@ impl Cluster {
                 server.lanes.clear();
                 server.watch = Watch::default();
                 server.clock.timer = None;
+                server.documents = Documents::new();
+                self.break_streams(|_, server| server == n);
                 if self.config.store.members == 1 && n == 0 {
                     self.fail_member(0);
                 }
@@ -44,7 +47,7 @@ impl Cluster {
                 self.writers[usize::from(n)].machine = None;
                 self.writers[usize::from(n)].clock.timer = None;
             }
-            Node::Switch | Node::Store => {}
+            Node::Switch | Node::Operator(_) | Node::Store => {}
         }
     }
 
@@ -132,7 +135,7 @@ impl Cluster {
             Node::Server(n) => (1, n),
             Node::Agent(n) => (2, n),
             Node::Writer(n) => (3, n),
-            Node::Switch | Node::Store => (4, 0),
+            Node::Switch | Node::Operator(_) | Node::Store => (4, 0),
         };
         let id = kind << 48 | u64::from(n) << 32 | u64::from(self.life(node));
         Pcg64::new(u128::from(mix(self.config.seed)) << 64 | u128::from(mix(id)), u128::from(id))

@@ -44,7 +44,7 @@ impl Cluster {
                     machine.handle(local, updater::Input::Timer);
                 }
             }
-            Node::Switch | Node::Store => {}
+            Node::Switch | Node::Operator(_) | Node::Store => {}
         }
         self.drain(node);
     }
@@ -69,7 +69,7 @@ impl Cluster {
             Node::Server(n) => self.drain_server(n),
             Node::Agent(n) => self.drain_agent(n),
             Node::Writer(n) => self.drain_writer(n),
-            Node::Switch | Node::Store => {}
+            Node::Switch | Node::Operator(_) | Node::Store => {}
         }
         self.rearm(node);
     }
@@ -131,7 +131,8 @@ impl Cluster {
                     watch.position = None;
                     self.give_load(server);
                 }
-                server::Output::Reply { .. } | server::Output::Event(_) => {}
+                server::Output::Reply { stream, message, .. } => self.reply(stream, message),
+                server::Output::Event(_) => {}
             }
         }
     }
@@ -141,7 +142,7 @@ impl Cluster {
             Node::Server(n) => Some(&mut self.servers[usize::from(n)].clock),
             Node::Agent(n) => Some(&mut self.agents[usize::from(n)].clock),
             Node::Writer(n) => Some(&mut self.writers[usize::from(n)].clock),
-            Node::Switch | Node::Store => None,
+            Node::Switch | Node::Operator(_) | Node::Store => None,
         }
     }
 
@@ -151,7 +152,7 @@ impl Cluster {
             Node::Server(n) => self.servers[usize::from(n)].machine.as_ref().and_then(Server::deadline),
             Node::Agent(n) => self.agents[usize::from(n)].machine.as_ref().and_then(Resolver::deadline),
             Node::Writer(n) => self.writers[usize::from(n)].machine.as_ref().and_then(Updater::deadline),
-            Node::Switch | Node::Store => None,
+            Node::Switch | Node::Operator(_) | Node::Store => None,
         };
         let now = self.now;
         let Some(clock) = self.clock_mut(node) else { return };

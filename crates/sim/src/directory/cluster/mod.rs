@@ -4,6 +4,7 @@
 //!   resolve, submit, misdeliver, crash, cut, step a clock        (the caller)
 //!        |
 //!   agents, writers, switch <--datagrams over [`Network`]--> servers <--commits, watch, loads--> [`Store`]
+//!   operators               <--streams-------------------->    |    <--documents-------------->
 //!        |                                                   (queue and service time of each)
 //!        v
 //!   [`Seen`]: the results that each received, for checks and measurements
@@ -11,16 +12,20 @@
 //! The machines are the real ones of [`weft_control::directory`], and so are the bytes between them. Equal times happen in the order in which they were
 //! scheduled; the same calls with the same seed give the same run.
 
+mod documents;
 mod lives;
 mod machines;
 pub(super) mod seen;
 mod storing;
+mod streams;
 mod transmit;
 
 use std::collections::BTreeMap;
 
 use weft_control::directory::auth::Secret;
+use weft_control::directory::documents::Documents;
 use weft_control::directory::policy::Policy;
+use weft_control::directory::request::StreamId;
 use weft_control::directory::resolver::{self, Resolver, ResolverConfig};
 use weft_control::directory::server::{self, Server, ServerConfig};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
@@ -30,8 +35,10 @@ use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
 
+use self::documents::{Awaited, DocumentResult, Operation};
 use self::machines::Clock;
 pub use self::seen::Seen;
+use self::streams::Stream;
 use super::network::{Impairments, Network, Node};
 use super::service::{Lanes, ServiceTimes};
 use super::store::{Store, StoreConfig};
@@ -83,6 +90,11 @@ pub const fn agent_principal(agent: u16) -> PrincipalId {
     PrincipalId(100_000 + agent as u32)
 }
 
+/// The principal of an operator.
+pub const fn operator_principal(operator: u16) -> PrincipalId {
+    PrincipalId(2_000 + operator as u32)
+}
+
 /// The principal of the switches.
 pub const SWITCH_PRINCIPAL: PrincipalId = PrincipalId(900);
 
@@ -103,7 +115,12 @@ pub struct Cluster {
     writers: Vec<Client<Updater>>,
     switch: Switch,
     tickets: BTreeMap<u64, (u16, u32, u64)>,
+    /// Operations on documents that a server waits for: the server, its life, and which.
+    awaited: BTreeMap<u64, (u16, u32, Awaited)>,
     last_ticket: u64,
+    /// The open streams.
+    streams: BTreeMap<StreamId, Stream>,
+    last_stream: u64,
     seen: Vec<(Instant, Seen)>,
     processed: u64,
 }
@@ -117,6 +134,7 @@ struct ServerNode {
     clock: Clock,
     lanes: Lanes,
     watch: Watch,
+    documents: Documents,
 }
 
 #[derive(Debug, Default)]
@@ -183,6 +201,36 @@ enum Event {
         server: u16,
         life: u32,
     },
+    /// A server's operation on a document reaches the store.
+    Document {
+        ticket: u64,
+        operation: Operation,
+    },
+    DocumentDone {
+        ticket: u64,
+        result: DocumentResult,
+    },
+    /// A message of an operator reaches the server.
+    StreamRequest {
+        stream: StreamId,
+        message: Vec<u8>,
+    },
+    /// A message of a server reaches the operator.
+    StreamReply {
+        stream: StreamId,
+        message: Vec<u8>,
+    },
+    /// The server notices that a stream has ended.
+    StreamEnded {
+        server: u16,
+        life: u32,
+        stream: StreamId,
+    },
+    /// The operator notices that a stream has ended.
+    StreamBroken {
+        operator: u16,
+        stream: StreamId,
+    },
     /// Servers check their connections to the store.
     Look,
     /// The caller wants to be called.
@@ -217,7 +265,10 @@ impl Cluster {
             agents: Vec::new(),
             writers: Vec::new(),
             tickets: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             last_ticket: 0,
+            streams: BTreeMap::new(),
+            last_stream: 0,
             seen: Vec::new(),
             processed: 0,
             config,
@@ -232,6 +283,7 @@ impl Cluster {
                 clock,
                 lanes,
                 watch: Watch::default(),
+                documents: Documents::new(),
             });
         }
         cluster.agents.extend((0..cluster.config.agents).map(|_| Client { machine: None, life: 0, clock }));
@@ -359,7 +411,14 @@ impl Cluster {
                 self.input_life(server, life, server::Input::Watched { from, revision, changes });
             }
             Event::WatchLost { server, life } => self.input_life(server, life, server::Input::WatchLost),
+            Event::Document { ticket, operation } => self.begin_operation(ticket, operation),
+            Event::DocumentDone { ticket, result } => self.operation_done(ticket, result),
+            Event::StreamRequest { stream, message } => self.receive_request(stream, &message),
+            Event::StreamReply { stream, message } => self.receive_reply(stream, message),
+            Event::StreamEnded { server, life, stream } => self.end_stream(server, life, stream),
+            Event::StreamBroken { operator, stream } => self.seen.push((self.now, Seen::StreamBroken { operator, stream })),
             Event::Look => {
+                self.check_streams();
                 self.look_after_store();
                 self.schedule(self.now + LOOK_EVERY, Event::Look);
             }

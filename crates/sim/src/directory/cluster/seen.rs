@@ -1,9 +1,10 @@
 //! What agents, writers and servers do that a caller can see.
 
 use weft_control::directory::attempts::UpdateResult;
+use weft_control::directory::request::StreamId;
 use weft_control::directory::resolver::Resolution;
 use weft_control::directory::{Generation, Key, PrincipalId};
-use weft_control::wire::directory::Finding;
+use weft_control::wire::directory::{Finding, Kind};
 
 /// A result that a node received.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,5 +67,25 @@ pub enum Seen {
         generation: Generation,
         /// What it is.
         finding: Finding,
+    },
+    /// An operator received a message on a stream.
+    StreamMessage {
+        /// The operator.
+        operator: u16,
+        /// The stream.
+        stream: StreamId,
+        /// The request that it answers.
+        request: u64,
+        /// Its kind.
+        kind: Kind,
+        /// Its body.
+        body: Vec<u8>,
+    },
+    /// An operator's stream ended, and the operator did not close it.
+    StreamBroken {
+        /// The operator.
+        operator: u16,
+        /// The stream.
+        stream: StreamId,
     },
 }

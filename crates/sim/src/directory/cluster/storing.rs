@@ -6,6 +6,8 @@ use weft_control::directory::store::{CommitResult, StoreOp};
 use weft_fabric::{Duration, Instant};
 
 use super::super::network::Node;
+use super::super::store::{Write, WriteResult};
+use super::documents::DocumentResult;
 use super::{Cluster, Event};
 
 impl Cluster {
@@ -22,7 +24,7 @@ impl Cluster {
     }
 
     pub(super) fn store_begins(&mut self, ticket: u64, ops: Vec<StoreOp>, purged: Generation) {
-        if self.store.begin(self.now, ticket, ops, purged) {
+        if self.store.begin(self.now, ticket, Write::Commit { ops, purged }) {
             self.schedule_store();
         } else {
             self.answer_commit(ticket, CommitResult::Failed);
@@ -48,7 +50,10 @@ impl Cluster {
         let results = self.store.run(self.now);
         let any = !results.is_empty();
         for (ticket, result) in results {
-            self.answer_commit(ticket, result);
+            match result {
+                WriteResult::Commit(result) => self.answer_commit(ticket, result),
+                WriteResult::Replace(result) => self.answer_operation(ticket, DocumentResult::Replace(result)),
+            }
         }
         if any {
             self.pump_watches();

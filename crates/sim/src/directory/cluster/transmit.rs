@@ -53,7 +53,7 @@ impl Cluster {
                     self.transmit(Node::Switch, from, again);
                 }
             }
-            Node::Store => {}
+            Node::Operator(_) | Node::Store => {}
         }
     }
 

@@ -1,0 +1,132 @@
+//! Operators' streams to servers: messages arrive whole and in order, until the server crashes, the link fails or the operator closes the stream.
+//! Its end overtakes what is under way, as a reset connection's does.
+
+use weft_control::directory::documents;
+use weft_control::directory::documents::Requester;
+use weft_control::directory::request::{Ask, Client, Request, StreamId};
+use weft_control::directory::server;
+use weft_control::wire::directory::{Frame, Header, Message, TAG};
+use weft_fabric::Instant;
+
+use super::super::network::Node;
+use super::{Cluster, Event, Seen, operator_principal};
+
+/// An open stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    operator: u16,
+    server: u16,
+    /// When the last message to the server, and the last to the operator, arrives.
+    last: [Instant; 2],
+}
+
+impl Cluster {
+    /// An operator opens a stream; `None` if the server does not run or cannot be reached.
+    pub fn open_stream(&mut self, operator: u16, server: u16) -> Option<StreamId> {
+        if self.server(server).is_none() || !self.is_linked(operator, server) {
+            return None;
+        }
+        self.last_stream += 1;
+        let stream = StreamId(self.last_stream);
+        self.streams.insert(stream, Stream { operator, server, last: [self.now; 2] });
+        Some(stream)
+    }
+
+    /// The operator sends a request; nothing happens if the stream has ended.
+    pub fn send_request(&mut self, stream: StreamId, request: u64, message: &Message<'_>) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let mut bytes = Vec::new();
+        Header { kind: message.kind(), principal: operator_principal(open.operator), cookie: 0, request }.emit(&mut bytes);
+        message.emit(&mut bytes);
+        let at = (self.now + self.network.latency()).max(open.last[0]);
+        open.last[0] = at;
+        self.schedule(at, Event::StreamRequest { stream, message: bytes });
+    }
+
+    /// The operator closes a stream.
+    pub fn close_stream(&mut self, stream: StreamId) {
+        let Some(Stream { server, .. }) = self.streams.remove(&stream) else { return };
+        let after = self.network.latency();
+        let life = self.servers[usize::from(server)].life;
+        self.schedule(self.now + after, Event::StreamEnded { server, life, stream });
+    }
+
+    /// A server sends a message.
+    pub(super) fn reply(&mut self, stream: StreamId, message: Vec<u8>) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        let at = (self.now + self.network.latency()).max(open.last[1]);
+        open.last[1] = at;
+        self.schedule(at, Event::StreamReply { stream, message });
+    }
+
+    /// A request reaches its server, which verifies it as the daemon does.
+    pub(super) fn receive_request(&mut self, stream: StreamId, message: &[u8]) {
+        let Some(&Stream { server, .. }) = self.streams.get(&stream) else { return };
+        let sealed = [message, &[0; TAG]].concat();
+        let Ok(Frame { header, body, .. }) = Frame::parse(&sealed) else { return };
+        let Header { kind, principal, request, .. } = header;
+        let from = Requester { stream, principal, request };
+        match Message::parse(kind, body) {
+            Ok(Message::Fetch(fetch)) => self.input_documents(server, documents::Input::Fetch { from, fetch }),
+            Ok(Message::Publish(part)) => {
+                let policy = self.servers[usize::from(server)].policy.clone();
+                self.input_documents(server, documents::Input::Publish { from, policy: &policy, part });
+            }
+            _ => {
+                let Ok(ask) = Ask::parse(kind, body) else { return };
+                if ask.permitted(&self.servers[usize::from(server)].policy, principal) {
+                    let client = Client::Stream { stream, request };
+                    self.input_server(server, server::Input::Request(Request { client, principal, ask }));
+                }
+            }
+        }
+    }
+
+    /// A reply reaches the operator.
+    pub(super) fn receive_reply(&mut self, stream: StreamId, message: Vec<u8>) {
+        let Some(&Stream { operator, .. }) = self.streams.get(&stream) else { return };
+        let sealed = [&message[..], &[0; TAG]].concat();
+        let Ok(Frame { header: Header { kind, request, .. }, body, .. }) = Frame::parse(&sealed) else { return };
+        self.seen.push((self.now, Seen::StreamMessage { operator, stream, request, kind, body: body.to_vec() }));
+    }
+
+    /// A server notices that a stream has ended.
+    pub(super) fn end_stream(&mut self, server: u16, life: u32, stream: StreamId) {
+        let node = &self.servers[usize::from(server)];
+        if node.life == life && node.machine.is_some() {
+            self.input_server(server, server::Input::StreamClosed(stream));
+            self.input_documents(server, documents::Input::StreamClosed(stream));
+        }
+    }
+
+    /// Streams end whose link has failed.
+    pub(super) fn check_streams(&mut self) {
+        let failed: Vec<(u16, u16)> = self
+            .streams
+            .values()
+            .map(|stream| (stream.operator, stream.server))
+            .filter(|&(operator, server)| !self.is_linked(operator, server))
+            .collect();
+        if !failed.is_empty() {
+            self.break_streams(|operator, server| failed.contains(&(operator, server)));
+        }
+    }
+
+    /// Breaks the streams between operators and servers that `which` names; both sides notice.
+    pub(super) fn break_streams(&mut self, which: impl Fn(u16, u16) -> bool) {
+        let broken: Vec<StreamId> =
+            self.streams.iter().filter(|(_, it)| which(it.operator, it.server)).map(|(&stream, _)| stream).collect();
+        for stream in broken {
+            if let Some(&Stream { operator, .. }) = self.streams.get(&stream) {
+                self.close_stream(stream);
+                let after = self.network.latency();
+                self.schedule(self.now + after, Event::StreamBroken { operator, stream });
+            }
+        }
+    }
+
+    fn is_linked(&self, operator: u16, server: u16) -> bool {
+        let (operator, server) = (Node::Operator(operator), Node::Server(server));
+        self.network.is_open(operator, server) && self.network.is_open(server, operator)
+    }
+}
