@@ -84,20 +84,15 @@ impl Incoming {
         self.rows().for_each(|row| row.split(|datagram| out.push((row.from, datagram))));
     }
 
-    /// The datagrams received, without those that have waited for longer than the limit and that `droppable` lets go; how many these are. What has no timestamp is
+    /// The datagrams received, without those that `drops` names by how long they have waited and their bytes; how many these are. What has no timestamp is
     /// new ([`enable_timestamps`]).
-    pub fn datagrams_within<'a>(
-        &'a self,
-        limit: Duration,
-        droppable: impl Fn(&[u8]) -> bool,
-        out: &mut Vec<(SocketAddr, &'a [u8])>,
-    ) -> u64 {
+    pub fn datagrams_unless<'a>(&'a self, drops: impl Fn(Duration, &[u8]) -> bool, out: &mut Vec<(SocketAddr, &'a [u8])>) -> u64 {
         let now = SystemTime::now();
         let mut dropped = 0;
         for row in self.rows() {
-            let is_old = row.arrived.and_then(|at| now.duration_since(at).ok()).is_some_and(|age| age > limit);
+            let age = row.arrived.and_then(|at| now.duration_since(at).ok()).unwrap_or_default();
             row.split(|datagram| {
-                if is_old && droppable(datagram) {
+                if drops(age, datagram) {
                     dropped += 1;
                 } else {
                     out.push((row.from, datagram));
@@ -383,7 +378,8 @@ mod tests {
         let receive = || {
             let (mut incoming, mut datagrams) = (Incoming::new(), Vec::new());
             incoming.receive(to.as_raw_fd()).unwrap();
-            let dropped = incoming.datagrams_within(Duration::from_millis(50), |datagram| datagram == [1], &mut datagrams);
+            let dropped =
+                incoming.datagrams_unless(|age, datagram| age > Duration::from_millis(50) && datagram == [1], &mut datagrams);
             (dropped, datagrams.iter().map(|(_, bytes)| bytes[0]).collect::<Vec<_>>(), incoming.has_emptied())
         };
         send(&[1, 2, 1]);

@@ -93,15 +93,12 @@ pub fn run(core: &Arc<Core>, socket: &UdpSocket) {
         let arrived = Instant::now();
         let mut datagrams = Vec::with_capacity(256);
         let now = core.now();
-        age.took(now, incoming.has_emptied());
-        let stale = incoming.datagrams_within(age.limit(now).to_std(), AgeLimit::is_droppable, &mut datagrams);
+        let rule = age.batch(now, incoming.has_emptied());
+        let stale = incoming.datagrams_unless(|age, datagram| rule.drops(age.into(), datagram), &mut datagrams);
         if stale > 0 {
             core.metrics.dropped("stale", stale);
         }
-        if age.is_overloaded(now) {
-            // Syncs and Health first: whether mappings stay in use, and whom agents ask, depends on them.
-            datagrams.sort_by_key(|(_, datagram)| AgeLimit::is_droppable(datagram));
-        }
+        rule.sort(&mut datagrams);
         answer(core, &mut front, &datagrams, &mut outgoing);
         outgoing.flush(socket.as_raw_fd());
         core.metrics.received.increment(datagrams.len() as u64 + stale);

@@ -7,6 +7,7 @@ mod final_checks;
 mod herd;
 mod history;
 mod operators;
+mod overload;
 mod revocation;
 mod trial;
 

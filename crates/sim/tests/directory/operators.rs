@@ -152,11 +152,14 @@ impl Operators {
     pub fn call(&mut self, cluster: &mut Cluster, token: u64) {
         let operator = (token - FIRST_CALL) as u16;
         let is_quiet = cluster.now() >= self.heal_at + Duration::from_secs(2);
-        // Now and then it goes to another server by itself; at the end publishers ask all.
-        let leaves = if is_quiet { !is_watcher(operator) && self.is_idle(operator) } else { self.rng.random_range(0..50) == 0 };
+        // Now and then it goes to another server by itself, or a watcher begins anew; at the end publishers ask all.
+        let leaves = if is_quiet { !is_watcher(operator) && self.is_idle(operator) } else { self.rng.random_range(0..25) == 0 };
         if leaves && let Some((stream, _)) = self.links[usize::from(operator)].stream.take() {
             cluster.close_stream(stream);
             self.lost(operator);
+            if is_watcher(operator) && self.rng.random_range(0..2) == 0 {
+                self.watchers[usize::from(operator)] = Watcher::default();
+            }
         }
         if self.links[usize::from(operator)].stream.is_none() {
             let server = self.rng.random_range(0..self.servers);
@@ -535,8 +538,8 @@ const fn is_watcher(operator: u16) -> bool {
     operator < WATCHERS
 }
 
-/// From the store's answer to the server, and from it to the operator.
-const LATENCY: Duration = Duration::from_ms(1);
+/// A read of the store, and the way from the server to the operator.
+const LATENCY: Duration = Duration::from_ms(25);
 
 /// Whether the store has written this value with this generation; without a value: whether it had none then (a server that reloads everything does not
 /// learn when a tombstone was written that has been purged since).

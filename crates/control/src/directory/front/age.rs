@@ -12,6 +12,30 @@
 use crate::time::{Duration, Instant};
 use crate::wire::directory::Kind;
 
+/// What is done with a batch of datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRule {
+    /// Lookups that have waited longer are dropped.
+    limit: Duration,
+    /// Whether lookups go last.
+    is_overloaded: bool,
+}
+
+impl BatchRule {
+    /// Whether a datagram is dropped that has waited for `age`.
+    #[inline]
+    pub fn drops(&self, age: Duration, datagram: &[u8]) -> bool {
+        age > self.limit && AgeLimit::is_droppable(datagram)
+    }
+
+    /// Under overload moves lookups behind the others: whether mappings stay in use, and which server agents ask, depends on Syncs and Health.
+    pub fn sort<T>(&self, batch: &mut [(T, &[u8])]) {
+        if self.is_overloaded {
+            batch.sort_by_key(|(_, datagram)| AgeLimit::is_droppable(datagram));
+        }
+    }
+}
+
 /// Decides by age which lookups are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct AgeLimit {
@@ -27,7 +51,13 @@ impl AgeLimit {
         Self { emptied: now, overloaded_until: Instant::ZERO }
     }
 
-    /// A batch was taken out of the queue; `emptied`: nothing is left there.
+    /// What to do with a batch that was taken out of the queue; `emptied`: nothing is left there.
+    pub fn batch(&mut self, now: Instant, emptied: bool) -> BatchRule {
+        self.took(now, emptied);
+        BatchRule { limit: self.limit(now), is_overloaded: self.is_overloaded(now) }
+    }
+
+    /// A batch was taken out of the queue, or nothing was there; `emptied`: nothing is left there.
     pub fn took(&mut self, now: Instant, emptied: bool) {
         if emptied {
             self.emptied = now;
@@ -195,7 +225,17 @@ mod tests {
     }
 
     #[test]
-    fn lookups_alone_are_dropped() {
+    fn lookups_alone_are_dropped_and_go_last_under_overload() {
+        let (lookup, health) = (&b"WD\x01\x01"[..], &b"WD\x01\x04"[..]);
+        let mut limit = AgeLimit::new(s(1));
+        for (now, emptied, longest, order) in [(s(1), true, INTERVAL, [1, 2, 3]), (s(2), false, TARGET, [2, 1, 3])] {
+            let rule = limit.batch(now, emptied);
+            assert!(!rule.drops(longest, lookup) && rule.drops(longest + Duration::from_ns(1), lookup));
+            assert!(!rule.drops(Duration::from_secs(9), health));
+            let mut batch = [(1, lookup), (2, health), (3, lookup)];
+            rule.sort(&mut batch);
+            assert_eq!(batch.map(|it| it.0), order);
+        }
         assert!(AgeLimit::is_droppable(b"WD\x01\x01"));
         for other in [&b"WD\x01\x03"[..], b"WD\x01\x04", b"WD\x01\x02", b"WD", b""] {
             assert!(!AgeLimit::is_droppable(other));

@@ -18,7 +18,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-pub use self::age::AgeLimit;
+pub use self::age::{AgeLimit, BatchRule};
 pub(super) use self::answer::{Access, finding, look_up, sync};
 use self::clients::Clients;
 pub use self::counters::{Counters, Reason};

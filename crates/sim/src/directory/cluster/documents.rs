@@ -2,6 +2,7 @@
 
 use weft_control::directory::documents::{Document, Input, Output, ReadResult, ReplaceId, ReplaceResult};
 use weft_control::wire::directory::{HEADER, Header};
+use weft_fabric::Duration;
 
 use super::super::network::Node;
 use super::super::store::Write;
@@ -76,23 +77,24 @@ impl Cluster {
                     Some(document) if document.version == known => ReadResult::Unchanged,
                     Some(document) => ReadResult::Found(document.clone()),
                 };
-                self.answer_operation(ticket, DocumentResult::Read(result));
+                // It takes as long as a commit, and finds what was there at first.
+                self.answer_operation(ticket, DocumentResult::Read(result), self.config.store.commit_time);
             }
             Operation::Replace { name, expect, document } => {
                 if self.store.begin(self.now, ticket, Write::Replace { name, expect, document }) {
                     self.schedule_store();
                 } else {
-                    self.answer_operation(ticket, DocumentResult::Replace(ReplaceResult::Failed));
+                    self.answer_operation(ticket, DocumentResult::Replace(ReplaceResult::Failed), Duration::ZERO);
                 }
             }
         }
     }
 
-    /// The store answers.
-    pub(super) fn answer_operation(&mut self, ticket: u64, result: DocumentResult) {
+    /// The store answers after `work`.
+    pub(super) fn answer_operation(&mut self, ticket: u64, result: DocumentResult, work: Duration) {
         let Some(&(server, ..)) = self.awaited.get(&ticket) else { return };
         if self.network.is_open(Node::Store, Node::Server(server)) {
-            let after = self.network.latency();
+            let after = work + self.network.latency();
             self.schedule(self.now + after, Event::DocumentDone { ticket, result });
         }
     }

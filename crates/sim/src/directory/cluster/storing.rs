@@ -52,7 +52,7 @@ impl Cluster {
         for (ticket, result) in results {
             match result {
                 WriteResult::Commit(result) => self.answer_commit(ticket, result),
-                WriteResult::Replace(result) => self.answer_operation(ticket, DocumentResult::Replace(result)),
+                WriteResult::Replace(result) => self.answer_operation(ticket, DocumentResult::Replace(result), Duration::ZERO),
             }
         }
         if any {
