@@ -9,6 +9,7 @@
 
 pub mod attempts;
 pub mod auth;
+pub mod budget;
 pub mod denied;
 #[cfg(test)]
 mod divided;

@@ -49,7 +49,7 @@ use crate::client::{TlsFiles, versions};
 use crate::daemon::notify;
 use crate::store::AnyStore;
 use audit::Audit;
-use budget::{Budget, StreamLimits, raise_descriptors};
+use budget::{Budget, raise_descriptors, stream_limits};
 use certificate::Certificate;
 use denied::DeniedList;
 use documents::Documents;
@@ -233,7 +233,7 @@ fn start_streams(
     listener.set_nonblocking(true).map_err(refused)?;
     let _entered = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).map_err(refused)?;
-    let limits = StreamLimits::within(raise_descriptors());
+    let limits = stream_limits(raise_descriptors());
     tracing::info!(?limits, "streams");
     let budget = Budget::new(limits);
     let streams = Arc::new(Streams::new(budget.clone()));

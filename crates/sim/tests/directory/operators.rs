@@ -470,7 +470,7 @@ impl Operators {
         let log = || cluster.store.document_log().iter().filter(|entry| entry.name == NAMES[it.name]);
         let is_stored = log().any(|entry| entry.document == it.document && entry.at >= it.call);
         // The versions that were there between the call and its end.
-        let before = log().filter(|entry| entry.at <= it.call).last().map_or(0, |entry| entry.document.version);
+        let before = log().rfind(|entry| entry.at <= it.call).map_or(0, |entry| entry.document.version);
         let held = |version: u32| {
             version == before || log().any(|entry| entry.document.version == version && (it.call..=end).contains(&entry.at))
         };

@@ -123,7 +123,7 @@ impl World {
         let secret = Secret::new([7; 32]);
         let stream = |n: u128| Pcg64::new(n, 5);
         // With an open policy everybody resolves everything.
-        let policy = Policy::open([(ME, Role::Server)].into_iter());
+        let policy = Policy::open([(ME, Role::Server)]);
         let mut server = Server::new(ServerConfig::new(ME, Vec::new()), secret.clone(), Cookies::new([1; 16]), policy, stream(1));
         let end = Some(LoadEnd { revision: Generation(1), purged: Generation(0) });
         server.handle(START, server::Input::Loaded { load: 1, entries: (0..KEYS).map(stored).collect(), end });
