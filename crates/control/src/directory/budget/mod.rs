@@ -117,7 +117,9 @@ impl Usage {
         let has_room = if may_list {
             self.hosts + self.privileged < self.streams.hosts + self.streams.reserved
         } else {
-            self.hosts < self.streams.hosts && own < self.streams.principal
+            // Of those that may list, what the reserve does not hold takes the place of hosts.
+            let beyond = self.privileged.saturating_sub(self.streams.reserved);
+            self.hosts + beyond < self.streams.hosts && own < self.streams.principal
         };
         if has_room {
             self.principals.entry(principal).or_default().streams += 1;

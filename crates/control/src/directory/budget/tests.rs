@@ -84,7 +84,8 @@ impl World {
                 if may_list(principal) {
                     assert!(taken || self.streams(may_list) >= STREAMS.reserved, "an operator gets in");
                 } else {
-                    let has_room = self.streams(|it| !may_list(it)) < STREAMS.hosts;
+                    let has_room = self.streams(|it| !may_list(it)) < STREAMS.hosts
+                        && self.streams(|_| true) < STREAMS.hosts + STREAMS.reserved;
                     assert_eq!(taken, has_room && self.streams(|it| it == principal) < STREAMS.principal);
                 }
                 if taken {
