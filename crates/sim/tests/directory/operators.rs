@@ -152,7 +152,7 @@ impl Operators {
     pub fn call(&mut self, cluster: &mut Cluster, token: u64) {
         let operator = (token - FIRST_CALL) as u16;
         let is_quiet = cluster.now() >= self.heal_at + Duration::from_secs(2);
-        // Now and then it goes to another server by itself, or a watcher begins anew; at the end publishers ask all.
+        // Now and then it goes to another server by itself, or a watcher forgets all and lists; at the end publishers ask all.
         let leaves = if is_quiet { !is_watcher(operator) && self.is_idle(operator) } else { self.rng.random_range(0..25) == 0 };
         if leaves && let Some((stream, _)) = self.links[usize::from(operator)].stream.take() {
             cluster.close_stream(stream);

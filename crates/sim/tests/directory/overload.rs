@@ -365,8 +365,8 @@ fn at_half_the_capacity_nothing_is_dropped() {
     world.run(3);
     let (lookups, p99) = within(&world.lookups, &seconds(1, 3));
     assert!(p99 < NsDuration::from_ms(5) && lookups * 10 > 2 * CAPACITY * 4, "{lookups} in 2 s, p99 {p99}");
-    // Nor if the thread does not run for a moment.
-    world.stall(NsDuration::from_ms(60));
+    // Nor if the thread does not run for a moment: the queue is empty again within 100 ms.
+    world.stall(NsDuration::from_ms(40));
     world.run(4);
     assert_eq!((world.stale, world.lost), (0, 0));
 }
