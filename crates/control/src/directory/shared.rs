@@ -73,10 +73,8 @@ impl Shared {
     /// Whether this server's part has a key.
     #[inline]
     pub fn holds(&self, key: &Key) -> bool {
-        match (self.policy.parts(), self.part) {
-            (Some(parts), Some(part)) => parts.part_of(key) == part,
-            _ => true,
-        }
+        let Some(part) = self.part else { return true };
+        self.policy.parts().is_none_or(|parts| parts.part_of(key) == part)
     }
 
     /// The answer to a question for health.

@@ -288,7 +288,8 @@ impl Front {
     /// Whether this is the address of a server of another part.
     #[inline]
     fn of_part(shared: &Shared, from: SocketAddr) -> bool {
-        shared.policy.parts().is_some_and(|parts| parts.part_of_server(from).is_some_and(|part| shared.part != Some(part)))
+        let Some(own) = shared.part else { return false };
+        shared.policy.parts().and_then(|parts| parts.part_of_server(from)).is_some_and(|part| part != own)
     }
 
     /// A datagram of another part's server: an answer to this one, or a question.
