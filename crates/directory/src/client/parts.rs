@@ -155,17 +155,14 @@ impl Client {
     }
 
     fn know_parts(&mut self) -> Result<(), ClientError> {
-        if matches!(self.parts, Parts::Unknown) {
-            self.learn_parts()?;
-        }
-        Ok(())
+        if matches!(self.parts, Parts::Unknown) { self.learn_parts() } else { Ok(()) }
     }
 
-    /// A server has said "elsewhere": asks for the map. Whether that is news.
-    pub(super) fn learn_parts(&mut self) -> Result<bool, ClientError> {
+    /// A server has said "elsewhere": asks for the map, unless it was asked for lately.
+    pub(super) fn learn_parts(&mut self) -> Result<(), ClientError> {
         let again = if matches!(self.parts, Parts::Several(_)) { MOVED_AGAIN } else { AGAIN };
         if self.settings.only || self.asked_parts.is_some_and(|at| at.elapsed() < again) {
-            return Ok(false);
+            return Ok(());
         }
         self.asked_parts = Some(Instant::now());
         let was_unknown = matches!(self.parts, Parts::Unknown);
@@ -185,7 +182,7 @@ impl Client {
         } else if was_unknown {
             self.parts = Parts::None;
         }
-        Ok(is_news)
+        Ok(())
     }
 
     /// Over UDP, or without a key on a stream.

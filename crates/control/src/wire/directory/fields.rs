@@ -185,7 +185,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn address(&mut self) -> Result<IpAddr, WireError> {
+    /// An address and its family.
+    pub(super) fn address(&mut self) -> Result<IpAddr, WireError> {
         Ok(match self.u8()? {
             4 => IpAddr::V4(Ipv4Addr::from(self.array::<4>()?)),
             6 => IpAddr::V6(Ipv6Addr::from(self.array::<16>()?)),
@@ -272,16 +273,19 @@ pub fn emit_value(value: &Value, out: &mut Vec<u8>) {
 /// Appends the bytes of a value that is a group.
 pub fn emit_group(addresses: &GroupAddresses, out: &mut Vec<u8>) {
     out.extend_from_slice(&[GROUP, addresses.len() as u8]);
-    for address in addresses {
-        match address {
-            IpAddr::V4(ip) => {
-                out.push(4);
-                out.extend_from_slice(&ip.octets());
-            }
-            IpAddr::V6(ip) => {
-                out.push(6);
-                out.extend_from_slice(&ip.octets());
-            }
+    addresses.iter().for_each(|&address| emit_ip(address, out));
+}
+
+/// Appends an address and its family, which [`Reader::address`] reads.
+pub(super) fn emit_ip(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(ip) => {
+            out.push(4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
         }
     }
 }

@@ -9,10 +9,10 @@
 //!                    count u16, count x (first u24, last u24)                         tenants
 //! ```
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
-use super::fields::{Reader, WireError};
+use super::fields::{Reader, WireError, emit_ip};
 use crate::directory::parts::{Part, PartMap};
 use crate::prefix::Prefix;
 
@@ -170,7 +170,7 @@ fn part(r: &mut Reader<'_>) -> Result<Part, WireError> {
     let length = usize::from(r.u8()?);
     let name = std::str::from_utf8(r.take(length)?).map_err(|_| WireError::Field("name"))?.to_owned();
     let (is_default, servers) = (r.flag()?, r.u8()?);
-    let servers = (0..servers).map(|_| Ok(SocketAddr::new(ip(r)?, r.u16()?))).collect::<Result<_, WireError>>()?;
+    let servers = (0..servers).map(|_| Ok(SocketAddr::new(r.address()?, r.u16()?))).collect::<Result<_, WireError>>()?;
     let prefixes = r.u16()?;
     let prefixes = (0..prefixes).map(|_| prefix(r)).collect::<Result<_, WireError>>()?;
     let tenants = r.u16()?;
@@ -179,34 +179,13 @@ fn part(r: &mut Reader<'_>) -> Result<Part, WireError> {
 }
 
 fn prefix(r: &mut Reader<'_>) -> Result<Prefix, WireError> {
-    let (address, bits) = (ip(r)?, r.u8()?);
+    let (address, bits) = (r.address()?, r.u8()?);
     Prefix::of(address, bits).filter(|it| it.address() == address).ok_or(WireError::Field("prefix"))
 }
 
 fn range(r: &mut Reader<'_>) -> Result<RangeInclusive<u32>, WireError> {
     let mut tenant = || r.array::<3>().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]));
     Ok(tenant()?..=tenant()?)
-}
-
-fn emit_ip(address: IpAddr, out: &mut Vec<u8>) {
-    match address {
-        IpAddr::V4(it) => {
-            out.push(4);
-            out.extend_from_slice(&it.octets());
-        }
-        IpAddr::V6(it) => {
-            out.push(6);
-            out.extend_from_slice(&it.octets());
-        }
-    }
-}
-
-fn ip(r: &mut Reader<'_>) -> Result<IpAddr, WireError> {
-    match r.u8()? {
-        4 => Ok(IpAddr::from(r.array::<4>()?)),
-        6 => Ok(IpAddr::from(r.array::<16>()?)),
-        _ => Err(WireError::Field("address")),
-    }
 }
 
 #[cfg(test)]

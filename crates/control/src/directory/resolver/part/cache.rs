@@ -363,11 +363,26 @@ impl Cache {
 
     /// If the key asks here: what it was allowed before a generation is to be looked up again.
     fn withdraw_asker(&mut self, asker: &Key, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
-        if !self.askers.contains(asker) {
-            return;
+        if self.askers.contains(asker) {
+            self.forget(|name, entry| name.1 == Some(*asker) && entry.revision < generation, generation, now, gone);
         }
+    }
+
+    /// Another part has an asker, which is not what it was: what it was allowed is to be looked up again.
+    pub fn forget_asker(&mut self, asker: &Key, now: Instant, gone: &mut Vec<Name>) {
+        self.forget(|name, _| name.1 == Some(*asker), Generation(0), now, gone);
+    }
+
+    /// Forgets what is held of other keys.
+    pub fn keep(&mut self, keep: impl Fn(&Key) -> bool, now: Instant, gone: &mut Vec<Name>) {
+        self.forget(|name, _| !keep(&name.0), Generation(0), now, gone);
+        self.entries.retain(|name, _| keep(&name.0));
+    }
+
+    /// Only the generations of these entries count from now on, and this one.
+    fn forget(&mut self, which: impl Fn(&Name, &Entry) -> bool, generation: Generation, now: Instant, gone: &mut Vec<Name>) {
         let terms = self.terms;
-        for (name, entry) in self.entries.iter_mut().filter(|(name, e)| name.1 == Some(*asker) && e.revision < generation) {
+        for (name, entry) in self.entries.iter_mut().filter(|(name, entry)| which(name, entry)) {
             if matches!(entry.held, Held::Found(_)) {
                 self.found -= 1;
                 self.peers -= usize::from(is_peer(name));
@@ -377,32 +392,6 @@ impl Cache {
             }
             entry.held = Held::Floor;
             entry.generation = entry.generation.max(generation);
-        }
-    }
-
-    /// Another part has an asker, which is not what it was: what it was allowed is to be looked up again.
-    pub fn forget_asker(&mut self, asker: &Key, now: Instant, gone: &mut Vec<Name>) {
-        self.forget(|name| name.1 == Some(*asker), now, gone);
-    }
-
-    /// Forgets what is held of other keys.
-    pub fn keep(&mut self, keep: impl Fn(&Key) -> bool, now: Instant, gone: &mut Vec<Name>) {
-        self.forget(|name| !keep(&name.0), now, gone);
-        self.entries.retain(|name, _| keep(&name.0));
-    }
-
-    /// Only the generations of these names count from now on.
-    fn forget(&mut self, which: impl Fn(&Name) -> bool, now: Instant, gone: &mut Vec<Name>) {
-        let terms = self.terms;
-        for (name, entry) in self.entries.iter_mut().filter(|(name, _)| which(name)) {
-            if matches!(entry.held, Held::Found(_)) {
-                self.found -= 1;
-                self.peers -= usize::from(is_peer(name));
-                if entry.is_usable(now, terms) {
-                    gone.push(*name);
-                }
-            }
-            entry.held = Held::Floor;
         }
     }
 
