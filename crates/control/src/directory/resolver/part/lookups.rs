@@ -2,7 +2,8 @@
 //!
 //! A batch goes to k servers. Each key leaves it with the first acceptable finding; what is left when the time-out is over goes to other
 //! servers. Names to be reconfirmed wait apart, so that a storm of them does not delay what somebody waits for, and leave over some seconds, so that
-//! agents that must all reconfirm do not flood the servers.
+//! agents that must all reconfirm do not flood the servers. Servers that answer too little are asked less ([`Pace`]): names gather in the queue, and leave
+//! together.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +32,7 @@ pub(super) struct Lookups {
     /// When the next of these is due, and how long after it the one after.
     confirm_at: Instant,
     confirm_every: Duration,
+    pace: Pace,
     batches: BTreeMap<u64, Batch>,
     last_batch: u64,
     background_batches: usize,
@@ -41,8 +43,12 @@ pub(super) struct Lookups {
 #[derive(Debug, Default)]
 struct Wanted {
     tokens: SmallVec<[u64; 1]>,
-    /// 0: none yet.
+    /// Since when, from which it is given up after a time. `None`: nobody waits, and it was not sent yet.
+    since: Option<Instant>,
+    /// 0: none.
     batch: u64,
+    /// The first that it was in; 0: it was not sent yet.
+    first_batch: u64,
 }
 
 #[derive(Debug)]
@@ -56,25 +62,60 @@ struct Batch {
     requests: SmallVec<[(SocketAddr, u64); 2]>,
     attempts: u32,
     retry_at: Instant,
-    give_up: Instant,
+    /// By how much the last attempt was backed off.
+    backoff: u32,
     is_background: bool,
+}
+
+/// How often servers are asked that may be overloaded: requests that are not answered make the wait for an answer longer, for later names too, and answers make it
+/// shorter, so that about every second request is answered whatever the number of agents. Once the wait is long, names leave a batch at a time.
+#[derive(Debug)]
+struct Pace {
+    /// The wait is 2^this times the usual.
+    backoff: u32,
+    /// When the next batch may leave, if the wait is long.
+    next: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { backoff: 0, next: Instant::ZERO }
+    }
+}
+
+impl Pace {
+    const fn is_slow(&self) -> bool {
+        self.backoff >= SLOW
+    }
+
+    /// A request that was backed off so far was not answered in time. Of several that left together, the first alone counts.
+    fn missed(&mut self, backoff: u32) {
+        self.backoff = self.backoff.max(backoff + 1).min(BACKOFF_MAX);
+    }
+
+    /// One was answered: the next may leave.
+    fn answered(&mut self, backoff: u32, now: Instant) {
+        self.backoff = self.backoff.min(backoff.saturating_sub(1));
+        self.next = now;
+    }
 }
 
 impl Lookups {
     /// Puts a name on the list; false if the list is full.
-    pub fn wait(&mut self, name: Name, token: u64, max: usize) -> bool {
+    pub fn wait(&mut self, now: Instant, name: Name, token: u64, max: usize) -> bool {
         if let Some(wanted) = self.names.get_mut(&name) {
             // One that waits in the background is wanted now.
             if wanted.batch == 0 && wanted.tokens.is_empty() {
                 self.queue.push(name);
             }
             wanted.tokens.push(token);
+            wanted.since.get_or_insert(now);
             return true;
         }
         if self.names.len() >= max {
             return false;
         }
-        self.names.insert(name, Wanted { tokens: SmallVec::from_slice(&[token]), batch: 0 });
+        self.names.insert(name, Wanted { tokens: SmallVec::from_slice(&[token]), since: Some(now), batch: 0, first_batch: 0 });
         self.queue.push(name);
         true
     }
@@ -117,6 +158,22 @@ impl Lookups {
         self.names.contains_key(name)
     }
 
+    /// Whether a name is waited for since it left in this batch or an earlier one.
+    pub fn is_answered_by(&self, batch: u64, name: &Name) -> bool {
+        self.names.get(name).is_some_and(|wanted| (1..=batch).contains(&wanted.first_batch))
+    }
+
+    /// When the next batch may leave, if names wait for that.
+    pub fn send_due(&self) -> Instant {
+        let background = !self.background.is_empty() && self.background_batches < BACKGROUND_BATCHES;
+        if self.pace.is_slow() && (background || !self.queue.is_empty()) { self.pace.next } else { Instant::MAX }
+    }
+
+    /// A server answered a request that was backed off so far.
+    pub fn answered(&mut self, backoff: u32, now: Instant) {
+        self.pace.answered(backoff, now);
+    }
+
     pub fn is_in(&self, batch: u64, name: &Name) -> bool {
         self.names.get(name).is_some_and(|wanted| wanted.batch == batch)
     }
@@ -148,6 +205,19 @@ impl Lookups {
             if let Some(batch) = self.batches.remove(&id) {
                 timers.remove(&(batch.retry_at, Timer::Retry(id)));
                 self.background_batches -= usize::from(batch.is_background);
+            }
+        }
+    }
+
+    /// What is left of a batch waits for its turn again, after the others.
+    fn put_back(&mut self, id: u64) {
+        let Some(batch) = self.batches.remove(&id) else { return };
+        self.background_batches -= usize::from(batch.is_background);
+        for key in batch.keys {
+            let name = (key, batch.asker);
+            if let Some(wanted) = self.names.get_mut(&name) {
+                wanted.batch = 0;
+                if wanted.tokens.is_empty() { self.background.push_back(name) } else { self.queue.push(name) }
             }
         }
     }
@@ -192,12 +262,21 @@ impl Lookups {
 }
 
 impl PartResolver {
-    /// Sends what has gathered.
+    /// Sends what has gathered, if its time has come.
     pub(super) fn flush(&mut self) {
-        if self.servers.len() == 0 && self.lookups.queue.is_empty() {
-            return;
+        if self.servers.len() == 0 {
+            self.lookups.pace = Pace::default();
+            if self.lookups.queue.is_empty() {
+                return;
+            }
         }
-        while let Some((asker, keys, is_background)) = self.lookups.next_batch() {
+        while !self.lookups.pace.is_slow() || self.lookups.pace.next <= self.now {
+            if self.lookups.pace.is_slow() {
+                let queue = std::mem::take(&mut self.lookups.queue);
+                self.give_up(&queue);
+                self.lookups.queue = queue;
+            }
+            let Some((asker, keys, is_background)) = self.lookups.next_batch() else { return };
             if keys.is_empty() {
                 continue;
             }
@@ -206,6 +285,10 @@ impl PartResolver {
             for &key in &keys {
                 if let Some(wanted) = self.lookups.names.get_mut(&(key, asker)) {
                     wanted.batch = id;
+                    if wanted.first_batch == 0 {
+                        wanted.first_batch = id;
+                    }
+                    wanted.since.get_or_insert(self.now);
                 }
             }
             self.lookups.background_batches += usize::from(is_background);
@@ -217,7 +300,7 @@ impl PartResolver {
                 requests: SmallVec::new(),
                 attempts: 0,
                 retry_at: self.now,
-                give_up: self.now + self.config.give_up,
+                backoff: 0,
                 is_background,
             };
             self.lookups.batches.insert(id, batch);
@@ -231,16 +314,19 @@ impl PartResolver {
         if batch.tried.len() >= self.servers.len() {
             batch.tried.clear();
         }
+        let pace = &mut self.lookups.pace;
         // Nobody waits for what is confirmed.
-        let k = if batch.is_background { 1 } else { self.config.k };
+        let k = if batch.is_background || pace.is_slow() { 1 } else { self.config.k };
         let mut chosen = self.servers.choose(k, &batch.tried, &mut self.rng);
+        batch.backoff = batch.attempts.max(pace.backoff).min(BACKOFF_MAX);
         let wait = match self.config.retry {
             Retry::Paper => PAPER_WAIT,
             Retry::Adaptive => {
                 let timeout = self.servers.timeout(&chosen);
-                Duration::from_ns((timeout.as_ns() << batch.attempts.min(8)).min(LONGEST_WAIT.as_ns()))
+                Duration::from_ns((timeout.as_ns() << batch.backoff).min(LONGEST_WAIT.as_ns()))
             }
         };
+        pace.next = self.now + wait;
         if self.config.retry == Retry::Paper {
             while !chosen.is_empty() && chosen.len() < self.config.k {
                 chosen.push(chosen[0]);
@@ -254,9 +340,11 @@ impl PartResolver {
         batch.hopes.clone_from(&chosen);
         batch.attempts += 1;
         batch.requests.clear();
-        batch.retry_at = (self.now + wait).min(batch.give_up.max(self.now));
-        self.timers.insert((batch.retry_at, Timer::Retry(id)));
         let (asker, keys) = (batch.asker, batch.keys.clone());
+        let names = &self.lookups.names;
+        let first = keys.iter().filter_map(|&key| names.get(&(key, asker))?.since).min().unwrap_or(self.now);
+        batch.retry_at = (self.now + wait).min((first + self.config.give_up).max(self.now));
+        self.timers.insert((batch.retry_at, Timer::Retry(id)));
         for server in chosen {
             self.send_batch(server, id, asker, keys.clone());
         }
@@ -267,38 +355,52 @@ impl PartResolver {
         let (request, bytes) =
             self.servers.seal(self.now, to, Kind::Lookup, |out| Lookup::emit(Generation::default(), asker.as_ref(), &keys, out));
         let cookie = cookie_of(&bytes);
+        let mut backoff = self.lookups.pace.backoff;
         if let Some(batch) = self.lookups.batches.get_mut(&batch) {
             batch.requests.push((to, request));
+            backoff = batch.backoff;
         }
-        self.expect(to, request, What::Lookup { batch, asker, keys }, cookie);
+        self.expect(to, request, What::Lookup { batch, backoff, asker, keys }, cookie);
         self.out.push_back(Output::Send { to, bytes });
     }
 
     /// A batch has waited long enough.
     pub(super) fn retry(&mut self, id: u64) {
         let Some(batch) = self.lookups.batches.get(&id) else { return };
-        let is_over = batch.give_up <= self.now;
+        let mut was_missed = false;
         for request in &batch.requests {
             if let Some(exchange) = self.exchanges.get_mut(request)
                 && !std::mem::replace(&mut exchange.missed, true)
             {
                 self.servers.missed(request.0);
+                was_missed = true;
             }
         }
-        if is_over {
-            return self.give_up(id);
+        if was_missed && self.config.retry == Retry::Adaptive {
+            self.lookups.pace.missed(batch.backoff);
+        }
+        let names: Vec<Name> = batch.keys.iter().map(|&key| (key, batch.asker)).collect();
+        self.give_up(&names);
+        if !self.lookups.batches.contains_key(&id) {
+            return;
         }
         self.counts.retries += 1;
-        self.attempt(id);
+        if self.lookups.pace.is_slow() {
+            self.lookups.put_back(id);
+        } else {
+            self.attempt(id);
+        }
     }
 
-    fn give_up(&mut self, id: u64) {
-        let Some(batch) = self.lookups.batches.get(&id) else { return };
-        let asker = batch.asker;
-        for key in batch.keys.clone() {
-            let name = (key, asker);
-            for token in self.lookups.done(&name) {
-                self.report(name, token, Resolution::Unanswered);
+    /// Those of these names that have waited too long are not looked up any more.
+    fn give_up(&mut self, names: &[Name]) {
+        for name in names {
+            let since = self.lookups.names.get(name).and_then(|wanted| wanted.since);
+            if since.is_none_or(|since| since + self.config.give_up > self.now) {
+                continue;
+            }
+            for token in self.lookups.done(name) {
+                self.report(*name, token, Resolution::Unanswered);
             }
         }
         self.lookups.settle(&mut self.timers);
@@ -321,5 +423,9 @@ impl PartResolver {
 const PAPER_WAIT: Duration = Duration::from_secs(2);
 /// Between two attempts at most.
 const LONGEST_WAIT: Duration = Duration::from_ms(500);
+/// The wait is doubled so often at most.
+const BACKOFF_MAX: u32 = 8;
+/// From this backoff on names leave a batch at a time: with a tenth of all datagrams lost it is reached one time in 1,000.
+const SLOW: u32 = 3;
 /// Batches of names to be reconfirmed that are under way at a time.
 const BACKGROUND_BATCHES: usize = 8;

@@ -59,8 +59,8 @@ struct Exchange {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// Keys of a batch, in the order asked.
-    Lookup { batch: u64, asker: Option<Key>, keys: Vec<Key> },
+    /// Keys of a batch, in the order asked, and how far it was backed off.
+    Lookup { batch: u64, backoff: u32, asker: Option<Key>, keys: Vec<Key> },
     /// What was withdrawn since.
     Sync { since: Generation },
     /// The same of what is held, and perhaps later ones unasked.
@@ -124,7 +124,12 @@ impl PartResolver {
     /// When [`Input::Timer`] is due; `None`: nothing is under way.
     pub fn deadline(&self) -> Option<Instant> {
         let timer = self.timers.first().map_or(Instant::MAX, |&(at, _)| at);
-        let at = timer.min(self.cache.next_expiry()).min(self.sync_due()).min(self.doubt_due()).min(self.lookups.confirm_due());
+        let at = timer
+            .min(self.cache.next_expiry())
+            .min(self.sync_due())
+            .min(self.doubt_due())
+            .min(self.lookups.confirm_due())
+            .min(self.lookups.send_due());
         (at != Instant::MAX).then(|| self.clock.to_host(at))
     }
 
@@ -237,7 +242,7 @@ impl PartResolver {
             return self.resolved(name, token, generation, finding);
         }
         self.counts.misses += 1;
-        if !self.lookups.wait(name, token, self.config.waiting_max) {
+        if !self.lookups.wait(self.now, name, token, self.config.waiting_max) {
             self.report(name, token, Resolution::Unanswered);
         }
     }
@@ -295,8 +300,9 @@ impl PartResolver {
                 }
                 self.send_again(id.0, &exchange);
             }
-            (Message::Answer(answer), What::Lookup { batch, asker, keys }) => {
+            (Message::Answer(answer), What::Lookup { batch, backoff, asker, keys }) => {
                 self.end(id, &exchange, &frame.header);
+                self.lookups.answered(*backoff, self.now);
                 self.answered(from, *batch, *asker, keys, &answer, exchange.sent);
             }
             (Message::Changes(changes), What::Sync { since }) => {
@@ -345,7 +351,7 @@ impl PartResolver {
 
     fn send_again(&mut self, to: SocketAddr, exchange: &Exchange) {
         match &exchange.what {
-            What::Lookup { batch, asker, keys } => self.send_batch(to, *batch, *asker, keys.clone()),
+            What::Lookup { batch, asker, keys, .. } => self.send_batch(to, *batch, *asker, keys.clone()),
             What::Sync { since } => self.send_sync(to, *since),
             What::Follow(asked) => self.send_follow(to, asked.push),
             What::Parts { at } => self.send_parts(to, *at),
@@ -381,7 +387,7 @@ impl PartResolver {
         let (mut useless, mut elsewhere) = (false, false);
         for (&key, (generation, finding)) in keys.iter().zip(answer.results()) {
             let name = (key, asker);
-            if self.config.capacity == 0 && !self.lookups.is_in(batch, &name) {
+            if self.config.capacity == 0 && !self.lookups.is_answered_by(batch, &name) {
                 // Who waits now asked later than this was asked.
                 continue;
             }
@@ -449,7 +455,9 @@ impl PartResolver {
             self.servers.missed(id.0);
         }
         let is_waited_for = match &exchange.what {
-            What::Lookup { batch, asker, keys } => keys.iter().any(|&key| self.lookups.is_in(*batch, &(key, *asker))),
+            What::Lookup { batch, asker, keys, .. } => {
+                keys.iter().any(|&key| self.lookups.is_answered_by(*batch, &(key, *asker)))
+            }
             What::Sync { .. } | What::Follow(_) | What::Parts { .. } | What::Report(_) => false,
         };
         if is_waited_for {

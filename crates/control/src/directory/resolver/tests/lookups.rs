@@ -1,5 +1,7 @@
 //! What is asked, again if need be, and what of the answers is believed.
 
+use rand::RngExt;
+
 use super::*;
 
 #[test]
@@ -52,6 +54,78 @@ fn retries_come_after_three_milliseconds_and_at_other_servers_first() {
     paper.ask(&[(key(1), None, 1)]);
     assert_eq!(paper.drain().0.len(), 2, "both copies to the only server");
     assert_eq!(paper.agent.deadline(), Some(Instant::ZERO + Duration::from_secs(2)));
+}
+
+#[test]
+fn with_a_tenth_of_all_datagrams_lost_99_of_100_are_found_within_ten_milliseconds() {
+    let mut bench = Bench::new(1, ResolverConfig { k: 1, capacity: 0, ..ResolverConfig::new(ME) });
+    let mut rng = rng::stream(5, rng::Stream::Traffic);
+    let mut times = Vec::new();
+    for token in 0..10_000 {
+        let start = bench.now;
+        bench.ask(&[(key(1), None, token)]);
+        loop {
+            let sent = bench.drain().0;
+            let is_lost = rng.random_range(0..10) == 0;
+            if let (Some(first), false) = (sent.first(), is_lost) {
+                bench.now += Duration::from_us(100);
+                bench.answer(first, 9, 1, &[(5, found(1))]);
+                break;
+            }
+            bench.now = bench.agent.deadline().unwrap();
+            bench.agent.handle(bench.now, Input::Timer);
+        }
+        assert_eq!(resolutions(&bench.drain().1).len(), 1);
+        times.push(bench.now.saturating_since(start));
+    }
+    times.sort_unstable();
+    assert!(times[9_900] < Duration::from_ms(10), "{}", times[9_900]);
+}
+
+#[test]
+fn names_gather_while_the_server_answers_too_little() {
+    let config = ResolverConfig { k: 1, capacity: 0, ..ResolverConfig::new(ME) };
+    let mut bench = Bench::new(1, config);
+    bench.ask(&[(key(1), None, 1)]);
+    let mut last = bench.drain().0.remove(0);
+    for wait in [3, 6, 12] {
+        bench.pass(Duration::from_ms(wait));
+        last = bench.drain().0.remove(0);
+    }
+    // The wait is 24 ms now, and nothing else leaves before it is over, nor before an answer.
+    bench.ask(&[(key(2), None, 2), (key(3), None, 3)]);
+    assert_eq!(bench.drain().0.len(), 0);
+    assert_eq!(bench.agent.deadline(), Some(bench.now + Duration::from_ms(24)));
+    bench.pass(Duration::from_ms(24));
+    let sent = bench.drain().0;
+    assert_eq!(sent.iter().map(|it| it.keys.len()).collect::<Vec<_>>(), [3], "all together, those that came first first");
+    // An answer to a request of before is good for who has waited since then, and lets the next leave.
+    bench.ask(&[(key(4), None, 4)]);
+    bench.answer(&last, 9, 1, &[(5, found(1))]);
+    let (sent, outputs) = bench.drain();
+    assert_eq!((resolutions(&outputs).len(), &sent[0].keys[..]), (1, &[key(4)][..]));
+    // What nobody answers is given up after the usual time, whether it left or waits.
+    bench.ask(&[(key(5), None, 5)]);
+    for _ in 0..90 {
+        bench.pass(Duration::from_ms(100));
+        let (sent, outputs) = bench.drain();
+        assert!(sent.len() <= 1);
+        for output in resolutions(&outputs) {
+            assert_eq!(output, Resolution::Unanswered);
+        }
+    }
+    assert_eq!(bench.agent.deadline(), None, "nobody waits");
+    // The first that is answered ends it.
+    bench.ask(&[(key(6), None, 6)]);
+    for _ in 0..9 {
+        let sent = bench.drain().0.remove(0);
+        bench.answer(&sent, 9, 1, &[(5, found(1))]);
+        bench.ask(&[(key(7), None, 7)]);
+    }
+    bench.drain();
+    bench.ask(&[(key(8), None, 8)]);
+    bench.ask(&[(key(9), Some(key(1)), 9)]);
+    assert_eq!(bench.drain().0.len(), 2);
 }
 
 #[test]
