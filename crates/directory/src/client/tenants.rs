@@ -3,10 +3,9 @@
 use std::os::fd::RawFd;
 use std::time::Instant;
 
+use weft_control::netlord::tenants::records::messages::{listed, outcome_of};
 use weft_control::netlord::tenants::records::{Listed, ListedState, Name, Op, Outcome, Question};
-use weft_control::wire::directory::{
-    Amend, AmendOp, AmendOutcome, Browse, Kind, Message, RecordState, Records, RecordsState, Subscribe,
-};
+use weft_control::wire::directory::{Amend, AmendOp, Browse, Kind, Message, Records, RecordsState, Subscribe};
 
 use super::error::ClientError;
 use super::stream::Stream;
@@ -144,15 +143,7 @@ impl Stream {
             |out| message.emit(out),
             |answer| {
                 let Message::Amended(it) = answer else { return None };
-                let at = usize::from(it.at);
-                Some(match it.outcome {
-                    AmendOutcome::Refused => AmendResult::Refused,
-                    AmendOutcome::Committed => AmendResult::Decided(Outcome::Committed(it.revision)),
-                    AmendOutcome::Conflict => AmendResult::Decided(Outcome::Conflict(at, it.revision)),
-                    AmendOutcome::Invalid => AmendResult::Decided(Outcome::Invalid(at, it.text.to_owned())),
-                    AmendOutcome::Busy => AmendResult::Decided(Outcome::Busy),
-                    AmendOutcome::Unknown => AmendResult::Decided(Outcome::Unknown),
-                })
+                Some(outcome_of(it).map_or(AmendResult::Refused, AmendResult::Decided))
             },
         )
     }
@@ -188,15 +179,4 @@ impl Client {
     pub fn amend(&mut self, ops: &[Op]) -> Result<(AmendResult, String), ClientError> {
         self.home()?.on_streams(|stream| stream.amend(ops), |result| *result != AmendResult::Decided(Outcome::Unknown))
     }
-}
-
-fn listed<'a>(records: &'a Records<'a>) -> impl Iterator<Item = Listed> + 'a {
-    records.records.iter().map(|(name, state)| {
-        let state = match *state {
-            RecordState::Absent => ListedState::Absent,
-            RecordState::Forbidden => ListedState::Forbidden,
-            RecordState::Present { generation, body } => ListedState::Present(generation, body.to_owned()),
-        };
-        Listed { name: (*name).to_owned(), state }
-    })
 }

@@ -15,23 +15,15 @@ use rustc_hash::FxHashMap;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::documents::Requester;
 use weft_control::directory::request::StreamId;
+use weft_control::netlord::tenants::records::messages::{amended, browse_limit, browse_page, ops_of, pages};
 use weft_control::netlord::tenants::records::{
-    Amendment, Entries, Interest, Listed, ListedState, MAX_BODY, Name, Op, Outcome, Reads, Step, StoreAnswer, answer, are_names,
-    reads_of,
+    Amendment, Entries, Interest, Name, Op, Outcome, Reads, Step, StoreAnswer, answer, are_names, reads_of,
 };
-use weft_control::wire::directory::{
-    Amend, AmendOutcome, Amended, Browse, HEADER, Header, Message, Notice, RecordState, Records, RecordsState, Subscribe, TAG,
-};
+use weft_control::wire::directory::{Amend, Browse, HEADER, Header, Message, Notice, RecordsState, Subscribe, TAG};
 
 use super::budget::{Budget, Charge};
 use super::core::Core;
 use crate::store::{AnyStore, EntryEvent, EntryWatch, Store, StoreError};
-
-/// Bytes of records in one message, unless a single one has more.
-const PAGE: usize = 48 << 10;
-
-/// Records in a page that an operator asks for.
-const BROWSE_MAX: u16 = 512;
 
 /// The questions of one principal in the mean, and how many at once.
 const EACH: Duration = Duration::from_millis(50);
@@ -129,24 +121,12 @@ impl Tenants {
 
     /// A page of all records, for who may read all.
     pub async fn browse(&self, from: Requester, asked: &Browse<'_>) -> Vec<Body> {
-        let kinds = ["site", "t/", "r/", "v/"];
         let may = self.core.server.read().shared().policy.reads_tenants(from.principal);
-        if !may || !kinds.iter().any(|kind| asked.prefix.starts_with(kind)) {
+        let Some(limit) = browse_limit(asked.prefix, asked.limit).filter(|_| may) else {
             return pages(0, RecordsState::Refused, Vec::new());
-        }
-        // Routers may be long: an answer of the store has bounds too.
-        let most = if asked.prefix.starts_with("r/") { BROWSE_MAX / 8 } else { BROWSE_MAX };
-        let limit = usize::from(asked.limit.clamp(1, most));
+        };
         match self.store.entries_after(asked.prefix, asked.after, limit).await {
-            Ok(Entries { revision, found }) => {
-                let is_full = found.len() >= limit;
-                let listed =
-                    found.into_iter().map(|it| Listed { name: it.name, state: ListedState::Present(it.generation, it.body) });
-                // One message is answered: the rest is asked for from where it ends.
-                let mut all = split(listed.collect());
-                let first = if all.is_empty() { Vec::new() } else { all.remove(0) };
-                vec![body(revision, RecordsState::Found, is_full || !all.is_empty(), &first)]
-            }
+            Ok(entries) => vec![browse_page(entries, limit)],
             Err(error) => {
                 tracing::warn!(%error, "tenants' records cannot be read");
                 pages(0, RecordsState::Elsewhere, Vec::new())
@@ -157,17 +137,13 @@ impl Tenants {
     /// Changes records. An error is the reason for which the stream is to end.
     pub async fn amend(&self, from: Requester, asked: &Amend<'_>) -> Result<Body, &'static str> {
         if !self.core.server.read().shared().policy.may_publish(from.principal) {
-            return Ok(amended(AmendOutcome::Refused, 0, 0, ""));
+            return Ok(amended(None));
         }
         // A replica takes no change: the client goes on to the next server.
         if self.core.config.replica {
-            return Ok(amended(AmendOutcome::Unknown, 0, 0, ""));
+            return Ok(amended(Some(&Outcome::Unknown)));
         }
-        let mut ops = Vec::with_capacity(asked.ops.len());
-        for op in &asked.ops {
-            let name: Name = op.name.parse().map_err(|_| "malformed")?;
-            ops.push(Op { name, expect: op.expect, body: op.body.map(str::to_owned) });
-        }
+        let ops = ops_of(asked).map_err(|_| "malformed")?;
         let names: Vec<String> = asked.ops.iter().map(|op| op.name.to_owned()).collect();
         let outcome = self.carry_out(ops).await;
         let record = |word: &str| {
@@ -175,20 +151,15 @@ impl Tenants {
                 audit.records(from.principal, &names, word);
             }
         };
-        Ok(match outcome {
+        match &outcome {
             Outcome::Committed(revision) => {
                 record("committed");
                 tracing::debug!(principal = from.principal.0, records = names.len(), revision, "tenants' records were changed");
-                amended(AmendOutcome::Committed, revision, 0, "")
             }
-            Outcome::Conflict(at, generation) => amended(AmendOutcome::Conflict, generation, at, ""),
-            Outcome::Invalid(at, why) => amended(AmendOutcome::Invalid, 0, at, &why),
-            Outcome::Busy => amended(AmendOutcome::Busy, 0, 0, ""),
-            Outcome::Unknown => {
-                record("unknown");
-                amended(AmendOutcome::Unknown, 0, 0, "")
-            }
-        })
+            Outcome::Unknown => record("unknown"),
+            Outcome::Conflict(..) | Outcome::Invalid(..) | Outcome::Busy => {}
+        }
+        Ok(amended(Some(&outcome)))
     }
 
     async fn carry_out(&self, ops: Vec<Op>) -> Outcome {
@@ -255,53 +226,4 @@ impl Tenants {
         };
         notices.into_iter().filter_map(message).collect()
     }
-}
-
-fn amended(outcome: AmendOutcome, revision: u64, at: usize, text: &str) -> Body {
-    let mut body = Vec::new();
-    let end = text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|&end| end <= MAX_BODY).last().unwrap_or(0);
-    let at = u16::try_from(at).unwrap_or(u16::MAX);
-    Message::Amended(Amended { outcome, revision, at, text: &text[..end] }).emit(&mut body);
-    body
-}
-
-fn pages(revision: u64, state: RecordsState, listed: Vec<Listed>) -> Vec<Body> {
-    let all = split(listed);
-    if all.is_empty() {
-        return vec![body(revision, state, false, &[])];
-    }
-    let last = all.len() - 1;
-    all.iter().enumerate().map(|(at, page)| body(revision, state, at < last, page)).collect()
-}
-
-/// What fits into a message each.
-fn split(listed: Vec<Listed>) -> Vec<Vec<Listed>> {
-    let mut pages: Vec<Vec<Listed>> = Vec::new();
-    let mut bytes = 0;
-    for it in listed {
-        let own = it.name.len() + if let ListedState::Present(_, body) = &it.state { body.len() } else { 0 } + 16;
-        match pages.last_mut().filter(|_| bytes + own <= PAGE) {
-            Some(page) => page.push(it),
-            None => {
-                bytes = 0;
-                pages.push(vec![it]);
-            }
-        }
-        bytes += own;
-    }
-    pages
-}
-
-fn body(revision: u64, state: RecordsState, more: bool, listed: &[Listed]) -> Body {
-    fn record(Listed { name, state }: &Listed) -> (&str, RecordState<'_>) {
-        let state = match state {
-            ListedState::Absent => RecordState::Absent,
-            ListedState::Forbidden => RecordState::Forbidden,
-            ListedState::Present(generation, body) => RecordState::Present { generation: *generation, body },
-        };
-        (name, state)
-    }
-    let mut body = Vec::new();
-    Message::Records(Records { revision, state, more, records: listed.iter().map(record).collect() }).emit(&mut body);
-    body
 }

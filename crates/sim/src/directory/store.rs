@@ -14,8 +14,11 @@ use rand::RngExt;
 use weft_control::directory::documents::{Document, ReplaceResult};
 use weft_control::directory::store::{CommitResult, StoreOp, Stored};
 use weft_control::directory::{Generation, Key, Record, UpdateId};
+use weft_control::netlord::tenants::records::Plan;
 use weft_fabric::rng::Pcg64;
 use weft_fabric::{Duration, Instant};
+
+use super::records::Records;
 
 /// How a store works.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +76,8 @@ pub enum Write {
         /// The document.
         document: Document,
     },
+    /// Entries of tenants' records: all or none.
+    Amend(Plan),
 }
 
 /// How a write ended.
@@ -82,6 +87,8 @@ pub enum WriteResult {
     Commit(CommitResult),
     /// Of a document.
     Replace(ReplaceResult),
+    /// Of tenants' records: the revision; `None`: something was not as expected.
+    Amend(Option<u64>),
 }
 
 /// The store.
@@ -92,6 +99,7 @@ pub struct Store {
     documents: BTreeMap<String, Document>,
     /// Every document that ever became durable, in order.
     document_log: Vec<DocumentEntry>,
+    records: Records,
     /// Everything that ever became durable, for those who check.
     log: Vec<LogEntry>,
     revision: Generation,
@@ -121,6 +129,7 @@ impl Store {
             contents: BTreeMap::new(),
             documents: BTreeMap::new(),
             document_log: Vec::new(),
+            records: Records::default(),
             log: Vec::new(),
             revision: Generation::default(),
             purged: Generation::default(),
@@ -142,6 +151,7 @@ impl Store {
         let ops = match &write {
             Write::Commit { ops, .. } => ops.len(),
             Write::Replace { .. } => 1,
+            Write::Amend(plan) => plan.writes.len(),
         };
         let work = self.config.op_time * ops as u64;
         self.busy_until = self.busy_until.max(now) + work;
@@ -263,6 +273,11 @@ impl Store {
         &self.document_log
     }
 
+    /// The tenants' records.
+    pub const fn records(&self) -> &Records {
+        &self.records
+    }
+
     /// Everything that ever became durable, in order.
     pub fn log(&self) -> &[LogEntry] {
         &self.log
@@ -295,6 +310,7 @@ impl Store {
         match write {
             Write::Commit { ops, purged } => WriteResult::Commit(self.commit(at, &ops, purged)),
             Write::Replace { name, expect, document } => WriteResult::Replace(self.replace(at, name, expect, document)),
+            Write::Amend(plan) => WriteResult::Amend(self.records.commit(at, &plan)),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use weft_control::directory::auth::Cookies;
+use weft_control::directory::budget::{ByteLimits, Usage};
 use weft_control::directory::documents::Documents;
 use weft_control::directory::resolver::{self, Resolver, ResolverConfig};
 use weft_control::directory::server::{Server, ServerConfig};
@@ -11,7 +12,8 @@ use weft_control::wire::directory::Versions;
 use weft_fabric::rng::{Pcg64, mix};
 
 use super::super::network::Node;
-use super::{Cluster, ClusterConfig, Watch, agent_principal, server_principal, writer_principal};
+use super::tenants::Tenants;
+use super::{Cluster, ClusterConfig, Watch, agent_principal, server_principal, streams, writer_principal};
 
 impl Cluster {
     /// How often a node was started.
@@ -34,7 +36,9 @@ impl Cluster {
                 server.watch = Watch::default();
                 server.clock.timer = None;
                 server.documents = Documents::new();
+                server.tenants = Tenants::default();
                 self.break_streams(|_, server| server == n);
+                self.servers[usize::from(n)].usage = Usage::new(streams::LIMITS, ByteLimits::DEFAULT);
                 if self.config.store.members == 1 && n == 0 {
                     self.fail_member(0);
                 }

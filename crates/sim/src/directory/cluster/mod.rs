@@ -4,7 +4,7 @@
 //!   resolve, submit, misdeliver, crash, cut, step a clock        (the caller)
 //!        |
 //!   agents, writers, switch <--datagrams over [`Network`]--> servers <--commits, watch, loads--> [`Store`]
-//!   operators               <--streams-------------------->    |    <--documents-------------->
+//!   operators               <--streams-------------------->    |    <--documents, records----->
 //!        |                                                   (queue and service time of each)
 //!        v
 //!   [`Seen`]: the results that each received, for checks and measurements
@@ -15,14 +15,17 @@
 mod documents;
 mod lives;
 mod machines;
+mod outbox;
 pub(super) mod seen;
 mod storing;
 mod streams;
+mod tenants;
 mod transmit;
 
 use std::collections::BTreeMap;
 
 use weft_control::directory::auth::Secret;
+use weft_control::directory::budget::{ByteLimits, Usage};
 use weft_control::directory::documents::Documents;
 use weft_control::directory::policy::Policy;
 use weft_control::directory::request::StreamId;
@@ -35,10 +38,12 @@ use weft_control::wire::directory::Op;
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
 
-use self::documents::{Awaited, DocumentResult, Operation};
+use self::documents::{Awaited, Operation, OperationResult};
 use self::machines::Clock;
+pub use self::outbox::Reading;
 pub use self::seen::Seen;
 use self::streams::Stream;
+use self::tenants::Tenants;
 use super::network::{Impairments, Network, Node};
 use super::service::{Lanes, ServiceTimes};
 use super::store::{Store, StoreConfig};
@@ -115,12 +120,15 @@ pub struct Cluster {
     writers: Vec<Client<Updater>>,
     switch: Switch,
     tickets: BTreeMap<u64, (u16, u32, u64)>,
-    /// Operations on documents that a server waits for: the server, its life, and which.
+    /// Operations on documents and records that a server waits for: the server, its life, and which.
     awaited: BTreeMap<u64, (u16, u32, Awaited)>,
     last_ticket: u64,
     /// The open streams.
     streams: BTreeMap<StreamId, Stream>,
     last_stream: u64,
+    slow_streams: u64,
+    /// What is wrong with it, deliberately.
+    pub defect: Option<Defect>,
     seen: Vec<(Instant, Seen)>,
     processed: u64,
 }
@@ -135,6 +143,24 @@ struct ServerNode {
     lanes: Lanes,
     watch: Watch,
     documents: Documents,
+    tenants: Tenants,
+    /// What its streams use.
+    usage: Usage,
+}
+
+/// A deliberate fault of the servers or the store, for those who check their checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// Some changes of tenants' records are acknowledged and not made.
+    LostChanges,
+    /// Tenants' records are read as they were a while ago.
+    OldRecords,
+    /// Every principal may read all tenants' records.
+    OpenTenants,
+    /// Servers do not notice that tenants' records change.
+    NoNotices,
+    /// Streams whose other end does not read go on, whatever a server must hold for them.
+    NoLimit,
 }
 
 #[derive(Debug, Default)]
@@ -201,20 +227,33 @@ enum Event {
         server: u16,
         life: u32,
     },
-    /// A server's operation on a document reaches the store.
+    /// A server learns which tenants' records have changed; without names: any may have.
+    RecordsChanged {
+        server: u16,
+        life: u32,
+        names: Option<Vec<String>>,
+    },
+    /// A server's operation on a document or on records reaches the store.
     Document {
         ticket: u64,
         operation: Operation,
     },
     DocumentDone {
         ticket: u64,
-        result: DocumentResult,
+        result: OperationResult,
     },
     /// A message of an operator reaches the server.
     StreamRequest {
         stream: StreamId,
         message: Vec<u8>,
     },
+    /// The time for a server to write a batch of messages has ended.
+    WriteTimeout {
+        stream: StreamId,
+        batch: u64,
+    },
+    /// A slow operator has time for the next message.
+    StreamRead(StreamId),
     /// A message of a server reaches the operator.
     StreamReply {
         stream: StreamId,
@@ -224,6 +263,7 @@ enum Event {
     StreamEnded {
         server: u16,
         life: u32,
+        operator: u16,
         stream: StreamId,
     },
     /// The operator notices that a stream has ended.
@@ -269,6 +309,8 @@ impl Cluster {
             last_ticket: 0,
             streams: BTreeMap::new(),
             last_stream: 0,
+            slow_streams: 0,
+            defect: None,
             seen: Vec::new(),
             processed: 0,
             config,
@@ -284,6 +326,8 @@ impl Cluster {
                 lanes,
                 watch: Watch::default(),
                 documents: Documents::new(),
+                tenants: Tenants::default(),
+                usage: Usage::new(streams::LIMITS, ByteLimits::DEFAULT),
             });
         }
         cluster.agents.extend((0..cluster.config.agents).map(|_| Client { machine: None, life: 0, clock }));
@@ -413,9 +457,12 @@ impl Cluster {
             Event::WatchLost { server, life } => self.input_life(server, life, server::Input::WatchLost),
             Event::Document { ticket, operation } => self.begin_operation(ticket, operation),
             Event::DocumentDone { ticket, result } => self.operation_done(ticket, result),
-            Event::StreamRequest { stream, message } => self.receive_request(stream, &message),
-            Event::StreamReply { stream, message } => self.receive_reply(stream, message),
-            Event::StreamEnded { server, life, stream } => self.end_stream(server, life, stream),
+            Event::RecordsChanged { server, life, names } => self.records_changed(server, life, names.as_deref()),
+            Event::StreamRequest { stream, message } => self.receive_request(stream, message),
+            Event::WriteTimeout { stream, batch } => self.write_timeout(stream, batch),
+            Event::StreamRead(stream) => self.read_next(stream),
+            Event::StreamReply { stream, message } => self.message_arrived(stream, message),
+            Event::StreamEnded { server, life, operator, stream } => self.end_stream(server, life, operator, stream),
             Event::StreamBroken { operator, stream } => self.seen.push((self.now, Seen::StreamBroken { operator, stream })),
             Event::Look => {
                 self.check_streams();

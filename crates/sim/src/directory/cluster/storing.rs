@@ -3,11 +3,12 @@
 use weft_control::directory::Generation;
 use weft_control::directory::server::{self, LoadEnd};
 use weft_control::directory::store::{CommitResult, StoreOp};
+use weft_control::netlord::tenants::records::StoreAnswer;
 use weft_fabric::{Duration, Instant};
 
 use super::super::network::Node;
 use super::super::store::{Write, WriteResult};
-use super::documents::DocumentResult;
+use super::documents::OperationResult;
 use super::{Cluster, Event};
 
 impl Cluster {
@@ -52,7 +53,11 @@ impl Cluster {
         for (ticket, result) in results {
             match result {
                 WriteResult::Commit(result) => self.answer_commit(ticket, result),
-                WriteResult::Replace(result) => self.answer_operation(ticket, DocumentResult::Replace(result), Duration::ZERO),
+                WriteResult::Replace(result) => self.answer_operation(ticket, OperationResult::Replace(result), Duration::ZERO),
+                WriteResult::Amend(revision) => {
+                    let answer = revision.map_or(StoreAnswer::Conflict, StoreAnswer::Committed);
+                    self.answer_operation(ticket, OperationResult::Amended(answer), Duration::ZERO);
+                }
             }
         }
         if any {
@@ -97,14 +102,20 @@ impl Cluster {
     pub(super) fn pump_watches(&mut self) {
         for server in 0..self.config.servers {
             self.pump(server);
+            self.pump_records(server);
         }
+    }
+
+    /// Whether a server is told what changes in the store.
+    pub(super) fn watches(&self, server: u16) -> bool {
+        self.is_connected(server) && self.store.has_majority()
     }
 
     fn pump(&mut self, server: u16) {
         let revision = self.store.revision();
         let node = &self.servers[usize::from(server)];
         let (Some(from), life) = (node.watch.position, node.life) else { return };
-        if from >= revision || !self.is_connected(server) || !self.store.has_majority() {
+        if from >= revision || !self.watches(server) {
             return;
         }
         match self.store.since(from) {
@@ -142,6 +153,7 @@ impl Cluster {
             }
             self.give_load(server);
             self.pump(server);
+            self.pump_records(server);
         }
     }
 }

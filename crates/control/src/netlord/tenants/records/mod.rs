@@ -17,6 +17,7 @@ mod amend;
 mod answer;
 mod body;
 mod interest;
+pub mod messages;
 mod name;
 mod plan;
 #[cfg(test)]
@@ -27,7 +28,7 @@ pub use amend::{Amendment, Step, StoreAnswer};
 pub use answer::{Listed, ListedState, answer, are_names, reads_of};
 pub use body::{records_of, tenants_of};
 pub use interest::Interest;
-pub use name::Name;
+pub use name::{Name, NameError};
 pub use plan::{Entries, Found, MAX_KEYS, Op, Outcome, Plan, Reads};
 pub use view::{Missing, Question, View, Why};
 
