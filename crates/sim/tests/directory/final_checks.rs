@@ -31,6 +31,9 @@ pub fn check(trial: &mut Trial) -> Result<(), String> {
     if let Some(operators) = &trial.operators {
         operators.check(&trial.cluster)?;
     }
+    if let Some(tenants) = &trial.tenants {
+        tenants.check(&trial.cluster)?;
+    }
     agents_converge(trial)
 }
 

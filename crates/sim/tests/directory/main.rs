@@ -9,6 +9,7 @@ mod history;
 mod operators;
 mod overload;
 mod revocation;
+mod tenants;
 mod trial;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,6 +76,12 @@ fn no_fault_leaves_a_withdrawn_mapping_with_an_agent_that_subscribed() {
 #[test]
 fn no_fault_hides_a_change_or_loses_a_document() {
     run_all("no_fault_hides", Trial::streaming, &[], QUICK / 2);
+}
+
+/// The same with operators that change tenants' records and agents that subscribe to them.
+#[test]
+fn no_fault_loses_a_tenants_record_or_shows_an_older_one() {
+    run_all("no_fault_loses_a_tenants", Trial::with_tenants, &[], QUICK / 2);
 }
 
 /// The same while half of the machines speak the next version of the protocol, and each another one after a restart.

@@ -26,6 +26,7 @@ use weft_sim::directory::store::StoreConfig;
 
 use super::checks::Checks;
 use super::operators::{FIRST_CALL, OPERATORS, Operators};
+use super::tenants::{self, EDITORS, SUBSCRIBERS, Tenants};
 
 /// Which services may resolve which, by version from 1 on: `allow[version - 1][target][asker]` of services 1 to 3.
 pub type Matrices = Vec<[[bool; 3]; 3]>;
@@ -40,6 +41,8 @@ pub struct Trial {
     pub checks: Checks,
     /// On streams; `None`: nobody is.
     pub operators: Option<Operators>,
+    /// Those who change tenants' records and those who subscribe to them.
+    pub tenants: Option<Tenants>,
     last_value: u32,
     last_token: u64,
     /// Faults come until then.
@@ -122,6 +125,13 @@ impl Trial {
         trial
     }
 
+    /// As [`Trial::new`], with tenants' records.
+    pub fn with_tenants(seed: u64) -> Self {
+        let mut trial = Self::new(seed);
+        trial.tenants = Some(Tenants::new(seed, trial.shape.servers, trial.heal_at));
+        trial
+    }
+
     pub fn with_shape(seed: u64, mut rng: Pcg64, shape: Shape) -> Self {
         let matrices: Matrices =
             (0..4).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| rng.random_range(0..2) == 0))).collect();
@@ -169,6 +179,7 @@ impl Trial {
             updates: Vec::new(),
             checks,
             operators: None,
+            tenants: None,
             last_value: 0,
             last_token: 0,
             heal_at,
@@ -197,6 +208,9 @@ impl Trial {
         if let Some(operators) = &self.operators {
             operators.begin(&mut self.cluster);
         }
+        if let Some(tenants) = &self.tenants {
+            tenants.begin(&mut self.cluster);
+        }
         for kind in 0..WORK {
             self.cluster.call_at(Instant::ZERO + Duration::from_ms(400), kind);
         }
@@ -207,6 +221,12 @@ impl Trial {
         loop {
             match self.cluster.step(end) {
                 Step::End => return Ok(()),
+                Step::Call(token) if token >= tenants::FIRST_CALL => {
+                    if let Some(tenants) = &mut self.tenants {
+                        let at = self.cluster.now();
+                        tenants.call(&mut self.cluster, token).map_err(|e| format!("at {at}: {e}"))?;
+                    }
+                }
                 Step::Call(token) if token >= FIRST_CALL => {
                     if let Some(operators) = &mut self.operators {
                         operators.call(&mut self.cluster, token);
@@ -216,16 +236,25 @@ impl Trial {
                 Step::Event => {}
             }
             for (at, seen) in self.cluster.take_seen() {
-                if let Seen::Done { token, result, .. } = seen {
-                    self.updates[token as usize].ended = Some((at, result));
-                } else if let (Seen::StreamMessage { .. } | Seen::StreamBroken { .. }, Some(operators)) =
-                    (&seen, &mut self.operators)
-                {
-                    operators.see(&mut self.cluster, &seen).map_err(|e| format!("at {at}: {e}"))?;
-                } else {
-                    self.checks.see(&self.cluster, at, &seen).map_err(|e| format!("at {at}: {e}"))?;
-                }
+                self.look_at(at, seen).map_err(|e| format!("at {at}: {e}"))?;
             }
+        }
+    }
+
+    fn look_at(&mut self, at: Instant, seen: Seen) -> Result<(), String> {
+        match seen {
+            Seen::Done { token, result, .. } => {
+                self.updates[token as usize].ended = Some((at, result));
+                Ok(())
+            }
+            Seen::StreamMessage { operator, .. } | Seen::StreamBroken { operator, .. } => {
+                let cluster = &mut self.cluster;
+                let operators = self.operators.as_mut().filter(|_| operator < OPERATORS);
+                let tenants = self.tenants.as_mut().filter(|_| operator >= OPERATORS);
+                operators.map_or(Ok(()), |it| it.see(cluster, &seen))?;
+                tenants.map_or(Ok(()), |it| it.see(cluster, &seen))
+            }
+            _ => self.checks.see(&self.cluster, at, &seen),
         }
     }
 
@@ -338,6 +367,9 @@ impl Trial {
         let Shape { servers, agents, writers, .. } = self.shape;
         if self.operators.is_some() && self.rng.random_range(0..4) == 0 {
             return Node::Operator(self.rng.random_range(0..OPERATORS));
+        }
+        if self.tenants.is_some() && self.rng.random_range(0..4) == 0 {
+            return Node::Operator(self.rng.random_range(EDITORS.start..SUBSCRIBERS.end));
         }
         match self.rng.random_range(0..5) {
             0 => Node::Agent(self.rng.random_range(0..agents)),
@@ -456,5 +488,6 @@ fn policy(index: usize, allow: &[[bool; 3]; 3], shape: &Shape) -> Policy {
     (0..shape.writers).for_each(|n| principal(writer_principal(n), "provisioner"));
     principal(SWITCH_PRINCIPAL, "switch");
     (0..OPERATORS).for_each(|n| principal(operator_principal(n), "admin"));
+    EDITORS.for_each(|n| principal(operator_principal(n), "provisioner"));
     Policy::parse(&text).expect("a good policy")
 }

@@ -63,12 +63,7 @@ pub fn body(rng: &mut Pcg64, name: &Name, number: u32) -> String {
 }
 
 /// What an answer to a question is to say at a revision, by the rules and nothing else.
-pub fn expected(
-    records: &Records,
-    revision: u64,
-    question: &Question,
-    principal: PrincipalId,
-) -> BTreeMap<String, ListedState> {
+pub fn expected(records: &Records, revision: u64, question: &Question, principal: PrincipalId) -> BTreeMap<String, ListedState> {
     let mut all = BTreeMap::new();
     let state = |name: &str| match records.get_at(name, revision) {
         Some((generation, body)) => ListedState::Present(generation, body.to_owned()),

@@ -528,3 +528,44 @@ fn one_notice_is_enough_until_the_agent_asks() {
     interest.changed(&name("site"));
     assert_eq!((interest.poll(), interest.poll()), (Some((StreamId(2), vec![String::new()])), None));
 }
+
+/// An agent with one VIF, which has asked for it.
+fn asking() -> (View, Question) {
+    let mut view = View::new();
+    view.want([("acme".to_owned(), "web1".to_owned())]);
+    view.connected();
+    let question = view.question();
+    view.asked(&question);
+    (view, question)
+}
+
+#[test]
+fn a_notice_of_all_tenants_before_the_answer_is_kept() {
+    let (mut view, question) = asking();
+    view.notified([""]);
+    view.answered(&question, []);
+    assert!(view.is_due(), "the answer may be older than the notice");
+    assert_eq!(view.question(), question);
+}
+
+/// A store without records gives no answer to take; that it has some is what a notice says.
+#[test]
+fn what_was_asked_is_not_due_until_something_happens() {
+    let (mut view, question) = asking();
+    assert!(!view.is_due());
+    assert_eq!(view.question(), Question::default(), "only whether the server is well");
+    view.notified([""]);
+    assert_eq!(view.question(), question);
+}
+
+#[test]
+fn a_tenant_that_is_no_longer_wanted_is_not_due() {
+    let mut view = View::new();
+    view.connected();
+    view.want([("acme".to_owned(), "web1".to_owned())]);
+    view.want([]);
+    let question = view.question();
+    assert_eq!(question.tenants, []);
+    view.asked(&question);
+    assert!(!view.is_due());
+}

@@ -71,6 +71,7 @@ impl View {
         }
         let before = std::mem::replace(&mut self.wanted, wanted);
         self.tenants.retain(|tenant, _| self.wanted.contains_key(tenant));
+        self.due.retain(|tenant| self.wanted.contains_key(tenant));
         let changed = self.wanted.iter().filter(|(tenant, vifs)| before.get(*tenant) != Some(vifs));
         self.due.extend(changed.map(|(tenant, _)| tenant.clone()));
         // A server forgets a tenant only when all is asked again.
@@ -107,9 +108,6 @@ impl View {
 
     /// The whole answer to a question; whether anything is different now. Notices that came in between are kept.
     pub fn answered(&mut self, question: &Question, listed: impl IntoIterator<Item = Listed>) -> bool {
-        if question.fresh {
-            self.fresh = false;
-        }
         let mut site = None;
         let mut parts: BTreeMap<String, Part> =
             question.tenants.iter().map(|(tenant, _)| (tenant.clone(), Part::default())).collect();
@@ -134,8 +132,11 @@ impl View {
         differs
     }
 
-    /// This question is being asked: what is due from now on is due again.
+    /// This question is being asked: what is due from now on is due again. Without an answer, ask on another stream.
     pub fn asked(&mut self, question: &Question) {
+        if question.fresh {
+            self.fresh = false;
+        }
         for (tenant, _) in &question.tenants {
             self.due.remove(tenant);
         }
