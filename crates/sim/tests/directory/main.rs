@@ -3,6 +3,7 @@
 
 mod broken;
 mod checks;
+mod defects;
 mod final_checks;
 mod herd;
 mod history;
@@ -28,7 +29,7 @@ const QUICK: u64 = 80;
 /// Seeds of this run alone.
 const FRESH: u64 = 40;
 
-fn run(trial: fn(u64) -> Trial, seed: u64) -> Result<(), String> {
+fn run(trial: impl Fn(u64) -> Trial, seed: u64) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| trial(seed).run())).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
         Err(format!("a machine panicked: {}", text.unwrap_or_default()))
@@ -134,6 +135,22 @@ fn operators_see_something_of_everything() {
         all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     println!("lists, forgotten, changes, broken, fetched, unavailable, committed, conflicts, unknown: {all:?}");
+    assert!(all.iter().all(|&count| count > 0), "{all:?}");
+}
+
+/// Subscribers are refused and cut off, notified and answered, and changes end in every way.
+#[test]
+fn tenants_records_have_something_of_everything() {
+    let mut all = [0; 11];
+    for seed in 0..20 {
+        let mut trial = Trial::with_tenants(seed);
+        trial.run().unwrap_or_else(|e| panic!("WEFT_SEED={seed}: {e}"));
+        let counts = trial.tenants.expect("tenants").counts.all();
+        all.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    println!(
+        "questions, answers, notices, forbidden, elsewhere, broken, browsed, committed, conflicts, invalid, unknown: {all:?}"
+    );
     assert!(all.iter().all(|&count| count > 0), "{all:?}");
 }
 

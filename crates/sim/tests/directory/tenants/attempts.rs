@@ -32,12 +32,12 @@ impl Tenants {
     pub(super) fn check_attempts(&self, cluster: &Cluster) -> Result<(), String> {
         let records = cluster.store.records();
         self.attempts.iter().try_for_each(|it| it.check(records))?;
-        self.each_commit_is_of_one_attempt(records)?;
+        let commits = self.commits_of_attempts(records)?;
         let mut names: Vec<&Name> = self.attempts.iter().flat_map(|it| it.ops.iter().map(|op| &op.name)).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let history = self.history_of(records, name);
+            let history = self.history_of(records, &commits, name);
             if !is_linearizable(&history) {
                 return Err(format!("the changes of {name} have no order: {history:#?}"));
             }
@@ -45,32 +45,30 @@ impl Tenants {
         Ok(())
     }
 
-    /// Every commit is an attempt's, as a whole; and no attempt has two.
-    fn each_commit_is_of_one_attempt(&self, records: &Records) -> Result<(), String> {
-        let mut used = vec![false; self.attempts.len()];
+    /// By attempt: the revision that is its. Every commit is an attempt's, as a whole; and no attempt has two.
+    fn commits_of_attempts(&self, records: &Records) -> Result<Vec<Option<u64>>, String> {
+        let mut commits = vec![None; self.attempts.len()];
         for (at, commit) in records.log().iter().enumerate() {
             let revision = at as u64 + 1;
-            let written: BTreeMap<&str, Option<&str>> = commit
-                .writes
-                .iter()
-                .filter(|(name, _)| is_record(name))
-                .map(|(name, body)| (name.as_str(), body.as_deref()))
-                .collect();
-            let is = |at: &usize| !used[*at] && self.attempts[*at].may_have_written(records, revision, commit.at, &written);
+            let writes = commit.writes.iter().filter(|(name, _)| is_record(name));
+            let written: BTreeMap<&str, Option<&str>> = writes.map(|(name, body)| (name.as_str(), body.as_deref())).collect();
+            let is = |at: &usize| {
+                commits[*at].is_none() && self.attempts[*at].may_have_written(records, revision, commit.at, &written)
+            };
             match (0..self.attempts.len()).find(is) {
-                Some(attempt) => used[attempt] = true,
+                Some(attempt) => commits[attempt] = Some(revision),
                 None => return Err(format!("revision {revision} is of no attempt, or of one that was made twice: {written:?}")),
             }
         }
-        Ok(())
+        Ok(commits)
     }
 
     /// What editors saw of a record.
-    fn history_of(&self, records: &Records, name: &Name) -> Vec<Operation> {
+    fn history_of(&self, records: &Records, commits: &[Option<u64>], name: &Name) -> Vec<Operation> {
         let mut history = Vec::new();
-        for attempt in &self.attempts {
+        for (attempt, commit) in self.attempts.iter().zip(commits) {
             let Some(at) = attempt.ops.iter().position(|op| op.name == *name) else { continue };
-            history.extend(attempt.operation(records, at));
+            history.extend(attempt.operation(records, *commit, at));
         }
         let text = name.to_string();
         history.extend(self.browsed.iter().filter(|it| it.name == text).map(|it| Operation {
@@ -92,7 +90,7 @@ impl Attempt {
             Outcome::Committed(revision) => {
                 let is_there = |op: &Op| {
                     let held = records.get_at(&op.name.to_string(), *revision);
-                    held.map(|(_, body)| body) == op.body.as_deref()
+                    is_body(held.map(|(_, body)| body), op.body.as_deref())
                 };
                 (first..=last).contains(revision) && self.ops.iter().all(is_there)
             }
@@ -118,7 +116,7 @@ impl Attempt {
         };
         let held = |name: &Name| records.get_at(&name.to_string(), revision - 1);
         let wrote = |op: &Op| match (written.get(op.name.to_string().as_str()), &op.body) {
-            (Some(body), wanted) => *body == wanted.as_deref(),
+            (Some(body), wanted) => is_body(*body, wanted.as_deref()),
             // It was not there, so nothing was to be removed.
             (None, None) => held(&op.name).is_none(),
             (None, Some(_)) => false,
@@ -129,25 +127,27 @@ impl Attempt {
     }
 
     /// What its op `at` did to the record, as far as is known.
-    fn operation(&self, records: &Records, at: usize) -> Option<Operation> {
+    fn operation(&self, records: &Records, commit: Option<u64>, at: usize) -> Option<Operation> {
         let op = &self.ops[at];
         let name = op.name.to_string();
-        let value = value_of(records, &name, op.body.as_deref());
-        let wrote = |generation| Action::Wrote { value: op.body.as_ref().and(value), expect: op.expect, generation };
-        let is_write = |revision: u64| {
-            let commit = revision.checked_sub(1).map(|it| &records.log()[it as usize]);
-            commit.is_some_and(|it| it.writes.iter().any(|(written, _)| *written == name))
+        let wrote = |revision: u64| {
+            let is_written = records.log()[revision as usize - 1].writes.iter().any(|(written, _)| *written == name);
+            let value = op.body.as_ref().map(|_| revision);
+            let wrote = Action::Wrote { value, expect: op.expect, generation: revision };
+            // What was not there was not removed.
+            if is_written { wrote } else { Action::Read { value: None, generation: revision } }
         };
-        let (returned, action) = match &self.ended {
-            Some((end, Outcome::Committed(revision))) if is_write(*revision) => (Some(*end), wrote(*revision)),
-            // It was not there before.
-            Some((end, Outcome::Committed(revision))) => (Some(*end), Action::Read { value: None, generation: *revision }),
-            Some((end, Outcome::Conflict(cause, generation))) if *cause == at => {
+        let (returned, action) = match (&self.ended, commit) {
+            (Some((end, Outcome::Committed(_))), Some(revision)) => (Some(*end), wrote(revision)),
+            (Some((end, Outcome::Committed(revision))), None) => {
+                (Some(*end), Action::Read { value: None, generation: *revision })
+            }
+            (Some((end, Outcome::Conflict(cause, generation))), _) if *cause == at => {
                 (Some(*end), Action::Conflicted { expect: op.expect.unwrap_or(u64::MAX), generation: *generation })
             }
-            Some((_, Outcome::Unknown)) | None if op.body.is_some() => (None, wrote(value?)),
-            Some((_, Outcome::Unknown)) | None => (None, Action::MayWrite { value: None, expect: op.expect }),
-            Some(_) => return None,
+            (Some((_, Outcome::Unknown)) | None, Some(revision)) => (None, wrote(revision)),
+            // The store has no commit of it.
+            _ => return None,
         };
         Some(Operation { call: self.call, returned, action })
     }
@@ -156,9 +156,14 @@ impl Attempt {
 /// What stands for a body, which is like no other: the revision that wrote it. `None`: it was never written.
 fn value_of(records: &Records, name: &str, body: Option<&str>) -> Option<u64> {
     let body = body?;
-    let is = |(written, text): &(String, Option<String>)| written == name && text.as_deref() == Some(body);
+    let is = |(written, text): &(String, Option<String>)| written == name && is_body(text.as_deref(), Some(body));
     let at = records.log().iter().position(|commit| commit.writes.iter().any(is))?;
     Some(at as u64 + 1)
+}
+
+/// Whether the store has what was asked for. A tenant that is being removed stays so.
+fn is_body(held: Option<&str>, wanted: Option<&str>) -> bool {
+    held == wanted || held.zip(wanted).is_some_and(|(held, wanted)| held.strip_suffix("closing = true\n") == Some(wanted))
 }
 
 /// Whether an entry is a record, and not of the store alone.

@@ -160,9 +160,6 @@ impl Tenants {
         };
         let question = subscriber.view.question();
         subscriber.view.asked(&question);
-        if question.fresh {
-            subscriber.subscribed.clear();
-        }
         subscriber.subscribed.extend(question.tenants.iter().map(|(tenant, _)| tenant.clone()));
         (subscriber.last_asked, subscriber.asked) = (now, Some(Asked { question: question.clone(), since, listed: Vec::new() }));
         self.counts.questions += 1;
@@ -206,6 +203,10 @@ impl Tenants {
         }
         if answered != expected || answered.len() != asked.listed.len() {
             return Err(format!("at revision {} it was answered {answered:?}, where {expected:?} was", answer.revision));
+        }
+        if asked.question.fresh {
+            // Notices of others may come until then.
+            subscriber.subscribed = asked.question.tenants.iter().map(|(tenant, _)| tenant.clone()).collect();
         }
         subscriber.view.answered(&asked.question, asked.listed);
         self.counts.answers += 1;
