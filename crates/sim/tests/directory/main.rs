@@ -10,6 +10,7 @@ mod history;
 mod operators;
 mod overload;
 mod revocation;
+mod slow_readers;
 mod tenants;
 mod trial;
 
