@@ -49,3 +49,8 @@ fn another_tenants_record_is_found() {
 fn a_change_that_no_subscriber_learns_of_is_found() {
     found(Trial::with_tenants, Defect::NoNotices, &["after revision"]);
 }
+
+#[test]
+fn a_stale_document_is_found() {
+    found(Trial::streaming, Defect::OldDocuments, &["served version", "older than 0.5 s"]);
+}

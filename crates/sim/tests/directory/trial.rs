@@ -121,7 +121,7 @@ impl Trial {
     pub fn streaming(seed: u64) -> Self {
         let mut trial = Self::new(seed);
         let Shape { servers, rough, .. } = trial.shape;
-        trial.operators = Some(Operators::new(seed, servers, rough == 0, trial.heal_at));
+        trial.operators = Some(Operators::new(seed, servers, rough, trial.heal_at));
         trial
     }
 
@@ -229,7 +229,8 @@ impl Trial {
                 }
                 Step::Call(token) if token >= FIRST_CALL => {
                     if let Some(operators) = &mut self.operators {
-                        operators.call(&mut self.cluster, token);
+                        let at = self.cluster.now();
+                        operators.call(&mut self.cluster, token).map_err(|e| format!("at {at}: {e}"))?;
                     }
                 }
                 Step::Call(kind) => self.take(kind),

@@ -15,7 +15,9 @@ use super::{Cluster, Defect, Event};
 /// With [`Defect::LostChanges`]: one change of records of so many, about, is lost.
 const LOST_OF: u64 = 20;
 /// With [`Defect::OldRecords`]: how old they are.
-const OLD: Duration = Duration::from_ms(200);
+const OLD_RECORDS: Duration = Duration::from_ms(200);
+/// With [`Defect::OldDocuments`]: how old they are.
+const OLD_DOCUMENTS: Duration = Duration::from_secs(1);
 
 /// What a server asks of the store.
 #[derive(Clone, Debug)]
@@ -68,6 +70,11 @@ impl Cluster {
         }
     }
 
+    /// When a server last failed to read a document from the store.
+    pub fn failed_read_at(&self, server: u16) -> Option<Instant> {
+        self.servers[usize::from(server)].failed_read
+    }
+
     /// Sends an operation to the store; without an answer in time it has `failed`.
     pub(super) fn request_operation(&mut self, server: u16, awaited: Awaited, operation: Operation, failed: OperationResult) {
         self.last_ticket += 1;
@@ -109,7 +116,13 @@ impl Cluster {
     }
 
     fn read_document(&self, name: &str, known: u32) -> ReadResult {
-        match self.store.document(name) {
+        let document = if self.defect == Some(Defect::OldDocuments) {
+            let log = self.store.document_log().iter().filter(|it| it.name == name);
+            log.take_while(|it| it.at + OLD_DOCUMENTS <= self.now).last().map(|it| &it.document)
+        } else {
+            self.store.document(name)
+        };
+        match document {
             _ if !self.store.is_writable() => ReadResult::Failed,
             None => ReadResult::Missing,
             Some(document) if document.version == known => ReadResult::Unchanged,
@@ -120,7 +133,7 @@ impl Cluster {
     fn records_to_read(&self) -> Cow<'_, Records> {
         let records = self.store.records();
         if self.defect == Some(Defect::OldRecords) {
-            let then = Instant::from_ps(self.now.as_ps().saturating_sub(OLD.as_ps()));
+            let then = Instant::from_ps(self.now.as_ps().saturating_sub(OLD_RECORDS.as_ps()));
             return Cow::Owned(records.at(records.revision_at(then)));
         }
         Cow::Borrowed(records)
@@ -157,6 +170,9 @@ impl Cluster {
         }
         match (awaited, result) {
             (Awaited::Read(name), OperationResult::Read(result)) => {
+                if result == ReadResult::Failed {
+                    self.servers[usize::from(server)].failed_read = Some(self.now);
+                }
                 self.input_documents(server, Input::ReadDone { name: &name, result });
             }
             (Awaited::Replace(replace), OperationResult::Replace(result)) => {

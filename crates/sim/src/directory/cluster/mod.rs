@@ -143,6 +143,8 @@ struct ServerNode {
     lanes: Lanes,
     watch: Watch,
     documents: Documents,
+    /// When a read of one failed last.
+    failed_read: Option<Instant>,
     tenants: Tenants,
     /// What its streams use.
     usage: Usage,
@@ -155,6 +157,8 @@ pub enum Defect {
     LostChanges,
     /// Tenants' records are read as they were a while ago.
     OldRecords,
+    /// Documents are read as they were a while ago.
+    OldDocuments,
     /// Every principal may read all tenants' records.
     OpenTenants,
     /// Servers do not notice that tenants' records change.
@@ -326,6 +330,7 @@ impl Cluster {
                 lanes,
                 watch: Watch::default(),
                 documents: Documents::new(),
+                failed_read: None,
                 tenants: Tenants::default(),
                 usage: Usage::new(streams::LIMITS, ByteLimits::DEFAULT),
             });

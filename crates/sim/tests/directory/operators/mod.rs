@@ -5,25 +5,31 @@
 //!                                ^----- `from` is greater than asked: changes were forgotten -----'
 //!   publisher:  open --> Fetch, part by part --> Publish over that version, part by part --> pause ...
 //! ```
+//! Now and then a watcher reads nothing for a while. When the faults are over, publishers read what another replaces at that moment ([`races`]).
+//!
 //! - A watcher misses no change up to the revision that it was sent, unless `from` says so; generations do not go back; at the end it holds what the
 //!   store holds.
 //! - Each published document is stored at most once, over the version that it expected; an acknowledged one is stored; a conflict means that another
 //!   version was there.
 //! - A server never serves an older version of a document than it has served, and none that is not stored; without faults none that was replaced 0.5 s ago.
+//! - A server holds no more for its streams than its budget.
+
+mod publishers;
+mod races;
 
 use std::collections::BTreeMap;
 
 use rand::RngExt;
-use weft_control::directory::documents::{Document, FRESH};
+use weft_control::directory::budget::ByteLimits;
 use weft_control::directory::request::StreamId;
 use weft_control::directory::{Generation, Key, Value};
-use weft_control::wire::directory::{
-    Change, DOCUMENT_PART, DocumentPart, Entry, Fetch, FetchOutcome, Kind, Message, Publish, PublishOutcome, Published, Watch,
-};
+use weft_control::wire::directory::{Change, Entry, Kind, Message, Watch};
 use weft_fabric::rng::{Pcg64, mix};
 use weft_fabric::{Duration, Instant};
-use weft_sim::directory::cluster::{Cluster, Seen};
-use weft_sim::directory::network::Node;
+use weft_sim::directory::cluster::{Cluster, Reading, Seen};
+
+use self::publishers::{Attempt, Doing, Publisher};
+use self::races::Race;
 
 /// Operators of a trial: watchers first, then publishers.
 pub const OPERATORS: u16 = 4;
@@ -38,6 +44,8 @@ pub struct Operators {
     servers: u16,
     /// Whether nothing fails.
     is_calm: bool,
+    /// Whether clocks step.
+    has_steps: bool,
     heal_at: Instant,
     links: Vec<Link>,
     watchers: Vec<Watcher>,
@@ -47,6 +55,9 @@ pub struct Operators {
     served: BTreeMap<(u16, u32, usize), u32>,
     /// The last version that a server served: when, and which.
     last_served: BTreeMap<(u16, usize), (Instant, u32)>,
+    race: Option<Race>,
+    /// Fetches at the end, which come to every server and name.
+    last_fetches: usize,
     pub counts: Counts,
 }
 
@@ -90,47 +101,13 @@ struct Listing {
     entries: Vec<Entry>,
 }
 
-#[derive(Debug, Default)]
-struct Publisher {
-    doing: Doing,
-    /// Documents that it has fetched, by name.
-    known: BTreeMap<usize, Document>,
-}
-
-#[derive(Debug, Default)]
-enum Doing {
-    #[default]
-    Nothing,
-    Fetching {
-        name: usize,
-        known: u32,
-        version: u32,
-        bytes: Vec<u8>,
-        at: Instant,
-        at_least: u32,
-    },
-    Publishing {
-        attempt: usize,
-        sent: usize,
-    },
-}
-
-/// A document that an operator sends to one server, once.
-#[derive(Debug)]
-struct Attempt {
-    name: usize,
-    expect: u32,
-    document: Document,
-    call: Instant,
-    ended: Option<(Instant, Published)>,
-}
-
 impl Operators {
-    pub fn new(seed: u64, servers: u16, is_calm: bool, heal_at: Instant) -> Self {
+    pub fn new(seed: u64, servers: u16, rough: u32, heal_at: Instant) -> Self {
         Self {
             rng: Pcg64::new(u128::from(mix(seed)), 81),
             servers,
-            is_calm,
+            is_calm: rough == 0,
+            has_steps: rough > 2,
             heal_at,
             links: (0..OPERATORS).map(|_| Link::default()).collect(),
             watchers: (0..WATCHERS).map(|_| Watcher::default()).collect(),
@@ -138,42 +115,91 @@ impl Operators {
             attempts: Vec::new(),
             served: BTreeMap::new(),
             last_served: BTreeMap::new(),
+            race: None,
+            last_fetches: 0,
             counts: Counts::default(),
         }
     }
 
     pub fn begin(&self, cluster: &mut Cluster) {
+        self.begin_races(cluster);
         for n in 0..OPERATORS {
             cluster.call_at(Instant::ZERO + Duration::from_ms(u64::from(n)), FIRST_CALL + u64::from(n));
         }
     }
 
     /// It is an operator's turn.
-    pub fn call(&mut self, cluster: &mut Cluster, token: u64) {
+    pub fn call(&mut self, cluster: &mut Cluster, token: u64) -> Result<(), String> {
+        if let Some(step) = token.checked_sub(races::FIRST_CALL) {
+            self.race(cluster, step);
+            return Ok(());
+        }
         let operator = (token - FIRST_CALL) as u16;
         let is_quiet = cluster.now() >= self.heal_at + Duration::from_secs(2);
-        // Now and then it goes to another server by itself, or a watcher forgets all and lists; at the end publishers ask all.
-        let leaves = if is_quiet { !is_watcher(operator) && self.is_idle(operator) } else { self.rng.random_range(0..25) == 0 };
-        if leaves && let Some((stream, _)) = self.links[usize::from(operator)].stream.take() {
-            cluster.close_stream(stream);
-            self.lost(operator);
-            if is_watcher(operator) && self.rng.random_range(0..2) == 0 {
-                self.watchers[usize::from(operator)] = Watcher::default();
-            }
-        }
-        if self.links[usize::from(operator)].stream.is_none() {
-            let server = self.rng.random_range(0..self.servers);
-            self.links[usize::from(operator)].stream = cluster.open_stream(operator, server).map(|stream| (stream, server));
-            if is_watcher(operator) {
-                self.watch(cluster, operator);
-            }
-        }
-        if !is_watcher(operator) && self.is_idle(operator) {
-            self.begin_fetch(cluster, operator);
+        if is_watcher(operator) || !self.is_racing(cluster) {
+            self.turn(cluster, operator, is_quiet);
         }
         let pause = if is_quiet { 200_000 } else { 40_000 };
         let after = Duration::from_us(self.rng.random_range(1_000..=pause));
         cluster.call_at(cluster.now() + after, token);
+        self.check_budget(cluster)
+    }
+
+    fn turn(&mut self, cluster: &mut Cluster, operator: u16, is_quiet: bool) {
+        // Now and then it goes to another server by itself, or a watcher forgets all and lists; at the end publishers ask all.
+        let leaves = if is_quiet { !is_watcher(operator) && self.is_idle(operator) } else { self.rng.random_range(0..25) == 0 };
+        if leaves && self.leave(cluster, operator) && is_watcher(operator) && self.rng.random_range(0..2) == 0 {
+            self.watchers[usize::from(operator)] = Watcher::default();
+        }
+        let fetches = self.last_fetches;
+        if self.links[usize::from(operator)].stream.is_none() {
+            let any = self.rng.random_range(0..self.servers);
+            self.open(cluster, operator, if is_quiet { (fetches % usize::from(self.servers)) as u16 } else { any });
+        }
+        if is_watcher(operator) {
+            self.read_or_not(cluster, operator, is_quiet);
+        } else if self.is_idle(operator) {
+            let any = self.rng.random_range(0..NAMES.len());
+            self.begin_fetch(cluster, operator, if is_quiet { fetches / usize::from(self.servers) % NAMES.len() } else { any });
+            self.last_fetches += usize::from(is_quiet);
+        }
+    }
+
+    fn open(&mut self, cluster: &mut Cluster, operator: u16, server: u16) {
+        self.links[usize::from(operator)].stream = cluster.open_stream(operator, server).map(|stream| (stream, server));
+        if is_watcher(operator) {
+            self.watch(cluster, operator);
+        }
+    }
+
+    /// Closes its stream; false if it has none.
+    fn leave(&mut self, cluster: &mut Cluster, operator: u16) -> bool {
+        let Some((stream, _)) = self.links[usize::from(operator)].stream.take() else { return false };
+        cluster.close_stream(stream);
+        self.lost(operator);
+        true
+    }
+
+    /// A watcher stops reading for a while, or goes on.
+    fn read_or_not(&mut self, cluster: &mut Cluster, operator: u16, is_quiet: bool) {
+        let Some((stream, _)) = self.links[usize::from(operator)].stream else { return };
+        match self.rng.random_range(0..60) {
+            _ if is_quiet => cluster.set_reading(stream, Reading::Prompt),
+            0 => cluster.set_reading(stream, Reading::Stopped),
+            1 => cluster.set_reading(stream, Reading::Slow(1_000)),
+            2..5 => cluster.set_reading(stream, Reading::Prompt),
+            _ => {}
+        }
+    }
+
+    fn check_budget(&self, cluster: &Cluster) -> Result<(), String> {
+        for server in 0..self.servers {
+            let (charged, held) = cluster.stream_bytes(server);
+            if held > charged || held > usize::from(OPERATORS) * ByteLimits::DEFAULT.stream {
+                return Err(format!("server {server} holds {held} bytes, its budget has {charged}"));
+            }
+        }
+        Ok(())
     }
 
     /// An operator received something.
@@ -337,155 +363,6 @@ impl Operators {
         Ok(())
     }
 
-    // Publishers.
-
-    fn begin_fetch(&mut self, cluster: &mut Cluster, operator: u16) {
-        let Some((_, server)) = self.links[usize::from(operator)].stream else { return };
-        let name = self.rng.random_range(0..NAMES.len());
-        let uses_known = self.rng.random_range(0..2) == 0;
-        let at_least = self.served.get(&(server, cluster.life(Node::Server(server)), name)).copied().unwrap_or(0);
-        let at = cluster.now();
-        let publisher = self.publisher(operator);
-        let known = publisher.known.get(&name).filter(|_| uses_known).map_or(0, |it| it.version);
-        publisher.doing = Doing::Fetching { name, known, version: 0, bytes: Vec::new(), at, at_least };
-        self.send(cluster, operator, &Message::Fetch(Fetch { name: NAMES[name], known, offset: 0 }));
-    }
-
-    fn document(&mut self, cluster: &mut Cluster, operator: u16, part: &DocumentPart<'_>) -> Result<(), String> {
-        let Some((_, server)) = self.links[usize::from(operator)].stream else { return Ok(()) };
-        let (is_calm, now) = (self.is_calm, cluster.now());
-        let publisher = &mut self.publishers[usize::from(operator - WATCHERS)];
-        let Doing::Fetching { name, known, version, bytes, at, at_least } = &mut publisher.doing else {
-            return Err("a document unasked".to_owned());
-        };
-        let (name, known) = (*name, *known);
-        let found = if part.outcome == FetchOutcome::Found { part.version } else { 0 };
-        if found < *at_least {
-            return Err(format!(
-                "server {server} served version {found} of {} after {at_least}: {:?}",
-                NAMES[name], part.outcome
-            ));
-        }
-        if part.outcome == FetchOutcome::Elsewhere {
-            self.counts.unavailable += 1;
-            publisher.doing = Doing::Nothing;
-            return Ok(());
-        }
-        let newest_at = |at: Instant| {
-            let log = cluster.store.document_log().iter();
-            log.filter(|it| it.name == NAMES[name] && it.at <= at).map(|it| it.document.version).max().unwrap_or(0)
-        };
-        let fresh = newest_at(Instant::from_ps(at.as_ps().saturating_sub(FRESH.to_ps().as_ps() + LATENCY.as_ps())));
-        if is_calm && found < fresh {
-            return Err(format!("version {found} of {}, older than 0.5 s", NAMES[name]));
-        }
-        if found != *version {
-            bytes.clear();
-        }
-        *version = found;
-        let is_known = found > 0 && found == known;
-        if part.offset == bytes.len() as u64 && !is_known {
-            bytes.extend_from_slice(part.bytes);
-        }
-        if found > 0 && !is_known && (bytes.len() as u64) < part.length {
-            let offset = bytes.len() as u64;
-            (*at, *at_least) = (now, found);
-            self.send(cluster, operator, &Message::Fetch(Fetch { name: NAMES[name], known, offset }));
-            return Ok(());
-        }
-        let document = Document { version: found, bytes: std::mem::take(bytes).into() };
-        publisher.doing = Doing::Nothing;
-        if found > 0 && !is_known {
-            if !cluster.store.document_log().iter().any(|it| it.name == NAMES[name] && it.document == document) {
-                return Err(format!("server {server} served a version {found} of {} that is not stored", NAMES[name]));
-            }
-            publisher.known.insert(name, document);
-        }
-        self.counts.fetched += 1;
-        self.serves(cluster, server, name, found);
-        self.last_served.insert((server, name), (now, found));
-        if now < self.heal_at + Duration::from_secs(2) && self.rng.random_range(0..3) > 0 {
-            self.begin_publish(cluster, operator, name, found);
-        }
-        Ok(())
-    }
-
-    fn serves(&mut self, cluster: &Cluster, server: u16, name: usize, version: u32) {
-        let served = self.served.entry((server, cluster.life(Node::Server(server)), name)).or_default();
-        *served = (*served).max(version);
-    }
-
-    fn begin_publish(&mut self, cluster: &mut Cluster, operator: u16, name: usize, found: u32) {
-        let number = self.attempts.len();
-        // Sometimes over a version that is not there.
-        let expect = if self.rng.random_range(0..8) == 0 { found + 1 } else { found };
-        let version = expect + self.rng.random_range(1..=3);
-        let length = [0, 8, 50, DOCUMENT_PART + 10][self.rng.random_range(0..4)];
-        // Each is like no other, so that a mixture of two is found; the empty ones differ by their versions only.
-        let bytes: Vec<u8> = (number as u64).to_be_bytes().into_iter().cycle().take(length).collect();
-        let document = Document { version, bytes: bytes.into() };
-        self.attempts.push(Attempt { name, expect, document, call: cluster.now(), ended: None });
-        self.publisher(operator).doing = Doing::Publishing { attempt: number, sent: 0 };
-        self.publish_part(cluster, operator, number, 0);
-    }
-
-    fn publish_part(&mut self, cluster: &mut Cluster, operator: u16, attempt: usize, sent: usize) {
-        let Attempt { name, expect, document, .. } = &self.attempts[attempt];
-        let all = document.bytes.clone();
-        let most = if all.len() > 100 { DOCUMENT_PART } else { 24 };
-        let bytes = &all[sent..all.len().min(sent + most)];
-        let (name, expect, version, length) = (NAMES[*name], *expect, document.version, all.len() as u64);
-        self.publisher(operator).doing = Doing::Publishing { attempt, sent: sent + bytes.len() };
-        self.send(cluster, operator, &Message::Publish(Publish { name, expect, version, length, offset: sent as u64, bytes }));
-    }
-
-    fn published(&mut self, cluster: &mut Cluster, operator: u16, published: Published) -> Result<(), String> {
-        let Some((_, server)) = self.links[usize::from(operator)].stream else { return Ok(()) };
-        let Doing::Publishing { attempt, sent } = self.publisher(operator).doing else {
-            return Err(format!("{published:?} unasked"));
-        };
-        if published.outcome == PublishOutcome::More {
-            self.publish_part(cluster, operator, attempt, sent);
-            return Ok(());
-        }
-        self.publisher(operator).doing = Doing::Nothing;
-        let it = &mut self.attempts[attempt];
-        it.ended = Some((cluster.now(), published));
-        let name = it.name;
-        match published.outcome {
-            PublishOutcome::Committed => {
-                self.counts.committed += 1;
-                self.serves(cluster, server, name, published.version);
-            }
-            PublishOutcome::Conflict => self.counts.conflicts += 1,
-            PublishOutcome::Unknown => self.counts.unknown += 1,
-            _ => return Err(format!("{published:?} of {it:?}")),
-        }
-        self.ended(cluster, &self.attempts[attempt])
-    }
-
-    /// Whether an attempt ended as the store did.
-    fn ended(&self, cluster: &Cluster, it: &Attempt) -> Result<(), String> {
-        let Some((end, published)) = it.ended else { return Ok(()) };
-        let log = || cluster.store.document_log().iter().filter(|entry| entry.name == NAMES[it.name]);
-        let is_stored = log().any(|entry| entry.document == it.document && entry.at >= it.call);
-        // The versions that were there between the call and its end.
-        let before = log().rfind(|entry| entry.at <= it.call).map_or(0, |entry| entry.document.version);
-        let held = |version: u32| {
-            version == before || log().any(|entry| entry.document.version == version && (it.call..=end).contains(&entry.at))
-        };
-        let fits = match published.outcome {
-            PublishOutcome::Committed => is_stored && published.version == it.document.version,
-            PublishOutcome::Conflict => published.version != it.expect && held(published.version),
-            _ => true,
-        };
-        if fits {
-            Ok(())
-        } else {
-            Err(format!("{:?} of version {} over {} of {}", published, it.document.version, it.expect, NAMES[it.name]))
-        }
-    }
-
     /// What must hold once all is quiet.
     pub fn check(&self, cluster: &Cluster) -> Result<(), String> {
         for (n, watcher) in self.watchers.iter().enumerate() {
@@ -513,33 +390,11 @@ impl Operators {
         }
         Ok(())
     }
-
-    /// Every stored document is of one attempt, which is there once, over the version that it expected.
-    fn documents_stored_once(&self, cluster: &Cluster) -> Result<(), String> {
-        let mut before = BTreeMap::new();
-        let mut used = vec![false; self.attempts.len()];
-        for entry in cluster.store.document_log() {
-            let held = before.insert(&entry.name, entry.document.version).unwrap_or(0);
-            let is = |at: &usize| {
-                let it = &self.attempts[*at];
-                !used[*at] && NAMES[it.name] == entry.name && it.document == entry.document && it.expect == held
-            };
-            let attempt = (0..self.attempts.len()).find(is);
-            match attempt.filter(|_| entry.document.version > held) {
-                Some(attempt) => used[attempt] = true,
-                None => return Err(format!("version {} of {} over {held} is of no attempt", entry.document.version, entry.name)),
-            }
-        }
-        self.attempts.iter().try_for_each(|it| self.ended(cluster, it))
-    }
 }
 
 const fn is_watcher(operator: u16) -> bool {
     operator < WATCHERS
 }
-
-/// A read of the store, and the way from the server to the operator.
-const LATENCY: Duration = Duration::from_ms(25);
 
 /// Whether the store has written this value with this generation; without a value: whether it had none then (a server that reloads everything does not
 /// learn when a tombstone was written that has been purged since).
