@@ -106,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// Whether a server is told what changes in the store.
+    /// Whether the store reports changes to a server.
     pub(super) fn watches(&self, server: u16) -> bool {
         self.is_connected(server) && self.store.has_majority()
     }

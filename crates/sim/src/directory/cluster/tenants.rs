@@ -24,9 +24,9 @@ pub(super) struct Tenants {
     /// Changes under way.
     amendments: BTreeMap<u64, (Requester, Amendment)>,
     last_amendment: u64,
-    /// Up to which revision the store has said what changed; `None`: it has said nothing yet.
+    /// Up to which revision the store has reported changes; `None`: it has reported none yet.
     position: Option<u64>,
-    /// What the store says arrives in order.
+    /// Reports of the store arrive in order.
     last: Instant,
 }
 
@@ -152,7 +152,7 @@ impl Cluster {
         bytes.into_iter().for_each(|bytes| node.usage.release(operator_principal(operator), bytes));
     }
 
-    /// The store says what changed since it has said so last.
+    /// The store reports what changed since its last report.
     pub(super) fn pump_records(&mut self, server: u16) {
         let records = self.store.records();
         let (revision, history) = (records.revision(), self.config.store.history as u64);
@@ -161,7 +161,7 @@ impl Cluster {
         if revision == 0 || watch.position == Some(revision) || !is_running || !self.watches(server) {
             return;
         }
-        // What was compacted meanwhile, or happened before the watch began, is not said.
+        // What was compacted, or happened before the watch began, is not reported.
         let from = watch.position.filter(|&from| revision - from <= history);
         let since = from.map(|from| &records.log()[from as usize..]);
         let names = since.map(|all| all.iter().flat_map(|it| it.writes.iter().map(|(name, _)| name.clone())).collect());

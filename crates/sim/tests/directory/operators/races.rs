@@ -35,7 +35,7 @@ pub(super) struct Race {
 /// What happens in a round, by the number of its step.
 const ENTER: u64 = 0;
 const PUBLISH: u64 = 1;
-const READ_MEANWHILE: u64 = 2;
+const READ_DURING: u64 = 2;
 const READ_AFTER: u64 = 3;
 const READ_LATER: u64 = 4;
 
@@ -77,10 +77,10 @@ impl Operators {
             PUBLISH if self.is_idle(WRITER) => {
                 let known = self.publisher(WRITER).known.get(&name).map_or(0, |it| it.version);
                 self.begin_publish(cluster, WRITER, name, known);
-                let meanwhile = Duration::from_us(self.rng.random_range(0..4_000));
-                cluster.call_at(cluster.now() + meanwhile, FIRST_CALL + READ_MEANWHILE);
+                let delay = Duration::from_us(self.rng.random_range(0..4_000));
+                cluster.call_at(cluster.now() + delay, FIRST_CALL + READ_DURING);
             }
-            READ_MEANWHILE => self.fetch_if_idle(cluster, READER, name),
+            READ_DURING => self.fetch_if_idle(cluster, READER, name),
             READ_AFTER => {
                 self.fetch_if_idle(cluster, READER, name);
                 self.go_to(cluster, WRITER, other);

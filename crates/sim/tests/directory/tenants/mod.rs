@@ -5,7 +5,7 @@
 //!   subscriber:  open --> Subscribe to all that it wants --> Records --> Notice --> Subscribe to those tenants --> ...
 //!                ^----------------------- broken, or the store does not answer: the next server -----------------------'
 //! ```
-//! - A change that was acknowledged is in the store, at the revision that was said; each commit is of one attempt, which is there once; the changes and
+//! - A change that was acknowledged is in the store, at the revision of the answer; each commit is of one attempt, which is there once; the changes and
 //!   reads of a record are linearizable.
 //! - An answer to a subscriber is the state of one revision, never older than its question or than an answer before: of the tenants that it asked for
 //!   alone, and of those that it may read.

@@ -240,5 +240,5 @@ impl Tenants {
     }
 }
 
-/// A server that has said nothing for so long is asked whether it is there.
+/// A server that has sent nothing for so long is asked whether it is there.
 const HEARTBEAT: Duration = Duration::from_secs(20);
