@@ -32,6 +32,12 @@ fn a_lost_change_of_tenants_records_is_found() {
 }
 
 #[test]
+fn a_change_over_another_version_of_a_record_is_found() {
+    let words = ["between revisions", "is of no attempt", "the changes of", "the store: ", "contradicts itself"];
+    found(Trial::with_tenants, Defect::IgnoredVersions, &words);
+}
+
+#[test]
 fn an_older_state_of_tenants_records_is_found() {
     found(
         Trial::with_tenants,

@@ -155,6 +155,8 @@ struct ServerNode {
 pub enum Defect {
     /// Some changes of tenants' records are acknowledged and not made.
     LostChanges,
+    /// Tenants' records are changed though they are not as they were when the change was planned.
+    IgnoredVersions,
     /// Tenants' records are read as they were a while ago.
     OldRecords,
     /// Documents are read as they were a while ago.
