@@ -81,7 +81,7 @@ fn common(inventory: &Inventory, principal: u32, la: std::net::Ipv4Addr) -> Stri
     let on_exit = if inventory.agent.on_exit == OnExit::Keep { "keep" } else { "remove" };
     format!(
         "principal = {principal}\nkey = \"/{KEY}\"\ndirectory = [{}]\nprefixes = [{}]\nla = \"{la}\"\non_exit = \"{on_exit}\"\nmetrics = \"{}\"\n",
-        quoted(inventory.servers()),
+        quoted(inventory.contact_addresses()),
         quoted(inventory.network.prefixes.get_ref()),
         inventory.agent.metrics.get_ref(),
     )

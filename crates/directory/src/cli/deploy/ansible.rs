@@ -62,13 +62,13 @@ fn notify(path: &str) -> &'static str {
     }
 }
 
-/// The machines by what they are. `management` is where Ansible reaches one, else its locator address.
+/// The machines by what they are; replicas come after the servers that set up their store. `management` is where Ansible reaches one, else its locator address.
 fn groups(inventory: &Inventory) -> String {
     let line = |name: &str, management: Option<&String>, address: String| {
         let host = management.cloned().unwrap_or(address);
         format!("        {}: {}\n", json!(name), json!({ "ansible_host": host }))
     };
-    let servers = inventory.directory.server.iter();
+    let servers = inventory.servers_of(None).into_iter();
     let servers: String =
         servers.map(|it| line(it.name.get_ref(), it.management.as_ref(), it.address.get_ref().to_string())).collect();
     let switches: String = inventory

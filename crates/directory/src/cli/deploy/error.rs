@@ -78,7 +78,7 @@ impl DeployError {
             Self::Content { .. } => "restore it from a backup; or plan into a new folder, and give all hosts new keys".to_owned(),
             Self::KeyMode { path, .. } => format!("chmod 600 {}; if others have read it, make a new one", path.display()),
             Self::Sign(_) => String::new(),
-            Self::Policy { .. } => "correct [[service]] in the inventory".to_owned(),
+            Self::Policy { .. } => "correct [[service]] or [[directory.part]] in the inventory".to_owned(),
             Self::Foreign(_) => "name another folder with `--out DIR`".to_owned(),
             Self::NotPlanned(dir) => format!("make it: weft deploy plan INVENTORY --out {}", dir.display()),
             Self::OtherCluster { .. } => {

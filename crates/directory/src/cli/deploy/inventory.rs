@@ -1,13 +1,14 @@
 //! The inventory: TOML with the machines of a cluster, their addresses and services. `docs/deploying.md` has every key.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
 
 use serde::Deserialize;
 use toml::Spanned;
 use weft_control::prefix::Prefix;
 
+use super::parts::Part;
 use crate::cli::connect::Auth;
 
 /// The page that has every key.
@@ -73,6 +74,8 @@ pub(super) struct Servers {
     pub etcd_ca: Option<Spanned<String>>,
     pub etcd_cert: Option<Spanned<String>>,
     pub etcd_cert_key: Option<Spanned<String>>,
+    /// A file with etcd's user and password, on the servers.
+    pub etcd_user: Option<Spanned<String>>,
     #[serde(default)]
     pub etcd_plaintext: bool,
     #[serde(default = "port")]
@@ -83,6 +86,9 @@ pub(super) struct Servers {
     pub metrics: Spanned<String>,
     #[serde(default)]
     pub server: Vec<Server>,
+    /// None: the directory is not divided.
+    #[serde(default)]
+    pub part: Vec<Part>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -91,6 +97,10 @@ pub(super) struct Server {
     pub name: Spanned<String>,
     pub address: Spanned<IpAddr>,
     pub principal: Spanned<u32>,
+    pub part: Option<Spanned<String>>,
+    /// Whether it follows the store and writes nothing.
+    #[serde(default)]
+    pub replica: bool,
     pub management: Option<String>,
 }
 
@@ -177,9 +187,14 @@ pub(super) struct Host {
 }
 
 impl Servers {
-    /// Options of `weft directory serve` with the files for TLS to etcd.
+    /// Options of `weft directory serve` with the files for etcd.
     pub fn etcd_files(&self) -> impl Iterator<Item = (&'static str, &Spanned<String>)> {
-        let files = [("etcd-ca", &self.etcd_ca), ("etcd-cert", &self.etcd_cert), ("etcd-cert-key", &self.etcd_cert_key)];
+        let files = [
+            ("etcd-ca", &self.etcd_ca),
+            ("etcd-cert", &self.etcd_cert),
+            ("etcd-cert-key", &self.etcd_cert_key),
+            ("etcd-user", &self.etcd_user),
+        ];
         files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?)))
     }
 }
@@ -198,10 +213,6 @@ impl Inventory {
     /// Anycast addresses of the groups of intermediate switches, the first of group 1.
     pub fn anycast(&self) -> &[Ipv4Addr] {
         self.network.anycast.as_ref().map_or(&[], |it| it.get_ref())
-    }
-
-    pub fn servers(&self) -> Vec<SocketAddr> {
-        self.directory.server.iter().map(|it| SocketAddr::new(*it.address.get_ref(), *self.directory.port.get_ref())).collect()
     }
 
     /// Finds the ToR of each rack and the hosts of each ToR; once, after reading.

@@ -13,6 +13,7 @@ mod files;
 mod folder;
 mod inventory;
 mod keys;
+mod parts;
 mod servers;
 mod validate;
 
@@ -189,7 +190,7 @@ fn policy(inventory: &Inventory, place: &Place<'_>, files: &Files, before: Optio
     let (old, new) = (before.policy_version, *inventory.version.get_ref());
     let is_changed = before.digest_of(&path) != Some(&folder::digest(content));
     if is_changed && new <= old {
-        let message = format!("services or principals have changed, and version {new} is not greater than {old}");
+        let message = format!("services, principals or parts have changed, and version {new} is not greater than {old}");
         return Err(place.error(inventory.version.span(), &message, &format!("write version = {}", old + 1)));
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(super) fn administration(inventory: &Inventory, keys: &mut Keys) -> Result<F
     add("admin.key", File::key(admin.key));
     add("policy.toml", File::plain(policy(inventory)));
     add("mappings.jsonl", File::plain(mappings(inventory)));
-    let (servers, auth) = (quoted(inventory.servers()), auth(inventory));
+    let (servers, auth) = (quoted(inventory.contact_addresses()), auth(inventory));
     let client = format!("servers = [{servers}]\nprincipal = {}\nauth = \"{auth}\"\n", inventory.directory.admin.get_ref());
     add("client.toml", File::plain(heading(inventory) + &client));
     Ok(files)
@@ -35,8 +35,8 @@ pub(super) fn administration(inventory: &Inventory, keys: &mut Keys) -> Result<F
 pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, files: &mut Files) -> Result<()> {
     let folder = of_machine(server.name.get_ref());
     let state = format!("{folder}{STATE}");
-    let (address, number) = (server.address.get_ref(), server.principal.get_ref());
-    let names = [address.to_string(), server.name.get_ref().clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+    let names =
+        [server.address.get_ref().to_string(), server.name.get_ref().clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
     let path = format!("{state}server.pem");
     let pair = keys.certificate(&path, principal(&server.principal), &names)?;
     files.insert(path, File::certificate(pair.certificate));
@@ -44,14 +44,26 @@ pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, fi
     files.insert(format!("{state}secret"), File::key(keys.secret_text()));
     files.insert(format!("{state}ca.pem"), File::certificate(keys.authority().to_owned()));
     files.insert(format!("{state}policy.toml"), File::plain(policy(inventory)));
-    let listen = std::net::SocketAddr::new(*address, *inventory.directory.port.get_ref());
-    let peers = inventory.servers().into_iter().filter(|it| *it != listen);
-    let mut arguments =
-        format!("--principal {number} --auth {} --metrics {}", auth(inventory), inventory.directory.metrics.get_ref());
-    for peer in peers {
-        let _ = write!(arguments, " --peer {peer}");
+    let environment = format!("LISTEN={}\nARGUMENTS={}\n", inventory.address_of(server), arguments(inventory, server));
+    files.insert(format!("{folder}{ENVIRONMENT}"), File::plain(heading(inventory) + &environment));
+    Ok(())
+}
+
+/// The arguments of `weft directory serve`, but for its address.
+fn arguments(inventory: &Inventory, server: &Server) -> String {
+    let (number, metrics) = (server.principal.get_ref(), inventory.directory.metrics.get_ref());
+    let mut arguments = format!("--principal {number} --auth {} --metrics {metrics}", auth(inventory));
+    let part = inventory.part_of(server);
+    if let Some(part) = part {
+        let _ = write!(arguments, " --part {}", part.name.get_ref());
     }
-    if let Some(etcd) = inventory.directory.etcd.as_ref().filter(|it| !it.get_ref().is_empty()) {
+    if server.replica {
+        arguments += " --replica";
+    }
+    for peer in inventory.servers_of(part).into_iter().filter(|it| it.name.get_ref() != server.name.get_ref()) {
+        let _ = write!(arguments, " --peer {}", inventory.address_of(peer));
+    }
+    if let Some(etcd) = inventory.etcd_of(part) {
         let _ = write!(arguments, " --store etcd:{}", etcd.get_ref().join(","));
         for (option, file) in inventory.directory.etcd_files() {
             let _ = write!(arguments, " --{option} {}", file.get_ref());
@@ -60,9 +72,7 @@ pub(super) fn server(inventory: &Inventory, server: &Server, keys: &mut Keys, fi
             arguments += " --etcd-plaintext";
         }
     }
-    let environment = format!("LISTEN={listen}\nARGUMENTS={arguments}\n");
-    files.insert(format!("{folder}{ENVIRONMENT}"), File::plain(heading(inventory) + &environment));
-    Ok(())
+    arguments
 }
 
 fn auth(inventory: &Inventory) -> &'static str {
@@ -72,9 +82,10 @@ fn auth(inventory: &Inventory) -> &'static str {
     }
 }
 
-/// The services, and the principals with their rights.
+/// The parts, the services, and the principals with their rights.
 fn policy(inventory: &Inventory) -> String {
     let mut text = heading(inventory) + &format!("version = {}\n", inventory.version.get_ref());
+    text.extend(inventory.directory.part.iter().map(|part| part.section(&inventory.addresses_of(Some(part)))));
     for service in &inventory.service {
         let names = |list: &[toml::Spanned<String>]| quoted(list.iter().map(toml::Spanned::get_ref));
         let (name, id) = (service.name.get_ref(), service.id.get_ref());
@@ -110,7 +121,7 @@ fn mappings(inventory: &Inventory) -> String {
     for (id, address) in (1u16..).zip(inventory.anycast()) {
         lines.push(json!({"key": format!("group:{id}"), "addresses": [address]}));
     }
-    let servers: Vec<String> = inventory.directory.server.iter().map(|it| it.address.get_ref().to_string()).collect();
+    let servers: Vec<String> = inventory.contact_addresses().iter().map(|it| it.ip().to_string()).collect();
     lines.push(json!({"key": format!("group:{}", DIRECTORY_GROUP.0), "addresses": servers}));
     for host in &inventory.host {
         let tor = inventory.tor(host).filter(|_| inventory.network.locator == LocatorMode::Tor);

@@ -1,6 +1,7 @@
 //! Whether an inventory can be deployed. Each error names its line, and of what is there twice the other line too.
 
 mod hosts;
+mod servers;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,10 +13,8 @@ use weft_control::time::Duration;
 use weft_control::vl2::groups::Groups;
 
 use super::error::{DeployError, Result};
-use super::inventory::{Inventory, LocatorMode, Rack, Switch, SwitchRole};
-use crate::cli::connect::Auth;
+use super::inventory::{Inventory, Rack, SwitchRole};
 use crate::daemon::config::Place;
-use crate::daemon::tls::plaintext;
 
 impl Inventory {
     /// Reads an inventory and checks all of it.
@@ -134,48 +133,6 @@ impl Check<'_> {
             && let Err(error) = time.get_ref().parse::<Duration>()
         {
             return self.wrong(time.span(), &error.to_string(), "write such as \"10min\", or \"unlimited\"");
-        }
-        Ok(())
-    }
-
-    fn servers(&self) -> Result<()> {
-        let part = &self.it.directory;
-        let Some(second) = part.server.get(1).or(part.server.first()) else {
-            return self.wrong(0..0, "no directory server", "add [[directory.server]] with name, address and principal");
-        };
-        let etcd = part.etcd.as_ref().map(Spanned::get_ref);
-        if part.server.len() > 1 && etcd.is_none_or(Vec::is_empty) {
-            let help = "list its endpoints: etcd = [\"https://10.1.2.1:2379\", ...] in [directory]";
-            return self.wrong(second.name.span(), "several directory servers need etcd", help);
-        }
-        let is_url =
-            |it: &String| (it.starts_with("http://") || it.starts_with("https://")) && !it.contains([' ', '"', '\'', ',']);
-        if let Some(list) = &part.etcd
-            && let Some(bad) = list.get_ref().iter().find(|it| !is_url(it))
-        {
-            return self.wrong(list.span(), &format!("`{bad}` is no endpoint"), "write such as \"https://10.1.2.1:2379\"");
-        }
-        if let Some(list) = &part.etcd
-            && let (Some(url), false) = (plaintext(list.get_ref()), part.etcd_plaintext)
-        {
-            let help = "write https:// and etcd_ca; or allow it with etcd_plaintext = true";
-            return self.wrong(list.span(), &format!("{url} is etcd on another machine without TLS"), help);
-        }
-        let is_path = |it: &str| it.starts_with('/') && !it.contains([' ', '"', '\'', '\\', '$', '%', '\n']);
-        if let Some((_, file)) = part.etcd_files().find(|(_, file)| !is_path(file.get_ref())) {
-            let message = format!("`{}` is no place on a server", file.get_ref());
-            return self.wrong(file.span(), &message, "write a path from the root without spaces");
-        }
-        if let (Some(one), None) | (None, Some(one)) = (&part.etcd_cert, &part.etcd_cert_key) {
-            return self.wrong(one.span(), "etcd_cert and etcd_cert_key belong together", "write both");
-        }
-        let writes = |it: &&Switch| it.role == SwitchRole::Tor;
-        if let Some(auth) = &part.auth
-            && *auth.get_ref() == Auth::Tls
-            && self.it.network.locator == LocatorMode::Tor
-            && self.it.agents_of_switches().any(|it| writes(&it))
-        {
-            return self.wrong(auth.span(), "ToRs bring addresses to themselves by keyed MACs", "write auth = \"mac\"");
         }
         Ok(())
     }
