@@ -1,4 +1,7 @@
-//! `weft deploy`: a plan is repeatable and keeps its keys; bad inventories change nothing; what differs is named.
+//! `weft deploy`: a plan is repeatable and keeps its keys; bad inventories change nothing; what differs is named. A planned directory of two parts, with a replica,
+//! runs on two real etcds.
+
+mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::daemon::{Daemon, Home, wait};
+use support::etcd::{Etcd, free_ports};
 use tempfile::TempDir;
 
 const EXAMPLE: &str = include_str!("../../../examples/inventory.toml");
@@ -70,6 +75,48 @@ fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, (Vec<u8>, u32, std::time
             files.insert(path.clone(), (fs::read(&path).unwrap(), meta.permissions().mode() & 0o777, meta.modified().unwrap()));
         }
     }
+}
+
+/// The example, divided: `db1` has an address in the part `east`. `rest0` is a replica, and is listed first.
+const DIVIDED: &str = r#"[directory]
+etcd_user = "/etc/weft/etcd-user"
+
+[[directory.part]]
+name = "rest"
+etcd = ["http://127.0.0.1:1", "http://127.0.0.1:2"]
+default = true
+
+[[directory.part]]
+name = "east"
+etcd = ["http://127.0.0.1:3"]
+prefixes = ["20.128.0.0/9"]
+tenants = [7, "100-199"]
+incoming.prefixes = ["20.64.0.0/16"]
+
+[[directory.server]]
+name = "rest0"
+address = "127.0.0.3"
+principal = 3
+part = "rest"
+replica = true
+
+[[directory.server]]
+name = "east1"
+address = "127.0.0.2"
+principal = 4
+part = "east"
+
+[[directory.server]]
+name = "rest1"
+address = "127.0.0.1"
+principal = 1
+part = "rest"
+"#;
+
+fn divided() -> String {
+    let (start, rest) = EXAMPLE.split_once("[[directory.server]]").unwrap();
+    let (_, end) = rest.split_once("[[service]]").unwrap();
+    format!("{start}{DIVIDED}\n[[service]]{}", end.replace("\"20.0.0.3\"", "\"20.0.0.3\", \"20.128.0.3\""))
 }
 
 fn deploy() -> Command {
@@ -242,7 +289,7 @@ fn a_bad_inventory_is_refused_with_its_line_and_changes_nothing() {
     let printed = text(&output);
     assert!(
         output.status.code() == Some(2)
-            && printed.contains("toml:3: services or principals have changed")
+            && printed.contains("toml:3: services, principals or parts have changed")
             && printed.contains("version = 2"),
         "{printed}"
     );
@@ -419,4 +466,215 @@ fn several_servers_are_started_on_etcd_and_know_each_other() {
     assert!(output.status.code() == Some(2) && printed.contains("store") && !printed.contains("Usage"), "{printed}");
     let client = fs::read_to_string(site.out().join("directory/client.toml")).unwrap();
     assert!(client.contains("servers = [\"127.0.0.1:5303\", \"10.9.9.1:5303\"]"), "{client}");
+}
+
+#[test]
+fn parts_and_replicas_are_planned_and_compared() {
+    let (site, inventory) = (Site::new(), divided());
+    assert_code(&site.plan(&inventory, &[]), 0);
+    let read = |path: &str| fs::read_to_string(site.out().join(path)).unwrap();
+    let started = |name: &str| read(&format!("hosts/{name}/etc/weft/directory.env")).split_once("LISTEN=").unwrap().1.to_owned();
+    let usual = "--auth mac --metrics 127.0.0.1:9303";
+    let (rest, east) = ("etcd:http://127.0.0.1:1,http://127.0.0.1:2", "etcd:http://127.0.0.1:3");
+    let user = "--etcd-user /etc/weft/etcd-user";
+    let expected = |address: &str, principal: u32, role: &str, store: &str| {
+        format!("{address}:5303\nARGUMENTS=--principal {principal} {usual} {role} --store {store} {user}\n")
+    };
+    assert_eq!(started("rest0"), expected("127.0.0.3", 3, "--part rest --replica --peer 127.0.0.1:5303", rest));
+    assert_eq!(started("rest1"), expected("127.0.0.1", 1, "--part rest --peer 127.0.0.3:5303", rest));
+    assert_eq!(started("east1"), expected("127.0.0.2", 4, "--part east", east));
+    let policy = read("directory/policy.toml");
+    let parts = "version = 1\n\n[[part]]\nname = \"rest\"\nservers = [\"127.0.0.1:5303\", \"127.0.0.3:5303\"]\ndefault = true\n\n\
+                 [[part]]\nname = \"east\"\nservers = [\"127.0.0.2:5303\"]\nprefixes = [\"20.128.0.0/9\"]\ntenants = [\"7\", \"100-199\"]\n\
+                 incoming.prefixes = [\"20.64.0.0/16\"]\n\n[[service]]\n";
+    assert!(policy.contains(parts), "{policy}");
+    for server in ["rest0", "rest1", "east1"] {
+        assert_eq!(read(&format!("hosts/{server}/var/lib/weft-directory/policy.toml")), policy);
+    }
+    // Clients and agents begin with the default part, and with the servers that take updates.
+    let contacts = "[\"127.0.0.1:5303\", \"127.0.0.3:5303\"]\n";
+    assert!(read("directory/client.toml").contains(&format!("servers = {contacts}")));
+    assert!(read("hosts/tor1/etc/weft/agent.toml").contains(&format!("directory = {contacts}")));
+    assert!(read("directory/mappings.jsonl").contains(r#"{"key":"group:65535","addresses":["127.0.0.1","127.0.0.3"]}"#));
+    assert_eq!(servers_of_role(&site), ["east1", "rest1", "rest0"], "replicas start last");
+
+    assert_code(&site.check_folder(&inventory), 0);
+    let root = site.folder.path().join("root");
+    assert!(Command::new("cp").arg("-a").arg(site.out().join("hosts/rest0")).arg(&root).status().unwrap().success());
+    let on_machine = |inventory: &str| site.check(inventory, &["--host", "rest0", "--root", root.to_str().unwrap()]);
+    assert_code(&on_machine(&inventory), 0);
+    let no_replica = inventory.replace("replica = true\n", "");
+    let output = on_machine(&no_replica);
+    assert!(output.status.code() == Some(1) && text(&output).contains("directory.env: line 3 is"), "{}", text(&output));
+    let moved = inventory.replace("20.128.0.0/9", "20.192.0.0/10");
+    let output = on_machine(&moved);
+    assert!(output.status.code() == Some(1) && text(&output).contains("20.192.0.0/10"), "{}", text(&output));
+    let output = site.check_folder(&moved);
+    assert!(output.status.code() == Some(1) && text(&output).contains("directory/policy.toml: stale"), "{}", text(&output));
+    let output = site.plan(&moved, &[]);
+    assert!(output.status.code() == Some(2) && text(&output).contains("principals or parts have changed"), "{}", text(&output));
+}
+
+/// The servers in the order in which Ansible brings them up.
+fn servers_of_role(site: &Site) -> Vec<String> {
+    let groups = fs::read_to_string(site.out().join("inventory.yml")).unwrap();
+    let servers = groups.split("weft_servers:").nth(1).unwrap().split("weft_switches:").next().unwrap().to_owned();
+    servers.lines().filter_map(|line| Some(line.trim().strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
+}
+
+#[test]
+fn bad_parts_and_replicas_are_refused_with_their_line() {
+    let (site, inventory) = (Site::new(), divided());
+    assert_code(&site.plan(&inventory, &[]), 0);
+    let before = site.snapshot();
+    let mut wrong = String::new();
+    for (from, to, line, what, help) in [
+        ("part = \"east\"", "part = \"rest\"", 19, "part `east` has no servers", "add [[directory.server]]"),
+        ("part = \"east\"", "part = \"est\"", 36, "there is no part `est`", "name one of: rest, east"),
+        ("part = \"east\"", "", 33, "directory server east1 has no part", "one of: rest, east"),
+        ("principal = 1\n", "principal = 1\nreplica = true\n", 26, "part `rest` has only replicas", "set up no store"),
+        (
+            "etcd = [\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]",
+            "",
+            26,
+            "replica rest0 follows etcd",
+            "its [[directory.part]]",
+        ),
+        ("replica = true", "replica = \"yes\"", 30, "invalid type", "docs/deploying.md"),
+        (
+            "[\"http://127.0.0.1:3\"]",
+            "[\"http://127.0.0.1:2/\"]",
+            20,
+            "the endpoint http://127.0.0.1:2 of part `east` is that of part `rest` (line 15) too",
+            "its own",
+        ),
+        ("[\"http://127.0.0.1:3\"]", "[\"http://10.0.0.1:3\"]", 20, "without TLS", "etcd_plaintext"),
+        ("[\"http://127.0.0.1:3\"]", "[\"10.0.0.1:3\"]", 20, "is no endpoint", "https://"),
+        (
+            "[directory]",
+            "[directory]\netcd = [\"https://10.0.0.1:2379\"]",
+            11,
+            "the directory is divided",
+            "in each [[directory.part]]",
+        ),
+        ("default = true", "prefixes = [\"20.0.0.0/9\"]", 14, "0 parts have `default = true`", "exactly one must"),
+        ("tenants = [7", "default = true\ntenants = [7", 19, "2 parts have `default = true`", "exactly one must"),
+        ("prefixes = [\"20.128.0.0/9\"]\ntenants = [7, \"100-199\"]", "", 19, "part `east` has no keys", "give it `prefixes`"),
+        (
+            "default = true",
+            "default = true\nprefixes = [\"20.128.0.0/9\"]",
+            22,
+            "the prefix 20.128.0.0/9 of part `east` is that of part `rest` (line 17) too",
+            "its own",
+        ),
+        ("default = true", "default = true\ntenants = [\"150-160\"]", 23, "tenant 150 is listed twice", "a tenant has one part"),
+        ("\"100-199\"", "\"199-100\"", 22, "`199-100` is neither a tenant nor a range of tenants", "write 7"),
+        ("\"20.64.0.0/16\"", "\"30.64.0.0/16\"", 23, "30.64.0.0/16 has no application addresses", "[network]"),
+        (
+            "name = \"east\"",
+            "name = \"rest\"",
+            19,
+            "the name rest of part `rest` is that of part `rest` (line 14) too",
+            "its own",
+        ),
+        ("name = \"east\"", "name = \"-\"", 19, "no name of a part", "letters"),
+        ("etcd_user = \"/etc", "etcd_user = \"etc", 11, "no place on a server", "from the root"),
+    ] {
+        assert!(inventory.contains(from), "{from}");
+        let output = site.plan(&inventory.replacen(from, to, 1), &[]);
+        let printed = text(&output);
+        let place = format!("inventory.toml:{line}: ");
+        if !(output.status.code() == Some(2) && printed.contains(&place) && printed.contains(what) && printed.contains(help)) {
+            wrong += &format!("{to}: {printed}");
+        }
+    }
+    let of_one = |more: &str| EXAMPLE.replacen("principal = 1\n", &format!("principal = 1\n{more}\n"), 1);
+    for (more, what, help) in [
+        ("part = \"rest\"", "14: there is no part `rest`", "the directory is not divided"),
+        ("replica = true", "11: the directory has only replicas", "set up no store"),
+        (
+            "[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.2\"\nprincipal = 9\nreplica = true",
+            "15: replica dir2 follows etcd, and the directory has the embedded store",
+            "in [directory]",
+        ),
+    ] {
+        let output = site.plan(&of_one(more), &[]);
+        let printed = text(&output);
+        if !(output.status.code() == Some(2) && printed.contains(what) && printed.contains(help)) {
+            wrong += &format!("{more}: {printed}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(site.snapshot(), before, "nothing is written");
+}
+
+/// Starts a server as its unit does, with the files of the plan.
+fn start_planned(home: &Home, site: &Site, name: &str) -> Daemon {
+    let machine = site.out().join("hosts").join(name);
+    let environment = fs::read_to_string(machine.join("etc/weft/directory.env")).unwrap();
+    let value = |key: &str| environment.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+    let state = |file: &str| machine.join("var/lib/weft-directory").join(file).to_str().unwrap().to_owned();
+    let files = ["--secret", &state("secret"), "--policy", &state("policy.toml"), "--dir", &state("")].map(str::to_owned);
+    let mut arguments: Vec<&str> = value("ARGUMENTS=").split(' ').collect();
+    arguments.extend(["--listen", value("LISTEN=")]);
+    arguments.extend(files.iter().map(String::as_str));
+    home.start(&arguments)
+}
+
+/// Each part with its etcd, and the replica, in the order of the Ansible role.
+#[test]
+fn planned_parts_and_a_replica_answer_planned_clients() {
+    let Some(etcds) = Etcd::start(1).zip(Etcd::start(1)) else { return };
+    let (home, site) = (Home::new(), Site::new());
+    let port = free_ports(1)[0];
+    let [rest, east] = [&etcds.0, &etcds.1].map(|etcd| format!("{:?}", etcd.urls()));
+    let inventory = divided()
+        .replace("etcd_user = \"/etc/weft/etcd-user\"", &format!("metrics = \"off\"\nport = {port}"))
+        .replace("[\"http://127.0.0.1:1\", \"http://127.0.0.1:2\"]", &rest)
+        .replace("[\"http://127.0.0.1:3\"]", &east);
+    assert_code(&site.plan(&inventory, &[]), 0);
+    let names = servers_of_role(&site);
+    let mut servers: BTreeMap<&str, Daemon> =
+        names.iter().map(|name| (name.as_str(), start_planned(&home, &site, name))).collect();
+
+    // The administrator's client.
+    let dir = site.out().join("directory");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+        let output = command.args(arguments).arg("--dir").arg(&dir).env_remove("WEFT_LOG").output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+        text(&output)
+    };
+    let mappings = dir.join("mappings.jsonl");
+    assert!(run(&["import", mappings.to_str().unwrap()]).starts_with("6 entries: 6 written"));
+    assert!(run(&["get", "20.0.0.1"]).contains("10.1.1.1") && run(&["get", "20.128.0.3"]).contains("10.1.2.1"));
+    assert!(run(&["list", "--json", "--part", "east"]).contains("20.128.0.3"), "its store has the mapping");
+    assert_eq!(run(&["list", "--json", "--part", "rest"]).lines().count(), 5);
+    assert_code(&site.check(&inventory, &["--dir", site.out().to_str().unwrap(), "--mappings"]), 0);
+    let status: Value = serde_json::from_str(&run(&["status", "--json"])).unwrap();
+    let is_replica: BTreeMap<String, Option<bool>> = status["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            (it["server"].as_str().unwrap_or_default().to_owned() + " " + it["part"].as_str().unwrap(), it["replica"].as_bool())
+        })
+        .collect();
+    let expected = [("127.0.0.1", "rest", false), ("127.0.0.2", "east", false), ("127.0.0.3", "rest", true)];
+    let expected = expected.map(|(address, part, is_replica)| (format!("{address}:{port} {part}"), Some(is_replica)));
+    assert_eq!(is_replica, BTreeMap::from(expected), "{status}");
+
+    // What the configuration of an agent has: its servers, principal and key. Its address is in the other part.
+    let config: toml::Table = fs::read_to_string(site.out().join("hosts/web1/etc/weft/agent.toml")).unwrap().parse().unwrap();
+    let contacts: Vec<&str> = config["directory"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let (contacts, principal) = (contacts.join(","), config["principal"].as_integer().unwrap().to_string());
+    let key = site.out().join("hosts/web1/etc/weft/agent.key");
+    let agent = ["--servers", &contacts, "--principal", &principal, "--key", key.to_str().unwrap(), "--as", "20.0.0.1"];
+    let found = || run(&[&["get", "20.0.0.2", "20.128.0.3"][..], &agent].concat());
+    assert_eq!(found().matches("10.1.2.1").count(), 2, "{}", found());
+
+    // The replica alone answers for its part.
+    servers.remove("rest1");
+    wait("the replica answers", || found().matches("10.1.2.1").count() == 2, || servers["rest0"].log());
+    assert!(servers["rest0"].put("20.0.0.9".parse().unwrap(), support::model::value_of(1)).is_none(), "it takes no updates");
 }
