@@ -637,15 +637,8 @@ fn planned_parts_and_a_replica_answer_planned_clients() {
     let mut servers: BTreeMap<&str, Daemon> =
         names.iter().map(|name| (name.as_str(), start_planned(&home, &site, name))).collect();
 
-    // The administrator's client.
-    let dir = site.out().join("directory");
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-        let output = command.args(arguments).arg("--dir").arg(&dir).env_remove("WEFT_LOG").output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output));
-        text(&output)
-    };
-    let mappings = dir.join("mappings.jsonl");
+    let run = |arguments: &[&str]| administer(&site, arguments);
+    let mappings = site.out().join("directory/mappings.jsonl");
     assert!(run(&["import", mappings.to_str().unwrap()]).starts_with("6 entries: 6 written"));
     assert!(run(&["get", "20.0.0.1"]).contains("10.1.1.1") && run(&["get", "20.128.0.3"]).contains("10.1.2.1"));
     assert!(run(&["list", "--json", "--part", "east"]).contains("20.128.0.3"), "its store has the mapping");
@@ -677,4 +670,85 @@ fn planned_parts_and_a_replica_answer_planned_clients() {
     servers.remove("rest1");
     wait("the replica answers", || found().matches("10.1.2.1").count() == 2, || servers["rest0"].log());
     assert!(servers["rest0"].put("20.0.0.9".parse().unwrap(), support::model::value_of(1)).is_none(), "it takes no updates");
+}
+
+/// The administrator's client.
+fn administer(site: &Site, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
+    command.args(arguments).arg("--dir").arg(site.out().join("directory")).env_remove("WEFT_LOG");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output));
+    text(&output)
+}
+
+/// Each machine has its own user of etcd in the same file; that of the replica may only read.
+#[test]
+fn a_planned_replica_needs_permission_to_read_alone() {
+    let Some(etcd) = Etcd::start(1) else { return };
+    etcd.enable_auth();
+    let (home, site) = (Home::new(), Site::new());
+    let user = home.write("etcd-user", "root:secret\n");
+    let directory = format!(
+        "[directory]\nmetrics = \"off\"\nport = {}\netcd = {:?}\netcd_user = \"{user}\"\n",
+        free_ports(1)[0],
+        etcd.urls()
+    );
+    let replica =
+        "[[directory.server]]\nname = \"near\"\naddress = \"127.0.0.2\"\nprincipal = 9\nreplica = true\n\n[[directory.server]]";
+    let inventory =
+        EXAMPLE.replacen("[[directory.server]]", &format!("{directory}\n{replica}"), 1).replace("10.9.9.1", "127.0.0.1");
+    assert_code(&site.plan(&inventory, &[]), 0);
+    assert_eq!(servers_of_role(&site), ["dir1", "near"]);
+    let server = start_planned(&home, &site, "dir1");
+    home.write("etcd-user", "reader:guest\n");
+    let replica = start_planned(&home, &site, "near");
+    let mappings = site.out().join("directory/mappings.jsonl");
+    administer(&site, &["import", mappings.to_str().unwrap()]);
+    let found = || administer(&site, &["list", "--json", "--servers", &replica.address()]).contains("20.0.0.3");
+    wait("the replica has the mappings", found, || replica.log());
+    let status = administer(&site, &["status"]);
+    assert!(status.contains("serving, replica") && !server.log().contains("ERROR"), "{status}{}", server.log());
+    assert!(!["WARN", "ERROR", "denied"].iter().any(|it| replica.log().contains(it)), "{}", replica.log());
+}
+
+/// As `docs/deploying.md` says: the new part's servers, a copy, the old servers, a copy of what has changed.
+#[test]
+fn a_planned_directory_is_divided_while_it_runs() {
+    let Some((old, new)) = Etcd::start(1).zip(Etcd::start(1)) else { return };
+    let (home, site) = (Home::new(), Site::new());
+    let own = format!("metrics = \"off\"\nport = {}", free_ports(1)[0]);
+    let server = |name: &str, address: &str, more: &str| {
+        let principal = address.rsplit('.').next().unwrap();
+        format!("[[directory.server]]\nname = \"{name}\"\naddress = \"{address}\"\nprincipal = {principal}\n{more}\n")
+    };
+    let (start, rest) = EXAMPLE.split_once("[[directory.server]]").unwrap();
+    let end = rest.split_once("[[service]]").unwrap().1.replace("\"20.0.0.3\"", "\"20.0.0.3\", \"20.128.0.3\"");
+    let undivided = format!("[directory]\n{own}\netcd = {:?}\n{}", old.urls(), server("rest1", "127.0.0.1", ""));
+    assert_code(&site.plan(&format!("{start}{undivided}[[service]]{end}"), &[]), 0);
+    let before = start_planned(&home, &site, "rest1");
+    let mappings = site.out().join("directory/mappings.jsonl");
+    administer(&site, &["import", mappings.to_str().unwrap()]);
+
+    let part = |name: &str, etcd: &Etcd, keys: &str| {
+        format!("[[directory.part]]\nname = \"{name}\"\netcd = {:?}\n{keys}\n", etcd.urls())
+    };
+    let parts = part("rest", &old, "default = true") + &part("east", &new, "prefixes = [\"20.128.0.0/9\"]");
+    let servers = server("rest1", "127.0.0.1", "part = \"rest\"") + &server("east1", "127.0.0.4", "part = \"east\"");
+    let start = start.replace("version = 1 ", "version = 2 ");
+    assert_code(&site.plan(&format!("{start}[directory]\n{own}\n{parts}{servers}[[service]]{end}"), &[]), 0);
+    let east = start_planned(&home, &site, "east1");
+    let file = home.path().join("moved.jsonl");
+    let file = file.to_str().unwrap();
+    administer(&site, &["export", file, "--prefix", "20.128.0.0/9"]);
+    let copied = administer(&site, &["import", file, "--part", "east", "--servers", &east.address()]);
+    assert!(copied.contains("1 written"), "{copied}");
+    administer(&site, &["put", "20.128.0.4", "10.1.2.1", "--unchecked"]);
+    drop(before);
+    let _rest = start_planned(&home, &site, "rest1");
+    administer(&site, &["export", file, "--part", "rest", "--prefix", "20.128.0.0/9"]);
+    let copied = administer(&site, &["import", file, "--part", "east"]);
+    assert!(copied.contains("1 written"), "{copied}");
+    for key in ["20.0.0.3", "20.128.0.3", "20.128.0.4"] {
+        assert!(administer(&site, &["get", key]).contains("10.1.2.1"), "{key}");
+    }
 }

@@ -211,20 +211,7 @@ fn a_replica_needs_a_store_that_is_there_and_writes_nothing_to_it() {
 #[test]
 fn permission_to_read_the_store_suffices() {
     let Some(etcd) = Etcd::start(1) else { return };
-    let urls = etcd.urls();
-    // Some of etcd's versions have the role `root` from the beginning.
-    let _ = etcd.ctl(&[&urls[0]], &["role", "add", "root"]);
-    for command in [
-        "user add root:secret",
-        "user grant-role root root",
-        "role add reader",
-        "role grant-permission reader read /weft --prefix=true",
-        "user add reader:guest",
-        "user grant-role reader reader",
-        "auth enable",
-    ] {
-        etcd.ctl(&[&urls[0]], &command.split(' ').collect::<Vec<_>>()).expect(command);
-    }
+    etcd.enable_auth();
     let home = Home::new();
     let (store, root, reader) = (address_of(&etcd), home.write("root", "root:secret\n"), home.write("reader", "reader:guest\n"));
     let server = home.start(&["--store", &store, "--etcd-user", &root]);

@@ -234,6 +234,24 @@ impl Etcd {
         }
     }
 
+    /// Enables authentication: `root:secret` may do everything, `reader:guest` may read what directories keep.
+    pub fn enable_auth(&self) {
+        let urls = self.urls();
+        // Some of etcd's versions have the role `root` from the beginning.
+        let _ = self.ctl(&[&urls[0]], &["role", "add", "root"]);
+        for command in [
+            "user add root:secret",
+            "user grant-role root root",
+            "role add reader",
+            "role grant-permission reader read /weft --prefix=true",
+            "user add reader:guest",
+            "user grant-role reader reader",
+            "auth enable",
+        ] {
+            self.ctl(&[&urls[0]], &command.split(' ').collect::<Vec<_>>()).expect(command);
+        }
+    }
+
     /// etcdctl; its output if it went well.
     pub fn ctl(&self, endpoints: &[&String], arguments: &[&str]) -> Option<Vec<u8>> {
         let endpoints: Vec<&str> = endpoints.iter().map(|url| url.as_str()).collect();
