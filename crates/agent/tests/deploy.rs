@@ -67,7 +67,10 @@ fn agents_read_every_planned_configuration() {
     let two_families = example
         .replace("\"20.0.0.0/8\"", "\"20.0.0.0/8\", \"fd20::/64\"")
         .replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"fd20::1\"]");
-    for inventory in [&example, &of_host, &without_groups, &more, &two_families] {
+    let parts = "[[directory.part]]\nname = \"rest\"\ndefault = true\n\n[[directory.part]]\nname = \"b\"\nprefixes = [\"20.128.0.0/9\"]\n\n\
+                 [[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.2\"\nprincipal = 2001\npart = \"b\"\n\n[[directory.server]]\npart = \"rest\"";
+    let divided = example.replace("[[directory.server]]", parts);
+    for inventory in [&example, &of_host, &without_groups, &more, &two_families, &divided] {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read_all(&plan(folder.path(), inventory)), ["db1", "mid", "tor1", "tor2", "web1", "web2"]);
     }

@@ -1,7 +1,7 @@
 //! The inventory: TOML with the machines of a cluster, their addresses and services. `docs/deploying.md` has every key.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use serde::Deserialize;
@@ -213,6 +213,45 @@ impl Inventory {
     /// Anycast addresses of the groups of intermediate switches, the first of group 1.
     pub fn anycast(&self) -> &[Ipv4Addr] {
         self.network.anycast.as_ref().map_or(&[], |it| it.get_ref())
+    }
+
+    /// The part of a server; none in an undivided directory.
+    pub fn part_of(&self, server: &Server) -> Option<&Part> {
+        self.part(server.part.as_ref()?.get_ref())
+    }
+
+    /// The part of this name.
+    pub fn part(&self, name: &str) -> Option<&Part> {
+        self.directory.part.iter().find(|it| it.name.get_ref() == name)
+    }
+
+    /// The servers of a part, or all servers; replicas last, as clients with updates ask the others first, and replicas start after the others.
+    pub fn servers_of(&self, part: Option<&Part>) -> Vec<&Server> {
+        let name = part.map(|it| it.name.get_ref());
+        let is_of = |it: &&Server| name.is_none_or(|name| it.part.as_ref().is_some_and(|part| part.get_ref() == name));
+        let mut servers: Vec<&Server> = self.directory.server.iter().filter(is_of).collect();
+        servers.sort_by_key(|it| it.replica);
+        servers
+    }
+
+    pub fn addresses_of(&self, part: Option<&Part>) -> Vec<SocketAddr> {
+        self.servers_of(part).into_iter().map(|it| self.address_of(it)).collect()
+    }
+
+    /// Where a server listens.
+    pub fn address_of(&self, server: &Server) -> SocketAddr {
+        SocketAddr::new(*server.address.get_ref(), *self.directory.port.get_ref())
+    }
+
+    /// The servers that clients and agents are given: those of the default part, which name the others.
+    pub fn contact_addresses(&self) -> Vec<SocketAddr> {
+        self.addresses_of(self.directory.part.iter().find(|it| it.default))
+    }
+
+    /// etcd's endpoints of a part, or of an undivided directory; none of an embedded store.
+    pub fn etcd_of<'a>(&'a self, part: Option<&'a Part>) -> Option<&'a Spanned<Vec<String>>> {
+        let etcd = part.map_or(&self.directory.etcd, |it| &it.etcd);
+        etcd.as_ref().filter(|it| !it.get_ref().is_empty())
     }
 
     /// Finds the ToR of each rack and the hosts of each ToR; once, after reading.

@@ -1,14 +1,18 @@
 //! The files of directory servers, and those of the administrator: secret, authority, policy, mappings.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use serde_json::json;
+use toml::Spanned;
+use weft_control::prefix::Prefix;
 use weft_control::vl2::agent::DIRECTORY_GROUP;
 
 use super::error::Result;
 use super::files::{ADMINISTRATION, ENVIRONMENT, File, Files, STATE, heading, of_machine, principal, quoted};
 use super::inventory::{Inventory, LocatorMode, Server, SwitchRole};
 use super::keys::Keys;
+use super::parts::{Part, Tenants};
 use crate::cli::connect::Auth;
 
 /// The files of the administrator.
@@ -85,9 +89,9 @@ fn auth(inventory: &Inventory) -> &'static str {
 /// The parts, the services, and the principals with their rights.
 fn policy(inventory: &Inventory) -> String {
     let mut text = heading(inventory) + &format!("version = {}\n", inventory.version.get_ref());
-    text.extend(inventory.directory.part.iter().map(|part| part.section(&inventory.addresses_of(Some(part)))));
+    text.extend(inventory.directory.part.iter().map(|part| part_section(part, &inventory.addresses_of(Some(part)))));
     for service in &inventory.service {
-        let names = |list: &[toml::Spanned<String>]| quoted(list.iter().map(toml::Spanned::get_ref));
+        let names = |list: &[Spanned<String>]| quoted(list.iter().map(Spanned::get_ref));
         let (name, id) = (service.name.get_ref(), service.id.get_ref());
         let _ = write!(text, "\n[[service]]\nname = \"{name}\"\nid = {id}\nallow = [{}]\n", names(&service.allow));
         if !service.deny.is_empty() {
@@ -115,6 +119,25 @@ fn policy(inventory: &Inventory) -> String {
     text
 }
 
+/// A part's section of the policy.
+fn part_section(part: &Part, servers: &[SocketAddr]) -> String {
+    let mut text = format!("\n[[part]]\nname = \"{}\"\nservers = [{}]\n", part.name.get_ref(), quoted(servers));
+    if part.default {
+        text += "default = true\n";
+    }
+    let mut keys = |start: &str, prefixes: &[Spanned<Prefix>], tenants: &[Spanned<Tenants>]| {
+        if !prefixes.is_empty() {
+            let _ = writeln!(text, "{start}prefixes = [{}]", quoted(prefixes.iter().map(Spanned::get_ref)));
+        }
+        if !tenants.is_empty() {
+            let _ = writeln!(text, "{start}tenants = [{}]", quoted(tenants.iter().map(Spanned::get_ref)));
+        }
+    };
+    keys("", &part.prefixes, &part.tenants);
+    keys("incoming.", &part.incoming.prefixes, &part.incoming.tenants);
+    text
+}
+
 /// The directory's entries, one per line, as `weft directory import` reads them.
 fn mappings(inventory: &Inventory) -> String {
     let mut lines = Vec::new();
@@ -128,7 +151,7 @@ fn mappings(inventory: &Inventory) -> String {
         let locator = tor.map_or(host.la.get_ref(), |it| it.la.get_ref());
         let (group, owner) = (inventory.group(host), host.principal.get_ref());
         let service = inventory.service_id(host.service.get_ref());
-        for address in host.addresses.iter().map(toml::Spanned::get_ref) {
+        for address in host.addresses.iter().map(Spanned::get_ref) {
             lines.push(json!({"key": address, "locator": locator, "group": group, "service": service, "owner": owner}));
         }
     }
