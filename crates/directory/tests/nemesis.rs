@@ -13,7 +13,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -271,7 +271,7 @@ impl Nemesis {
 
 #[test]
 fn faults_lose_no_acknowledged_update() {
-    let seed = std::env::var("WEFT_NEMESIS_SEED").map_or_else(|_| rand::random::<u32>().into(), |seed| seed.parse().unwrap());
+    let seed = std::env::var("WEFT_NEMESIS_SEED").map_or_else(|_| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into(), |seed| seed.parse().unwrap());
     let seconds = std::env::var("WEFT_NEMESIS_S").map_or(60, |seconds| seconds.parse().unwrap());
     eprintln!("WEFT_NEMESIS_SEED={seed} WEFT_NEMESIS_S={seconds}");
     let Some(mut nemesis) = Nemesis::new(seed) else { return };
