@@ -271,7 +271,10 @@ impl Nemesis {
 
 #[test]
 fn faults_lose_no_acknowledged_update() {
-    let seed = std::env::var("WEFT_NEMESIS_SEED").map_or_else(|_| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into(), |seed| seed.parse().unwrap());
+    let seed = std::env::var("WEFT_NEMESIS_SEED").map_or_else(
+        |_| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos().into(),
+        |seed| seed.parse().unwrap(),
+    );
     let seconds = std::env::var("WEFT_NEMESIS_S").map_or(60, |seconds| seconds.parse().unwrap());
     eprintln!("WEFT_NEMESIS_SEED={seed} WEFT_NEMESIS_S={seconds}");
     let Some(mut nemesis) = Nemesis::new(seed) else { return };

@@ -62,6 +62,8 @@ struct Batch {
     requests: SmallVec<[(SocketAddr, u64); 2]>,
     attempts: u32,
     retry_at: Instant,
+    /// Since when its names are waited for, or earlier.
+    since: Instant,
     /// By how much the last attempt was backed off.
     backoff: u32,
     is_background: bool,
@@ -282,13 +284,14 @@ impl PartResolver {
             }
             self.lookups.last_batch += 1;
             let id = self.lookups.last_batch;
+            let mut since = self.now;
             for &key in &keys {
                 if let Some(wanted) = self.lookups.names.get_mut(&(key, asker)) {
                     wanted.batch = id;
                     if wanted.first_batch == 0 {
                         wanted.first_batch = id;
                     }
-                    wanted.since.get_or_insert(self.now);
+                    since = since.min(*wanted.since.get_or_insert(self.now));
                 }
             }
             self.lookups.background_batches += usize::from(is_background);
@@ -300,6 +303,7 @@ impl PartResolver {
                 requests: SmallVec::new(),
                 attempts: 0,
                 retry_at: self.now,
+                since,
                 backoff: 0,
                 is_background,
             };
@@ -340,11 +344,9 @@ impl PartResolver {
         batch.hopes.clone_from(&chosen);
         batch.attempts += 1;
         batch.requests.clear();
-        let (asker, keys) = (batch.asker, batch.keys.clone());
-        let names = &self.lookups.names;
-        let first = keys.iter().filter_map(|&key| names.get(&(key, asker))?.since).min().unwrap_or(self.now);
-        batch.retry_at = (self.now + wait).min((first + self.config.give_up).max(self.now));
+        batch.retry_at = (self.now + wait).min((batch.since + self.config.give_up).max(self.now));
         self.timers.insert((batch.retry_at, Timer::Retry(id)));
+        let (asker, keys) = (batch.asker, batch.keys.clone());
         for server in chosen {
             self.send_batch(server, id, asker, keys.clone());
         }
@@ -381,9 +383,9 @@ impl PartResolver {
         }
         let names: Vec<Name> = batch.keys.iter().map(|&key| (key, batch.asker)).collect();
         self.give_up(&names);
-        if !self.lookups.batches.contains_key(&id) {
-            return;
-        }
+        let since = names.iter().filter_map(|name| self.lookups.names.get(name)?.since).min();
+        let (Some(batch), Some(since)) = (self.lookups.batches.get_mut(&id), since) else { return };
+        batch.since = since;
         self.counts.retries += 1;
         if self.lookups.pace.is_slow() {
             self.lookups.put_back(id);
