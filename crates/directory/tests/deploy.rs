@@ -1,6 +1,8 @@
 //! `weft deploy`: a plan is repeatable and keeps its keys; bad inventories change nothing; what differs is named. A planned directory of two parts, with a replica,
 //! runs on two real etcds.
 
+#![allow(clippy::disallowed_methods)] // Processes live by the wall clock.
+
 mod support;
 
 use std::collections::BTreeMap;
@@ -522,13 +524,28 @@ fn servers_of_role(site: &Site) -> Vec<String> {
     servers.lines().filter_map(|line| Some(line.trim().strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
 }
 
-#[test]
-fn bad_parts_and_replicas_are_refused_with_their_line() {
-    let (site, inventory) = (Site::new(), divided());
-    assert_code(&site.plan(&inventory, &[]), 0);
+/// Plans an inventory with one change at a time, each of which is refused with its line; nothing is written.
+fn assert_refused(inventory: &str, cases: &[(&str, &str, u32, &str, &str)]) {
+    let site = Site::new();
+    assert_code(&site.plan(inventory, &[]), 0);
     let before = site.snapshot();
     let mut wrong = String::new();
-    for (from, to, line, what, help) in [
+    for (from, to, line, what, help) in cases {
+        assert!(inventory.contains(from), "{from}");
+        let output = site.plan(&inventory.replacen(from, to, 1), &[]);
+        let printed = text(&output);
+        let place = format!("inventory.toml:{line}: ");
+        if !(output.status.code() == Some(2) && printed.contains(&place) && printed.contains(what) && printed.contains(help)) {
+            wrong += &format!("{to}: {printed}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert_eq!(site.snapshot(), before, "nothing is written");
+}
+
+#[test]
+fn servers_without_their_part_or_store_are_refused() {
+    let cases = [
         ("part = \"east\"", "part = \"rest\"", 19, "part `east` has no servers", "add [[directory.server]]"),
         ("part = \"east\"", "part = \"est\"", 36, "there is no part `est`", "name one of: rest, east"),
         ("part = \"east\"", "", 33, "directory server east1 has no part", "one of: rest, east"),
@@ -557,6 +574,21 @@ fn bad_parts_and_replicas_are_refused_with_their_line() {
             "the directory is divided",
             "in each [[directory.part]]",
         ),
+    ];
+    assert_refused(&divided(), &cases);
+    let replica =
+        "principal = 1\n\n[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.2\"\nprincipal = 9\nreplica = true\n";
+    let undivided = [
+        ("principal = 1\n", "principal = 1\npart = \"rest\"\n", 14, "there is no part `rest`", "the directory is not divided"),
+        ("principal = 1\n", "principal = 1\nreplica = true\n", 11, "the directory has only replicas", "set up no store"),
+        ("principal = 1\n", replica, 16, "replica dir2 follows etcd, and the directory has the embedded store", "in [directory]"),
+    ];
+    assert_refused(EXAMPLE, &undivided);
+}
+
+#[test]
+fn parts_whose_keys_are_no_division_are_refused() {
+    let cases = [
         ("default = true", "prefixes = [\"20.0.0.0/9\"]", 14, "0 parts have `default = true`", "exactly one must"),
         ("tenants = [7", "default = true\ntenants = [7", 19, "2 parts have `default = true`", "exactly one must"),
         ("prefixes = [\"20.128.0.0/9\"]\ntenants = [7, \"100-199\"]", "", 19, "part `east` has no keys", "give it `prefixes`"),
@@ -579,33 +611,8 @@ fn bad_parts_and_replicas_are_refused_with_their_line() {
         ),
         ("name = \"east\"", "name = \"-\"", 19, "no name of a part", "letters"),
         ("etcd_user = \"/etc", "etcd_user = \"etc", 11, "no place on a server", "from the root"),
-    ] {
-        assert!(inventory.contains(from), "{from}");
-        let output = site.plan(&inventory.replacen(from, to, 1), &[]);
-        let printed = text(&output);
-        let place = format!("inventory.toml:{line}: ");
-        if !(output.status.code() == Some(2) && printed.contains(&place) && printed.contains(what) && printed.contains(help)) {
-            wrong += &format!("{to}: {printed}");
-        }
-    }
-    let of_one = |more: &str| EXAMPLE.replacen("principal = 1\n", &format!("principal = 1\n{more}\n"), 1);
-    for (more, what, help) in [
-        ("part = \"rest\"", "14: there is no part `rest`", "the directory is not divided"),
-        ("replica = true", "11: the directory has only replicas", "set up no store"),
-        (
-            "[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.2\"\nprincipal = 9\nreplica = true",
-            "15: replica dir2 follows etcd, and the directory has the embedded store",
-            "in [directory]",
-        ),
-    ] {
-        let output = site.plan(&of_one(more), &[]);
-        let printed = text(&output);
-        if !(output.status.code() == Some(2) && printed.contains(what) && printed.contains(help)) {
-            wrong += &format!("{more}: {printed}");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!(site.snapshot(), before, "nothing is written");
+    ];
+    assert_refused(&divided(), &cases);
 }
 
 /// Starts a server as its unit does, with the files of the plan.
