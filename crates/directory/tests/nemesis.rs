@@ -299,3 +299,12 @@ fn faults_lose_no_acknowledged_update() {
         println!("  {fault}: {count}, ten updates took {longest:.2?} at most");
     }
 }
+
+#[test]
+fn a_pair_that_two_faults_cut_is_joined_after_both() {
+    let Ok(network) = Network::new(2) else { return };
+    for (cut, left) in [(true, 1), (true, 1), (false, 1), (false, 0)] {
+        network.cut(0, 1, cut);
+        assert_eq!(network.count_cuts(), left);
+    }
+}

@@ -7,12 +7,13 @@
 //! ```
 //! Nothing has to be removed: namespaces and devices end with the last process in them and the last descriptor of them, however the test ends.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -31,6 +32,8 @@ pub struct Host {
 pub struct Network {
     hub: Namespace,
     pub hosts: Vec<Host>,
+    /// How many faults cut each pair.
+    cuts: Mutex<BTreeMap<(usize, usize), u32>>,
 }
 
 impl Namespace {
@@ -81,13 +84,28 @@ impl Network {
             ))?;
             hosts.push(Host { ip: Ipv4Addr::new(10, 77, at as u8, 2), namespace });
         }
-        Ok(Self { hub, hosts })
+        Ok(Self { hub, hosts, cuts: Mutex::default() })
     }
 
-    /// Loses what goes from a host to another, or carries it again.
+    /// Pairs that are cut now, from the rules that do it.
+    pub fn count_cuts(&self) -> usize {
+        let mut list = Command::new("ip");
+        self.hub.hold(list.args(["rule", "list", "pref", "100"]));
+        String::from_utf8(list.output().unwrap().stdout).unwrap().lines().count()
+    }
+
+    /// Loses what goes from a host to another, or carries it again, once nobody else has cut them.
     pub fn cut(&self, from: usize, to: usize, cut: bool) {
+        let mut cuts = self.cuts.lock().unwrap();
+        let by = cuts.entry((from, to)).or_default();
+        let before = *by;
+        *by = if cut { before + 1 } else { before - 1 };
+        let verb = match (before, *by) {
+            (0, 1) => "add",
+            (1, 0) => "delete",
+            _ => return,
+        };
         let [from, to] = [from, to].map(|at| self.hosts[at].ip);
-        let verb = if cut { "add" } else { "delete" };
         self.hub.run(&format!("ip rule {verb} pref 100 from {from} to {to} blackhole")).unwrap();
     }
 }
