@@ -93,6 +93,43 @@ fn a_sweep_and_each_of_its_runs_repeat_with_the_files_that_they_read() {
     assert_repeats(&folder.path().join("r"), &["run.json", "report.html"]);
 }
 
+/// `--set sweep.KEY=[...]` sweeps what the file does not, or other values of what it does.
+#[test]
+fn a_sweep_is_set_as_a_key_is() {
+    let folder = folder_with(&[("[[expect]]", "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\"]\n\n[[expect]]")]);
+    let run = |set: &[&str]| {
+        let set: Vec<&str> = set.iter().flat_map(|&it| ["--set", it]).collect();
+        weft(&[&["run", "s.toml", "--out", "r"], &set[..]].concat(), folder.path())
+    };
+    let swept = |set: &[&str]| {
+        let output = run(set);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let resolved: toml::Table = read(&folder.path().join("r/scenario.toml")).parse().expect("TOML");
+        (resolved.get("sweep").cloned(), run_json(&folder.path().join("r"))["comparable"] == true)
+    };
+    let sweep = |text: &str| Some(toml::Value::Table(text.parse().expect("TOML")));
+    assert_eq!(
+        swept(&["sweep.control.scheduler=[\"none\", \"annealing\"]"]),
+        (sweep("\"control.scheduler\" = [\"none\", \"annealing\"]"), true)
+    );
+    assert_eq!(swept(&["sweep.\"control.scheduler\"=[]"]), (None, true));
+    let both = "\"control.scheduler\" = [\"none\", \"first-fit\"]\n\"traffic.stride\" = [1, 2]";
+    assert_eq!(swept(&["sweep.traffic.stride=[1, 2]"]), (sweep(both), false));
+    assert_repeats(&folder.path().join("r"), &["run.json"]);
+    for (set, wanted) in [
+        (&["sweep.traffic.stride=2"][..], "a sweep needs a list of values"),
+        (&["sweep=[1]"][..], "write --set 'sweep.KEY=[value, value]'"),
+        (
+            &["traffic.stride=1", "sweep.traffic.stride=[1, 2]"][..],
+            "`sweep.traffic.stride` and `traffic.stride` exclude each other",
+        ),
+    ] {
+        let output = run(set);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+    }
+}
+
 #[test]
 fn run_json_names_version_command_overrides_seed_and_world() {
     let folder = folder_with(&[("[[expect]]", "[sweep]\n\"world.seed\" = [1, 2]\n\n[[expect]]")]);

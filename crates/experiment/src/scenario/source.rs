@@ -162,13 +162,8 @@ impl Source {
         }
         source.take_sweep().map_err(|e| source.at(e))?;
         for (key, value) in &overrides.set {
-            let is_swept = source.axes.iter().any(|(axis, _)| axis == key);
-            if is_swept || get(&source.table, key) != Some(value) {
-                source.changed.push(key.clone());
-            }
-            source.axes.retain(|(axis, _)| axis != key);
-            set(&mut source.table, key, value.clone()).map_err(|e| source.at(e))?;
             source.set_by_user.push((key.clone(), value.clone()));
+            source.apply(key, value).map_err(|e| source.at(e))?;
         }
         // What the user sets is not searched for, as it is not swept.
         let searched = get(&source.table, "search.key").and_then(Value::as_str);
@@ -176,6 +171,36 @@ impl Source {
             source.table.remove("search");
         }
         Ok(source)
+    }
+
+    /// Applies what the user sets: a key, or with `sweep.KEY` the values of an axis.
+    fn apply(&mut self, key: &str, value: &Value) -> Result<(), KeyError> {
+        if key == "sweep" {
+            return Err(KeyError::new(key, "`sweep` is a table", "write --set 'sweep.KEY=[value, value]'"));
+        }
+        let Some(axis) = axis_of(key) else {
+            let is_swept = self.axes.iter().any(|(axis, _)| axis == key);
+            if is_swept || get(&self.table, key) != Some(value) {
+                self.changed.push(key.to_owned());
+            }
+            self.axes.retain(|(axis, _)| axis != key);
+            return set(&mut self.table, key, value.clone());
+        };
+        if self.set_by_user.iter().any(|(set, _)| set == axis) {
+            return Err(KeyError::at(key, Problem::Exclusive { a: key.to_owned(), b: axis.to_owned() }));
+        }
+        let values = axis_values(axis, value.clone())?;
+        let at = self.axes.iter().position(|(known, _)| known == axis);
+        if at.is_none_or(|at| self.axes[at].1 != values) {
+            self.changed.push(key.to_owned());
+        }
+        match at {
+            Some(at) if values.is_empty() => drop(self.axes.remove(at)),
+            Some(at) => self.axes[at].1 = values,
+            None if values.is_empty() => {}
+            None => self.axes.push((axis.to_owned(), values)),
+        }
+        Ok(())
     }
 
     fn apply_form(&mut self, mut keys: Table) -> Result<(), KeyError> {
@@ -203,13 +228,7 @@ impl Source {
             return Err(not_a_table("sweep"));
         };
         for (key, values) in sweep {
-            let Value::Array(values) = values else {
-                return Err(KeyError::new(
-                    format!("sweep.{key}"),
-                    "a sweep needs a list of values",
-                    format!("write `\"{key}\" = [value, value]`"),
-                ));
-            };
+            let values = axis_values(&key, values)?;
             if !values.is_empty() && !self.set_by_form.contains(&key) {
                 self.axes.push((key, values));
             }
@@ -264,8 +283,12 @@ impl Source {
 
     /// Overrides that changed a setting which the scenario does not vary itself; the seed is none of them.
     pub fn deviations(&self) -> impl Iterator<Item = &(String, Value)> {
-        let is_free = |key: &String| self.varied.contains(key) || SEEDS.contains(&key.as_str());
-        self.set_by_user.iter().filter(move |(key, _)| self.changed.contains(key) && !is_free(key))
+        let is_free = |key: &str| self.varied.contains(key) || SEEDS.contains(&key);
+        let are_free = move |key: &str, value: &Value| match (axis_of(key), value) {
+            (Some(axis), Value::Array(values)) => values.iter().flat_map(|it| settings(axis, it)).all(|(key, _)| is_free(&key)),
+            _ => is_free(key),
+        };
+        self.set_by_user.iter().filter(move |(key, value)| self.changed.contains(key) && !are_free(key, value))
     }
 
     /// Whether the scenario's expectations still apply.
@@ -338,7 +361,7 @@ impl Source {
             }
         }
         // A table of the sweep may set a key that the user has set: the user's counts.
-        for (key, value) in &self.set_by_user {
+        for (key, value) in self.set_by_user.iter().filter(|(key, _)| axis_of(key).is_none()) {
             if let Some(shown) = chosen.get_mut(key) {
                 *shown = serde_json::to_value(value).unwrap_or(Json::Null);
             }
@@ -421,6 +444,23 @@ fn varied_keys(table: &Table) -> BTreeSet<String> {
     forms().for_each(|form| add_sweep(form.get("sweep")));
     keys.extend(forms().flat_map(|form| flatten(form.clone())).map(|(key, _)| key));
     keys
+}
+
+/// The key whose values `sweep.KEY` lists; it may stand in quotes, as in a file.
+fn axis_of(key: &str) -> Option<&str> {
+    key.strip_prefix("sweep.").map(|axis| axis.trim_matches('"'))
+}
+
+/// The values of an axis of the sweep.
+fn axis_values(axis: &str, values: Value) -> Result<Vec<Value>, KeyError> {
+    match values {
+        Value::Array(values) => Ok(values),
+        _ => Err(KeyError::new(
+            format!("sweep.{axis}"),
+            "a sweep needs a list of values",
+            format!("write `\"{axis}\" = [value, value]`"),
+        )),
+    }
 }
 
 /// Runs of one study.
