@@ -44,9 +44,12 @@ for file in packaging/monitoring/*; do
     install -D -m 644 "$file" "$to/share/weft/monitoring/$(basename "$file")"
 done
 
-for page in docs/*.md README.md CHANGELOG.md LICENSE; do
+for page in docs/*.md CHANGELOG.md LICENSE; do
     install -D -m 644 "$page" "$to/share/doc/weft/$(basename "$page")"
 done
+# The pages stand beside it, and not below docs/, whose own README is a list of them.
+sed -e 's#](docs/#](#g' -e 's#href="docs/#href="#g' README.md >"$scratch/readme"
+install -D -m 644 "$scratch/readme" "$to/share/doc/weft/README.md"
 git ls-files scenarios examples 2>/dev/null | while read -r file; do
     install -D -m 644 "$file" "$to/share/doc/weft/examples/$file"
 done

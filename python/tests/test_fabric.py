@@ -119,3 +119,8 @@ def test_errors(kind: str, params: dict[str, Any], message: str, remedy: str) ->
 def test_unknown_export() -> None:
     with pytest.raises(weft.WeftError, match="did you mean `dot`"):
         weft.fabric("switch", hosts=2).export("dott")
+
+
+def test_a_bundled_scenario_has_a_fabric():
+    """`@NAME` is a scenario that Weft ships, as for `weft.run`."""
+    assert weft.fabric("@vl2/figure9").metrics["hosts"] == 80

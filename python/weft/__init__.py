@@ -3,10 +3,10 @@
     import weft
 
     result = weft.run("scenarios/first.toml", control__scheduler="annealing")
-    result.metrics      # a DataFrame, a row a run
-    result.flows        # a DataFrame, a row a flow
+    result.metrics      # a DataFrame, one row per run
+    result.flows        # a DataFrame, one row per flow
 
-Everything is computed by the same engine as the ``weft`` program; see ``docs/python.md`` for every call.
+The engine is that of the ``weft`` program; see ``docs/python.md`` for every call.
 """
 
 from weft._errors import WeftError

@@ -92,7 +92,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """How a server is: ``state`` is one of ``STATES``."""
+    """The state of a server: ``state`` is one of ``STATES``."""
 
     state: str
     revision: int

@@ -113,7 +113,7 @@ class Directory:
         self.policy = 0
 
     def look_up(self, *keys: str, asker: str | None = None, at_least: int = 0) -> list[Finding]:
-        """Where the keys are, in their order. ``asker``: a key that lives on this host, on whose behalf it asks.
+        """Looks up keys, in their order. ``asker``: a key of this host, on whose behalf it asks.
 
         ``at_least``: the server must have everything up to this revision; of a divided directory, the keys are then of one part.
         """
@@ -199,7 +199,7 @@ class Directory:
         return Changes(revision, policy, reconfirm, withdrawn)
 
     def health(self, *, part: str | None = None) -> Vitals:
-        """How one of the servers is: of those that the client was given, or of the named part."""
+        """The state of one of the servers: of those that the client was given, or of the named part."""
         return self._health(self._servers_of(part))
 
     def parts(self) -> tuple[Part, ...]:

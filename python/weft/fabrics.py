@@ -40,7 +40,7 @@ class Fabric:
 
     @cached_property
     def nodes(self) -> pd.DataFrame:
-        """A row a node, hosts first: `id`, `name`, `tier` (0 for hosts), `pod` (none for roots), `kind` (`host` or `switch`)."""
+        """One row per node, hosts first: `id`, `name`, `tier` (0: host), `pod` (none for roots), `kind` (`host` or `switch`)."""
         columns = self._handle.nodes()
         pods = columns["pod"]
         return pd.DataFrame(
@@ -55,14 +55,14 @@ class Fabric:
 
     @cached_property
     def hosts(self) -> pd.DataFrame:
-        """A row a host: `id`, `name`, `pod`, `rack`. Hosts of a rack have the same switches."""
+        """One row per host: `id`, `name`, `pod`, `rack`. Hosts of a rack have the same switches."""
         hosts = self.nodes["kind"] == "host"
         frame = self.nodes.loc[hosts, ["id", "name", "pod"]]
         return frame.assign(rack=self._handle.nodes()["rack"][hosts.to_numpy()])
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """A row a directed link: `id`, `from` and `to` (names), `capacity_bps`, `delay_s`. Links 2c and 2c + 1 are one cable."""
+        """One row per directed link: `id`, `from`, `to` (names), `capacity_bps`, `delay_s`. Links 2c and 2c + 1 are one cable."""
         columns = self._handle.links()
         names = self.nodes["name"]
         return pd.DataFrame(

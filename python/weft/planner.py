@@ -35,15 +35,15 @@ class TrafficStudy:
 
     #: What ``weft analyze traffic --json`` prints.
     summary: dict[str, Any]
-    #: A row a bin of flow sizes: `from`, `to`, `count`, `sum`, in bytes.
+    #: One row per bin of flow sizes: `from`, `to`, `count`, `sum`, in bytes.
     sizes: pd.DataFrame
-    #: A row a number of concurrent flows of a host: `from`, `to`, `count` of (host, instant), `sum`.
+    #: One row per number of concurrent flows of a host: `from`, `to`, `count` of (host, instant), `sum`.
     concurrency: pd.DataFrame
-    #: A row a pair of groups and interval: `start_s`, `from`, `to`, `bytes`.
+    #: One row per pair of groups and interval: `start_s`, `from`, `to`, `bytes`.
     matrix: pd.DataFrame
-    #: A row a number of clusters: `clusters`, `fitting_error`.
+    #: One row per number of clusters: `clusters`, `fitting_error`.
     clusters: pd.DataFrame
-    #: A row a host: `host`, `group`, `out_bytes`, `in_bytes`.
+    #: One row per host: `host`, `group`, `out_bytes`, `in_bytes`.
     hosts: pd.DataFrame
 
 
@@ -64,7 +64,7 @@ def analyze_traffic(
         files: the logs, whose formats are recognised; or one scenario.
         hosts: a CSV with the columns ``address``, ``rack``, and if known ``pod`` and ``service``.
         interval: the length of the intervals of traffic matrices; without it 100 s, or that of a scenario's matrices.
-        sampling: one packet in so many was recorded, where the logs do not state it.
+        sampling: N if one packet in N was recorded, where the logs do not state it.
         keep_going: leave out and count what cannot be read.
         out: a folder for the report; without it, a temporary one.
         emit: a scenario to write, for :func:`weft.run`.
@@ -121,7 +121,7 @@ def check(scenario: PathLike, *, full: bool = False, set: Mapping[str, Any] | No
 def optimum(
     scenario: PathLike, *, matrices: PathLike | None = None, traffic: str | None = None, tolerance: float = 0.02
 ) -> dict[str, Any]:
-    """Compares routings with the best possible one: what ``weft optimum --json`` prints.
+    """Compares routings with the optimum: what ``weft optimum --json`` prints.
 
     Args:
         scenario: a scenario, or a fabric file.
@@ -144,10 +144,10 @@ def cuts(
 
     Args:
         scenario: a scenario, of which the fabric is read, or a fabric file.
-        pairs: names of switches, of which the maximum flow is computed.
+        pairs: pairs of names of switches, for each of which the maximum flow is computed.
         without: what has failed: names of switches, and of cables as ``"tor0-agg1"``.
-        halvings: random halves of the racks, beside the first and the second half.
-        seed: of the halves.
+        halvings: number of random halves of the racks, in addition to the first and the second half.
+        seed: seed of the halves.
 
     Raises:
         WeftError: the scenario is wrong, or a name is unknown.
@@ -173,17 +173,17 @@ def whatif(
     plan: PathLike | None = None,
     prices: PathLike | None = None,
 ) -> dict[str, Any]:
-    """Computes what failures cost a fabric, or what a plan of growth does: what ``weft whatif --json`` prints.
+    """Computes the effect of failures on a fabric, or of a plan of growth: what ``weft whatif --json`` prints.
 
     Args:
         scenario: a scenario, of which the fabric is read, or a fabric file.
         fail: what fails.
-        pairs: pairs of failures too.
+        pairs: evaluate pairs of failures too.
         rates: a TOML file with rates of failure.
         matrices: ``matrix.csv`` of a traffic study, of which the mean is taken; without it, the pattern ``traffic``.
         traffic: ``"uniform"`` or ``"stride"``.
         level: the service level, a fraction of what the healthy network carries.
-        seed: of what is drawn.
+        seed: seed of the random choices.
         plan: a TOML file with steps of growth, evaluated instead of failures: ``fail``, ``pairs``, ``rates``, ``level``
             and ``seed`` do not apply. ``met`` of the result is false if a step does not meet the service level.
         prices: the price list for a plan.
@@ -267,15 +267,15 @@ def design(
     top: int = 5,
     out: PathLike | None = None,
 ) -> dict[str, Any]:
-    """Searches fabrics for the best ones: what ``weft design --json`` prints.
+    """Searches for the best fabrics: what ``weft design --json`` prints.
 
     Args:
-        servers: how many servers.
-        speed: what a server sends and receives, such as ``"10Gbps"``.
-        budget: the most that all may cost, in the currency of the list.
-        at_least: the least that a server has under the worst matrix, as a fraction of the speed.
+        servers: number of servers.
+        speed: rate at which a server sends and receives, such as ``"10Gbps"``.
+        budget: maximum price of a design, in the currency of the list.
+        at_least: minimum rate of a server under the worst matrix, as a fraction of the speed.
         prices: the price list.
-        top: how many designs.
+        top: number of designs.
         out: a folder for the designs as scenarios, for :func:`weft.run`.
 
     Raises:

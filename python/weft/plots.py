@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def throughput(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Goodput of the whole network over time, a line a run, in Gbps; the dashed line is what the NICs could carry."""
+    """Goodput of the whole network over time, one line per run, in Gbps; the dashed line is what the NICs could carry."""
     ax = ax or _new_axes()
     for run in result.runs:
         table = run.throughput
@@ -26,7 +26,7 @@ def throughput(result: "Result", ax: "Axes | None" = None) -> "Axes":
 
 
 def fct_cdf(result: "Result", ax: "Axes | None" = None) -> "Axes":
-    """Distribution of the completion times of the flows that finished, a line a run; time on a logarithmic axis."""
+    """Distribution of the completion times of the flows that finished, one line per run; time on a logarithmic axis."""
     ax = ax or _new_axes()
     for run in result.runs:
         times = (run.flows["end_s"] - run.flows["start_s"]).dropna().to_numpy()
@@ -37,7 +37,7 @@ def fct_cdf(result: "Result", ax: "Axes | None" = None) -> "Axes":
 
 
 def bars(result: "Result", metric: str = "optimal_fraction", ax: "Axes | None" = None) -> "Axes":
-    """One metric, a bar a run; for a fraction the dashed line is the best possible."""
+    """One metric, one bar per run; for a fraction the dashed line is the optimum, 1."""
     ax = ax or _new_axes()
     values = [run.metrics.get(metric, np.nan) for run in result.runs]
     ax.bar([label(run) for run in result.runs], values)
@@ -49,7 +49,7 @@ def bars(result: "Result", metric: str = "optimal_fraction", ax: "Axes | None" =
 
 
 def label(run: "Run") -> str:
-    """The swept settings of a run in a line: ``scheduler=annealing k=16``."""
+    """The swept settings of a run on one line: ``scheduler=annealing k=16``."""
     return " ".join(f"{key.rsplit('.', 1)[-1]}={_text(value)}" for key, value in run.set.items())
 
 

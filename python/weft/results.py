@@ -1,4 +1,4 @@
-"""What a run gives: the results folder as DataFrames."""
+"""Results of runs: the results folder as DataFrames."""
 
 import json
 import shutil
@@ -116,12 +116,12 @@ class Run:
 
     @property
     def per_seed(self) -> pd.DataFrame:
-        """A row for each of several seeds: `seed`, and what was measured with it; no row for one seed."""
+        """One row per seed: `seed`, and what was measured with it; no row for a single seed."""
         return pd.DataFrame([{"seed": one["seed"], **one["metrics"]} for one in self.summary.get("per_seed", [])])
 
     @property
     def expect(self) -> list[Verdict]:
-        """What the scenario expects of this run, beside what was measured."""
+        """What the scenario expects of this run, compared with what was measured."""
         return self.summary["expect"]
 
     @property
@@ -146,7 +146,7 @@ class Run:
 
     @cached_property
     def flows(self) -> pd.DataFrame:
-        """A row a flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`.
+        """One row per flow: `id`, `src`, `dst`, `start_s`, `end_s` (NaN if it did not finish), `bytes`, `goodput_bps`, `path`.
 
         In the packet world also `reordered` and `retransmits`; of several services also `service`.
         """
@@ -240,7 +240,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """A row a run: the swept settings, `seed`, and every metric that some run knows."""
+        """One row per run: the swept settings, `seed`, and every metric that some run knows."""
         rows = [{**run.set, "seed": run.seed, **run.metrics} for run in self.runs]
         return pd.DataFrame(rows, index=pd.RangeIndex(len(rows), name="run"))
 
@@ -300,7 +300,7 @@ class Result:
 
 
 class TemporaryFolder:
-    """A folder that goes when nothing refers to this object any more."""
+    """A folder that is deleted when nothing refers to this object any more."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="weft-"))

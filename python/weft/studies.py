@@ -36,7 +36,7 @@ def run(
             Paths inside a file start at its folder, those inside a dict at the working directory.
         out: the results folder; an earlier one is replaced when the run has succeeded. Without it the results are in a temporary
             folder that lives as long as what this function returns.
-        threads: runs of a sweep side by side; one a core if absent. The results do not depend on it.
+        threads: runs of a sweep executed in parallel; one per core if absent. The results do not depend on it.
         quick: apply the scenario's ``[quick]`` table.
         full: apply the scenario's ``[full]`` table: the paper's size.
         seed: the same as ``world__seed``.
@@ -44,7 +44,7 @@ def run(
             as without this argument. The lab needs root; it comes up for the run and goes down after it. With an overlay, its
             programs (``make build``) must be on the PATH.
         set: overrides by dotted key: ``{"control.scheduler": "annealing"}``. A key that is swept loses its sweep.
-        **overrides: the same with two underscores for the dot: ``control__scheduler="annealing"``. They count over ``set``.
+        **overrides: the same with two underscores for the dot: ``control__scheduler="annealing"``. They override ``set``.
 
     Raises:
         WeftError: something is wrong with the scenario or with ``out``; nothing has been written then.
@@ -95,7 +95,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether no expectation was missed without a known cause; what `weft check` exits 0 for."""
+        """Whether no expectation was missed without a known cause; then ``weft check`` exits with 0."""
         return bool((self.verdicts["verdict"] != "miss").all())
 
 

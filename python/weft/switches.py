@@ -32,11 +32,11 @@ def export(
 
     Args:
         scenario: a scenario file.
-        out: the folder to make, with one folder for each switch; it must not exist.
+        out: the folder to create, with one folder per switch; it must not exist.
         format: ``"sonic"`` or ``"generic"``.
-        lanes: of a port, by which SONiC numbers ports.
+        lanes: lanes per port, which determine the port numbers of SONiC.
         set: overrides by dotted key: ``{"fabric.tors": 8}``.
-        **overrides: the same with two underscores for the dot: ``fabric__tors=8``. They count over ``set``.
+        **overrides: the same with two underscores for the dot: ``fabric__tors=8``. They override ``set``.
 
     Raises:
         WeftError: the scenario has no VL2, or a file cannot be written.

@@ -22,7 +22,7 @@ def spain(scenario: Scenario, *, set: Settings | None = None, **overrides: Any) 
         ``[fabric]``, ``spain_paths``, ``spain_orders`` and ``special_trees``
             of ``[control]``, ``seed`` of ``[world]``, and the hosts of ``[[tenant]]``.
         set: overrides by dotted key: ``{"control.spain_paths": 4}``.
-        **overrides: the same with two underscores for the dot: ``control__spain_paths=4``. They count over ``set``.
+        **overrides: the same with two underscores for the dot: ``control__spain_paths=4``. They override ``set``.
 
     Raises:
         WeftError: something is wrong with the scenario, or it needs more VLANs than there are.
@@ -57,6 +57,6 @@ class Spain:
 
     @cached_property
     def ports(self) -> pd.DataFrame:
-        """A row a port of a switch: `switch`, `port` (from 1), `to`, `vlans` (all tagged: ``1-4,7``)."""
+        """One row per port of a switch: `switch`, `port` (from 1), `to`, `vlans` (all tagged: ``1-4,7``)."""
         rows = [(s["switch"], p["port"], p["to"], p["vlans"]) for s in self.summary["switches"] for p in s["ports"]]
         return pd.DataFrame(rows, columns=["switch", "port", "to", "vlans"])

@@ -15,6 +15,7 @@ function buildModel(data) {
     events: run.events ?? [],
     trusted: run.trusted ?? true,
     distrust: run.distrust ?? [],
+    notes: run.notes ?? [],
     comparable: run.comparable ?? true,
     metric: new Map(run.metrics),
     fabricOf: data.fabrics[run.fabric],

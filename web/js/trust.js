@@ -1,5 +1,8 @@
 // Verdicts, and which runs count: a lab on a saturated machine, or unlike the network described, is not trusted, one with changed settings is not comparable.
 
+// Notes above this number are those of a sweep, and say the same.
+const NOTES_SHOWN = 6;
+
 const counts = (run) => run.trusted && run.comparable;
 
 // Best of the trusted runs by a metric; null if there is none.
@@ -33,7 +36,10 @@ function warnings(model) {
   const names = (runs) => (runs.length < model.runs.length ? h("p", {}, runs.slice(0, 6).map((r) => r.label).join("; "), runs.length > 6 && "; …") : null);
   const banner = (id, title, runs, ...text) => h("aside", { id, class: "banner", role: "alert" }, h("h2", {}, title), h("p", {}, ...text), names(runs));
   const overrides = [...new Set(changed.flatMap((r) => r.overrides ?? []))];
+  const notes = model.runs.flatMap((r) => r.notes);
   const list = [
+    notes.length > 0 && h("aside", { id: "notes", class: "banner", role: "note" }, h("h2", {}, notes.length === 1 ? "Note" : "Notes"),
+      notes.slice(0, NOTES_SHOWN).map((text) => h("p", {}, capital(text), ".")), notes.length > NOTES_SHOWN && h("p", {}, `and ${notes.length - NOTES_SHOWN} more on stderr`)),
     slow.length > 0 && banner("untrusted", `UNTRUSTED: ${which(slow)} saturated the CPU`, slow,
       "Less than 10 % of CPU time was idle, so these results reflect this machine and not the network. Lower world.scale, or free the machine, and run again. Verdicts and best values leave them out."),
     unlike.length > 0 && banner("unlike", `UNTRUSTED: TCP in ${which(unlike).replace(/^[AT]/, (c) => c.toLowerCase())} differs from that of the network described`, unlike,

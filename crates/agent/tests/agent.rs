@@ -372,7 +372,6 @@ fn what_is_known_stays_in_use_while_the_directory_is_away() {
     transfer(&network, C, B, 7040, 1000);
     let (_, gap) = flow_while(&mut network, 7041, |network, rounds| {
         network.kill("directory");
-        std::thread::sleep(Duration::from_secs(4));
         let status = network.wait_status(A, "it knows", |status| status["unconfirmed_s"].as_f64().is_some_and(|s| s >= 3.0));
         assert_eq!((&status["peers"]["used"], &status["addresses"][0]["attached"]), (&1.into(), &true.into()), "{status:#}");
         let problem = status["problems"][0].as_str().unwrap();

@@ -15,3 +15,5 @@ mod entry;
 pub mod server;
 #[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "server")]
+mod table;

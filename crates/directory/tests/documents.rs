@@ -4,6 +4,7 @@
 
 mod support;
 
+use nix::sys::signal::Signal;
 use support::daemon::{Daemon, Home, wait};
 use support::etcd::Etcd;
 use support::shared::WRITER;
@@ -55,7 +56,7 @@ fn an_embedded_store_keeps_documents() {
     let home = Home::new();
     let mut daemon = home.start(&[]);
     documents_are_replaced_in_order(&daemon);
-    daemon.signal(libc::SIGKILL);
+    daemon.signal(Signal::SIGKILL);
     daemon.wait_end();
     drop(daemon);
     let daemon = home.start(&[]);

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::cluster::{Relay, Servers};
 use support::etcd::Etcd;
 use support::model::{key, value_of};
@@ -32,9 +33,9 @@ fn servers_and_members_of_etcd_die_and_hang() {
     servers.kill_and_restart(0, Duration::from_millis(300));
     eprintln!("a server killed: 20 updates took {:?}", work.progress(20));
 
-    servers.signal(1, libc::SIGSTOP);
+    servers.signal(1, Signal::SIGSTOP);
     eprintln!("a server stopped: 20 updates took {:?}", work.progress(20));
-    servers.signal(1, libc::SIGCONT);
+    servers.signal(1, Signal::SIGCONT);
 
     let leader = etcd.leader().expect("etcd has a leader");
     etcd.kill(leader);
@@ -43,10 +44,10 @@ fn servers_and_members_of_etcd_die_and_hang() {
     etcd.wait();
 
     let leader = etcd.leader().expect("etcd has a leader");
-    etcd.signal(leader, libc::SIGSTOP);
+    etcd.signal(leader, Signal::SIGSTOP);
     eprintln!("etcd's leader stopped: 20 updates took {:?}", work.progress(20));
     etcd.compact_at((leader + 1) % 3);
-    etcd.signal(leader, libc::SIGCONT);
+    etcd.signal(leader, Signal::SIGCONT);
     eprintln!("etcd compacted during a watch: 20 updates took {:?}", work.progress(20));
 
     work.end(&addresses);

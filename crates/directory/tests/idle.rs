@@ -7,6 +7,7 @@ mod support;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::daemon::{Daemon, Home};
 use support::etcd::Etcd;
 use support::model::{key, value_of};
@@ -128,7 +129,7 @@ fn an_idle_agent_is_sent_what_is_withdrawn() {
 
     // One of its two servers is killed, and nobody has noticed.
     let killed = subscribed.iter().position(|&count| count > 0.0).unwrap();
-    servers[killed].signal(libc::SIGKILL);
+    servers[killed].signal(Signal::SIGKILL);
     servers[killed].wait_end();
     delete(&servers[(killed + 1) % 3], key(1));
     let took = agent.run(Some(key(1)), Duration::from_secs(1)).expect("within a second");

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::Signal;
 use rand::RngExt;
 use support::clock::Clock;
 use support::cluster::{Servers, Surroundings};
@@ -161,7 +162,7 @@ impl Nemesis {
             Fault::Server(fault, at, direction) => match fault {
                 ServerFault::Killed => self.servers.kill(at),
                 ServerFault::Ended => assert_eq!(self.servers.terminate(at), Some(0), "SIGTERM ends a server well"),
-                ServerFault::Stopped => self.servers.signal(at, libc::SIGSTOP),
+                ServerFault::Stopped => self.servers.signal(at, Signal::SIGSTOP),
                 ServerFault::ClockSet => {
                     let shift_s = self.rng.random_range(1..86_400) * self.one_of([-1, 1]);
                     self.servers.set_clock(at, shift_s);
@@ -172,7 +173,7 @@ impl Nemesis {
             },
             Fault::Member(fault, at, direction) => match fault {
                 MemberFault::Killed => self.etcd.kill(at),
-                MemberFault::Stopped => self.etcd.signal(at, libc::SIGSTOP),
+                MemberFault::Stopped => self.etcd.signal(at, Signal::SIGSTOP),
                 MemberFault::CutOff => self.cut(COUNT + at, Self::others_of_member(at), direction, true),
                 MemberFault::DiskFull => self.etcd.fill_disk(at, true),
                 MemberFault::Replaced => self.etcd.replace(at),
@@ -187,7 +188,7 @@ impl Nemesis {
         match fault {
             Fault::Server(fault, at, direction) => match fault {
                 ServerFault::Killed | ServerFault::Ended => self.servers.restart(at),
-                ServerFault::Stopped => self.servers.signal(at, libc::SIGCONT),
+                ServerFault::Stopped => self.servers.signal(at, Signal::SIGCONT),
                 // Half of the time it stays wrong.
                 ServerFault::ClockSet if self.rng.random() => self.servers.set_clock(at, 0),
                 ServerFault::ClockSet => {}
@@ -198,7 +199,7 @@ impl Nemesis {
             Fault::Member(fault, at, direction) => {
                 match fault {
                     MemberFault::Killed => self.etcd.restart(at),
-                    MemberFault::Stopped => self.etcd.signal(at, libc::SIGCONT),
+                    MemberFault::Stopped => self.etcd.signal(at, Signal::SIGCONT),
                     MemberFault::CutOff => self.cut(COUNT + at, Self::others_of_member(at), direction, false),
                     // It may have ended itself.
                     MemberFault::DiskFull => {

@@ -7,6 +7,7 @@ mod support;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::agent;
 use support::daemon::{Daemon, Home, wait};
 use support::etcd::{Etcd, free_ports};
@@ -181,7 +182,7 @@ fn one_parts_store_is_lost_and_the_others_do_not_notice() {
     wait("it takes updates again", back, || site.servers[0][0].log());
     // All servers of a part end: the others answer as before.
     for server in &site.servers[1] {
-        server.signal(libc::SIGKILL);
+        server.signal(Signal::SIGKILL);
     }
     let rest = write_for(&mut site.client(2), &[0, 2, 3], Duration::from_secs(1));
     assert!(rest.1 < Duration::from_millis(500), "{rest:?}");

@@ -7,6 +7,7 @@ mod support;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::daemon::{Daemon, Home, wait};
 use support::etcd::{Etcd, free_ports};
 use support::model::{key, value_of};
@@ -113,7 +114,7 @@ fn a_replica_answers_lookups_and_other_servers_take_the_updates() {
     assert_eq!(table.matches("serving, replica").count(), 1, "{table}");
 
     // Without the server lookups go on, and updates are refused with the reason.
-    pair.server.signal(libc::SIGKILL);
+    pair.server.signal(Signal::SIGKILL);
     pair.server.wait_end();
     assert!(finds(&pair.replica, key(0), 19));
     assert_eq!(put(&mut pair.client(), key(0), 20), (UpdateResult::NotApplied, pair.replica.address()));
@@ -169,7 +170,7 @@ fn commands_that_write_over_tls_go_on_to_the_next_server() {
     wait("the replica has the document", || fetch() == "some notes", || replica.log());
     replica.wait_log("another list of denied principals is in force");
 
-    server.signal(libc::SIGKILL);
+    server.signal(Signal::SIGKILL);
     server.wait_end();
     for (arguments, said) in [
         (&["put", "10.0.0.7", "10.0.1.3", "--timeout", "1s"][..], "cannot take updates now"),
@@ -203,7 +204,7 @@ fn a_replica_needs_a_store_that_is_there_and_writes_nothing_to_it() {
     assert!(finds(&replica, key(0), 1));
     assert!(replica.put(key(0), value_of(2)).is_none());
     std::thread::sleep(Duration::from_secs(2));
-    replica.signal(libc::SIGTERM);
+    replica.signal(Signal::SIGTERM);
     assert_eq!(replica.wait_end(), Some(0));
     assert_eq!(revision(), before);
 }

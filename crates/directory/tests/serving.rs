@@ -9,6 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixDatagram};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::daemon::{Daemon, Home, wait};
 use support::model::{key, value_of};
 use support::shared::{WRITER, secret};
@@ -54,7 +55,7 @@ fn a_policy_is_read_again_and_a_bad_one_is_refused() {
 
     home.write("policy.toml", &policy(2, ""));
     let begun = Instant::now();
-    daemon.signal(libc::SIGHUP);
+    daemon.signal(Signal::SIGHUP);
     wait("the permission is withdrawn", || !may(&daemon), || daemon.log());
     eprintln!("withdrawn {:?} after SIGHUP", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_millis(800), "at once");
@@ -70,13 +71,13 @@ fn a_policy_is_read_again_and_a_bad_one_is_refused() {
     ] {
         let errors = daemon.scrape().of("policy_errors_total");
         home.write("policy.toml", &bad);
-        daemon.signal(libc::SIGHUP);
+        daemon.signal(Signal::SIGHUP);
         daemon.wait_log(said);
         daemon.wait_metric("policy_errors_total", |now| now > errors);
         assert!(!may(&daemon), "the old policy is kept");
     }
     std::fs::remove_file(&file).unwrap();
-    daemon.signal(libc::SIGHUP);
+    daemon.signal(Signal::SIGHUP);
     daemon.wait_log("No such file");
     assert!(!may(&daemon));
     assert_eq!(daemon.scrape().of("policy_version"), 2.0);
@@ -200,7 +201,7 @@ fn systemd_is_notified_when_it_serves_and_when_it_stops() {
         let mut daemon = home.begin(&[], &[("NOTIFY_SOCKET", address)]);
         assert_eq!(heard(), "READY=1");
         daemon.wait_ready();
-        daemon.signal(libc::SIGTERM);
+        daemon.signal(Signal::SIGTERM);
         assert_eq!(heard(), "STOPPING=1");
         assert_eq!(daemon.wait_end(), Some(0));
     }
@@ -293,7 +294,7 @@ fn after_a_stall_old_lookups_are_dropped_and_new_ones_answered() {
     let good = raw.look_up();
     assert_eq!(raw.ask(&good), Some(Kind::Answer));
     let mut health = Vec::new();
-    daemon.signal(libc::SIGSTOP);
+    daemon.signal(Signal::SIGSTOP);
     std::thread::sleep(Duration::from_millis(20));
     raw.session.seal(Kind::Health, |_| {}, &mut health);
     raw.socket.send(&health).unwrap();
@@ -303,7 +304,7 @@ fn after_a_stall_old_lookups_are_dropped_and_new_ones_answered() {
         raw.socket.send(&old).unwrap();
     }
     std::thread::sleep(Duration::from_secs(1));
-    daemon.signal(libc::SIGCONT);
+    daemon.signal(Signal::SIGCONT);
     let begun = Instant::now();
     let mut buffer = [0; 2048];
     let length = raw.socket.recv(&mut buffer).unwrap();

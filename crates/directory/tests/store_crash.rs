@@ -10,6 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rand::RngExt;
 use support::disk::Disk;
 use support::lock::wait_until_free;
@@ -97,11 +99,10 @@ fn killed_at_any_instant_every_acknowledged_commit_is_there() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let life = Duration::from_millis(30 + rng.random::<u64>() % 300);
-        let pid = child.id() as i32;
+        let pid = Pid::from_raw(child.id().cast_signed());
         let killer = std::thread::spawn(move || {
             std::thread::sleep(life);
-            // SAFETY: the child is ours and not waited for yet.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
+            let _ = kill(pid, Signal::SIGKILL);
         });
         for line in lines.map_while(Result::ok) {
             let mut words = line.split(' ');

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use support::cluster::CutWire;
 use support::daemon::{Daemon, Home, wait};
@@ -114,7 +115,7 @@ fn an_etcd_that_went_back_in_time_takes_no_updates() {
     assert!(daemon.put(key(0), value_of(101)).is_none(), "an update is refused");
     assert_eq!(daemon.scrape().of("state"), 2.0);
     assert_eq!(number_at(&daemon, key(0)), Some(7));
-    daemon.signal(libc::SIGTERM);
+    daemon.signal(Signal::SIGTERM);
     assert_eq!(daemon.wait_end(), Some(0));
     // Who restarts means it.
     let daemon = home.start(&["--store", &address_of(&etcd)]);

@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use support::daemon::{Daemon, Home};
 use support::etcd::Etcd;
 use support::shared::{WRITER, secret};
@@ -112,7 +113,7 @@ fn agents_have_what_they_may_from_an_embedded_store() {
     let home = Home::new();
     let mut daemon = home.start(&[]);
     agents_have_what_they_may(&daemon, &daemon);
-    daemon.signal(libc::SIGKILL);
+    daemon.signal(Signal::SIGKILL);
     daemon.wait_end();
     drop(daemon);
     let daemon = home.start(&[]);

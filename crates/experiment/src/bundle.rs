@@ -79,10 +79,18 @@ pub fn resolve(folder: &Path, path: &str) -> PathBuf {
     if path.starts_with('@') { PathBuf::from(path) } else { folder.join(path) }
 }
 
-/// The name of a scenario for its results: the file's name without `@` and `.toml`.
-pub fn stem(path: &Path) -> Option<&str> {
-    let stem = path.file_stem()?.to_str()?;
-    Some(if bundled_name(path).is_some() { stem.trim_start_matches('@') } else { stem })
+/// The name of a scenario for its results: `hedera-figure4` for `@hedera/figure4`, `scenarios/hedera/figure4.toml` and `hedera/figure4.toml`; of a file that is not
+/// below the working folder, the file's name alone.
+pub fn results_name(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?.trim_start_matches('@');
+    let is_below = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let place = bundled_name(path).or_else(|| is_below.then(|| path.to_owned())).unwrap_or_default();
+    let place = place.strip_prefix("scenarios").unwrap_or(&place);
+    let folders = place.parent().into_iter().flat_map(Path::components).filter_map(|part| match part {
+        Component::Normal(part) => part.to_str(),
+        _ => None,
+    });
+    Some(folders.chain([stem]).collect::<Vec<_>>().join("-"))
 }
 
 /// The text of a bundled scenario as a file of its own: its relative paths name bundled files.
@@ -194,8 +202,8 @@ mod tests {
         assert_eq!(resolve(&folder_of(Path::new("@first")), "data/prices.toml"), Path::new("@/data/prices.toml"));
         assert!(is_file(Path::new("@/data/prices.toml")));
         assert_eq!(resolve(Path::new("mine"), "@data/prices.toml"), Path::new("@data/prices.toml"));
-        assert_eq!(stem(Path::new("@first")), Some("first"));
-        assert_eq!(stem(Path::new("@hedera/figure9")), Some("figure9"));
+        assert_eq!(results_name(Path::new("@first")).as_deref(), Some("first"));
+        assert_eq!(results_name(Path::new("@hedera/figure9")).as_deref(), Some("hedera-figure9"));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Verdict {
     pub over: Option<serde_json::Map<String, serde_json::Value>>,
     /// Whether it is a miss whose cause is known.
     pub known: bool,
-    /// That cause.
+    /// That cause; of a plain miss, why the run does not measure what is expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
 }
@@ -86,6 +86,8 @@ pub struct Candidate<'a> {
     pub repeats: &'a Repeats,
     /// Of a run in the lab: why it is not trusted; empty if it is.
     pub distrust: Option<&'a [Distrust]>,
+    /// Why its scheduler moved nothing, if it was idle.
+    pub idle_scheduler: Option<&'a str>,
 }
 
 /// Verdicts of all expectations that apply to `runs[index]`; `comparable`: whether the settings are those that they take for granted.
@@ -115,9 +117,11 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bo
         }
     };
     let ci95 = ci95.filter(|_| measured.is_some());
-    let ok = measured.is_some_and(|m| expect.bound.admits(m));
+    // What a scheduler achieves is not what a run without its help measured, whichever value that is.
+    let idle = idle_scheduler(expect, runs, index, divisor);
+    let ok = idle.is_none() && measured.is_some_and(|m| expect.bound.admits(m));
     let explains = |[low, high]: [f64; 2]| measured.is_some_and(|m| low <= m && m <= high);
-    let explained = expect.known_miss.as_ref().filter(|miss| !ok && explains(miss.between));
+    let explained = expect.known_miss.as_ref().filter(|miss| !ok && idle.is_none() && explains(miss.between));
     let known = explained.is_some();
     let is_untrusted = |i: usize| runs[i].distrust.is_some_and(|why| !why.is_empty());
     let is_slow = |i: usize| runs[i].distrust.is_some_and(|why| why.contains(&Distrust::Cpu));
@@ -150,9 +154,20 @@ fn verdict(expect: &Expect, runs: &[Candidate<'_>], index: usize, comparable: bo
             .as_ref()
             .map(|s| s.iter().map(|(k, v)| (k.clone(), serde_json::to_value(v).unwrap_or(serde_json::Value::Null))).collect()),
         known,
-        cause: explained.map(|miss| miss.cause.clone()),
+        cause: idle.map(str::to_owned).or_else(|| explained.map(|miss| miss.cause.clone())),
     }
 }
+
+/// Why the scheduler that an expectation names, for the run or for what it is divided by, moved nothing.
+fn idle_scheduler<'a>(expect: &Expect, runs: &[Candidate<'a>], index: usize, divisor: Option<usize>) -> Option<&'a str> {
+    let names = |settings: &[(String, Value)]| settings.iter().any(|(key, _)| key == SCHEDULER);
+    let of_run = names(&expect.conditions).then_some(index);
+    let of_divisor = divisor.filter(|_| expect.over.as_deref().is_some_and(names));
+    of_run.into_iter().chain(of_divisor).find_map(|i| runs[i].idle_scheduler)
+}
+
+/// The key of the scheduler.
+const SCHEDULER: &str = "control.scheduler";
 
 /// The source's value and the bounds. A guard of our own is shown by its bounds alone, since no paper states its value.
 fn limits(expect: &Expect) -> (Option<f64>, Option<f64>, Option<f64>) {
@@ -218,7 +233,7 @@ mod tests {
         let judged = |values: [f64; 3], bound: Bound| {
             let of = |(i, value): (usize, &f64)| OfSeed { seed: i as u64, metrics: measured("goodput_bps", Some(*value)).mean };
             let repeats = Repeats::of(values.iter().enumerate().map(of).collect());
-            let one = Candidate { table: &table, position: &[], repeats: &repeats, distrust: None };
+            let one = Candidate { table: &table, position: &[], repeats: &repeats, distrust: None, idle_scheduler: None };
             let verdict = judge(&[Expect { bound, ..expect(0.0, None) }], &[one], 0, true).remove(0);
             assert!(verdict.ci95.is_some_and(|half| half > 0.0));
             (verdict.measured.unwrap(), verdict.ok, verdict.uncertain)
@@ -236,7 +251,13 @@ mod tests {
     fn verdicts_of_labs_without_idle_cpu_are_untrusted() {
         let metrics = measured("goodput_bps", Some(1.0));
         let tables = ["slow", "good"].map(|title| Table::from_iter([("title".to_owned(), Value::String(title.to_owned()))]));
-        let lab = |i: usize, distrust| Candidate { table: &tables[i], position: &[0], repeats: &metrics, distrust };
+        let lab = |i: usize, distrust| Candidate {
+            table: &tables[i],
+            position: &[0],
+            repeats: &metrics,
+            distrust,
+            idle_scheduler: None,
+        };
         let status = |expect: Expect, runs: &[Candidate<'_>], index| judge(&[expect], runs, index, true)[0].verdict;
         let both = [lab(0, Some(&[Distrust::Cpu])), lab(1, Some(&[]))];
         assert_eq!(status(expect(0.5, None), &both, 0), Status::Untrusted, "met, and still not trusted");
@@ -261,9 +282,13 @@ mod tests {
             let metrics = self::measured("goodput_bps", measured);
             let known_miss = Some(KnownMiss { between: [1.5, 1.75], cause: "known".to_owned() });
             let expect = Expect { known_miss, ..expect(2.0, None) };
-            let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None }], 0, true)
-                    .remove(0);
+            let verdict = judge(
+                &[expect],
+                &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None, idle_scheduler: None }],
+                0,
+                true,
+            )
+            .remove(0);
             assert_eq!(verdict.cause.is_some(), verdict.known);
             (verdict.verdict, verdict.ok, verdict.known)
         };
@@ -276,6 +301,44 @@ mod tests {
         }
     }
 
+    /// Neither a value that is met nor one that a known miss explains counts where the named scheduler was idle.
+    #[test]
+    fn a_scheduler_that_never_ran_meets_nothing() {
+        let tables = ["annealing", "none"].map(|name| {
+            let control = Table::from_iter([("scheduler".to_owned(), Value::String(name.to_owned()))]);
+            Table::from_iter([("control".to_owned(), Value::Table(control))])
+        });
+        let metrics = measured("goodput_bps", Some(1.6));
+        let of = |i: usize, idle_scheduler| Candidate {
+            table: &tables[i],
+            position: &[0],
+            repeats: &metrics,
+            distrust: None,
+            idle_scheduler,
+        };
+        let named = |name: &str| vec![(SCHEDULER.to_owned(), Value::String(name.to_owned()))];
+        let miss = Some(KnownMiss { between: [1.5, 1.75], cause: "known".to_owned() });
+        let status = |expect: &Expect, idle, index: usize| {
+            let runs = [of(0, idle), of(1, None)];
+            let verdict = judge(std::slice::from_ref(expect), &runs, index, true).remove(0);
+            (verdict.verdict, verdict.ok, verdict.known, verdict.cause)
+        };
+        let met = Expect { conditions: named("annealing"), ..expect(1.0, None) };
+        let known = Expect { known_miss: miss, conditions: named("annealing"), ..expect(2.0, None) };
+        let idle = Some("the scheduler never ran");
+        assert_eq!(status(&met, None, 0), (Status::Ok, true, false, None));
+        assert_eq!(status(&known, None, 0), (Status::KnownMiss, false, true, Some("known".to_owned())));
+        for expected in [&met, &known] {
+            let plain = (Status::Miss, false, false, idle.map(str::to_owned));
+            assert_eq!(status(expected, idle, 0), plain);
+        }
+        let everywhere = expect(1.0, None);
+        assert_eq!(status(&everywhere, idle, 0).0, Status::Ok, "it names no scheduler");
+        let over = Expect { conditions: named("none"), over: Some(named("annealing")), ..expect(0.9, None) };
+        assert_eq!(status(&over, None, 1).0, Status::Ok);
+        assert_eq!(status(&over, idle, 1).0, Status::Miss, "divided by an idle one");
+    }
+
     /// What each kind states, and with which unit.
     #[test]
     fn published_values_bounds_and_own_guards_are_kept_apart() {
@@ -283,9 +346,13 @@ mod tests {
         let table = Table::new();
         let limits = |kind, bound| {
             let expect = Expect { kind, bound, metric: "requests_per_s".to_owned(), ..expect(0.0, None) };
-            let verdict =
-                judge(&[expect], &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None }], 0, true)
-                    .remove(0);
+            let verdict = judge(
+                &[expect],
+                &[Candidate { table: &table, position: &[], repeats: &metrics, distrust: None, idle_scheduler: None }],
+                0,
+                true,
+            )
+            .remove(0);
             assert_eq!((verdict.kind, verdict.unit.as_str()), (kind, "requests/s"));
             let percent = verdict.deviation().map(|share| (share * 1000.0).round() / 10.0);
             (verdict.paper, verdict.at_least, verdict.at_most, verdict.ok, percent)

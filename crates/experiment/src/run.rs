@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::Result;
 use crate::ideal::Ideals;
-use crate::measure::{measure, measure_cost};
+use crate::measure::{Measured, measure, measure_cost};
 use crate::repeats::{OfSeed, Repeats};
 use crate::results::{self, Folder};
 use crate::scenario::Run;
@@ -65,11 +65,26 @@ fn run_one(
             lab.merge(other);
         }
     }
+    take_notes(&mut completed, &others);
     let measured = std::iter::once(std::mem::take(&mut completed.repeats)).chain(others.into_iter().map(|one| one.repeats));
     completed.repeats =
         Repeats::of(seeds.into_iter().zip(measured).map(|(seed, one)| OfSeed { seed, metrics: one.mean }).collect());
     measure_cost(preparation_s + clock.seconds(), &mut completed.repeats.mean);
     Ok(completed)
+}
+
+/// The notes of a run are those of its first seed that has any: they go to stderr and to the page. A scheduler that was idle with one seed
+/// was not studied.
+fn take_notes(completed: &mut Completed, others: &[Completed]) {
+    if completed.notes.is_empty() {
+        completed.notes = others.iter().map(|one| one.notes.clone()).find(|notes| !notes.is_empty()).unwrap_or_default();
+    }
+    completed.idle_scheduler =
+        completed.idle_scheduler.take().or_else(|| others.iter().find_map(|one| one.idle_scheduler.clone()));
+    completed.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    if let Some(report) = &mut completed.report {
+        report.body.notes.clone_from(&completed.notes);
+    }
 }
 
 /// Executes a run with its seed, measures it, and writes its records if there is a place for them.
@@ -83,11 +98,12 @@ fn run_seed(
 ) -> Result<Completed> {
     let executed = execute(prepared, &run.scenario, study.cores_per_run(), progress)?;
     let ideal = ideals.of(&executed, run, &mut || progress(1.0))?;
-    let mean = measure(&executed, run, ideal.as_deref())?;
+    let Measured { metrics: mean, notes, idle_scheduler } = measure(&executed, run, ideal.as_deref())?;
     progress(1.0);
     let lab = LabSummary::of(&executed, run);
     let write = |(folder, index)| results::write_run(folder, index, study, run, &executed, ideal.as_deref(), lab.as_ref());
     let report = to.map(write).transpose()?;
     let repeats = Repeats { mean, ..Repeats::default() };
-    Ok(Completed { repeats, report, lab, ended: Some(executed.outcome.ended), ..Completed::default() })
+    let ended = Some(executed.outcome.ended);
+    Ok(Completed { repeats, report, lab, ended, notes, idle_scheduler, ..Completed::default() })
 }

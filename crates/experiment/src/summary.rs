@@ -103,6 +103,10 @@ pub struct Completed {
     pub found: Option<Found>,
     /// When it ended, in its own time.
     pub ended: Option<Instant>,
+    /// What a reader of its figures has to know.
+    pub notes: Vec<String>,
+    /// Why its scheduler moved nothing, if it was idle.
+    pub idle_scheduler: Option<String>,
 }
 
 impl Summary {
@@ -117,6 +121,7 @@ impl Summary {
                 position: &variant.position,
                 repeats: &c.repeats,
                 distrust: c.lab.as_ref().map(|lab| &lab.distrust[..]),
+                idle_scheduler: c.idle_scheduler.as_deref(),
             })
             .collect();
         let overrides = study.source.incomparable_settings();
@@ -160,7 +165,7 @@ impl RunSummary {
         let repeats: Vec<Repeats> = runs.iter().map(|run| Repeats { mean: run.metrics.clone(), ..Repeats::default() }).collect();
         let candidate = |(run, repeats)| {
             let Evaluated { variant, .. }: &Evaluated<'_> = run;
-            Candidate { table: &variant.table, position: &variant.position, repeats, distrust: None }
+            Candidate { table: &variant.table, position: &variant.position, repeats, distrust: None, idle_scheduler: None }
         };
         let candidates: Vec<Candidate<'_>> = runs.iter().zip(&repeats).map(candidate).collect();
         let overrides = source.incomparable_settings();

@@ -69,7 +69,7 @@ fn run_trial(study: &Study, index: usize, search: &Search, value: f64, on_progre
         let mut progress = |fraction: f64| on_progress((done + fraction) / seeds.len() as f64);
         let executed = execute(study.prepare_run(&trial)?, &trial.scenario, study.cores_per_run(), &mut progress)?;
         let ideal = Ideals::default().of(&executed, &trial, &mut || progress(1.0))?;
-        measured.push(OfSeed { seed, metrics: measure(&executed, &trial, ideal.as_deref())? });
+        measured.push(OfSeed { seed, metrics: measure(&executed, &trial, ideal.as_deref())?.metrics });
     }
     Ok(Repeats::of(measured).mean)
 }

@@ -128,7 +128,7 @@ fn an_event_after_the_end_is_noted_with_its_place() {
 fn flows_that_no_nic_can_carry_are_noted() {
     let poisson = |load: f64, pattern: &str| {
         let text = format!("pattern = \"{pattern}\"\nsize = \"1MB\"\narrivals = \"poisson\"\nload = {load}\nuntil = \"50ms\"");
-        noted(&[(TRAFFIC, &text)])
+        noted(&[(TRAFFIC, &text), ("period = \"100ms\"", "period = \"10ms\"")])
     };
     assert!(poisson(1.5, "random").contains("150 % of what it can carry"), "{}", poisson(1.5, "random"));
     assert!(poisson(0.2, "incast").contains("300 % of what it can carry"));
@@ -252,6 +252,139 @@ fn timeouts_that_limit_a_run_are_noted() {
         text.contains("Of the buffer that its switch shares (`switch_buffer`) a port holds at most 15kB, 10 packets"),
         "{text}"
     );
+}
+
+/// A queue that a failed link has as well counts by itself; what the link lost is named beside it.
+#[test]
+fn timeouts_beside_a_failed_link_are_noted() {
+    let incast = |transport: &str| {
+        let world = packets("switch_queue = \"15kB\"", transport);
+        let event = "[[event]]\nat = \"50us\"\nfail = \"link edge0-agg0\"\n[traffic]";
+        let traffic = "pattern = \"incast\"\nsize = \"200kB\"";
+        noted(&[("[traffic]", event), (world[0].0, &world[0].1), (TRAFFIC, traffic)])
+    };
+    let text = incast("");
+    for part in
+        ["was lost in timeouts, after", " on failed links: queues limit", "`rack = true` in [transport] repairs most losses"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = incast("sack = true");
+    assert!(text.contains("`rack = true` in [transport] repairs the loss of a flow's last"), "{text}");
+    assert!(!incast("rack = true").contains("`rack = true`"));
+}
+
+/// A run that ends while its flows wait has waited, though no timer has run out.
+#[test]
+fn timers_that_run_at_the_end_count_for_their_part() {
+    let world = packets("switch_queue = \"15kB\"", "");
+    let traffic = "pattern = \"incast\"\nsize = \"2MB\"";
+    let short = ("duration = \"20s\"", "duration = \"150ms\"");
+    let folder = folder_with(&[(world[0].0, &world[0].1), (TRAFFIC, traffic), short]);
+    let run = |queue: &str| {
+        let set = format!("world.switch_queue={queue}");
+        let printed = json(&weft(&["run", "s.toml", "--out", queue, "--set", &set, "--json"], folder.path()));
+        printed["runs"][0]["metrics"]["timeout_fraction"].as_f64()
+    };
+    let waited = run("15kB").expect("flows wait");
+    assert!((0.3..=1.0).contains(&waited), "{waited}");
+    assert_eq!(run("10MB"), None, "none waits where nothing is lost");
+}
+
+/// The ideal switch has queues too: where they make its flows wait, it is no upper bound.
+#[test]
+fn an_ideal_switch_that_waits_for_timeouts_is_noted() {
+    let small = packets("seed = 3", "rack = true");
+    let traffic = "pattern = \"random\"\nsize = \"1MB\"\nflows_per_host = 4";
+    let none = ("scheduler = \"first-fit\"\nperiod = \"100ms\"", "scheduler = \"none\"");
+    let text = noted(&[(small[0].0, &small[0].1), (TRAFFIC, traffic), none]);
+    let parts = ["% of the ideal switch, on which the same flows lost", "and it is no upper bound here"];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    let large = packets("seed = 3\nswitch_queue = \"100MB\"", "rack = true");
+    let text = noted(&[(large[0].0, &large[0].1), (TRAFFIC, traffic), none]);
+    assert!(!text.contains("upper bound"), "{text}");
+}
+
+/// A scheduler whose first round comes after the end is noted, in the page too, and meets no expectation that names it.
+#[test]
+fn a_scheduler_that_never_ran_is_noted_and_meets_nothing() {
+    let late = [("period = \"100ms\"", "period = \"5s\"")];
+    let never = "the scheduler never ran: the run ended at 2s";
+    let folder = folder_with(&late);
+    let output = weft(&["run", "s.toml", "--out", "r"], folder.path());
+    let text = stderr(&output);
+    assert!(text.contains(&format!("the run: {never}")), "{text}");
+    assert!(text.contains("before its first round at 5s. Write a shorter `control.period`, such as \"200ms\""), "{text}");
+    let page = std::fs::read_to_string(folder.path().join("r/report.html")).expect("read");
+    assert!(page.contains(&format!("\"notes\":[\"the run: {never}")));
+    assert!(!noted(&[("\"first-fit\"", "\"none\"")]).contains("never ran"));
+
+    let checked = |expect: &str| {
+        let folder = folder_with(&[late[0], ("value = 1.0\nwithin = \"50%\"", expect)]);
+        let output = weft(&["check", "s.toml"], folder.path());
+        (output.status.code(), stdout(&output))
+    };
+    let named = "where = { \"control.scheduler\" = \"first-fit\" }";
+    assert_eq!(checked("value = 2.0").0, Some(0), "it names no scheduler");
+    let known = "value = 5.0\nknown_miss = { between = [1.5, 2.5], cause = \"as always\" }";
+    for expect in ["value = 2.0", known] {
+        let (code, text) = checked(&format!("{expect}\n{named}"));
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("MISS [1]") && text.contains(&format!("[1] {never}")) && !text.contains("as always"), "{text}");
+    }
+}
+
+/// Keys that need another key, routing or fabric than the file has: their lines are named.
+#[test]
+fn settings_without_effect_are_noted() {
+    let control = |keys: &str| noted(&[("scheduler = \"first-fit\"\nperiod = \"100ms\"", keys)]);
+    for (keys, wanted) in [
+        ("routing = \"single-path\"\nhash = \"dst\"", "s.toml:15: `hash` has no effect: it needs a `routing` that hashes"),
+        ("routing = \"spray\"\nhash = \"dst\"", "s.toml:15: `hash` has no effect"),
+        ("routing = \"single-path\"\npolarised = true", "s.toml:15: `polarised` has no effect"),
+        ("special_trees = 3", "s.toml:14: `special_trees` has no effect: it needs `routing = \"spain\"` in the lab"),
+    ] {
+        let text = control(keys);
+        assert!(text.contains(wanted), "{keys}: {text}");
+    }
+    assert_eq!(control("hash = \"dst\"\npolarised = true"), "");
+
+    let place = |keys: &str| noted(&[(TRAFFIC, &format!("{TRAFFIC}\n{keys}"))]);
+    assert!(place("place = \"contiguous\"").contains("s.toml:12: `place` has no effect: it needs `hosts`"));
+    assert_eq!(place("place = \"contiguous\"\nhosts = 8"), "");
+    let several = format!("[[traffic]]\nname = \"one\"\n{TRAFFIC}\nplace = \"contiguous\"");
+    let text = noted(&[(&format!("[traffic]\n{TRAFFIC}"), &several)]);
+    assert!(text.contains("s.toml:13: `place` has no effect"), "{text}");
+
+    let packet = |transport: &str, trace: &str| {
+        let tables = format!("[transport]\n{transport}\n[trace]\n{trace}\n[world]\nkind = \"packet\"\n");
+        noted(&[("[world]\n", &tables), ("\"125MB\"", "\"5MB\""), ("period = \"100ms\"", "period = \"1ms\"")])
+    };
+    let text = packet("delayed_ack_timeout = \"1ms\"", "every = \"2ms\"\npcap_packets = 9");
+    for wanted in [
+        "s.toml:18: `delayed_ack_timeout` has no effect: it needs `delayed_ack = true`",
+        "s.toml:20: `every` has no effect: it needs `queues` or `windows`",
+        "s.toml:21: `pcap_packets` has no effect: it needs `pcap`",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let both = "delayed_ack = true\ndelayed_ack_timeout = \"1ms\"";
+    let text = packet(both, "every = \"2ms\"\nwindows = [0]\npcap = \"h0-edge0\"\npcap_packets = 9");
+    assert!(!text.contains("has no effect"), "{text}");
+
+    let failures = noted(&[("[world]\n", "[failures]\nfile = \"log.csv\"\n\n[world]\n")]);
+    assert!(failures.contains("s.toml:17: [failures] has no effect: `weft analyze failures` reads it"), "{failures}");
+}
+
+#[test]
+fn a_scheduler_on_one_switch_is_noted_unless_it_is_compared() {
+    let switch = ("kind = \"fat-tree\"\nk = 4", "kind = \"switch\"\nhosts = 16");
+    let text = noted(&[switch]);
+    assert!(text.contains("s.toml:14: `scheduler` has no effect: on one switch there is a single path"), "{text}");
+    assert!(noted(&[switch, ("\"first-fit\"", "\"none\"")]).lines().all(|line| !line.contains("single path")));
+    let sweep = "[sweep]\n\"fabric.link\" = [\"1Gbps\", { \"fabric.kind\" = \"switch\", \"fabric.hosts\" = 16 }]\n[traffic]";
+    let compared = noted(&[("[traffic]", sweep)]);
+    assert!(!compared.contains("single path"), "{compared}");
 }
 
 #[track_caller]

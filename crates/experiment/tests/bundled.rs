@@ -43,7 +43,22 @@ fn examples_lists_all_bundled_scenarios() {
     assert!(hedera.contains("@hedera/figure9") && !hedera.contains("@vl2/"), "{hedera}");
     let wrong = weft(&["examples", "@hedra"], folder.path());
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(stderr(&wrong).contains("@hedera"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("did you mean `@hedera`?"), "{}", stderr(&wrong));
+    let one = stdout(&weft(&["examples", "@hedera/figure9"], folder.path()));
+    assert!(one.starts_with("@hedera/figure9 ") && !one.contains("@hedera/figure9-packets"), "{one}");
+}
+
+#[test]
+fn a_folder_of_examples_that_is_like_no_other_has_all_of_them_listed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let output = weft(&["examples", "@nope"], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("`@nope`") && !text.contains("did you mean"), "{text}");
+    for valid in ["@bench", "@hedera", "@netlord", "@subways", "@vl2"] {
+        assert!(text.contains(valid), "{valid}:\n{text}");
+    }
+    assert!(!text.contains("@data"), "{text}");
 }
 
 #[test]

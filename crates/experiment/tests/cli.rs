@@ -64,7 +64,7 @@ fn overrides_reach_the_scenario() {
     let seeded = json(&weft(&["run", "s.toml", "--seed", "7", "--set", "fabric.k=6", "--json"], folder.path()));
     assert_eq!(seeded["runs"][0]["seed"], 7);
     assert_eq!(seeded["runs"][0]["metrics"]["flows"], 54);
-    assert_eq!(seeded["out"], "results/s--fabric.k=6");
+    assert_eq!(seeded["out"], "results/s--fabric.k=6,world.seed=7");
 }
 
 #[test]
@@ -233,10 +233,27 @@ fn new_writes_scenarios_that_run_and_keeps_what_is_there() {
         if name == "shuffle" {
             words.extend(["--set", "traffic.hosts=10"]);
         }
-        json(&weft(&words, folder.path()));
+        let output = weft(&words, folder.path());
+        json(&output);
+        assert!(!stderr(&output).contains("no effect"), "{name}: {}", stderr(&output));
     }
     let again = weft(&["new", "basic.toml"], folder.path());
     assert_eq!(again.status.code(), Some(2));
+}
+
+/// The first example of docs/scenario.md shows what a scheduler does.
+#[test]
+fn the_scheduler_of_the_first_example_moves_flows() {
+    let page = std::fs::read_to_string(root().join("docs/scenario.md")).expect("the page");
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("s.toml"), example).expect("written");
+    let output = weft(&["run", "s.toml", "--json"], folder.path());
+    let runs = json(&output)["runs"].clone();
+    let metric = |run: usize, name: &str| runs[run]["metrics"][name].as_f64().expect("a metric");
+    assert_eq!(runs[1]["set"]["control.scheduler"], "annealing");
+    assert!(metric(1, "moves") > 0.0 && metric(1, "completion_s") < 0.9 * metric(0, "completion_s"), "{runs:#}");
+    assert_eq!(stderr(&output), "");
 }
 
 #[test]

@@ -93,6 +93,18 @@ fn a_sweep_and_each_of_its_runs_repeat_with_the_files_that_they_read() {
     assert_repeats(&folder.path().join("r"), &["run.json", "report.html"]);
 }
 
+#[test]
+fn the_resolved_scenario_of_one_run_has_no_warnings_about_the_others() {
+    let sweep = "[sweep]\n\"control.scheduler\" = [\"none\", \"first-fit\"]\n\n[[expect]]\nwhere = { \"control.scheduler\" = \"first-fit\" }";
+    let folder = folder_with(&[("[[expect]]", sweep)]);
+    let sweep = weft(&["run", "s.toml", "--out", "r"], folder.path());
+    assert!(sweep.status.success() && !stderr(&sweep).contains("warning"), "{}", stderr(&sweep));
+    for run in ["000", "001"] {
+        let one = weft(&["run", &format!("r/{run}/scenario.toml"), "--out", "again"], folder.path());
+        assert!(one.status.success() && !stderr(&one).contains("warning"), "{run}: {}", stderr(&one));
+    }
+}
+
 /// `--set sweep.KEY=[...]` sweeps what the file does not, or other values of what it does.
 #[test]
 fn a_sweep_is_set_as_a_key_is() {
@@ -191,7 +203,7 @@ fn overrides_that_the_scenario_does_not_vary_make_verdicts_not_comparable() {
 
 #[test]
 fn results_with_other_settings_have_a_folder_of_their_own() {
-    let folder = folder_with(&[]);
+    let folder = folder_with(&[("[[expect]]", "[quick]\n\"traffic.size\" = \"1MB\"\n\n[[expect]]")]);
     let out = |arguments: &[&str]| {
         let all = [&["run", "s.toml", "--json"], arguments].concat();
         json(&weft(&all, folder.path()))["out"].as_str().expect("a path").to_owned()
@@ -199,7 +211,10 @@ fn results_with_other_settings_have_a_folder_of_their_own() {
     assert_eq!(out(&[]), "results/s");
     assert_eq!(out(&["--set", "traffic.stride=4"]), "results/s", "as it was");
     assert_eq!(out(&["--set", "traffic.stride=2"]), "results/s--traffic.stride=2");
-    assert_eq!(out(&["--set", "traffic.size=1MB", "--seed", "3"]), "results/s--traffic.size=1MB");
+    assert_eq!(out(&["--set", "traffic.size=1MB", "--seed", "3"]), "results/s--traffic.size=1MB,world.seed=3");
+    assert_eq!(out(&["--seed", "3"]), "results/s--world.seed=3");
+    assert_eq!(out(&["--quick"]), "results/s--quick");
+    assert_eq!(out(&["--quick", "--set", "traffic.stride=2"]), "results/s--quick,traffic.stride=2");
     assert_eq!(out(&["--set", "traffic.stride=2", "--out", "mine"]), "mine");
     let odd = out(&["--set", "title=../../x y"]);
     assert!(odd.starts_with("results/s--title=.._.._x_y-") && Path::new(&odd).components().count() == 2, "{odd}");
@@ -207,4 +222,21 @@ fn results_with_other_settings_have_a_folder_of_their_own() {
     let other = out(&["--set", &format!("title={}", "x".repeat(501))]);
     assert!(long.len() < 120 && long != other, "{long}");
     assert!(folder.path().join(long).join("summary.json").is_file());
+}
+
+#[test]
+fn scenarios_of_one_name_in_several_folders_have_results_of_their_own() {
+    let folder = folder_with(&[]);
+    let out = |scenario: &str| json(&weft(&["run", scenario, "--quick", "--json"], folder.path()))["out"].clone();
+    // Without `[quick]` the form changes nothing.
+    for place in ["scenarios/a", "b/c"] {
+        std::fs::create_dir_all(folder.path().join(place)).expect("made");
+        std::fs::copy(folder.path().join("s.toml"), folder.path().join(place).join("s.toml")).expect("copied");
+    }
+    assert_eq!(out("scenarios/a/s.toml"), "results/a-s");
+    assert_eq!(out("./b/c/s.toml"), "results/b-c-s");
+    assert_eq!(out("b/../s.toml"), "results/s");
+    assert_eq!(out(folder.path().join("b/c/s.toml").to_str().expect("UTF-8")), "results/s");
+    assert_eq!(out("@hedera/figure4"), "results/hedera-figure4");
+    assert_eq!(out("@first"), "results/first");
 }

@@ -63,6 +63,41 @@ fn a_check_shows_paper_bound_measured_value_and_deviation() {
 }
 
 #[test]
+fn a_wide_check_has_names_of_runs_in_full_and_tolerances() {
+    let sweep = r#"[sweep]
+case = [
+    { "traffic.size" = "125MB", "traffic.stride" = 4 },
+    { "traffic.size" = "12500kB", "traffic.stride" = 8, "control.period" = "20ms", "control.threshold" = 0.05, "control.hash" = "dst" },
+]
+
+[[expect]]"#;
+    let folder = folder_with(&[("[[expect]]", sweep)]);
+    let narrow = stdout(&weft(&["check", "s.toml"], folder.path()));
+    assert!(narrow.contains('…') && narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    let wide = stdout(&weft(&["check", "s.toml", "--wide"], folder.path()));
+    for text in ["size=12500kB", "stride=8", "period=20ms", "threshold=0.05", "1 s ±50 %"] {
+        assert!(wide.contains(text), "{text}:\n{wide}");
+    }
+    assert!(!wide.contains('…'), "{wide}");
+    let both = weft(&["check", "s.toml", "--wide", "--json"], folder.path());
+    assert_eq!(both.status.code(), Some(2), "JSON has all of it already");
+}
+
+#[test]
+fn warnings_are_brief_unless_more_is_asked_for() {
+    let folder = folder_with(&[]);
+    let run = |arguments: &[&str]| {
+        let all = [&["run", "s.toml", "--set", "control.scheduler=none"], arguments].concat();
+        stderr(&weft(&all, folder.path()))
+    };
+    let brief = run(&[]);
+    assert!(brief.lines().any(|line| line.starts_with("warning: ") && line.contains("`period` has no effect")), "{brief}");
+    assert!(!brief.contains("WARN") && !brief.contains("weft_experiment"), "{brief}");
+    let full = run(&["-v"]);
+    assert!(full.lines().any(|line| line.contains("WARN") && line.contains("weft_experiment::study")), "{full}");
+}
+
+#[test]
 fn mistakes_are_named_with_the_nearest_valid_word() {
     let cases: &[(&str, &str, &[&str])] = &[
         ("[traffic]", "[trafic]", &["s.toml:8", "unknown table `[trafic]`", "did you mean `traffic`?"]),
@@ -127,6 +162,19 @@ fn help_is_grouped_and_has_examples() {
 }
 
 #[test]
+fn every_command_has_examples_within_80_columns() {
+    let commands = ["run", "check", "topo", "new", "examples", "demand", "place", "spain", "lab", "test", "bench", "completions"];
+    for command in commands {
+        let help = stdout(&weft(&[command, "--help"], &root()));
+        let (_, examples) = help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{command}:\n{help}"));
+        assert!(examples.starts_with(&format!("  weft {command}")), "{command}:\n{examples}");
+        for line in examples.lines() {
+            assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+    }
+}
+
+#[test]
 fn long_work_is_announced_and_never_silent() {
     let folder = folder_with(&[("duration = \"20s\"", "duration = \"20000s\"\nkind = \"packet\""), ("\"125MB\"", "\"inf\"")]);
     let mut run = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -134,7 +182,7 @@ fn long_work_is_announced_and_never_silent() {
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("weft starts");
     let mut lines = BufReader::new(run.stderr.take().expect("a pipe")).lines().map(|line| line.expect("text"));
     // After a warning that nothing reads the scheduler's period now.
-    let notice = lines.find(|line| !line.contains(" WARN ")).expect("a notice before it starts");
+    let notice = lines.find(|line| !line.starts_with("warning: ")).expect("a notice before it starts");
     assert!(notice.starts_with("about ") && notice.contains("16 hosts, 20000s of network time, packet world"), "{notice}");
     let shorter = lines.next().expect("what is shorter");
     assert!(shorter.starts_with("shorter: ") && shorter.contains("--world flow"), "{shorter}");

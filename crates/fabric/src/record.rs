@@ -243,7 +243,7 @@ pub struct PacketTotals {
     pub reordered: u64,
     /// See `reordered`.
     pub segments: u64,
-    /// Retransmission timeouts, and how long flows waited for them together.
+    /// Retransmission timeouts, and how long flows waited for them together; timers that run at the end count for their part.
     pub timeouts: u64,
     /// See `timeouts`.
     pub timed_out: Duration,
@@ -251,6 +251,8 @@ pub struct PacketTotals {
     pub requests: Option<RequestTotals>,
     /// Links that lost packets because they were down, ascending, and when they last did.
     pub lost: Vec<(LinkId, Instant)>,
+    /// How many packets each of these lost for that, among its drops; empty where they are not counted.
+    pub lost_packets: Vec<u64>,
 }
 
 /// What became of requests.

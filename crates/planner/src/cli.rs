@@ -19,7 +19,7 @@ use crate::export::{self, ExportArgs};
 use crate::optimum::{self, OptimumArgs};
 use crate::whatif::{self, WhatifArgs};
 
-/// Studies traffic and failures from logs, and prices networks.
+/// Study traffic and failures from logs, and price networks.
 #[derive(Debug, Parser)]
 #[command(name = "weft-planner", bin_name = "weft", version, about, long_about = None, disable_help_subcommand = true)]
 struct Program {
@@ -30,19 +30,25 @@ struct Program {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Study the traffic or the failures of a network from its logs
-    #[command(subcommand)]
+    #[command(subcommand, after_help = ANALYZE)]
     Analyze(AnalyzeCommand),
-    /// Compute what failures cost a fabric, and what a plan of growth does
+    /// Compute the effect of failures on a fabric, or of a plan of growth
+    #[command(after_help = WHATIF)]
     Whatif(WhatifArgs),
-    /// Compare routings with the best possible one
+    /// Compare routings with the optimum
+    #[command(after_help = OPTIMUM)]
     Optimum(OptimumArgs),
     /// Compute maximum flows, edge connectivity and bisection
+    #[command(after_help = CUTS)]
     Cuts(CutsArgs),
     /// Price networks: switches, optics, cables, racks, power
+    #[command(after_help = COST)]
     Cost(CostArgs),
-    /// Search fabrics for the best ones for a number of servers
+    /// Search for the best fabrics for a number of servers
+    #[command(after_help = DESIGN)]
     Design(DesignArgs),
-    /// Write the flows of a run as a log (IPFIX)
+    /// Write the flows of a run as an IPFIX log
+    #[command(after_help = EXPORT)]
     Export(ExportArgs),
     /// Measure what a scenario expects of the planner, for `weft check`
     #[command(hide = true)]
@@ -54,6 +60,55 @@ enum Command {
         folder: PathBuf,
     },
 }
+
+/// Examples at the end of `weft analyze --help`.
+const ANALYZE: &str = "\
+Examples:
+  weft analyze traffic flows.csv --hosts racks.csv --out study
+  weft analyze traffic @vl2/figure3 --check
+  weft analyze failures failures.csv --fabric mine.toml";
+
+/// Examples at the end of `weft whatif --help`.
+const WHATIF: &str = "\
+Examples:
+  weft whatif @first --set fabric.k=4 --fail cable,switch
+  weft whatif clos.toml --pairs --rates rates.toml --out failures
+  weft whatif @data/growth/clos --plan @data/growth/plan \\
+      --prices @data/prices-illustrative";
+
+/// Examples at the end of `weft optimum --help`.
+const OPTIMUM: &str = "\
+Examples:
+  weft optimum @first --set fabric.k=4         the scenario's own traffic
+  weft optimum @vl2/figure9 --traffic uniform  a traffic pattern
+  weft optimum mine.toml --matrices study/matrix.csv --out best";
+
+/// Examples at the end of `weft cuts --help`.
+const CUTS: &str = "\
+Examples:
+  weft cuts @first --set fabric.k=4
+  weft cuts @vl2/figure9 --pair tor0:tor3 --without tor0-agg0";
+
+/// Examples at the end of `weft cost --help`.
+const COST: &str = "\
+Examples:
+  weft cost mine.toml --prices @data/prices-illustrative
+  weft cost fat-tree.toml clos.toml --prices prices.toml --out costs
+  weft cost @data/section6/tree --prices @data/prices-vl2-tree \\
+      --without-edge-and-cables";
+
+/// Examples at the end of `weft design --help`.
+const DESIGN: &str = "\
+Examples:
+  weft design --servers 1000 --speed 10Gbps --budget 900000
+  weft design --servers 1000 --speed 10Gbps --at-least 0.5 --top 3
+  weft design --servers 1000 --speed 10Gbps --prices prices.toml --out designs";
+
+/// Examples at the end of `weft export --help`.
+const EXPORT: &str = "\
+Examples:
+  weft export results/first/000 --ipfix run.ipfix --hosts racks.csv
+  weft export run --ipfix run.ipfix";
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use weft_experiment::scenario::fabric::FabricSpec;
 use weft_experiment::scenario::read_fabric;
 use weft_experiment::scenario::source::{Overrides, Source};
-use weft_experiment::{Error, Result};
+use weft_experiment::{Error, Result, bundle};
 use weft_fabric::formats::topology::{self, Export};
 use weft_fabric::topology::Metrics;
 use weft_fabric::{Fabric, NodeId};
@@ -102,7 +102,7 @@ const EXPORTS: &[(&str, Export)] = &[
 ];
 
 fn build(kind: &str, folder: PathBuf, overrides: &Overrides) -> Result<(Fabric, FabricSpec)> {
-    let source = if Path::new(kind).is_file() {
+    let source = if bundle::is_file(Path::new(kind)) {
         Source::read(Path::new(kind), overrides)?
     } else {
         let fabric = Table::from_iter([("kind".to_owned(), Value::String(kind.to_owned()))]);

@@ -23,8 +23,17 @@ use crate::error::{Error, Result};
 use crate::requests::Request;
 use crate::{access, agents, daemon};
 
-/// Steers large flows over OpenFlow switches or VL2's agents (Hedera), or flows over NICs (Subways), and commands to a running scheduler.
+/// Examples at the end of `weft scheduler --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft scheduler discover --rate 10Gbps --out .    write a configuration
+  weft scheduler run --config scheduler.toml --check
+  weft scheduler status --config scheduler.toml
+  weft scheduler explain h0:5000-h9:80             print the path of a flow";
+
+/// Run the scheduler of large flows (Hedera) or of flows over NICs (Subways), or query a running one.
 #[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
 #[command(name = "weft scheduler", bin_name = "weft scheduler", version, about, long_about = None, disable_help_subcommand = true)]
 struct Program {
     #[command(subcommand)]
@@ -35,18 +44,18 @@ struct Program {
 enum Command {
     /// Run the scheduler until SIGTERM or SIGINT
     Run(RunArgs),
-    /// How the running scheduler is
+    /// Print the state of the running scheduler
     Status(AskArgs),
-    /// The flows that it has placed, each with its path
+    /// List the flows that it has placed, with their paths
     Placements(AskArgs),
-    /// Where a flow goes, and where it has a choice
+    /// Print the path of a flow, or where switches choose it by hash
     Explain {
-        /// Hosts and TCP ports: h0:5000-h9:80
+        /// Flow, by hosts and TCP ports: h0:5000-h9:80
         flow: String,
         #[command(flatten)]
         ask: AskArgs,
     },
-    /// Find switches, cables and hosts, and write the configuration of a scheduler for them
+    /// Discover switches, cables and hosts, and write a configuration for them
     Discover(DiscoverArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]
@@ -63,39 +72,39 @@ struct RunArgs {
     /// Check the configuration and exit
     #[arg(long)]
     check: bool,
-    /// Form of the log on stderr
+    /// Format of the log on stderr
     #[arg(long, value_enum, default_value_t)]
     log: LogForm,
-    /// Print the line READY as JSON
+    /// Print the line READY as JSON, when the scheduler is ready
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct DiscoverArgs {
-    /// Where switches connect: tcp:ADDRESS:PORT or unix:PATH
+    /// Address at which switches connect: tcp:ADDRESS:PORT, tls:ADDRESS:PORT or unix:PATH; repeatable
     #[arg(long, value_name = "ADDRESS", default_value = "tcp:0.0.0.0:6653")]
     listen: Vec<Listen>,
-    /// Certificate of this end for `tls:` addresses (PEM)
+    /// Certificate of the scheduler for `tls:` addresses (PEM)
     #[arg(long, value_name = "FILE", requires_all = ["cert_key", "ca"])]
     cert: Option<PathBuf>,
-    /// Its private key
+    /// Private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     cert_key: Option<PathBuf>,
-    /// The authority that has signed the certificates of the switches
+    /// Certificate authority of the switches (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     ca: Option<PathBuf>,
-    /// The folder for fabric.weft and scheduler.toml
+    /// Folder to write fabric.weft and scheduler.toml to
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
-    /// Rate of all cables, such as 10Gbps; otherwise that which the switches report
+    /// Rate of all cables, such as 10Gbps [default: as reported by the switches]
     #[arg(long)]
     rate: Option<BitsPerSec>,
 }
 
 #[derive(Debug, Args)]
 struct ConfigArg {
-    /// The scheduler's configuration
+    /// Configuration of the scheduler
     #[arg(long, value_name = "FILE", env = "WEFT_SCHEDULER_CONFIG", default_value = "/etc/weft/scheduler.toml")]
     config: PathBuf,
 }

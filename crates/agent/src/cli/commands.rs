@@ -13,7 +13,7 @@ use super::show;
 use crate::error::Result;
 use crate::socket::{Request, ask};
 
-/// Whom to ask, and how to print.
+/// The agent to ask, and the form of its answer.
 #[derive(Debug, Args)]
 pub(super) struct AskArgs {
     /// The agent's Unix socket
@@ -38,9 +38,9 @@ pub(super) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct AttachArgs {
-    /// An application address
+    /// Application address to attach
     address: IpAddr,
-    /// Who has it below this host [default: the device]
+    /// MAC address that has it below this host, such as a VM's [default: that of the device]
     #[arg(long, value_name = "MAC")]
     mac: Option<MacAddr>,
     /// How long to wait for the ToR
@@ -52,7 +52,7 @@ pub(super) struct AttachArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct DetachArgs {
-    /// An application address
+    /// Application address to detach
     address: IpAddr,
     /// How long to wait for the ToR
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
@@ -61,7 +61,14 @@ pub(super) struct DetachArgs {
     ask: AskArgs,
 }
 
+/// Examples at the end of `weft agent vif --help`.
+const VIF: &str = "\
+Examples:
+  weft agent vif attach tap0 acme/web1
+  weft agent vif detach tap0";
+
 #[derive(Debug, Args)]
+#[command(after_help = VIF)]
 pub(super) struct VifArgs {
     #[command(subcommand)]
     command: VifCommand,
@@ -69,19 +76,19 @@ pub(super) struct VifArgs {
 
 #[derive(Debug, Subcommand)]
 enum VifCommand {
-    /// An interface of this server is a tenant's VIF from now on
+    /// Attach a tenant's VIF to an interface of this server
     Attach {
-        /// The interface, to the VM
+        /// Interface of this server that leads to the VM
         device: String,
-        /// Which VIF, by the names of the tenants' file
+        /// The VIF, by the names of tenant and VIF in the tenants' file
         #[arg(value_name = "TENANT/NAME", value_parser = names)]
         vif: (String, String),
         #[command(flatten)]
         ask: AskArgs,
     },
-    /// It is one no longer
+    /// Detach the VIF from an interface of this server
     Detach {
-        /// The interface
+        /// Interface of this server
         device: String,
         #[command(flatten)]
         ask: AskArgs,

@@ -16,8 +16,17 @@ use weft_directory::daemon::command_line;
 
 use crate::error::Error;
 
-/// The agent of a host or a switch, and commands to a running one.
+/// Examples at the end of `weft agent --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft agent --config agent.toml --check  check a configuration
+  weft agent run --config agent.toml      run the agent
+  weft agent status                       print the state of the running agent
+  weft agent trace 20.0.0.1 20.0.0.2      trace the path of a flow";
+
+/// Run the agent of a host or a switch, or query a running one.
 #[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
 #[command(name = "weft agent", bin_name = "weft agent", version, about, long_about = None, disable_help_subcommand = true)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Program {
@@ -31,15 +40,15 @@ struct Program {
 enum Command {
     /// Run the agent until SIGTERM or SIGINT
     Run(run::RunArgs),
-    /// How the running agent is
+    /// Print the state of the running agent
     Status(commands::StatusArgs),
-    /// Make an address one of this host's
+    /// Attach an application address to this host
     Attach(commands::AttachArgs),
-    /// Take an address away from this host
+    /// Detach an application address from this host
     Detach(commands::DetachArgs),
-    /// Make an interface a tenant's VIF, or no longer (NetLord)
+    /// Attach a tenant's VIF to an interface, or detach it (NetLord)
     Vif(commands::VifArgs),
-    /// Which path a flow takes, probed hop by hop
+    /// Trace the path of a flow hop by hop, with probes
     Trace(trace::TraceArgs),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]

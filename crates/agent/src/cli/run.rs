@@ -13,7 +13,7 @@ use crate::{netlord, subways, vl2};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// The configuration
+    /// Configuration of the agent
     #[arg(long, value_name = "FILE", default_value = "/etc/weft/agent.toml")]
     config: PathBuf,
     /// Check the configuration and exit

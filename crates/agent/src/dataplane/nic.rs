@@ -67,16 +67,23 @@ fn ask(name: &str, what: libc::Ioctl) -> io::Result<libc::ifreq> {
 
 /// Has the kernel note whether an interface has a carrier: its flags and its queue follow up to a second later, if several interfaces lose theirs at once.
 fn update_carrier(name: &str) -> io::Result<()> {
-    // struct ethtool_value: a command, and room for its answer.
-    let mut value = [ETHTOOL_GLINK, 0];
+    match ethtool_value(name, ETHTOOL_GLINK) {
+        Ok(_) => Ok(()),
+        // A device that does not say: the flags are all there is.
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a command of linux/ethtool.h that reads one number gives for an interface.
+pub(crate) fn ethtool_value(name: &str, command: u32) -> io::Result<u32> {
+    // struct ethtool_value: the command, and room for its answer.
+    let mut value = [command, 0];
     let mut request = request_for(name);
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     // SAFETY: the data is what the command takes, and lives until it has been answered.
-    match unsafe { ioctl(libc::SIOCETHTOOL, &mut request) } {
-        // A device that does not say: the flags are all there is.
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
-        done => done,
-    }
+    unsafe { ioctl(libc::SIOCETHTOOL, &mut request)? };
+    Ok(value[1])
 }
 
 /// Of linux/ethtool.h.

@@ -12,7 +12,7 @@ use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use super::network::VIRTUAL_MAC;
+use super::network::SWITCHES_MAC;
 use crate::wire::packet::PacketError;
 use crate::wire::packet::ethernet::{EtherType, Ethernet};
 use crate::wire::packet::lldp::{CHASSIS, END, NEAREST_BRIDGE, ORGANIZATION, PORT, TTL, put, take};
@@ -43,7 +43,7 @@ impl Announcer {
         let mut out = Vec::new();
         let local = |text: String| [&[LOCAL], text.as_bytes()].concat();
         let tag = [&TAG[..], &self.tag(from).to_be_bytes()].concat();
-        Ethernet { dst: NEAREST_BRIDGE, src: VIRTUAL_MAC, tag: None, ethertype: EtherType::LLDP, payload: &[] }.emit(&mut out);
+        Ethernet { dst: NEAREST_BRIDGE, src: SWITCHES_MAC, tag: None, ethertype: EtherType::LLDP, payload: &[] }.emit(&mut out);
         put(&mut out, CHASSIS, &local(chassis_name(from.datapath)));
         put(&mut out, PORT, &local(from.port.to_string()));
         put(&mut out, TTL, &ttl_s.to_be_bytes());

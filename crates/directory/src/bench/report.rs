@@ -1,9 +1,9 @@
 //! Cases as they are printed: JSON, or a table with the papers' figures and the goals beside.
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+
+use crate::table;
 
 /// One measurement. What a case does not know is absent.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -126,11 +126,9 @@ impl Goal {
 
 /// The cases as a table.
 pub fn table(cases: &[Case]) -> String {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header([
+    let mut table = table::new(&[
         "case",
-        "a second",
+        "rate",
         "p50",
         "p99",
         "p99.9",
@@ -148,7 +146,7 @@ pub fn table(cases: &[Case]) -> String {
         let dash = || "-".to_owned();
         table.add_row([
             case.name.clone(),
-            if case.keys_per_s == 0.0 { dash() } else { count(case.keys_per_s) },
+            if case.keys_per_s == 0.0 { dash() } else { format!("{}/s", count(case.keys_per_s)) },
             time(case.p50_us),
             time(case.p99_us),
             time(case.p999_us),

@@ -15,11 +15,11 @@ use crate::entry::ValueLine;
 
 #[derive(Debug, Args)]
 pub struct DelArgs {
-    /// The keys, all or none
+    /// Keys to delete
     #[arg(required = true)]
     keys: Vec<String>,
-    /// Only if the key has this generation
-    #[arg(long, value_name = "GENERATION", value_parser = expectation)]
+    /// Delete only if the key has this generation
+    #[arg(long, value_name = "GENERATION", value_parser = expectation, help_heading = "Update")]
     expect: Option<Generation>,
     #[command(flatten)]
     again: RetryArgs,
@@ -27,26 +27,26 @@ pub struct DelArgs {
     connect: ConnectArgs,
 }
 
-/// How to send an update again whose fate is not known.
+/// How to repeat an update whose result is unknown.
 #[derive(Debug, Args)]
 pub(super) struct RetryArgs {
-    /// The update's number: of an earlier try whose fate is not known
-    #[arg(long, value_name = "N", requires = "known")]
+    /// Repeat an update whose result is unknown: its number
+    #[arg(long, value_name = "N", requires = "known", help_heading = "Update")]
     number: Option<u64>,
-    /// The revision known before it was first sent
-    #[arg(long, value_name = "REVISION", requires = "number")]
+    /// Repeat an update whose result is unknown: the revision known when it was first sent
+    #[arg(long, value_name = "REVISION", requires = "number", help_heading = "Update")]
     known: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 pub struct GetArgs {
-    /// The keys
+    /// Keys to look up: 10.0.0.7, tenant:5/0/02:00:00:00:00:01, group:3, ...
     #[arg(required = true)]
     keys: Vec<String>,
-    /// On whose behalf: a key whose mapping the asking principal owns
+    /// Ask on behalf of this key, whose mapping the asking principal owns
     #[arg(long = "as", value_name = "KEY")]
     asker: Option<String>,
-    /// Only from a server that knows everything up to here
+    /// Accept only servers that have this revision or a later one
     #[arg(long, value_name = "GENERATION", default_value_t = 0)]
     at_least: u64,
     #[command(flatten)]

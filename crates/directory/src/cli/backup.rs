@@ -32,9 +32,9 @@ use crate::entry::EntryLine;
 
 #[derive(Debug, Args)]
 pub struct BackupArgs {
-    /// The file, which is for its owner alone
+    /// File to write, readable by its owner only
     file: PathBuf,
-    /// Another document besides the tenants' file and SPAIN's tables; repeatable
+    /// Document to include besides the tenants' file and SPAIN's tables; repeatable
     #[arg(long, value_name = "NAME", value_parser = documents::name)]
     document: Vec<String>,
     #[command(flatten)]
@@ -43,18 +43,18 @@ pub struct BackupArgs {
 
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// A file that `backup` wrote
+    /// File written by `backup`
     file: PathBuf,
     /// Also delete mappings that the backup does not have
     #[arg(long)]
     exact: bool,
-    /// Also replace DIR/policy.toml, with a greater version
+    /// Also replace DIR/policy.toml with the policy of the backup, under a new version
     #[arg(long)]
     policy: bool,
-    /// The backup is of another cluster
+    /// Accept a backup of another cluster
     #[arg(long)]
     other_cluster: bool,
-    /// Only print what would be done
+    /// Print what would be changed, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

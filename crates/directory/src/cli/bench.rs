@@ -1,4 +1,4 @@
-//! `bench`: runs a set of measurements and prints them with the papers' figures and the goals beside.
+//! `bench`: runs a set of measurements and prints them, compared with the papers' figures and the goals.
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -12,39 +12,48 @@ use super::error::{Error, Result};
 use crate::bench::{self, Case, Options, Set, StoreKind};
 use crate::daemon::command_line::{print_json, print_text, time};
 
+/// Examples at the end of `weft directory bench --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft directory bench lookups --duration 10s
+  weft directory bench updates --store etcd
+  weft directory bench lookups --servers 10.0.0.1:5303 --rate 100000
+  weft directory bench --print-policy > policy.toml";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// What is measured
+    /// Set of measurements
     set: Option<Set>,
-    /// Measure these servers (`serve --auth mac`, with the policy of `--print-policy`); `--dir` has their secret [default: its own]
-    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    /// Measure these servers instead of own ones; they need `serve --auth mac`, the policy of `--print-policy`, and the secret in `--dir`
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', help_heading = "Servers")]
     servers: Vec<String>,
-    /// The store of its own servers; repeatable [default: both; failover: etcd; lookups: embedded]
-    #[arg(long)]
+    /// Store of the own servers; repeatable [default: both; failover: etcd; lookups: embedded]
+    #[arg(long, help_heading = "Servers")]
     store: Vec<StoreKind>,
-    /// How many are loaded [default: 1000000 for lookups, else 100000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=16_000_000))]
+    /// Number of mappings to load [default: 1000000 for lookups, else 100000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=16_000_000), help_heading = "Load")]
     mappings: Option<u32>,
-    /// Of each case
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    /// Duration of each case
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, help_heading = "Load")]
     duration: Duration,
-    /// Open loop only, at this rate a second; repeatable
-    #[arg(long, value_name = "R")]
+    /// Measure only open loop, at this rate per second; repeatable
+    #[arg(long, value_name = "R", help_heading = "Load")]
     rate: Vec<f64>,
-    /// Lookups: keys a datagram; repeatable [default: 1, 16 and 32]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
+    /// For lookups: keys per datagram; repeatable [default: 1, 16 and 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32), help_heading = "Load")]
     keys: Vec<u8>,
-    /// The core of servers and stores
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    /// Core for servers and stores
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Servers")]
     server_core: usize,
-    /// The core of the generator
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Core for the load generator
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     generator_core: usize,
-    /// Of the random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the random choices
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     seed: u64,
-    /// Print the policy that the servers of `--servers` must have
-    #[arg(long)]
+    /// Print the policy that the servers of `--servers` must have, and exit
+    #[arg(long, help_heading = "Servers")]
     print_policy: bool,
     #[command(flatten)]
     dir: Dir,

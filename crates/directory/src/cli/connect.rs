@@ -1,4 +1,4 @@
-//! Whom to ask and as whom: the folder that `init` made, `client.toml` in it, and the arguments that override both.
+//! The servers to ask, and the principal that asks: the folder that `init` made, `client.toml` in it, and the arguments that override both.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::error::{Error, Result};
 use crate::client::{self, Client, Settings, TlsFiles, client_config};
 use crate::daemon::command_line::time;
 
-/// How updates and streams prove who asks.
+/// How updates and streams are authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Auth {
     /// TLS with client certificates.
     #[default]
     Tls,
-    /// The same keyed MACs as lookups.
+    /// Keyed MACs, as for lookups.
     Mac,
 }
 
@@ -29,32 +29,32 @@ pub enum Auth {
 pub struct ConnectArgs {
     #[command(flatten)]
     pub(crate) dir: Dir,
-    /// The servers, each tried in turn [default: those of client.toml, or 127.0.0.1:5303]
-    #[arg(long, value_name = "ADDR,...", value_delimiter = ',')]
+    /// Servers to ask, each tried in turn [default: those of client.toml, or 127.0.0.1:5303]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', help_heading = "Connection")]
     pub(crate) servers: Vec<String>,
-    /// Who asks [default: that of client.toml]
-    #[arg(long, value_name = "N")]
+    /// Principal that asks [default: that of client.toml]
+    #[arg(long, value_name = "N", help_heading = "Connection")]
     pub(crate) principal: Option<u32>,
-    /// The principal's key [default: made of DIR/secret]
-    #[arg(long = "key", value_name = "FILE")]
+    /// File with the principal's key [default: the key is derived from DIR/secret]
+    #[arg(long = "key", value_name = "FILE", help_heading = "Connection")]
     key_file: Option<PathBuf>,
-    /// How updates and streams are authenticated [default: that of client.toml, or tls]
-    #[arg(long)]
+    /// Authentication of updates and streams [default: that of client.toml, or tls]
+    #[arg(long, help_heading = "Connection")]
     pub(crate) auth: Option<Auth>,
-    /// The client's certificate [default: DIR/admin.pem]
-    #[arg(long, value_name = "FILE")]
+    /// Certificate of the client [default: DIR/admin.pem]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub(crate) cert: Option<PathBuf>,
-    /// Its key [default: DIR/admin.key]
-    #[arg(long, value_name = "FILE")]
+    /// Key of that certificate [default: DIR/admin.key]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub(crate) cert_key: Option<PathBuf>,
-    /// The authority that signed the servers' certificates [default: DIR/ca.pem]
-    #[arg(long, value_name = "FILE")]
+    /// Certificate authority of the servers [default: DIR/ca.pem]
+    #[arg(long, value_name = "FILE", help_heading = "Connection")]
     pub(crate) ca: Option<PathBuf>,
-    /// Of a divided directory: ask this part alone
-    #[arg(long, value_name = "NAME")]
+    /// Ask only this part of a divided directory
+    #[arg(long, value_name = "NAME", help_heading = "Connection")]
     pub(crate) part: Option<String>,
-    /// How long to try
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    /// Give up after this time
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time, help_heading = "Connection")]
     pub(crate) timeout: Duration,
     /// Print JSON
     #[arg(long)]
@@ -64,7 +64,7 @@ pub struct ConnectArgs {
 /// The folder that `init` made.
 #[derive(Clone, Debug, Args)]
 pub struct Dir {
-    /// A folder made by `weft directory init`
+    /// Folder created by `weft directory init`
     #[arg(long, value_name = "DIR", env = "WEFT_DIRECTORY", default_value = DEFAULT_DIR)]
     dir: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `deny`: principals whose keys and certificates are worth nothing from now on, at all servers.
+//! `deny`: principals whose keys and certificates no server accepts any more.
 
 use clap::Args;
 use weft_control::directory::PrincipalId;
@@ -12,13 +12,13 @@ use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub struct DenyArgs {
-    /// The principals; none: print those that are denied
+    /// Principals to deny; without any, print the denied ones
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     principals: Vec<u32>,
-    /// They are not denied any longer
+    /// Accept these principals again
     #[arg(long, requires = "principals")]
     lift: bool,
-    /// A comment for the list
+    /// Comment to store in the list
     #[arg(long, value_name = "TEXT", conflicts_with = "lift", requires = "principals")]
     reason: Option<String>,
     #[command(flatten)]

@@ -13,9 +13,22 @@ use super::error::{Error, Result};
 use crate::client::{Client, Fetched};
 use crate::daemon::command_line::{print_json, print_text};
 
+/// Examples at the end of `weft directory fetch --help`.
+const FETCH: &str = "\
+Examples:
+  weft directory fetch tenants               print it
+  weft directory fetch tenants tenants.toml  write it to a file";
+
+/// Examples at the end of `weft directory publish --help`.
+const PUBLISH: &str = "\
+Examples:
+  weft directory publish tenants tenants.toml
+  weft directory publish spain spain.weft";
+
 #[derive(Debug, Args)]
+#[command(after_help = FETCH)]
 pub struct FetchArgs {
-    /// Name of the document
+    /// Name of the document: `tenants`, `spain`, ...
     #[arg(value_parser = name)]
     name: String,
     /// File to write [default: standard output]
@@ -25,13 +38,14 @@ pub struct FetchArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = PUBLISH)]
 pub struct PublishArgs {
-    /// Name of the document; it is created if there is none
+    /// Name of the document; it is created if it does not exist
     #[arg(value_parser = name)]
     name: String,
-    /// The file to publish
+    /// File to publish
     file: PathBuf,
-    /// The version that it will have, greater than the store's [default: the next]
+    /// Version to publish, greater than that in the store [default: the next]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     version: Option<u32>,
     #[command(flatten)]

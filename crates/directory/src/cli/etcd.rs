@@ -13,23 +13,23 @@ const DEFAULT_CLUSTER: &str = "weft";
 /// Which store, and how to speak to etcd.
 #[derive(Clone, Debug, Args)]
 pub struct EtcdArgs {
-    /// The cluster's name: a store belongs to one
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_CLUSTER)]
+    /// Name of the cluster; a store belongs to one cluster
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_CLUSTER, help_heading = "Store")]
     pub(super) cluster: String,
-    /// The authority that signed the certificates of etcd's members
-    #[arg(long, value_name = "FILE")]
+    /// Certificate authority of etcd's members
+    #[arg(long, value_name = "FILE", help_heading = "Store")]
     etcd_ca: Option<PathBuf>,
-    /// This server's certificate for etcd
-    #[arg(long, value_name = "FILE", requires = "etcd_cert_key")]
+    /// Certificate of this server for etcd
+    #[arg(long, value_name = "FILE", requires = "etcd_cert_key", help_heading = "Store")]
     etcd_cert: Option<PathBuf>,
-    /// Its key
-    #[arg(long, value_name = "FILE", requires = "etcd_cert")]
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", requires = "etcd_cert", help_heading = "Store")]
     etcd_cert_key: Option<PathBuf>,
-    /// A file with etcd's user and password, `user:password`
-    #[arg(long, value_name = "FILE")]
+    /// File with etcd's user and password, `user:password`
+    #[arg(long, value_name = "FILE", help_heading = "Store")]
     etcd_user: Option<PathBuf>,
-    /// Speak to members of etcd on other machines without TLS: mappings and documents can be read and changed on the way
-    #[arg(long)]
+    /// Connect to etcd on other machines without TLS: mappings and documents can be read and changed in transit
+    #[arg(long, help_heading = "Store")]
     etcd_plaintext: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `init` and `key`: all that one machine needs, and what a host is given.
+//! `init` and `key`: the folder of a directory on one machine, and the keys of hosts.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -17,15 +17,30 @@ use super::connect::{DEFAULT_DIR, DEFAULT_LISTEN, Dir};
 use super::error::{Error, Result};
 use crate::daemon::command_line::{print_json, print_text};
 
+/// Examples at the end of `weft directory init --help`.
+const INIT: &str = "\
+Examples:
+  weft directory init
+  weft directory init /etc/weft/directory --listen 10.0.0.1:5303
+  weft directory init --listen 10.0.0.1:5303 --name dir1.example.org";
+
+/// Examples at the end of `weft directory key --help`.
+const KEY: &str = "\
+Examples:
+  weft directory key --principal 17           key of host 17
+  weft directory key --principal 17 --attach  its key for its ToR
+  weft directory key --principal 3 --certificate admin3.pem --days 365";
+
 #[derive(Debug, Args)]
+#[command(after_help = INIT)]
 pub struct InitArgs {
-    /// The folder
+    /// Folder to create
     #[arg(value_name = "DIR", env = "WEFT_DIRECTORY", default_value = DEFAULT_DIR)]
     dir: PathBuf,
-    /// Where the server will listen
+    /// Address at which the server will listen
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_LISTEN)]
     listen: std::net::SocketAddr,
-    /// Another name or address of the server, for its certificate
+    /// Another name or address of the server, for its certificate; repeatable
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Print JSON
@@ -34,23 +49,24 @@ pub struct InitArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = KEY)]
 pub struct KeyArgs {
-    /// Whose
+    /// Principal whose key is printed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     principal: u32,
-    /// The key by which this host and its ToR switch prove to each other who speaks, made from the principal's own
+    /// Print the key with which this host and its ToR authenticate each other, derived from the principal's key
     #[arg(long, conflicts_with = "certificate")]
     attach: bool,
-    /// The key by which this host and the scheduler of its large flows prove to each other who speaks, made from the principal's own
+    /// Print the key with which this host and the scheduler of its large flows authenticate each other, derived from the principal's key
     #[arg(long, conflicts_with_all = ["certificate", "attach"])]
     placement: bool,
-    /// Also write a certificate of this principal here, and its key beside it (.key)
+    /// Also write a certificate of this principal to this file, and its key to the same path with the extension .key
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// A name or address under which clients reach it: makes the certificate a server's
+    /// Make it a server's certificate, for a server with this name or address; repeatable
     #[arg(long, value_name = "NAME", requires = "certificate")]
     name: Vec<String>,
-    /// Days until the certificate ends [default: it does not]
+    /// Days until the certificate expires [default: never]
     #[arg(long, value_name = "N", requires = "certificate", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
     #[command(flatten)]

@@ -14,11 +14,26 @@ use crate::client::{Client, split};
 use crate::daemon::command_line::print_text;
 use crate::entry::EntryLine;
 
+/// Examples at the end of `weft directory list --help`.
+const LIST: &str = "\
+Examples:
+  weft directory list
+  weft directory list --service web --limit 20
+  weft directory list --prefix 10.0.0.0/24 --json";
+
+/// Examples at the end of `weft directory watch --help`.
+const WATCH: &str = "\
+Examples:
+  weft directory watch
+  weft directory watch --prefix 10.0.0.0/24 --count 10
+  weft directory watch --from 1043 --json";
+
 #[derive(Debug, Args)]
+#[command(after_help = LIST)]
 pub struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Stop after so many
+    /// Stop after this number of entries
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
     #[command(flatten)]
@@ -26,13 +41,14 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = WATCH)]
 pub struct WatchArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// Begin after this revision [default: now]
+    /// Start after this revision [default: the current one]
     #[arg(long, value_name = "REVISION")]
     from: Option<u64>,
-    /// Stop after so many changes
+    /// Stop after this number of changes
     #[arg(long, value_name = "N")]
     count: Option<usize>,
     #[command(flatten)]
@@ -41,20 +57,20 @@ pub struct WatchArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct FilterArgs {
-    /// Only this tenant's
-    #[arg(long, value_name = "N")]
+    /// Only entries of this tenant
+    #[arg(long, value_name = "N", help_heading = "Filters")]
     tenant: Option<u32>,
-    /// Only this service's
-    #[arg(long, value_name = "NAME|ID")]
+    /// Only entries of this service
+    #[arg(long, value_name = "NAME|ID", help_heading = "Filters")]
     service: Option<String>,
-    /// Only what lives on this host
-    #[arg(long, value_name = "N")]
+    /// Only entries of the host with this principal
+    #[arg(long, value_name = "N", help_heading = "Filters")]
     owner: Option<u32>,
-    /// Only what is there
-    #[arg(long, value_name = "LOCATOR")]
+    /// Only entries with this locator
+    #[arg(long, value_name = "LOCATOR", help_heading = "Filters")]
     locator: Option<String>,
-    /// Only addresses in this prefix, 10.0.0.0/8
-    #[arg(long, value_name = "PREFIX")]
+    /// Only addresses in this prefix: 10.0.0.0/8
+    #[arg(long, value_name = "PREFIX", help_heading = "Filters")]
     prefix: Option<String>,
 }
 

@@ -34,8 +34,18 @@ pub use error::{Error, Result};
 
 use crate::daemon::command_line;
 
-/// Serves the directory, asks it, and measures it.
+/// Examples at the end of `weft directory --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft directory init                   create keys, certificates, a policy
+  weft directory serve                  run a server with them
+  weft directory put 10.0.0.7 10.0.1.1  map an address to a locator
+  weft directory get 10.0.0.7           look it up
+`weft directory COMMAND --help` lists the options of a command.";
+
+/// Run a directory server, or query and administer running ones.
 #[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
 #[command(name = "weft directory", bin_name = "weft directory", version, about, long_about = None, disable_help_subcommand = true)]
 struct Program {
     #[command(subcommand)]
@@ -44,47 +54,47 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a folder with keys, certificates and a policy: all that one machine needs
+    /// Create a folder with keys, certificates and a policy, for a directory on one machine
     Init(init::InitArgs),
     /// Print the key of a principal
     Key(init::KeyArgs),
-    /// Serve until stopped
+    /// Run a directory server until it is stopped
     Serve(Box<serve::ServeArgs>),
-    /// Make or change a mapping
+    /// Create or change a mapping
     Put(put::PutArgs),
     /// Look up keys
     Get(ask::GetArgs),
     /// Delete keys, all or none
     Del(ask::DelArgs),
-    /// List what the directory holds
+    /// List the entries of the directory
     List(list::ListArgs),
-    /// Print what changes
+    /// Print changes of entries as they happen
     Watch(list::WatchArgs),
     /// Print a named document of the store, or write it to a file
     Fetch(documents::FetchArgs),
-    /// Publish a file as a named document of the store, or as its next version
+    /// Publish a file as a named document of the store, or as a new version of one
     Publish(documents::PublishArgs),
-    /// Deny principals at all servers, whatever keys and certificates they have; without any, print those that are denied
+    /// Deny principals at all servers, whatever keys and certificates they have; without arguments, print the denied ones
     Deny(deny::DenyArgs),
-    /// Replace the cluster's secret; keys of both are good until `--finish`
+    /// Replace the cluster's secret; keys of the old one stay valid until `--finish`
     Rotate(rotate::RotateArgs),
-    /// How the servers are
+    /// Print the state of the servers
     Status(status::StatusArgs),
-    /// Write all entries as JSON lines, asking a server
+    /// Write all entries as JSON lines, read from a server
     Export(transfer::ExportArgs),
-    /// Write all entries as JSON lines, reading the store
+    /// Write all entries as JSON lines, read from the store
     Snapshot(transfer::SnapshotArgs),
-    /// Put the entries of JSON lines
+    /// Import entries from JSON lines
     Import(transfer::ImportArgs),
-    /// Write mappings, documents and the policy into one file
+    /// Write mappings, documents and the policy to one file
     Backup(backup::BackupArgs),
-    /// Bring the directory to what a backup has
+    /// Restore mappings and documents from a backup
     Restore(backup::RestoreArgs),
-    /// Measure rates, latencies, and what faults cost
+    /// Measure rates, latencies and the effect of faults
     Bench(bench::BenchArgs),
-    /// Configurations, keys and units of all machines from an inventory: `weft deploy`
+    /// Write or check the files of all machines of an inventory (`weft deploy`)
     Deploy(deploy::DeployArgs),
-    /// The tenants' file, and where their VMs are: `weft tenant`
+    /// Manage tenants and the locations of their VMs (`weft tenant`)
     Tenant(Box<tenant::TenantArgs>),
     /// Write the manual pages into a folder, for packages
     #[command(hide = true)]

@@ -21,35 +21,43 @@ use crate::client::{Client, ClientError};
 use crate::daemon::command_line::time;
 use crate::entry::DEFAULT_LEASE_MS;
 
+/// Examples at the end of `weft directory put --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft directory put 10.0.0.7 10.0.1.1 --owner 17 --service web
+  weft directory put group:3 10.9.0.1,10.9.0.2
+  weft directory put 10.0.0.8 10.0.1.1 --expect new";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct PutArgs {
-    /// 10.0.0.7, tenant:5/0/02:00:00:00:00:01, group:3, ...
+    /// Key: 10.0.0.7, tenant:5/0/02:00:00:00:00:01, group:3, ...
     key: String,
-    /// Where it is: 10.0.1.1, edge:02:00:00:00:00:09/12; of a group: its addresses, with commas between
+    /// Locator: 10.0.1.1, edge:02:00:00:00:00:09/12; of a group: its addresses, separated by commas
     locator: String,
-    /// The service it belongs to, by name or number
-    #[arg(long, value_name = "NAME|ID")]
+    /// Service that the key belongs to, by name or number
+    #[arg(long, value_name = "NAME|ID", help_heading = "Mapping")]
     service: Option<String>,
-    /// Principal of the host that it lives on
-    #[arg(long, value_name = "N")]
+    /// Principal of the host that has the address
+    #[arg(long, value_name = "N", help_heading = "Mapping")]
     owner: Option<u32>,
-    /// What answers ARP for it
-    #[arg(long)]
+    /// MAC address for answers to ARP
+    #[arg(long, help_heading = "Mapping")]
     mac: Option<MacAddr>,
-    /// Group of intermediate switches through which it is reached
-    #[arg(long, value_name = "N")]
+    /// Group of intermediate switches through which the locator is reached
+    #[arg(long, value_name = "N", help_heading = "Mapping")]
     group: Option<u16>,
-    /// How long an agent may use it while it hears from no server [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// How long an agent may use the mapping without contact to any server [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Mapping")]
     lease: Option<std::time::Duration>,
-    /// Replace an existing mapping as a whole: what is not given is dropped
-    #[arg(long)]
+    /// Replace an existing mapping as a whole; attributes that are not given are dropped
+    #[arg(long, help_heading = "Update")]
     replace: bool,
     /// Do not check that the service and the group exist
-    #[arg(long)]
+    #[arg(long, help_heading = "Update")]
     unchecked: bool,
-    /// Only if the key has this generation, or, with `new`, none
-    #[arg(long, value_name = "GENERATION|new", value_parser = expectation)]
+    /// Change the key only if it has this generation or, with `new`, does not exist
+    #[arg(long, value_name = "GENERATION|new", value_parser = expectation, help_heading = "Update")]
     expect: Option<Generation>,
     #[command(flatten)]
     again: RetryArgs,

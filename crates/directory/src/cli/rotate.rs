@@ -16,7 +16,7 @@ pub(super) const OLD: &str = "secret.old";
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {
-    /// Every host has a key of the new secret: keys of the old one are worth nothing from now on
+    /// Delete the old secret: its keys become invalid. First give every host a key of the new one
     #[arg(long)]
     finish: bool,
     #[command(flatten)]

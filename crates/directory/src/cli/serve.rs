@@ -16,80 +16,92 @@ use crate::daemon::start_log;
 use crate::server::{PolicySource, ServeConfig, StreamAuth, serve};
 use crate::store::StoreAddress;
 
+/// Examples at the end of `weft directory serve --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft directory serve
+  weft directory serve --listen 10.0.0.1:5303 --audit audit.jsonl
+  weft directory serve --store etcd:https://10.0.0.1:2379 --principal 1
+  weft directory serve --policy open --provisioner 3 --auth mac";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ServeArgs {
     #[command(flatten)]
     dir: Dir,
-    /// UDP and TCP; port 0 takes a free one [default: `listen` of DIR/client.toml, or 127.0.0.1:5303]
-    #[arg(long, value_name = "ADDR")]
+    /// Address to listen at, UDP and TCP; port 0 takes a free port [default: `listen` of DIR/client.toml, or 127.0.0.1:5303]
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
     listen: Option<SocketAddr>,
-    /// Where mappings are kept [default: embedded:DIR/store]
-    #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
+    /// Store of the mappings [default: embedded:DIR/store]
+    #[arg(long, value_name = "embedded:DIR|etcd:URL,...", help_heading = "Store")]
     store: Option<StoreAddress>,
-    /// Follow the store and write nothing: lookups are answered, and updates are left to the other servers. The store is etcd
-    #[arg(long)]
+    /// Follow a store on etcd and never write to it: answer lookups, and leave updates to other servers
+    #[arg(long, help_heading = "Store")]
     replica: bool,
     #[command(flatten)]
     etcd: EtcdArgs,
-    /// How much of etcd's history is kept; what is older is compacted. `off`: an operator does it
-    #[arg(long, value_name = "TIME|off", default_value = "10min", value_parser = retention)]
+    /// History of etcd to keep; older revisions are compacted. `off`: leave compaction to the operator
+    #[arg(long, value_name = "TIME|off", default_value = "10min", value_parser = retention, help_heading = "Store")]
     etcd_retention: Retention,
-    /// How long to wait at the start for a store that does not answer
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    /// How long to wait at the start for the store to answer
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time, help_heading = "Store")]
     store_timeout: Duration,
-    /// Who may do what; `open`: everybody authenticated may resolve everything [default: DIR/policy.toml]
-    #[arg(long, value_name = "FILE|open")]
+    /// Policy file; `open`: any authenticated principal may resolve everything [default: DIR/policy.toml]
+    #[arg(long, value_name = "FILE|open", help_heading = "Access")]
     policy: Option<PathBuf>,
-    /// The part of a divided directory that this server has: one of the policy's [[part]]
-    #[arg(long, value_name = "NAME")]
+    /// Part of a divided directory that this server serves: a [[part]] of the policy
+    #[arg(long, value_name = "NAME", help_heading = "Network")]
     part: Option<String>,
-    /// With `--policy open`: a principal that may change mappings; repeatable
-    #[arg(long, value_name = "N")]
+    /// With `--policy open`: principal that may change mappings; repeatable
+    #[arg(long, value_name = "N", help_heading = "Access")]
     provisioner: Vec<u32>,
-    /// The server's own principal
+    /// Principal of this server
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = "Access")]
     principal: u32,
-    /// The cluster's secret [default: DIR/secret]
-    #[arg(long, value_name = "FILE")]
+    /// File with the cluster's secret [default: DIR/secret]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     secret: Option<PathBuf>,
-    /// The secret before: keys made of it are good as well, as long as the file is there [default: DIR/secret.old]
-    #[arg(long, value_name = "FILE")]
+    /// File with the previous secret, whose keys stay valid while the file exists [default: DIR/secret.old]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     old_secret: Option<PathBuf>,
-    /// Another server of this cluster; repeatable [default: those of its part]
-    #[arg(long, value_name = "ADDR")]
+    /// Another server of this cluster; repeatable [default: those of the part]
+    #[arg(long, value_name = "ADDR", help_heading = "Network")]
     peer: Vec<SocketAddr>,
-    /// tls: updates and streams over TLS with client certificates only; mac: by keyed MAC over UDP and bare TCP
-    #[arg(long, default_value = "tls")]
+    /// Authentication of updates and streams: TLS with client certificates, or keyed MACs over UDP and bare TCP
+    #[arg(long, default_value = "tls", help_heading = "Access")]
     auth: Auth,
-    /// The server's certificate [default: DIR/server.pem]
-    #[arg(long, value_name = "FILE")]
+    /// Certificate of the server [default: DIR/server.pem]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     cert: Option<PathBuf>,
-    /// Its key [default: DIR/server.key]
-    #[arg(long, value_name = "FILE")]
+    /// Key of that certificate [default: DIR/server.key]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     cert_key: Option<PathBuf>,
-    /// The authority of clients' certificates [default: DIR/ca.pem]
-    #[arg(long, value_name = "FILE")]
+    /// Certificate authority of the clients [default: DIR/ca.pem]
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     ca: Option<PathBuf>,
-    /// Prometheus metrics, by HTTP at /metrics without authentication; `off`: none
-    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9303", value_parser = metrics)]
+    /// Address of the Prometheus metrics, at /metrics over HTTP without authentication; `off`: none
+    #[arg(long, value_name = "ADDR|off", default_value = "127.0.0.1:9303", value_parser = metrics, help_heading = "Monitoring")]
     metrics: Metrics,
-    /// Threads that answer lookups, each with a socket
+    /// Threads that answer lookups, each with a socket of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(help_heading = "Threads")]
     threads: u16,
-    /// Cores that these threads are pinned to in turn
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    /// Cores to pin these threads to, in turn
+    #[arg(long, value_name = "N,...", value_delimiter = ',', help_heading = "Threads")]
     cores: Vec<usize>,
-    /// Clients that each of these threads remembers at most, 400 bytes each; more are asked for a cookie again and again
+    /// Clients that each thread remembers, 400 bytes each; others have to repeat the cookie exchange
     #[arg(long, value_name = "N", default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1024..))]
+    #[arg(help_heading = "Threads")]
     max_clients: u32,
-    /// File to which a line of JSON is appended for each change: who, when, what
-    #[arg(long, value_name = "FILE")]
+    /// Append one line of JSON per change to this file: who, when, what
+    #[arg(long, value_name = "FILE", help_heading = "Monitoring")]
     audit: Option<PathBuf>,
-    /// Form of the log on stderr
-    #[arg(long, default_value = "text")]
+    /// Format of the log on stderr
+    #[arg(long, default_value = "text", help_heading = "Monitoring")]
     log: LogForm,
-    /// Print a line of JSON once it serves
-    #[arg(long)]
+    /// Print one line of JSON when the server is ready
+    #[arg(long, help_heading = "Monitoring")]
     json: bool,
 }
 

@@ -12,7 +12,17 @@ use super::table;
 use crate::client::{Client, OnePart, Settings, split};
 use crate::daemon::command_line::{print_json, print_text};
 
+/// Examples at the end of `weft directory status --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft directory status
+  weft directory status --servers 10.0.0.1:5303,10.0.0.2:5303
+  weft directory status --json
+
+Exit code 1: a server does not serve, or servers differ.";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
     #[command(flatten)]
     connect: ConnectArgs,

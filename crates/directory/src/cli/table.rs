@@ -1,16 +1,8 @@
-//! Tables for people.
+//! Entries in tables.
 
-use comfy_table::Table;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use weft_control::directory::{Key, Value};
 
-/// A table with these columns.
-pub fn new(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(header.iter().copied());
-    table
-}
+pub use crate::table::new;
 
 /// The columns of an entry.
 pub const ENTRY: [&str; 7] = ["key", "at", "group", "service", "owner", "lease", "generation"];

@@ -31,7 +31,7 @@ use crate::store::{AnyStore, Store, StoreAddress};
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// Where to [default: standard output]
+    /// File to write [default: standard output]
     file: Option<PathBuf>,
     #[command(flatten)]
     filter: FilterArgs,
@@ -41,12 +41,12 @@ pub struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub struct SnapshotArgs {
-    /// Where to [default: standard output]
+    /// File to write [default: standard output]
     file: Option<PathBuf>,
     #[command(flatten)]
     dir: Dir,
-    /// Which store [default: embedded:DIR/store]
-    #[arg(long, value_name = "embedded:DIR|etcd:URL,...")]
+    /// Store to read [default: embedded:DIR/store]
+    #[arg(long, value_name = "embedded:DIR|etcd:URL,...", help_heading = "Store")]
     store: Option<StoreAddress>,
     #[command(flatten)]
     etcd: super::etcd::EtcdArgs,
@@ -57,12 +57,12 @@ pub struct SnapshotArgs {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Where from [default: standard input]
+    /// File to read [default: standard input]
     file: Option<PathBuf>,
-    /// Also delete what the file does not have
+    /// Also delete entries that the file does not have
     #[arg(long)]
     exact: bool,
-    /// Only say what would be done
+    /// Print what would be changed, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

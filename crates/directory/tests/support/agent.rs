@@ -1,9 +1,10 @@
 //! An agent as a host has it: the resolver, with adaptive retries, on a socket; lookups at a constant rate.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::poll::{PollFd, PollFlags, ppoll};
 use weft_control::directory::Key;
 use weft_control::directory::resolver::{Input, Output, Resolution, Resolver, ResolverConfig, ResolverCounts};
 use weft_fabric::rng::Pcg64;
@@ -71,8 +72,6 @@ pub fn look_up(servers: &[String], keys: &[Key], count: usize, interval: Duratio
 
 /// Until something comes or the time is over, to the microsecond: a socket's own time-out is as coarse as the kernel's tick.
 fn wait(socket: &UdpSocket, time: Duration) {
-    let mut descriptor = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() };
-    // SAFETY: both structures live through the call.
-    unsafe { libc::ppoll(&raw mut descriptor, 1, &raw const time, std::ptr::null()) };
+    let mut descriptor = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    let _ = ppoll(&mut descriptor, Some(time.into()), None);
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rand::RngExt;
 use weft_directory::client::Client;
 use weft_fabric::rng::{Stream, stream};
@@ -105,14 +107,13 @@ impl Servers {
 
     /// SIGTERM; the exit code.
     pub fn terminate(&mut self, at: usize) -> Option<i32> {
-        self.signal(at, libc::SIGTERM);
+        self.signal(at, Signal::SIGTERM);
         self.servers[at].child.wait().unwrap().code()
     }
 
     /// Sends a signal.
-    pub fn signal(&self, at: usize, signal: i32) {
-        // SAFETY: the child is ours and not waited for.
-        assert_eq!(unsafe { libc::kill(self.servers[at].child.id() as i32, signal) }, 0);
+    pub fn signal(&self, at: usize, signal: Signal) {
+        kill(Pid::from_raw(self.servers[at].child.id().cast_signed()), signal).unwrap();
     }
 }
 

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use parking_lot::Mutex;
 use weft_control::directory::attempts::UpdateResult;
 use weft_control::directory::{Generation, Key, PrincipalId, Value};
@@ -190,9 +192,8 @@ impl Daemon {
         wait(&format!("{name} is right"), || good(self.scrape().of(name)), || format!("{:#?}\n{}", self.scrape(), self.log()));
     }
 
-    pub fn signal(&self, signal: i32) {
-        // SAFETY: the child is ours and not waited for.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
     /// Waits until it has ended; its exit code.

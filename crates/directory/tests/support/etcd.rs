@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::network::{Host, Namespace};
 use super::shared::die_with_parent;
@@ -144,9 +146,8 @@ impl Etcd {
     }
 
     /// Sends a signal to a member.
-    pub fn signal(&self, at: usize, signal: i32) {
-        // SAFETY: the child is ours and not waited for.
-        assert_eq!(unsafe { libc::kill(self.members[at].child.id() as i32, signal) }, 0);
+    pub fn signal(&self, at: usize, signal: Signal) {
+        kill(Pid::from_raw(self.members[at].child.id().cast_signed()), signal).unwrap();
     }
 
     /// kill -9.

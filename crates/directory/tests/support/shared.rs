@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_directory::client::{Auth, Client, Settings};
@@ -37,9 +39,6 @@ pub fn client_of(principal: PrincipalId, addresses: &[String], timeout: Duration
 pub fn die_with_parent(command: &mut Command) {
     // SAFETY: prctl is safe between fork and exec.
     unsafe {
-        command.pre_exec(|| {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            Ok(())
-        });
+        command.pre_exec(|| Ok(set_pdeathsig(Signal::SIGKILL)?));
     }
 }

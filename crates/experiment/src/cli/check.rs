@@ -29,7 +29,7 @@ use crate::world;
 /// Arguments of `weft check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Scenario files, or folders of them; `@` is all bundled ones, `@hedera` those of a folder
+    /// Scenario files, or folders of them; `@` stands for all bundled scenarios, `@hedera` for those of one folder
     #[arg(default_value = "@")]
     paths: Vec<PathBuf>,
     /// Run the paper's sizes instead of the quick forms
@@ -40,6 +40,9 @@ pub struct CheckArgs {
     /// Also write results, one folder per scenario
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     out: Option<PathBuf>,
+    /// Print the names of runs in full, and tolerances, however wide
+    #[arg(long, conflicts_with = "json", help_heading = "Results")]
+    wide: bool,
     /// Print one JSON document and nothing else on stdout
     #[arg(long, help_heading = "Results")]
     json: bool,
@@ -53,6 +56,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   weft check @hedera                 quick forms of all bundled Hedera scenarios
   weft check @hedera/figure9 --full  the paper's size
+  weft check @vl2/figure11 --wide    names of runs in full
   weft check --json > verdicts.json  all bundled scenarios, for a program
 
 Exit code 0: no unexplained miss. 1: an expectation was missed. 2: an error.
@@ -126,9 +130,10 @@ pub fn run(args: &CheckArgs) -> Result<ExitCode> {
     studies.iter_mut().for_each(|s| s.study.without_lab.clone_from(&without_lab));
     announce(&studies, args);
     announce_labs(&studies);
+    let columns = if args.wide { table::Columns::All } else { table::Columns::Few };
     let show = |one: &Checked| match args.json {
         true => Ok(()),
-        false => print_text(&table::of_check(&one.scenario, &one.title, one.wall_s, &one.runs)),
+        false => print_text(&table::of_check_in(columns, &one.scenario, &one.title, one.wall_s, &one.runs)),
     };
     let mut checked = check_all(&studies, args, &show)?;
     checked.sort_by_key(|(i, _)| *i);

@@ -17,15 +17,22 @@ use crate::error::{Error, Result};
 /// Arguments of `weft demand`.
 #[derive(Debug, Args)]
 pub struct DemandArgs {
-    /// The flows: header `src,dst`, a line a flow; `-` is standard input
+    /// CSV file of flows: header `src,dst`, then one line per flow; `-` is standard input
     flows: PathBuf,
     /// Number of hosts [default: the largest host number + 1]
     #[arg(long, value_name = "N")]
     hosts: Option<u32>,
-    /// Print {"demands": [..]}
+    /// Print one JSON document and nothing else: {"demands": [..]}
     #[arg(long)]
     json: bool,
 }
+
+/// Examples at the end of `weft demand --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft demand @data/hedera-figure4.csv  the flows of Hedera's figure 4
+  weft demand flows.csv --hosts 128     count hosts without flows too
+  printf 'src,dst\\n0,1\\n0,2\\n' | weft demand - --json";
 
 /// Runs it.
 pub fn run(args: &DemandArgs) -> Result<ExitCode> {

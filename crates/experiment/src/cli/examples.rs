@@ -1,6 +1,7 @@
 //! `weft examples`.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,13 +17,20 @@ use crate::scenario::source::{get, is_for_planner, parse};
 /// Arguments of `weft examples`.
 #[derive(Debug, Args)]
 pub struct ExamplesArgs {
-    /// Only those in this folder, such as @hedera
+    /// List only the scenarios in this folder, such as @hedera
     #[arg(default_value = "@")]
     folder: PathBuf,
     /// Print one JSON document and nothing else
     #[arg(long)]
     json: bool,
 }
+
+/// Examples at the end of `weft examples --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft examples          list all bundled scenarios
+  weft examples @hedera  list those of one folder
+  weft examples --json   print names, titles and worlds, for a program";
 
 /// One bundled scenario.
 #[derive(Debug, Serialize)]
@@ -38,7 +46,7 @@ struct Example {
 
 /// Runs it.
 pub fn run(args: &ExamplesArgs) -> Result<ExitCode> {
-    let paths = bundle::scenarios_below(&args.folder).map_err(|e| Error::io("read", &args.folder, e))?;
+    let paths = listed(&args.folder)?;
     let examples = paths.into_iter().map(example).collect::<Result<Vec<_>>>()?;
     if args.json {
         print_json(&serde_json::json!({ "examples": examples }))?;
@@ -56,6 +64,22 @@ pub fn run(args: &ExamplesArgs) -> Result<ExitCode> {
 }
 
 const HELP: &str = "Run one with `weft run NAME`, compare it with the paper with `weft check NAME`, edit a copy with `weft new FILE --template NAME`.";
+
+/// The scenarios of a folder; of a bundled scenario, this one.
+fn listed(folder: &Path) -> Result<Vec<PathBuf>> {
+    let below = |folder: &Path| bundle::scenarios_below(folder).map_err(|e| Error::io("read", folder, e));
+    let name = folder.to_string_lossy();
+    if !name.starts_with('@') || bundle::is_dir(folder) {
+        return below(folder);
+    }
+    let all = below(Path::new("@"))?;
+    if all.iter().any(|path| path == folder) {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let folders: BTreeSet<&str> = all.iter().filter_map(|path| path.to_str()?.rsplit_once('/').map(|(above, _)| above)).collect();
+    let folders: Vec<&str> = folders.into_iter().collect();
+    Err(Error::no_such("folder of bundled scenarios", name, &folders))
+}
 
 fn example(path: PathBuf) -> Result<Example> {
     let name = path.display().to_string();

@@ -10,6 +10,7 @@ mod lab;
 #[cfg(not(all(feature = "lab", target_os = "linux")))]
 #[path = "no_lab.rs"]
 mod lab;
+mod log;
 mod new;
 mod place;
 mod planner;
@@ -46,18 +47,28 @@ struct Weft {
 /// Examples at the end of `weft --help`.
 const EXAMPLES: &str = "\
 Examples:
-  weft run @first                           compare four schedulers, write a report
+  weft run @first                           compare schedulers, write a report
   weft new mine.toml && weft run mine.toml  start from a commented scenario
   weft check @hedera                        reproduce published results
   weft topo fat-tree k=8                    describe a topology
 `weft COMMAND --help` lists the options of a command. Manual: docs/";
+
+/// Examples at the end of `weft completions --help`.
+const COMPLETIONS: &str = "\
+Examples:
+  weft completions bash > /etc/bash_completion.d/weft
+  weft completions zsh > ~/.zfunc/_weft
+  weft completions fish > ~/.config/fish/completions/weft.fish";
 
 /// The commands by task, as `weft --help` lists them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Experiments", &["run", "check", "new", "examples"]),
     ("Topologies and algorithms", &["topo", "demand", "place", "spain"]),
     ("Labs on this machine (Linux, root)", &["lab", "test"]),
-    ("Networks of real hosts", &["deploy", "directory", "tenant", "agent", "scheduler"]),
+    (
+        "Networks of real hosts (`weft-directory`, `weft-agent`, `weft-scheduler`)",
+        &["deploy", "directory", "tenant", "agent", "scheduler"],
+    ),
     ("Planning (`weft-planner`)", &["analyze", "optimum", "cuts", "whatif", "cost", "design", "export"]),
     ("Tools", &["bench", "completions"]),
 ];
@@ -94,24 +105,31 @@ enum Command {
     /// Describe a topology, or export it
     Topo(topo::TopoArgs),
     /// Estimate the demands of a list of flows (Hedera section 4.2)
+    #[command(after_help = demand::EXAMPLES)]
     Demand(demand::DemandArgs),
     /// Run a scenario's scheduler once and print the paths it chooses
+    #[command(after_help = place::EXAMPLES)]
     Place(place::PlaceArgs),
-    /// Compute SPAIN's VLANs, and the switches' configuration
+    /// Compute SPAIN's VLANs and the configuration of the switches
+    #[command(after_help = spain::EXAMPLES)]
     Spain(spain::SpainArgs),
     /// Measure the speed and memory of the engines
+    #[command(after_help = bench::EXAMPLES)]
     Bench(bench::BenchArgs),
     /// List the scenarios that come with the program
+    #[command(after_help = examples::EXAMPLES)]
     Examples(examples::ExamplesArgs),
     /// Write a commented scenario to start from
+    #[command(after_help = new::EXAMPLES)]
     New(new::NewArgs),
     /// Build a scenario's network from namespaces, links and daemons
     Lab(lab::LabArgs),
     /// Test a running lab
     Test(lab::TestArgs),
     /// Print a shell's completion script
+    #[command(after_help = COMPLETIONS)]
     Completions {
-        /// The shell
+        /// The shell that reads the script
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder, for packages
@@ -120,40 +138,40 @@ enum Command {
         /// The folder, which must exist
         folder: PathBuf,
     },
-    /// Write the files of all machines of an inventory (`weft-directory`)
+    /// Write the configuration of all machines of an inventory
     #[command(disable_help_flag = true)]
     Deploy(External),
-    /// Run the directory service, or query it (`weft-directory`)
+    /// Run a directory server, or query and administer running ones
     #[command(disable_help_flag = true)]
     Directory(External),
-    /// Manage tenants of a NetLord network (`weft-directory tenant`)
+    /// Manage the tenants of a NetLord network
     #[command(disable_help_flag = true)]
     Tenant(External),
-    /// Run the agent of a host (`weft-agent`)
+    /// Run the agent of a host or a switch, or query a running one
     #[command(disable_help_flag = true)]
     Agent(External),
-    /// Run the OpenFlow scheduler (`weft-scheduler`)
+    /// Run the scheduler of large flows, or query a running one
     #[command(disable_help_flag = true)]
     Scheduler(External),
-    /// Study traffic from flow logs and captures (`weft-planner`)
+    /// Study traffic and failures from logs and captures
     #[command(disable_help_flag = true)]
     Analyze(External),
-    /// Compute maximum flows, edge connectivity and bisection (`weft-planner`)
+    /// Compute maximum flows, edge connectivity and bisection
     #[command(disable_help_flag = true)]
     Cuts(External),
-    /// Compute what failures cost a fabric (`weft-planner`)
+    /// Compute the effect of failures, or of a plan of growth
     #[command(disable_help_flag = true)]
     Whatif(External),
-    /// Compare routings with the best possible one (`weft-planner`)
+    /// Compare routings with the optimum
     #[command(disable_help_flag = true)]
     Optimum(External),
-    /// Price networks: switches, optics, cables, racks, power (`weft-planner`)
+    /// Price networks: switches, optics, cables, racks, power
     #[command(disable_help_flag = true)]
     Cost(External),
-    /// Search fabrics for the best ones for a number of servers (`weft-planner`)
+    /// Search for the best fabrics for a number of servers
     #[command(disable_help_flag = true)]
     Design(External),
-    /// Write the flows of a run as a log, IPFIX (`weft-planner`)
+    /// Write the flows of a run as an IPFIX log
     #[command(disable_help_flag = true)]
     Export(External),
 }
@@ -198,7 +216,7 @@ impl ScenarioArgs {
 pub fn main() -> ExitCode {
     let weft = Weft::from_arg_matches(&command().get_matches()).unwrap_or_else(|e| e.exit());
     let behind_keys = if let Command::Topo(args) = &weft.command { args.verbosity() } else { 0 };
-    start_logging(weft.verbose.saturating_add(behind_keys));
+    log::start(weft.verbose.saturating_add(behind_keys));
     // Interrupted, a command leaves nothing half-written behind; 130 is what shells expect of it.
     let _ = ctrlc::set_handler(|| {
         if lab::stop() | crate::world::lab::stop() {
@@ -254,16 +272,6 @@ pub fn main() -> ExitCode {
 
 /// As shells expect it of Ctrl-C.
 const INTERRUPTED: u8 = 130;
-
-fn start_logging(verbose: u8) {
-    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| level.into());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
-}
 
 /// Replaces this process by a program in the same folder, or else on the PATH, as git and cargo do.
 fn external(name: &str, arguments: &[OsString]) -> Result<ExitCode> {

@@ -18,7 +18,7 @@ pub struct NewArgs {
     /// File to write; `-` is standard output
     #[arg(default_value = "scenario.toml")]
     file: PathBuf,
-    /// Template to start from (`--list`), or a bundled scenario such as @hedera/figure9 (`weft examples`)
+    /// Template to start from (listed by `--list`), or a bundled scenario (listed by `weft examples`)
     #[arg(long, default_value = "basic", value_name = "NAME")]
     template: String,
     /// List the templates and write nothing
@@ -28,6 +28,14 @@ pub struct NewArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// Examples at the end of `weft new --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft new                               write scenario.toml, with every key
+  weft new mine.toml --template failure  start from another template
+  weft new f9.toml --template @hedera/figure9
+  weft new --list                        list the templates";
 
 /// Name, what it shows, text.
 pub const TEMPLATES: &[(&str, &str, &str)] = &[
@@ -67,7 +75,10 @@ pub fn run(args: &NewArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&json!({ "file": args.file, "template": args.template }))?;
     } else {
-        print_text(&format!("{0}: written; run it with `weft run {0}`\n", args.file.display()))?;
+        // What scenarios read (`@data/tenants.toml`) is none.
+        let is_scenario = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("fabric"));
+        let next = if is_scenario { format!("; run it with `weft run {}`", args.file.display()) } else { String::new() };
+        print_text(&format!("{}: written{next}\n", args.file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,15 +22,24 @@ pub struct PlaceArgs {
     #[command(flatten)]
     changes: ScenarioArgs,
     /// Apply the scenario's [quick] table
-    #[arg(long, conflicts_with = "full")]
+    #[arg(long, conflicts_with = "full", help_heading = "Scenario")]
     quick: bool,
     /// Apply the scenario's [full] table
-    #[arg(long)]
+    #[arg(long, help_heading = "Scenario")]
     full: bool,
     /// Print one JSON document and nothing else
     #[arg(long)]
     json: bool,
 }
+
+/// Examples at the end of `weft place --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft place @first --set control.scheduler=annealing
+  weft place @first --set control.scheduler=first-fit --set fabric.k=4
+  weft place mine.toml --json  paths as link numbers, for a program
+
+A sweep must be narrowed to one run with --set KEY=VALUE.";
 
 #[derive(Debug, Serialize)]
 struct Placed {

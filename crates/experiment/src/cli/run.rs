@@ -30,7 +30,8 @@ pub struct RunArgs {
     /// Apply the scenario's [full] table: the paper's size
     #[arg(long, help_heading = "Scenario")]
     full: bool,
-    /// Results folder [default: results/NAME-OF-THE-FILE, with the overridden settings]
+    /// Results folder [default: results/NAME, with the form and the overridden
+    /// settings]
     #[arg(long, value_name = "DIR", help_heading = "Results")]
     out: Option<PathBuf>,
     /// Print every metric, not only goodput and % of ideal switch
@@ -111,17 +112,18 @@ pub fn in_pool<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send)
 
 const MAX_THREADS: usize = 1024;
 
-/// `results/NAME`; with other settings than those of the file `results/NAME--KEY=VALUE`.
+/// `results/NAME`; in another form or with other settings than those of the file `results/NAME--quick,KEY=VALUE`: no result replaces that of another run.
 fn default_out(scenario: &Path, source: &Source) -> Result<PathBuf> {
-    let stem = bundle::stem(scenario)
+    let name = bundle::results_name(scenario)
         .ok_or_else(|| Error::usage(format!("{} is not a file", scenario.display()), "name a scenario file"))?;
-    Ok(PathBuf::from("results").join(format!("{stem}{}", settings_suffix(source))))
+    Ok(PathBuf::from("results").join(format!("{name}{}", settings_suffix(source))))
 }
 
-/// `--KEY=VALUE,KEY=VALUE` of the overrides that make results incomparable, in characters that file systems take; a long one ends with a hash.
+/// `--quick,KEY=VALUE,KEY=VALUE` of the form and the overrides, in characters that file systems take; a long one ends with a hash.
 fn settings_suffix(source: &Source) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let settings: Vec<String> = source.deviations().map(|(key, value)| format!("{key}={}", text(value))).collect();
+    let changes = source.changes().map(|(key, value)| format!("{key}={}", text(value)));
+    let settings: Vec<String> = source.form().map(str::to_owned).into_iter().chain(changes).collect();
     if settings.is_empty() {
         return String::new();
     }

@@ -21,16 +21,23 @@ pub struct SpainArgs {
     /// Also print the VLANs of every port of every switch
     #[arg(long)]
     switches: bool,
-    /// Also write the agents' tables to a file, for `weft directory publish spain FILE`
+    /// Also write the tables of the agents to this file, for `weft directory publish spain FILE`
     #[arg(long, value_name = "FILE")]
     agents: Option<PathBuf>,
-    /// The version of that file, greater than the store's
+    /// Version of that file; it must be greater than the version in the store
     #[arg(long, value_name = "N", default_value_t = 1, requires = "agents", value_parser = clap::value_parser!(u32).range(1..))]
     agents_version: u32,
-    /// Print one JSON document and nothing else: always with the switches
+    /// Print one JSON document and nothing else; it includes the switches
     #[arg(long)]
     json: bool,
 }
+
+/// Examples at the end of `weft spain --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft spain @netlord/figure5                numbers of VLANs and of paths
+  weft spain @netlord/lab-faults --switches  VLANs of every port
+  weft spain mine.toml --agents spain.weft   tables for the agents";
 
 /// Runs it.
 pub fn run(args: &SpainArgs) -> Result<ExitCode> {

@@ -395,16 +395,20 @@ pub fn measure_packets(fabric: &Fabric, outcome: &Outcome, metrics: &mut Metrics
         metrics.put("reordered", packets.reordered as f64);
         metrics.put("reordered_fraction", packets.reordered as f64 / packets.segments as f64);
     }
-    if packets.timeouts > 0 {
-        let span = |f: &FlowRecord| f.end.unwrap_or(outcome.ended).saturating_since(f.start).as_secs_f64();
-        let all: f64 = outcome.flows.iter().map(span).sum();
-        metrics.put("timeout_fraction", (packets.timed_out.as_secs_f64() / all).min(1.0));
-    }
+    metrics.put_some("timeout_fraction", timeout_fraction(outcome));
     let mut senders: Vec<HostId> = outcome.flows.iter().map(|f| f.src).collect();
     senders.sort_unstable();
     senders.dedup();
     let nics: f64 = senders.iter().map(|&h| fabric.nic_capacity(h).as_f64()).sum();
     metrics.put_some("efficiency", metrics.get("goodput_bps").map(|goodput| goodput / (nics * useful)));
+}
+
+/// The fraction of the flows' time that they waited for a retransmission timeout; `None` if none did. Flows that were refused have no time.
+pub fn timeout_fraction(outcome: &Outcome) -> Option<f64> {
+    let waited = outcome.packets.as_ref()?.timed_out.as_secs_f64();
+    let span = |f: &FlowRecord| f.end.unwrap_or(outcome.ended).saturating_since(f.start).as_secs_f64();
+    let all: f64 = outcome.flows.iter().filter(|f| !is_refused(outcome, f)).map(span).sum();
+    (waited > 0.0 && all > 0.0).then(|| (waited / all).min(1.0))
 }
 
 /// Metrics of labs: outages of flows after what failed, ended or moved, and packets dropped for isolation.
@@ -545,3 +549,39 @@ fn readings(fabric: &Fabric, outcome: &Outcome) -> Vec<Vec<f64>> {
 
 /// How often VL2 section 5.2 reads counters.
 const READING: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_fabric::record::{OverlayRecord, PacketTotals};
+    use weft_fabric::routing::Path;
+    use weft_fabric::{Bytes, FlowId};
+
+    /// A flow that was refused has not waited, and not run either.
+    #[test]
+    fn refused_flows_have_no_time_to_wait_in() {
+        let second = Instant::ZERO + Duration::from_secs(1);
+        let flow = |id: u32, end| FlowRecord {
+            id: FlowId(id),
+            src: HostId(0),
+            dst: HostId(1),
+            start: Instant::ZERO,
+            end,
+            bytes: Bytes(0),
+            path: Path::new(),
+            packets: None,
+        };
+        let packets = |timed_out| Some(PacketTotals { timed_out, ..PacketTotals::default() });
+        let overlay = Some(OverlayRecord { refused: vec![FlowId(1), FlowId(2)], rehashes: 0 });
+        let flows = vec![flow(0, Some(second)), flow(1, None), flow(2, None)];
+        let run = |timed_out| Outcome {
+            flows: flows.clone(),
+            ended: second,
+            packets: packets(timed_out),
+            overlay: overlay.clone(),
+            ..Outcome::default()
+        };
+        assert_eq!(timeout_fraction(&run(Duration::from_ms(500))), Some(0.5));
+        assert_eq!(timeout_fraction(&run(Duration::ZERO)), None);
+    }
+}

@@ -175,6 +175,9 @@ pub struct RunBody {
     /// Those settings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<String>,
+    /// What a reader of its figures has to know: sentences that name the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Metrics in order; those that are not finite numbers are left out.
     pub metrics: Vec<(String, f64)>,
     /// Published values and the measured ones.
@@ -239,6 +242,7 @@ pub fn collect(input: RunInput<'_>) -> RunReport {
             distrust,
             comparable: overrides.is_empty(),
             overrides,
+            notes: Vec::new(),
             metrics: Vec::new(),
             expect: Vec::new(),
             bounds: Bounds::over_whole_run(outcome, ideal, optimum_bps),

@@ -14,7 +14,7 @@ use weft_fabric::traffic::SizeSpec;
 use super::folder::{Folder, INPUTS};
 use crate::bundle;
 use crate::error::{Error, Result};
-use crate::scenario::source::{COMPARABLE, OVERRIDDEN, Source};
+use crate::scenario::source::{COMPARABLE, OVERRIDDEN, RESOLVED, Source};
 use crate::study::Study;
 use crate::summary::Summary;
 
@@ -66,10 +66,8 @@ fn write_scenario(
     let mut value = Value::Table(table);
     inputs.take(&mut Vec::new(), &mut value, to)?;
     let text = toml::to_string(&value)?;
-    folder.write(name, &format!("# {HEADER}\n{text}"))
+    folder.write(name, &format!("# {RESOLVED}\n{text}"))
 }
-
-const HEADER: &str = "The scenario of these results, with all overrides applied: `weft run` of this file gives them again.";
 
 /// Writes `run.json` of a study and of each run.
 ///

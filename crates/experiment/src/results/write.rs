@@ -103,7 +103,7 @@ impl From<&Verdict> for Expectation {
             ci95: v.ci95,
             within: v.within.clone(),
             ok: v.ok,
-            known: v.cause.clone(),
+            known: v.cause.clone().filter(|_| v.known),
         }
     }
 }

@@ -189,7 +189,7 @@ pub struct Reader {
     pub reads: fn(&Scenario) -> bool,
 }
 
-/// Keys of `[control]`, and of detours in `[world]`, that have no effect with other schedulers or another routing.
+/// Keys that have no effect with other schedulers, another routing, or without another key.
 pub const READERS: &[Reader] = &[
     Reader { key: "control.period", needs: "a `scheduler`", reads: |s| s.control.scheduler != Scheduler::None },
     Reader { key: "control.threshold", needs: HEDERA, reads: |s| s.control.scheduler.is_hedera() },
@@ -219,13 +219,38 @@ pub const READERS: &[Reader] = &[
     Reader {
         key: "control.polarised",
         needs: "a `routing` that hashes flows, such as `\"ecmp\"`",
-        reads: |s| s.control.routing.kind.gap().is_none(),
+        reads: |s| matches!(s.control.routing.kind, RoutingKind::Ecmp | RoutingKind::Vlb),
+    },
+    Reader {
+        key: "control.hash",
+        needs: "a `routing` that hashes flows, such as `\"ecmp\"`, or hosts with several NICs",
+        reads: |s| match s.control.routing.kind {
+            RoutingKind::SinglePath => false,
+            RoutingKind::Spray | RoutingKind::Flowlet { .. } => s.fabric.may_have_several_nics(),
+            RoutingKind::Ecmp | RoutingKind::Vlb => true,
+        },
+    },
+    Reader {
+        key: "transport.delayed_ack_timeout",
+        needs: "`delayed_ack = true`",
+        reads: |s| s.transport.transport.delayed_ack.is_some(),
+    },
+    Reader { key: "trace.every", needs: "`queues` or `windows` in [trace]", reads: |s| s.trace.samples() },
+    Reader { key: "trace.pcap_packets", needs: "`pcap`", reads: |s| s.trace.captures() },
+    Reader {
+        key: "switches.learn_queue",
+        needs: "`learn_rate`",
+        reads: |s| s.tenants.as_ref().is_some_and(|tenants| tenants.fib.learn_rate.is_some()),
     },
     Reader { key: "overlay.rehash", needs: "the packet world and one connection per flow", reads: rehashes },
     Reader { key: "overlay.lookup", needs: "a simulated world", reads: |s| s.world.kind != Kind::Lab },
     Reader { key: "control.spain_paths", needs: SPAIN, reads: spans },
     Reader { key: "control.spain_orders", needs: SPAIN, reads: spans },
-    Reader { key: "control.special_trees", needs: SPAIN, reads: spans },
+    Reader {
+        key: "control.special_trees",
+        needs: "`routing = \"spain\"` in the lab, or `weft spain`",
+        reads: |s| spans(s) && s.world.kind == Kind::Lab,
+    },
     Reader { key: "control.spain_return", needs: SPAIN, reads: spans },
     Reader { key: "control.chirp_period", needs: SPAIN, reads: spans },
     Reader { key: "control.reconverge", needs: "an [[event]]", reads: |s| !s.events.is_empty() },

@@ -276,6 +276,11 @@ impl Source {
         self.form.is_none() && self.set_by_user.is_empty()
     }
 
+    /// Whether it is the resolved scenario of results. That of a run of a sweep has expectations and settings for the other runs as well.
+    pub fn is_resolved(&self) -> bool {
+        self.text.strip_prefix("# ").is_some_and(|text| text.starts_with(RESOLVED))
+    }
+
     /// The keys and values that the user set, in order.
     pub fn overrides(&self) -> &[(String, Value)] {
         &self.set_by_user
@@ -289,6 +294,11 @@ impl Source {
             _ => is_free(key),
         };
         self.set_by_user.iter().filter(move |(key, value)| self.changed.contains(key) && !are_free(key, value))
+    }
+
+    /// Overrides that changed a setting, the seed and what the scenario varies itself included.
+    pub fn changes(&self) -> impl Iterator<Item = &(String, Value)> {
+        self.set_by_user.iter().filter(|(key, _)| self.changed.contains(key))
     }
 
     /// Whether the scenario's expectations still apply.
@@ -421,6 +431,8 @@ impl Source {
     }
 }
 
+/// The first line of a resolved scenario, a comment.
+pub const RESOLVED: &str = "The scenario of these results, with all overrides applied: `weft run` of this file gives them again.";
 /// Top-level key of a resolved scenario: false if settings were overridden that its expectations take for granted.
 pub const COMPARABLE: &str = "comparable";
 /// Top-level key of a resolved scenario: those settings, `["traffic.stride=2"]`.

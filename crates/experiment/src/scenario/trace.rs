@@ -37,6 +37,16 @@ impl TraceSpec {
         self.queues.is_empty() && self.windows.is_empty() && self.pcap.is_none()
     }
 
+    /// Whether it samples anything at intervals.
+    pub fn samples(&self) -> bool {
+        !self.queues.is_empty() || !self.windows.is_empty()
+    }
+
+    /// Whether it captures a port's packets.
+    pub fn captures(&self) -> bool {
+        self.pcap.is_some()
+    }
+
     /// The same on a fabric: a queue is named by its link, `tor0-agg1`, in the direction of the packets.
     pub fn on(&self, fabric: &Fabric) -> Result<Trace, KeyError> {
         let queue = |(i, name): (usize, &String)| link(fabric, name, &format!("trace.queues[{i}]"));

@@ -107,8 +107,14 @@ impl Study {
         }
         drop(last);
         warnings::warn_overload(self.runs.len(), &loads);
-        warnings::warn_idle_expectations(&self.source, &self.runs);
-        warnings::warn_idle_settings(&self.source, &self.runs);
+        // What the other runs of its sweep read is no mistake in the resolved scenario of one run.
+        if !self.source.is_resolved() {
+            warnings::warn_idle_expectations(&self.source, &self.runs);
+            warnings::warn_idle_settings(&self.source, &self.runs);
+            warnings::warn_idle_places(&self.source, &self.runs);
+            warnings::warn_idle_scheduler(&self.source, &self.runs);
+            warnings::warn_failure_log(&self.source, &self.runs);
+        }
         warnings::warn_no_loops(&self.source, &loops);
         warnings::warn_late_events(&self.source, &self.runs, |run, _| self.end_at_most(run));
         Ok(())

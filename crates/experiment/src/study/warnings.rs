@@ -55,6 +55,41 @@ pub fn warn_idle_settings(source: &Source, runs: &[Run]) {
     }
 }
 
+/// Warns of keys that need another one in their table, which may be one of several: `place` of hosts that are not chosen.
+pub fn warn_idle_places(source: &Source, runs: &[Run]) {
+    let most = runs.iter().filter_map(|run| run.variant.table.get("traffic")?.as_array()).map(Vec::len).max();
+    let tables = std::iter::once("traffic".to_owned()).chain((0..most.unwrap_or(0)).map(|i| format!("traffic[{i}]")));
+    for table in tables {
+        let key = format!("{table}.place");
+        let has = |run: &Run, key: &str| get(&run.variant.table, key).is_some();
+        let mut given = runs.iter().filter(|run| has(run, &key)).peekable();
+        if given.peek().is_some() && !given.any(|run| has(run, &format!("{table}.hosts"))) {
+            tracing::warn!("{}: `place` has no effect: it needs `hosts`, a number of them", source.place_of(&key).0);
+        }
+    }
+}
+
+/// Warns of a scheduler on a fabric with a single path between any two hosts, unless the sweep compares it with another fabric.
+pub fn warn_idle_scheduler(source: &Source, runs: &[Run]) {
+    let mut scheduled = runs.iter().filter(|run| run.scenario.control.scheduler != Scheduler::None).peekable();
+    if scheduled.peek().is_some() && scheduled.all(|run| run.scenario.fabric.is_switch()) {
+        tracing::warn!(
+            "{}: `scheduler` has no effect: on one switch there is a single path between any two hosts; choose another `kind` in [fabric]",
+            source.place_of("control.scheduler").0
+        );
+    }
+}
+
+/// Warns of a table that only `weft analyze` reads.
+pub fn warn_failure_log(source: &Source, runs: &[Run]) {
+    if runs.iter().any(|run| run.variant.table.contains_key("failures")) {
+        tracing::warn!(
+            "{}: [failures] has no effect: `weft analyze failures` reads it; write [[event]] for what fails in a run",
+            source.place_of("failures").0
+        );
+    }
+}
+
 /// What there is for Subways' controllers on the fabric of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loops {

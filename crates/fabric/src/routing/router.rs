@@ -75,7 +75,8 @@ pub struct Routing {
     pub hash: HashFields,
     /// All switches share one seed: for the study of polarisation.
     pub polarised: bool,
-    /// VLB bounces flows within a rack off an intermediate too, as VL2's agents do: they look at no rack. Else these stay at their ToR.
+    /// VLB bounces flows within a rack off an intermediate too (VL2 section 1: traffic between any two servers). Else these stay at their ToR, as with the
+    /// agents of a lab whose locators are those of ToRs.
     pub vlb_local: bool,
 }
 

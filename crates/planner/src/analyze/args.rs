@@ -26,41 +26,41 @@ pub struct TrafficArgs {
     /// Flow logs and captures, each recognised by its content; or a scenario (`@...` is a bundled one), which is simulated
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Where hosts are: CSV with the columns address, rack, and if known pod and service
-    #[arg(long, value_name = "MAP")]
+    /// Locations of hosts: CSV with the columns address, rack, and if known pod and service
+    #[arg(long, value_name = "MAP", help_heading = "Input")]
     pub hosts: Option<PathBuf>,
     /// Length of the intervals of traffic matrices [default: 100s, or that of a scenario's matrices]
-    #[arg(long, value_name = "TIME", value_parser = interval)]
+    #[arg(long, value_name = "TIME", value_parser = interval, help_heading = "Input")]
     pub interval: Option<Duration>,
-    /// End a flow of a packet capture after this time without a packet
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
+    /// In packet captures: end a flow after this time without a packet
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval, help_heading = "Input")]
     pub idle: Duration,
-    /// Packet sampling of the logs, 1 in N, where they do not state it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Assume that the logs sample 1 packet in N, where they do not state it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Input")]
     pub sampling: Option<u32>,
-    /// Leave out records that cannot be read and count them, where they would be errors
-    #[arg(long)]
+    /// Skip and count records that cannot be read, instead of ending with an error
+    #[arg(long, help_heading = "Input")]
     pub keep_going: bool,
-    /// Write a scenario with this traffic, for `weft run`, and the file it reads
-    #[arg(long, value_name = "SCENARIO")]
+    /// Write a scenario with this traffic, for `weft run`, and the data file that it reads
+    #[arg(long, value_name = "SCENARIO", help_heading = "Scenario to write")]
     pub emit: Option<PathBuf>,
     /// Form of the scenario's traffic: distributions, or the flows themselves
-    #[arg(long, value_enum, default_value_t, requires = "emit")]
+    #[arg(long, value_enum, default_value_t, requires = "emit", help_heading = "Scenario to write")]
     pub emit_as: Form,
-    /// Replace the names of hosts, racks, services and exporters by a hash with the key in this file
-    #[arg(long, value_name = "KEYFILE")]
+    /// Replace the names of hosts, racks, services and exporters by hashes, with the key in this file
+    #[arg(long, value_name = "KEYFILE", help_heading = "Results")]
     pub anonymize: Option<PathBuf>,
     /// Override a key of the scenario: world.seed=2
-    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set)]
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_set, help_heading = "Input")]
     pub set: Vec<(String, Value)>,
     /// End with exit code 1 if an `[[expect]]` of the scenario is missed
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     pub check: bool,
-    /// Write traffic.json, traffic.html, and tables as CSV and Parquet into this folder
-    #[arg(long, value_name = "DIR")]
+    /// Write traffic.json, traffic.html, and tables as CSV and Parquet to this folder
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
     pub out: Option<PathBuf>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     pub json: bool,
 }
 

@@ -33,16 +33,16 @@ pub struct CostArgs {
     /// Scenarios, or fabric files
     #[arg(required = true, value_name = "SCENARIO")]
     pub scenarios: Vec<PathBuf>,
-    /// The price list, once for all scenarios or once for each, in order; @data/prices-illustrative shows the form
+    /// Price list: one for all scenarios, or one per scenario in order; @data/prices-illustrative is an example
     #[arg(long, required = true, value_name = "FILE")]
     pub prices: Vec<PathBuf>,
     /// Leave out edge switches, NICs and cables, as VL2 section 6 does
     #[arg(long)]
     pub without_edge_and_cables: bool,
-    /// Scale all designs to the money of the cheapest, or to the throughput of the fastest
+    /// Scale all designs to the price of the cheapest, or to the throughput of the fastest
     #[arg(long, value_enum, value_name = "WHAT")]
     pub equal: Option<Equalize>,
-    /// Write cost.json and cost.html, with a plot of cost against throughput, into this folder
+    /// Write cost.json and cost.html, with a plot of cost against throughput, to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON
@@ -53,7 +53,7 @@ pub struct CostArgs {
 /// What designs are scaled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Equalize {
-    /// The price by server of the cheapest
+    /// The price per server of the cheapest
     Money,
     /// The throughput of the fastest under failure
     Throughput,

@@ -30,13 +30,13 @@ use graph::{Cuts, Measure};
 pub struct CutsArgs {
     #[command(flatten)]
     scenario: ScenarioArgs,
-    /// The maximum flow between two switches, or racks with several switches; repeatable
+    /// Compute the maximum flow between two switches, or racks with several switches; repeatable
     #[arg(long = "pair", value_name = "FROM:TO")]
     pairs: Vec<String>,
-    /// What has failed: names of switches, and of cables as tor0-agg1
+    /// Leave out what has failed: switches by name, cables as tor0-agg1
     #[arg(long, value_name = "PART,...", value_delimiter = ',')]
     without: Vec<String>,
-    /// Halves of the racks at random, beside the first and the second half
+    /// Number of random halves of the racks, in addition to the first and the second half
     #[arg(long, value_name = "N", default_value_t = 100)]
     halvings: usize,
     /// Seed of the halves

@@ -25,25 +25,25 @@ pub use search::{Choice, Found, Search, search};
 /// Arguments of `weft design`.
 #[derive(Debug, Args)]
 pub struct DesignArgs {
-    /// How many servers
+    /// Number of servers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=MAX_SERVERS))]
     servers: u32,
-    /// What a server sends and receives: 10Gbps
+    /// Rate at which a server sends and receives: 10Gbps
     #[arg(long, value_name = "RATE")]
     speed: BitsPerSec,
-    /// The most that all may cost, in the currency of the list
+    /// Maximum price of a design, in the currency of the price list
     #[arg(long, value_name = "MONEY", value_parser = money)]
     budget: Option<f64>,
-    /// The least that a server has under the worst matrix, as a fraction of the speed
+    /// Minimum rate of a server under the worst traffic matrix, as a fraction of the speed
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     at_least: f64,
-    /// The price list; illustrative without it
+    /// Price list
     #[arg(long, value_name = "FILE", default_value = "@data/prices-illustrative")]
     prices: PathBuf,
-    /// How many designs
+    /// Number of designs to print
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
     top: u32,
-    /// Write the designs as scenarios, design.json and design.html into this folder
+    /// Write the designs as scenarios, design.json and design.html to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON

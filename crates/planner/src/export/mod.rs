@@ -25,13 +25,13 @@ use crate::output::print_text;
 /// Arguments of `weft export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The results folder of a run (`weft run --out RUN`)
+    /// Results folder of a run (`weft run --out RUN`); of a sweep, one of its runs
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Write its flows as an IPFIX file (RFC 5655)
+    /// IPFIX file to write (RFC 5655)
     #[arg(long, value_name = "FILE", required = true)]
     ipfix: PathBuf,
-    /// Write the hosts' addresses and racks, for `weft analyze traffic --hosts`
+    /// Also write the addresses and racks of hosts, for `weft analyze traffic --hosts`
     #[arg(long, value_name = "MAP.csv")]
     hosts: Option<PathBuf>,
 }

@@ -39,13 +39,13 @@ pub struct FailureArgs {
     /// A log of failures, CSV with the columns start, end, device, kind, cause; or a scenario with `[failures]` (`@...` is a bundled one)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// A scenario or fabric file whose switches and cables the devices are: what its redundancy hides
+    /// Scenario or fabric file with the devices of the log: also compute what its redundancy hides
     #[arg(long, value_name = "SCENARIO")]
     pub fabric: Option<PathBuf>,
-    /// Failures that are no longer are left out (VL2 section 3.4: 30 s)
+    /// Ignore failures that are not longer than this (VL2 section 3.4: 30 s)
     #[arg(long, value_name = "TIME", default_value = MIN)]
     pub min: Duration,
-    /// Failures that begin no later than this after the one before belong to one group
+    /// Group failures that begin within this time after the previous one
     #[arg(long, value_name = "TIME", default_value = WINDOW)]
     pub window: Duration,
     /// Override a key of the scenario: world.seed=2

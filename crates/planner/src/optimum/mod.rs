@@ -43,13 +43,13 @@ pub struct OptimumArgs {
     scenario: ScenarioArgs,
     #[command(flatten)]
     traffic: TrafficArgs,
-    /// How near the bounds of the optimum come to each other
+    /// Gap between the bounds of the optimum at which to stop
     #[arg(long, value_name = "FRACTION", default_value_t = TOLERANCE, value_parser = tolerance)]
     tolerance: f64,
     /// End with exit code 1 if an `[[expect]]` of the scenario is missed
     #[arg(long)]
     check: bool,
-    /// Write optimum.json and optimum.csv into this folder
+    /// Write optimum.json and optimum.csv to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON

@@ -40,34 +40,37 @@ use study::{Question, Study};
 pub struct WhatifArgs {
     #[command(flatten)]
     scenario: ScenarioArgs,
-    /// What fails
+    /// Kinds of failures to evaluate
     #[arg(long, value_name = "KIND,...", value_delimiter = ',', value_enum, default_value = "cable,switch,pod,plane")]
+    #[arg(help_heading = "Failures")]
     fail: Vec<Kind>,
-    /// Pairs of failures too
-    #[arg(long)]
+    /// Evaluate pairs of failures too
+    #[arg(long, help_heading = "Failures")]
     pairs: bool,
-    /// Evaluate at most so many pairs, and draw so many states by rates
+    /// Number of pairs to evaluate at most, and of states to draw by rates
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(help_heading = "Failures")]
     states: u32,
-    /// Rates of failure: TOML with [[part]] kind, tier, mtbf, mttr
-    #[arg(long, value_name = "FILE")]
+    /// Failure rates: TOML file with [[part]] kind, tier, mtbf, mttr
+    #[arg(long, value_name = "FILE", help_heading = "Failures")]
     rates: Option<PathBuf>,
     /// Of several matrices their mean
     #[command(flatten)]
     traffic: TrafficArgs,
     /// Service level, as a fraction of what the healthy network carries
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.9, value_parser = level)]
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.9, value_parser = level, help_heading = "Failures")]
     level: f64,
-    /// Seed of what is drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the random choices
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Failures")]
     seed: u64,
-    /// A plan of growth instead: TOML with service_level and [[step]] name, set
+    /// Evaluate a plan of growth instead of failures: TOML file with service_level and [[step]] name, set
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fail", "pairs", "states", "rates", "level", "seed"])]
+    #[arg(help_heading = "Growth")]
     plan: Option<PathBuf>,
-    /// The price list for a plan
-    #[arg(long, value_name = "FILE", requires = "plan")]
+    /// Price list for the plan
+    #[arg(long, value_name = "FILE", requires = "plan", help_heading = "Growth")]
     prices: Option<PathBuf>,
-    /// Write whatif.json, whatif.html, and without a plan states.csv into this folder
+    /// Write whatif.json, whatif.html and, without a plan, states.csv to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print JSON

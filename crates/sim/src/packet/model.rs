@@ -5,6 +5,7 @@ use weft_fabric::routing::Spread;
 use weft_fabric::traffic::{FlowSpec, Size};
 use weft_fabric::{BitsPerSec, Duration, Fabric, FlowId, Instant, LinkId};
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::net::{Ended, NO_LINK, Net};
@@ -223,6 +224,8 @@ impl Model for PacketModel {
     fn finish(&mut self, outcome: &mut Outcome) {
         let subflows = self.subflows;
         let mut totals = PacketTotals::default();
+        let (mut timed_out, mut lost) = (0u64, BTreeMap::new());
+        let at_end = outcome.ended.as_ps();
         self.engine.each(|net| {
             for link in &mut outcome.links {
                 link.drops += u64::from(net.ports.drops(link.id.0));
@@ -232,22 +235,29 @@ impl Model for PacketModel {
                 // The ends that are not in this part have done nothing.
                 let record = flow.packets.get_or_insert(PacketRecord::default());
                 record.retransmits += net.tx[ends.clone()].iter().map(|t| t.tcp.repeats).sum::<u32>();
+                if flow.end.is_none() {
+                    timed_out = net.tx[ends.clone()].iter().fold(timed_out, |sum, t| sum.saturating_add(t.tcp.overdue(at_end)));
+                }
                 record.reordered += net.rx[ends].iter().map(|r| r.tcp.reordered).sum::<u32>();
             }
             totals.hops += net.totals.hops;
             totals.drops += net.totals.drops;
             totals.segments += net.totals.delivered;
             totals.timeouts += net.totals.timeouts;
-            // Subflows wait side by side.
-            let waited = net.totals.timed_out / u64::from(subflows);
-            totals.timed_out = Duration::from_ps(totals.timed_out.as_ps().saturating_add(waited));
+            timed_out = timed_out.saturating_add(net.totals.timed_out);
             totals.requests = totals.requests.or(net.load.as_ref().map(|l| l.totals(outcome.ended)));
             outcome.traced = net.take_traced();
-            totals.lost.extend(net.lost.iter().map(|(&link, &at)| (LinkId(link), Instant::from_ps(at))));
+            for (&link, &(at, packets)) in &net.lost {
+                // Both ends of a link may stand in parts of their own: the later loss counts, and the packets of both.
+                let (last, all) = lost.entry(LinkId(link)).or_insert((Instant::ZERO, 0u64));
+                *last = (*last).max(Instant::from_ps(at));
+                *all += packets;
+            }
         });
-        // Both ends of a link may stand in parts of their own: the later counts.
-        totals.lost.sort_unstable_by_key(|&(link, at)| (link, std::cmp::Reverse(at)));
-        totals.lost.dedup_by_key(|(link, _)| *link);
+        // Subflows wait side by side.
+        totals.timed_out = Duration::from_ps(timed_out / u64::from(subflows));
+        totals.lost_packets = lost.values().map(|&(_, packets)| packets).collect();
+        totals.lost = lost.into_iter().map(|(link, (last, _))| (link, last)).collect();
         for record in outcome.flows.iter().filter_map(|f| f.packets) {
             totals.retransmits += u64::from(record.retransmits);
             totals.reordered += u64::from(record.reordered);

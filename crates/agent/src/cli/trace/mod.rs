@@ -24,17 +24,17 @@ use prober::{Flow, Prober, Reply};
 
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
-    /// An application address of this host
+    /// Source: an application address of this host
     src: IpAddr,
-    /// Another one
+    /// Destination: an application address
     dst: IpAddr,
-    /// Of the flow
+    /// Transport protocol of the flow
     #[arg(long, value_enum, default_value_t)]
     protocol: Protocol,
-    /// The sender's port
+    /// Source port
     #[arg(long, value_name = "N", default_value_t = 33_434)]
     sport: u16,
-    /// The receiver's port
+    /// Destination port
     #[arg(long, value_name = "N", default_value_t = 33_435)]
     dport: u16,
     /// How long to wait for each probe's answer
@@ -138,18 +138,18 @@ fn follow(
     is_last: bool,
     hops: &mut Vec<Hop>,
 ) -> std::io::Result<Option<String>> {
-    let mut silent = 0;
+    let mut unanswered = 0;
     for ttl in 1..=HOPS_MAX {
         let ttls = if is_outer { (ttl, HOPS_MAX * 4) } else { (HOPS_MAX * 4, ttl) };
         let Some((reply, from, rtt)) = prober.probe(ttls)? else {
-            silent += 1;
+            unanswered += 1;
             hops.push(Hop { leg, address: None, rtt_ms: None });
-            if silent == SILENT_MAX {
-                return Ok(Some(format!("{leg}: nothing came back from {SILENT_MAX} hops in a row")));
+            if unanswered == UNANSWERED_MAX {
+                return Ok(Some(format!("{leg}: no answer from {UNANSWERED_MAX} hops in a row")));
             }
             continue;
         };
-        silent = 0;
+        unanswered = 0;
         let rtt_ms = Some(rtt.as_secs_f64() * 1e3);
         match reply {
             Reply::Expired => hops.push(Hop { leg, address: Some(from), rtt_ms }),
@@ -191,4 +191,4 @@ impl Trace {
 /// On each leg.
 const HOPS_MAX: u8 = 16;
 /// Hops in a row that do not answer.
-const SILENT_MAX: u32 = 3;
+const UNANSWERED_MAX: u32 = 3;

@@ -93,9 +93,9 @@ impl Repository {
         if let Some((name, trouble)) = state.troubles.iter().next() {
             return Some(format!("the store's `{name}` is not taken: {trouble}"));
         }
-        let silent = state.heard.unwrap_or(self.begun).elapsed();
-        let why = state.silence.as_ref().filter(|_| silent > AWAY)?;
-        Some(format!("the repository has said nothing for {} s: {why}", silent.as_secs()))
+        let outage = state.heard.unwrap_or(self.begun).elapsed();
+        let why = state.silence.as_ref().filter(|_| outage > AWAY)?;
+        Some(format!("the repository has not answered for {} s: {why}", outage.as_secs()))
     }
 }
 

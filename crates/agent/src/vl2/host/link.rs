@@ -1,11 +1,11 @@
 //! The host's NIC and its routes, as the kernel has them: asked by `ip` and /proc, changed by `ip`.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::AsRawFd;
 
 use weft_control::prefix::Prefix;
 use weft_fabric::MacAddr;
 
+use crate::dataplane::nic;
 use crate::error::{Error, Result};
 use crate::iproute::{command, ip, run};
 
@@ -140,31 +140,15 @@ pub(super) fn trigger_arp(address: Ipv4Addr) {
     }
 }
 
-/// Whether an offload is on: by `SIOCETHTOOL`, whose command takes and gives one number.
+/// Whether an offload is on.
 pub(super) fn offload(device: &str, command: u32) -> Option<bool> {
-    #[repr(C)]
-    struct Ask {
-        command: u32,
-        data: u32,
-    }
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).or_else(|_| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).ok()?;
-    let mut ask = Ask { command, data: 0 };
-    // SAFETY: zeros are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes().take(libc::IFNAMSIZ - 1)) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut ask).cast();
-    // SAFETY: the request names a device and points to a command with room for its answer, which outlive the call.
-    let failed = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
-    (failed == 0).then_some(ask.data != 0)
+    nic::ethtool_value(device, command).ok().map(|value| value != 0)
 }
 
 /// `ETHTOOL_GTSO`, `ETHTOOL_GGSO`, `ETHTOOL_GGRO`.
 pub(super) const TSO: u32 = 0x1e;
 pub(super) const GSO: u32 = 0x23;
 pub(super) const GRO: u32 = 0x2b;
-const SIOCETHTOOL: libc::Ioctl = 0x8946;
 /// Of a neighbour: it has a MAC address.
 const COMPLETE: u32 = 2;
 

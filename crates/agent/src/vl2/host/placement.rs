@@ -176,13 +176,13 @@ impl Placement {
 
     /// What is wrong: no scheduler answers, or an intermediate switch does not.
     pub fn problems(&self, now: Instant) -> Vec<String> {
-        let silence = self.machine.scheduler(now).map_or(now.saturating_since(self.since), |(_, since)| since);
+        let outage = self.machine.scheduler(now).map_or(now.saturating_since(self.since), |(_, since)| since);
         let mut problems = Vec::new();
-        if silence >= SILENT {
+        if outage >= OUTAGE_MIN {
             problems.push(format!(
                 "no scheduler at {} has answered for {:.0} s: placed flows keep their paths, new ones take anycast addresses",
                 self.schedulers.join(", "),
-                silence.as_secs_f64()
+                outage.as_secs_f64()
             ));
         }
         problems.extend(self.machine.unreachable().map(|it| format!("the intermediate switch {it} does not answer")));
@@ -220,4 +220,4 @@ const ECHO_REPLY: u8 = 0;
 /// More are counted only.
 const FLOWS_SHOWN: usize = 100;
 /// A scheduler that has not answered for so long is a problem.
-const SILENT: Duration = Duration::from_secs(5);
+const OUTAGE_MIN: Duration = Duration::from_secs(5);

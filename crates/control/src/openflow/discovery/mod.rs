@@ -21,7 +21,7 @@ pub use result::{DiscoveredFabric, DiscoveryError};
 
 use super::action::NO_BUFFER;
 use super::lldp::{Announcer, SwitchPort};
-use super::network::VIRTUAL_MAC;
+use super::network::SWITCHES_MAC;
 use super::port::{self, PortReason};
 use super::{
     Action, Body, ControllerRole, Field, FlowMod, Instruction, Match, Message, MultipartReply, MultipartRequest, PacketIn,
@@ -247,7 +247,7 @@ impl Discovery {
 fn host_of(frame: &[u8]) -> Option<(MacAddr, Ipv4Addr)> {
     let frame = Ethernet::parse(frame).ok().filter(|it| it.ethertype == EtherType::ARP)?;
     let Arp { sender: (mac, ip), .. } = Arp::parse(frame.payload).ok()?;
-    let is_host = mac.0[0] & 1 == 0 && mac != VIRTUAL_MAC && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast();
+    let is_host = mac.0[0] & 1 == 0 && mac != SWITCHES_MAC && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast();
     is_host.then_some((mac, ip))
 }
 

@@ -204,7 +204,7 @@ fn what_is_no_host_is_not_taken_for_one() {
     let at = world.port(world.there.fabric().out(HostId(0).node())[0].reverse());
     for (mac, ip) in [
         (MacAddr([1, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 0, 0, 1)),
-        (VIRTUAL_MAC, Ipv4Addr::new(10, 0, 0, 1)),
+        (SWITCHES_MAC, Ipv4Addr::new(10, 0, 0, 1)),
         (mac(HostId(1)), Ipv4Addr::UNSPECIFIED),
         (mac(HostId(1)), Ipv4Addr::BROADCAST),
     ] {

@@ -9,7 +9,7 @@ use weft_fabric::topology::Health;
 use weft_fabric::{Fabric, HostId, LinkId, MacAddr, RackId, SwitchId};
 
 /// The MAC address that switches have for hosts: every address is behind it.
-pub const VIRTUAL_MAC: MacAddr = MacAddr([0x02, 0x57, 0x45, 0x46, 0x54, 0x00]);
+pub const SWITCHES_MAC: MacAddr = MacAddr([0x02, 0x57, 0x45, 0x46, 0x54, 0x00]);
 
 /// A host as packets name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub enum IdentityError {
     PortNumber { switch: String, port: u32 },
     #[error("the hosts `{first}` and `{second}` have the same address {address}")]
     SameAddress { address: Ipv4Addr, first: String, second: String },
-    #[error("host `{0}` has the MAC address {VIRTUAL_MAC}, which the switches have")]
+    #[error("host `{0}` has the MAC address {SWITCHES_MAC}, which the switches have")]
     SwitchMac(String),
     #[error("host `{host}` has {nics} NICs: OpenFlow switches steer hosts with one")]
     SeveralNics { host: String, nics: usize },
@@ -108,7 +108,7 @@ impl Identities {
             if nics > 1 {
                 return Err(IdentityError::SeveralNics { host: name(host.node()), nics });
             }
-            if identity.mac == VIRTUAL_MAC {
+            if identity.mac == SWITCHES_MAC {
                 return Err(IdentityError::SwitchMac(name(host.node())));
             }
             if let Some(first) = by_address.insert(identity.address, host) {

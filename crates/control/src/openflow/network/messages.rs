@@ -7,7 +7,7 @@ use weft_fabric::rng::mix;
 use weft_fabric::routing::FlowKey;
 
 use crate::openflow::action::NO_BUFFER;
-use crate::openflow::network::identities::{Identities, VIRTUAL_MAC};
+use crate::openflow::network::identities::{Identities, SWITCHES_MAC};
 use crate::openflow::network::rules::{Action as Does, Matched};
 use crate::openflow::{
     Action, Body, Bucket, Field, FieldId, FlowEntry, FlowFilter, FlowFlags, FlowMod, Group, GroupKind, GroupMod, Instruction,
@@ -211,10 +211,10 @@ pub fn answer_arp() -> Vec<Action> {
     let spare = FieldId::register(0);
     vec![
         Action::copy(FieldId::ETH_SRC, FieldId::ETH_DST),
-        Action::SetField(Field::eth_src(VIRTUAL_MAC)),
+        Action::SetField(Field::eth_src(SWITCHES_MAC)),
         Action::SetField(Field::arp_op(REPLY)),
         Action::copy(FieldId::ARP_SHA, FieldId::ARP_THA),
-        Action::SetField(Field::arp_sha(VIRTUAL_MAC)),
+        Action::SetField(Field::arp_sha(SWITCHES_MAC)),
         Action::copy(FieldId::ARP_SPA, spare),
         Action::copy(FieldId::ARP_TPA, FieldId::ARP_SPA),
         Action::copy(spare, FieldId::ARP_TPA),

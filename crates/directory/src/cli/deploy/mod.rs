@@ -34,7 +34,16 @@ use self::error::Result;
 use crate::daemon::command_line::{print_json, print_text};
 use crate::daemon::config::Place;
 
+/// Examples at the end of `weft deploy --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft deploy plan inventory.toml --out plan    write the files
+  weft deploy check inventory.toml --dir plan   compare the folder
+  weft deploy check inventory.toml --host tor1  compare this machine
+  weft deploy check inventory.toml --dir plan --mappings";
+
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct DeployArgs {
     #[command(subcommand)]
     command: DeployCommand,
@@ -50,9 +59,9 @@ enum DeployCommand {
 
 #[derive(Debug, Args)]
 struct PlanArgs {
-    /// The inventory, TOML
+    /// Inventory file (TOML)
     inventory: PathBuf,
-    /// The folder: made, or updated where it differs. Keys that it has are kept
+    /// Folder to create or update; existing keys are kept
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Replace files that were changed by hand
@@ -66,18 +75,18 @@ struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("against").required(true).multiple(true).args(["dir", "host"]))]
 struct CheckArgs {
-    /// The inventory, TOML
+    /// Inventory file (TOML)
     inventory: PathBuf,
-    /// The planned folder. With `--host`, its keys are compared with those of the machine
+    /// Compare this planned folder; with `--host`, compare its keys with those of the machine
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Compare this machine, which has this name in the inventory: files, units, the agent's status
+    /// Compare this machine, by its name in the inventory: files, units, the agent's status
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Where the machine's file system is. Below another folder than `/` only files are compared
+    /// Root of the machine's file system; other than `/`, only files are compared
     #[arg(long, value_name = "PATH", default_value = "/", requires = "host")]
     root: PathBuf,
-    /// With `--dir`: also compare the mappings that the directory servers have
+    /// With `--dir`: also compare the mappings in the directory servers
     #[arg(long, requires = "dir")]
     mappings: bool,
     /// Print JSON

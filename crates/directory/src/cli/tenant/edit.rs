@@ -20,17 +20,37 @@ use crate::client::Updated;
 use crate::daemon::command_line::{print_json, print_text, time};
 use crate::entry::DEFAULT_LEASE_MS;
 
+/// Examples at the end of `weft tenant create --help`.
+const CREATE: &str = "\
+Examples:
+  weft tenant create acme --id 17
+  weft tenant create acme --id 17 --spaces 1,2 --readers 101,102 --store";
+
+/// Examples at the end of `weft tenant add-vm --help`.
+const ADD_VM: &str = "\
+Examples:
+  weft tenant add-vm acme web1 --mac 02:00:00:00:00:01 --address 10.0.0.7
+  weft tenant add-vm acme web1 --at edge:02:00:00:00:00:09/12 --owner 101";
+
+/// Examples at the end of `weft tenant route --help`.
+const ROUTE: &str = "\
+Examples:
+  weft tenant route acme r1 --interface 1,02:00:00:00:01:01,10.0.0.1/24
+  weft tenant route acme r1 --to 10.1.0.0/16 --via 10.0.0.254
+  weft tenant route acme r1 --rule 'allow tcp to 10.0.0.0/24 port 80'";
+
 #[derive(Debug, Args)]
+#[command(after_help = CREATE)]
 pub struct CreateArgs {
-    /// Its name
+    /// Name of the tenant
     name: String,
-    /// Its id, 3 to 16777215
+    /// Number of the tenant, 3 to 16777215
     #[arg(long, value_name = "N", value_parser = id, allow_hyphen_values = true)]
     id: u32,
-    /// Its MAC spaces [default: 1]
+    /// MAC spaces of the tenant [default: 1]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     spaces: Vec<u32>,
-    /// The agents, by principal, that may read its records [default: all]
+    /// Principals of the agents that may read its records [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     readers: Option<Vec<u32>>,
     #[command(flatten)]
@@ -41,12 +61,12 @@ pub struct CreateArgs {
 
 #[derive(Debug, Args)]
 pub struct ReadersArgs {
-    /// Whose records
+    /// Tenant whose records are concerned
     tenant: String,
-    /// The agents, by principal, that may read them; all others of hosts may not
+    /// Principals of the agents that may read them; the agents of other hosts may not
     #[arg(long, value_name = "N,...", value_delimiter = ',', required_unless_present = "all")]
     principals: Option<Vec<u32>>,
-    /// All agents may
+    /// Let all agents read them
     #[arg(long, conflicts_with = "principals")]
     all: bool,
     #[command(flatten)]
@@ -61,28 +81,29 @@ fn id(text: &str) -> std::result::Result<u32, &'static str> {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = ADD_VM)]
 pub struct AddVmArgs {
-    /// Whose
+    /// Name of the tenant
     tenant: String,
-    /// The interface's name
+    /// Name of the interface
     name: String,
-    /// Its MAC address; not for an interface that is in the file already
-    #[arg(long)]
+    /// MAC address of a new interface
+    #[arg(long, help_heading = "Interface")]
     mac: Option<MacAddr>,
-    /// Its MAC space [default: the tenant's only one]
-    #[arg(long, value_name = "N|public")]
+    /// MAC space of a new interface [default: the tenant's only one]
+    #[arg(long, value_name = "N|public", help_heading = "Interface")]
     space: Option<String>,
-    /// Its addresses
-    #[arg(long = "address", value_name = "IP,...", value_delimiter = ',')]
+    /// IP addresses of a new interface
+    #[arg(long = "address", value_name = "IP,...", value_delimiter = ',', help_heading = "Interface")]
     addresses: Vec<IpAddr>,
-    /// Where it is: it is published in the directory
-    #[arg(long, value_name = "edge:MAC/PORT")]
+    /// Publish in the directory that the interface is at this port of an edge switch
+    #[arg(long, value_name = "edge:MAC/PORT", help_heading = "Location")]
     at: Option<Locator>,
-    /// Principal of the server's agent there
-    #[arg(long, value_name = "N", requires = "at")]
+    /// Principal of the agent of the server there
+    #[arg(long, value_name = "N", requires = "at", help_heading = "Location")]
     owner: Option<u32>,
-    /// How long an agent may use it while it hears from no directory server [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "at")]
+    /// How long an agent may use the location without contact to any directory server [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "at", help_heading = "Location")]
     lease: Option<std::time::Duration>,
     #[command(flatten)]
     place: Place,
@@ -91,21 +112,22 @@ pub struct AddVmArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = ROUTE)]
 pub struct RouteArgs {
-    /// Whose
+    /// Name of the tenant
     tenant: String,
-    /// The virtual router's name; it is made if there is none
+    /// Name of the virtual router; it is created if it does not exist
     router: String,
-    /// An interface of a new router; repeatable
+    /// Interface of a new router; repeatable
     #[arg(long = "interface", value_name = "SPACE,MAC,ADDRESS/LENGTH", value_parser = interface)]
     interfaces: Vec<(u32, String, String)>,
-    /// A route to this prefix
+    /// Destination prefix of a route
     #[arg(long, value_name = "PREFIX", requires = "via")]
     to: Option<String>,
-    /// By this address, in a subnet of the router's
+    /// Next hop of that route, in a subnet of the router
     #[arg(long, value_name = "ADDRESS", requires = "to")]
     via: Option<String>,
-    /// "allow|deny [PROTOCOL] [from PREFIX] [to PREFIX] [port N|LOW-HIGH]"; repeatable
+    /// Rule, "allow|deny [PROTOCOL] [from PREFIX] [to PREFIX] [port N|LOW-HIGH]"; repeatable
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<String>,
     #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::cli::error::{Error, Result};
 /// Which file.
 #[derive(Debug, Args)]
 pub(super) struct FileArg {
-    /// The tenants' file [default: DIR/tenants.toml]
+    /// File of the tenants [default: DIR/tenants.toml]
     #[arg(long, value_name = "FILE", env = "WEFT_TENANTS")]
     file: Option<PathBuf>,
 }

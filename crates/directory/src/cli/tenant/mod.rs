@@ -20,8 +20,19 @@ use clap::{Args, Subcommand};
 
 use super::error::Result;
 
+/// Examples at the end of `weft tenant --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft tenant create acme --id 17 --spaces 1,2
+  weft tenant add-vm acme web1 --mac 02:00:00:00:00:01 --space 1
+  weft tenant show acme --locations
+  weft tenant publish  put the file into the directory's store
+
+Tenants are in a file, or, with --store, in records of the directory's store.";
+
 /// The tenants' file, and where their VMs are.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct TenantArgs {
     #[command(subcommand)]
     command: Command,
@@ -29,13 +40,13 @@ pub struct TenantArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add a tenant; makes the file if there is none
+    /// Add a tenant; create the file if it does not exist
     Create(edit::CreateArgs),
-    /// Add a VM's interface, or say where it is
+    /// Add a VM's interface, or set its location
     AddVm(edit::AddVmArgs),
     /// Add a virtual router, a route, or a rule
     Route(edit::RouteArgs),
-    /// Remove a tenant with all it has
+    /// Remove a tenant, its interfaces and its virtual routers
     Remove(remove::RemoveArgs),
     /// Remove a VM's interface
     RemoveVm(remove::RemoveVmArgs),
@@ -43,15 +54,15 @@ enum Command {
     Unroute(remove::UnrouteArgs),
     /// Set which agents may read a tenant's records
     Readers(edit::ReadersArgs),
-    /// Put a file's tenants into the directory's store, as records
+    /// Import the tenants of a file into the directory's store, as records
     Import(transfer::ImportArgs),
-    /// Write the records of the directory's store as a file
+    /// Export the records of the directory's store to a file
     Export(transfer::ExportArgs),
-    /// Put the file into the directory's store, for all agents
+    /// Publish the file in the directory's store, for all agents
     Publish(repository::PublishArgs),
-    /// Write the file as the directory's store has it
+    /// Update the file to the version in the directory's store
     Fetch(repository::FetchArgs),
-    /// Check the file and list the tenants
+    /// Check the file, and list the tenants
     List(show::ListArgs),
     /// Show one tenant
     Show(show::ShowArgs),

@@ -18,7 +18,7 @@ use crate::client::Client;
 pub(super) struct Place {
     #[command(flatten)]
     file: FileArg,
-    /// The records of the directory's store, not a file
+    /// Use the records of the directory's store instead of a file
     #[arg(long)]
     store: bool,
 }

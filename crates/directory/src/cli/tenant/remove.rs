@@ -13,7 +13,7 @@ use crate::cli::error::{Error, Result};
 
 #[derive(Debug, Args)]
 pub struct RemoveArgs {
-    /// Which, with all its interfaces and virtual routers
+    /// Name of the tenant
     tenant: String,
     #[command(flatten)]
     place: Place,
@@ -23,9 +23,9 @@ pub struct RemoveArgs {
 
 #[derive(Debug, Args)]
 pub struct RemoveVmArgs {
-    /// Whose
+    /// Name of the tenant
     tenant: String,
-    /// The interface's name
+    /// Name of the interface
     name: String,
     #[command(flatten)]
     place: Place,
@@ -35,14 +35,14 @@ pub struct RemoveVmArgs {
 
 #[derive(Debug, Args)]
 pub struct UnrouteArgs {
-    /// Whose
+    /// Name of the tenant
     tenant: String,
-    /// The virtual router's name; without `--to` and `--rule` it is removed as a whole
+    /// Name of the virtual router; without `--to` and `--rule` all of it is removed
     router: String,
-    /// The route to this prefix
+    /// Remove the route to this prefix
     #[arg(long, value_name = "PREFIX")]
     to: Option<Prefix>,
-    /// The first rule that reads so, as `show` prints it
+    /// Remove the first rule with this text, as printed by `show`
     #[arg(long, value_name = "RULE")]
     rule: Option<String>,
     #[command(flatten)]

@@ -29,9 +29,9 @@ pub struct ListArgs {
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// Which
+    /// Name of the tenant
     tenant: String,
-    /// Ask the directory where its VIFs are
+    /// Look up the locations of its VIFs in the directory
     #[arg(long)]
     locations: bool,
     #[command(flatten)]

@@ -14,12 +14,12 @@ use crate::daemon::command_line::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The tenants' file
+    /// File of the tenants
     file: PathBuf,
-    /// Also remove what the file does not have
+    /// Also remove records that the file does not have
     #[arg(long)]
     exact: bool,
-    /// Only print what would be done
+    /// Print what would be changed, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -28,9 +28,9 @@ pub struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The file to write [default: standard output]
+    /// File to write [default: standard output]
     file: Option<PathBuf>,
-    /// The version that it gets [default: the store's revision]
+    /// Version of that file [default: the revision of the store]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     version: Option<u32>,
     #[command(flatten)]

@@ -23,22 +23,22 @@ use crate::wall::Stopwatch;
 /// Arguments of `weft bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Which engine
+    /// The engine to measure
     #[arg(value_enum)]
     set: Set,
-    /// Only cases whose name contains this
+    /// Run only cases whose name contains this
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Runs of each case; the fastest counts, of `agent` the median
+    /// Runs of each case; the fastest one counts, with `agent` the median
     #[arg(long, default_value_t = 3, value_name = "N")]
     runs: usize,
-    /// `agent`: how long each run lasts [default: as the case has it]
+    /// With `agent`: duration of each run, in seconds [default: that of the case]
     #[arg(long, value_name = "N")]
     seconds: Option<u32>,
-    /// `agent`: the overlay that is compared with plain forwarding [default: both]
+    /// With `agent`: overlay to compare with plain forwarding [default: both]
     #[arg(long, value_enum, value_name = "OVERLAY")]
     overlay: Option<Overlay>,
-    /// Where the cases are
+    /// Folder of the cases
     #[arg(long, default_value = "@bench", value_name = "DIR")]
     scenarios: PathBuf,
     /// Print one JSON document and nothing else
@@ -48,6 +48,13 @@ pub struct BenchArgs {
     #[arg(long, hide = true, value_name = "FILE")]
     only: Option<PathBuf>,
 }
+
+/// Examples at the end of `weft bench --help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  weft bench flow                              all cases of the flow world
+  weft bench packet --case 1024-1024 --runs 1  one case, once
+  weft bench agent --overlay vl2 --json        cost of VL2's agents, as root";
 
 /// Overlays that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -65,7 +72,7 @@ enum Set {
     Packet,
     /// Hedera's algorithms
     Control,
-    /// What the overlays cost on real packets, in the lab, as root
+    /// Overlays compared with plain forwarding, in the lab (needs root)
     Agent,
 }
 
@@ -155,7 +162,7 @@ fn files(args: &BenchArgs) -> Result<Vec<PathBuf>> {
 }
 
 fn name_of(file: &Path) -> String {
-    bundle::stem(file).unwrap_or_default().to_owned()
+    file.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
 /// A process of its own for each run: its peak memory is that of the case alone.

@@ -17,15 +17,15 @@ use crate::scenario::source::{Form, Source};
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// The scenario file: its [fabric], [overlay] with VL2, and `ospf` of its [world]
+    /// The scenario file; its [fabric], [overlay] with VL2, and `ospf` of [world] apply
     scenario: PathBuf,
-    /// The language of the configurations
+    /// Format of the configurations
     #[arg(long, value_enum)]
     format: FormatArg,
-    /// The folder to make, with one folder for each switch; it must not exist
+    /// Folder to create, with one folder per switch; it must not exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// SONiC: lanes of a port, by which ports are numbered: Ethernet0, Ethernet4, ...
+    /// With SONiC: lanes per port, which determine the port numbers: Ethernet0, Ethernet4, ...
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=16))]
     lanes: u32,
     #[command(flatten)]
@@ -35,11 +35,18 @@ pub(super) struct ExportArgs {
     json: bool,
 }
 
+/// Examples at the end of `weft lab export --help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  weft lab export @vl2/lab-first --format sonic --out switches
+  weft lab export @vl2/lab-first --format generic --out text
+  weft lab export mine.toml --format sonic --lanes 8 --out switches";
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatArg {
     /// config_db.json and frr.conf
     Sonic,
-    /// switch.txt, in the style of many vendors
+    /// switch.txt, with the generic commands of many vendors
     Generic,
 }
 

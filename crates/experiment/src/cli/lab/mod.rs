@@ -1,4 +1,4 @@
-//! `weft lab`: a network of namespaces, up and down, and questions to it.
+//! `weft lab`: builds and removes networks of namespaces, and inspects them.
 
 mod export;
 mod tables;
@@ -24,8 +24,20 @@ use crate::scenario::lab::LabSpec;
 use crate::scenario::source::{Form, Source};
 use crate::world::lab as of_settings;
 
+/// Examples at the end of `weft lab --help`.
+const EXAMPLES: &str = "\
+Examples:
+  weft lab doctor                check that this system can run labs
+  weft lab up @vl2/lab-first     build the network of a scenario
+  weft lab ping-all              ping between all pairs of hosts
+  weft lab exec h0 ip route      run a command on a host
+  weft lab down                  remove the lab
+
+All commands but `doctor`, `export` and `status` need root.";
+
 /// Arguments of `weft lab`.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,
@@ -33,11 +45,13 @@ pub struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Build a scenario's network: a namespace a host and a switch, links of their (scaled) rates
+    /// Build a scenario's network: one namespace per host and switch, links at (scaled) rates
+    #[command(after_help = UP)]
     Up(UpArgs),
-    /// What stands: all labs, or the nodes of one
+    /// List all labs, or the nodes of one
+    #[command(after_help = STATUS)]
     Status {
-        /// Only this lab, with its nodes
+        /// Show this lab and its nodes
         #[arg(long)]
         name: Option<LabName>,
         /// Print one JSON document and nothing else
@@ -45,8 +59,9 @@ enum LabCommand {
         json: bool,
     },
     /// Run a command in the namespace of a host or a switch
+    #[command(after_help = EXEC)]
     Exec {
-        /// h0, pod0-edge1, ...
+        /// Host or switch: h0, edge1, ...
         node: String,
         /// The command and its arguments
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -54,36 +69,41 @@ enum LabCommand {
         #[command(flatten)]
         of: Of,
     },
-    /// Every host asks every other one for an echo
+    /// Ping every host from every other host
+    #[command(after_help = PING_ALL)]
     PingAll {
-        /// Bytes of a packet with its IP header; it may not be fragmented
+        /// Packet size in bytes, IP header included; packets are not fragmented
         #[arg(long, value_name = "BYTES", default_value_t = 84, value_parser = clap::value_parser!(u16).range(28..=1600))]
         size: u16,
-        /// At the addresses of their places, also where an overlay has others
+        /// Ping locators, not the application addresses of an overlay
         #[arg(long)]
         locators: bool,
-        /// All pairs, also of a large lab, of which a sample is probed by default
+        /// Probe all pairs; by default, a sample of them in a large lab
         #[arg(long, conflicts_with = "pairs")]
         all: bool,
-        /// So many pairs: each host, then each pair of ToRs, then others
+        /// Number of pairs to probe: first every host, then every pair of ToRs, then others
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
         pairs: Option<u32>,
         #[command(flatten)]
         of: Of,
     },
-    /// The path of a flow, hop by hop, as the kernels pick it and as probes find it
+    /// Trace the path of a flow hop by hop: the kernels' choices, confirmed by probes
+    #[command(after_help = TRACE)]
     Trace(TraceArgs),
-    /// Remove a lab, and whatever a crash left of it
+    /// Remove a lab, including what a crash has left behind
+    #[command(after_help = DOWN)]
     Down {
-        /// All labs, and namespaces that are left of any
+        /// Remove all labs, and all namespaces that labs have left behind
         #[arg(long, conflicts_with = "name")]
         all: bool,
         #[command(flatten)]
         of: Of,
     },
-    /// Write the configurations of real switches for a scenario's VL2: SONiC, or a generic command line
+    /// Write switch configurations for a scenario with VL2: SONiC, or a generic command line
+    #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
-    /// What this system lacks for a lab, and how to get it
+    /// Check whether this system can run labs, and print remedies
+    #[command(after_help = DOCTOR)]
     Doctor {
         /// Print one JSON document and nothing else
         #[arg(long)]
@@ -91,10 +111,62 @@ enum LabCommand {
     },
 }
 
+/// Examples at the end of `weft lab up --help`.
+const UP: &str = "\
+Examples:
+  weft lab up @first --set fabric.k=4 --routing static
+  weft lab up @vl2/lab-first --name vl2
+  weft lab up mine.toml --quick";
+
+/// Examples at the end of `weft lab status --help`.
+const STATUS: &str = "\
+Examples:
+  weft lab status             all labs
+  weft lab status --name lab  nodes, addresses and ports of one";
+
+/// Examples at the end of `weft lab exec --help`.
+const EXEC: &str = "\
+Examples:
+  weft lab exec h0 ip -brief address
+  weft lab exec --name vl2 h0 ping -c 3 20.0.0.2
+  weft lab exec --json h0 hostname
+
+Options stand before NODE. The exit code is that of the command.";
+
+/// Examples at the end of `weft lab ping-all --help`.
+const PING_ALL: &str = "\
+Examples:
+  weft lab ping-all              all pairs; of a large lab, a sample
+  weft lab ping-all --size 1500  packets of 1,500 bytes
+  weft lab ping-all --pairs 500 --json
+
+Exit code 2: some pair did not answer.";
+
+/// Examples at the end of `weft lab trace --help`.
+const TRACE: &str = "\
+Examples:
+  weft lab trace h0 h15
+  weft lab trace h0 h15 --protocol tcp --sport 40001 --dport 80";
+
+/// Examples at the end of `weft lab down --help`.
+const DOWN: &str = "\
+Examples:
+  weft lab down
+  weft lab down --name vl2
+  weft lab down --all";
+
+/// Examples at the end of `weft lab doctor --help`.
+const DOCTOR: &str = "\
+Examples:
+  weft lab doctor         requirements, and how to meet them
+  weft lab doctor --json  the same for a program
+
+Exit code 2: no lab can come up.";
+
 /// Which lab, and how to answer.
 #[derive(Debug, Args)]
 struct Of {
-    /// The lab's name
+    /// Name of the lab
     #[arg(long, default_value_t)]
     name: LabName,
     /// Print one JSON document and nothing else
@@ -104,18 +176,18 @@ struct Of {
 
 #[derive(Debug, Args)]
 struct UpArgs {
-    /// The scenario file: its [fabric], and scale, seed and queues of its [world]
+    /// The scenario file; its [fabric], [overlay], and scale, seed and queues of [world] apply
     scenario: PathBuf,
-    /// Who finds the routes [default: world.routing of the scenario, openflow with a scheduler, frr]
+    /// Source of the routes [default: world.routing of the scenario; else openflow with a scheduler, else frr]
     #[arg(long, value_enum)]
     routing: Option<RoutingArg>,
     #[command(flatten)]
     changes: ScenarioArgs,
     /// Apply the scenario's [quick] table
-    #[arg(long, conflicts_with = "full")]
+    #[arg(long, conflicts_with = "full", help_heading = "Scenario")]
     quick: bool,
     /// Apply the scenario's [full] table
-    #[arg(long)]
+    #[arg(long, help_heading = "Scenario")]
     full: bool,
     #[command(flatten)]
     of: Of,
@@ -123,11 +195,11 @@ struct UpArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RoutingArg {
-    /// Kernel routes that stay as they are
+    /// Fixed kernel routes
     Static,
-    /// OSPF and BFD, by FRR in every switch
+    /// OSPF and BFD, with FRR on every switch
     Frr,
-    /// OpenFlow rules in Open vSwitch, by the scheduler of the scenario
+    /// OpenFlow rules in Open vSwitch, installed by the scenario's scheduler
     Openflow,
 }
 
@@ -137,13 +209,13 @@ struct TraceArgs {
     src: String,
     /// The receiving host
     dst: String,
-    /// The sender's port
+    /// Source port
     #[arg(long, default_value_t = 40_000, value_parser = clap::value_parser!(u16).range(1..))]
     sport: u16,
-    /// The receiver's port
+    /// Destination port
     #[arg(long, default_value_t = 33_434, value_parser = clap::value_parser!(u16).range(1..))]
     dport: u16,
-    /// The transport, of which the hash is
+    /// Transport protocol
     #[arg(long, value_enum, default_value_t = ProtocolArg::Udp)]
     protocol: ProtocolArg,
     #[command(flatten)]
@@ -315,8 +387,23 @@ fn ping_all(size: usize, locators: bool, pairs: Pairs, of: &Of) -> Result<ExitCo
     Ok(if result.is_good() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
+/// Examples at the end of `weft test --help`.
+const TESTS: &str = "\
+Examples:
+  weft test connectivity  test the lab of `weft lab up`
+  weft test isolation     attack it from one of its hosts or VMs
+
+Exit code 1: a test failed. Tests need root, and leave the lab unchanged.";
+
+/// Examples at the end of `weft test connectivity --help`.
+const CONNECTIVITY: &str = "\
+Examples:
+  weft test connectivity
+  weft test connectivity --name vl2 --json";
+
 /// Arguments of `weft test`.
 #[derive(Debug, Args)]
+#[command(after_help = TESTS)]
 pub struct TestArgs {
     #[command(subcommand)]
     command: TestCommand,
@@ -324,9 +411,11 @@ pub struct TestArgs {
 
 #[derive(Debug, Subcommand)]
 enum TestCommand {
-    /// Reachability, full-size packets, a transfer, the spread over links, a link that fails, isolation; with the packets dropped during each, by reason
+    /// Test reachability, full-size packets, a transfer, the spread over links, a link failure and isolation; print packets dropped during each test, by reason
+    #[command(after_help = CONNECTIVITY)]
     Connectivity(Of),
-    /// An adversary on a host or in a VM: forged headers, ARP, NL-ARP, LLDP, floods, fragments. Nothing of it may arrive, and all must be counted
+    /// Attack from a host or a VM with forged headers, ARP, NL-ARP, LLDP, floods and fragments; nothing may arrive, and every packet must be counted
+    #[command(after_help = test_isolation::EXAMPLES)]
     Isolation(test_isolation::IsolationArgs),
 }
 

@@ -16,16 +16,23 @@ use crate::error::{Error, Result};
 pub(super) struct IsolationArgs {
     #[command(flatten)]
     of: Of,
-    /// Attack from this host, by the addresses in a file, in place of a lab
+    /// Attack from this host instead of a lab, with the addresses in this file
     #[arg(long, value_name = "FILE", conflicts_with = "name")]
     from: Option<PathBuf>,
-    /// The socket of this host's agent, whose counters are compared
+    /// With `--from`: socket of this host's agent, whose counters are compared
     #[arg(long, value_name = "FILE", default_value = "/run/weft/agent.sock")]
     socket: PathBuf,
-    /// Listen on this host for so many seconds: nothing of an attack may arrive
+    /// Listen on this host for this time, and fail if a packet of an attack arrives
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["name", "from"])]
     listen: Option<u64>,
 }
+
+/// Examples at the end of `weft test isolation --help`.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  weft test isolation                     attack in the lab of `weft lab up`
+  weft test isolation --from attack.toml  attack from this host
+  weft test isolation --listen 60         on the victim, at the same time";
 
 /// Whether isolation holds.
 pub(super) fn test(args: &IsolationArgs) -> Result<bool> {

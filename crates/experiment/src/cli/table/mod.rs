@@ -64,10 +64,15 @@ fn lines_of_runs(runs: &[RunSummary], settings: &Settings, shown: &[String], col
     grid.lines(columns.width())
 }
 
-/// One scenario of `weft check`.
+/// One scenario of `weft check`, within 80 columns.
 pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
+    of_check_in(Columns::Few, path, title, wall_s, runs)
+}
+
+/// One scenario of `weft check`; with [`Columns::All`] no run's name is cut, and tolerances are shown.
+pub fn of_check_in(columns: Columns, path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
     let (seeds, skipped, labs, faults) = (of_seeds(runs), of_skipped(runs), of_labs(runs), of_faults(runs));
-    let compared = expectations::of_expectations(runs, Columns::Few);
+    let compared = expectations::of_expectations(runs, columns);
     format!("{path} ({}): {title}\n{seeds}{skipped}{labs}{faults}{compared}\n", show("wall_s", wall_s))
 }
 
@@ -214,10 +219,11 @@ impl Settings {
 
     fn cells(&self, run: &RunSummary) -> Vec<String> {
         let own = self.columns.iter().map(|key| run.set.get(key).map_or(String::new(), plain));
-        let rest = || -> Vec<String> {
-            self.rest.iter().filter_map(|key| Some(format!("{}={}", short_key(key), plain(run.set.get(key)?)))).collect()
+        let rest = || {
+            let given = by_short_key(self.rest.iter().filter_map(|key| Some((key, run.set.get(key)?))));
+            given.iter().map(|(key, values)| format!("{key}={}", values.join(","))).collect::<Vec<_>>().join(" ")
         };
-        own.chain((!self.rest.is_empty()).then(|| rest().join(" "))).collect()
+        own.chain((!self.rest.is_empty()).then(rest)).collect()
     }
 }
 
@@ -227,17 +233,63 @@ fn short_key(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-/// The settings of a run: values that say enough alone without their key, `annealing k=4`.
+/// Settings by their short keys, in order, with each distinct value once: `start` has `60s` and `80s` of `traffic[2].start`, `traffic[3].start`.
+fn by_short_key<'s>(settings: impl Iterator<Item = (&'s String, &'s Value)>) -> Vec<(&'s str, Vec<String>)> {
+    let mut given: Vec<(&str, Vec<String>)> = Vec::new();
+    for (key, value) in settings {
+        let (key, value) = (short_key(key), plain(value));
+        let at = given.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+            given.push((key, Vec::new()));
+            given.len() - 1
+        });
+        if !given[at].1.contains(&value) {
+            given[at].1.push(value);
+        }
+    }
+    given
+}
+
+/// The settings of a run: values that are clear alone without their key, `annealing k=4`; several values of a key with commas, `bursts start=60s,80s`.
 fn settings_text(set: &Map<String, Value>) -> String {
-    let one = |(key, value): (&String, &Value)| {
-        let text = plain(value);
-        let speaks =
-            text.starts_with(|c: char| c.is_ascii_alphabetic()) && !["none", "true", "false", "inf"].contains(&text.as_str());
-        if speaks { text } else { format!("{}={text}", short_key(key)) }
+    let is_clear = |text: &String| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic()) && !["none", "true", "false", "inf"].contains(&text.as_str())
     };
-    set.iter().map(one).collect::<Vec<_>>().join(" ")
+    let one = |(key, values): (&str, Vec<String>)| {
+        let text = values.join(",");
+        if values.iter().all(is_clear) { text } else { format!("{key}={text}") }
+    };
+    by_short_key(set.iter()).into_iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(settings: &Value) -> Map<String, Value> {
+        settings.as_object().expect("an object").clone()
+    }
+
+    /// Runs that differ by settings of several `[[traffic]]`, as those of VL2's figure 11.
+    #[test]
+    fn a_label_has_each_distinct_value_once() {
+        let later = json!({ "traffic[1].name": "later", "traffic[2].name": "later" });
+        assert_eq!(settings_text(&set(&later)), "later");
+        let bursts = json!({ "traffic[2].name": "bursts", "traffic[3].start": "60s", "traffic[4].start": "80s" });
+        assert_eq!(settings_text(&set(&bursts)), "bursts start=60s,80s");
+        let mixed =
+            json!({ "traffic[0].name": "none", "traffic[1].name": "long", "control.scheduler": "annealing", "fabric.k": 4 });
+        for part in ["name=none,long", "annealing", "k=4"] {
+            assert!(settings_text(&set(&mixed)).split(' ').any(|it| it == part), "{part}");
+        }
+        let all = [later, bursts].map(|settings| set(&settings));
+        let rest: Vec<String> = all.iter().flat_map(|set| set.keys().cloned()).collect();
+        let labels = all.map(|set| by_short_key(rest.iter().filter_map(|key| Some((key, set.get(key)?)))).len());
+        assert_eq!(labels, [1, 2], "a name; a name and starts");
+    }
 }

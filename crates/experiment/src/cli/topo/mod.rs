@@ -23,12 +23,13 @@ const EXAMPLES: &str = "\
 After the keys:
   --export FORMAT   dot, graphml, containerlab, htsim, hpcc or native
   --out FILE        write the export to a file
-  --cabling         of subways: cable lengths and costs. With --prices FILE, and
-                    of the hall: --arrangement aisle|row, --tors-per-rack N,
-                    --rack-height, --rack-width, --rack-depth, --cold-aisle,
-                    --hot-aisle, --slack METRES
+  --cabling         print cable lengths and costs (subways only); takes
+                    --prices FILE, and the dimensions of the hall:
+                    --arrangement aisle|row, --tors-per-rack N, --rack-height,
+                    --rack-width, --rack-depth, --cold-aisle, --hot-aisle,
+                    --slack METRES
   --upgrade-to KEY=VALUE...
-                    of subways: the steps to the fabric with these keys changed
+                    print the steps to a fabric with these keys (subways only)
 
 Examples:
   weft topo fat-tree k=8                          hosts, switches, cables

@@ -77,6 +77,16 @@ impl FabricSpec {
         }
     }
 
+    /// Whether hosts may have several NICs: in a file they may.
+    pub fn may_have_several_nics(&self) -> bool {
+        matches!(self, Self::Regular { shape: Shape::Subways(_), .. } | Self::File { .. })
+    }
+
+    /// Whether it is one switch: there is a single path between any two hosts.
+    pub fn is_switch(&self) -> bool {
+        matches!(self, Self::Regular { shape: Shape::Switch { .. }, .. })
+    }
+
     /// Builds it.
     pub fn build(&self) -> Result<Fabric, KeyError> {
         match self {

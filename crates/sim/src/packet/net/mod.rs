@@ -149,8 +149,8 @@ pub(super) struct Net {
     moves: FxHashMap<u32, Move>,
     /// By flow: the paths of its segments and of its acknowledgements. Empty where flows keep to one.
     spreads: Vec<[Option<Spread>; 2]>,
-    /// By link that was down: when it last lost a packet for that.
-    pub lost: BTreeMap<u32, u64>,
+    /// By link that was down: when it last lost a packet for that, and how many.
+    pub lost: BTreeMap<u32, (u64, u64)>,
     /// By flow, for captures: source, destination, bytes.
     shown: Vec<(HostId, HostId, u64)>,
 }
@@ -513,7 +513,9 @@ impl Net {
 
     #[cold]
     fn lost_on_dead_link(&mut self, link: u32) {
-        self.lost.insert(link, self.now);
+        let (last, packets) = self.lost.entry(link).or_default();
+        *last = self.now;
+        *packets += 1;
     }
 
     /// Touches what the events after this one will need, step by step: the packet, its next hop, then its port or its flow's end.

@@ -96,8 +96,8 @@ pub(super) struct Reference {
     timed_out: u64,
     sent: u64,
     received: u64,
-    /// By link that was down: when it last lost a packet for that.
-    lost: BTreeMap<LinkId, Instant>,
+    /// By link that was down: when it last lost a packet for that, and how many.
+    lost: BTreeMap<LinkId, (Instant, u64)>,
 }
 
 impl Reference {
@@ -175,7 +175,7 @@ impl Reference {
                 let mut packet = port.flying.pop_front().expect("something was on its way");
                 if !port.up {
                     port.books.lost += 1;
-                    self.lost.insert(LinkId(link), Instant::from_ps(self.now));
+                    self.lost_on_dead_link(LinkId(link));
                     self.drops += 1;
                     return;
                 }
@@ -203,6 +203,11 @@ impl Reference {
         }
     }
 
+    fn lost_on_dead_link(&mut self, link: LinkId) {
+        let packets = self.lost.get(&link).map_or(0, |&(_, packets)| packets);
+        self.lost.insert(link, (Instant::from_ps(self.now), packets + 1));
+    }
+
     /// The next packet of a port is sent, if there is one.
     fn serve(&mut self, link: u32) {
         let port = &mut self.ports[link as usize];
@@ -224,7 +229,7 @@ impl Reference {
         if !port.up || !fits && !never_full {
             port.books.refused += 1;
             if !port.up {
-                self.lost.insert(link, Instant::from_ps(self.now));
+                self.lost_on_dead_link(link);
             }
             self.drops += 1;
             return;
@@ -459,11 +464,13 @@ impl Model for Reference {
     fn finish(&mut self, outcome: &mut Outcome) {
         self.check_books();
         let (mut all, mut reordered) = (0, 0);
+        let (at_end, mut timed_out) = (outcome.ended.as_ps(), self.timed_out);
         for flow in &mut outcome.flows {
             let ends = self.siblings(flow.id.index() * self.subflows).filter_map(|e| self.ends.get(&e));
             let mut record = PacketRecord::default();
             for end in ends {
                 record.retransmits += end.tx.repeats;
+                timed_out += if flow.end.is_none() { end.tx.overdue(at_end) } else { 0 };
                 record.reordered += end.rx.reordered;
             }
             all += u64::from(record.retransmits);
@@ -481,9 +488,10 @@ impl Model for Reference {
             reordered,
             segments: self.segments,
             timeouts: self.timeouts,
-            timed_out: weft_fabric::Duration::from_ps(self.timed_out / self.subflows as u64),
+            timed_out: weft_fabric::Duration::from_ps(timed_out / self.subflows as u64),
             requests: None,
-            lost: std::mem::take(&mut self.lost).into_iter().collect(),
+            lost: self.lost.iter().map(|(&link, &(last, _))| (link, last)).collect(),
+            lost_packets: self.lost.values().map(|&(_, packets)| packets).collect(),
         });
     }
 }

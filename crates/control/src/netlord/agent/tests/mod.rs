@@ -12,6 +12,7 @@ mod fragments;
 mod several;
 
 use std::collections::BTreeMap;
+use weft_fabric::MacAddr;
 
 use weft_fabric::rng::{self, Stream};
 

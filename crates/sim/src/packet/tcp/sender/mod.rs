@@ -476,6 +476,19 @@ impl Sender {
         self.rto
     }
 
+    /// How long the retransmission timer has run, in picoseconds, if the answer is overdue: what the connection has waited for a timeout
+    /// that has not come yet. 0 while an acknowledgement may still be on its way.
+    pub fn overdue(&self, now: u64) -> u64 {
+        let due = match &self.more {
+            Some(more) if self.special & SELECTIVE != 0 && self.phase > Phase::SynSent => more.selective.rto_at(),
+            _ => self.deadline,
+        };
+        let running = if due == NEVER { 0 } else { self.rto.saturating_sub(due.saturating_sub(now)) };
+        // Before the first measurement the timeout itself is a guess.
+        let expected = if self.srtt == 0 { self.rto / UNMEASURED } else { self.srtt + 4 * self.rttvar };
+        if running > expected { running } else { 0 }
+    }
+
     /// Congestion window in segments.
     pub fn window(&self) -> u32 {
         self.cwnd
@@ -498,6 +511,8 @@ const DUPLICATES: u32 = 3;
 /// section 4.2.3.5), and lets a run end in which a host cannot be reached.
 const GIVE_UP: u8 = 15;
 const ALPHA_BITS: u32 = 20;
+/// An answer that has not come within this part of the first timeout is overdue.
+const UNMEASURED: u64 = 10;
 /// The increase is CUBIC's.
 const BY_CUBIC: u32 = u32::MAX;
 /// No round trip is being timed.

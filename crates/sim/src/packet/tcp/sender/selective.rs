@@ -36,6 +36,11 @@ impl Selective {
         self.rto_at <= now
     }
 
+    /// When the retransmission timer runs out.
+    pub fn rto_at(&self) -> u64 {
+        self.rto_at
+    }
+
     fn first_timer(&self) -> u64 {
         self.rto_at.min(self.reorder_at).min(self.probe_at)
     }

@@ -35,6 +35,23 @@ fn one_segment_of_a_window_is_timed() {
     assert_eq!(s.tx.srtt(), 100 * MS);
 }
 
+/// A wait begins where the answer is overdue, and goes back to when the timer was started.
+#[test]
+fn a_running_timer_counts_once_the_answer_is_overdue() {
+    for tcp in [Tcp::default(), Tcp { recovery: Recovery::Rack, ..Tcp::default() }] {
+        let mut s = Script::new(tcp, u32::MAX, 10 * MS);
+        assert_eq!(s.tx.overdue(s.now), 0, "nothing is under way");
+        s.send();
+        let sent = s.now;
+        // SRTT + 4 RTTVAR = 30 ms, the timeout 200 ms.
+        assert_eq!([20, 30, 31, 150].map(|ms| s.tx.overdue(sent + ms * MS)), [0, 0, 31 * MS, 150 * MS]);
+    }
+    let mut syn = Sender::new(&Tcp::default(), 1);
+    syn.open(0);
+    let _ = syn.poll(&Tcp::default(), 0);
+    assert_eq!([50, 100, 400].map(|ms| syn.overdue(ms * MS)), [0, 0, 400 * MS]);
+}
+
 #[test]
 fn the_timeout_has_bounds() {
     let mut s = Script::new(Tcp::default(), u32::MAX, MS);
