@@ -28,6 +28,11 @@ impl First {
         (value, entry as u32)
     }
 
+    /// An entry's instant.
+    pub fn of(&self, entry: u32) -> u64 {
+        self.levels.first().and_then(|entries| entries.get(entry as usize)).copied().unwrap_or(u64::MAX)
+    }
+
     /// Sets an entry.
     pub fn set(&mut self, entry: u32, at: u64) {
         let mut index = entry as usize;

@@ -1,36 +1,43 @@
 //! Max-min fair rates that are repaired when flows come and go.
 //!
-//! Every link has a **level**: the rate x at which its flows fill it, where each flow takes min(x, what its other links allow),
-//! and infinity if they cannot fill it. A flow's rate is the lowest level on its path. Levels that agree with each other in this
-//! sense are the max-min fair ones, and there is only one such set.
+//! Every link has a **level**: the rate that it allows each of its flows, and infinity if they do not fill it. The link with the lowest level
+//! on a flow's path **holds** the flow, whose rate is this level. Levels are the max-min fair ones if every link that holds flows is full: its level is
 //!
 //! ```text
-//!   a flow leaves:   its links get other levels -> their flows other rates -> the other links of those get other levels ...
+//!   (capacity - rates of the flows that other links hold) / number of flows that it holds
+//! ```
+//! A link keeps the upper part of this fraction, the capacity that is free for the flows that it holds, up to date whenever the rate of one of the others
+//! changes. So it knows at once whether its level is still right, without a look at its flows:
+//!
+//! ```text
+//!   a flow leaves:   its links get other levels -> the flows that they hold other rates -> the other links of those get other levels ...
 //! ```
 //! A link's level depends only on levels below it. So changes are worked off in ascending order, as in dynamic shortest paths
 //! (Ramalingam and Reps 1996): take the link whose old or due level is the lowest of all that disagree; nothing that happens later
-//! reaches down to it. In a fat-tree with 8,192 hosts and 50,000 flows a departure changes some 100 rates, and 25,000 flows
-//! stay untouched.
+//! reaches down to it. A link visits only the flows that it holds, or begins to hold: it begins when its level falls below their rates, and ends when it
+//! rises above the level of another link on their path.
 //!
-//! A level is always recomputed from the flows of the link, never adjusted, so errors do not add up over a run: levels agree
-//! with each other to [`ROUNDING`] whatever happened before.
+//! Free capacity is a [`Sum`] of twice the precision of a float, so errors do not add up over a run: levels agree with each other to [`ROUNDING`] whatever
+//! happened before.
 //!
-//! With a **tolerance** a level may lag behind what is due, and is never above it, so no link is overfilled. A link then keeps count of
-//! what its flows leave of it, and gets another level only when that is used up, or exceeds the tolerance of what it gives to the flows that it
-//! holds back: most changes end at the links where they begin.
+//! With a **tolerance** a level may lag behind what is due, and is never above it, so no link is overfilled: most changes end at the links where
+//! they begin.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::hint::black_box;
 
 use smallvec::SmallVec;
 
 use crate::flow::maxmin::Sharing;
+use crate::flow::maxmin::queue::Queue;
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
+use crate::flow::maxmin::sum::{Change, Sum};
 
 /// Flows by slot, links by id. A link and a flow are a cache line each: a repair jumps from one to the next.
 #[derive(Debug)]
 pub(crate) struct Levels {
     links: Vec<Link>,
+    /// By link: its flows, those that it holds first.
+    members: Vec<Vec<u32>>,
     flows: Vec<Flow>,
     /// By flow: where it stands among the members of each of its links.
     places: Vec<SmallVec<[u32; 6]>>,
@@ -42,12 +49,13 @@ pub(crate) struct Levels {
     changes: usize,
     /// Flows whose rate may have changed since then.
     touched: Vec<u32>,
-    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    queue: Queue,
     /// Counts repairs, to detect stale [`Link::raises`].
     repair: u16,
     /// The fraction by which a level may be below what is due; 0: exact.
     tolerance: f64,
-    scratch: Vec<f64>,
+    /// Limits of flows, for [`water_level`].
+    limits: Vec<f64>,
 }
 
 /// What is known of a link.
@@ -55,57 +63,51 @@ pub(crate) struct Levels {
 #[repr(align(64))]
 struct Link {
     capacity: f64,
-    /// The level that its flows see.
+    /// The rate of the flows that it holds; infinite if it may hold none.
     level: f64,
-    /// While queued: the level that its flows' other links call for, as far as known; exact if `fresh`, else an estimate.
-    /// Else, if the level is infinite or there is a tolerance: what its flows leave of the capacity.
-    due_or_slack: f64,
+    /// What the flows that other links hold leave of the capacity.
+    free: Sum,
+    /// At least the highest rate of those flows.
+    peak: f64,
     /// The key under which it is queued; NaN if it is not.
     key: f64,
-    members: Vec<u32>,
-    /// Flows that this link, and no other, holds back; none if the level is infinite.
+    /// Number of flows that it holds.
     held: u32,
     /// Repair to which `raises` belongs.
     repair: u16,
     /// How often its level rose in this repair.
     raises: u8,
-    fresh: bool,
     dirty: bool,
 }
 
-/// A flow's path, and the two lowest levels on it.
+/// A flow's path and rate.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Flow {
-    limit: Limit,
+    rate: f64,
+    /// The link that holds it: none on its path has a lower level.
+    holder: u32,
     touched: bool,
     links: SmallVec<[u32; 6]>,
-}
-
-/// The two lowest levels on a path.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    low: f64,
-    next: f64,
-    /// The link of `low`.
-    at: u32,
 }
 
 impl Levels {
     /// Levels of idle links, exact or with a tolerance (a fraction below 1).
     pub fn new(capacities: impl Iterator<Item = f64>, tolerance: f64) -> Self {
+        let links: Vec<Link> = capacities.map(Link::new).collect();
         Self {
-            links: capacities.map(Link::new).collect(),
+            members: vec![Vec::new(); links.len()],
+            links,
             flows: Vec::new(),
             places: Vec::new(),
             count: 0,
             dirty: Vec::new(),
             changes: 0,
             touched: Vec::new(),
-            queue: BinaryHeap::new(),
+            queue: Queue::default(),
             repair: 0,
             tolerance,
-            scratch: Vec::new(),
+            limits: Vec::new(),
         }
     }
 }
@@ -116,47 +118,56 @@ impl Sharing for Levels {
         match self.links.get_mut(link as usize) {
             Some(known) if known.capacity == capacity => {}
             Some(known) => {
+                known.free.add(Change::new(capacity, known.capacity));
                 known.capacity = capacity;
                 self.soil(link);
             }
-            None => self.links.push(Link::new(capacity)),
+            None => {
+                self.links.push(Link::new(capacity));
+                self.members.push(Vec::new());
+            }
         }
     }
 
     fn join(&mut self, slot: u32, path: impl Iterator<Item = (u32, f64)>) {
         let s = slot as usize;
         if s >= self.flows.len() {
-            let free = Flow { limit: Limit::NONE, touched: false, links: SmallVec::new() };
+            let free = Flow { rate: f64::INFINITY, holder: u32::MAX, touched: false, links: SmallVec::new() };
             self.flows.resize(s + 1, free);
             self.places.resize(s + 1, SmallVec::new());
         }
         debug_assert!(self.flows[s].links.is_empty());
+        self.flows[s].rate = f64::INFINITY;
         for (link, share) in path {
             debug_assert!(share == 1.0, "its rate is whole");
-            let members = &mut self.links[link as usize].members;
+            let members = &mut self.members[link as usize];
             self.flows[s].links.push(link);
             self.places[s].push(members.len() as u32);
             members.push(slot);
             self.soil(link);
         }
-        self.flows[s].limit = self.limit_of(slot);
+        self.first_rate(slot);
         self.touch(slot);
         self.count += 1;
         self.changes += 1;
     }
 
     fn leave(&mut self, slot: u32) {
-        let links = std::mem::take(&mut self.flows[slot as usize].links);
-        let places = std::mem::take(&mut self.places[slot as usize]);
-        for (link, place) in links.into_iter().zip(places) {
-            let members = &mut self.links[link as usize].members;
-            members.swap_remove(place as usize);
-            if let Some(&moved) = members.get(place as usize) {
-                let hop = self.flows[moved as usize].links.iter().position(|&l| l == link).expect("members cross the link");
-                self.places[moved as usize][hop] = place;
+        let Flow { rate, holder, .. } = self.flows[slot as usize];
+        for hop in 0..self.flows[slot as usize].links.len() {
+            let link = self.flows[slot as usize].links[hop];
+            if link == holder {
+                self.release(slot, hop);
+            } else {
+                self.links[link as usize].note(Change::new(0.0, rate), 0.0);
             }
+            let last = self.members[link as usize].len() as u32 - 1;
+            self.swap(slot, hop, last);
+            self.members[link as usize].pop();
             self.soil(link);
         }
+        self.flows[slot as usize].links = SmallVec::new();
+        self.places[slot as usize] = SmallVec::new();
         self.count -= 1;
         self.changes += 1;
     }
@@ -176,7 +187,7 @@ impl Sharing for Levels {
     }
 
     fn rate(&self, slot: u32) -> f64 {
-        self.flows[slot as usize].limit.low
+        self.flows[slot as usize].rate
     }
 
     fn recycle(&mut self, mut touched: Vec<u32>) {
@@ -185,6 +196,7 @@ impl Sharing for Levels {
     }
 }
 
+/// Which link holds which flow.
 impl Levels {
     fn soil(&mut self, link: u32) {
         if !std::mem::replace(&mut self.links[link as usize].dirty, true) {
@@ -198,74 +210,113 @@ impl Levels {
         }
     }
 
-    fn limit_of(&self, slot: u32) -> Limit {
-        let mut limit = Limit::NONE;
+    /// Moves a flow to another place among the members of a link on its path, and the flow that is there to the flow's own.
+    fn swap(&mut self, slot: u32, hop: usize, to: u32) {
+        let from = std::mem::replace(&mut self.places[slot as usize][hop], to);
+        if from != to {
+            let link = self.flows[slot as usize].links[hop];
+            let members = &mut self.members[link as usize];
+            members.swap(from as usize, to as usize);
+            let other = members[from as usize];
+            let hop = self.flows[other as usize].links.iter().position(|&l| l == link).expect("members cross the link");
+            self.places[other as usize][hop] = from;
+        }
+    }
+
+    /// From now on the link holds the flow.
+    fn hold(&mut self, slot: u32, hop: usize) {
+        let link = self.flows[slot as usize].links[hop];
+        let held = self.links[link as usize].held;
+        self.swap(slot, hop, held);
+        self.links[link as usize].held = held + 1;
+    }
+
+    /// From now on the link does not hold the flow.
+    fn release(&mut self, slot: u32, hop: usize) {
+        let link = self.flows[slot as usize].links[hop];
+        let held = self.links[link as usize].held - 1;
+        self.swap(slot, hop, held);
+        self.links[link as usize].held = held;
+    }
+
+    /// The link of the lowest level on a flow's path, apart from one, and this level; infinity if there is none.
+    fn lowest(&self, slot: u32, apart_from: u32) -> (f64, u32) {
+        let mut lowest = (f64::INFINITY, u32::MAX);
         for &link in &self.flows[slot as usize].links {
             let level = self.links[link as usize].level;
-            if level < limit.low || limit.at == u32::MAX {
-                limit = Limit { low: level, next: limit.low, at: link };
-            } else if level < limit.next {
-                limit.next = level;
+            if level < lowest.0 && link != apart_from {
+                lowest = (level, link);
             }
         }
-        limit
+        lowest
     }
 
-    /// Computes the level that the other links of its members call for.
-    fn examine(&mut self, link: u32) -> f64 {
-        let state = &mut self.links[link as usize];
-        self.scratch.clear();
-        self.scratch.extend(state.members.iter().map(|&slot| self.flows[slot as usize].limit.without(link)));
-        let Water { level, held, left } = water_level(&mut self.scratch, state.capacity);
-        state.held = held;
-        state.fresh = true;
-        state.due_or_slack = if state.level == level && held == 0 { left } else { level };
-        if self.tolerance > 0.0 && agree(state.level, level, self.tolerance) {
-            self.take_stock(link);
+    /// Gives a flow that has just joined its links a rate and a holder.
+    fn first_rate(&mut self, slot: u32) {
+        let (mut level, mut holder) = self.lowest(slot, u32::MAX);
+        if level == f64::INFINITY {
+            // No link holds any flow. One that is given a level above the rates of all of its flows may hold this one.
+            let Some(&first) = self.flows[slot as usize].links.first() else { return };
+            let state = &mut self.links[first as usize];
+            level = state.free.value().max(state.peak);
+            state.level = level;
+            holder = first;
         }
-        level
+        self.place(slot, holder, level);
     }
 
-    /// Counts what the flows of a link leave of it at its level, and which of them it holds back.
-    fn take_stock(&mut self, link: u32) {
-        let state = &mut self.links[link as usize];
-        let limits = state.members.iter().map(|&slot| self.flows[slot as usize].limit.without(link));
-        let (mut used, mut held) = (0.0, 0);
-        for limit in limits {
-            used += limit.min(state.level);
-            held += u32::from(limit >= state.level);
+    /// Adds a flow that has no holder so far to the books of its links.
+    fn place(&mut self, slot: u32, holder: u32, rate: f64) {
+        for hop in 0..self.flows[slot as usize].links.len() {
+            let link = self.flows[slot as usize].links[hop];
+            if link == holder {
+                self.hold(slot, hop);
+            } else {
+                self.links[link as usize].note(Change::new(rate, 0.0), rate);
+            }
         }
-        state.held = held;
-        state.due_or_slack = state.capacity - used;
+        let flow = &mut self.flows[slot as usize];
+        (flow.rate, flow.holder) = (rate, holder);
     }
 
+    /// Gives a flow another rate and holder, because a link has another level.
+    fn hand_over(&mut self, slot: u32, rate: f64, holder: u32, because_of: u32) {
+        let flow = &mut self.flows[slot as usize];
+        let (was, from) = (flow.rate, flow.holder);
+        (flow.rate, flow.holder) = (rate, holder);
+        self.touch(slot);
+        let change = Change::new(rate, was);
+        for hop in 0..self.flows[slot as usize].links.len() {
+            let link = self.flows[slot as usize].links[hop];
+            if link == from {
+                self.release(slot, hop);
+                self.links[link as usize].note(Change::new(rate, 0.0), rate);
+            } else if link == holder {
+                self.hold(slot, hop);
+                self.links[link as usize].note(Change::new(0.0, was), 0.0);
+            } else {
+                self.links[link as usize].note(change, rate);
+            }
+            if link != because_of {
+                self.check(link);
+            }
+        }
+    }
+}
+
+/// The repair.
+impl Levels {
     fn refill(&mut self) {
         let capacities: Vec<f64> = self.links.iter().map(|l| l.capacity).collect();
         let Filled { levels, .. } = fill(&Members(self), &capacities);
         for (link, level) in self.links.iter_mut().zip(levels) {
-            link.level = level;
-            link.dirty = false;
+            *link = Link { level, ..Link::new(link.capacity) };
         }
         self.dirty.clear();
-        self.relimit();
-        // Links that stopped no flow may yet be full, or have a level above all of their flows.
-        for link in 0..self.links.len() as u32 {
-            let level = self.examine(link);
-            let state = &mut self.links[link as usize];
-            if state.level == f64::INFINITY && level < f64::INFINITY {
-                state.level = level;
-                if self.tolerance > 0.0 {
-                    self.take_stock(link);
-                }
-            }
-        }
-        self.relimit();
-    }
-
-    fn relimit(&mut self) {
         for slot in 0..self.flows.len() as u32 {
             if !self.flows[slot as usize].links.is_empty() {
-                self.flows[slot as usize].limit = self.limit_of(slot);
+                let (level, holder) = self.lowest(slot, u32::MAX);
+                self.place(slot, holder, level);
                 self.touch(slot);
             }
         }
@@ -275,162 +326,195 @@ impl Levels {
         self.repair = self.repair.wrapping_add(1);
         let mut dirty = std::mem::take(&mut self.dirty);
         for link in dirty.drain(..) {
-            let due = self.examine(link);
-            let state = &mut self.links[link as usize];
-            state.dirty = false;
-            if !agree(state.level, due, self.tolerance) {
-                let key = state.level.min(due);
-                self.enqueue(link, key);
-            }
+            self.links[link as usize].dirty = false;
+            self.check(link);
         }
         self.dirty = dirty;
         let mut steps_left = MAX_STEPS * (self.links.len() + 64);
-        while let Some(Reverse((bits, link))) = self.queue.pop() {
+        self.warm();
+        while let Some((bits, link)) = self.queue.pop() {
             let state = &mut self.links[link as usize];
             if state.key.to_bits() != bits {
                 continue;
             }
             state.key = f64::NAN;
-            if !state.fresh && !self.is_first(link) {
-                continue;
-            }
-            self.adopt(link);
+            let Some(due) = self.first_due(link) else { continue };
+            self.adopt(link, due);
             steps_left -= 1;
+            self.warm();
             if steps_left == 0 {
                 // Rounding has made two links disagree for ever: start from scratch.
                 self.queue.clear();
-                self.links.iter_mut().for_each(|l| l.key = f64::NAN);
                 self.refill();
                 return;
             }
         }
     }
 
-    /// Examines a link just taken from the queue: true if it is still the first, false if it agrees by now or is queued again.
-    fn is_first(&mut self, link: u32) -> bool {
-        let due = self.examine(link);
-        let level = self.links[link as usize].level;
-        if agree(level, due, self.tolerance) {
-            return false;
+    /// Reads what the next links of the queue are about to need. These short loops let the processor wait for many cache lines at once; in
+    /// the work itself each wait would come after the other.
+    fn warm(&mut self) {
+        let next = self.queue.advance();
+        let held = |&(_, link): &(u64, u32)| &self.members[link as usize][..self.links[link as usize].held as usize];
+        let mut sum = 0;
+        for members in next.iter().map(held) {
+            sum ^= members.first().copied().unwrap_or(0);
         }
-        let key = level.min(due);
-        if self.queue.peek().is_some_and(|&Reverse((next, _))| key.to_bits() > next) {
+        for &slot in next.iter().flat_map(held) {
+            sum ^= self.flows[slot as usize].holder;
+        }
+        for entry in next {
+            for &slot in held(entry) {
+                for &link in &self.flows[slot as usize].links {
+                    sum ^= self.links[link as usize].held;
+                }
+            }
+        }
+        black_box(sum);
+    }
+
+    /// Queues a link if its level is not right, and not queued with as low a key.
+    fn check(&mut self, link: u32) {
+        let state = &self.links[link as usize];
+        if let Some(key) = state.wants(self.tolerance)
+            && (state.key.is_nan() || key < state.key)
+        {
             self.enqueue(link, key);
-            return false;
         }
-        true
     }
 
     fn enqueue(&mut self, link: u32, key: f64) {
         self.links[link as usize].key = key;
-        self.queue.push(Reverse((key.to_bits(), link)));
+        self.queue.push((key.to_bits(), link));
     }
 
-    /// Gives a link its due level, and notifies the other links of its flows.
-    fn adopt(&mut self, link: u32) {
+    fn is_after_next(&self, key: f64) -> bool {
+        self.queue.peek().is_some_and(|(next, _)| key.to_bits() > next)
+    }
+
+    /// The due level of a link just taken from the queue; `None` if its level is right by now, or it is queued again because others come first.
+    fn first_due(&mut self, link: u32) -> Option<f64> {
+        let key = self.links[link as usize].wants(self.tolerance)?;
+        if self.is_after_next(key) {
+            self.enqueue(link, key);
+            return None;
+        }
+        let due = self.due(link);
+        let level = self.links[link as usize].level;
+        if agree(level, due, self.tolerance) {
+            return None;
+        }
+        let key = level.min(due);
+        if self.is_after_next(key) {
+            self.enqueue(link, key);
+            return None;
+        }
+        Some(due)
+    }
+
+    /// Computes the level at which the flows of a link fill it, as far as other links let them.
+    fn due(&mut self, link: u32) -> f64 {
+        let mut limits = std::mem::take(&mut self.limits);
+        limits.clear();
+        let state = &self.links[link as usize];
+        let level = if state.rises() {
+            let held = &self.members[link as usize][..state.held as usize];
+            limits.extend(held.iter().map(|&slot| self.lowest(slot, link).0));
+            water_level(&mut limits, 0, state.free)
+        } else {
+            self.due_below(link, &mut limits)
+        };
+        self.limits = limits;
+        level
+    }
+
+    /// The due level of a link with too high a level. Of the flows that it does not hold, those that are faster get it as well.
+    fn due_below(&mut self, link: u32, limits: &mut Vec<f64>) -> f64 {
+        let state = &mut self.links[link as usize];
+        let mut free = state.free;
+        let share = if state.held > 0 { free.value() / f64::from(state.held) } else { 0.0 };
+        if state.peak > share {
+            state.peak = 0.0;
+            for &slot in &self.members[link as usize][state.held as usize..] {
+                let rate = self.flows[slot as usize].rate;
+                state.peak = state.peak.max(rate);
+                if rate > share {
+                    limits.push(rate);
+                    free.add(Change::new(rate, 0.0));
+                }
+            }
+        }
+        water_level(limits, state.held as usize, free)
+    }
+
+    /// Gives a link its due level, and its flows their rates.
+    fn adopt(&mut self, link: u32, due: f64) {
+        let tolerance = self.tolerance;
         let state = &mut self.links[link as usize];
         // With a tolerance the middle of what is allowed: as far from the next change upwards as downwards.
-        let (old, due) = (state.level, state.due_or_slack * (1.0 - self.tolerance / 2.0));
-        let mut new = due;
-        if new > old {
-            state.raises = if state.repair == self.repair { state.raises + 1 } else { 1 };
-            state.repair = self.repair;
-            if state.raises > RAISES {
-                // Links that lift each other in turn: from infinity it can only come down, once and for all.
-                new = f64::INFINITY;
-            }
+        let (old, due) = (state.level, due * (1.0 - tolerance / 2.0));
+        if due < old {
+            self.fall(link, old, due);
+            return;
         }
-        state.level = new;
-        let members = std::mem::take(&mut state.members);
-        self.warm(&members);
-        for &slot in &members {
-            self.relevel(slot, link, old, new);
-        }
-        let state = &mut self.links[link as usize];
-        state.members = members;
-        if new != due {
-            self.enqueue(link, due);
-        } else if new == f64::INFINITY {
-            // What is left of it was not noted: the first change to come looks.
-            state.due_or_slack = 0.0;
-        } else if self.tolerance > 0.0 {
-            self.take_stock(link);
-        }
-    }
-
-    /// Reads what [`Levels::relevel`] is about to need. These short loops let the processor wait for many cache lines at once; in
-    /// the work itself each wait would come after the other.
-    fn warm(&self, members: &[u32]) {
-        let of_flow = |sum: u32, &slot: &u32| sum ^ self.flows[slot as usize].limit.at;
-        std::hint::black_box(members.iter().fold(0, of_flow));
-        let links = members.iter().flat_map(|&slot| &self.flows[slot as usize].links);
-        std::hint::black_box(links.fold(0, |sum, &link| sum ^ self.links[link as usize].held));
-    }
-
-    /// The level of a link on the flow's path has changed.
-    fn relevel(&mut self, slot: u32, link: u32, old: f64, new: f64) {
-        let before = self.flows[slot as usize].limit;
-        let after = if before.at == link {
-            if new <= before.next { Limit { low: new, ..before } } else { self.limit_of(slot) }
-        } else if new < before.low {
-            Limit { low: new, next: before.low, at: link }
-        } else if new <= before.next {
-            Limit { next: new, ..before }
-        } else if old <= before.next {
-            self.limit_of(slot)
+        state.raises = if state.repair == self.repair { state.raises.saturating_add(1) } else { 1 };
+        state.repair = self.repair;
+        if state.raises <= RAISES || due == f64::INFINITY {
+            self.rise(link, old, due);
         } else {
-            return;
-        };
-        self.flows[slot as usize].limit = after;
-        if before.low != after.low {
-            self.touch(slot);
-        } else if before.next == after.next {
+            // Links that lift each other in turn: from its capacity it can only come down, once and for all.
+            let top = state.capacity.max(old);
+            self.rise(link, old, top);
+            self.enqueue(link, due.min(top));
+        }
+    }
+
+    /// A link gets a lower level, and holds also the flows that are faster.
+    fn fall(&mut self, link: u32, old: f64, new: f64) {
+        let Link { held, peak, .. } = self.links[link as usize];
+        self.links[link as usize].level = new;
+        let change = Change::new(new, old);
+        for place in 0..held as usize {
+            let slot = self.members[link as usize][place];
+            self.set_rate(slot, link, new, change);
+        }
+        if peak <= new {
             return;
         }
-        for h in 0..self.flows[slot as usize].links.len() {
-            let other = self.flows[slot as usize].links[h];
-            let (was, is) = (before.without(other), after.without(other));
-            if other != link && was != is {
-                self.hear(other, was, is);
+        for place in held as usize..self.members[link as usize].len() {
+            let slot = self.members[link as usize][place];
+            if self.flows[slot as usize].rate > new {
+                self.hand_over(slot, new, link, link);
+            }
+        }
+        self.links[link as usize].peak = new;
+    }
+
+    /// A link gets a higher level. Flows that have a lower level on their path are held there from now on.
+    fn rise(&mut self, link: u32, old: f64, new: f64) {
+        self.links[link as usize].level = new;
+        let change = Change::new(new, old);
+        for place in (0..self.links[link as usize].held as usize).rev() {
+            let slot = self.members[link as usize][place];
+            let (level, holder) = self.lowest(slot, link);
+            if level < new {
+                self.hand_over(slot, level, holder, link);
+            } else {
+                self.set_rate(slot, link, new, change);
             }
         }
     }
 
-    /// What its other links allow a member of this link has changed from `was` to `is`.
-    fn hear(&mut self, link: u32, was: f64, is: f64) {
-        let state = &mut self.links[link as usize];
-        let queued = !state.key.is_nan();
-        let lower = was.min(is);
-        if !queued {
-            if state.level == f64::INFINITY {
-                // Most links are not full, and stay so. (Infinity less infinity is not above the margin either.)
-                state.due_or_slack += was - is;
-                if state.due_or_slack > SLACK * state.capacity {
-                    return;
-                }
+    /// Gives a flow the new rate of the link that holds it.
+    fn set_rate(&mut self, slot: u32, holder: u32, rate: f64, change: Change) {
+        self.touch(slot);
+        self.flows[slot as usize].rate = rate;
+        for hop in 0..self.flows[slot as usize].links.len() {
+            let other = self.flows[slot as usize].links[hop];
+            if other != holder {
+                self.links[other as usize].note(change, rate);
+                self.check(other);
             }
-            if lower >= state.level {
-                return;
-            }
-            if self.tolerance > 0.0 && state.level < f64::INFINITY {
-                state.due_or_slack += was.min(state.level) - is.min(state.level);
-                state.held = state.held + u32::from(is >= state.level) - u32::from(was >= state.level);
-                let left = state.due_or_slack;
-                if left >= -ROUNDING_OF_SUMS * state.capacity && left <= self.tolerance * state.level * f64::from(state.held) {
-                    return;
-                }
-            }
-            state.due_or_slack = state.level;
-        } else if lower >= state.level.max(state.due_or_slack) {
-            return;
-        }
-        // An estimate is enough: it decides when the link is looked at, not what it gets.
-        let due = if state.due_or_slack == f64::INFINITY { was.max(is).min(MOST) } else { state.due_or_slack };
-        state.due_or_slack = (due - (is.min(due) - was.min(due)) / f64::from(state.held.max(1))).max(0.0);
-        state.fresh = false;
-        let key = state.level.min(state.due_or_slack);
-        if !queued || key < state.key {
-            self.enqueue(link, key);
         }
     }
 }
@@ -440,53 +524,71 @@ impl Link {
         Self {
             capacity,
             level: f64::INFINITY,
-            due_or_slack: capacity,
+            free: Sum::new(capacity),
+            peak: 0.0,
             key: f64::NAN,
-            members: Vec::new(),
             held: 0,
             repair: 0,
             raises: 0,
-            fresh: false,
             dirty: false,
         }
     }
-}
 
-impl Limit {
-    /// Of a path without links.
-    const NONE: Self = Self { low: f64::INFINITY, next: f64::INFINITY, at: u32::MAX };
+    /// The rate of a flow that another link holds has changed.
+    fn note(&mut self, change: Change, rate: f64) {
+        self.free.subtract(change);
+        self.peak = self.peak.max(rate);
+    }
 
-    /// What the links other than this one allow.
-    fn without(&self, link: u32) -> f64 {
-        if self.at == link { self.next } else { self.low }
+    /// Whether its level, if not right, is too low.
+    fn rises(&self) -> bool {
+        if self.held > 0 {
+            self.free.value() > self.level * f64::from(self.held)
+        } else {
+            self.free.value() >= -ROUNDING * self.capacity
+        }
+    }
+
+    /// The key under which a link waits for another level: the lower one of its old level and, estimated, the new one; `None` if the level is right.
+    fn wants(&self, tolerance: f64) -> Option<f64> {
+        let free = self.free.value();
+        if self.held == 0 {
+            let full = free < -ROUNDING * self.capacity;
+            return if full {
+                Some((self.peak + free).max(0.0).min(self.level))
+            } else {
+                (self.level < f64::INFINITY).then_some(self.level)
+            };
+        }
+        let held = f64::from(self.held);
+        let used = self.level * held;
+        if free - used > used * tolerance.max(ROUNDING) {
+            Some(self.level)
+        } else if used - free > used * ROUNDING {
+            Some((free / held).max(0.0))
+        } else {
+            None
+        }
     }
 }
 
-/// What [`water_level`] finds.
-struct Water {
-    level: f64,
-    /// Flows whose limits are not below the level.
-    held: u32,
-    /// What is left of the capacity if nothing is held.
-    left: f64,
-}
-
-/// The x with sum of min(x, limit) = capacity; infinity if all limits together are less.
-fn water_level(open: &mut Vec<f64>, capacity: f64) -> Water {
-    let mut left = capacity;
+/// The x at which so many flows without limits, and those with limits, fill what is free; infinity if they cannot.
+fn water_level(limits: &mut Vec<f64>, unlimited: usize, mut free: Sum) -> f64 {
     loop {
-        let share = left / open.len() as f64;
-        let before = open.len();
-        open.retain(|&limit| {
+        let before = limits.len();
+        if before + unlimited == 0 {
+            return f64::INFINITY;
+        }
+        let share = free.value() / (before + unlimited) as f64;
+        limits.retain(|&limit| {
             let below = limit < share;
-            left -= if below { limit } else { 0.0 };
+            if below {
+                free.subtract(Change::new(limit, 0.0));
+            }
             !below
         });
-        if open.is_empty() {
-            return Water { level: f64::INFINITY, held: 0, left };
-        }
-        if open.len() == before {
-            return Water { level: share.max(0.0), held: open.len() as u32, left: 0.0 };
+        if limits.len() == before {
+            return share.max(0.0);
         }
     }
 }
@@ -508,20 +610,13 @@ impl Incidence for Members<'_> {
     }
 
     fn members(&self, link: u32) -> &[u32] {
-        &self.0.links[link as usize].members
+        &self.0.members[link as usize]
     }
 }
 
 /// Levels that differ by less, relatively, are the same.
 const ROUNDING: f64 = 1e-13;
-/// With a tolerance: what is left of a link is a sum of changes, and as precise as this fraction of its capacity.
-const ROUNDING_OF_SUMS: f64 = 1e-10;
-/// A link that is not full is looked at again when less than this part of its capacity seems left: far more than rounding can
-/// have added up to.
-const SLACK: f64 = 1e-6;
-/// Stands for infinity where a difference is taken.
-const MOST: f64 = 1e300;
-/// A link whose level rose so often in a repair is lifted to infinity, to come down at its last level.
+/// A link whose level rose so often in a repair is lifted to its capacity, to come down at its last level.
 const RAISES: u8 = 3;
 /// Repairs of more steps than this for each link start from scratch.
 const MAX_STEPS: usize = 8;

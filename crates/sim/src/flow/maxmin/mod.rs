@@ -5,11 +5,14 @@
 
 mod first;
 mod levels;
+mod queue;
 mod shares;
 pub(crate) mod solver;
+mod sum;
 #[cfg(test)]
 mod tests;
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use weft_fabric::time::PS_PER_S;
@@ -62,7 +65,9 @@ pub(crate) struct MaxMin<S> {
     work: u64,
 }
 
+/// A cache line each.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Slot {
     id: FlowId,
     on_path: bool,
@@ -130,6 +135,12 @@ impl<S: Sharing> MaxMin<S> {
         self.ends.set(slot, flow.end().as_ps());
     }
 
+    /// Reads what [`MaxMin::set_rate`] is about to need, so that the processor waits for many cache lines at once.
+    fn warm(&self, slots: &[u32]) {
+        let of_slot = |sum: u64, &slot: &u32| sum ^ u64::from(self.slots[slot as usize].id.0) ^ self.ends.of(slot);
+        black_box(slots.iter().fold(0, of_slot));
+    }
+
     /// Rounding adds up in the two sums; from time to time they are recomputed.
     fn recount(&mut self) {
         self.until_recount = self.until_recount.saturating_sub(1);
@@ -181,9 +192,12 @@ impl<S: Sharing> Model for MaxMin<S> {
 
     fn settle(&mut self) {
         let touched = self.levels.settle();
-        for &slot in &touched {
-            if self.slots[slot as usize].on_path {
-                self.set_rate(slot, self.levels.rate(slot));
+        for some in touched.chunks(AT_ONCE) {
+            self.warm(some);
+            for &slot in some {
+                if self.slots[slot as usize].on_path {
+                    self.set_rate(slot, self.levels.rate(slot));
+                }
             }
         }
         self.levels.recycle(touched);
@@ -239,13 +253,17 @@ impl Slot {
 
     /// When the last byte is delivered at the present rate, rounded up to the picosecond.
     fn end(&self) -> Instant {
-        let ps = libm::ceil((self.size - self.done) * 8.0 / self.rate_bps * PS_PER_S as f64);
+        let ps = (self.size - self.done) * 8.0 / self.rate_bps * PS_PER_S as f64;
         // The cast saturates; no rate at all is "never" (0 / 0 cannot be: a flow with nothing left has ended).
-        self.since.saturating_add(weft_fabric::Duration::from_ps(ps as u64))
+        let whole = ps as u64;
+        let up = u64::from((whole as f64) < ps);
+        self.since.saturating_add(weft_fabric::Duration::from_ps(whole.saturating_add(up)))
     }
 }
 
 /// Marks a free slot.
 const NOBODY: FlowId = FlowId(u32::MAX);
+/// Flows whose state is fetched at once.
+const AT_ONCE: usize = 32;
 /// Minimum number of changes between two recounts.
 const RECOUNT_LEAST: usize = 1_024;
