@@ -40,13 +40,20 @@ impl First {
             self.grow(index + 1);
         }
         let mut value = at;
-        for level in &mut self.levels {
-            if level[index] == value {
+        for depth in 0..self.levels.len() {
+            let before = std::mem::replace(&mut self.levels[depth][index], value);
+            let group = index / WIDTH;
+            let Some(&least) = self.levels.get(depth + 1).and_then(|above| above.get(group)) else { return };
+            if value > least {
+                if before > least {
+                    return;
+                }
+                // The least one may have risen.
+                value = self.levels[depth][group * WIDTH..].iter().take(WIDTH).copied().min().expect("groups are not empty");
+            }
+            if value == least {
                 return;
             }
-            level[index] = value;
-            let group = index / WIDTH;
-            value = level[group * WIDTH..].iter().take(WIDTH).copied().min().expect("groups are not empty");
             index = group;
         }
     }

@@ -28,14 +28,17 @@ use std::hint::black_box;
 use smallvec::SmallVec;
 
 use crate::flow::maxmin::Sharing;
-use crate::flow::maxmin::queue::Queue;
+use crate::flow::maxmin::queue::{Entry, Queue};
 use crate::flow::maxmin::solver::{Filled, Incidence, fill};
 use crate::flow::maxmin::sum::{Change, Sum};
 
-/// Flows by slot, links by id. A link and a flow are a cache line each: a repair jumps from one to the next.
+/// Flows by slot, links by id. A flow is a cache line, and a link half a line: a repair jumps from one to the next.
 #[derive(Debug)]
 pub(crate) struct Levels {
     links: Vec<Link>,
+    rests: Vec<Rest>,
+    /// By link: the key under which it is queued, rounded; NaN if it is not.
+    keys: Vec<f32>,
     /// By link: its flows, those that it holds first.
     members: Vec<Vec<u32>>,
     flows: Vec<Flow>,
@@ -58,21 +61,24 @@ pub(crate) struct Levels {
     limits: Vec<f64>,
 }
 
-/// What is known of a link.
+/// What a change of a flow's rate needs to know of a link: half a cache line, because most of the time goes into waiting for these.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(align(32))]
 struct Link {
-    capacity: f64,
     /// The rate of the flows that it holds; infinite if it may hold none.
     level: f64,
     /// What the flows that other links hold leave of the capacity.
     free: Sum,
     /// At least the highest rate of those flows.
-    peak: f64,
-    /// The key under which it is queued; NaN if it is not.
-    key: f64,
+    peak: f32,
     /// Number of flows that it holds.
     held: u32,
+}
+
+/// What else is known of a link.
+#[derive(Clone, Debug)]
+struct Rest {
+    capacity: f64,
     /// Repair to which `raises` belongs.
     repair: u16,
     /// How often its level rose in this repair.
@@ -94,10 +100,12 @@ struct Flow {
 impl Levels {
     /// Levels of idle links, exact or with a tolerance (a fraction below 1).
     pub fn new(capacities: impl Iterator<Item = f64>, tolerance: f64) -> Self {
-        let links: Vec<Link> = capacities.map(Link::new).collect();
+        let rests: Vec<Rest> = capacities.map(Rest::new).collect();
         Self {
-            members: vec![Vec::new(); links.len()],
-            links,
+            keys: vec![f32::NAN; rests.len()],
+            members: vec![Vec::new(); rests.len()],
+            links: rests.iter().map(|rest| Link::new(rest.capacity)).collect(),
+            rests,
             flows: Vec::new(),
             places: Vec::new(),
             count: 0,
@@ -115,14 +123,16 @@ impl Levels {
 /// A flow's rate is whole on each of its links.
 impl Sharing for Levels {
     fn set_capacity(&mut self, link: u32, capacity: f64) {
-        match self.links.get_mut(link as usize) {
+        match self.rests.get_mut(link as usize) {
             Some(known) if known.capacity == capacity => {}
             Some(known) => {
-                known.free.add(Change::new(capacity, known.capacity));
+                self.links[link as usize].free.add(Change::new(capacity, known.capacity));
                 known.capacity = capacity;
                 self.soil(link);
             }
             None => {
+                self.rests.push(Rest::new(capacity));
+                self.keys.push(f32::NAN);
                 self.links.push(Link::new(capacity));
                 self.members.push(Vec::new());
             }
@@ -199,7 +209,7 @@ impl Sharing for Levels {
 /// Which link holds which flow.
 impl Levels {
     fn soil(&mut self, link: u32) {
-        if !std::mem::replace(&mut self.links[link as usize].dirty, true) {
+        if !std::mem::replace(&mut self.rests[link as usize].dirty, true) {
             self.dirty.push(link);
         }
     }
@@ -258,7 +268,7 @@ impl Levels {
             // No link holds any flow. One that is given a level above the rates of all of its flows may hold this one.
             let Some(&first) = self.flows[slot as usize].links.first() else { return };
             let state = &mut self.links[first as usize];
-            level = state.free.value().max(state.peak);
+            level = state.free.value().max(f64::from(state.peak));
             state.level = level;
             holder = first;
         }
@@ -307,10 +317,12 @@ impl Levels {
 /// The repair.
 impl Levels {
     fn refill(&mut self) {
-        let capacities: Vec<f64> = self.links.iter().map(|l| l.capacity).collect();
+        let capacities: Vec<f64> = self.rests.iter().map(|rest| rest.capacity).collect();
         let Filled { levels, .. } = fill(&Members(self), &capacities);
-        for (link, level) in self.links.iter_mut().zip(levels) {
-            *link = Link { level, ..Link::new(link.capacity) };
+        for (number, level) in levels.into_iter().enumerate() {
+            self.links[number] = Link { level, ..Link::new(capacities[number]) };
+            self.rests[number] = Rest::new(capacities[number]);
+            self.keys[number] = f32::NAN;
         }
         self.dirty.clear();
         for slot in 0..self.flows.len() as u32 {
@@ -326,22 +338,22 @@ impl Levels {
         self.repair = self.repair.wrapping_add(1);
         let mut dirty = std::mem::take(&mut self.dirty);
         for link in dirty.drain(..) {
-            self.links[link as usize].dirty = false;
+            self.rests[link as usize].dirty = false;
             self.check(link);
         }
         self.dirty = dirty;
         let mut steps_left = MAX_STEPS * (self.links.len() + 64);
-        self.warm();
-        while let Some((bits, link)) = self.queue.pop() {
-            let state = &mut self.links[link as usize];
-            if state.key.to_bits() != bits {
+        loop {
+            self.warm();
+            let Some((bits, link)) = self.queue.pop() else { return };
+            let key = &mut self.keys[link as usize];
+            if key.to_bits() != bits {
                 continue;
             }
-            state.key = f64::NAN;
+            *key = f32::NAN;
             let Some(due) = self.first_due(link) else { continue };
             self.adopt(link, due);
             steps_left -= 1;
-            self.warm();
             if steps_left == 0 {
                 // Rounding has made two links disagree for ever: start from scratch.
                 self.queue.clear();
@@ -355,7 +367,7 @@ impl Levels {
     /// the work itself each wait would come after the other.
     fn warm(&mut self) {
         let next = self.queue.advance();
-        let held = |&(_, link): &(u64, u32)| &self.members[link as usize][..self.links[link as usize].held as usize];
+        let held = |&(_, link): &Entry| &self.members[link as usize][..self.links[link as usize].held as usize];
         let mut sum = 0;
         for members in next.iter().map(held) {
             sum ^= members.first().copied().unwrap_or(0);
@@ -375,26 +387,27 @@ impl Levels {
 
     /// Queues a link if its level is not right, and not queued with as low a key.
     fn check(&mut self, link: u32) {
-        let state = &self.links[link as usize];
-        if let Some(key) = state.wants(self.tolerance)
-            && (state.key.is_nan() || key < state.key)
-        {
-            self.enqueue(link, key);
+        if let Some(key) = self.links[link as usize].wants(self.tolerance, &self.rests[link as usize]) {
+            let queued = self.keys[link as usize];
+            if queued.is_nan() || (key as f32) < queued {
+                self.enqueue(link, key);
+            }
         }
     }
 
     fn enqueue(&mut self, link: u32, key: f64) {
-        self.links[link as usize].key = key;
+        let key = key as f32;
+        self.keys[link as usize] = key;
         self.queue.push((key.to_bits(), link));
     }
 
     fn is_after_next(&self, key: f64) -> bool {
-        self.queue.peek().is_some_and(|(next, _)| key.to_bits() > next)
+        self.queue.peek().is_some_and(|(next, _)| (key as f32).to_bits() > next)
     }
 
     /// The due level of a link just taken from the queue; `None` if its level is right by now, or it is queued again because others come first.
     fn first_due(&mut self, link: u32) -> Option<f64> {
-        let key = self.links[link as usize].wants(self.tolerance)?;
+        let key = self.links[link as usize].wants(self.tolerance, &self.rests[link as usize])?;
         if self.is_after_next(key) {
             self.enqueue(link, key);
             return None;
@@ -417,7 +430,7 @@ impl Levels {
         let mut limits = std::mem::take(&mut self.limits);
         limits.clear();
         let state = &self.links[link as usize];
-        let level = if state.rises() {
+        let level = if state.rises(&self.rests[link as usize]) {
             let held = &self.members[link as usize][..state.held as usize];
             limits.extend(held.iter().map(|&slot| self.lowest(slot, link).0));
             water_level(&mut limits, 0, state.free)
@@ -433,11 +446,11 @@ impl Levels {
         let state = &mut self.links[link as usize];
         let mut free = state.free;
         let share = if state.held > 0 { free.value() / f64::from(state.held) } else { 0.0 };
-        if state.peak > share {
+        if f64::from(state.peak) > share {
             state.peak = 0.0;
             for &slot in &self.members[link as usize][state.held as usize..] {
                 let rate = self.flows[slot as usize].rate;
-                state.peak = state.peak.max(rate);
+                state.raise_peak(rate);
                 if rate > share {
                     limits.push(rate);
                     free.add(Change::new(rate, 0.0));
@@ -450,20 +463,21 @@ impl Levels {
     /// Gives a link its due level, and its flows their rates.
     fn adopt(&mut self, link: u32, due: f64) {
         let tolerance = self.tolerance;
-        let state = &mut self.links[link as usize];
+        let state = &self.links[link as usize];
         // With a tolerance the middle of what is allowed: as far from the next change upwards as downwards.
         let (old, due) = (state.level, due * (1.0 - tolerance / 2.0));
         if due < old {
             self.fall(link, old, due);
             return;
         }
-        state.raises = if state.repair == self.repair { state.raises.saturating_add(1) } else { 1 };
-        state.repair = self.repair;
-        if state.raises <= RAISES || due == f64::INFINITY {
+        let rest = &mut self.rests[link as usize];
+        rest.raises = if rest.repair == self.repair { rest.raises.saturating_add(1) } else { 1 };
+        rest.repair = self.repair;
+        if rest.raises <= RAISES || due == f64::INFINITY {
             self.rise(link, old, due);
         } else {
             // Links that lift each other in turn: from its capacity it can only come down, once and for all.
-            let top = state.capacity.max(old);
+            let top = rest.capacity.max(old);
             self.rise(link, old, top);
             self.enqueue(link, due.min(top));
         }
@@ -478,7 +492,7 @@ impl Levels {
             let slot = self.members[link as usize][place];
             self.set_rate(slot, link, new, change);
         }
-        if peak <= new {
+        if f64::from(peak) <= new {
             return;
         }
         for place in held as usize..self.members[link as usize].len() {
@@ -487,7 +501,8 @@ impl Levels {
                 self.hand_over(slot, new, link, link);
             }
         }
-        self.links[link as usize].peak = new;
+        self.links[link as usize].peak = 0.0;
+        self.links[link as usize].raise_peak(new);
     }
 
     /// A link gets a higher level. Flows that have a lower level on their path are held there from now on.
@@ -521,41 +536,33 @@ impl Levels {
 
 impl Link {
     fn new(capacity: f64) -> Self {
-        Self {
-            capacity,
-            level: f64::INFINITY,
-            free: Sum::new(capacity),
-            peak: 0.0,
-            key: f64::NAN,
-            held: 0,
-            repair: 0,
-            raises: 0,
-            dirty: false,
-        }
+        Self { level: f64::INFINITY, free: Sum::new(capacity), peak: 0.0, held: 0 }
     }
 
     /// The rate of a flow that another link holds has changed.
     fn note(&mut self, change: Change, rate: f64) {
         self.free.subtract(change);
-        self.peak = self.peak.max(rate);
+        self.raise_peak(rate);
     }
 
-    /// Whether its level, if not right, is too low.
-    fn rises(&self) -> bool {
-        if self.held > 0 {
-            self.free.value() > self.level * f64::from(self.held)
-        } else {
-            self.free.value() >= -ROUNDING * self.capacity
+    fn raise_peak(&mut self, rate: f64) {
+        if rate > f64::from(self.peak) {
+            self.peak = (rate as f32).next_up();
         }
     }
 
+    /// Whether its level, if not right, is too low.
+    fn rises(&self, rest: &Rest) -> bool {
+        let free = self.free.value();
+        if self.held > 0 { free > self.level * f64::from(self.held) } else { free >= -ROUNDING * rest.capacity }
+    }
+
     /// The key under which a link waits for another level: the lower one of its old level and, estimated, the new one; `None` if the level is right.
-    fn wants(&self, tolerance: f64) -> Option<f64> {
+    fn wants(&self, tolerance: f64, rest: &Rest) -> Option<f64> {
         let free = self.free.value();
         if self.held == 0 {
-            let full = free < -ROUNDING * self.capacity;
-            return if full {
-                Some((self.peak + free).max(0.0).min(self.level))
+            return if free < 0.0 && free < -ROUNDING * rest.capacity {
+                Some((f64::from(self.peak) + free).max(0.0).min(self.level))
             } else {
                 (self.level < f64::INFINITY).then_some(self.level)
             };
@@ -569,6 +576,12 @@ impl Link {
         } else {
             None
         }
+    }
+}
+
+impl Rest {
+    fn new(capacity: f64) -> Self {
+        Self { capacity, repair: 0, raises: 0, dirty: false }
     }
 }
 

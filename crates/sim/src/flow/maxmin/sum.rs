@@ -50,3 +50,22 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let of_b = sum - a;
     (sum, (a - (sum - of_b)) + (b - of_b))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Many changes of three terms, and back again: as if nothing had been.
+        #[test]
+        fn nothing_is_left_behind(values in proptest::collection::vec((0usize..3, 0.0..1e11f64), 0..300), start in 0.0..1e11f64) {
+            let mut sum = Sum::new(start);
+            let mut terms = [0.0; 3];
+            for (term, is) in values.into_iter().chain([(0, 0.0), (1, 0.0), (2, 0.0)]) {
+                sum.add(Change::new(is, std::mem::replace(&mut terms[term], is)));
+            }
+            prop_assert!((sum.value() - start).abs() <= 1e-16 * start, "{} {start}", sum.value());
+        }
+    }
+}
