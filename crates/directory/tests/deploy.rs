@@ -9,74 +9,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 use support::daemon::{Daemon, Home, wait};
 use support::etcd::{Etcd, free_ports};
-use tempfile::TempDir;
+use support::site::{Site, assert_code, assert_refused, text};
 
 const EXAMPLE: &str = include_str!("../../../examples/inventory.toml");
 
-/// An inventory, and the folder that is planned from it.
-struct Site {
-    folder: TempDir,
-}
-
-impl Site {
-    fn new() -> Self {
-        Self { folder: TempDir::new().unwrap() }
-    }
-
-    fn planned() -> Self {
-        let site = Self::new();
-        assert_code(&site.plan(EXAMPLE, &[]), 0);
-        site
-    }
-
-    fn out(&self) -> PathBuf {
-        self.folder.path().join("plan")
-    }
-
-    fn write(&self, inventory: &str) -> PathBuf {
-        let path = self.folder.path().join("inventory.toml");
-        fs::write(&path, inventory).unwrap();
-        path
-    }
-
-    fn plan(&self, inventory: &str, more: &[&str]) -> Output {
-        let path = self.write(inventory);
-        deploy().arg("plan").arg(path).arg("--out").arg(self.out()).args(more).output().unwrap()
-    }
-
-    fn check(&self, inventory: &str, more: &[&str]) -> Output {
-        let path = self.write(inventory);
-        deploy().arg("check").arg(path).args(more).output().unwrap()
-    }
-
-    /// Of the folder.
-    fn check_folder(&self, inventory: &str) -> Output {
-        self.check(inventory, &["--dir", self.out().to_str().unwrap()])
-    }
-
-    /// Content, mode and time of every file.
-    fn snapshot(&self) -> BTreeMap<PathBuf, (Vec<u8>, u32, std::time::SystemTime)> {
-        let mut files = BTreeMap::new();
-        collect(&self.out(), &mut files);
-        files
-    }
-}
-
-fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, (Vec<u8>, u32, std::time::SystemTime)>) {
-    for entry in fs::read_dir(folder).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else {
-            let meta = path.metadata().unwrap();
-            files.insert(path.clone(), (fs::read(&path).unwrap(), meta.permissions().mode() & 0o777, meta.modified().unwrap()));
-        }
-    }
+fn planned() -> Site {
+    let site = Site::new();
+    assert_code(&site.plan(EXAMPLE, &[]), 0);
+    site
 }
 
 /// The example, divided: `db1` has an address in the part `east`. `rest0` is a replica, and is listed first.
@@ -121,23 +66,9 @@ fn divided() -> String {
     format!("{start}{DIVIDED}\n[[service]]{}", end.replace("\"20.0.0.3\"", "\"20.0.0.3\", \"20.128.0.3\""))
 }
 
-fn deploy() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-directory"));
-    command.arg("deploy");
-    command
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn assert_code(output: &Output, code: i32) {
-    assert_eq!(output.status.code(), Some(code), "{}", text(output));
-}
-
 #[test]
 fn a_second_plan_writes_nothing_and_keys_are_private() {
-    let site = Site::planned();
+    let site = planned();
     let before = site.snapshot();
     let output = site.plan(EXAMPLE, &["--json"]);
     assert_code(&output, 0);
@@ -155,7 +86,7 @@ fn a_second_plan_writes_nothing_and_keys_are_private() {
 
 #[test]
 fn the_same_inventory_gives_the_same_files_except_keys() {
-    let (one, other) = (Site::planned(), Site::planned());
+    let (one, other) = (planned(), planned());
     let contents = |site: &Site| -> BTreeMap<PathBuf, Vec<u8>> {
         let relative = |path: &Path| path.strip_prefix(site.out()).unwrap().to_owned();
         site.snapshot().into_iter().map(|(path, it)| (relative(&path), it.0)).collect()
@@ -177,7 +108,7 @@ fn the_same_inventory_gives_the_same_files_except_keys() {
 
 #[test]
 fn a_changed_inventory_changes_what_it_names_and_keeps_keys() {
-    let site = Site::planned();
+    let site = planned();
     let before = site.snapshot();
     let at = EXAMPLE.rfind("[[host]]").unwrap();
     let without_db1 = EXAMPLE[..at].replace("version = 1 ", "version = 2 ");
@@ -210,7 +141,7 @@ fn a_changed_inventory_changes_what_it_names_and_keeps_keys() {
 
 #[test]
 fn a_server_with_another_address_gets_another_certificate_and_nobody_else_does() {
-    let site = Site::planned();
+    let site = planned();
     let certificate = || fs::read(site.out().join("hosts/dir1/var/lib/weft-directory/server.pem")).unwrap();
     let admin = || fs::read(site.out().join("directory/admin.pem")).unwrap();
     let before = (certificate(), admin());
@@ -229,7 +160,7 @@ fn a_server_with_another_address_gets_another_certificate_and_nobody_else_does()
 
 #[test]
 fn a_bad_inventory_is_refused_with_its_line_and_changes_nothing() {
-    let site = Site::planned();
+    let site = planned();
     let before = site.snapshot();
     let mut wrong = String::new();
     for (from, to, line, what, help) in [
@@ -309,7 +240,7 @@ fn folders_of_others_are_not_touched() {
     let output = site.check(EXAMPLE, &["--dir", site.folder.path().join("none").to_str().unwrap()]);
     assert!(output.status.code() == Some(2) && text(&output).contains("weft deploy plan"), "{}", text(&output));
     // Of another cluster, by its name or by its keys.
-    let (site, other) = (Site::planned(), Site::planned());
+    let (site, other) = (planned(), planned());
     let before = site.snapshot();
     let output = site.plan(&EXAMPLE.replace("\"example\"", "\"lyon\""), &[]);
     let printed = text(&output);
@@ -346,7 +277,7 @@ fn folders_of_others_are_not_touched() {
 
 #[test]
 fn what_was_changed_by_hand_is_found_and_not_overwritten() {
-    let site = Site::planned();
+    let site = planned();
     let at = |path: &str| site.out().join(path);
     fs::write(at("hosts/web1/etc/weft/agent.toml"), "role = \"host\"\n").unwrap();
     fs::remove_file(at("site.yml")).unwrap();
@@ -372,7 +303,7 @@ fn what_was_changed_by_hand_is_found_and_not_overwritten() {
 
 #[test]
 fn an_interrupted_update_is_found_and_completed() {
-    let site = Site::planned();
+    let site = planned();
     let next = EXAMPLE.replace("10.201.2.0/24", "10.201.9.0/24");
     // Killed after some files were renamed: this one is of the next plan already, and the manifest is not.
     let config = site.out().join("hosts/web2/etc/weft/agent.toml");
@@ -389,7 +320,7 @@ fn an_interrupted_update_is_found_and_completed() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_left_as_it_was() {
-    let site = Site::planned();
+    let site = planned();
     let before = site.snapshot();
     // A file where a folder must be: what fails is the first of all steps that write.
     fs::write(site.out().join(".staging"), "").unwrap();
@@ -401,7 +332,7 @@ fn a_folder_that_cannot_be_written_is_left_as_it_was() {
 
 #[test]
 fn an_installed_machine_is_compared_with_and_without_keys() {
-    let (site, other) = (Site::planned(), Site::planned());
+    let (site, other) = (planned(), planned());
     let root = site.folder.path().join("root");
     assert!(Command::new("cp").arg("-a").arg(site.out().join("hosts/tor2")).arg(&root).status().unwrap().success());
     let (root_text, dir) = (root.to_str().unwrap(), site.out());
@@ -524,25 +455,6 @@ fn servers_of_role(site: &Site) -> Vec<String> {
     servers.lines().filter_map(|line| Some(line.trim().strip_prefix('"')?.split_once('"')?.0.to_owned())).collect()
 }
 
-/// Plans an inventory with one change at a time, each of which is refused with its line; nothing is written.
-fn assert_refused(inventory: &str, cases: &[(&str, &str, u32, &str, &str)]) {
-    let site = Site::new();
-    assert_code(&site.plan(inventory, &[]), 0);
-    let before = site.snapshot();
-    let mut wrong = String::new();
-    for (from, to, line, what, help) in cases {
-        assert!(inventory.contains(from), "{from}");
-        let output = site.plan(&inventory.replacen(from, to, 1), &[]);
-        let printed = text(&output);
-        let place = format!("inventory.toml:{line}: ");
-        if !(output.status.code() == Some(2) && printed.contains(&place) && printed.contains(what) && printed.contains(help)) {
-            wrong += &format!("{to}: {printed}");
-        }
-    }
-    assert!(wrong.is_empty(), "{wrong}");
-    assert_eq!(site.snapshot(), before, "nothing is written");
-}
-
 #[test]
 fn servers_without_their_part_or_store_are_refused() {
     let cases = [
@@ -575,7 +487,7 @@ fn servers_without_their_part_or_store_are_refused() {
             "in each [[directory.part]]",
         ),
     ];
-    assert_refused(&divided(), &cases);
+    assert_refused(&Site::new(), &divided(), &cases);
     let replica =
         "principal = 1\n\n[[directory.server]]\nname = \"dir2\"\naddress = \"10.9.9.2\"\nprincipal = 9\nreplica = true\n";
     let undivided = [
@@ -583,7 +495,7 @@ fn servers_without_their_part_or_store_are_refused() {
         ("principal = 1\n", "principal = 1\nreplica = true\n", 11, "the directory has only replicas", "set up no store"),
         ("principal = 1\n", replica, 16, "replica dir2 follows etcd, and the directory has the embedded store", "in [directory]"),
     ];
-    assert_refused(EXAMPLE, &undivided);
+    assert_refused(&Site::new(), EXAMPLE, &undivided);
 }
 
 #[test]
@@ -612,7 +524,40 @@ fn parts_whose_keys_are_no_division_are_refused() {
         ("name = \"east\"", "name = \"-\"", 19, "no name of a part", "letters"),
         ("etcd_user = \"/etc", "etcd_user = \"etc", 11, "no place on a server", "from the root"),
     ];
-    assert_refused(&divided(), &cases);
+    assert_refused(&Site::new(), &divided(), &cases);
+}
+
+#[test]
+fn limits_and_placement_are_those_of_all_hosts_and_of_one() {
+    let all = "[agent]\nlimits = { peers = 1000, held_bytes = \"1MB\" }\nplacement = { scheduler = [\"10.9.9.7:5305\"], elephant = \"1MB\" }\n";
+    let inventory = EXAMPLE.replacen("[[directory.server]]", &format!("{all}\n[[directory.server]]"), 1).replacen(
+        "port = \"p1\"",
+        "port = \"p1\"\nlimits = { peers = 2000, flows = 9 }",
+        1,
+    );
+    let site = Site::new();
+    assert_code(&site.plan(&inventory, &[]), 0);
+    let config = |host: &str| fs::read_to_string(site.out().join(format!("hosts/{host}/etc/weft/agent.toml"))).unwrap();
+    let placement = "\n[placement]\nscheduler = [\"10.9.9.7:5305\"]\nelephant = \"1MB\"\n";
+    assert!(
+        config("web1").contains(&format!("\n[limits]\nheld_bytes = \"1MB\"\npeers = 1000\n{placement}")),
+        "{}",
+        config("web1")
+    );
+    assert!(config("db1").contains("\n[limits]\nflows = 9\nheld_bytes = \"1MB\"\npeers = 2000\n"), "{}", config("db1"));
+    let cases = [
+        ("peers = 1000", "peers = 0", 11, "`peers`: 0 is not 1 to", "leave it out"),
+        ("peers = 1000", "pears = 1", 11, "there is no limit `pears`", "one of: broadcast_rate"),
+        ("held_bytes = \"1MB\"", "held_bytes = 4000", 11, "4000 has no unit", "4MB"),
+        ("held_bytes = \"1MB\"", "held_bytes = \"0B\"", 11, "0 bytes hold nothing", "leave it out"),
+        ("held_bytes = \"1MB\"", "held_time = \"0s\"", 11, "no time", "leave it out"),
+        ("peers = 2000", "agent_rate = 9", 88, "there is no limit `agent_rate`", "one of: broadcast_rate"),
+        ("[\"10.9.9.7:5305\"]", "[]", 12, "not one to 4 schedulers", "5305"),
+        ("[\"10.9.9.7:5305\"]", "[\"10.9.9.7\"]", 12, "no address and port", "docs/deploying.md"),
+        ("elephant = \"1MB\"", "elephant = \"0B\"", 12, "`elephant`: 0 bytes", "leave it out"),
+        ("anycast = [\"10.9.0.1\"]", "", 12, "no intermediate switches to choose", "`anycast` in [network]"),
+    ];
+    assert_refused(&Site::new(), &inventory.replace("role = \"intermediate\"", "role = \"other\""), &cases);
 }
 
 /// Starts a server as its unit does, with the files of the plan.

@@ -230,7 +230,8 @@ impl Network {
         )
     }
 
-    fn socket(&self, host: Host) -> PathBuf {
+    /// The socket of a host's agent.
+    pub fn socket(&self, host: Host) -> PathBuf {
         self.path(&format!("{}.sock", host.name))
     }
 

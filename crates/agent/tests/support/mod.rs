@@ -6,4 +6,5 @@ pub mod fabric;
 pub mod process;
 #[path = "../../../directory/tests/support/shared.rs"]
 pub mod shared;
+pub mod site;
 pub mod traffic;

@@ -39,18 +39,20 @@ impl Place<'_> {
     /// # Errors
     /// [`KeyError`], with the line that is wrong.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, KeyError> {
-        toml::from_str(self.text).map_err(|error| {
-            let message = in_words(error.message());
-            let page = self.page;
-            let renamed = RENAMED.iter().find(|(old, _)| message.contains(&format!("unknown field `{old}`")));
-            let help = match (renamed, message.contains("unknown field"), message.contains("missing field")) {
-                (Some((old, new)), ..) => format!("`{old}` has been renamed: write `{new}`"),
-                (_, true, _) => format!("remove it, or write it as {page} has it"),
-                (_, _, true) => format!("add it: {page} describes it"),
-                _ => format!("{page} has every key and its form"),
-            };
-            self.error(error.span().unwrap_or(0..0), message.trim_end(), &help)
-        })
+        toml::from_str(self.text).map_err(|error| self.refused(error.message(), error.span().unwrap_or(0..0)))
+    }
+
+    /// An error for what a parser says of a part of the text.
+    pub fn refused(&self, message: &str, span: Range<usize>) -> KeyError {
+        let (message, page) = (in_words(message), self.page);
+        let renamed = RENAMED.iter().find(|(old, _)| message.contains(&format!("unknown field `{old}`")));
+        let help = match (renamed, message.contains("unknown field"), message.contains("missing field")) {
+            (Some((old, new)), ..) => format!("`{old}` has been renamed: write `{new}`"),
+            (_, true, _) => format!("remove it, or write it as {page} has it"),
+            (_, _, true) => format!("add it: {page} describes it"),
+            _ => format!("{page} has every key and its form"),
+        };
+        self.error(span, message.trim_end(), &help)
     }
 
     /// An error at a part of the text.

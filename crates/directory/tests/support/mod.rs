@@ -12,3 +12,4 @@ pub mod lossy;
 pub mod model;
 pub mod network;
 pub mod shared;
+pub mod site;

@@ -445,6 +445,12 @@ impl HostConfig {
         self.repository.is_some()
     }
 
+    /// The directory that says where tenants' VIFs are; none if agents announce them.
+    pub fn pull(&self) -> Option<&DirectoryPart> {
+        let is_pull = self.locations.as_ref().is_some_and(|it| *it.get_ref() == LocationSource::Directory);
+        self.directory.as_ref().filter(|_| is_pull)
+    }
+
     /// Whom the repository's thread asks, and how often.
     ///
     /// # Errors

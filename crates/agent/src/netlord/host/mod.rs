@@ -192,7 +192,7 @@ impl Host {
         let now = Instant::now();
         let agent = new_machine(&config)?;
         // From whatever address leads to them: that in tenant 1 may be had later.
-        let directory = config.directory.is_some().then(|| bind(Ipv4Addr::UNSPECIFIED)).transpose()?;
+        let directory = config.pull().is_some().then(|| bind(Ipv4Addr::UNSPECIFIED)).transpose()?;
         let failed = Error::system("listen to changes of interfaces", "the agent runs as root");
         let links = KernelWatch::open(libc::RTMGRP_LINK).map_err(failed)?;
         let mut host = Self {
@@ -250,7 +250,7 @@ impl Host {
 
     /// The first inputs of a new machine: tenants, paths, what an earlier agent left in the tables, interfaces.
     fn inherit(&mut self, is_adopted: bool) -> Result<()> {
-        if let Some(directory) = &self.config.directory {
+        if let Some(directory) = self.config.pull() {
             let servers = directory.servers.get_ref().clone();
             self.input(Input::Servers(&servers));
         }
@@ -460,7 +460,7 @@ fn new_machine(config: &HostConfig) -> Result<Agent<Sources, SpainPaths>> {
         let config = resolver(directory.principal(), config.nl_arp().capacity.min(NAMES_MOST), directory.fail_static);
         Ok(Pull::new(Resolver::new(config, &directory.principal_key()?, Pcg64::new(random, 8))))
     };
-    let pull = config.directory.as_ref().map(pull).transpose()?;
+    let pull = config.pull().map(pull).transpose()?;
     let paths = SpainPaths::new(config.spain())?;
     let nl_arp = NlArp::new(config.nl_arp(), Pcg64::new(random, 7));
     Ok(Agent::new(config.agent(), Sources::new(nl_arp, pull), paths))

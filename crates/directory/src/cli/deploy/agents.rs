@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use toml::Spanned;
 use weft_control::wire::vl2::attach;
 
 use super::error::Result;
 use super::files::{CONFIG, DROP_IN, File, Files, KEY, heading, of_machine, principal, quoted};
-use super::inventory::{Host, Inventory, LocatorMode, OnExit, Switch, SwitchRole};
+use super::inventory::{Host, Inventory, LocatorMode, Switch, SwitchRole};
 use super::keys::{Keys, key_path};
 use crate::cli::connect::Auth;
 
@@ -30,19 +31,21 @@ pub(super) fn host(inventory: &Inventory, host: &Host, keys: &mut Keys, files: &
         let _ = writeln!(text, "fail_static = \"{}\"", time.get_ref());
     }
     if is_locator && inventory.auth() == Auth::Tls {
-        text +=
-            "auth = \"tls\"\ncert = \"/etc/weft/agent.pem\"\ncert_key = \"/etc/weft/agent.pem.key\"\nca = \"/etc/weft/ca.pem\"\n";
-        let path = format!("{folder}etc/weft/agent.pem");
-        let pair = keys.certificate(&path, principal(&host.principal), &[])?;
-        files.insert(key_path(&path), File::key(pair.key));
-        files.insert(path, File::certificate(pair.certificate));
-        files.insert(format!("{folder}etc/weft/ca.pem"), File::certificate(keys.authority().to_owned()));
+        text += TLS;
+        certificate(&folder, &host.principal, keys, files)?;
+    }
+    text += &host.limits.section(&inventory.agent.limits);
+    if let Some(placement) = &inventory.agent.placement {
+        let _ = write!(text, "\n[placement]\nscheduler = [{}]\n", quoted(placement.scheduler.get_ref()));
+        if let Some(bytes) = &placement.elephant {
+            let _ = writeln!(text, "elephant = \"{}\"", bytes.get_ref());
+        }
     }
     for address in &host.addresses {
         let _ = write!(text, "\n[[address]]\naddress = \"{}\"\n", address.get_ref());
     }
     files.insert(format!("{folder}{CONFIG}"), File::plain(text));
-    files.insert(format!("{folder}{KEY}"), File::key(keys.key_of(principal(&host.principal)).to_hex() + "\n"));
+    files.insert(format!("{folder}{KEY}"), key(&host.principal, keys));
     files.insert(format!("{folder}{DROP_IN}"), File::plain(drop_in(inventory, host)));
     Ok(())
 }
@@ -73,12 +76,31 @@ pub(super) fn switch(inventory: &Inventory, switch: &Switch, keys: &Keys, files:
     }
     let is_private = text.contains("attach_key");
     files.insert(format!("{folder}{CONFIG}"), File { content: text, is_private, is_key: false });
-    files.insert(format!("{folder}{KEY}"), File::key(keys.key_of(principal(number)).to_hex() + "\n"));
+    files.insert(format!("{folder}{KEY}"), key(number, keys));
 }
+
+/// Adds an agent's certificate and key for TLS, with the authority's certificate.
+pub(super) fn certificate(folder: &str, number: &Spanned<u32>, keys: &mut Keys, files: &mut Files) -> Result<()> {
+    let path = format!("{folder}etc/weft/agent.pem");
+    let pair = keys.certificate(&path, principal(number), &[])?;
+    files.insert(key_path(&path), File::key(pair.key));
+    files.insert(path, File::certificate(pair.certificate));
+    files.insert(format!("{folder}etc/weft/ca.pem"), File::certificate(keys.authority().to_owned()));
+    Ok(())
+}
+
+/// The key of a principal.
+pub(super) fn key(number: &Spanned<u32>, keys: &Keys) -> File {
+    File::key(keys.key_of(principal(number)).to_hex() + "\n")
+}
+
+/// The keys of a configuration for these files.
+pub(super) const TLS: &str =
+    "auth = \"tls\"\ncert = \"/etc/weft/agent.pem\"\ncert_key = \"/etc/weft/agent.pem.key\"\nca = \"/etc/weft/ca.pem\"\n";
 
 /// The keys that all configurations have.
 fn common(inventory: &Inventory, principal: u32, la: std::net::Ipv4Addr) -> String {
-    let on_exit = if inventory.agent.on_exit == OnExit::Keep { "keep" } else { "remove" };
+    let on_exit = inventory.agent.on_exit.name();
     format!(
         "principal = {principal}\nkey = \"/{KEY}\"\ndirectory = [{}]\nprefixes = [{}]\nla = \"{la}\"\non_exit = \"{on_exit}\"\nmetrics = \"{}\"\n",
         quoted(inventory.contact_addresses()),

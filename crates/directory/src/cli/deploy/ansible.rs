@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use toml::Spanned;
 
-use super::files::{ENVIRONMENT, File, Files, STATE, UNITS, heading};
+use super::files::{ENVIRONMENT, File, Files, STATE, TENANTS, UNITS, heading};
 use super::inventory::Inventory;
 
 /// Adds the role for the files that there are.
@@ -58,25 +59,28 @@ fn notify(path: &str) -> &'static str {
     match path {
         _ if path.ends_with("policy.toml") => "Reload directory",
         _ if path.starts_with(STATE) || path == ENVIRONMENT => "Restart directory",
+        TENANTS => "Read by agent",
         _ => "Restart agent",
     }
 }
 
 /// The machines by what they are; replicas come after the servers that set up their store. `management` is where Ansible reaches one, else its locator address.
 fn groups(inventory: &Inventory) -> String {
-    let line = |name: &str, management: Option<&String>, address: String| {
+    let line = |name: &Spanned<String>, management: Option<&String>, address: String| {
         let host = management.cloned().unwrap_or(address);
-        format!("        {}: {}\n", json!(name), json!({ "ansible_host": host }))
+        format!("        {}: {}\n", json!(name.get_ref()), json!({ "ansible_host": host }))
     };
     let servers = inventory.servers_of(None).into_iter();
-    let servers: String =
-        servers.map(|it| line(it.name.get_ref(), it.management.as_ref(), it.address.get_ref().to_string())).collect();
-    let switches: String = inventory
-        .agents_of_switches()
-        .map(|it| line(it.name.get_ref(), it.management.as_ref(), it.la.get_ref().to_string()))
-        .collect();
-    let hosts: String =
-        inventory.host.iter().map(|it| line(it.name.get_ref(), it.management.as_ref(), it.la.get_ref().to_string())).collect();
+    let servers: String = servers.map(|it| line(&it.name, it.management.as_ref(), it.address.get_ref().to_string())).collect();
+    // NetLord's machines have no locator address: their name stands for them.
+    let named = |name: &Spanned<String>, management: &Option<String>| line(name, management.as_ref(), name.get_ref().clone());
+    let netlord = inventory.netlord();
+    let bridges = netlord.into_iter().flat_map(|it| it.agents_of_switches().map(|it| named(&it.name, &it.management)));
+    let switches = inventory.agents_of_switches().map(|it| line(&it.name, it.management.as_ref(), it.la.get_ref().to_string()));
+    let switches: String = switches.chain(bridges).collect();
+    let of_netlord = netlord.into_iter().flat_map(|it| it.host.iter().map(|it| named(&it.name, &it.management)));
+    let hosts = inventory.host.iter().map(|it| line(&it.name, it.management.as_ref(), it.la.get_ref().to_string()));
+    let hosts: String = hosts.chain(of_netlord).collect();
     let group = |name: &str, lines: &str| {
         if lines.is_empty() { format!("    {name}: {{}}\n") } else { format!("    {name}:\n      hosts:\n{lines}") }
     };

@@ -1,5 +1,6 @@
 //! `weft deploy check`: a planned folder, or a machine, compared with the inventory.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,11 +10,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use weft_control::netlord::PROVIDER;
 
 use super::error::{DeployError, Result};
-use super::files::{ADMINISTRATION, File, Files, PATHS, UNITS, of_machine};
+use super::files::{ADMINISTRATION, File, Files, OWN, UNITS, of_machine};
 use super::folder::{Manifest, digest, is_interrupted};
 use super::inventory::Inventory;
+use super::netlord::inventory::{Role, Vif};
 use crate::cli::connect::ConnectArgs;
 use crate::cli::transfer;
 use crate::daemon::socket::ask;
@@ -82,7 +85,7 @@ pub(super) fn installed(root: &Path, name: &str, files: &Files, has_keys: bool) 
         };
         found.extend(difference.map(|it| Difference::new(format!("/{path}"), it)));
     }
-    let not_planned = PATHS.iter().filter(|path| !files.contains_key(&format!("{folder}{path}")) && root.join(path).exists());
+    let not_planned = OWN.iter().filter(|path| !files.contains_key(&format!("{folder}{path}")) && root.join(path).exists());
     found.extend(not_planned.map(|path| Difference::new(format!("/{path}"), "installed, and not in the inventory")));
     found
 }
@@ -147,52 +150,99 @@ pub(super) fn mappings(dir: &Path) -> crate::cli::Result<Vec<Difference>> {
 }
 
 /// What the status of a machine's agent should have.
-struct PlannedAgent {
-    principal: u32,
-    la: String,
-    /// None of a switch.
-    addresses: Option<Vec<String>>,
+enum PlannedAgent {
+    Vl2 {
+        principal: u32,
+        la: String,
+        /// None of a switch.
+        addresses: Option<Vec<String>>,
+    },
+    Netlord {
+        role: &'static str,
+        /// VIFs by tenant and name, with their interfaces; those without are attached at run time, or not.
+        vifs: BTreeMap<(String, String), Option<String>>,
+    },
 }
 
 fn planned_agent(inventory: &Inventory, name: &str) -> Option<PlannedAgent> {
     if let Some(host) = inventory.host.iter().find(|it| it.name.get_ref() == name) {
         let addresses = host.addresses.iter().map(|it| it.get_ref().to_string()).collect();
         let (principal, la) = (*host.principal.get_ref(), host.la.get_ref().to_string());
-        return Some(PlannedAgent { principal, la, addresses: Some(addresses) });
+        return Some(PlannedAgent::Vl2 { principal, la, addresses: Some(addresses) });
+    }
+    if let Some(netlord) = inventory.netlord() {
+        if let Some(host) = netlord.host.iter().find(|it| it.name.get_ref() == name) {
+            let text = |it: &toml::Spanned<String>| it.get_ref().clone();
+            let of = |it: &Vif| ((text(&it.tenant), text(&it.name)), it.device.as_ref().map(text));
+            return Some(PlannedAgent::Netlord { role: "host", vifs: netlord.vifs_of(host).map(of).collect() });
+        }
+        if let Some(switch) = netlord.agents_of_switches().find(|it| it.name.get_ref() == name) {
+            let role = if switch.role == Role::Edge { "edge" } else { "core" };
+            return Some(PlannedAgent::Netlord { role, vifs: BTreeMap::new() });
+        }
     }
     let switch = inventory.agents_of_switches().find(|it| it.name.get_ref() == name)?;
     let principal = *switch.principal.as_ref()?.get_ref();
-    Some(PlannedAgent { principal, la: switch.la.get_ref().to_string(), addresses: None })
+    Some(PlannedAgent::Vl2 { principal, la: switch.la.get_ref().to_string(), addresses: None })
 }
 
 fn compare(status: &Value, planned: &PlannedAgent) -> Vec<Difference> {
-    let mut found = Vec::new();
-    let mut add = |what: String| found.push(Difference::new("weft-agent", what));
-    for problem in status["problems"].as_array().into_iter().flatten() {
-        add(format!("problem: {}", problem.as_str().unwrap_or_default()));
-    }
+    let problems = status["problems"].as_array().into_iter().flatten();
+    let mut found: Vec<String> = problems.map(|it| format!("problem: {}", it.as_str().unwrap_or_default())).collect();
     let version = status["version"].as_str().unwrap_or_default();
     if version != env!("CARGO_PKG_VERSION") {
         let own = env!("CARGO_PKG_VERSION");
-        add(format!("runs version {version}, and {own} is installed: systemctl restart weft-agent"));
+        found.push(format!("runs version {version}, and {own} is installed: systemctl restart weft-agent"));
     }
-    if status["principal"] != planned.principal {
-        add(format!("runs as principal {}, not {}: restart it", status["principal"], planned.principal));
+    match planned {
+        PlannedAgent::Vl2 { principal, la, addresses } => {
+            if status["principal"] != *principal {
+                found.push(format!("runs as principal {}, not {principal}: restart it", status["principal"]));
+            }
+            if status["la"] != **la {
+                found.push(format!("has the locator address {}, not {la}", status["la"]));
+            }
+            found.extend(addresses.iter().flat_map(|planned| addresses_differ(status, planned)));
+        }
+        PlannedAgent::Netlord { role, vifs } => {
+            if status["role"] != **role {
+                found.push(format!("runs as {}, not as {role}: restart it", status["role"]));
+            }
+            found.extend(vifs_differ(status, vifs));
+        }
     }
-    if status["la"] != planned.la {
-        add(format!("has the locator address {}, not {}", status["la"], planned.la));
+    found.into_iter().map(|it| Difference::new("weft-agent", it)).collect()
+}
+
+fn addresses_differ(status: &Value, planned: &[String]) -> Vec<String> {
+    let list = status["addresses"].as_array().into_iter().flatten();
+    let running: Vec<&str> = list.filter_map(|it| it["address"].as_str()).collect();
+    let missing = planned.iter().filter(|it| !running.contains(&it.as_str()));
+    let missing = missing.map(|it| format!("has no address {it}: restart it"));
+    let more = running.iter().filter(|it| !planned.iter().any(|planned| planned == *it));
+    missing.chain(more.map(|it| format!("has address {it}, which is not in the inventory"))).collect()
+}
+
+/// The provider's own VIF is none of the inventory's.
+fn vifs_differ(status: &Value, planned: &BTreeMap<(String, String), Option<String>>) -> Vec<String> {
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
+    let list = status["vifs"].as_array().into_iter().flatten().filter(|it| it["id"] != PROVIDER.0);
+    let running: BTreeMap<(String, String), String> =
+        list.map(|it| ((text(it, "tenant"), text(it, "name")), text(it, "device"))).collect();
+    let mut found = Vec::new();
+    for (vif @ (tenant, name), device) in planned {
+        match (device, running.get(vif)) {
+            (Some(device), None) => found.push(format!("has no VIF {tenant}/{name}: is its interface {device} there?")),
+            (Some(device), Some(at)) if at != device => {
+                found.push(format!("has VIF {tenant}/{name} at {at}, not at {device}: restart it"));
+            }
+            _ => {}
+        }
     }
-    let Some(addresses) = &planned.addresses else { return found };
-    let has = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(|it| Some(it["address"].as_str()?.to_owned())).collect()
-    };
-    let running = has(&status["addresses"]);
-    for address in addresses.iter().filter(|it| !running.contains(it)) {
-        add(format!("has no address {address}: restart it"));
-    }
-    for address in running.iter().filter(|it| !addresses.contains(it)) {
-        add(format!("has address {address}, which is not in the inventory"));
-    }
+    let more = running.iter().filter(|(vif, _)| !planned.contains_key(*vif));
+    found.extend(
+        more.map(|((tenant, name), at)| format!("has VIF {tenant}/{name} at {at}, which the inventory does not place here")),
+    );
     found
 }
 
@@ -225,8 +275,11 @@ mod tests {
 
     #[test]
     fn a_status_is_compared_with_the_inventory() {
-        let planned =
-            PlannedAgent { principal: 7, la: "10.1.1.2".into(), addresses: Some(vec!["20.0.0.1".into(), "20.0.0.2".into()]) };
+        let planned = PlannedAgent::Vl2 {
+            principal: 7,
+            la: "10.1.1.2".into(),
+            addresses: Some(vec!["20.0.0.1".into(), "20.0.0.2".into()]),
+        };
         let own = env!("CARGO_PKG_VERSION");
         let status = |address: &str| json!({ "problems": [], "version": own, "principal": 7, "la": "10.1.1.2", "addresses": [{ "address": "20.0.0.1" }, { "address": address }] });
         assert_eq!(compare(&status("20.0.0.2"), &planned), []);
@@ -235,5 +288,27 @@ mod tests {
         assert_eq!(lines, ["has no address 20.0.0.2: restart it", "has address 20.0.0.9, which is not in the inventory"]);
         let old = json!({ "problems": ["mtu: low"], "version": "0.0.9", "principal": 8, "la": "10.1.1.3", "addresses": [{ "address": "20.0.0.1" }, { "address": "20.0.0.2" }] });
         assert_eq!(compare(&old, &planned).len(), 4);
+    }
+
+    #[test]
+    fn vifs_are_compared_with_the_inventory() {
+        let vif = |tenant: &str, name: &str| (tenant.to_owned(), name.to_owned());
+        let vifs = BTreeMap::from([(vif("acme", "web1"), Some("tap0".to_owned())), (vif("acme", "web2"), None)]);
+        let planned = PlannedAgent::Netlord { role: "host", vifs };
+        let own = env!("CARGO_PKG_VERSION");
+        let status = |vifs: Value| json!({ "problems": [], "version": own, "role": "host", "vifs": vifs });
+        let of = |tenant: &str, name: &str, device: &str| json!({ "id": 17, "tenant": tenant, "name": name, "device": device });
+        let provider = json!({ "id": 1, "tenant": "provider", "name": "weft1", "device": "weft1-vif" });
+        assert_eq!(compare(&status(json!([of("acme", "web1", "tap0"), provider])), &planned), []);
+        assert_eq!(compare(&status(json!([of("acme", "web1", "tap0"), of("acme", "web2", "tap7")])), &planned), []);
+        let other = compare(&status(json!([of("acme", "web1", "tap1"), of("globex", "web1", "tap2")])), &planned);
+        let lines: Vec<&str> = other.iter().map(|it| it.difference.as_str()).collect();
+        let expected = [
+            "has VIF acme/web1 at tap1, not at tap0: restart it",
+            "has VIF globex/web1 at tap2, which the inventory does not place here",
+        ];
+        assert_eq!(lines, expected);
+        let none = compare(&json!({ "problems": [], "version": own, "role": "edge", "vifs": [] }), &planned);
+        assert_eq!(none.len(), 2, "{none:?}");
     }
 }

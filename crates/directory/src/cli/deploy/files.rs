@@ -82,5 +82,7 @@ pub(super) const STATE: &str = "var/lib/weft-directory/";
 pub(super) const ENVIRONMENT: &str = "etc/weft/directory.env";
 /// The units, and what a machine has that runs one.
 pub(super) const UNITS: [(&str, &str); 2] = [("weft-directory", STATE), ("weft-agent", CONFIG)];
+/// The tenants, where no directory has them. The agent reads the file when it changes.
+pub(super) const TENANTS: &str = "etc/weft/tenants.toml";
 /// Files that a machine has only if they are planned.
-pub(super) const PATHS: [&str; 4] = [CONFIG, KEY, DROP_IN, ENVIRONMENT];
+pub(super) const OWN: [&str; 5] = [CONFIG, KEY, DROP_IN, ENVIRONMENT, TENANTS];

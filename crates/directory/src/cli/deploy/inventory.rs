@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::ops::Range;
 
 use serde::Deserialize;
 use toml::Spanned;
 use weft_control::prefix::Prefix;
 
+use super::limits::Limits;
+use super::netlord::inventory::Netlord;
 use super::parts::Part;
 use crate::cli::connect::Auth;
 
@@ -21,7 +24,11 @@ pub(super) struct Inventory {
     pub cluster: Spanned<String>,
     /// Of the policy: greater with every change of it.
     pub version: Spanned<u32>,
+    /// VL2's.
+    #[serde(default)]
     pub network: Network,
+    netlord: Option<Spanned<Netlord>>,
+    #[serde(default)]
     pub directory: Servers,
     #[serde(default)]
     pub agent: Agents,
@@ -111,11 +118,30 @@ pub(super) struct Agents {
     pub on_exit: OnExit,
     pub metrics: Spanned<String>,
     pub fail_static: Option<Spanned<String>>,
+    /// Of VL2's hosts.
+    pub limits: Limits,
+    /// Who places large flows of VL2's hosts.
+    pub placement: Option<Placement>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Placement {
+    /// Up to four.
+    pub scheduler: Spanned<Vec<SocketAddr>>,
+    /// From how many bytes a flow is placed; none: the agent's default.
+    pub elephant: Option<Spanned<String>>,
 }
 
 impl Default for Agents {
     fn default() -> Self {
-        Self { on_exit: OnExit::Keep, metrics: Spanned::new(0..0, "127.0.0.1:9304".to_owned()), fail_static: None }
+        Self {
+            on_exit: OnExit::Keep,
+            metrics: Spanned::new(0..0, "127.0.0.1:9304".to_owned()),
+            fail_static: None,
+            limits: Limits::default(),
+            placement: None,
+        }
     }
 }
 
@@ -183,7 +209,47 @@ pub(super) struct Host {
     pub port: Option<Spanned<String>>,
     /// Group of intermediate switches, from 1.
     pub group: Option<Spanned<u16>>,
+    #[serde(default)]
+    pub limits: Limits,
     pub management: Option<String>,
+}
+
+/// None: an inventory without VL2.
+impl Default for Network {
+    fn default() -> Self {
+        let prefixes = Spanned::new(0..0, Vec::new());
+        Self { prefixes, locator: LocatorMode::Host, anycast: None, ecmp_width: ecmp_width(), multicast: None }
+    }
+}
+
+/// No servers.
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            auth: None,
+            etcd: None,
+            etcd_ca: None,
+            etcd_cert: None,
+            etcd_cert_key: None,
+            etcd_user: None,
+            etcd_plaintext: false,
+            port: port(),
+            admin: admin(),
+            metrics: server_metrics(),
+            server: Vec::new(),
+            part: Vec::new(),
+        }
+    }
+}
+
+impl OnExit {
+    /// As agents' configurations have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Remove => "remove",
+        }
+    }
 }
 
 impl Servers {
@@ -202,6 +268,32 @@ impl Servers {
 impl Inventory {
     pub fn cluster(&self) -> &str {
         self.cluster.get_ref()
+    }
+
+    /// `[netlord]`.
+    pub fn netlord(&self) -> Option<&Netlord> {
+        self.netlord.as_ref().map(Spanned::get_ref)
+    }
+
+    /// The same, to be completed.
+    pub fn netlord_mut(&mut self) -> Option<&mut Netlord> {
+        self.netlord.as_mut().map(Spanned::get_mut)
+    }
+
+    /// Where `[netlord]` is.
+    pub fn place_of_netlord(&self) -> Range<usize> {
+        self.netlord.as_ref().map_or(0..0, Spanned::span)
+    }
+
+    /// Whether it has anything of VL2.
+    pub fn has_vl2(&self) -> bool {
+        let has_network = !self.network.prefixes.get_ref().is_empty();
+        has_network || !self.host.is_empty() || !self.switch.is_empty() || !self.rack.is_empty()
+    }
+
+    /// Whether there are directory servers: NetLord can do without.
+    pub const fn has_directory(&self) -> bool {
+        !self.directory.server.is_empty()
     }
 
     /// How updates and streams are authenticated.

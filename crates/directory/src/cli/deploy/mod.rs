@@ -13,9 +13,12 @@ mod files;
 mod folder;
 mod inventory;
 mod keys;
+mod limits;
+mod netlord;
 mod parts;
 mod servers;
 mod validate;
+mod yaml;
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +62,7 @@ enum DeployCommand {
 
 #[derive(Debug, Args)]
 struct PlanArgs {
-    /// Inventory file (TOML)
+    /// Inventory file: YAML if its name ends in .yaml or .yml, else TOML
     inventory: PathBuf,
     /// Folder to create or update; existing keys are kept
     #[arg(long, value_name = "DIR")]
@@ -75,7 +78,7 @@ struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("against").required(true).multiple(true).args(["dir", "host"]))]
 struct CheckArgs {
-    /// Inventory file (TOML)
+    /// Inventory file: YAML if its name ends in .yaml or .yml, else TOML
     inventory: PathBuf,
     /// Compare this planned folder; with `--host`, compare its keys with those of the machine
     #[arg(long, value_name = "DIR")]
@@ -117,7 +120,7 @@ fn plan(args: &PlanArgs) -> super::Result<bool> {
     let _lock = before.as_ref().map(|_| lock(dir)).transpose()?;
     let mut keys = keys_of(&inventory, dir, before.as_ref())?;
     let files = all_files(&inventory, &mut keys)?;
-    policy(&inventory, &place, &files, before.as_ref())?;
+    versions(&inventory, &place, &files, before.as_ref())?;
     let manifest = Manifest::new(inventory.cluster(), *inventory.version.get_ref(), keys.into_issued(), &files);
     let changes = match &before {
         Some(before) => folder::update(dir, &files, before, &manifest, args.force)?,
@@ -189,18 +192,29 @@ fn keys_of(inventory: &Inventory, dir: &Path, before: Option<&Manifest>) -> Resu
     Keys::of_folder(dir, before.clone())
 }
 
-/// Servers refuse a changed policy whose version is not greater, so this does too.
-fn policy(inventory: &Inventory, place: &Place<'_>, files: &Files, before: Option<&Manifest>) -> Result<()> {
+/// Servers refuse a changed policy whose version is not greater, and agents tenants of an older one, so this does too.
+fn versions(inventory: &Inventory, place: &Place<'_>, files: &Files, before: Option<&Manifest>) -> Result<()> {
     let path = format!("{}policy.toml", files::ADMINISTRATION);
-    let content = &files[&path].content;
-    let inventory_path = || place.path.to_owned();
-    Policy::parse(content).map_err(|cause| DeployError::Policy { inventory: inventory_path(), cause })?;
+    if let Some(policy) = files.get(&path) {
+        let inventory_path = || place.path.to_owned();
+        Policy::parse(&policy.content).map_err(|cause| DeployError::Policy { inventory: inventory_path(), cause })?;
+    }
     let Some(before) = before else { return Ok(()) };
     let (old, new) = (before.policy_version, *inventory.version.get_ref());
-    let is_changed = before.digest_of(&path) != Some(&folder::digest(content));
-    if is_changed && new <= old {
-        let message = format!("services, principals or parts have changed, and version {new} is not greater than {old}");
-        return Err(place.error(inventory.version.span(), &message, &format!("write version = {}", old + 1)));
+    let is_changed = |path: &String, is_new: bool| match (files.get(path), before.digest_of(path)) {
+        (Some(file), Some(digest)) => *digest != folder::digest(&file.content),
+        (Some(_), None) => is_new,
+        (None, _) => false,
+    };
+    let is_tenants = |path: &&String| path.ends_with(files::TENANTS) || **path == netlord::tenants_file();
+    let what = match files.keys().filter(is_tenants).any(|it| is_changed(it, false)) {
+        _ if is_changed(&path, true) => "services, principals or parts have changed",
+        true => "tenants have changed",
+        false => return Ok(()),
+    };
+    if new <= old {
+        let message = format!("{what}, and version {new} is not greater than {old}");
+        return Err(validate::refused(place, inventory.version.span(), &message, &format!("write version = {}", old + 1)));
     }
     Ok(())
 }
@@ -231,6 +245,9 @@ fn all_files(inventory: &Inventory, keys: &mut Keys) -> Result<Files> {
     }
     for host in &inventory.host {
         agents::host(inventory, host, keys, &mut files)?;
+    }
+    if let Some(netlord) = inventory.netlord() {
+        netlord::add(inventory, netlord, keys, &mut files)?;
     }
     ansible::add(inventory, &mut files);
     Ok(files)

@@ -12,12 +12,16 @@ use super::error::Result;
 use super::files::{ADMINISTRATION, ENVIRONMENT, File, Files, STATE, heading, of_machine, principal, quoted};
 use super::inventory::{Inventory, LocatorMode, Server, SwitchRole};
 use super::keys::Keys;
+use super::netlord::tenants::bindings;
 use super::parts::{Part, Tenants};
 use crate::cli::connect::Auth;
 
 /// The files of the administrator.
 pub(super) fn administration(inventory: &Inventory, keys: &mut Keys) -> Result<Files> {
     let mut files = Files::new();
+    if !inventory.has_directory() {
+        return Ok(files);
+    }
     let mut add = |name: &str, file: File| drop(files.insert(format!("{ADMINISTRATION}{name}"), file));
     let admin = keys.certificate(&format!("{ADMINISTRATION}admin.pem"), principal(&inventory.directory.admin), &[])?;
     add("secret", File::key(keys.secret_text()));
@@ -155,6 +159,7 @@ fn mappings(inventory: &Inventory) -> String {
             lines.push(json!({"key": address, "locator": locator, "group": group, "service": service, "owner": owner}));
         }
     }
+    lines.extend(inventory.netlord().filter(|it| it.is_pull()).into_iter().flat_map(bindings));
     let heading = json!({"weft_directory": 1, "revision": 0, "entries": lines.len()});
     std::iter::once(heading).chain(lines).map(|line| line.to_string() + "\n").collect()
 }

@@ -8,14 +8,18 @@ use weft_control::prefix::Prefix;
 
 use super::{Check, Once, is_interface, list};
 use crate::cli::deploy::error::Result;
-use crate::cli::deploy::inventory::{Host, LocatorMode};
+use crate::cli::deploy::inventory::{Host, LocatorMode, Placement};
+use crate::cli::deploy::limits::{self, Amount, Unit};
 
 impl Check<'_> {
     pub(super) fn hosts(&self) -> Result<()> {
         let mut addresses = Once::of("the address");
         let mut ports = Once::of("the port");
         let mut entropies: BTreeMap<IpAddr, (&Spanned<Prefix>, &str)> = BTreeMap::new();
+        self.limits(&self.it.agent.limits, limits::VL2)?;
+        self.placement()?;
         for host in &self.it.host {
+            self.limits(&host.limits, limits::VL2)?;
             let name = host.name.get_ref();
             self.service(&host.service)?;
             if !is_interface(host.device.get_ref()) {
@@ -39,6 +43,25 @@ impl Check<'_> {
             self.rack_of(host, &mut ports)?;
         }
         Ok(())
+    }
+
+    /// Large flows go over the intermediate switches that a scheduler chooses.
+    fn placement(&self) -> Result<()> {
+        let Some(Placement { scheduler, elephant }) = &self.it.agent.placement else { return Ok(()) };
+        let schedulers = scheduler.get_ref();
+        if !(1..=SCHEDULERS_MAX).contains(&schedulers.len()) || schedulers.iter().any(|it| it.port() == 0 || !it.is_ipv4()) {
+            let help = "write scheduler = [\"10.9.9.2:5305\"], with their IPv4 addresses and ports";
+            return self.wrong(scheduler.span(), &format!("not one to {SCHEDULERS_MAX} schedulers"), help);
+        }
+        if self.it.anycast().is_empty() {
+            let help = "write `anycast` in [network], or leave `placement` out of [agent]";
+            return self.wrong(scheduler.span(), "there are no intermediate switches to choose", help);
+        }
+        let Some(bytes) = elephant else { return Ok(()) };
+        match Unit::Bytes.problem(&Amount::Text(bytes.get_ref().clone())) {
+            Some((problem, help)) => self.wrong(bytes.span(), &format!("`elephant`: {problem}"), &help),
+            None => Ok(()),
+        }
     }
 
     fn entropy(&self, host: &Host, others: &BTreeMap<IpAddr, (&Spanned<Prefix>, &str)>) -> Result<()> {
@@ -87,3 +110,6 @@ impl Check<'_> {
         ports.add(self, &full, host.name.get_ref())
     }
 }
+
+/// Whom an agent reports to, at most.
+const SCHEDULERS_MAX: usize = 4;

@@ -1,6 +1,7 @@
 //! Whether an inventory can be deployed. Each error names its line, and of what is there twice the other line too.
 
 mod hosts;
+mod netlord;
 mod servers;
 
 use std::collections::BTreeMap;
@@ -9,11 +10,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use toml::Spanned;
+use weft_control::netlord::tenants::Tenants;
 use weft_control::time::Duration;
 use weft_control::vl2::groups::Groups;
 
 use super::error::{DeployError, Result};
 use super::inventory::{Inventory, Rack, SwitchRole};
+use super::limits::{Limits, Unit};
+use super::netlord::layout::Layout;
+use super::yaml;
 use crate::daemon::config::Place;
 
 impl Inventory {
@@ -22,11 +27,22 @@ impl Inventory {
     /// # Errors
     /// [`DeployError`] with file, line and remedy.
     pub fn read(place: &Place<'_>) -> Result<Self> {
-        let mut inventory: Self = place.parse()?;
+        let mut inventory: Self = if yaml::is_yaml(place.path) { yaml::parse(place) } else { place.parse() }?;
         inventory.find_tors();
-        Check { place, it: &inventory }.all()?;
+        let of_netlord = Check { place, it: &inventory }.all()?;
+        if let (Some(netlord), Some((layout, tenants))) = (inventory.netlord_mut(), of_netlord) {
+            (netlord.layout, netlord.tenants) = (layout, tenants);
+        }
         Ok(inventory)
     }
+}
+
+/// An error at a part of an inventory, in the notation of its file.
+pub(super) fn refused(place: &Place<'_>, span: Range<usize>, message: &str, help: &str) -> DeployError {
+    if yaml::is_yaml(place.path) {
+        return place.error(span, &yaml::in_its_notation(message), &yaml::in_its_notation(help));
+    }
+    place.error(span, message, help)
 }
 
 /// An inventory, and where its keys are.
@@ -61,15 +77,18 @@ impl<K: Ord + Clone + Display> Once<K> {
 
 impl Check<'_> {
     fn wrong<T>(&self, span: Range<usize>, message: &str, help: &str) -> Result<T> {
-        Err(self.place.error::<DeployError>(span, message, help))
+        Err(refused(self.place, span, message, help))
     }
 
-    fn all(&self) -> Result<()> {
+    /// All of it; of NetLord its VLANs and tenants.
+    fn all(&self) -> Result<Option<(Layout, Tenants)>> {
         self.name(&self.it.cluster, "the cluster")?;
         if *self.it.version.get_ref() == 0 {
             return self.wrong(self.it.version.span(), "versions begin at 1", "write version = 1");
         }
-        self.network()?;
+        if self.it.has_vl2() || self.it.netlord().is_none() {
+            self.network()?;
+        }
         self.daemons()?;
         self.servers()?;
         self.services()?;
@@ -77,7 +96,8 @@ impl Check<'_> {
         self.machines()?;
         self.switches()?;
         self.racks()?;
-        self.hosts()
+        self.hosts()?;
+        self.netlord()
     }
 
     /// A name that is part of paths, configurations and units.
@@ -93,6 +113,10 @@ impl Check<'_> {
 
     fn network(&self) -> Result<()> {
         let (network, prefixes) = (&self.it.network, self.it.network.prefixes.get_ref());
+        if prefixes.is_empty() && network.prefixes.span().is_empty() {
+            let help = "add it with `prefixes` and `locator`; or [netlord], for tenants over switches that bridge";
+            return self.wrong(0..0, "no [network]", help);
+        }
         let of = |is_v4: bool| prefixes.iter().filter(|it| it.address().is_ipv4() == is_v4).count();
         if prefixes.is_empty() || of(true) > 1 || of(false) > 1 {
             let help = "write the whole space of application addresses as one prefix a family";
@@ -137,6 +161,21 @@ impl Check<'_> {
         Ok(())
     }
 
+    /// Limits that the agent knows, and that let something pass.
+    fn limits(&self, limits: &Limits, known: &[(&str, Unit)]) -> Result<()> {
+        for (name, value) in &limits.0 {
+            let Some((_, unit)) = known.iter().find(|(it, _)| it == name) else {
+                let names: Vec<&str> = known.iter().map(|it| it.0).collect();
+                let help = format!("remove it, or write one of: {}", names.join(", "));
+                return self.wrong(value.span(), &format!("there is no limit `{name}`"), &help);
+            };
+            if let Some((problem, help)) = unit.problem(value.get_ref()) {
+                return self.wrong(value.span(), &format!("`{name}`: {problem}"), &help);
+            }
+        }
+        Ok(())
+    }
+
     fn services(&self) -> Result<()> {
         let (mut names, mut ids) = (Once::of("the name"), Once::of("id"));
         for service in &self.it.service {
@@ -174,7 +213,9 @@ impl Check<'_> {
             self.it.directory.server.iter().map(|it| (&it.principal, format!("directory server {}", it.name.get_ref())));
         let switches = self.it.switch.iter().filter_map(|it| Some((it.principal.as_ref()?, it.name.get_ref().clone())));
         let hosts = self.it.host.iter().map(|it| (&it.principal, it.name.get_ref().clone()));
-        for (principal, owner) in servers.chain(switches).chain(hosts) {
+        let of_netlord = self.it.netlord().into_iter().flat_map(|it| &it.host);
+        let of_netlord = of_netlord.filter_map(|it| Some((it.principal.as_ref()?, it.name.get_ref().clone())));
+        for (principal, owner) in servers.chain(switches).chain(hosts).chain(of_netlord) {
             if *principal.get_ref() == 0 {
                 return self.wrong(principal.span(), "principals begin at 1", "give each machine its own number");
             }
@@ -185,7 +226,7 @@ impl Check<'_> {
 
     /// Names and locator addresses. A directory server may share a machine with a host or a switch: then they have one name.
     fn machines(&self) -> Result<()> {
-        let (mut names, mut servers) = (Once::of("the name"), Once::of("the name"));
+        let [mut names, mut bridged, mut servers] = std::array::from_fn(|_| Once::of("the name"));
         let mut addresses: Once<IpAddr> = Once::of("the address");
         let mut machines: BTreeMap<&str, IpAddr> = BTreeMap::new();
         let switches = self.it.switch.iter().map(|it| (&it.name, &it.la));
@@ -196,6 +237,12 @@ impl Check<'_> {
             self.is_locator(&la)?;
             addresses.add(self, &la, name.get_ref())?;
             machines.insert(name.get_ref(), *la.get_ref());
+        }
+        let netlord = self.it.netlord();
+        let switches = netlord.into_iter().flat_map(|it| it.switch.iter().map(|it| &it.name));
+        for name in switches.chain(netlord.into_iter().flat_map(|it| it.host.iter().map(|it| &it.name))) {
+            self.name(name, "a machine")?;
+            bridged.add(self, name, name.get_ref())?;
         }
         for server in &self.it.directory.server {
             self.name(&server.name, "a machine")?;

@@ -15,12 +15,26 @@ use crate::daemon::tls::plaintext;
 
 impl Check<'_> {
     pub(super) fn servers(&self) -> Result<()> {
+        if self.it.directory.server.is_empty() && self.it.netlord().is_some() && !self.it.has_vl2() {
+            return self.without_servers();
+        }
         if self.it.directory.server.is_empty() {
             return self.wrong(0..0, "no directory server", "add [[directory.server]] with name, address and principal");
         }
         self.division()?;
         self.etcd_files()?;
         self.authentication()
+    }
+
+    /// NetLord's agents can do without a directory, which then has nothing either.
+    fn without_servers(&self) -> Result<()> {
+        match self.it.directory.part.first() {
+            None => Ok(()),
+            Some(part) => {
+                let message = format!("part `{}` has no servers", part.name.get_ref());
+                self.wrong(part.name.span(), &message, "add [[directory.server]] with this `part`, or remove the part")
+            }
+        }
     }
 
     /// An undivided directory with one store, or parts.
