@@ -44,6 +44,9 @@ for file in packaging/monitoring/*; do
     install -D -m 644 "$file" "$to/share/weft/monitoring/$(basename "$file")"
 done
 
+sed -e "s|/usr/bin/weft-agent|$prefix/bin/weft-agent|" packaging/libvirt/qemu >"$scratch/hook"
+install -D -m 755 "$scratch/hook" "$to/share/weft/libvirt/qemu"
+
 for page in docs/*.md CHANGELOG.md LICENSE; do
     install -D -m 644 "$page" "$to/share/doc/weft/$(basename "$page")"
 done

@@ -94,7 +94,7 @@ passes "deb: manual pages, completions, units, examples" within "$root" bash -c 
     set -e
     for file in man/man1/weft.1.gz man/man1/weft-run.1.gz man/man1/weft-agent.1.gz man/man1/weft-scheduler.1.gz man/man1/weft-planner.1.gz man/man1/weft-directory-serve.1.gz \
         bash-completion/completions/weft zsh/site-functions/_weft fish/vendor_completions.d/weft.fish \
-        weft/monitoring/weft-alerts.yml doc/weft/examples/examples/inventory.toml doc/weft/examples/scenarios/first.toml doc/weft/running-on-hosts.md; do
+        weft/monitoring/weft-alerts.yml weft/libvirt/qemu doc/weft/examples/examples/inventory.toml doc/weft/examples/scenarios/first.toml doc/weft/running-on-hosts.md; do
         test -s "/usr/share/$file" || { echo "/usr/share/$file is missing"; exit 1; }
     done
     grep -q ExecStart=/usr/bin/weft-agent /usr/lib/systemd/system/weft-agent.service
