@@ -16,7 +16,7 @@ use std::path::Path;
 
 use support::fabric::Network;
 use support::process::program;
-use support::site::{Site, has_systemd, plan, wait};
+use support::site::{Site, has_ansible, has_systemd, plan, wait};
 use weft_agent::config::Place;
 use weft_agent::vl2::{host::HostConfig, switch::SwitchConfig};
 
@@ -232,9 +232,7 @@ fn systemd_starts_a_server_and_an_agent_on_one_machine() {
 /// Where Ansible is installed, its role brings machines with nothing of Weft's files to what is planned, and changes nothing when it runs again.
 #[test]
 fn the_role_installs_and_starts_what_is_planned() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|it| it.join("ansible-playbook").is_file()) {
-        eprintln!("SKIPPED: it takes ansible-playbook");
+    if !has_ansible() {
         return;
     }
     let Some(mut site) = example("role").filter(|_| has_systemd()) else { return };
@@ -242,29 +240,19 @@ fn the_role_installs_and_starts_what_is_planned() {
     let bare = site.folder.path().join("bare");
     fs::create_dir(&bare).unwrap();
     MACHINES.iter().for_each(|name| site.boot_with(name, &bare));
-    let play = |site: &Site, name: &str| {
-        let (inventory, playbook) = (site.plan().join("inventory.yml"), site.plan().join("site.yml"));
-        let paths = [inventory.to_str().unwrap(), playbook.to_str().unwrap()];
-        let python = "ansible_python_interpreter={{ ansible_playbook_python }}";
-        let arguments = ["-i", paths[0], "--connection", "local", "--limit", name, "--extra-vars", python, paths[1]];
-        let output = site.on(name, Path::new("ansible-playbook"), &arguments);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name}: {text}");
-        text
-    };
-    play(&site, "dir1");
+    site.play("dir1");
     site.import("dir1");
-    AGENTS.iter().for_each(|name| drop(play(&site, name)));
+    AGENTS.iter().for_each(|name| drop(site.play(name)));
     reaches_all(&site, MACHINES, "pushed_two");
     for name in ["dir1", "web1"] {
-        let text = play(&site, name);
+        let text = site.play(name);
         assert!(text.contains("changed=0 "), "{text}");
     }
     // An address more: only what differs is written, and the agent has it.
     let more = fs::read_to_string(EXAMPLE).unwrap().replace("[\"20.0.0.1\"]", "[\"20.0.0.1\", \"20.0.0.11\"]");
     plan(site.folder.path(), &more);
     site.import("dir1");
-    play(&site, "web1");
+    site.play("web1");
     reaches_all(&site, &["web1"], "pushed_two");
     let output = site.on("web2", Path::new("ping"), &["-c", "2", "-W", "2", "20.0.0.11"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::fabric::Network;
 use support::process::program;
-use support::site::{Site, has_systemd, plan, wait};
+use support::site::{Site, has_ansible, has_systemd, plan, wait};
 use weft_agent::config::Place;
 use weft_agent::netlord::{host::HostConfig, switch::SwitchConfig};
 
@@ -229,4 +229,36 @@ fn systemd_starts_the_units_with_their_planned_files() {
     assert!(site.on("h0", Path::new("systemctl"), &["restart", "weft-agent"]).status.success());
     site.is_as_planned(&["h0"]);
     pings(&site, "web1", "10.0.0.2");
+}
+
+/// Where Ansible is installed, its role brings machines with nothing of Weft's files to what is planned.
+#[test]
+fn the_role_installs_and_starts_what_is_planned() {
+    if !has_ansible() || !has_systemd() {
+        return;
+    }
+    let Some(mut site) = site("nlrole", EXAMPLE) else { return };
+    let bare = site.folder.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    ["dir1"].iter().chain(&SWITCHES).chain(&HOSTS).for_each(|name| site.boot_with(name, &bare));
+    site.play("dir1");
+    // The administrator's part: mappings and tenants.
+    let text = site.play_for("dir1", "localhost");
+    assert!(text.contains("changed=2 "), "{text}");
+    let text = site.play_for("dir1", "localhost");
+    assert!(text.contains("ok=2 ") && text.contains("changed=0 "), "{text}");
+    // Edge switches before the servers that are to answer them.
+    SWITCHES.iter().chain(&HOSTS).for_each(|name| drop(site.play(name)));
+    tenants_are_as_planned(&site);
+    for name in ["edge0", "h0"] {
+        let text = site.play(name);
+        assert!(text.contains("changed=0 "), "{text}");
+    }
+    // The VIF that was attached at run time has its interface in the inventory from now on.
+    let more = EXAMPLE.replace("version = 1 ", "version = 2 ").replace("host = \"h1\"", "host = \"h1\"\ndevice = \"vnet7\"");
+    plan(site.folder.path(), &more);
+    site.play_for("dir1", "localhost");
+    site.play("h1");
+    site.is_as_planned(&["h1"]);
+    pings(&site, "web1", "10.0.0.3");
 }

@@ -70,6 +70,15 @@ fn without_a_directory_servers_have_the_tenants_and_nobody_has_keys() {
     assert_code(&site.plan(&with_directory, &[]), 0);
     assert!(site.out().join("directory/secret").exists() && !site.out().join("hosts/h1/etc/weft/tenants.toml").exists());
     assert_code(&site.check_folder(&with_directory), 0);
+    // Keys are not removed, as they cannot be made again.
+    let before = site.snapshot();
+    let output = site.plan(&inventory.replace("version = 1 ", "version = 3 "), &[]);
+    let printed = text(&output);
+    assert!(
+        output.status.code() == Some(2) && printed.contains("has the keys of a directory") && printed.contains("new folder"),
+        "{printed}"
+    );
+    assert_eq!(site.snapshot(), before);
 }
 
 /// Both overlays, with one directory.

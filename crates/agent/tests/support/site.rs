@@ -168,6 +168,25 @@ impl Site {
         command
     }
 
+    /// Runs the playbook on a machine, for it alone; what it prints.
+    pub fn play(&self, name: &str) -> String {
+        self.play_for(name, name)
+    }
+
+    /// Runs the playbook on a machine, for a host of the playbook; what it prints.
+    pub fn play_for(&self, name: &str, limit: &str) -> String {
+        let (inventory, playbook) = (self.plan().join("inventory.yml"), self.plan().join("site.yml"));
+        let paths = [inventory.to_str().unwrap(), playbook.to_str().unwrap()];
+        let python = "ansible_python_interpreter={{ ansible_playbook_python }}";
+        // Ansible knows localhost without an inventory, but can be limited only to what is in one.
+        let arguments =
+            ["-i", paths[0], "-i", "localhost,", "--connection", "local", "--limit", limit, "--extra-vars", python, paths[1]];
+        let output = self.on(name, Path::new("ansible-playbook"), &arguments);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {text}");
+        text
+    }
+
     /// Names of the metrics that a machine serves.
     pub fn metrics(&self, name: &str, port: u16) -> Vec<String> {
         let read = || -> std::io::Result<String> {
@@ -205,6 +224,16 @@ pub fn has_systemd() -> bool {
     assert!(has || std::env::var_os("CI").is_none(), "no systemd: scripts/setup-lab.sh");
     if !has {
         eprintln!("SKIPPED: it takes systemd: scripts/setup-lab.sh");
+    }
+    has
+}
+
+/// Whether this machine has Ansible; CI has not.
+pub fn has_ansible() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has = std::env::split_paths(&path).any(|it| it.join("ansible-playbook").is_file());
+    if !has {
+        eprintln!("SKIPPED: it takes ansible-playbook");
     }
     has
 }

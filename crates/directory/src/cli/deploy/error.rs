@@ -45,6 +45,9 @@ pub enum DeployError {
     /// A key was replaced by another cluster's.
     #[error("{} is not the key that this folder was made with: it is of another cluster", .0.display())]
     OtherKey(PathBuf),
+    /// The keys of a folder would be removed.
+    #[error("{} has the keys of a directory, and the inventory has no directory server", .0.display())]
+    KeysOfNoServer(PathBuf),
     /// A newer program made the folder.
     #[error("{} was written by version {has} of weft, and this is {own}", dir.display())]
     Newer { dir: PathBuf, has: String, own: &'static str },
@@ -87,6 +90,9 @@ impl DeployError {
             Self::OtherKey(_) => {
                 "restore the file of this cluster from a backup. To replace the secret, see docs/directory.md#keys-and-certificates"
                     .to_owned()
+            }
+            Self::KeysOfNoServer(_) => {
+                "add [[directory.server]]; or plan into a new folder, and keep this one until no machine has its keys".to_owned()
             }
             Self::Newer { has, .. } => format!("upgrade weft on this machine to {has}, then repeat the command"),
             Self::Edited(_) => {

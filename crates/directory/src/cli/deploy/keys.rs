@@ -43,7 +43,7 @@ impl Keys {
     /// [`DeployError`] if one is missing, can be read by others, or is not the one that the manifest has.
     pub fn of_folder(dir: &Path, manifest: Manifest) -> Result<Self> {
         // Of an inventory without directory servers.
-        if manifest.digest_of(&format!("{ADMINISTRATION}secret")).is_none() {
+        if manifest.digest_of(SECRET).is_none() {
             return Self::new();
         }
         let file = |name: &str| dir.join(ADMINISTRATION).join(name);
@@ -108,6 +108,9 @@ pub(super) fn key_path(certificate: &str) -> String {
         _ => format!("{certificate}.key"),
     }
 }
+
+/// The cluster's secret, in the folder.
+pub(super) const SECRET: &str = "directory/secret";
 
 /// A key's file that is unchanged since the folder was planned.
 fn read_key(path: &Path, expected: Option<&str>) -> Result<String> {

@@ -31,7 +31,7 @@ pub use error::DeployError;
 use files::Files;
 use folder::Manifest;
 use inventory::{Inventory, PAGE};
-use keys::Keys;
+use keys::{Keys, SECRET};
 
 use self::error::Result;
 use crate::daemon::command_line::{print_json, print_text};
@@ -188,6 +188,9 @@ fn keys_of(inventory: &Inventory, dir: &Path, before: Option<&Manifest>) -> Resu
     if before.cluster != inventory.cluster() {
         let (has, wanted) = (before.cluster.clone(), inventory.cluster().to_owned());
         return Err(DeployError::OtherCluster { dir: dir.to_owned(), has, wanted });
+    }
+    if !inventory.has_directory() && before.digest_of(SECRET).is_some() {
+        return Err(DeployError::KeysOfNoServer(dir.to_owned()));
     }
     Keys::of_folder(dir, before.clone())
 }

@@ -1,5 +1,7 @@
 //! NetLord in an inventory: switches with their cables, servers, tenants with what they have. `docs/deploying.md` has every key.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Spanned;
 use weft_control::netlord::tenants::Tenants;
@@ -46,6 +48,9 @@ pub(in crate::cli::deploy) struct Netlord {
     /// The same of tenants and what they have.
     #[serde(skip)]
     pub tenants: Tenants,
+    /// The VIFs of each server, by its name.
+    #[serde(skip)]
+    placed: BTreeMap<String, Vec<usize>>,
 }
 
 /// Who knows where VIFs are.
@@ -186,6 +191,16 @@ pub(in crate::cli::deploy) struct Rule {
 }
 
 impl Netlord {
+    /// Completes it: once, after it was checked.
+    pub fn complete(&mut self, layout: Layout, tenants: Tenants) {
+        (self.layout, self.tenants) = (layout, tenants);
+        for (at, vif) in self.vif.iter().enumerate() {
+            if let Some(host) = &vif.host {
+                self.placed.entry(host.get_ref().clone()).or_default().push(at);
+            }
+        }
+    }
+
     /// Whether the directory knows where VIFs are.
     pub fn is_pull(&self) -> bool {
         self.locations.as_ref().is_some_and(|it| *it.get_ref() == Locations::Directory)
@@ -197,9 +212,8 @@ impl Netlord {
     }
 
     /// The VIFs that are placed on a server.
-    pub fn vifs_of<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Vif> {
-        let name = host.name.get_ref();
-        self.vif.iter().filter(move |it| it.host.as_ref().is_some_and(|host| host.get_ref() == name))
+    pub fn vifs_of(&self, host: &Host) -> impl Iterator<Item = &Vif> {
+        self.placed.get(host.name.get_ref()).into_iter().flatten().map(|&at| &self.vif[at])
     }
 }
 

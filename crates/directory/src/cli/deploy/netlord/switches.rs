@@ -19,6 +19,9 @@ pub(super) fn switch(inventory: &Inventory, netlord: &Netlord, switch: &Switch, 
     if let Some(mac) = &switch.mac {
         let _ = writeln!(text, "mac = \"{}\"", mac.get_ref());
     }
+    if is_edge {
+        let _ = writeln!(text, "lldp = \"{LLDP}\"");
+    }
     // A switch without others shares limits with none.
     if is_edge && ports.iter().any(|it| it.number.is_none()) {
         let _ = writeln!(text, "special_vlan = {:?}", layout.special);
@@ -63,3 +66,6 @@ fn limits(netlord: &Netlord, text: &mut String) {
         }
     }
 }
+
+/// How often edge switches announce themselves: a server that starts knows its place soon, and LLDP's usual 30 s would have the role wait for it.
+const LLDP: &str = "5s";

@@ -1,5 +1,6 @@
 //! The tenants' file of an inventory, and where its VIFs are.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::net::IpAddr;
 
@@ -95,12 +96,14 @@ fn principal_of(netlord: &Netlord, host: &str) -> Option<u32> {
 /// The bindings of placed VIFs, as `weft directory import` reads them: a key for the MAC address, and one for each address.
 pub(in crate::cli::deploy) fn bindings(netlord: &Netlord) -> Vec<Value> {
     let tenants = &netlord.tenants;
-    let placed = netlord.vif.iter().filter_map(|vif| {
-        let host = netlord.host.iter().find(|it| Some(it.name.get_ref()) == vif.host.as_ref().map(Spanned::get_ref))?;
-        let spec = tenants.by_name(vif.tenant.get_ref())?.vifs.iter().find(|it| it.name == *vif.name.get_ref())?;
-        Some(bindings_of(spec, locator(netlord, host)?, tenants.service.0, host.principal.as_ref()?))
-    });
-    placed.flatten().collect()
+    let specs: BTreeMap<(&str, &str), &VifSpec> =
+        tenants.vifs().map(|(tenant, spec)| ((tenant.name.as_str(), spec.name.as_str()), spec)).collect();
+    let of_host = |host: &Host| -> Vec<Value> {
+        let (Some(locator), Some(owner)) = (locator(netlord, host), &host.principal) else { return Vec::new() };
+        let found = netlord.vifs_of(host).filter_map(|it| specs.get(&(it.tenant.get_ref().as_str(), it.name.get_ref().as_str())));
+        found.flat_map(|spec| bindings_of(spec, locator, tenants.service.0, owner)).collect()
+    };
+    netlord.host.iter().flat_map(of_host).collect()
 }
 
 fn bindings_of(spec: &VifSpec, locator: Locator, service: u32, owner: &Spanned<u32>) -> Vec<Value> {

@@ -31,7 +31,7 @@ impl Inventory {
         inventory.find_tors();
         let of_netlord = Check { place, it: &inventory }.all()?;
         if let (Some(netlord), Some((layout, tenants))) = (inventory.netlord_mut(), of_netlord) {
-            (netlord.layout, netlord.tenants) = (layout, tenants);
+            netlord.complete(layout, tenants);
         }
         Ok(inventory)
     }

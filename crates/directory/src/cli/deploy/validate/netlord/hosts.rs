@@ -1,6 +1,6 @@
 //! Servers of NetLord: where they are, who they are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::Ipv4Net;
 use toml::Spanned;
@@ -119,6 +119,9 @@ impl Check<'_> {
     /// VIFs on their servers.
     pub(super) fn vifs(&self, netlord: &Netlord) -> Result<()> {
         let mut devices = Once::of("the interface");
+        let hosts: BTreeMap<&str, &Host> = netlord.host.iter().map(|it| (it.name.get_ref().as_str(), it)).collect();
+        let readers = netlord.tenant.iter().filter_map(|it| Some((it.name.get_ref().as_str(), it.readers.as_ref()?)));
+        let readers: BTreeMap<&str, &Vec<Spanned<String>>> = readers.collect();
         for vif in &netlord.vif {
             let (name, tenant) = (vif.name.get_ref(), vif.tenant.get_ref());
             let owner = format!("VIF {name} of {tenant}");
@@ -130,9 +133,8 @@ impl Check<'_> {
                     "add `host`, or remove `device`",
                 );
             };
-            let host = self.host_of(netlord, at)?;
-            let readers = netlord.tenant.iter().find(|it| it.name.get_ref() == tenant).and_then(|it| it.readers.as_ref());
-            if readers.is_some_and(|it| !it.iter().any(|reader| reader.get_ref() == at.get_ref())) {
+            let host = hosts.get(at.get_ref().as_str()).map_or_else(|| self.host_of(netlord, at), |it| Ok(*it))?;
+            if readers.get(tenant.as_str()).is_some_and(|it| !it.iter().any(|reader| reader.get_ref() == at.get_ref())) {
                 let message = format!("{owner} is on {}, which may not read its tenant", at.get_ref());
                 return self.wrong(at.span(), &message, &format!("add it to `readers` of {tenant}, or name one of these"));
             }

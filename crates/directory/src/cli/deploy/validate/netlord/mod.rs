@@ -4,6 +4,8 @@ mod hosts;
 mod switches;
 mod tenants;
 
+use std::collections::BTreeMap;
+
 use toml::Spanned;
 use weft_control::netlord::tenants::Tenants;
 use weft_fabric::routing::spain::SpainError;
@@ -38,10 +40,11 @@ impl Check<'_> {
     /// A machine runs one agent.
     fn one_overlay(&self, netlord: &Netlord) -> Result<()> {
         let hosts = self.it.host.iter().map(|it| (&it.name, "[[host]]"));
-        let vl2: Vec<_> = self.it.switch.iter().map(|it| (&it.name, "[[switch]]")).chain(hosts).collect();
+        let vl2 = self.it.switch.iter().map(|it| (&it.name, "[[switch]]")).chain(hosts);
+        let vl2: BTreeMap<&str, _> = vl2.map(|it| (it.0.get_ref().as_str(), it)).collect();
         let names = netlord.switch.iter().map(|it| &it.name).chain(netlord.host.iter().map(|it| &it.name));
         for name in names {
-            if let Some((first, table)) = vl2.iter().find(|(it, _)| it.get_ref() == name.get_ref()) {
+            if let Some((first, table)) = vl2.get(name.get_ref().as_str()) {
                 let line = self.place.line(first.span());
                 let message =
                     format!("{} is in {table} (line {line}) too: a machine runs the agent of one overlay", name.get_ref());

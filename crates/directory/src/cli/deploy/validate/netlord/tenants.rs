@@ -129,8 +129,8 @@ impl Check<'_> {
         };
         let is_rule = table.starts_with("rule of ");
         let rule = &netlord.rule[(0..netlord.rule.len()).filter(|_| is_rule).find(is_bad)?];
-        let texts = [&rule.from, &rule.to].into_iter().flatten().chain([&rule.action, &rule.router, &rule.tenant]);
-        Some((rule.action.span(), texts.collect()))
+        let values = [&rule.from, &rule.to].into_iter().flatten().chain([&rule.action, &rule.router, &rule.tenant]);
+        Some((rule.action.span(), values.collect()))
     }
 }
 
