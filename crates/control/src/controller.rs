@@ -45,6 +45,8 @@ pub enum Input<'a> {
     Failed(Part),
     /// A part works again.
     Restored(Part),
+    /// Whether a host can take detours and forward for others: one that cannot has none, and none leads through it. Before the first word all can.
+    Detours(HostId, bool),
 }
 
 /// An edge switch's counter of a flow.

@@ -243,6 +243,7 @@ impl Controller for Scripted {
             Input::FlowRemoved(counter) => format!("removed {} after {}", counter.flow.src.0, counter.bytes.0),
             Input::Failed(_) => "failed".to_owned(),
             Input::Restored(_) => "restored".to_owned(),
+            Input::Detours(..) => "detours".to_owned(),
         };
         self.heard.lock().unwrap().push(format!("{now} {note}"));
     }

@@ -4,6 +4,7 @@
  *     host -> peer  becomes  NIC i -> NIC j of the peer, and goes out at NIC i
  *   subways_in, on the ingress of every NIC:
  *     NIC j of the peer -> NIC i  becomes  peer -> host
+ *     IP in IP between hosts  is forwarded on a detour (detour.h), if this host takes part
  *
  * The pair (i, j) of a flow is drawn at its first packet, from the peer's slots. It stays until the agent moves the flow, in a pause; until its NIC is down; or until
  * a packet is sent again after nothing was heard for a while: then nobody can be overtaken, and another pair may work. An answer that does not get through shows by
@@ -63,6 +64,8 @@ struct {
 	__type(key, struct subways_flow);
 	__type(value, struct subways_move);
 } moves SEC(".maps");
+
+#include "detour.h"
 
 struct packet {
 	struct iphdr ip;
@@ -128,7 +131,7 @@ always_inline __u8 draw(const struct subways_settings *s, const struct subways_p
 	old = other = state->pair;
 	for (int i = 0; i < SUBWAYS_DRAWS; i++) {
 		pair = peer->slot[mix(hash + state->draws++) % SUBWAYS_SLOTS];
-		if (!(s->up >> (pair >> 4 & 7) & 1))
+		if (!(s->up >> (pair >> 4 & 15) & 1))
 			continue;
 		if (is_first || ((pair ^ old) & 0xf0 && (pair ^ old) & 0x0f))
 			return pair;
@@ -173,7 +176,7 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 		}
 		bpf_map_delete_elem(&moves, flow);
 	}
-	if (!(s->up >> (state->pair >> 4 & 7) & 1)) {
+	if (!(s->up >> (state->pair >> 4 & 15) & 1)) {
 		state->pair = draw(s, peer, state, hash_of(s, flow), 0);
 		add(SUBWAYS_NIC_DOWN, 1);
 	} else if (is_again && since(now, state->heard_ns) > s->stall_ns && since(now, state->last_ns) > s->stall_ns) {
@@ -187,6 +190,67 @@ always_inline void choose(const struct subways_settings *s, const struct subways
 		state->next = p->end;
 }
 
+/* A pair of NICs without a detour at either end; the first if there is none. */
+slow_path __u8 direct(const struct subways_settings *s, const struct subways_peer *peer, __u32 hash)
+{
+	for (__u32 i = 0; i < SUBWAYS_SLOTS; i++) {
+		__u8 pair = peer->slot[(hash + i) % SUBWAYS_SLOTS];
+
+		if (!(pair & (SUBWAYS_FIRST_DETOUR << 4 | SUBWAYS_FIRST_DETOUR)) && s->up >> (pair >> 4 & 7) & 1)
+			return pair;
+	}
+	return 0;
+}
+
+/* The NICs and detours of a pair; false if one of its detours is gone. */
+always_inline int resolve(const struct subways_settings *s, const struct subways_flow *flow, __u8 pair, __u64 now, struct route *r)
+{
+	r->leaving = r->arriving = NULL;
+	r->hops = 0;
+	r->out = pair >> 4 & 15;
+	r->into = pair & 15;
+	if (r->out >= SUBWAYS_FIRST_DETOUR) {
+		r->leaving = detour_of(s->address[0], r->out, now);
+		if (!r->leaving)
+			return 0;
+		r->out = r->leaving->nic;
+		r->hops += r->leaving->hops;
+	}
+	if (r->into >= SUBWAYS_FIRST_DETOUR) {
+		r->arriving = detour_of(flow->peer, r->into, now);
+		if (!r->arriving)
+			return 0;
+		r->into = r->arriving->nic;
+		r->hops += r->arriving->hops;
+	}
+	return 1;
+}
+
+/* Sends the packet of a flow over its NICs and detours. */
+always_inline int dispatch(struct __sk_buff *skb, const struct subways_settings *s, const struct subways_peer *peer,
+			   const struct subways_flow *flow, struct subways_state *state, const struct packet *p, __u64 now)
+{
+	struct route r;
+	__be32 source;
+
+	if (!resolve(s, flow, state->pair, now, &r)) {
+		state->pair = direct(s, peer, hash_of(s, flow));
+		add(SUBWAYS_OFF_DETOUR, 1);
+		if (!resolve(s, flow, state->pair, now, &r))
+			return drop(SUBWAYS_FAILED);
+	}
+	source = s->address[r.out & 7];
+	if (!rewrite(skb, p, source, peer->address[r.into & 7]))
+		return drop(SUBWAYS_FAILED);
+	if (r.hops) {
+		if (!push(skb, &r, source, p->ip.tos, skb->len - IP_OFFSET))
+			return drop(SUBWAYS_FAILED);
+		add(SUBWAYS_DETOURED, 1);
+	}
+	add(SUBWAYS_SENT, 1);
+	return bpf_redirect_neigh(s->ifindex[r.out & 7], NULL, 0, 0);
+}
+
 SEC("tc")
 int subways_out(struct __sk_buff *skb)
 {
@@ -198,7 +262,6 @@ int subways_out(struct __sk_buff *skb)
 	int reason = SUBWAYS_UNKNOWN_PEER;
 	__u64 now = bpf_ktime_get_ns();
 	struct packet p;
-	__u32 out, into;
 
 	if (!s)
 		return TC_ACT_SHOT;
@@ -229,12 +292,7 @@ int subways_out(struct __sk_buff *skb)
 	state->bytes += p.payload;
 	if (p.tcp.fin || p.tcp.rst)
 		state->flags |= SUBWAYS_OVER;
-	out = state->pair >> 4 & 7;
-	into = state->pair & 7;
-	if (!rewrite(skb, &p, s->address[out], peer->address[into]))
-		return drop(SUBWAYS_FAILED);
-	add(SUBWAYS_SENT, 1);
-	return bpf_redirect_neigh(s->ifindex[out], NULL, 0, 0);
+	return dispatch(skb, s, peer, &flow, state, &p, now);
 }
 
 /* What a packet from the peer says of the flow's own packets. */
@@ -274,9 +332,17 @@ int subways_in(struct __sk_buff *skb)
 	const __be32 *peer;
 	int reason = -1;
 	__u64 hit = 0;
+	__u8 protocol = 0;
 	struct packet p;
 
-	if (!s || !parse(skb, &p, &reason))
+	if (!s)
+		return TC_ACT_OK;
+	if (s->up & SUBWAYS_DETOURS && skb->protocol == bpf_htons(ETH_P_IP)) {
+		bpf_skb_load_bytes(skb, IP_OFFSET + offsetof(struct iphdr, protocol), &protocol, sizeof(protocol));
+		if (protocol == IPPROTO_IPIP)
+			return forward(skb, s);
+	}
+	if (!parse(skb, &p, &reason))
 		return TC_ACT_OK;
 	/* Without a branch, of which the verifier would follow each combination: 0 - 1 alone has the highest bit. */
 	for (int i = 0; i < SUBWAYS_NICS; i++)

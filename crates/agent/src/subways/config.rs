@@ -51,6 +51,8 @@ pub struct AccessPart {
     #[serde(default = "report", deserialize_with = "from_text")]
     pub report: Bytes,
     pub mtu: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub detours: bool,
     pub ports: Spanned<BTreeMap<Spanned<String>, Devices>>,
 }
 

@@ -197,6 +197,7 @@ impl Controller for Hedera {
             Input::FlowRemoved(counter) => self.removed(&counter.flow),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
+            Input::Detours(..) => {}
         }
     }
 

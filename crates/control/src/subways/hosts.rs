@@ -52,6 +52,8 @@ pub struct Ends {
     ends: [Vec<End>; 2],
     /// By host: where it stands in both lists.
     place: Vec<Option<u32>>,
+    /// By host: whether it takes detours and forwards for others.
+    detours: Vec<bool>,
 }
 
 impl Ends {
@@ -70,7 +72,7 @@ impl Ends {
                 }
             }
         }
-        Self { ends, place }
+        Self { ends, place, detours: vec![true; fabric.host_count()] }
     }
 
     /// Where a host stands; `None` if it has no choice.
@@ -86,6 +88,11 @@ impl Ends {
         &mut self.ends[direction as usize]
     }
 
+    /// From the next delivery on, a host takes part in detours or does not; whether that is new.
+    pub fn set_detours(&mut self, host: HostId, takes_part: bool) -> bool {
+        std::mem::replace(&mut self.detours[host.index()], takes_part) != takes_part
+    }
+
     /// Gives the hosts of a loop their NICs that work, but those left to others, and the detours of a plan. Bytes stay with paths that stay.
     pub fn deliver(&mut self, fabric: &Fabric, health: &Health, ring: &Ring, direction: Direction, plan: &Plan) {
         for (r, rack) in ring.racks.iter().enumerate() {
@@ -94,9 +101,11 @@ impl Ends {
                 let end = &mut self.ends[direction as usize][place];
                 let leaves = plan.leaves.get(r).map_or(&[][..], |l| l);
                 let mut lanes: Vec<HostLane> = end.nics.iter().filter(|n| !leaves.contains(&n.tor)).cloned().collect();
-                for egress in &plan.egresses {
+                let takes_part = direction == Direction::In || self.detours[host.index()];
+                for egress in plan.egresses.iter().filter(|_| takes_part) {
                     for path in egress.paths.iter().filter(|p| p.source == r) {
-                        let links = concrete(fabric, ring, host, turn, path, egress.tor, direction);
+                        let to = Detour { host, turn, path, egress: egress.tor, direction };
+                        let Some(links) = concrete(fabric, ring, &self.detours, &to) else { continue };
                         let share = Share { rack: path.usable, host: path.usable / rack.hosts.len() as f64 };
                         let nic = fabric.link(links[0]).capacity.as_f64();
                         lanes.push(HostLane { links, tor: egress.tor, detour: Some(share), nic, bytes: 0 });
@@ -123,22 +132,24 @@ fn nics(fabric: &Fabric, ring: &Ring, host: HostId, direction: Direction) -> Vec
     lanes.collect()
 }
 
-/// A detour with servers for racks: the `turn`-th server of the source's rack goes through the `turn`-th of each rack on the way, so that
-/// they forward equally much.
-fn concrete(
-    fabric: &Fabric,
-    ring: &Ring,
+/// A rack's detour as one of its hosts has it.
+struct Detour<'a> {
     host: HostId,
+    /// The number of the host in its rack.
     turn: usize,
-    path: &RackPath,
+    path: &'a RackPath,
     egress: usize,
     direction: Direction,
-) -> Path {
+}
+
+/// A detour with servers for racks: the `turn`-th server of the source's rack goes through the `turn`-th of each rack on the way that forwards, so
+/// that they forward equally much. `None` if a rack has none that does.
+fn concrete(fabric: &Fabric, ring: &Ring, forwards: &[bool], detour: &Detour<'_>) -> Option<Path> {
+    let &Detour { host, turn, path, egress, direction } = detour;
     let tor = |position: usize| fabric.switch_node(ring.tors[position]);
     let mut links = Path::from_slice(&[nic_to(fabric, host, tor(path.hops[0].0))]);
     for (i, &(from, rack)) in path.hops.iter().enumerate() {
-        let servers = &ring.racks[rack].hosts;
-        let server = servers[turn % servers.len()];
+        let server = server(&ring.racks[rack].hosts, forwards, turn)?;
         let to = path.hops.get(i + 1).map_or(egress, |h| h.0);
         links.push(nic_to(fabric, server, tor(from)).reverse());
         links.push(nic_to(fabric, server, tor(to)));
@@ -147,7 +158,17 @@ fn concrete(
         links.reverse();
         links.iter_mut().for_each(|l| *l = l.reverse());
     }
-    links
+    Some(links)
+}
+
+/// The `turn`-th of a rack's servers, or of those that forward if that one does not.
+fn server(rack: &[HostId], forwards: &[bool], turn: usize) -> Option<HostId> {
+    let own = rack[turn % rack.len()];
+    if forwards[own.index()] {
+        return Some(own);
+    }
+    let others: Vec<HostId> = rack.iter().copied().filter(|host| forwards[host.index()]).collect();
+    (!others.is_empty()).then(|| others[turn % others.len()])
 }
 
 fn nic_to(fabric: &Fabric, host: HostId, tor: NodeId) -> LinkId {

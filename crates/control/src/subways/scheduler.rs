@@ -337,6 +337,11 @@ impl Controller for Subways {
             Input::FlowRemoved(counter) => self.traffic.removed(&self.fabric, &mut self.ends, &counter),
             Input::Failed(part) => self.failed(part),
             Input::Restored(part) => self.restored(part),
+            Input::Detours(host, takes_part) => {
+                if self.ends.set_detours(host, takes_part) {
+                    self.deliver();
+                }
+            }
         }
     }
 

@@ -75,6 +75,11 @@ impl Reporting for AccessNetwork {
         for (reason, value) in status.refusals.iter() {
             counter!("weft_scheduler_reports_dropped_total", "reason" => reason).absolute(value);
         }
+        if let Some(detours) = status.detours {
+            gauge!("weft_scheduler_detour_hosts").set(detours.participants as f64);
+            gauge!("weft_scheduler_detours").set(detours.detours as f64);
+            gauge!("weft_scheduler_detoured_flows").set(detours.flows as f64);
+        }
         for load in self.loads() {
             let fabric = self.addresses().fabric();
             let tor = fabric.node(fabric.switch_node(load.switch)).name.to_string();

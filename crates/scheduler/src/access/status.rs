@@ -1,10 +1,10 @@
 //! How a scheduler of Subways' hosts is: a verdict, problems, and what it has done.
 
 use serde_json::{Map, Value, json};
-use weft_control::subways::agents::{AccessNetwork, NetworkStatus};
+use weft_control::subways::agents::{AccessNetwork, DetourStatus, NetworkStatus};
 use weft_control::time::{Duration, Instant};
-use weft_control::wire::subways::NicPair;
-use weft_fabric::routing::FlowKey;
+use weft_control::wire::subways::{FIRST_DETOUR, Forwarded, NicPair};
+use weft_fabric::routing::{Direction, FlowKey};
 
 use crate::explain::parse;
 
@@ -36,7 +36,17 @@ pub(super) fn status(network: &AccessNetwork, now: Instant) -> Value {
         "rounds": record.rounds, "late_rounds": status.late_rounds, "moves": record.moves,
         "counted_flows": status.flows, "tors": tors, "failed_cables": status.down.len(),
         "loops": status.loops.count, "loop_mean_ms": status.loops.mean().map(ms), "loop_max_ms": ms(status.loops.max),
+        "detours": status.detours.map(|it| detours(&it)),
         "dropped": dropped,
+    })
+}
+
+/// Of a scheduler with detours.
+fn detours(status: &DetourStatus) -> Value {
+    let Forwarded { packets, bytes, refused, over_rate } = status.forwarded;
+    json!({
+        "hosts": status.participants, "detours": status.detours, "flows": status.flows,
+        "forwarded_packets": packets, "forwarded_bytes": bytes, "refused": refused, "over_rate": over_rate,
     })
 }
 
@@ -76,13 +86,13 @@ pub(super) fn explain(network: &AccessNetwork, text: &str) -> Result<Value, (Str
     Ok(json!({ "flow": text, "state": state, "path": [], "counter": counter }))
 }
 
-/// The names of the ToRs that a flow leaves and arrives by.
+/// The names of the ToRs that a flow leaves and arrives by; of a detour the remote ones.
 fn tors(network: &AccessNetwork, key: &FlowKey, nics: NicPair) -> [String; 2] {
-    let addresses = network.addresses();
-    let fabric = addresses.fabric();
-    [(key.src, nics.out), (key.dst, nics.into)].map(|(host, nic)| {
-        let link = addresses.link(host, nic);
-        link.map_or_else(String::new, |link| fabric.node(fabric.link(link).to).name.to_string())
+    let fabric = network.addresses().fabric();
+    [(key.src, Direction::Out, nics.out), (key.dst, Direction::In, nics.into)].map(|(host, direction, number)| {
+        let tor = network.remote_tor(host, direction, number);
+        let name = tor.map_or_else(String::new, |tor| fabric.node(fabric.switch_node(tor)).name.to_string());
+        if number >= FIRST_DETOUR { format!("detour:{name}") } else { name }
     })
 }
 

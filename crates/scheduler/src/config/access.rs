@@ -10,8 +10,9 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use weft_control::directory::PrincipalId;
 use weft_control::subways::agents::{AccessAddresses, AccessNetwork, Member, NetworkSettings};
-use weft_control::subways::{Rebind, Subways, SubwaysConfig};
+use weft_control::subways::{DetourConfig, Rebind, Subways, SubwaysConfig};
 use weft_control::time::Duration;
+use weft_control::wire::subways::HOPS_MAX;
 use weft_control::wire::vl2::placement::PlacementKey;
 use weft_directory::daemon::config::{Place, address_or_off};
 use weft_fabric::{Fabric, NodeId, SwitchId};
@@ -58,8 +59,8 @@ struct Keys {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Adaptive {
-    #[serde(default, rename = "kind")]
-    _kind: Kind,
+    #[serde(default)]
+    kind: Kind,
     period: Option<Text<Duration>>,
     ewma_gain: Option<f64>,
     aggressiveness: Option<f64>,
@@ -69,13 +70,20 @@ struct Adaptive {
     flowlet_gap: Option<Text<Duration>>,
     seed: Option<u64>,
     idle_timeout: Option<Text<Duration>>,
+    detect: Option<Text<Duration>>,
+    hot_duration: Option<Text<Duration>>,
+    hot_threshold: Option<f64>,
+    detour_usable: Option<f64>,
+    max_detour_servers: Option<usize>,
+    edge_rule: Option<bool>,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
     #[default]
     Adaptive,
+    Detour,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -122,6 +130,7 @@ impl AccessConfig {
         let addresses = keys.addresses(place, folder, &fabric)?;
         let (hosts, tors) = keys.members(place, &fabric)?;
         let subways = keys.scheduler.get_ref().subways();
+        keys.check_detours(place)?;
         subways.check().map_err(|error| {
             place.error::<Error>(keys.scheduler.span(), &error.to_string(), "write another value in [scheduler]")
         })?;
@@ -150,7 +159,12 @@ impl AccessConfig {
         let fabric = Arc::clone(self.addresses.fabric());
         let controller = Subways::new(fabric, self.subways);
         let controller = controller.map_err(|error| Error::System { action: "start", cause: std::io::Error::other(error) })?;
-        let settings = NetworkSettings { generation, period: self.subways.period, idle_timeout: self.idle_timeout };
+        let settings = NetworkSettings {
+            generation,
+            period: self.subways.period,
+            idle_timeout: self.idle_timeout,
+            detours: self.subways.detour.is_some(),
+        };
         let (hosts, tors) = (self.hosts.clone(), self.tors.clone());
         Ok(AccessNetwork::new(self.addresses.clone(), hosts, tors, Box::new(controller), settings))
     }
@@ -169,9 +183,36 @@ impl Adaptive {
                 RebindKey::All => Rebind::All,
             },
             flowlet_gap: self.flowlet_gap.map_or(usual.flowlet_gap, |Text(it)| it),
-            detour: None,
+            detour: (self.kind == Kind::Detour).then(|| self.detours()),
             seed: self.seed.unwrap_or(usual.seed),
         }
+    }
+
+    /// Counters are no newer than the last reports: `detect` is a period, and as in the paper a tenth of `hot_duration`.
+    fn detours(&self) -> DetourConfig {
+        let usual = DetourConfig::default();
+        let detect = self.detect.or(self.period).map_or(PERIOD, |Text(it)| it);
+        DetourConfig {
+            detect,
+            hot_duration: self.hot_duration.map_or(detect * 10, |Text(it)| it),
+            hot_threshold: self.hot_threshold.unwrap_or(usual.hot_threshold),
+            usable: self.detour_usable.unwrap_or(usual.usable),
+            max_servers: self.max_detour_servers.unwrap_or(usual.max_servers),
+            edge_rule: self.edge_rule.unwrap_or(usual.edge_rule),
+        }
+    }
+
+    /// The first key of detours that is given.
+    fn detour_key(&self) -> Option<&'static str> {
+        let given = [
+            ("detect", self.detect.is_some()),
+            ("hot_duration", self.hot_duration.is_some()),
+            ("hot_threshold", self.hot_threshold.is_some()),
+            ("detour_usable", self.detour_usable.is_some()),
+            ("max_detour_servers", self.max_detour_servers.is_some()),
+            ("edge_rule", self.edge_rule.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 }
 
@@ -193,6 +234,20 @@ impl Keys {
                 Err(place.error(key.span(), &format!("`{name}` beside `[access]`"), help))
             }
         }
+    }
+
+    /// Keys of detours are for a scheduler that has them, and agents write headers for so many servers.
+    fn check_detours(&self, place: &Place<'_>) -> Result<()> {
+        let scheduler = self.scheduler.get_ref();
+        let refuse = |message: &str, help: &str| Err(place.error(self.scheduler.span(), message, help));
+        if let Some(key) = scheduler.detour_key().filter(|_| scheduler.kind != Kind::Detour) {
+            return refuse(&format!("`{key}` without detours"), "write kind = \"detour\", or remove it");
+        }
+        if scheduler.max_detour_servers.is_some_and(|servers| servers > HOPS_MAX) {
+            let message = format!("agents pass {HOPS_MAX} servers at most at each end of a flow");
+            return refuse(&message, "lower `max_detour_servers`");
+        }
+        Ok(())
     }
 
     fn addresses(&self, place: &Place<'_>, folder: &Path, fabric: &Arc<Fabric>) -> Result<AccessAddresses> {
@@ -314,11 +369,18 @@ mod tests {
         let Ok(Steered::Access(config)) = read(&right()) else { panic!("it is of Subways' hosts") };
         assert_eq!((config.hosts.len(), config.tors.len()), (2, 2));
         assert_eq!(config.network(1).unwrap().agents(), 4);
+        let Ok(Steered::Access(config)) = read(&right().replacen("adaptive", "detour", 1)) else { panic!("it has detours") };
+        let detour = config.subways.detour.unwrap();
+        assert_eq!((detour.detect, detour.hot_duration), (Duration::from_ms(100), Duration::from_secs(1)));
         let hex = key(2);
         for (from, to, line, reason) in [
             ("metrics = \"off\"", "standby = {}", 2, "`standby` beside `[access]`"),
             ("kind = \"adaptive\"", "kind = \"first-fit\"", 4, "first-fit"),
             ("\"100ms\"", "\"0s\"", 3, "`period` is 0"),
+            ("period = \"100ms\"", "hot_threshold = 0.5", 3, "without detours"),
+            ("\"adaptive\"\nperiod = \"100ms\"", "\"detour\"\nmax_detour_servers = 3", 3, "2 servers at most"),
+            ("\"adaptive\"\nperiod = \"100ms\"", "\"detour\"\nmax_detour_servers = 0", 3, "through no server"),
+            ("\"adaptive\"\nperiod = \"100ms\"", "\"detour\"\nhot_threshold = 2.0", 3, "hot_threshold"),
             (":5306", ":0", 7, "no port"),
             ("addresses.toml", "fabric.weft", 1, "fabric.weft"),
             (hex.as_str(), "00", 16, "64 hexadecimal digits"),

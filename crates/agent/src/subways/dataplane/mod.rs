@@ -1,5 +1,6 @@
 //! A host's plane: one program where TCP to peers leaves, one on every NIC where it arrives, and their tables. No decisions.
 
+mod detours;
 mod device;
 #[cfg(test)]
 mod tests;
@@ -37,7 +38,7 @@ const FLOWS: TableName<subways_flow, subways_state> = TableName::new("flows");
 const MOVES: TableName<subways_flow, subways_move> = TableName::new("moves");
 
 /// What the programs count, by number; whether it counts dropped packets. The numbers are those of enum subways_counter in bpf/subways/layout.h.
-const COUNTERS: [(&str, bool); 11] = [
+const COUNTERS: [(&str, bool); 17] = [
     ("sent", false),
     ("received", false),
     ("flows_begun", false),
@@ -49,6 +50,12 @@ const COUNTERS: [(&str, bool); 11] = [
     ("foreign_source", true),
     ("unknown_peer", true),
     ("rewrite_failed", true),
+    ("detoured", false),
+    ("flows_off_detour", false),
+    ("forwarded", false),
+    ("forwarded_bytes", false),
+    ("detour_refused", true),
+    ("detour_over_rate", true),
 ];
 
 /// The host's own part.
@@ -60,6 +67,8 @@ pub struct PlaneSettings {
     pub mtu: u32,
     /// A flow whose packets are sent again with nothing heard for so long takes other NICs.
     pub stall: Duration,
+    /// Whether it takes part in detours.
+    pub detours: bool,
 }
 
 /// The programs, and their tables. Dropping it leaves them in place.
@@ -71,6 +80,11 @@ pub struct HostPlane {
     settings: subways_settings,
     /// NICs of each peer.
     addresses: BTreeMap<Ipv4Addr, Vec<Ipv4Addr>>,
+    /// Bit i: NIC i is down.
+    down: u32,
+    /// Leaving detours of this host: number and NIC.
+    leaving: Vec<(u8, u8)>,
+    detours: bool,
 }
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/subways_host.bpf.o"));
@@ -90,7 +104,16 @@ impl HostPlane {
         for (at, ((_, nic), (_, address))) in nics.iter().zip(&settings.nics).enumerate() {
             (raw.address[at], raw.ifindex[at]) = (be(*address), nic.index as u32);
         }
-        let mut plane = Self { loaded, device, nics, settings: raw, addresses: peers.clone() };
+        let mut plane = Self {
+            loaded,
+            device,
+            nics,
+            settings: raw,
+            addresses: peers.clone(),
+            down: 0,
+            leaving: Vec::new(),
+            detours: settings.detours,
+        };
         let begun = plane.begin();
         plane.rollback_on_error(begun)?;
         Ok(plane)
@@ -107,6 +130,7 @@ impl HostPlane {
 
     fn begin(&mut self) -> Result<()> {
         self.set_down(self.down())?;
+        self.set_gateways()?;
         let nics = self.loaded.table(&NICS);
         let mut known = BTreeSet::new();
         for (&first, all) in &self.addresses {
@@ -151,8 +175,8 @@ impl HostPlane {
     /// [`PlaneError`] if the kernel or `ip` refuses.
     pub fn set_down(&mut self, down: u32) -> Result<()> {
         let was_up = self.settings.up;
-        self.settings.up = !down & ((1 << self.nics.len()) - 1);
-        self.loaded.table(&SETTINGS).set(&0, &self.settings)?;
+        self.down = down;
+        self.set_usable()?;
         for (at, (device, _)) in self.nics.iter().enumerate() {
             if was_up & down & (1 << at) != 0 {
                 device::forget_neighbours(device)?;
@@ -223,6 +247,7 @@ impl HostPlane {
     /// [`PlaneError`] if the kernel refuses.
     pub fn reconcile(&mut self) -> Result<Vec<Restored>> {
         let mut restored = self.loaded.reconcile()?;
+        self.set_gateways()?;
         if !self.device.is_there() {
             let index = self.device.make()?;
             self.loaded.attach("subways_out", index, TC_EGRESS)?;

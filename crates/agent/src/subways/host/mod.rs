@@ -20,6 +20,7 @@ use weft_control::directory::PrincipalId;
 use weft_control::directory::auth::Secret;
 use weft_control::subways::agents::{AccessHost, HostConfig, HostInput, HostOutput};
 use weft_control::time::{Duration as Span, Instant};
+use weft_control::wire::subways::HOPS_MAX;
 use weft_control::wire::vl2::placement::PlacementKey;
 use weft_fabric::HostId;
 
@@ -90,11 +91,21 @@ impl AccessHostConfig {
         devices.zip(self.access.addresses.of(self.host).iter().copied()).collect()
     }
 
-    /// The largest packet that all NICs carry, unless a smaller one is wanted.
+    fn has_detours(&self) -> bool {
+        self.access.keys.access.get_ref().detours
+    }
+
+    /// The largest packet that all NICs carry with the headers of detours, unless a smaller one is wanted.
     fn mtu(&self) -> Result<u32> {
         if let Some(mtu) = &self.access.keys.access.get_ref().mtu {
             return Ok(*mtu.get_ref());
         }
+        let headers = if self.has_detours() { DETOUR_HEADERS } else { 0 };
+        Ok(self.nic_mtu()?.saturating_sub(headers))
+    }
+
+    /// The largest packet that all NICs carry.
+    fn nic_mtu(&self) -> Result<u32> {
         let mut least = ETHERNET;
         for (at, (device, _)) in self.nics().iter().enumerate() {
             let mtu = Nic::mtu_if_up(device)?.unwrap_or(ETHERNET);
@@ -147,7 +158,7 @@ impl Host {
         let fabric = access.addresses.fabric();
         let others = fabric.hosts().filter(|&host| host != config.host).map(|host| access.addresses.of(host));
         let peers: BTreeMap<Ipv4Addr, Vec<Ipv4Addr>> = others.map(|all| (all[0], all.to_vec())).collect();
-        let settings = PlaneSettings { nics: config.nics(), mtu: config.mtu()?, stall: STALL };
+        let settings = PlaneSettings { nics: config.nics(), mtu: config.mtu()?, stall: STALL, detours: config.has_detours() };
         let watch = KernelWatch::open(libc::RTMGRP_LINK).map_err(Error::system("listen to link changes", ""))?;
         let sockets = access.addresses.of(config.host).iter().map(|&address| bind(address)).collect::<Result<_>>()?;
         let plane = HostPlane::attach(&settings, &peers, &access.pins())?;
@@ -163,6 +174,7 @@ impl Host {
             schedulers: access.schedulers.clone(),
             sequence: since_1970,
             report_bytes: access.keys.access.get_ref().report.0,
+            detours: config.has_detours(),
         };
         let (started, down) = (WallInstant::now(), plane.down());
         let mut host = Self {
@@ -234,10 +246,7 @@ impl Host {
         self.machine.handle(now, input);
         while let Some(output) = self.machine.poll() {
             match output {
-                HostOutput::Read => match self.plane.flows() {
-                    Ok(flows) => self.machine.handle(now, HostInput::Flows(&flows)),
-                    Err(error) => self.note(Err(error)),
-                },
+                HostOutput::Read => self.read_flows(now),
                 HostOutput::Send(to, bytes) => {
                     let up = (0..self.sockets.len()).find(|nic| self.down >> nic & 1 == 0).unwrap_or(0);
                     send(&self.sockets[up], to, &bytes);
@@ -250,7 +259,29 @@ impl Host {
                     let set = self.plane.set_move(&flow, nics, gap);
                     self.note(set);
                 }
+                HostOutput::Detours(detours, valid) => {
+                    let set = self.plane.set_detours(&detours, valid);
+                    self.note(set);
+                }
+                HostOutput::Permits(permits, valid) => {
+                    let set = self.plane.set_permits(&permits, valid);
+                    self.note(set);
+                }
             }
+        }
+    }
+
+    /// Passes on what has been forwarded, and the flows.
+    fn read_flows(&mut self, now: Instant) {
+        if self.config.has_detours() {
+            match self.plane.forwarded() {
+                Ok(forwarded) => self.machine.handle(now, HostInput::Forwarded(forwarded)),
+                Err(error) => self.note(Err(error)),
+            }
+        }
+        match self.plane.flows() {
+            Ok(flows) => self.machine.handle(now, HostInput::Flows(&flows)),
+            Err(error) => self.note(Err(error)),
         }
     }
 
@@ -269,5 +300,7 @@ const LOOK_AT_NICS: Duration = Duration::from_millis(100);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Less than the least timeout of TCP (200 ms), so that the first packet that is sent again takes other NICs.
 const STALL: Span = Span::from_ms(150);
+/// What detours at both ends of a flow add to a packet: a header for each server.
+const DETOUR_HEADERS: u32 = 2 * HOPS_MAX as u32 * 20;
 /// The MTU of Ethernet.
 const ETHERNET: u32 = 1500;

@@ -5,8 +5,9 @@ use std::fs;
 use metrics::{counter, gauge};
 use serde_json::{Map, Value, json};
 use weft_control::time::Duration;
+use weft_control::wire::subways::FIRST_DETOUR;
 
-use super::Host;
+use super::{DETOUR_HEADERS, Host};
 
 impl Host {
     /// What it is, and where.
@@ -40,12 +41,14 @@ impl Host {
             .collect();
         let (now, counts, loops) = (self.now(), self.machine.counts(), self.machine.loops());
         let scheduler = self.machine.scheduler(now);
+        let detoured = flows.iter().filter(|flow| flow.nics.out.max(flow.nics.into) >= FIRST_DETOUR).count();
         let ms = |length: Duration| length.as_secs_f64() * 1e3;
         let summary = format!("{}; {} flows, by {}", self.line(), flows.len(), self.weights());
         let down: Vec<_> = self.machine.down().iter().collect();
         json!({
             "verdict": verdict, "summary": summary, "problems": problems, "overlay": "none", "role": "host", "version": env!("CARGO_PKG_VERSION"),
             "uptime_s": self.started.elapsed().as_secs(), "nics": nics, "flows": flows.len(), "weights": self.weights(), "down": down,
+            "detours": self.config.has_detours().then(|| json!({ "known": self.machine.detours(), "flows": detoured })),
             "scheduler": {
                 "addresses": self.config.access.schedulers, "generation": scheduler.map(|(generation, _)| generation),
                 "heard_s": scheduler.map(|(_, since)| since.as_secs_f64()), "reported": self.machine.reported_flows(),
@@ -75,6 +78,7 @@ impl Host {
         problems.extend(nics.iter().filter(|(device, _)| is_strict(device)).map(|(device, _)| {
             format!("{device} drops packets that came by another NIC than answers would take: set net.ipv4.conf.{device}.rp_filter = 2")
         }));
+        problems.extend(self.mtu_problem());
         let schedulers = &self.config.access.schedulers;
         let now = self.now();
         let silence =
@@ -87,9 +91,25 @@ impl Host {
         problems
     }
 
+    /// Packets with the headers of detours that do not fit.
+    fn mtu_problem(&self) -> Option<String> {
+        if !self.config.has_detours() {
+            return None;
+        }
+        let (mtu, nics) = (self.config.mtu().ok()?, self.config.nic_mtu().ok()?);
+        let needed = mtu + DETOUR_HEADERS;
+        (needed > nics).then(|| {
+            format!("packets of {mtu} bytes with the headers of detours need NICs with an MTU of {needed}, and these have {nics}: raise it, or lower `mtu`")
+        })
+    }
+
     /// Brings metrics up to date.
     pub(super) fn measure(&mut self) {
         for (name, is_drop, value) in self.plane.counters().unwrap_or_default() {
+            if name == "forwarded_bytes" {
+                counter!("weft_agent_forwarded_bytes_total").absolute(value);
+                continue;
+            }
             let metric = if is_drop { "weft_agent_dropped_total" } else { "weft_agent_packets_total" };
             counter!(metric, "reason" => name).absolute(value);
         }

@@ -8,6 +8,7 @@
 //! - `addresses`: who is who between a fabric and the addresses of its NICs.
 //! - `host`: an agent's part. It gives the data plane the pairs of NICs from which new flows draw, moves flows, and reports them. Without a scheduler NICs count by their speed.
 //! - `tor`: the part of a ToR's agent, which reports what its ports count.
+//! - Detours (section 6): `host/detours` and `network/detours`.
 //! - `network`: the scheduler's part. Agents as a world for a [`Controller`](crate::controller::Controller).
 //!
 //! A host is known by the address of its first NIC. Between two hosts, TCP's packets bear the addresses of the NICs that they leave and arrive by, and so choose both
@@ -23,7 +24,9 @@ mod tests;
 
 pub use addresses::{AccessAddresses, AddressesError};
 pub use host::{AccessHost, FlowState, HostConfig, HostCounts, HostInput, HostOutput, SLOTS};
-pub use network::{AccessNetwork, AccessRefusals, Member, NetworkInput, NetworkOutput, NetworkSettings, NetworkStatus, TorLoad};
+pub use network::{
+    AccessNetwork, AccessRefusals, DetourStatus, Member, NetworkInput, NetworkOutput, NetworkSettings, NetworkStatus, TorLoad,
+};
 pub use tor::{TorConfig, TorReporter};
 
 use crate::time::Duration;

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use weft_fabric::routing::Direction;
 use weft_fabric::{Fabric, HostId, NodeId, SwitchId};
 
 use super::*;
 use crate::directory::auth::Secret;
 use crate::directory::key::PrincipalId;
 use crate::subways::testing::{Wiring, build};
-use crate::subways::{Subways, SubwaysConfig};
+use crate::subways::{DetourConfig, Subways, SubwaysConfig};
 use crate::time::{Duration, Instant};
-use crate::wire::subways::{FlowId, NicPair, PortCounter};
+use crate::wire::subways::{AccessRecord, FIRST_DETOUR, FlowId, NicPair, Permit, PortCounter};
 use crate::wire::vl2::placement::PlacementKey;
 
 const PERIOD: Duration = Duration::from_ms(200);
@@ -43,17 +44,37 @@ struct World {
     sent: BTreeMap<u32, u64>,
     down: BTreeSet<(HostId, u8)>,
     moves: u64,
+    /// By host, whose detour, and number.
+    detours: BTreeMap<(HostId, Ipv4Addr, u8), AccessRecord>,
+    permits: BTreeMap<HostId, Vec<Permit>>,
+    /// Their agents are dead.
+    dead: BTreeSet<HostId>,
+    has_detours: bool,
 }
 
 impl World {
     fn new() -> Self {
+        Self::with_detours(None)
+    }
+
+    /// With detours that all hosts take part in, but these.
+    fn with_detours(but: Option<&[u32]>) -> Self {
         let fabric = build(Wiring { racks: 6, hosts_per_rack: 2, rate: 10 * MBPS, ..Wiring::default() });
         let addresses = AccessAddresses::new(Arc::clone(&fabric), None).unwrap();
         let scheduler = vec![address(NodeId(1000))];
         let host = |host: HostId| {
             let Member { principal, key } = member(host.node(), 5);
             let (addresses, schedulers) = (addresses.clone(), scheduler.clone());
-            let config = HostConfig { addresses, host, principal, key, schedulers, sequence: 7, report_bytes: 1000 };
+            let config = HostConfig {
+                addresses,
+                host,
+                principal,
+                key,
+                schedulers,
+                sequence: 7,
+                report_bytes: 1000,
+                detours: but.is_some_and(|but| !but.contains(&host.0)),
+            };
             AccessHost::new(config, Instant::ZERO)
         };
         let tor = |tor: SwitchId| {
@@ -75,17 +96,24 @@ impl World {
             sent: BTreeMap::new(),
             down: BTreeSet::new(),
             moves: 0,
+            detours: BTreeMap::new(),
+            permits: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            has_detours: but.is_some(),
         };
         world.network = Some(world.scheduler(1));
         world
     }
 
     fn scheduler(&self, generation: u64) -> AccessNetwork {
-        let config = SubwaysConfig { period: PERIOD, ..SubwaysConfig::default() };
+        let detour = DetourConfig { detect: PERIOD, hot_duration: PERIOD * 10, ..DetourConfig::default() };
+        let detour = self.has_detours.then_some(detour);
+        let config = SubwaysConfig { period: PERIOD, detour, ..SubwaysConfig::default() };
         let controller = Box::new(Subways::new(Arc::clone(&self.fabric), config).unwrap());
         let tors = self.tors.iter().map(|&(tor, _)| (tor, member(self.fabric.switch_node(tor), 5))).collect();
         let hosts = self.fabric.hosts().map(|host| member(host.node(), 5)).collect();
-        let settings = NetworkSettings { generation, period: PERIOD, idle_timeout: Duration::from_secs(10) };
+        let settings =
+            NetworkSettings { generation, period: PERIOD, idle_timeout: Duration::from_secs(10), detours: self.has_detours };
         AccessNetwork::new(self.addresses.clone(), hosts, tors, controller, settings)
     }
 
@@ -116,16 +144,36 @@ impl World {
         }
     }
 
+    /// The NIC of a path of a host, and the ToR at its far end.
+    fn path(&self, at: HostId, owner: HostId, direction: Direction, number: u8) -> Option<(u8, NodeId)> {
+        let addresses = &self.addresses;
+        let tor = |(host, nic): (HostId, u8)| self.fabric.link(addresses.link(host, nic).unwrap()).to;
+        if number < FIRST_DETOUR {
+            return Some((number, tor((owner, number))));
+        }
+        let record = self.detours.get(&(at, addresses.of(owner)[0], number))?;
+        let far = match direction {
+            Direction::Out => record.hops.last().map(|hop| (addresses.nic_of(hop.via).unwrap().0, hop.out)),
+            Direction::In => record.hops.first().map(|hop| addresses.nic_of(hop.via).unwrap()),
+        };
+        Some((record.nic, tor(far.unwrap())))
+    }
+
     fn send(&mut self) {
-        for ((src, id), (nics, bytes)) in &mut self.flows {
+        for ((src, id), (nics, bytes)) in &mut self.flows.clone() {
             let dst = self.addresses.host_of(id.peer).unwrap();
-            if self.down.contains(&(*src, nics.out)) || self.down.contains(&(dst, nics.into)) {
+            let ends = (self.path(*src, *src, Direction::Out, nics.out), self.path(*src, dst, Direction::In, nics.into));
+            let (Some((out, from)), Some((into, to))) = ends else {
+                // The program takes it off a detour that is gone.
+                let slots = &self.slots[&(*src, id.peer)];
+                let direct = slots.iter().find(|nics| nics.out.max(nics.into) < FIRST_DETOUR).unwrap();
+                self.flows.insert((*src, *id), (*direct, *bytes));
+                continue;
+            };
+            if self.down.contains(&(*src, out)) || self.down.contains(&(dst, into)) {
                 continue;
             }
-            *bytes += SENT;
-            let up = self.addresses.link(*src, nics.out).unwrap();
-            let down = self.addresses.link(dst, nics.into).unwrap().reverse();
-            let (from, to) = (self.fabric.link(up).to, self.fabric.link(down).from);
+            self.flows.get_mut(&(*src, *id)).unwrap().1 += SENT;
             if from == to {
                 continue;
             }
@@ -139,6 +187,9 @@ impl World {
 
     fn host(&mut self, at: usize, datagram: Option<&[u8]>) {
         let own = HostId::from(at);
+        if self.dead.contains(&own) {
+            return;
+        }
         let mask = self.down.iter().filter(|(host, _)| *host == own).fold(0, |mask, (_, nic)| mask | 1 << nic);
         let now = self.now;
         self.hosts[at].handle(now, HostInput::Nics(mask));
@@ -157,6 +208,11 @@ impl World {
                 }
                 HostOutput::Send(_, bytes) => self.hand_to_network(own.node(), &bytes),
                 HostOutput::Slots(peer, slots) => drop(self.slots.insert((own, peer), slots)),
+                HostOutput::Detours(all, _) => {
+                    self.detours.retain(|(host, ..), _| *host != own);
+                    self.detours.extend(all.into_iter().map(|record| ((own, record.host, record.number), record)));
+                }
+                HostOutput::Permits(permits, _) => drop(self.permits.insert(own, permits)),
                 HostOutput::Move(flow, nics, _) => {
                     self.moves += 1;
                     self.flows.get_mut(&(own, flow)).unwrap().0 = nics;
@@ -218,11 +274,84 @@ impl World {
     fn by_tor(&self) -> BTreeMap<String, usize> {
         let mut all = BTreeMap::new();
         for ((src, _), (nics, _)) in &self.flows {
-            let tor = self.fabric.link(self.addresses.link(*src, nics.out).unwrap()).to;
+            let (_, tor) = self.path(*src, *src, Direction::Out, nics.out).unwrap();
             *all.entry(self.fabric.node(tor).name.to_string()).or_default() += 1;
         }
         all
     }
+
+    /// The servers that forward flows now, each with the host whose detour it is.
+    fn forwarders(&self) -> BTreeSet<(HostId, Ipv4Addr)> {
+        let mut all = BTreeSet::new();
+        for ((src, id), (nics, _)) in &self.flows {
+            for (owner, number) in [(self.addresses.of(*src)[0], nics.out), (id.peer, nics.into)] {
+                let record = self.detours.get(&(*src, owner, number));
+                let hops = record.iter().flat_map(|it| &it.hops);
+                all.extend(hops.map(|hop| (self.addresses.nic_of(hop.via).unwrap().0, owner)));
+            }
+        }
+        all
+    }
+
+    /// Rack 0 sends more to far racks than its two ToRs have for it.
+    fn heat(&mut self) {
+        self.run(Duration::from_secs(2));
+        self.begin(0, 6, 70);
+        self.begin(1, 7, 70);
+        self.run(Duration::from_secs(8));
+    }
+}
+
+/// The flow's rates are fixed: what counts is where they go.
+#[test]
+fn a_hot_rack_takes_detours_within_their_rates() {
+    let mut world = World::with_detours(Some(&[]));
+    world.heat();
+    let forwarders = world.forwarders();
+    assert!(forwarders.len() >= 2, "{forwarders:?} {:?}", world.by_tor());
+    // Rack 5 is left of rack 0, rack 1 right of it: the hosts with the same positions.
+    let racks: BTreeSet<u32> = forwarders.iter().map(|(host, _)| host.0 / 2).collect();
+    assert!(racks.iter().all(|rack| [1, 2, 4, 5].contains(rack)), "{forwarders:?}");
+    assert!(forwarders.iter().any(|(_, owner)| *owner == world.addresses.of(HostId(0))[0]));
+    for (host, owner) in &forwarders {
+        let permits = &world.permits[host];
+        assert!(permits.iter().any(|permit| permit.rate > 0), "{host:?} forwards for {owner}: {permits:?}");
+    }
+    let by_tor = world.by_tor();
+    let remote: usize = by_tor.iter().filter(|(tor, _)| !["tor0", "tor1"].contains(&tor.as_str())).map(|(_, count)| count).sum();
+    // A remote ToR is idle: 60 % of its 20 Mbps are 48 flows.
+    assert!((10..=2 * 55).contains(&remote), "{by_tor:?}");
+    let status = world.network.as_ref().unwrap().status(world.now);
+    let detours = status.detours.unwrap();
+    assert_eq!((detours.participants, status.refusals), (12, AccessRefusals::default()));
+    assert!(detours.detours >= 4 && detours.flows >= 10, "{detours:?}");
+}
+
+#[test]
+fn no_detour_leads_through_a_host_that_takes_no_part_or_has_died() {
+    // The hosts of rack 1 are older, and one of rack 5.
+    let mut world = World::with_detours(Some(&[2, 3, 10]));
+    world.heat();
+    let used: BTreeSet<HostId> = world.forwarders().into_iter().map(|(host, _)| host).collect();
+    assert!(used.contains(&HostId(11)) && used.is_disjoint(&[HostId(2), HostId(3), HostId(10)].into()), "{used:?}");
+    assert!(world.hosts[2].counts().refused > 0 && world.hosts[2].is_weighted(), "it goes on with what it knows");
+    world.dead.insert(HostId(11));
+    world.run(Duration::from_secs(2));
+    assert!(world.forwarders().iter().all(|(host, _)| *host != HostId(11)), "{:?}", world.forwarders());
+    assert!(world.permits[&HostId(11)].iter().any(|permit| permit.rate > 0), "its last orders; they lapse");
+}
+
+#[test]
+fn detours_lapse_without_a_scheduler() {
+    let mut world = World::with_detours(Some(&[]));
+    world.heat();
+    assert!(!world.forwarders().is_empty());
+    world.network = None;
+    world.run(Duration::from_ms(3500));
+    assert!(world.forwarders().is_empty() && world.detours.is_empty());
+    assert!(world.permits.values().all(Vec::is_empty));
+    let slots = &world.slots[&(HostId(0), world.addresses.of(HostId(6))[0])];
+    assert!(slots.iter().all(|nics| nics.out.max(nics.into) < FIRST_DETOUR));
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl TorReporter {
         let orders = match Frame::parse(bytes) {
             Ok(frame) if frame.principal() == self.config.principal && frame.is_of(&self.config.key) => match frame.message {
                 Message::Orders(orders) => orders,
-                Message::Host(_) | Message::Tor(_) => return self.refused += 1,
+                _ => return self.refused += 1,
             },
             _ => return self.refused += 1,
         };

@@ -17,12 +17,17 @@
 //!   then each NIC down:  | its address 4 |
 //!   then each move:      | peer 4 | ports 2, 2 | leaving NIC 1 | arriving NIC 1 | 0 0 |                                          then the tag 16
 //! ```
+//! The messages of detours are in [`detours`]: only schedulers that have detours send them, and agents answer in kind, so that others of this version need not know them.
+//!
 //! Flows are TCP over IPv4; a host is named by the address of its first NIC. The tag is that of [placements](crate::wire::vl2::placement): a BLAKE2b of the bytes before
 //! it, with the placement key of the host or ToR. `sequence`, `generation`, `number`, `loop` and `held` mean what they mean there. Weights are in kbit/s of what is
 //! left of a ToR's uplinks. A round sends a host as many messages as it needs; the first of them, marked, lists all NICs that are down.
 
+mod detours;
 #[cfg(test)]
 mod tests;
+
+pub use detours::{AccessRecord, DETOURS_MAX, DetourOrders, ForwardReport, Forwarded, HOPS_MAX, Hop, PERMITS_MAX, Permit};
 
 use std::net::Ipv4Addr;
 
@@ -46,13 +51,19 @@ pub const DOWN_MAX: usize = 100;
 pub const MOVES_MAX: usize = 30;
 /// NICs of a host, at most.
 pub const NICS_MAX: usize = 8;
+/// Of the two numbers of a pair, those from here on are detours of the host, and not its NICs.
+pub const FIRST_DETOUR: u8 = NICS_MAX as u8;
+/// NICs and detours of a host in one direction, at most.
+pub const PATHS_MAX: usize = 16;
 /// Bytes of the largest message.
 pub const LARGEST: usize = 1400;
 
 const MAGIC: [u8; 2] = *b"WS";
 const HOST: u8 = 1;
 const TOR: u8 = 2;
+const FORWARD: u8 = 3;
 const ORDERS: u8 = 0x81;
+const DETOURS: u8 = 0x82;
 const _: () = assert!(36 + 12 + FLOWS_MAX * 20 + TAG <= LARGEST && 36 + PORTS_MAX * 20 + TAG <= LARGEST);
 const _: () = assert!(60 + TORS_MAX * 12 + DOWN_MAX * 4 + MOVES_MAX * 12 + TAG <= LARGEST);
 
@@ -67,7 +78,7 @@ pub struct FlowId {
     pub dport: u16,
 }
 
-/// The NICs of a flow, as numbers in the order of their hosts' cables.
+/// The NICs of a flow, as numbers in the order of their hosts' cables; from [`FIRST_DETOUR`] on, the number of a detour of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NicPair {
     /// By which it leaves its source.
@@ -173,8 +184,12 @@ pub enum Message {
     Host(HostReport),
     /// Of a ToR.
     Tor(TorReport),
+    /// Of a host that takes part in detours.
+    Forward(ForwardReport),
     /// Of a scheduler.
     Orders(Orders),
+    /// Of a scheduler with detours.
+    Detours(DetourOrders),
 }
 
 /// Why bytes are no message.
@@ -220,7 +235,9 @@ impl<'a> Frame<'a> {
         let message = match kind {
             HOST => reader.host().map(Message::Host)?,
             TOR => reader.tor().map(Message::Tor)?,
+            FORWARD => reader.forward().map(Message::Forward)?,
             ORDERS => reader.orders().map(Message::Orders)?,
+            DETOURS => reader.detours().map(Message::Detours)?,
             _ => return Err(SubwaysError::Field("kind")),
         };
         if !reader.left.is_empty() {
@@ -234,7 +251,9 @@ impl<'a> Frame<'a> {
         match &self.message {
             Message::Host(report) => report.head.principal,
             Message::Tor(report) => report.head.principal,
+            Message::Forward(report) => report.head.principal,
             Message::Orders(orders) => orders.principal,
+            Message::Detours(orders) => orders.principal,
         }
     }
 
@@ -393,7 +412,7 @@ impl Reader<'_> {
         let peer = Ipv4Addr::from(self.array::<4>()?);
         let (sport, dport) = (u16::from_be_bytes(self.array()?), u16::from_be_bytes(self.array()?));
         let [out, into, zeros @ ..]: [u8; 4] = self.array()?;
-        if usize::from(out.max(into)) >= NICS_MAX || zeros != [0; 2] {
+        if usize::from(out.max(into)) >= PATHS_MAX || zeros != [0; 2] {
             return Err(SubwaysError::Field("NICs"));
         }
         Ok((FlowId { peer, sport, dport }, NicPair { out, into }))

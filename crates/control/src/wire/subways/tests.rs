@@ -1,6 +1,7 @@
 //! Reports and orders: round trips, damaged bytes.
 
 use proptest::prelude::*;
+use weft_fabric::routing::Direction;
 
 use super::*;
 use crate::directory::auth::Secret;
@@ -59,14 +60,92 @@ fn any_message() -> impl Strategy<Value = Message> {
                 moves,
             })
         });
-    prop_oneof![host, tor, orders]
+    prop_oneof![host, tor, orders, any_forward(), any_detours()]
+}
+
+fn any_forward() -> impl Strategy<Value = Message> {
+    (any_head(), any::<[u64; 4]>()).prop_map(|(head, [packets, bytes, refused, over_rate])| {
+        let head = ReportHead { part: 0, parts: 1, ..head };
+        Message::Forward(ForwardReport { head, forwarded: Forwarded { packets, bytes, refused, over_rate } })
+    })
+}
+
+fn any_direction() -> impl Strategy<Value = Direction> {
+    prop_oneof![Just(Direction::Out), Just(Direction::In)]
+}
+
+fn any_record() -> impl Strategy<Value = AccessRecord> {
+    let nic = 0..NICS_MAX as u8;
+    let hop = (any::<u32>(), nic.clone()).prop_map(|(via, out)| Hop { via: via.into(), out });
+    let hops = prop::collection::vec(hop, 0..=HOPS_MAX);
+    (any::<[u32; 2]>(), any_direction(), FIRST_DETOUR..PATHS_MAX as u8, nic, hops).prop_map(
+        |([host, weight], direction, number, nic, hops)| {
+            let number = if hops.is_empty() { nic } else { number };
+            AccessRecord { host: host.into(), weight, direction, number, nic, hops }
+        },
+    )
+}
+
+fn any_detours() -> impl Strategy<Value = Message> {
+    let nic = 0..NICS_MAX as u8;
+    let permit = (any::<[u32; 2]>(), any_direction(), nic.clone(), nic).prop_map(|([host, rate], direction, into, out)| Permit {
+        host: host.into(),
+        direction,
+        into,
+        out,
+        rate,
+    });
+    let lists = (prop::collection::vec(any_record(), 0..=DETOURS_MAX), prop::collection::vec(permit, 0..=PERMITS_MAX));
+    (1u32.., any::<[u64; 5]>(), 0..255u8, lists).prop_map(|(principal, numbers, part, (paths, permits))| {
+        let [sequence, generation, number, valid, list] = numbers;
+        let (principal, valid) = (PrincipalId(principal), Duration::from_ns(valid));
+        let parts = part + 1;
+        Message::Detours(DetourOrders { principal, sequence, generation, number, valid, list, part, parts, paths, permits })
+    })
+}
+
+/// The bytes that docs/protocol-subways.md shows.
+#[test]
+fn bytes_of_the_messages_of_detours() {
+    let host = Ipv4Addr::new(10, 0, 0, 2);
+    let hops = vec![Hop { via: Ipv4Addr::new(10, 0, 1, 3), out: 1 }];
+    let record = AccessRecord { host, weight: 6000, direction: Direction::Out, number: 8, nic: 1, hops };
+    let permit = Permit { host, direction: Direction::In, into: 0, out: 1, rate: 1500 };
+    let orders = DetourOrders {
+        principal: PrincipalId(17),
+        sequence: 5,
+        generation: 6,
+        number: 7,
+        valid: Duration::from_secs(3),
+        list: 9,
+        part: 0,
+        parts: 1,
+        paths: vec![record],
+        permits: vec![permit],
+    };
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let bytes = orders.emit(&key(17));
+    let wanted = "57530182000000110000000000000005000000000000000600000000000000070000000\
+                  0b2d05e00000000000000000900010101\
+                  0a00000200001770000801010a00010301000000000000000000000\
+                  00a000002000005dc01000100";
+    assert_eq!(hex(&bytes[..bytes.len() - TAG]), wanted);
+    let head =
+        ReportHead { principal: PrincipalId(17), sequence: 5, time: Duration::from_ns(4), generation: 6, part: 0, parts: 1 };
+    let forwarded = Forwarded { packets: 1, bytes: 1500, refused: 2, over_rate: 3 };
+    let bytes = ForwardReport { head, forwarded }.emit(&key(17));
+    let wanted = "575301030000001100000000000000050000000000000004000000000000000600010000\
+                  000000000000000100000000000005dc00000000000000020000000000000003";
+    assert_eq!(hex(&bytes[..bytes.len() - TAG]), wanted);
 }
 
 fn emit(message: &Message, key: &PlacementKey) -> Vec<u8> {
     match message {
         Message::Host(report) => report.emit(key),
         Message::Tor(report) => report.emit(key),
+        Message::Forward(report) => report.emit(key),
         Message::Orders(orders) => orders.emit(key),
+        Message::Detours(orders) => orders.emit(key),
     }
 }
 

@@ -10,8 +10,12 @@
 //! - A cable is down if one of its ends says so.
 //! - Of two schedulers at a time agents obey the one that started last. The other learns it from their reports, and sends nothing more.
 
+mod detours;
 mod reports;
 mod rounds;
+
+pub use detours::DetourStatus;
+use detours::Detours;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -65,6 +69,8 @@ pub struct NetworkSettings {
     pub period: Duration,
     /// Flows of an agent that has not reported for so long are forgotten.
     pub idle_timeout: Duration,
+    /// Whether the scheduler has detours.
+    pub detours: bool,
 }
 
 /// Who an agent is the agent of.
@@ -94,6 +100,7 @@ pub struct AccessNetwork {
     /// By ToR: the weights of the last round, out and in, in bits per second.
     weights: BTreeMap<SwitchId, [u64; 2]>,
     moves: BTreeMap<HostId, Vec<(FlowId, NicPair)>>,
+    detours: Detours,
     gap: Duration,
     asked: Instant,
     housekeeping: Instant,
@@ -123,6 +130,8 @@ struct Agent {
     ahead: Option<i128>,
     /// Of the last orders.
     number: u64,
+    /// Of the last report on detours.
+    forward_sequence: u64,
 }
 
 /// A flow that its host reports.
@@ -192,6 +201,8 @@ pub struct NetworkStatus {
     pub is_superseded: bool,
     /// Cables that are down.
     pub down: Vec<CableId>,
+    /// Of a scheduler with detours.
+    pub detours: Option<DetourStatus>,
     /// Flows that hosts report.
     pub flows: usize,
     /// Rounds with hosts that have not reported since the round before.
@@ -225,7 +236,7 @@ impl AccessNetwork {
         let fabric = addresses.fabric().clone();
         let members = fabric.hosts().map(Place::Host).zip(hosts).chain(tors.into_iter().map(|(tor, it)| (Place::Tor(tor), it)));
         let agents: BTreeMap<Place, Agent> = members.map(|(place, member)| (place, Agent::of(member))).collect();
-        Self {
+        let mut network = Self {
             by_principal: agents.iter().map(|(&place, agent)| (agent.member.principal, place)).collect(),
             agents,
             router: Router::new(fabric.clone(), Routing::default(), 0),
@@ -236,6 +247,7 @@ impl AccessNetwork {
             failed: BTreeSet::new(),
             weights: BTreeMap::new(),
             moves: BTreeMap::new(),
+            detours: Detours::default(),
             gap: Duration::ZERO,
             asked: Instant::ZERO,
             housekeeping: Instant::ZERO,
@@ -247,7 +259,9 @@ impl AccessNetwork {
             addresses,
             controller,
             settings,
-        }
+        };
+        network.forget_participants();
+        network
     }
 
     /// Takes an input. Time never goes back.
@@ -302,6 +316,7 @@ impl AccessNetwork {
             away,
             is_superseded: self.superseded_by > 0,
             down: self.down.keys().copied().collect(),
+            detours: self.settings.detours.then(|| self.detour_status()),
             flows: self.flows.len(),
             late_rounds: self.late_rounds,
             loops: self.loops,
@@ -354,6 +369,7 @@ impl Agent {
             complete: None,
             ahead: None,
             number: 0,
+            forward_sequence: 0,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use weft_fabric::routing::FlowKey;
+use weft_fabric::routing::{Direction, FlowKey};
 use weft_fabric::topology::Part;
 use weft_fabric::{CableId, HostId, SwitchId};
 
@@ -32,6 +32,7 @@ impl AccessNetwork {
                     self.complete(now, place, report.head.parts);
                 }
             }
+            (Place::Host(host), Message::Forward(report)) if self.settings.detours => self.takes_part(now, host, &report),
             _ => self.refusals.malformed += 1,
         }
     }
@@ -85,7 +86,9 @@ impl AccessNetwork {
 
     fn flow(&mut self, read_at: Instant, host: HostId, id: FlowId, nics: NicPair, bytes: u64) {
         let to = self.addresses.host_of(id.peer).filter(|&to| to != host);
-        let is_there = |to: HostId| self.addresses.link(host, nics.out).is_some() && self.addresses.link(to, nics.into).is_some();
+        let is_there = |to: HostId| {
+            self.links_of(host, Direction::Out, nics.out).is_some() && self.links_of(to, Direction::In, nics.into).is_some()
+        };
         let Some(dst) = to.filter(|&to| is_there(to)) else { return self.refusals.foreign_flows += 1 };
         let key = FlowKey { src: host, dst, sport: id.sport, dport: id.dport };
         let Some(agent) = self.agents.get_mut(&Place::Host(host)) else { return };

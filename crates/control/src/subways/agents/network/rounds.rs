@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use weft_fabric::routing::{AccessPath, Direction, FlowKey, Path};
 use weft_fabric::{Bytes, HostId, SwitchId};
 
-use super::{AccessNetwork, NetworkOutput, Place, Tracked};
+use super::{AccessNetwork, Member, NetworkOutput, Place, Tracked};
 use crate::controller::{FlowCounter, Input as ControllerInput, LinkCounters, Output as ControllerOutput};
 use crate::time::{Duration, Instant};
-use crate::wire::subways::{DOWN_MAX, MOVES_MAX, NicPair, Orders, TORS_MAX, TorWeight};
+use crate::wire::subways::{DOWN_MAX, FIRST_DETOUR, MOVES_MAX, NicPair, Orders, TORS_MAX, TorWeight};
 
 impl AccessNetwork {
     pub(super) fn timer(&mut self, now: Instant) {
@@ -17,9 +17,11 @@ impl AccessNetwork {
             self.forget_idle(now);
         }
         if self.controller.deadline().is_some_and(|deadline| deadline <= now) {
+            self.review_participants(now);
             self.controller.handle(now, ControllerInput::Timer);
             self.run_controller(now);
             self.send_orders(now);
+            self.send_lists();
         }
     }
 
@@ -29,7 +31,9 @@ impl AccessNetwork {
             match output {
                 ControllerOutput::ReadLinkCounters => self.links(now),
                 ControllerOutput::ReadFlowCounters => self.round(now),
-                ControllerOutput::SetAccessPaths { direction, paths, .. } => self.weigh(direction, &paths.unwrap_or_default()),
+                ControllerOutput::SetAccessPaths { host, direction, paths } => {
+                    self.set_paths(host, direction, paths.unwrap_or_default());
+                }
                 ControllerOutput::Rebind { flow, leaving, arriving, gap } => self.rebind(flow, &leaving, &arriving, gap),
                 // Of schedulers that steer switches.
                 ControllerOutput::SetPath { .. } | ControllerOutput::ClearPath { .. } => {}
@@ -66,12 +70,13 @@ impl AccessNetwork {
 
     /// The path of a flow over its NICs; what lies between its ToRs the switches decide, and is taken to be any shortest path.
     fn path(&mut self, key: &FlowKey, nics: NicPair) -> Option<Path> {
-        let (leaving, arriving) = (self.addresses.link(key.src, nics.out)?, self.addresses.link(key.dst, nics.into)?);
-        self.router.route_through(key, &[leaving], &[arriving.reverse()])
+        let leaving = self.links_of(key.src, Direction::Out, nics.out)?;
+        let arriving = self.links_of(key.dst, Direction::In, nics.into)?;
+        self.router.route_through(key, &leaving, &arriving)
     }
 
     /// A NIC's weight is that of its ToR.
-    fn weigh(&mut self, direction: Direction, paths: &[AccessPath]) {
+    pub(super) fn weigh(&mut self, direction: Direction, paths: &[AccessPath]) {
         for path in paths {
             let fabric = self.addresses.fabric();
             let Some(tor) = fabric.as_switch(path.tor(fabric, direction)) else { continue };
@@ -81,12 +86,14 @@ impl AccessNetwork {
 
     fn rebind(&mut self, key: FlowKey, leaving: &Path, arriving: &Path, gap: Duration) {
         let Some(it) = self.flows.get(&key) else { return };
-        // A detour has several links, and no agent forwards.
-        let ([leaving], [arriving]) = (&leaving[..], &arriving[..]) else { return };
-        let nics = (self.addresses.nic(key.src, *leaving), self.addresses.nic(key.dst, arriving.reverse()));
-        if let (Some(out), Some(into)) = nics {
+        let out = self.number_of(key.src, Direction::Out, leaving);
+        let into = self.number_of(key.dst, Direction::In, arriving);
+        // A detour without a number, or of a source that takes no part, is none.
+        let is_possible = |nics: &NicPair| nics.out.max(nics.into) < FIRST_DETOUR || self.has_part(key.src);
+        let nics = out.zip(into).map(|(out, into)| NicPair { out, into }).filter(is_possible);
+        if let Some(nics) = nics {
             self.gap = gap;
-            self.moves.entry(key.src).or_default().push((it.id, NicPair { out, into }));
+            self.moves.entry(key.src).or_default().push((it.id, nics));
         }
     }
 
@@ -156,14 +163,22 @@ impl AccessNetwork {
         fill: impl FnOnce(&mut Orders),
     ) {
         let (every, generation, gap) = (self.every(), self.settings.generation, self.gap);
+        self.send_to(place, to, |member, number| {
+            let (principal, (tors, down, moves)) = (member.principal, Default::default());
+            let mut orders =
+                Orders { principal, sequence, generation, number, every, held, gap, tors, is_first: false, down, moves };
+            fill(&mut orders);
+            orders.emit(&member.key)
+        });
+    }
+
+    /// Sends an agent its next message, unless another scheduler has taken over.
+    pub(super) fn send_to(&mut self, place: Place, to: Option<SocketAddr>, emit: impl FnOnce(&Member, u64) -> Vec<u8>) {
         let Some(agent) = self.agents.get_mut(&place) else { return };
         let Some(to) = to.or(agent.address).filter(|_| self.superseded_by == 0) else { return };
         agent.number += 1;
-        let (principal, number) = (agent.member.principal, agent.number);
-        let (tors, down, moves) = Default::default();
-        let mut orders = Orders { principal, sequence, generation, number, every, held, gap, tors, is_first: false, down, moves };
-        fill(&mut orders);
-        self.outputs.push_back(NetworkOutput::Send(to, orders.emit(&agent.member.key)));
+        let bytes = emit(&agent.member, agent.number);
+        self.outputs.push_back(NetworkOutput::Send(to, bytes));
     }
 
     fn forget_idle(&mut self, now: Instant) {

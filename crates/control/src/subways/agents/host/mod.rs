@@ -3,9 +3,12 @@
 //! ```text
 //!   orders: weights of ToRs, NICs that are down --> Router --> for each peer: SLOTS pairs of NICs, each in proportion to its probability
 //!   orders: moves ------------------------------> data plane, which waits for a pause of the flow
+//!   lists of detours: paths, permits -----------> Router; data plane, which forwards for others ([`detours`])
 //!   own NICs down, flows on pairs that are down -> moves at once
 //! ```
 //! Without a word from a scheduler for [`SILENCE`], new flows draw by the speed of NICs again (Subways section 4.3). Flows stay where they are.
+
+mod detours;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,8 +23,11 @@ use super::{EVERY, EVERY_MAX, EVERY_MIN};
 use crate::directory::key::PrincipalId;
 use crate::time::{Duration, Instant};
 use crate::vl2::placement::LoopLengths;
-use crate::wire::subways::{FLOWS_MAX, FlowId, Frame, HostReport, Message, NicPair, Orders, ReportHead};
+use crate::wire::subways::{
+    AccessRecord, FLOWS_MAX, FlowId, ForwardReport, Forwarded, Frame, HostReport, Message, NicPair, Orders, Permit, ReportHead,
+};
 use crate::wire::vl2::placement::PlacementKey;
+use detours::DetourLists;
 
 /// Pairs of NICs among which the flows to a peer draw.
 pub const SLOTS: usize = 64;
@@ -43,6 +49,8 @@ pub struct HostConfig {
     pub sequence: u64,
     /// Flows that have sent so many bytes are reported.
     pub report_bytes: u64,
+    /// Whether it takes part in detours: its flows take some, and it forwards for others.
+    pub detours: bool,
 }
 
 /// A flow as the data plane has it.
@@ -67,6 +75,8 @@ pub enum HostInput<'a> {
     Nics(u32),
     /// The answer to [`HostOutput::Read`]: all flows.
     Flows(&'a [FlowState]),
+    /// The other answer to it, of a host that takes part in detours, before the flows: what it has forwarded.
+    Forwarded(Forwarded),
     /// The deadline has come.
     Timer,
 }
@@ -82,6 +92,10 @@ pub enum HostOutput {
     Slots(Ipv4Addr, Box<[NicPair; SLOTS]>),
     /// The flow takes these NICs once it has sent nothing for so long.
     Move(FlowId, NicPair, Duration),
+    /// These detours, and no others, may be used for so long: those of the host's own flows that leave, and of flows that arrive at peers.
+    Detours(Vec<AccessRecord>, Duration),
+    /// The host forwards this, and nothing else, for so long.
+    Permits(Vec<Permit>, Duration),
 }
 
 /// What was counted.
@@ -108,6 +122,8 @@ pub struct HostCounts {
 pub struct AccessHost {
     config: HostConfig,
     router: Router,
+    health: Health,
+    detours: DetourLists,
     /// By peer, as it was passed on last.
     slots: BTreeMap<Ipv4Addr, Box<[NicPair; SLOTS]>>,
     own_down: u32,
@@ -135,7 +151,9 @@ impl AccessHost {
     pub fn new(config: HostConfig, now: Instant) -> Self {
         let fabric = Arc::clone(config.addresses.fabric());
         let mut host = Self {
+            health: Health::new(&fabric),
             router: Router::new(fabric, Routing::default(), 0),
+            detours: DetourLists::default(),
             slots: BTreeMap::new(),
             own_down: 0,
             down: BTreeSet::new(),
@@ -169,6 +187,7 @@ impl AccessHost {
             }
             HostInput::Nics(_) => {}
             HostInput::Flows(flows) => self.report(now, flows),
+            HostInput::Forwarded(forwarded) => self.detours.forwarded = forwarded,
             HostInput::Timer => {}
         }
         self.run_due(now);
@@ -181,7 +200,7 @@ impl AccessHost {
 
     /// When to call `handle` with [`HostInput::Timer`].
     pub fn deadline(&self) -> Instant {
-        self.silent_at().map_or(self.report_at, |silent| silent.min(self.report_at))
+        [self.silent_at(), self.detours.lapses_at()].into_iter().flatten().fold(self.report_at, Instant::min)
     }
 
     /// The generation of the scheduler that is obeyed, and how long it has not been heard.
@@ -231,6 +250,9 @@ impl AccessHost {
             self.down.clear();
             self.health_changed(now);
         }
+        if self.detours.lapses_at().is_some_and(|at| at <= now) {
+            self.drop_detours();
+        }
         if self.report_at <= now {
             self.report_at = now + self.every;
             self.outputs.push_back(HostOutput::Read);
@@ -250,17 +272,13 @@ impl AccessHost {
         self.sequence += 1;
         let parts: Vec<&[_]> = if reported.is_empty() { vec![&[]] } else { reported.chunks(FLOWS_MAX).collect() };
         for (part, flows) in (0..).zip(&parts) {
-            let head = ReportHead {
-                principal: self.config.principal,
-                sequence: self.sequence,
-                time: now.saturating_since(Instant::ZERO),
-                generation: self.generation,
-                part,
-                parts: parts.len() as u8,
-            };
+            let head = self.head(now, part, parts.len() as u8);
             let report = HostReport { head, loop_length: self.last_loop, down: self.own_down, flows: flows.to_vec() };
-            let bytes = report.emit(&self.config.key);
-            self.outputs.extend(self.config.schedulers.iter().map(|&to| HostOutput::Send(to, bytes.clone())));
+            self.send(report.emit(&self.config.key));
+        }
+        if self.detours.are_asked_for(now) {
+            let report = ForwardReport { head: self.head(now, 0, 1), forwarded: self.detours.forwarded };
+            self.send(report.emit(&self.config.key));
         }
         self.counts.reports += self.config.schedulers.len() as u64;
         self.last_loop = Duration::ZERO;
@@ -271,18 +289,34 @@ impl AccessHost {
         }
     }
 
-    /// Moves flows from pairs of which a NIC is down to others.
+    fn head(&self, now: Instant, part: u8, parts: u8) -> ReportHead {
+        ReportHead {
+            principal: self.config.principal,
+            sequence: self.sequence,
+            time: now.saturating_since(Instant::ZERO),
+            generation: self.generation,
+            part,
+            parts,
+        }
+    }
+
+    /// To all schedulers.
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.outputs.extend(self.config.schedulers.iter().map(|&to| HostOutput::Send(to, bytes.clone())));
+    }
+
+    /// Moves flows from pairs of which a NIC is down, or that of a server on a detour, to others.
     fn evade(&mut self, flows: &[FlowState]) {
         if self.own_down == 0 && self.down.is_empty() {
             return;
         }
         for FlowState { flow, nics, .. } in flows {
-            let into = self
-                .config
-                .addresses
-                .host_of(flow.peer)
-                .and_then(|peer| self.config.addresses.of(peer).get(usize::from(nics.into)));
-            let is_down = self.own_down >> nics.out & 1 == 1 || into.is_some_and(|address| self.down.contains(address));
+            let peer = self.config.addresses.host_of(flow.peer);
+            let paths = [
+                self.links_of(self.config.host, Direction::Out, nics.out),
+                peer.and_then(|peer| self.links_of(peer, Direction::In, nics.into)),
+            ];
+            let is_down = paths.iter().flatten().any(|links| !self.health.path_is_up(links));
             let Some(slots) = self.slots.get(&flow.peer).filter(|_| is_down) else { continue };
             let other = slots[usize::from(flow.sport ^ flow.dport) % SLOTS];
             if other != *nics {
@@ -293,30 +327,46 @@ impl AccessHost {
     }
 
     fn datagram(&mut self, now: Instant, bytes: &[u8]) {
-        let orders = match Frame::parse(bytes) {
-            Ok(frame) if frame.principal() == self.config.principal && frame.is_of(&self.config.key) => match frame.message {
-                Message::Orders(orders) => orders,
-                Message::Host(_) | Message::Tor(_) => return self.counts.refused += 1,
-            },
+        let message = match Frame::parse(bytes) {
+            Ok(frame) if frame.principal() == self.config.principal && frame.is_of(&self.config.key) => frame.message,
             _ => return self.counts.refused += 1,
         };
-        if orders.generation < self.generation {
-            return self.counts.superseded += 1;
+        match message {
+            Message::Orders(orders) => {
+                if self.accepts(now, orders.generation, orders.number, orders.sequence) {
+                    self.every = orders.every.clamp(EVERY_MIN, EVERY_MAX);
+                    self.report_at = self.report_at.min(now + self.every);
+                    self.obey(now, &orders);
+                }
+            }
+            Message::Detours(orders) if self.config.detours => {
+                if self.accepts(now, orders.generation, orders.number, orders.sequence) {
+                    self.take_list(now, orders);
+                }
+            }
+            Message::Host(_) | Message::Tor(_) | Message::Forward(_) | Message::Detours(_) => self.counts.refused += 1,
         }
-        let is_new = orders.generation > self.generation;
-        let answers = orders.sequence > self.config.sequence && orders.sequence <= self.sequence;
-        if !answers || (!is_new && orders.number <= self.number) {
-            return self.counts.stale += 1;
+    }
+
+    /// Whether an order is to be obeyed: it is newer than the last of a scheduler that none has superseded, and answers a report of this life.
+    fn accepts(&mut self, now: Instant, generation: u64, number: u64, sequence: u64) -> bool {
+        if generation < self.generation {
+            self.counts.superseded += 1;
+            return false;
+        }
+        let is_new = generation > self.generation;
+        let answers = sequence > self.config.sequence && sequence <= self.sequence;
+        if !answers || (!is_new && number <= self.number) {
+            self.counts.stale += 1;
+            return false;
         }
         self.heard = Some(now);
-        (self.generation, self.number) = (orders.generation, orders.number);
-        self.every = orders.every.clamp(EVERY_MIN, EVERY_MAX);
-        self.report_at = self.report_at.min(now + self.every);
+        (self.generation, self.number) = (generation, number);
         if is_new {
             // It has read nothing yet: it knows now that this agent obeys it.
             self.report_soon(now);
         }
-        self.obey(now, &orders);
+        true
     }
 
     fn obey(&mut self, now: Instant, orders: &Orders) {
@@ -362,6 +412,7 @@ impl AccessHost {
             health.fail(addresses.fabric(), Part::Cable(link.cable()));
         }
         self.router.health_changed(&health);
+        self.health = health;
         self.draw_slots();
         self.report_soon(now);
     }
@@ -375,7 +426,8 @@ impl AccessHost {
             self.router.set_access_paths(peer, Direction::In, self.weighted(peer, Direction::In));
             let pairs = self.router.access_pairs(own, peer);
             let nics = pairs.iter().filter_map(|(leaving, arriving, probability)| {
-                let (out, into) = (addresses.nic(own, leaving.links[0])?, addresses.nic(peer, arriving.links[0].reverse())?);
+                let out = self.number_of(own, Direction::Out, &leaving.links)?;
+                let into = self.number_of(peer, Direction::In, &arriving.links)?;
                 Some((NicPair { out, into }, *probability))
             });
             let nics: Vec<(NicPair, f64)> = nics.collect();
@@ -389,8 +441,11 @@ impl AccessHost {
         }
     }
 
-    /// The NICs of a host, by what is left of their ToRs; `None` without a scheduler's word on all of them: by their speed.
+    /// The NICs of a host, by what is left of their ToRs, or the paths that the scheduler has listed; `None` without a scheduler's word on all of them: by their speed.
     fn weighted(&self, host: HostId, direction: Direction) -> Option<Vec<AccessPath>> {
+        if let Some(listed) = self.detours.paths_of(host, direction) {
+            return Some(listed.iter().map(|(path, _)| path.clone()).collect());
+        }
         let fabric = self.config.addresses.fabric();
         let path = |&nic: &LinkId| {
             let weight = self.weights.get(&fabric.as_switch(fabric.link(nic).to)?)?[direction as usize];

@@ -2,6 +2,9 @@
 //!
 //! Without root, or in a container that may not, each test says so and passes.
 
+mod cost;
+mod detours;
+
 use std::net::Ipv4Addr;
 use std::time::Duration as StdDuration;
 
@@ -93,7 +96,7 @@ impl Plane {
 
 #[test]
 fn counters_have_the_order_of_the_programs() {
-    let header = include_str!("../../../bpf/subways/layout.h");
+    let header = include_str!("../../../../bpf/subways/layout.h");
     let list = header.split("enum subways_counter {").nth(1).unwrap().split('}').next().unwrap();
     assert_eq!(list.split(',').filter(|name| !name.trim().is_empty()).count(), COUNTERS.len() + 1);
 }
