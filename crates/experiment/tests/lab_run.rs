@@ -207,7 +207,7 @@ fn what_a_killed_run_left_the_next_one_removes() {
 #[test]
 fn what_a_lab_cannot_do_is_refused_beforehand() {
     for (change, message) in [
-        (("scheduler = \"first-fit\"", "scheduler = \"detour\""), "there are no detours"),
+        (("scheduler = \"first-fit\"", "scheduler = \"detour\"\nmax_detour_servers = 3"), "headers for so many servers"),
         (
             ("duration = \"20s\"", "duration = \"20s\"\nrouting = \"openflow\"\n[overlay]\nkind = \"vl2\""),
             "leave out `[overlay]`",

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weft_control::subways::SubwaysConfig;
+use weft_control::subways::{DetourConfig, SubwaysConfig};
+use weft_control::wire::subways::HOPS_MAX;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{HashFields, Router, RoutingKind};
 use weft_fabric::time::NsDuration;
@@ -182,11 +183,7 @@ fn check_scheduler(scenario: &Scenario) -> Result<(), KeyError> {
     let scheduler = scenario.control.scheduler;
     let has_agents = matches!(scenario.overlay.kind, Kind::Vl2 { .. });
     let is_steered = has_agents || scenario.lab_routing() == LabRouting::Openflow;
-    if scheduler == Scheduler::Detour {
-        let help = "write scheduler = \"adaptive\", or kind = \"packet\" in [world]";
-        return Err(KeyError::new("control.scheduler", "no server of a lab forwards for others: there are no detours", help));
-    }
-    if scheduler == Scheduler::Adaptive {
+    if scheduler.is_subways() {
         return check_access(scenario, has_agents || scenario.lab_tenants.is_some());
     }
     match scenario.world.lab.routing {
@@ -218,6 +215,14 @@ fn check_access(scenario: &Scenario, has_overlay: bool) -> Result<(), KeyError> 
             "control.period",
             "agents of a lab report each 20 ms at most",
             "write 40ms or more, or leave it out for 200ms",
+        );
+    }
+    if scenario.control.subways.detour.is_some_and(|detour| detour.max_servers > HOPS_MAX) {
+        let help = format!("write {HOPS_MAX} or 1");
+        return refuse(
+            "control.max_detour_servers",
+            "agents of a lab write headers for so many servers at each end of a flow",
+            &help,
         );
     }
     Ok(())
@@ -321,12 +326,16 @@ pub fn laid_over(plan: Plan, fabric: &Fabric, spec: &OverlaySpec) -> std::result
 /// # Errors
 /// A fabric that cannot be written.
 pub fn with_access(plan: Plan, fabric: &Fabric, control: &Control, seed: u64) -> std::result::Result<Plan, PlanError> {
-    if control.scheduler != Scheduler::Adaptive {
+    if !control.scheduler.is_subways() {
         return Ok(plan);
     }
     // Real counters come by reports, and those over links of some Mbps.
     let period = control.given_period.unwrap_or(ACCESS_PERIOD);
-    plan.with_access(fabric, &SubwaysConfig { period, seed, ..control.subways })
+    let detour = control.subways.detour.map(|detour| {
+        let detect = detour.detect.max(period);
+        DetourConfig { detect, hot_duration: detour.hot_duration.max(detect), ..detour }
+    });
+    plan.with_access(fabric, &SubwaysConfig { period, seed, detour, ..control.subways })
 }
 
 /// Who finds the routes.

@@ -51,9 +51,10 @@ fn configuration(plan: &Plan, access: &Access, files: &OverlayFiles, at: usize) 
     let node = &plan.nodes[at];
     let name = name_of(node);
     let role = if node.role == Role::Host { "host" } else { "switch" };
+    let detours = if node.role == Role::Host && access.detours { "detours = true\n" } else { "" };
     let mut text = format!(
         "overlay = \"none\"\nrole = \"{role}\"\nmetrics = \"off\"\nprincipal = {}\nkey = \"{}\"\nsocket = \"{}\"\npins = \"{}\"\n\n\
-         [access]\nfabric = \"{FABRIC_FILE}\"\nname = {:?}\nscheduler = {}\nmtu = {MTU_HOST}\n\n[access.ports]\n",
+         [access]\nfabric = \"{FABRIC_FILE}\"\nname = {:?}\nscheduler = {}\nmtu = {MTU_HOST}\n{detours}\n[access.ports]\n",
         principal(at).0,
         files.text(&format!("{name}.key")),
         files.text(&format!("{name}.sock")),

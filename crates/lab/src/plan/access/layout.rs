@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use weft_control::directory::auth::Secret;
-use weft_control::subways::{Rebind, SubwaysConfig};
+use weft_control::subways::{DetourConfig, Rebind, SubwaysConfig};
 use weft_control::wire::subways;
 use weft_control::wire::vl2::placement::PlacementKey;
 use weft_fabric::formats::topology::{Export, write};
@@ -34,7 +34,8 @@ impl Plan {
         let nics = nics(fabric, host);
         let file = write(&Fabric::clone(fabric).scaled(self.scale), Export::Native);
         let fabric = file.map_err(|error| PlanError::OpenflowFabric { reason: error.reason })?;
-        self.overlay = Overlay::Access(Box::new(Access { fabric, settings: section(config), host, nics }));
+        self.overlay =
+            Overlay::Access(Box::new(Access { fabric, settings: section(config), host, detours: config.detour.is_some(), nics }));
         Ok(self)
     }
 
@@ -88,14 +89,26 @@ fn nics(fabric: &Fabric, host: usize) -> Vec<usize> {
 
 /// `[scheduler]` of its configuration.
 fn section(config: &SubwaysConfig) -> String {
-    let SubwaysConfig { period, ewma_gain, aggressiveness, utilisation_floor, rebind, flowlet_gap, seed, .. } = config;
+    let SubwaysConfig { period, ewma_gain, aggressiveness, utilisation_floor, rebind, flowlet_gap, detour, seed } = config;
+    let kind = if detour.is_some() { "detour" } else { "adaptive" };
     let rebind = match rebind {
         Rebind::Surplus => "surplus",
         Rebind::All => "all",
     };
     let [period, gap] = [period, flowlet_gap].map(|time| NsDuration::from_ns(time.as_ns()));
-    format!(
-        "[scheduler]\nkind = \"adaptive\"\nperiod = \"{period}\"\newma_gain = {ewma_gain:?}\naggressiveness = {aggressiveness:?}\n\
+    let section = format!(
+        "[scheduler]\nkind = \"{kind}\"\nperiod = \"{period}\"\newma_gain = {ewma_gain:?}\naggressiveness = {aggressiveness:?}\n\
          utilisation_floor = {utilisation_floor:?}\nrebind = \"{rebind}\"\nflowlet_gap = \"{gap}\"\nseed = {seed}\n"
+    );
+    section + &detour.as_ref().map_or_else(String::new, detours)
+}
+
+/// The keys of detours.
+fn detours(config: &DetourConfig) -> String {
+    let DetourConfig { detect, hot_duration, hot_threshold, usable, max_servers, edge_rule } = config;
+    let [detect, duration] = [detect, hot_duration].map(|time| NsDuration::from_ns(time.as_ns()));
+    format!(
+        "detect = \"{detect}\"\nhot_duration = \"{duration}\"\nhot_threshold = {hot_threshold:?}\ndetour_usable = {usable:?}\n\
+         max_detour_servers = {max_servers}\nedge_rule = {edge_rule}\n"
     )
 }

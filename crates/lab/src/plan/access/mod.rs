@@ -13,6 +13,9 @@ pub struct Access {
     pub settings: String,
     /// The host on which the scheduler runs, as an index into the plan's nodes.
     pub host: usize,
+    /// Whether hosts take part in detours.
+    #[serde(default)]
+    pub detours: bool,
     /// Its NICs at whose addresses agents report: one in each network of switches.
     pub nics: Vec<usize>,
 }
