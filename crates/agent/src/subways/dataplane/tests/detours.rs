@@ -9,7 +9,6 @@ use weft_control::wire::subways::Hop;
 
 use super::*;
 use crate::dataplane::generated::subways_host::types::{subways_detour, subways_permit, subways_permit_key};
-use crate::dataplane::testing::run_segments;
 use crate::subways::dataplane::detours::{DETOURS, PERMITS, TAKES_PART, detour_key};
 
 /// Servers of neighbouring racks, by NIC.
@@ -129,19 +128,6 @@ fn a_packet_passes_all_servers_and_arrives_as_a_direct_one() {
     }
     assert_eq!(packet[IP..], direct[IP..]);
     assert_eq!(servers[0].count("forwarded_bytes"), direct.len() as u64 + 40);
-}
-
-#[test]
-fn a_packet_of_many_segments_gets_headers_and_loses_them() {
-    let Some(sender) = Plane::sender(FOREVER) else { return };
-    let (sport, _) = sender.detoured(0);
-    let large = frame(OWN[0], PEER[0], [sport, 80], 17, ACK, &[7; 2896]);
-    let (answer, out) = run_segments(&sender.loaded, "subways_out", &large, 0, 1448);
-    assert_eq!((answer, out.len()), (REDIRECTED, large.len() + 60));
-    let server = Plane::server(SERVERS[0]).unwrap();
-    server.permit(OWN[0], (0, 1), false, (1_000_000, FOREVER));
-    let (answer, stripped) = run_segments(&server.loaded, "subways_in", &out, 0, 1448);
-    assert_eq!((answer, stripped.len()), (REDIRECTED, large.len() + 40));
 }
 
 #[test]
