@@ -52,7 +52,9 @@ fuzz_target!(|bytes: &[u8]| {
         let again = match &frame.message {
             subways::Message::Host(report) => report.emit(&key),
             subways::Message::Tor(report) => report.emit(&key),
+            subways::Message::Forward(report) => report.emit(&key),
             subways::Message::Orders(orders) => orders.emit(&key),
+            subways::Message::Detours(orders) => orders.emit(&key),
         };
         assert_eq!(again[..again.len() - 16], bytes[..bytes.len() - 16]);
         let _ = frame.is_of(&key);
