@@ -5,10 +5,11 @@ As root, on two processors: python3 benches/detour-forward/run.py [--seconds 5] 
 
     weftdsrc: sender on CPU 0 ---- f0  weftdfwd  f1 ---- weftddst: counts and drops
 
-Frames with one header of a detour come to f0. Receive packet steering hands them to CPU 1, where the agent's program strips them and sends them by f1; what CPU 1
-spends in soft interrupts, less what it spends without traffic, is the cost: receiving from a veth pair, the program, sending to a veth pair, and counting
-at its end (`core`, by the kernel's ticks, so only long runs are exact). `core_program` is the program's part, by the kernel's statistics of programs, which cost some 20 ns
-a packet themselves. Prints a line of JSON for each rate.
+Frames with one header of a detour come to f0. Receive packet steering hands them to CPU 1, where the agent's program strips them
+and sends them by f1. What CPU 1 spends in soft interrupts, less what it spends without traffic, is `core`: receiving from a veth
+pair, the program, sending to a veth pair, and counting at its end; by the kernel's ticks, so only long runs are exact.
+`core_program` is the program's part, by the kernel's statistics of programs, which cost some 20 ns a packet themselves. Prints a
+line of JSON for each rate.
 """
 
 import argparse
@@ -44,7 +45,8 @@ def build() -> None:
     for name in (SOURCE, FORWARDER, SINK):
         run("ip", "netns", "add", name)
     for ours, theirs, there in (("f0", "s0", SOURCE), ("f1", "d0", SINK)):
-        run("ip", "link", "add", ours, "netns", FORWARDER, "mtu", "1600", "type", "veth", "peer", "name", theirs, "netns", there, "mtu", "1600")
+        peer = ("peer", "name", theirs, "netns", there, "mtu", "1600")
+        run("ip", "link", "add", ours, "netns", FORWARDER, "mtu", "1600", "type", "veth", *peer)
         run("ip", "-n", there, "link", "set", theirs, "up")
         run("ip", "-n", FORWARDER, "link", "set", ours, "up")
     for device, address in zip(("f0", "f1"), NICS, strict=True):
@@ -52,7 +54,7 @@ def build() -> None:
         run("tc", "-n", FORWARDER, "qdisc", "add", "dev", device, "clsact")
     # Another address than the sink has: its kernel drops the packets at once.
     run("ip", "-n", FORWARDER, "neigh", "add", GATEWAY, "lladdr", "02:00:00:00:00:99", "dev", "f1")
-    within(FORWARDER, "sh", "-ec", "echo 2 > /sys/class/net/f0/queues/rx-0/rps_cpus; sysctl -qw net.core.netdev_max_backlog=100000 || true")
+    within(FORWARDER, "sh", "-ec", "echo 2 > /sys/class/net/f0/queues/rx-0/rps_cpus")
 
 
 def remove() -> None:
@@ -154,9 +156,15 @@ def measure(sender: Path, descriptor: int, payload: int, rate: float, seconds: f
     ran = (program_ns(descriptor) - ran) / 1e9
     busy, packets = soft_interrupts() - begun - idle, arrived() - before
     return {
-        "bytes": len(packet), "sent": sent, "forwarded": packets, "packets_per_s": round(packets / took),
-        "gbps": round(packets * len(packet) * 8 / took / 1e9, 3), "core": round(busy / took, 4), "ns_per_packet": round(busy / max(packets, 1) * 1e9),
-        "core_program": round(ran / took, 4), "ns_program": round(ran / max(packets, 1) * 1e9),
+        "bytes": len(packet),
+        "sent": sent,
+        "forwarded": packets,
+        "packets_per_s": round(packets / took),
+        "gbps": round(packets * len(packet) * 8 / took / 1e9, 3),
+        "core": round(busy / took, 4),
+        "ns_per_packet": round(busy / max(packets, 1) * 1e9),
+        "core_program": round(ran / took, 4),
+        "ns_program": round(ran / max(packets, 1) * 1e9),
     }
 
 
@@ -166,7 +174,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--payload", type=int, default=1448)
     parser.add_argument("--object", type=Path)
-    parser.add_argument("--rates", type=float, nargs="+", default=[20e3, 40e3, 80e3, 160e3, 240e3, 1e9], help="packets per second")
+    rates = [20e3, 40e3, 80e3, 160e3, 240e3, 1e9]
+    parser.add_argument("--rates", type=float, nargs="+", default=rates, help="packets per second")
     options = parser.parse_args()
     built = sorted(Path("target").glob("*/build/weft-agent-*/out/subways_host.bpf.o"), key=lambda it: it.stat().st_mtime)
     chosen = options.object or (built[-1] if built else None)
