@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weft_fabric::MacAddr;
+use weft_fabric::{MacAddr, TenantId};
 
-use super::maps::MapChange;
+use super::super::MacSpace;
+use super::super::tenants::Router;
 use super::{Location, Reached, Tenants, UplinkId, Vif, VifId};
 use crate::wire::packet::ethernet::VlanId;
 
@@ -131,4 +132,64 @@ pub enum Output {
     },
     /// A data plane that decides by maps is to change them.
     Map(MapChange),
+}
+
+/// A change of a data plane's maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapChange {
+    /// A VIF is on this server; `None`: not any more.
+    Local {
+        /// Which.
+        vif: Vif,
+        /// Its interface.
+        id: Option<VifId>,
+    },
+    /// A VIF that is sent to is at this place; `None`: not known any more, frames to it go to the agent.
+    Remote {
+        /// Which.
+        vif: Vif,
+        /// Where.
+        at: Option<Location>,
+    },
+    /// A VIF has this address. It holds as long as `Local` or `Remote` has the VIF.
+    Neighbour {
+        /// In whose,
+        tenant: TenantId,
+        /// and which MAC space.
+        space: MacSpace,
+        /// The address.
+        ip: IpAddr,
+        /// The VIF's MAC address.
+        mac: MacAddr,
+    },
+    /// A tenant's virtual routers, in place of those before; none: it has none, or no VIF here any more.
+    Routers {
+        /// Whose.
+        tenant: TenantId,
+        /// All of them, with routes and rules in order.
+        routers: Vec<Router>,
+    },
+    /// A virtual router has passed a packet on: others with the same of all this would go the same path, until something changes.
+    Routed(RoutedFlow),
+}
+
+/// What a virtual router did with a packet, and what of the packet decided it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutedFlow {
+    /// From which VIF,
+    pub id: VifId,
+    /// to which MAC address of a router,
+    pub router: MacAddr,
+    /// from this address,
+    pub source: IpAddr,
+    /// to this one,
+    pub destination: IpAddr,
+    /// of this protocol
+    pub protocol: u8,
+    /// and to this port; 0 if the protocol has none.
+    pub port: u16,
+    /// Where it goes.
+    pub to: Vif,
+    /// The last router's MAC address there: the frame's source.
+    pub from: MacAddr,
 }

@@ -31,9 +31,8 @@ use std::sync::Arc;
 use weft_fabric::TenantId;
 
 pub use counts::{Counts, Drop, TenantCounts};
-pub use io::{Input, Output};
+pub use io::{Input, MapChange, Output, RoutedFlow};
 pub use kept::Room;
-pub use maps::{MapChange, RoutedFlow};
 pub use report::{LookupReport, Report};
 pub use sending::flow;
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   push ---> [ heap: all others ] ---up to 16 at once---> [ front, in order ] ---> pop
 //! ```
-//! Whoever takes entries out one after the other can fetch what they need for many at once, so that the processor waits for many cache lines at a
+//! Code that takes entries out one after the other can fetch what they need for many at once, so that the processor waits for many cache lines at a
 //! time. What is pushed later and comes earlier is moved to the front as well.
 
 use std::cmp::Reverse;
