@@ -144,6 +144,7 @@ fn tenants_that_contradict_each_other_are_refused() {
             "is not the address of one interface",
             "docs/tenants.md",
         ),
+        ("name = \"globex\"", "name = \"acme\"", 67, "tenant `acme`: the name is tenant 17's already", "its own"),
         ("id = 18", "id = 2", 67, "id 2 is reserved", "docs/tenants.md"),
         ("space = 2\nmac", "space = 3\nmac", 105, "`globex` has no MAC space 3", "docs/tenants.md"),
         ("10.0.1.254/24", "10.0.0.253/24", 115, "subnets 10.0.0.0/24 and 10.0.0.0/24 overlap", "docs/tenants.md"),

@@ -77,14 +77,15 @@ struct Reader<'a> {
     /// Where each line begins.
     lines: Vec<usize>,
     anchors: BTreeMap<usize, Node>,
-    nodes: usize,
+    /// Values that aliases stand for.
+    copied: usize,
 }
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str) -> Self {
         let ends = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(ends).collect();
-        Self { events: Parser::new_from_str(text), lines, anchors: BTreeMap::new(), nodes: 0 }
+        Self { events: Parser::new_from_str(text), lines, anchors: BTreeMap::new(), copied: 0 }
     }
 
     fn next(&mut self) -> Result<Option<(Event<'a>, Span)>> {
@@ -120,7 +121,6 @@ impl<'a> Reader<'a> {
         if depth > DEPTH_MAX {
             return Err(self.problem(at, "nested too deeply"));
         }
-        self.count(at, 1)?;
         let (value, anchor, tag) = match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain = style == ScalarStyle::Plain;
@@ -128,12 +128,7 @@ impl<'a> Reader<'a> {
             }
             Event::SequenceStart(anchor, tag, ..) => (self.list(depth)?, anchor, tag),
             Event::MappingStart(anchor, tag, ..) => (self.map(depth)?, anchor, tag),
-            Event::Alias(anchor) => {
-                let node = self.anchors.get(&anchor).cloned();
-                let node = node.ok_or_else(|| self.problem(at, "an alias of what it is itself a part of"))?;
-                self.count(at, size(&node))?;
-                return Ok(Node { span: self.line(at), ..node });
-            }
+            Event::Alias(anchor) => return self.alias(anchor, at),
             _ => return Err(self.problem(at, "a value is missing")),
         };
         if tag.is_some() {
@@ -172,13 +167,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A short text with aliases can stand for a very long one.
-    fn count(&mut self, at: Marker, more: usize) -> Result<()> {
-        self.nodes += more;
-        if self.nodes <= NODES_MAX {
-            return Ok(());
+    /// A copy of what an anchor names. A short text with aliases can stand for a very long one.
+    fn alias(&mut self, anchor: usize, at: Marker) -> Result<Node> {
+        let Some(node) = self.anchors.get(&anchor) else {
+            return Err(self.problem(at, "an alias of what it is itself a part of"));
+        };
+        self.copied += size(node);
+        if self.copied > COPIED_MAX {
+            return Err(self.problem(at, &format!("aliases stand for more than {COPIED_MAX} values")));
         }
-        Err(self.problem(at, &format!("more than {NODES_MAX} values")))
+        Ok(Node { span: self.line(at), value: node.value.clone() })
     }
 }
 
@@ -192,5 +190,4 @@ fn size(node: &Node) -> usize {
 }
 
 const DEPTH_MAX: usize = 64;
-/// An inventory of 100,000 machines has a tenth of it.
-const NODES_MAX: usize = 20_000_000;
+const COPIED_MAX: usize = 100_000;

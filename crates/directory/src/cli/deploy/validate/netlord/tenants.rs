@@ -134,11 +134,11 @@ impl Check<'_> {
     }
 }
 
-/// Tables of all kinds but rules. The values that are most likely to be wrong come first.
+/// Tables of all kinds but rules; of two with one name the second. The values that are most likely to be wrong come first.
 fn tables(netlord: &Netlord) -> Tables<'_> {
     let mut all = Tables::new();
     for it in &netlord.tenant {
-        all.entry(format!("tenant `{}`", it.name.get_ref())).or_insert_with(|| (it.name.span(), Vec::new()));
+        all.insert(format!("tenant `{}`", it.name.get_ref()), (it.name.span(), Vec::new()));
     }
     for it in &netlord.router {
         let interfaces = it.interfaces.iter().flat_map(|it| [&it.address, &it.mac]);
