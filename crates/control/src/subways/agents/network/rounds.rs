@@ -20,8 +20,9 @@ impl AccessNetwork {
             self.review_participants(now);
             self.controller.handle(now, ControllerInput::Timer);
             self.run_controller(now);
-            self.send_orders(now);
+            // A move may name a detour of the new list.
             self.send_lists();
+            self.send_orders(now);
         }
     }
 
