@@ -611,6 +611,30 @@ fn agree(level: f64, due: f64, tolerance: f64) -> bool {
     level == due || (level - due).abs() <= ROUNDING * level.min(due) || (level < due && level >= due * (1.0 - tolerance))
 }
 
+#[cfg(test)]
+impl Levels {
+    /// Compares what links and flows keep with what the levels say; panics if they differ.
+    pub fn audit(&self) {
+        for (number, link) in (0u32..).zip(&self.links) {
+            let members = &self.members[number as usize];
+            let (held, others) = members.split_at(link.held as usize);
+            let flow = |slot: &u32| &self.flows[*slot as usize];
+            assert!(held.iter().all(|slot| flow(slot).holder == number && flow(slot).rate == link.level));
+            assert!(
+                others.iter().all(|slot| flow(slot).holder != number && flow(slot).rate <= link.level.min(f64::from(link.peak)))
+            );
+            let capacity = self.rests[number as usize].capacity;
+            let free = capacity - others.iter().map(|slot| flow(slot).rate).sum::<f64>();
+            // A capacity may have been far higher before: what a sum keeps is precise to 1e-30 of the highest.
+            assert!((link.free.value() - free).abs() <= 1e-13 * capacity + 1e-18, "{} {free}", link.free.value());
+            for (place, &slot) in members.iter().enumerate() {
+                let hop = flow(&slot).links.iter().position(|&l| l == number).expect("members cross the link");
+                assert_eq!(self.places[slot as usize][hop], place as u32);
+            }
+        }
+    }
+}
+
 struct Members<'a>(&'a Levels);
 
 impl Incidence for Members<'_> {

@@ -3,8 +3,8 @@
 //! ```text
 //!   push ---> [ heap: all others ] ---up to 16 at once---> [ front, in order ] ---> pop
 //! ```
-//! Code that takes entries out one after the other can fetch what they need for many at once, so that the processor waits for many cache lines at a
-//! time. What is pushed later and comes earlier is moved to the front as well.
+//! The caller can fetch what it needs for many entries at once, so that the processor waits for many cache lines at a time. What is pushed later and comes
+//! earlier is moved to the front as well.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -228,6 +228,7 @@ proptest! {
             }
             let touched = levels.settle();
             levels.recycle(touched);
+            levels.audit();
             if tolerance > 0.0 {
                 let fair = is_fair_within(tolerance, &paths, &capacities, |slot| levels.rate(slot as u32));
                 prop_assert!(fair.is_ok(), "{:?}", fair);
