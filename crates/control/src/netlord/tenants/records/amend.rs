@@ -51,12 +51,24 @@ impl Amendment {
         match plan(&self.ops, &self.known) {
             Ok(plan) if plan.writes.is_empty() => Step::Done(Outcome::Committed(self.known.revision)),
             Ok(plan) => Step::Commit(plan),
+            // What was read is of two revisions, and may contradict itself: no commit would find that out.
+            Err(Halt::Done(Outcome::Invalid(..))) if self.known.is_mixed => self.read_again(),
             Err(Halt::Done(outcome)) => Step::Done(outcome),
             Err(Halt::Need(reads)) => {
                 self.reads = reads.clone();
                 Step::Read(reads)
             }
         }
+    }
+
+    /// Reads all that is known at one revision.
+    fn read_again(&mut self) -> Step {
+        if self.tries + 1 >= TRIES {
+            return Step::Done(Outcome::Busy);
+        }
+        self.tries += 1;
+        self.reads = std::mem::take(&mut self.known).reads();
+        Step::Read(self.reads.clone())
     }
 
     /// The step after the store's answer to the last one.

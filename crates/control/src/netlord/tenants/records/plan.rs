@@ -104,16 +104,29 @@ pub(super) enum Halt {
 #[derive(Debug, Default)]
 pub(super) struct Known {
     entries: BTreeMap<String, Option<(u64, String)>>,
-    prefixes: BTreeSet<String>,
+    /// With how many entries were asked for.
+    prefixes: BTreeMap<String, usize>,
+    /// That of the last reading.
     pub revision: u64,
+    /// Whether an earlier reading had another.
+    pub is_mixed: bool,
 }
 
 impl Known {
     pub fn learn(&mut self, reads: Reads, entries: Entries) {
+        self.is_mixed |= !self.entries.is_empty() && self.revision != entries.revision;
         self.entries.extend(reads.names.into_iter().map(|name| (name, None)));
-        self.prefixes.extend(reads.prefixes.into_iter().map(|(prefix, _)| prefix));
+        self.prefixes.extend(reads.prefixes);
         self.revision = entries.revision;
         self.entries.extend(entries.found.into_iter().map(|it| (it.name, Some((it.generation, it.body)))));
+    }
+
+    /// All that was read, to be read again.
+    pub fn reads(&self) -> Reads {
+        let prefixes: Vec<(String, usize)> = self.prefixes.iter().map(|(prefix, &most)| (prefix.clone(), most)).collect();
+        let is_listed = |name: &str| prefixes.iter().any(|(prefix, _)| name.starts_with(prefix));
+        let names = self.entries.keys().filter(|name| !is_listed(name)).cloned().collect();
+        Reads { names, prefixes }
     }
 
     fn get(&self, name: &str) -> Option<&(u64, String)> {
@@ -134,7 +147,7 @@ impl Known {
         reads.names.sort_unstable();
         reads.names.dedup();
         reads.names.retain(|name| !self.entries.contains_key(name));
-        reads.prefixes.retain(|(prefix, _)| !self.prefixes.contains(prefix));
+        reads.prefixes.retain(|(prefix, _)| !self.prefixes.contains_key(prefix));
         reads
     }
 }

@@ -124,6 +124,28 @@ fn acme() -> Store {
     store
 }
 
+/// A VIF gets an address after its record was read and before the address is: its next address, and another VIF with the one it lets go, are no contradiction.
+#[test]
+fn what_is_read_of_two_revisions_refuses_nothing() {
+    let vif = |name: &str, mac: u8, address: &str| {
+        put(&format!("v/acme/{name}"), &format!("space = 1\nmac = \"02:00:00:00:00:0{mac}\"\naddresses = [\"{address}\"]"))
+    };
+    let mut store = acme();
+    assert!(matches!(store.amend(&[vif("web1", 1, "10.0.0.5")]), Outcome::Committed(_)));
+    let ops = vec![vif("web1", 1, "10.0.0.9"), vif("web2", 2, "10.0.0.6")];
+    let mut amendment = Amendment::new(ops);
+    let records = amendment.begin();
+    let addresses = amendment.next(store.answer(&records).expect("it reads the records"));
+    assert!(matches!(store.amend(&[vif("web1", 1, "10.0.0.6")]), Outcome::Committed(_)));
+    let again = amendment.next(store.answer(&addresses).expect("it reads the addresses"));
+    let answer = store.answer(&again).expect("it reads all at one revision");
+    let Step::Commit(plan) = amendment.next(answer) else { panic!("nothing contradicts it") };
+    assert!(matches!(store.commit(&plan), StoreAnswer::Committed(_)));
+    store.check();
+    // What contradicts itself at one revision is refused.
+    assert!(matches!(store.amend(&[vif("web2", 2, "10.0.0.9")]), Outcome::Invalid(0, why) if why.contains("web1")));
+}
+
 #[test]
 fn the_id_of_a_tenant_that_is_removed_is_free_at_once() {
     for (old, new) in [("acme", "globex"), ("globex", "acme")] {
