@@ -121,6 +121,6 @@ def test_unknown_export() -> None:
         weft.fabric("switch", hosts=2).export("dott")
 
 
-def test_a_bundled_scenario_has_a_fabric():
+def test_a_bundled_scenario_has_a_fabric() -> None:
     """`@NAME` is a scenario that Weft ships, as for `weft.run`."""
     assert weft.fabric("@vl2/figure9").metrics["hosts"] == 80
