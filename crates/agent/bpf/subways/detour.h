@@ -8,8 +8,9 @@
 #ifndef SUBWAYS_DETOUR_H
 #define SUBWAYS_DETOUR_H
 
+#include "../outer.h"
+
 #define OUTER ((__u32)sizeof(struct iphdr))
-#define OUTER_TTL 64
 /* Servers on the whole path of a flow. */
 #define HOPS_MAX (2 * SUBWAYS_HOPS)
 
@@ -66,29 +67,6 @@ always_inline const struct subways_detour *detour_of(__be32 host, __u32 number, 
 	return detour && detour->until_ns > now ? detour : NULL;
 }
 
-always_inline void outer_header(struct iphdr *ip, __u8 tos, __u32 length, __u16 out, __be32 source, __be32 destination)
-{
-	const __u16 *word = (const __u16 *)ip;
-	__u32 sum = 0;
-
-	__builtin_memset(ip, 0, sizeof(*ip));
-	ip->version = 4;
-	ip->ihl = 5;
-	ip->tos = tos;
-	/* Longer than it can say only if it is many segments. */
-	ip->tot_len = length > 0xffff ? 0 : bpf_htons(length);
-	ip->id = bpf_htons(out);
-	ip->frag_off = bpf_htons(0x4000);
-	ip->ttl = OUTER_TTL;
-	ip->protocol = IPPROTO_IPIP;
-	ip->saddr = source;
-	ip->daddr = destination;
-#pragma unroll
-	for (__u32 i = 0; i < sizeof(*ip) / 2; i++)
-		sum += word[i];
-	ip->check = fold(sum);
-}
-
 /* Where a packet goes, when all is known. */
 struct route {
 	const struct subways_detour *leaving, *arriving; /* NULL: a NIC alone */
@@ -111,7 +89,7 @@ slow_path int push(struct __sk_buff *skb, const struct route *r, __be32 source, 
 		for (__u32 i = 0; i < SUBWAYS_HOPS; i++) {
 			if (!detour || i >= detour->hops || at >= HOPS_MAX)
 				break;
-			outer_header(&h->ip[at], tos, length + (count - at) * OUTER, detour->out[i], source, detour->via[i]);
+			outer_header(&h->ip[at], tos, length + (count - at) * OUTER, detour->out[i], IPPROTO_IPIP, source, detour->via[i]);
 			at++;
 		}
 	}

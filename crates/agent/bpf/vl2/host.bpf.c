@@ -9,6 +9,7 @@
  */
 #include "locators.h"
 #include "resolution.h"
+#include "../outer.h"
 
 /* Ethernet and two IPv4 headers, these aligned. */
 struct vl2_headers {
@@ -22,28 +23,6 @@ always_inline const struct vl2_settings *get_settings(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&settings, &zero);
-}
-
-always_inline void outer_header(struct iphdr *ip, __u8 tos, __u32 length, __u8 protocol, __be32 source, __be32 destination)
-{
-	const __u16 *word = (const __u16 *)ip;
-	__u32 sum = 0;
-
-	__builtin_memset(ip, 0, sizeof(*ip));
-	ip->version = 4;
-	ip->ihl = 5;
-	ip->tos = tos;
-	/* Longer than it can say only if it is many segments. */
-	ip->tot_len = length > 0xffff ? 0 : bpf_htons(length);
-	ip->frag_off = bpf_htons(0x4000);
-	ip->ttl = VL2_OUTER_TTL;
-	ip->protocol = protocol;
-	ip->saddr = source;
-	ip->daddr = destination;
-#pragma unroll
-	for (__u32 i = 0; i < sizeof(*ip) / 2; i++)
-		sum += word[i];
-	ip->check = fold(sum);
 }
 
 /* Makes room for the headers and writes them. The hash that the socket gave is for this kernel's queues, not for switches to choose by. */
@@ -252,15 +231,15 @@ always_inline int send(struct __sk_buff *skb, const struct vl2_settings *s, cons
 		/* Other bits of the hash than those that choose the source: ECMP uses these. */
 		__u32 which = (__u64)(hash * 0x9e3779b1) * group->count >> 32;
 
-		outer_header(&headers.ip[1], p->tos, p->length + VL2_OUTER, protocol, source, peer->locator);
-		outer_header(&headers.ip[0], p->tos, p->length + 2 * VL2_OUTER, VL2_PROTO_IPV4, source,
+		outer_header(&headers.ip[1], p->tos, p->length + VL2_OUTER, 0, protocol, source, peer->locator);
+		outer_header(&headers.ip[0], p->tos, p->length + 2 * VL2_OUTER, 0, VL2_PROTO_IPV4, source,
 			     placed ? placed->intermediate : group->anycast[which & (VL2_GROUP_MAX - 1)]);
 		pushed = push(skb, &headers, 2 * VL2_OUTER);
 		add(VL2_PUSHED_TWO, pushed);
 		if (placed)
 			add(VL2_PUSHED_PLACED, pushed);
 	} else {
-		outer_header(&headers.ip[0], p->tos, p->length + VL2_OUTER, protocol, source, peer->locator);
+		outer_header(&headers.ip[0], p->tos, p->length + VL2_OUTER, 0, protocol, source, peer->locator);
 		pushed = push(skb, &headers, VL2_OUTER);
 		add(VL2_PUSHED_ONE, pushed);
 	}
@@ -318,7 +297,7 @@ slow_path int broadcast_out(struct __sk_buff *skb, const struct vl2_settings *s,
 	mac[4] = group >> 8;
 	mac[5] = group;
 	__builtin_memcpy(headers.eth.h_source, s->mac, ETH_ALEN);
-	outer_header(&headers.ip[0], p->tos, p->length + VL2_OUTER,
+	outer_header(&headers.ip[0], p->tos, p->length + VL2_OUTER, 0,
 		     is_mapped(&p->flow.source) ? VL2_PROTO_IPV4 : VL2_PROTO_IPV6, s->la, local->multicast);
 	if (!push(skb, &headers, VL2_OUTER))
 		return drop(VL2_HEADER_FAILED);

@@ -31,7 +31,6 @@
 #define VL2_EXCERPT 576
 
 #define VL2_OUTER 20
-#define VL2_OUTER_TTL 64
 #define VL2_GROUP_MAX 16
 #define VL2_PATHS_MAX 65536
 #define VL2_RULES_MAX 4096
