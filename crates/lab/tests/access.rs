@@ -12,7 +12,7 @@ use std::time::{Duration as StdDuration, Instant as WallInstant};
 
 use serde_json::Value;
 use support::overlay::{GO, ask};
-use support::{TestLab, name, programs, serial};
+use support::{TestLab, name, programs, serial, settings};
 use weft_control::subways::SubwaysConfig;
 use weft_fabric::record::Outcome;
 use weft_fabric::routing::{Router, Routing as RouterSettings};
@@ -21,11 +21,11 @@ use weft_fabric::topology::Part;
 use weft_fabric::topology::shapes::subways::{RackSize, Speeds, SubwaysSpec, SubwaysType, Uplinks};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
-use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
+use weft_fabric::{BitsPerSec, Duration, Fabric, HostId, Instant};
 use weft_lab::Lab;
 use weft_lab::events::{Change, Event};
 use weft_lab::openflow::scheduler;
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_lab::plan::{Plan, Routing};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
 
@@ -35,15 +35,7 @@ fn build(spec: SubwaysSpec, rate: u64) -> Fabric {
 }
 
 fn plan(fabric: &Fabric, letter: char) -> Plan {
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Static,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = settings(name(letter), Routing::Static, 1.0);
     let config = SubwaysConfig { period: NsDuration::from_ms(200), ..SubwaysConfig::default() };
     Plan::new(fabric, &settings).and_then(|plan| plan.with_access(fabric, &config)).expect("a plan")
 }

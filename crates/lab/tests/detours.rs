@@ -20,15 +20,15 @@ use std::time::{Duration as StdDuration, Instant as WallInstant};
 use socket2::{Domain, Protocol, Socket, Type};
 use support::overlay::{GO, ask, counter};
 use support::streams::{AtEnd, accept, wait_until};
-use support::{TestLab, name, programs, serial};
+use support::{TestLab, name, programs, serial, settings};
 use weft_control::subways::{DetourConfig, SubwaysConfig};
 use weft_fabric::routing::{Router, Routing as RouterSettings};
 use weft_fabric::time::NsDuration;
 use weft_fabric::topology::shapes::subways::{RackSize, SubwaysSpec, SubwaysType, Uplinks};
 use weft_fabric::topology::shapes::{Cabling, Shape};
 use weft_fabric::traffic::{FlowSpec, Size, StaticWorkload};
-use weft_fabric::{BitsPerSec, Bytes, Duration, Fabric, HostId, Instant};
-use weft_lab::plan::{Plan, Routing, Settings, Timers};
+use weft_fabric::{BitsPerSec, Duration, Fabric, HostId, Instant};
+use weft_lab::plan::{Plan, Routing};
 use weft_lab::run::{Job, Load, execute};
 use weft_lab::traffic::Transport;
 use weft_lab::{Lab, agents};
@@ -51,15 +51,7 @@ fn fabric() -> Fabric {
 }
 
 fn plan(fabric: &Fabric, letter: char, has_detours: bool) -> Plan {
-    let settings = Settings {
-        name: name(letter),
-        routing: Routing::Static,
-        timers: Timers::FAST,
-        scale: 1.0,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
+    let settings = settings(name(letter), Routing::Static, 1.0);
     let period = NsDuration::from_ms(200);
     let detour = DetourConfig { detect: period, hot_duration: NsDuration::from_secs(2), ..DetourConfig::default() };
     let config = SubwaysConfig { period, detour: has_detours.then_some(detour), ..SubwaysConfig::default() };

@@ -112,19 +112,15 @@ pub fn name(letter: char) -> LabName {
     format!("t{:x}{letter}", std::process::id()).parse().expect("a name")
 }
 
+pub fn settings(name: LabName, routing: Routing, scale: f64) -> Settings {
+    let (switch_queue, nic_queue) = (Bytes(102_400), Bytes(1_600_000));
+    Settings { name, routing, timers: Timers::FAST, scale, seed: 1, switch_queue, nic_queue }
+}
+
 pub fn plan(shape: Shape, name: LabName, routing: Routing) -> Plan {
     let link = Cabling { rate: BitsPerSec(1_000_000_000), delay: Duration::from_us(1) };
     let fabric = shape.build(link, link).expect("a fabric");
-    let settings = Settings {
-        name,
-        routing,
-        timers: Timers::FAST,
-        scale: 0.01,
-        seed: 1,
-        switch_queue: Bytes(102_400),
-        nic_queue: Bytes(1_600_000),
-    };
-    Plan::new(&fabric, &settings).expect("a plan")
+    Plan::new(&fabric, &settings(name, routing, 0.01)).expect("a plan")
 }
 
 /// Lets one test of a binary run at a time.
