@@ -5,8 +5,8 @@ use toml::{Table, Value};
 
 use crate::metrics::words;
 use crate::repeats::{Repeats, half_width_of_ratio};
+use crate::scenario::dotted;
 use crate::scenario::expect::{Bound, Expect, Kind};
-use crate::scenario::source;
 use crate::trust::Distrust;
 
 /// One expectation and the measurement.
@@ -191,7 +191,7 @@ fn sibling(runs: &[Candidate<'_>], index: usize, settings: &[(String, Value)]) -
 
 /// Whether a scenario has these settings.
 pub fn matches(table: &Table, settings: &[(String, Value)]) -> bool {
-    settings.iter().all(|(key, wanted)| source::get(table, key).is_some_and(|v| same(v, wanted)))
+    settings.iter().all(|(key, wanted)| dotted::get(table, key).is_some_and(|v| same(v, wanted)))
 }
 
 /// Equal values; a whole number equals the same float.

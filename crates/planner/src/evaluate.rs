@@ -4,8 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use toml::Value;
 use weft_experiment::metrics::{Metrics, OF_FAILURES, OF_ROUTINGS, OF_TRAFFIC, is_one_of};
+use weft_experiment::scenario::dotted::parse_set;
 use weft_experiment::scenario::read_expectations_of;
-use weft_experiment::scenario::source::{Form, Overrides, Source, parse_set};
+use weft_experiment::scenario::source::{Form, Overrides, Source};
 use weft_experiment::summary::RunSummary;
 
 use crate::error::Result;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use toml::Value;
+use weft_experiment::scenario::dotted::parse_set;
 use weft_experiment::scenario::fabric::FabricSpec;
-use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_set};
+use weft_experiment::scenario::source::{Form, Overrides, Source, Variant};
 use weft_experiment::scenario::{Run, read_fabric, read_fabric_of};
 use weft_fabric::formats::topology;
 use weft_fabric::{Fabric, Health};

@@ -12,7 +12,8 @@ use crate::bundle;
 use crate::cli::table::wrapped;
 use crate::cli::{print_json, print_text};
 use crate::error::{Error, Result};
-use crate::scenario::source::{get, is_for_planner, parse};
+use crate::scenario::dotted::get;
+use crate::scenario::source::{is_for_planner, parse};
 
 /// Arguments of `weft examples`.
 #[derive(Debug, Args)]

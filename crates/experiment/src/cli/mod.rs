@@ -30,7 +30,8 @@ use toml::Value;
 
 use crate::error::{Error, Result};
 use crate::results::remove_unfinished;
-use crate::scenario::source::{Form, Overrides, parse_set};
+use crate::scenario::dotted::parse_set;
+use crate::scenario::source::{Form, Overrides};
 
 /// Designs, simulates, emulates and runs data-centre networks.
 #[derive(Debug, Parser)]

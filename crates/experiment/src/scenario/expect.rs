@@ -5,8 +5,8 @@ use toml::{Table, Value};
 
 use crate::error::{KeyError, Problem};
 use crate::metrics;
+use crate::scenario::dotted::flatten;
 use crate::scenario::keys::{Keys, fraction_of_percent};
-use crate::scenario::source::flatten;
 
 /// One expectation.
 #[derive(Clone, Debug, PartialEq)]

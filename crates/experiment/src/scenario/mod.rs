@@ -7,6 +7,7 @@
 
 pub mod control;
 pub mod directory;
+pub mod dotted;
 pub mod error;
 pub mod expect;
 pub mod fabric;

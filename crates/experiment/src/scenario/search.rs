@@ -4,8 +4,9 @@ use toml::{Table, Value};
 
 use crate::error::{KeyError, Problem};
 use crate::metrics;
+use crate::scenario::dotted;
 use crate::scenario::keys::Keys;
-use crate::scenario::source::{self, SECTIONS};
+use crate::scenario::source::SECTIONS;
 
 /// The setting to find.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +112,7 @@ impl Search {
 
     /// Puts a value into a run's table.
     pub fn set(&self, table: &mut Table, number: f64) -> Result<(), KeyError> {
-        source::set(table, &self.key, self.value(number))
+        dotted::set(table, &self.key, self.value(number))
     }
 
     /// The bound in words: `fct_mean_s at most 0.01`.

@@ -8,7 +8,8 @@ use weft_fabric::{Duration, Fabric, Instant};
 use crate::expect::matches;
 use crate::scenario::Run;
 use crate::scenario::control::{READERS, Reader, Scheduler};
-use crate::scenario::source::{Source, get};
+use crate::scenario::dotted::get;
+use crate::scenario::source::Source;
 use crate::scenario::world::Event;
 
 /// Warns of arrivals beyond what a NIC can carry: queues that can only grow are rarely intended. `loads` holds the offered loads of

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use toml::Value;
-use weft_experiment::scenario::source::parse_set;
+use weft_experiment::scenario::dotted::parse_set;
 use weft_fabric::time::Duration;
 
 use super::emit::Form;

@@ -18,9 +18,10 @@ use clap::Args;
 use toml::Value;
 use weft_experiment::bundle;
 use weft_experiment::metrics::{Metrics, OF_FAILURES};
+use weft_experiment::scenario::dotted::parse_set;
 use weft_experiment::scenario::keys::Keys;
 use weft_experiment::scenario::read_fabric_of;
-use weft_experiment::scenario::source::{Form, Overrides, Source, Variant, parse_set};
+use weft_experiment::scenario::source::{Form, Overrides, Source, Variant};
 use weft_experiment::wall::Stopwatch;
 use weft_fabric::time::Duration;
 

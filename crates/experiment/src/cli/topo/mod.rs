@@ -13,9 +13,10 @@ use weft_fabric::topology::Metrics;
 
 use crate::cli::{Weft, print_json, print_text, table};
 use crate::error::{Error, Result};
+use crate::scenario::dotted::parse_value;
 use crate::scenario::fabric::FabricSpec;
 use crate::scenario::read_fabric;
-use crate::scenario::source::{Overrides, Source, parse_value};
+use crate::scenario::source::{Overrides, Source};
 use crate::subways::FLOOR_KEYS;
 
 /// Examples and further options at the end of `weft topo --help`.
