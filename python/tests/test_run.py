@@ -149,6 +149,14 @@ def test_an_override_narrows_a_sweep(sweep: dict[str, Any]) -> None:
     assert result.runs[0].set == {}
 
 
+def test_notes(sweep: dict[str, Any]) -> None:
+    result = weft.run(sweep, control__period="5s")
+    assert result.runs[0].notes == []
+    [note] = result.runs[1].notes
+    assert note.startswith("the run scheduler=first-fit: the scheduler never ran")
+    assert result.notes == [note]
+
+
 def test_forms(stride: dict[str, Any]) -> None:
     scenario = stride | {"quick": {"fabric": {"k": 2}}, "full": {"fabric": {"k": 6}}}
     scenario["traffic"] = {"pattern": "bijection", "size": "1MB"}

@@ -51,6 +51,7 @@ class RunSummary(TypedDict):
     per_seed: NotRequired[list[OfSeed]]
     comparable: bool
     overrides: NotRequired[list[str]]  #: settings that make it not comparable: ``traffic.stride=2``
+    notes: NotRequired[list[str]]  #: what a reader of its figures has to know
     expect: list[Verdict]
 
 
@@ -123,6 +124,11 @@ class Run:
     def expect(self) -> list[Verdict]:
         """What the scenario expects of this run, compared with what was measured."""
         return self.summary["expect"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of its figures has to know: that timeouts limit it, that its scheduler never ran; empty otherwise."""
+        return self.summary.get("notes", [])
 
     @property
     def trusted(self) -> bool:
@@ -252,6 +258,11 @@ class Result:
         `verdict`, `known`, `cause`.
         """
         return verdicts(self.summary)
+
+    @property
+    def notes(self) -> list[str]:
+        """:attr:`Run.notes` of all runs; each names its run."""
+        return [note for run in self.runs for note in run.notes]
 
     @cached_property
     def flows(self) -> pd.DataFrame:

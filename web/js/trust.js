@@ -39,7 +39,7 @@ function warnings(model) {
   const notes = model.runs.flatMap((r) => r.notes);
   const list = [
     notes.length > 0 && h("aside", { id: "notes", class: "banner", role: "note" }, h("h2", {}, notes.length === 1 ? "Note" : "Notes"),
-      notes.slice(0, NOTES_SHOWN).map((text) => h("p", {}, capital(text), ".")), notes.length > NOTES_SHOWN && h("p", {}, `and ${notes.length - NOTES_SHOWN} more on stderr`)),
+      notes.slice(0, NOTES_SHOWN).map((text) => h("p", {}, capital(text), ".")), notes.length > NOTES_SHOWN && h("p", {}, `and ${notes.length - NOTES_SHOWN} more in summary.json`)),
     slow.length > 0 && banner("untrusted", `UNTRUSTED: ${which(slow)} saturated the CPU`, slow,
       "Less than 10 % of CPU time was idle, so these results reflect this machine and not the network. Lower world.scale, or free the machine, and run again. Verdicts and best values leave them out."),
     unlike.length > 0 && banner("unlike", `UNTRUSTED: TCP in ${which(unlike).replace(/^[AT]/, (c) => c.toLowerCase())} differs from that of the network described`, unlike,

@@ -73,15 +73,13 @@ fn run_one(
     Ok(completed)
 }
 
-/// The notes of a run are those of its first seed that has any: they go to stderr and to the page. A scheduler that was idle with one seed
-/// was not studied.
+/// The notes of a run are those of its first seed that has any. A scheduler that was idle with one seed was not studied.
 fn take_notes(completed: &mut Completed, others: &[Completed]) {
     if completed.notes.is_empty() {
         completed.notes = others.iter().map(|one| one.notes.clone()).find(|notes| !notes.is_empty()).unwrap_or_default();
     }
     completed.idle_scheduler =
         completed.idle_scheduler.take().or_else(|| others.iter().find_map(|one| one.idle_scheduler.clone()));
-    completed.notes.iter().for_each(|note| tracing::warn!("{note}"));
     if let Some(report) = &mut completed.report {
         report.body.notes.clone_from(&completed.notes);
     }

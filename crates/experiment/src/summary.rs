@@ -54,6 +54,9 @@ pub struct RunSummary {
     pub overrides: Vec<String>,
     /// The expectations that apply to it.
     pub expect: Vec<Verdict>,
+    /// What a reader of its figures has to know: with several seeds of the first one that has any.
+    #[serde(skip_serializing_if = "Vec::is_empty", skip_deserializing)]
+    pub notes: Vec<String>,
     /// What `[search]` found: `set` holds it too.
     #[serde(skip_serializing_if = "Option::is_none", skip_deserializing)]
     pub search: Option<Finding>,
@@ -138,11 +141,17 @@ impl Summary {
                 None if !is_planned => expect::judge(&study.runs[i].scenario.expect, &candidates, i, comparable),
                 _ => Vec::new(),
             },
+            notes: c.notes.clone(),
             search: c.found.as_ref().map(|found| found.finding.clone()),
             lab: c.lab.clone(),
             skipped: c.skipped.clone(),
         });
         Self { title: study.title().to_owned(), out: out.map(|out| out.display().to_string()), runs: runs.collect() }
+    }
+
+    /// Logs the notes of all runs, for those to whom no table shows them.
+    pub fn log_notes(&self) {
+        self.runs.iter().flat_map(|run| &run.notes).for_each(|note| tracing::warn!("{note}"));
     }
 }
 
@@ -179,6 +188,7 @@ impl RunSummary {
             comparable,
             overrides: overrides.clone(),
             expect: expect::judge(&run.expect, &candidates, i, comparable),
+            notes: Vec::new(),
             search: None,
             lab: None,
             skipped: None,

@@ -312,9 +312,10 @@ fn a_scheduler_that_never_ran_is_noted_and_meets_nothing() {
     let never = "the scheduler never ran: the run ended at 2s";
     let folder = folder_with(&late);
     let output = weft(&["run", "s.toml", "--out", "r"], folder.path());
-    let text = stderr(&output);
-    assert!(text.contains(&format!("the run: {never}")), "{text}");
+    let text = stdout(&output).replace("\n  ", " ");
+    assert!(text.contains(&format!("note: the run: {never}")), "{text}");
     assert!(text.contains("before its first round at 5s. Write a shorter `control.period`, such as \"200ms\""), "{text}");
+    assert_eq!(stderr(&output), "", "the table has it");
     let page = std::fs::read_to_string(folder.path().join("r/report.html")).expect("read");
     assert!(page.contains(&format!("\"notes\":[\"the run: {never}")));
     assert!(!noted(&[("\"first-fit\"", "\"none\"")]).contains("never ran"));
@@ -331,6 +332,38 @@ fn a_scheduler_that_never_ran_is_noted_and_meets_nothing() {
         let (code, text) = checked(&format!("{expect}\n{named}"));
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("MISS [1]") && text.contains(&format!("[1] {never}")) && !text.contains("as always"), "{text}");
+    }
+}
+
+/// Below the table within 80 columns, and in summary.json: once for each run, whatever its seeds.
+#[test]
+fn notes_stand_below_the_table_once_for_each_run() {
+    let sweep = "[sweep]\n\"control.period\" = [\"100ms\", \"5s\", \"6s\"]\n\n[[expect]]";
+    let folder = folder_with(&[("[[expect]]", sweep), ("duration = \"20s\"", "duration = \"20s\"\nseeds = 3")]);
+    let noted = |arguments: &[&str]| {
+        let output = weft(arguments, folder.path());
+        let printed = stdout(&output);
+        assert_eq!(stderr(&output).matches("never ran").count(), 0, "{}", stderr(&output));
+        assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+        let joined = printed.replace("\n  ", " ");
+        let (table, rest) = joined.split_once("note: ").unwrap_or_else(|| panic!("no note:\n{printed}"));
+        assert!(table.contains("means of 3 seeds") && rest.contains("Comparison with published results"), "{printed}");
+        for run in ["period=5s", "period=6s"] {
+            assert_eq!(joined.matches(&format!("note: the run {run}: the scheduler never ran")).count(), 1, "{printed}");
+        }
+        assert_eq!(joined.matches("note: ").count(), 2, "{printed}");
+    };
+    noted(&["run", "s.toml", "--out", "r"]);
+    noted(&["check", "s.toml"]);
+    let printed = json(&weft(&["run", "s.toml", "--out", "j", "--json"], folder.path()));
+    assert!(printed["runs"][0].get("notes").is_none());
+    for (run, period) in [(1, "5s"), (2, "6s")] {
+        let notes = printed["runs"][run]["notes"].as_array().expect("notes");
+        assert_eq!(notes.len(), 1);
+        assert!(notes[0].as_str().expect("text").starts_with(&format!("the run period={period}: the scheduler never ran")));
+        let written = std::fs::read(folder.path().join(format!("j/00{run}/summary.json"))).expect("read");
+        let written: serde_json::Value = serde_json::from_slice(&written).expect("JSON");
+        assert_eq!(&written["runs"][0]["notes"], &printed["runs"][run]["notes"]);
     }
 }
 

@@ -185,6 +185,9 @@ fn check_all(studies: &[World], args: &CheckArgs, on_result: &dyn Fn(&Checked) -
             queue.push_back((i, attempts + 1));
             continue;
         }
+        if args.json {
+            summary.log_notes();
+        }
         let (scenario, wall_s) = (path.display().to_string(), clock.seconds());
         let one = Checked { scenario, title: summary.title, wall_s, attempts, runs: summary.runs };
         on_result(&one)?;
@@ -442,6 +445,7 @@ mod tests {
             comparable: true,
             overrides: Vec::new(),
             expect: (0..met + missed).map(|i| verdict(i < met)).collect(),
+            notes: Vec::new(),
             search: None,
             lab: lab.map(|trusted| LabSummary {
                 scale: 1.0,

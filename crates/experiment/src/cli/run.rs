@@ -86,6 +86,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     bar.finish();
     let summary = summary?;
     if args.json {
+        summary.log_notes();
         print_json(&summary)?;
     } else {
         let columns = if args.wide { table::Columns::All } else { table::Columns::Few };

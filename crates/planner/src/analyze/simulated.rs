@@ -43,7 +43,7 @@ pub fn study(source: Source, settings: &Settings, interval_ns: Option<i64>) -> R
     }
     let runs = Runs::new(source, &mut |_, _| {})?;
     let folder = TempDir::new().map_err(|e| Error::io("write to", &std::env::temp_dir(), e))?;
-    weft_experiment::run::run(&runs, Some(&folder.path().join("run")), &|_, _| {})?;
+    weft_experiment::run::run(&runs, Some(&folder.path().join("run")), &|_, _| {})?.log_notes();
     let studied = cases.iter().enumerate().map(|(at, case)| {
         let run = folder.path().join("run");
         let flows = export::read(&if cases.len() == 1 { run } else { run.join(format!("{at:03}")) })?;

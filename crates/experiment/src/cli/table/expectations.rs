@@ -1,6 +1,6 @@
 //! The comparison with published results: what the paper states, what was aimed at, what was measured.
 
-use super::grid::{Grid, wrapped};
+use super::grid::Grid;
 use super::quantity::{digits, ratio, show};
 use super::{Columns, settings_text};
 use crate::expect::{Status, Verdict};
@@ -67,23 +67,19 @@ pub(super) fn of_expectations(runs: &[RunSummary], columns: Columns) -> String {
         grid.row([verdict_text(verdict, &mut causes)].into_iter().chain(run).chain(compared).chain(measured).collect());
     }
     let lines = grid.lines(columns.width());
-    let fit = |text: &str, indent: usize| match columns {
-        Columns::Few => wrapped(text, indent),
-        Columns::All => text.to_owned(),
-    };
     let mut text = format!("\nComparison with published results\n{}{}\n{}\n", of_overrides(runs), lines[0], lines[1]);
     for (i, ((heading, ..), line)) in all.iter().zip(&lines[2..]).enumerate() {
         if i == 0 || all[i - 1].0 != *heading {
-            text += &format!("{}\n", fit(heading, 2));
+            text += &format!("{}\n", columns.fit(heading, 2));
         }
         text += &format!("{line}\n");
     }
     if all.iter().any(|(_, _, v)| v.uncertain) {
         let uncertain =
             "~ the mean's 95 % interval (ci95) is wider than the tolerance, or spans a bound: more seeds may decide otherwise";
-        text += &format!("{}\n", fit(uncertain, 2));
+        text += &format!("{}\n", columns.fit(uncertain, 2));
     }
-    causes.iter().enumerate().for_each(|(i, cause)| text += &format!("{}\n", fit(&format!("[{}] {cause}", i + 1), 4)));
+    causes.iter().enumerate().for_each(|(i, cause)| text += &format!("{}\n", columns.fit(&format!("[{}] {cause}", i + 1), 4)));
     text
 }
 

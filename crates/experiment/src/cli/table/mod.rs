@@ -30,6 +30,14 @@ impl Columns {
             Self::All => None,
         }
     }
+
+    /// A text as wide as the columns: wrapped, with further lines indented by so many spaces, or as it is.
+    fn fit(self, text: &str, indent: usize) -> String {
+        match self {
+            Self::Few => wrapped(text, indent),
+            Self::All => text.to_owned(),
+        }
+    }
 }
 
 /// The table of a run or a sweep, and the comparison with published results below it.
@@ -49,8 +57,8 @@ pub fn of_runs(summary: &Summary, columns: Columns) -> String {
     let table = lines.join("\n");
     let (searches, labs, skipped) = (of_searches(runs), of_labs(runs), of_skipped(runs));
     let (faults, compared) = (of_faults(runs), expectations::of_expectations(runs, columns));
-    let seeds = of_seeds(runs);
-    format!("{}\n\n{table}\n{seeds}{searches}{labs}{faults}{skipped}{compared}", summary.title)
+    let (seeds, notes) = (of_seeds(runs), of_notes(runs, columns));
+    format!("{}\n\n{table}\n{seeds}{searches}{labs}{faults}{skipped}{notes}{compared}", summary.title)
 }
 
 /// The header, the rule, and a line per run with its settings and these metrics.
@@ -72,8 +80,8 @@ pub fn of_check(path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> St
 /// One scenario of `weft check`; with [`Columns::All`] no run's name is cut, and tolerances are shown.
 pub fn of_check_in(columns: Columns, path: &str, title: &str, wall_s: f64, runs: &[RunSummary]) -> String {
     let (seeds, skipped, labs, faults) = (of_seeds(runs), of_skipped(runs), of_labs(runs), of_faults(runs));
-    let compared = expectations::of_expectations(runs, columns);
-    format!("{path} ({}): {title}\n{seeds}{skipped}{labs}{faults}{compared}\n", show("wall_s", wall_s))
+    let (notes, compared) = (of_notes(runs, columns), expectations::of_expectations(runs, columns));
+    format!("{path} ({}): {title}\n{seeds}{skipped}{labs}{faults}{notes}{compared}\n", show("wall_s", wall_s))
 }
 
 /// Goodput and its share of the ideal switch; where a workload has no goodput, the first metrics that it has.
@@ -121,6 +129,18 @@ fn of_seeds(runs: &[RunSummary]) -> String {
 /// Runs that were not executed, and why.
 fn of_skipped(runs: &[RunSummary]) -> String {
     runs.iter().filter_map(|r| Some(format!("SKIPPED {}: {}\n", settings_text(&r.set), r.skipped.as_ref()?))).collect()
+}
+
+/// What a reader of the figures has to know, each once.
+fn of_notes(runs: &[RunSummary], columns: Columns) -> String {
+    let mut notes: Vec<String> = Vec::new();
+    for note in runs.iter().flat_map(|run| &run.notes) {
+        let note = columns.fit(&format!("note: {note}"), 2);
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes.iter().map(|note| format!("{note}\n")).collect()
 }
 
 /// How a lab was run, a line each.
