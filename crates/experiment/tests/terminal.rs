@@ -6,7 +6,7 @@ mod support;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use support::{folder_with, root, stderr, stdout, weft};
+use support::{folder_with, json, root, stderr, stdout, weft};
 
 /// A sweep with a published value, a bound, and a ratio to another run.
 fn sweep() -> tempfile::TempDir {
@@ -172,6 +172,21 @@ fn every_command_has_examples_within_80_columns() {
             assert!(line.chars().count() <= 80, "{command}: {line}");
         }
     }
+}
+
+#[test]
+fn a_case_of_bench_has_its_goals() {
+    let bench =
+        |arguments: &[&str]| weft(&[&["bench", "flow", "--case", "8192-8192", "--runs", "1"], arguments].concat(), &root());
+    let case = &json(&bench(&["--json"]))["cases"][0];
+    let goal = &case["goals"][0];
+    assert_eq!((&goal["metric"], &goal["at_most"], &goal["measured"]), (&"wall_s".into(), &0.1.into(), &case["wall_s"]));
+    assert_eq!(goal["met"], goal["measured"].as_f64().expect("seconds") <= 0.1);
+    let printed = stdout(&bench(&[]));
+    assert!(
+        ["met\n", "missed\n"].iter().any(|end| printed.ends_with(&format!("  goal: wall at most 100 ms: {end}"))),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `weft bench`: the cases of `scenarios/bench/`, run by the ordinary engine.
 
 mod agent;
+mod goals;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -19,6 +20,7 @@ use crate::run;
 use crate::scenario::source::Overrides;
 use crate::study::Study;
 use crate::wall::Stopwatch;
+use goals::Goal;
 
 /// Arguments of `weft bench`.
 #[derive(Debug, Args)]
@@ -103,6 +105,15 @@ struct Case {
     place_s: Option<f64>,
 }
 
+/// A case with its goals.
+#[derive(Debug, Serialize)]
+struct Judged {
+    #[serde(flatten)]
+    case: Case,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    goals: Vec<Goal>,
+}
+
 /// Runs it.
 pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     if let Some(file) = &args.only {
@@ -127,10 +138,11 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
             });
         }
         let case = best.expect("at least one run");
+        let judged = Judged { goals: goals::of(&case), case };
         if !args.json {
-            print_text(&line(&case))?;
+            print_text(&line(&judged))?;
         }
-        cases.push(case);
+        cases.push(judged);
     }
     if args.json {
         print_json(&serde_json::json!({ "cases": cases }))?;
@@ -253,10 +265,11 @@ fn packets(case: &Case) -> String {
     format!("  {:.1} M hops/s{bare}", hops / 1e6)
 }
 
-fn line(case: &Case) -> String {
+fn line(Judged { case, goals }: &Judged) -> String {
+    let goals: String = goals.iter().map(|goal| format!("  {}", goal.text())).collect();
     let part = |name: &str, value: Option<f64>| value.map_or(String::new(), |v| format!("  {name} {}", table::show("wall_s", v)));
     format!(
-        "{:<28} {:>6} hosts {:>7} flows  wall {}{}{}{}  peak memory {}  {} events\n",
+        "{:<28} {:>6} hosts {:>7} flows  wall {}{}{}{}  peak memory {}  {} events{goals}\n",
         case.name,
         case.hosts,
         case.flows,

@@ -1,0 +1,135 @@
+//! What the cases of `weft bench flow` and `packet` aim at: docs/performance.md has them with the figures measured.
+
+use serde::Serialize;
+
+use super::Case;
+use crate::cli::table::show;
+
+/// A goal of a case, and whether it is met.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Goal {
+    /// What is measured: a value of the case, or [`BARE`].
+    metric: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_least: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_most: Option<f64>,
+    measured: f64,
+    met: bool,
+}
+
+/// The goals of a case by its name; none for other cases.
+pub fn of(case: &Case) -> Vec<Goal> {
+    let of_case = GOALS.iter().filter(|(name, ..)| *name == case.name);
+    of_case.filter_map(|&(_, metric, bound)| Some(Goal::new(metric, bound, measured(case, metric)?))).collect()
+}
+
+impl Goal {
+    fn new(metric: &'static str, bound: Bound, measured: f64) -> Self {
+        let (at_least, at_most, met) = match bound {
+            Bound::AtLeast(least) => (Some(least), None, measured >= least),
+            Bound::AtMost(most) => (None, Some(most), measured <= most),
+        };
+        Self { metric, at_least, at_most, measured, met }
+    }
+
+    /// `goal: wall at most 60 s: met`.
+    pub fn text(&self) -> String {
+        let (word, bound) = self.at_most.map_or(("at least", self.at_least), |most| ("at most", Some(most)));
+        let bound = bound.unwrap_or_default();
+        let aim = match self.metric {
+            BARE => format!("{word} {bound} of the bare loop"),
+            "hops_per_s" => format!("{word} {} M hops/s", bound / 1e6),
+            "rss_bytes" => format!("peak memory {word} {}", show("rss_bytes", bound)),
+            _ => format!("wall {word} {}", show("wall_s", bound)),
+        };
+        format!("goal: {aim}: {}", if self.met { "met" } else { "missed" })
+    }
+}
+
+fn measured(case: &Case, metric: &str) -> Option<f64> {
+    match metric {
+        BARE => Some(case.hops_per_s? / case.bare_hops_per_s?),
+        "hops_per_s" => case.hops_per_s,
+        "rss_bytes" => Some(case.rss_bytes as f64),
+        _ => Some(case.wall_s),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// Hops a second relative to those of the bare loop.
+const BARE: &str = "bare_fraction";
+
+const GOALS: &[(&str, &str, Bound)] = &[
+    ("flow-8192-8192", "wall_s", Bound::AtMost(0.1)),
+    ("flow-1024-8192", "wall_s", Bound::AtMost(0.15)),
+    ("flow-8192-50000", "wall_s", Bound::AtMost(1.0)),
+    ("flow-27648-250000", "wall_s", Bound::AtMost(60.0)),
+    ("flow-27648-250000-within-1", "wall_s", Bound::AtMost(10.0)),
+    ("packet-128-128", BARE, Bound::AtLeast(0.8)),
+    ("packet-1024-1024", BARE, Bound::AtLeast(0.8)),
+    ("packet-1024-16384", BARE, Bound::AtLeast(0.8)),
+    ("packet-8192-8192", BARE, Bound::AtLeast(0.8)),
+    ("packet-8192-8192", "rss_bytes", Bound::AtMost(300e6)),
+    ("packet-27648-27648", "hops_per_s", Bound::AtLeast(15e6)),
+    ("packet-27648-27648", "rss_bytes", Bound::AtMost(300e6)),
+    ("packet-65536-65536", "hops_per_s", Bound::AtLeast(12e6)),
+    ("packet-65536-65536", "rss_bytes", Bound::AtMost(600e6)),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::cli::bench::name_of;
+
+    fn case(name: &str, wall_s: f64, rates: Option<[f64; 2]>) -> Case {
+        Case {
+            name: name.to_owned(),
+            hosts: 1,
+            flows: 1,
+            wall_s,
+            rss_bytes: 1_000_000_000,
+            events: 1,
+            events_per_s: None,
+            hops: None,
+            hops_per_s: rates.map(|[hops, _]| hops),
+            bare_hops_per_s: rates.map(|[_, bare]| bare),
+            demand_s: None,
+            place_s: None,
+        }
+    }
+
+    fn texts(case: &Case) -> Vec<String> {
+        of(case).iter().map(Goal::text).collect()
+    }
+
+    #[test]
+    fn a_goal_is_met_up_to_its_bound() {
+        assert_eq!(texts(&case("flow-8192-50000", 1.0, None)), ["goal: wall at most 1 s: met"]);
+        assert_eq!(texts(&case("flow-8192-50000", 1.01, None)), ["goal: wall at most 1 s: missed"]);
+        let packets = |rate: f64| texts(&case("packet-128-128", 0.3, Some([rate, 50e6])));
+        assert_eq!(packets(40e6), ["goal: at least 0.8 of the bare loop: met"]);
+        assert_eq!(packets(39e6), ["goal: at least 0.8 of the bare loop: missed"]);
+        let large = texts(&case("packet-65536-65536", 9.8, Some([12e6, 20e6])));
+        assert_eq!(large, ["goal: at least 12 M hops/s: met", "goal: peak memory at most 600 MB: missed"]);
+        assert_eq!(texts(&case("mine", 1.0, None)), [""; 0]);
+    }
+
+    /// A goal without its case would never be printed.
+    #[test]
+    fn each_goal_has_its_case() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/bench");
+        let files = std::fs::read_dir(folder).expect("the cases");
+        let names: Vec<String> = files.map(|file| name_of(&file.expect("a file").path())).collect();
+        for (name, ..) in GOALS {
+            assert!(names.iter().any(|it| it == name), "{name}");
+        }
+    }
+}
