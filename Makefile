@@ -23,6 +23,9 @@ PYTHON := .venv/bin/python
 STRICT := CI=true
 # Tests of labs and daemons wait more than they compute.
 TEST_THREADS := $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
+NEXTEST = $(STRICT) $(LINTED) $(CARGO) nextest run --locked --workspace --test-threads $(TEST_THREADS)
+# Crates whose tests only compute: whatever the processors have to do besides, they pass.
+COMPUTING := package(weft-control) | package(weft-fabric) | package(weft-sim)
 # Where scripts/setup-deny.sh and setup-nextest.sh put what they install.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
@@ -104,7 +107,10 @@ build-rust-tests: ## Of these, only the crates' tests and the programs
 	$(LINTED) $(CARGO) test --quiet --locked --workspace --no-run $(if $(LINT_TESTS),--all-targets)
 
 .PHONY: test-rust
-test-rust: ## Unit, property and integration tests of the crates, the report in a headless browser and a real etcd included
+test-rust: test-daemons test-computing ## Unit, property and integration tests of the crates
+
+.PHONY: test-daemons
+test-daemons: ## Of these, those of labs, daemons and commands, with the report in a headless browser and a real etcd
 	scripts/setup-build.sh
 	scripts/setup-daemons.sh
 	scripts/setup-report.sh
@@ -112,7 +118,15 @@ test-rust: ## Unit, property and integration tests of the crates, the report in 
 	scripts/setup-lab.sh
 	scripts/setup-bpf.sh
 	scripts/setup-nextest.sh
-	$(STRICT) $(LINTED) $(CARGO) nextest run --locked --workspace --test-threads $(TEST_THREADS)
+	$(NEXTEST) -E 'not ($(COMPUTING))'
+
+.PHONY: test-computing
+test-computing: ## Of these, those that need neither the time of day nor other programs, and the examples of the documentation
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
+	scripts/setup-capture.sh
+	scripts/setup-nextest.sh
+	$(NEXTEST) -E '$(COMPUTING)'
 	$(STRICT) $(LINTED) $(CARGO) test --quiet --locked --workspace --doc
 
 .PHONY: test-deep
@@ -126,6 +140,15 @@ nemesis: ## Random faults in a real directory and etcd for MINUTES (60), as root
 	scripts/setup-etcd.sh
 	scripts/setup-lab.sh
 	$(STRICT) WEFT_NEMESIS_S=$$((60 * $(or $(MINUTES),60))) $(if $(SEED),WEFT_NEMESIS_SEED=$(SEED)) $(CARGO) test --quiet --locked --workspace --test nemesis -- --nocapture faults
+
+.PHONY: soak
+soak: ## Random faults in a lab of 40 hosts with VL2 for MINUTES (60), as root; SEED=... for the same ones again
+	scripts/setup-build.sh
+	scripts/setup-daemons.sh
+	scripts/setup-etcd.sh
+	scripts/setup-lab.sh
+	scripts/setup-bpf.sh
+	$(STRICT) WEFT_SOAK_S=$$((60 * $(or $(MINUTES),60))) $(if $(SEED),WEFT_SOAK_SEED=$(SEED)) $(CARGO) test --quiet --locked --workspace --test soak -- --nocapture faults
 
 .PHONY: fuzz
 fuzz: ## Fuzz each reader of outside bytes for SECONDS (60)

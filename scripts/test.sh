@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # test.sh [TARGET...]: every test, in stages that are targets of the Makefile. All is built once. Then the simulations are compared with the papers
-# beside the other tests, which wait more than they compute: they have the processors only while nobody else wants them, so that not even labs,
-# which measure real time, wait for them. The Python tests run so beside the labs, and the TARGETs follow them in the same way (.ci/run: lints).
+# beside the tests of daemons, which wait more than they compute: they have the processors only while nobody else wants them, so that not even labs,
+# which measure real time, wait for them. Beside the labs run so the Rust tests that only compute, the Python tests, and the TARGETs (.ci/run: lints).
 # A stage that fails does not keep the next from running. The last lines name the slowest tests and those that failed, with their messages, and count them
 # all.
 
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 logs=target/test-logs
-beside=(test-simulations test-python "$@")
-stages=(build-tests test-rust "${beside[@]}" test-labs)
+beside=(test-simulations test-python test-computing "$@")
+stages=(build-tests test-daemons "${beside[@]}" test-labs)
 
 # run_stage STAGE: runs it with its output in a log, too; its exit code and its time go to files beside the log.
 run_stage() {
@@ -59,7 +59,8 @@ what_failed() {
 # slowest: the ten tests and scenarios that took longest, in seconds.
 slowest() {
     {
-        sed -nE 's/^ +(TRY [0-9]+ )?(PASS|FAIL|TIMEOUT|LEAK|FLAKY [0-9/]+) +\[ *([0-9.]+)s\] \([^)]*\) /\3 /p' "$logs/test-rust.log"
+        sed -nE 's/^ +(TRY [0-9]+ )?(PASS|FAIL|TIMEOUT|LEAK|FLAKY [0-9/]+) +\[ *([0-9.]+)s\] \([^)]*\) /\3 /p' \
+            "$logs/test-daemons.log" "$logs/test-computing.log"
         sed -nE 's/^([0-9.]+)s +(call|setup|teardown) +(.*)/\1 \3/p' "$logs/test-python.log"
         cat "$logs/test-simulations.log" "$logs/test-labs.log" |
             sed -nE -e 's/^(scenarios[^ ]*) \(([0-9.]+) ms\):.*/0 \1/p' -e 's/^(scenarios[^ ]*) \(([0-9.]+) s\):.*/\2 \1/p' \
@@ -73,9 +74,9 @@ run_stage build-tests
 if [ "$(cat "$logs/build-tests.status")" -eq 0 ]; then
     trap 'kill "${background[@]}" 2>/dev/null || true' EXIT
     start_idle test-simulations
-    run_stage test-rust
-    # Not before: beside the Rust tests, which leave no processor idle for long, a Python test might wait longer than it allows; and one build at a time.
-    start_idle test-python "$@"
+    run_stage test-daemons
+    # Not before: beside those, which leave no processor idle for long, a Python test might wait longer than it allows; and one build at a time.
+    start_idle test-python test-computing "$@"
     run_stage test-labs
     wait "${background[@]}"
     trap - EXIT
@@ -104,10 +105,10 @@ for stage in "${stages[@]}"; do
 done
 
 {
-    if [ -e "$logs/test-rust.log" ]; then
+    if [ -e "$logs/test-daemons.log" ]; then
         echo "the slowest tests and scenarios:"
         slowest
-        grep -E '^ +FLAKY [0-9/]+ ' "$logs/test-rust.log" | sort -u || true
+        grep -E '^ +FLAKY [0-9/]+ ' "$logs/test-daemons.log" | sort -u || true
     fi
     for stage in "${broken[@]}"; do
         what_failed "$logs/$stage.log"

@@ -52,6 +52,14 @@ pub fn kill_store(plan: &Plan) -> bool {
     Directory::of_lab(plan).is_some_and(|directory| directory.kill_store())
 }
 
+/// Starts the store of a lab's directory servers again after it has been killed, with what it had stored.
+///
+/// # Errors
+/// [`LabError`] if it cannot be started.
+pub fn restart_store(plan: &Plan) -> Result<()> {
+    Directory::of_lab(plan).map_or(Ok(()), |directory| directory.start_store())
+}
+
 impl<'a> Directory<'a> {
     /// The directory of a plan, if it has one, with these files.
     pub fn of(plan: &'a Plan, files: &OverlayFiles) -> Option<Self> {

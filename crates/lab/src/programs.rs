@@ -153,15 +153,20 @@ pub(crate) fn request(socket: &Path, request: &serde_json::Value, timeout: Durat
 }
 
 /// A process in a namespace.
-pub(crate) struct Running {
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its number.
     pub pid: i32,
+    /// The file name of its program.
     pub program: String,
+    /// The namespace's name.
     pub namespace: String,
+    /// Resident memory that no other process shares, in bytes.
     pub rss_bytes: u64,
 }
 
 /// All processes in the namespaces.
-pub(crate) fn running(namespaces: &[String]) -> Vec<Running> {
+pub fn running(namespaces: &[String]) -> Vec<Running> {
     let inode = |namespace: &String| fs::metadata(netns::path(namespace)).ok().map(|m| m.ino());
     let inodes: Vec<Option<u64>> = namespaces.iter().map(inode).collect();
     let of = |pid: i32| {

@@ -1,0 +1,294 @@
+//! What fails during the soak: one fault of the overlay (agents, directory), one of the network, or one of each at a time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use weft_fabric::rng;
+use weft_lab::Stopwatch;
+use weft_lab::plan::vl2::Vl2Host;
+use weft_lab::plan::{Node, Plan, Role};
+use weft_lab::{agents, directory, programs};
+
+use crate::support::TestLab;
+use crate::support::overlay::{GO, agent, host, overlay};
+use crate::support::streams::wait_until;
+use crate::traffic::{MOVING, Traffic};
+
+/// A fault; nodes by their index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// An agent is killed, and started again later.
+    AgentKilled {
+        node: usize,
+    },
+    /// An agent is replaced at once by a program of the other version of the protocols.
+    AgentReplaced {
+        node: usize,
+    },
+    ServerKilled {
+        server: usize,
+    },
+    /// All servers are away at the same time.
+    DirectoryAway,
+    StoreKilled,
+    /// The address that moves goes to the next of its hosts.
+    Moved,
+    /// A cable between switches has no signal.
+    CableLost {
+        node: usize,
+        port: usize,
+    },
+    /// The cable of a host: it is not alive then.
+    HostUnplugged {
+        host: usize,
+    },
+    /// All cables of an intermediate switch.
+    SwitchLost {
+        node: usize,
+    },
+}
+
+impl Fault {
+    /// Its kind, without where it is.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::AgentKilled { .. } => "agent killed",
+            Self::AgentReplaced { .. } => "agent replaced by another version",
+            Self::ServerKilled { .. } => "directory server killed",
+            Self::DirectoryAway => "all directory servers killed",
+            Self::StoreKilled => "etcd killed",
+            Self::Moved => "address moved to another host",
+            Self::CableLost { .. } => "cable between switches lost",
+            Self::HostUnplugged { .. } => "host unplugged",
+            Self::SwitchLost { .. } => "intermediate switch lost",
+        }
+    }
+}
+
+pub struct Faults<'a> {
+    lab: &'a TestLab,
+    traffic: &'a Traffic,
+    seed: u64,
+    draws: u64,
+    watch: Stopwatch,
+    counts: BTreeMap<&'static str, u32>,
+    /// Hosts of the first service in different racks; the one that has the moving address.
+    homes: Vec<usize>,
+    home: usize,
+    /// Nodes whose agents are of the next version.
+    replaced: Vec<usize>,
+}
+
+impl fmt::Display for Faults<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.counts.iter().try_for_each(|(kind, count)| writeln!(f, "{count:>6} {kind}"))
+    }
+}
+
+impl<'a> Faults<'a> {
+    pub fn new(lab: &'a TestLab, traffic: &'a Traffic, seed: u64) -> Self {
+        let homes = vec![2, 10, 18, 26, 34];
+        let faults = Self {
+            lab,
+            traffic,
+            seed,
+            draws: 0,
+            watch: Stopwatch::new(),
+            counts: BTreeMap::new(),
+            home: homes[0],
+            homes,
+            replaced: Vec::new(),
+        };
+        faults.attach(host(lab, faults.home));
+        traffic.request(lab, 0, &faults.homes);
+        faults
+    }
+
+    pub fn count(&self) -> u32 {
+        self.counts.values().sum()
+    }
+
+    /// Makes faults, and mends them after up to 4 s.
+    pub fn step(&mut self) {
+        let chosen = self.choose();
+        for fault in &chosen {
+            *self.counts.entry(fault.kind()).or_default() += 1;
+        }
+        self.traffic.set_faulty(&format!("{chosen:?}"));
+        for &fault in &chosen {
+            self.begin(fault);
+        }
+        self.sleep(4000);
+        for &fault in &chosen {
+            self.end(fault);
+        }
+        // A host that was not alive is again; that TCP tries again may take as long as it was away.
+        wait_until("hosts that are plugged in again are reached", || self.traffic.none_excused());
+        self.sleep(2000);
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.draws += 1;
+        rng::reduce(rng::mix(self.seed ^ rng::mix(self.draws)), n)
+    }
+
+    fn sleep(&mut self, ms: usize) {
+        std::thread::sleep(Duration::from_millis(self.below(ms) as u64));
+    }
+
+    fn choose(&mut self) -> Vec<Fault> {
+        let mut chosen = Vec::new();
+        let which = self.below(3);
+        if which != 1 {
+            chosen.push(self.choose_of_the_overlay());
+        }
+        if which != 0 {
+            chosen.push(self.choose_of_the_network());
+        }
+        chosen
+    }
+
+    fn choose_of_the_overlay(&mut self) -> Fault {
+        let servers = overlay(self.lab).directory.hosts.len();
+        // In every second quarter of an hour the servers live, so that they grow old.
+        let kinds = if (self.watch.elapsed().as_secs() / 900).is_multiple_of(2) { 8 } else { 5 };
+        match self.below(kinds) {
+            0 | 1 => Fault::AgentKilled { node: self.below(self.lab.plan().nodes.len()) },
+            2 | 3 => Fault::AgentReplaced { node: self.below(self.lab.plan().nodes.len()) },
+            4 => Fault::Moved,
+            5 => Fault::ServerKilled { server: self.below(servers) },
+            6 => Fault::DirectoryAway,
+            _ => Fault::StoreKilled,
+        }
+    }
+
+    fn choose_of_the_network(&mut self) -> Fault {
+        let plan = self.lab.plan();
+        match self.below(4) {
+            0 => Fault::HostUnplugged { host: self.below(overlay(self.lab).hosts.len()) },
+            1 => {
+                let intermediates = &overlay(self.lab).intermediates;
+                Fault::SwitchLost { node: intermediates[self.below(intermediates.len())] }
+            }
+            _ => {
+                let cables: Vec<(usize, usize)> = (plan.nodes.iter().enumerate())
+                    .filter(|(_, node)| node.role == Role::Switch)
+                    .flat_map(|(at, node)| (0..node.ports.len()).map(move |port| (at, port)))
+                    .filter(|&(at, port)| plan.nodes[plan.nodes[at].ports[port].peer.node].role == Role::Switch)
+                    .collect();
+                let (node, port) = cables[self.below(cables.len())];
+                Fault::CableLost { node, port }
+            }
+        }
+    }
+
+    fn begin(&mut self, fault: Fault) {
+        let plan = self.lab.plan();
+        match fault {
+            Fault::AgentKilled { node } => assert!(agents::kill(&plan.nodes[node])),
+            Fault::AgentReplaced { node } => self.replace(node),
+            Fault::ServerKilled { server } => assert!(directory::kill_server(plan, server)),
+            Fault::DirectoryAway => {
+                (0..overlay(self.lab).directory.hosts.len()).for_each(|it| assert!(directory::kill_server(plan, it)))
+            }
+            Fault::StoreKilled => assert!(directory::kill_store(plan)),
+            Fault::Moved => self.r#move(),
+            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.set_cables(fault, "down"),
+        }
+    }
+
+    fn end(&mut self, fault: Fault) {
+        let plan = self.lab.plan();
+        match fault {
+            Fault::AgentKilled { node } => self.start(node),
+            Fault::ServerKilled { server } => directory::restart_server(plan, server, &GO).expect("it starts again"),
+            Fault::DirectoryAway => {
+                for server in 0..overlay(self.lab).directory.hosts.len() {
+                    directory::restart_server(plan, server, &GO).expect("it starts again");
+                }
+            }
+            Fault::StoreKilled => directory::restart_store(plan).expect("it starts again"),
+            Fault::AgentReplaced { .. } | Fault::Moved => {}
+            Fault::CableLost { .. } | Fault::HostUnplugged { .. } | Fault::SwitchLost { .. } => self.set_cables(fault, "up"),
+        }
+    }
+
+    /// Starts the agent of a node again, of the version that it had.
+    fn start(&self, node: usize) {
+        // SAFETY: no other thread of this test reads or sets the environment.
+        unsafe {
+            match self.replaced.contains(&node) {
+                true => std::env::set_var("WEFT_PROTOCOL", "next"),
+                false => std::env::remove_var("WEFT_PROTOCOL"),
+            }
+        }
+        agents::restart(self.lab.plan(), &[&self.lab.plan().nodes[node]], &GO).expect("it starts again");
+        // SAFETY: as above.
+        unsafe { std::env::remove_var("WEFT_PROTOCOL") };
+    }
+
+    fn replace(&mut self, node: usize) {
+        assert!(agents::kill(&self.lab.plan().nodes[node]));
+        match self.replaced.iter().position(|&it| it == node) {
+            Some(at) => drop(self.replaced.swap_remove(at)),
+            None => self.replaced.push(node),
+        }
+        self.start(node);
+    }
+
+    fn set_cables(&self, fault: Fault, state: &str) {
+        let plan = self.lab.plan();
+        let (node, ports): (&Node, Vec<usize>) = match fault {
+            Fault::CableLost { node, port } => (&plan.nodes[node], vec![port]),
+            Fault::HostUnplugged { host: at } => {
+                // At the ToR: the host's own port has no carrier then.
+                self.traffic.excuse(at);
+                (&plan.nodes[host(self.lab, at).tor], vec![host(self.lab, at).port])
+            }
+            Fault::SwitchLost { node } => (&plan.nodes[node], (0..plan.nodes[node].ports.len()).collect()),
+            _ => return,
+        };
+        let commands: Vec<String> = ports.iter().map(|&port| format!("ip link set {} {state}", node.ports[port].name)).collect();
+        self.lab.shell(&node.name, &commands.join("; "));
+    }
+
+    /// Brings the moving address to the next of its hosts: it is taken from the old one, its owner is changed, and the new one says that it has it.
+    fn r#move(&mut self) {
+        let old = host(self.lab, self.home);
+        self.home = self.homes[(self.homes.iter().position(|&it| it == self.home).expect("one of them") + 1) % self.homes.len()];
+        let (node, socket) = (&self.lab.plan().nodes[old.node], self.socket(old));
+        agent(&["detach", &MOVING.to_string(), "--socket", &socket, "--json"]);
+        self.lab.shell(&node.name, &format!("ip addr del {MOVING}/8 dev eth0"));
+        self.attach(host(self.lab, self.home));
+    }
+
+    fn attach(&self, to: &Vl2Host) {
+        self.provision(to);
+        let node = &self.lab.plan().nodes[to.node];
+        self.lab.shell(&node.name, &format!("ip addr add {MOVING}/8 dev eth0 noprefixroute"));
+        let answer = agent(&["attach", &MOVING.to_string(), "--socket", &self.socket(to), "--json"]);
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(answer["outcome"], "attached", "{answer}");
+    }
+
+    fn socket(&self, of: &Vl2Host) -> String {
+        agents::socket(self.lab.plan(), &self.lab.plan().nodes[of.node]).display().to_string()
+    }
+
+    /// What the provisioning system does: the address has another owner.
+    fn provision(&self, owner: &Vl2Host) {
+        let plan = self.lab.plan();
+        let at = &plan.nodes[overlay(self.lab).directory.hosts[0]];
+        let (locator, group) = (plan.nodes[owner.tor].locator.to_string(), owner.group.to_string());
+        let (principal, service) = (Plan::principal(owner.node).to_string(), owner.service.to_string());
+        let (folder, server) = (agents::folder(plan).display().to_string(), format!("{}:5303", at.locator));
+        let (address, mut command) = (MOVING.to_string(), Command::new(programs::find("weft-directory").expect("it is built")));
+        command.args(["put", &address, &locator, "--owner", &principal, "--service", &service, "--group", &group]);
+        command.args(["--dir", &folder, "--servers", &server, "--principal", "2", "--auth", "mac"]);
+        let output = self.lab.at(&at.name, || command.output().expect("it runs"));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

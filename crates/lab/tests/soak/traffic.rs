@@ -1,0 +1,268 @@
+//! What flows during the soak: a stream from each host of a rack to one of the same service in another, requests to an address that moves, and datagrams to hosts of both services.
+
+use std::fmt;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weft_lab::Stopwatch;
+
+use crate::support::TestLab;
+use crate::support::overlay::{host, overlay};
+use crate::support::streams::accept;
+
+/// Between two turns, in each of which every stream sends a record.
+const TURN: Duration = Duration::from_millis(10);
+const RECORD: [u8; 100] = [7; 100];
+/// The port of datagrams, and of the address that moves.
+const PORT: u16 = 7200;
+/// An address of the first service that moves from host to host.
+pub const MOVING: Ipv4Addr = Ipv4Addr::new(20, 0, 200, 1);
+
+/// How a stream goes on.
+struct Stream {
+    /// The hosts at its ends, by their numbers.
+    ends: Vec<usize>,
+    kind: Kind,
+    /// When it last made progress, by the clock of the turns.
+    last: Duration,
+    /// A host at its end is not alive: until it makes progress again, no pause counts.
+    excused: bool,
+    moved_once: bool,
+    failure: Option<String>,
+}
+
+enum Kind {
+    /// Records from one end to the other.
+    Tcp { writer: TcpStream, reader: TcpStream },
+    /// Requests to the address that moves; each host that may have it answers.
+    Requests { client: UdpSocket, servers: Vec<UdpSocket> },
+}
+
+/// The longest pause, and what was faulty then.
+#[derive(Clone, Debug, Default)]
+struct Pauses {
+    longest: Duration,
+    during: String,
+}
+
+pub struct Traffic {
+    streams: Mutex<Vec<Stream>>,
+    pauses: Mutex<Pauses>,
+    /// What is faulty now.
+    faulty: Mutex<String>,
+    datagrams: Vec<Datagrams>,
+    counts: Mutex<[u64; 3]>,
+}
+
+/// A host's socket, the number of its service, and whom it sends to: a host of its own service and one of the other.
+struct Datagrams {
+    socket: UdpSocket,
+    service: u8,
+    to: [Ipv4Addr; 2],
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub struct Outcome {
+    pub failed: Vec<String>,
+    pub longest: Duration,
+    pub during: String,
+    /// Datagrams sent to hosts of the other service, and those of them that arrived.
+    pub sent_across: u64,
+    pub crossed: u64,
+    /// Datagrams that arrived from hosts of the same service.
+    pub within: u64,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "longest pause of a stream: {:.2?}, during {}", self.longest, self.during)?;
+        writeln!(
+            f,
+            "datagrams to the other service: {}, arrived: {}; within a service arrived: {}",
+            self.sent_across, self.crossed, self.within
+        )
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stream {
+    fn tcp(lab: &TestLab, from: usize, to: usize) -> Self {
+        let name = |at: usize| lab.plan().nodes[host(lab, at).node].name.clone();
+        let listener = lab.at(&name(to), || TcpListener::bind((host(lab, to).aa4, 0)).expect("a port"));
+        let address = listener.local_addr().expect("an address");
+        let writer = lab.at(&name(from), || TcpStream::connect_timeout(&address, Duration::from_secs(10)).expect("a connection"));
+        let (reader, _) = accept(&listener);
+        for end in [&writer, &reader] {
+            end.set_nonblocking(true).expect("a setting");
+        }
+        writer.set_nodelay(true).expect("a setting");
+        Self::new(vec![from, to], Kind::Tcp { writer, reader })
+    }
+
+    fn requests(lab: &TestLab, client: usize, servers: &[usize]) -> Self {
+        let bind = |at: usize, address: Ipv4Addr, port: u16| {
+            let socket = lab.at(&lab.plan().nodes[host(lab, at).node].name, || UdpSocket::bind((address, port)).expect("a port"));
+            socket.set_nonblocking(true).expect("a setting");
+            socket
+        };
+        for &at in servers {
+            lab.shell(&lab.plan().nodes[host(lab, at).node].name, "echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind");
+        }
+        let client = bind(client, host(lab, client).aa4, 0);
+        let servers_at = servers.iter().map(|&at| bind(at, MOVING, PORT + 1)).collect();
+        Self::new(Vec::new(), Kind::Requests { client, servers: servers_at })
+    }
+
+    fn new(ends: Vec<usize>, kind: Kind) -> Self {
+        Self { ends, kind, last: Duration::ZERO, excused: false, moved_once: false, failure: None }
+    }
+
+    /// Sends, and takes what has come; whether there was anything.
+    fn turn(&mut self) -> std::io::Result<bool> {
+        let mut buffer = [0; 4096];
+        match &mut self.kind {
+            Kind::Tcp { writer, reader } => {
+                ignore_full(writer.write(&RECORD))?;
+                match ignore_full(reader.read(&mut buffer))? {
+                    Some(0) => Err(ErrorKind::UnexpectedEof.into()),
+                    got => Ok(got.is_some()),
+                }
+            }
+            Kind::Requests { client, servers } => {
+                // The "unreachable" of an earlier datagram may be reported at any call.
+                let _ = client.send_to(&RECORD, (MOVING, PORT + 1));
+                for server in servers {
+                    while let Ok((length, from)) = server.recv_from(&mut buffer) {
+                        let _ = server.send_to(&buffer[..length], from);
+                    }
+                }
+                let mut answered = false;
+                while client.recv_from(&mut buffer).is_ok() {
+                    answered = true;
+                }
+                Ok(answered)
+            }
+        }
+    }
+}
+
+/// Nothing, where a socket's queue has no room or no bytes.
+fn ignore_full(result: std::io::Result<usize>) -> std::io::Result<Option<usize>> {
+    match result {
+        Ok(length) => Ok(Some(length)),
+        Err(cause) if matches!(cause.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+impl Traffic {
+    pub fn begin(lab: &TestLab) -> Self {
+        let hosts = overlay(lab).hosts.len();
+        let half = hosts / 2;
+        // Hosts of the first half to those of the second, of the same service and never of the same rack.
+        let streams: Vec<Stream> = (0..half).map(|from| Stream::tcp(lab, from, from + half)).collect();
+        let datagrams = (0..hosts).map(|at| {
+            let own = host(lab, at);
+            let socket = lab.at(&lab.plan().nodes[own.node].name, || UdpSocket::bind(("0.0.0.0", PORT)).expect("a port"));
+            socket.set_nonblocking(true).expect("a setting");
+            let to = [2, 1].map(|further| host(lab, (at + half + further) % hosts).aa4);
+            Datagrams { socket, service: own.service as u8, to }
+        });
+        Self {
+            streams: Mutex::new(streams),
+            datagrams: datagrams.collect(),
+            pauses: Mutex::default(),
+            faulty: Mutex::default(),
+            counts: Mutex::default(),
+        }
+    }
+
+    /// Adds the requests to the address that moves.
+    pub fn request(&self, lab: &TestLab, client: usize, servers: &[usize]) {
+        lock(&self.streams).push(Stream::requests(lab, client, servers));
+    }
+
+    /// Says what is faulty from now on.
+    pub fn set_faulty(&self, what: &str) {
+        what.clone_into(&mut lock(&self.faulty));
+    }
+
+    /// A host is not alive: the pauses of its streams do not count until they go on.
+    pub fn excuse(&self, host: usize) {
+        for stream in lock(&self.streams).iter_mut().filter(|stream| stream.ends.contains(&host)) {
+            stream.excused = true;
+        }
+    }
+
+    /// Whether all streams go on, as far as is known.
+    pub fn all_flow(&self) -> bool {
+        lock(&self.streams).iter().all(|stream| stream.moved_once && !stream.excused && stream.failure.is_none())
+    }
+
+    /// Whether no stream is excused.
+    pub fn none_excused(&self) -> bool {
+        lock(&self.streams).iter().all(|stream| !stream.excused)
+    }
+
+    /// Exchanges records until it is done. The clock of pauses stands still while this thread has no processor.
+    pub fn run(&self, done: &AtomicBool) {
+        let (watch, mut clock, mut before, mut turns) = (Stopwatch::new(), Duration::ZERO, Duration::ZERO, 0_usize);
+        while !done.load(Ordering::Relaxed) {
+            let now = watch.elapsed();
+            clock += (now - before).min(10 * TURN);
+            before = now;
+            for stream in lock(&self.streams).iter_mut().filter(|stream| stream.failure.is_none()) {
+                match stream.turn() {
+                    Ok(true) => self.progress(stream, clock),
+                    Ok(false) => {}
+                    Err(cause) => stream.failure = Some(format!("{:?} during {}: {cause}", stream.ends, lock(&self.faulty))),
+                }
+            }
+            self.exchange_datagrams(turns);
+            turns += 1;
+            std::thread::sleep(TURN);
+        }
+        for stream in lock(&self.streams).iter_mut() {
+            self.progress(stream, clock);
+        }
+    }
+
+    fn progress(&self, stream: &mut Stream, clock: Duration) {
+        let pause = clock - stream.last;
+        let mut pauses = lock(&self.pauses);
+        if stream.moved_once && !stream.excused && pause > pauses.longest {
+            *pauses = Pauses { longest: pause, during: format!("{} ({:?})", lock(&self.faulty), stream.ends) };
+        }
+        (stream.last, stream.excused, stream.moved_once) = (clock, false, true);
+    }
+
+    /// One host after another sends to both services.
+    fn exchange_datagrams(&self, turn: usize) {
+        let mut counts = lock(&self.counts);
+        let sender = &self.datagrams[turn % self.datagrams.len()];
+        for to in sender.to {
+            let _ = sender.socket.send_to(&[sender.service; 16], SocketAddr::from((to, PORT)));
+        }
+        counts[0] += 1;
+        let mut buffer = [0; 64];
+        for receiver in &self.datagrams {
+            while let Ok(length) = receiver.socket.recv(&mut buffer) {
+                counts[if buffer[..length] == [receiver.service; 16] { 1 } else { 2 }] += 1;
+            }
+        }
+    }
+
+    pub fn outcome(&self) -> Outcome {
+        let Pauses { longest, during } = lock(&self.pauses).clone();
+        let [sent_across, within, crossed] = *lock(&self.counts);
+        let failed = lock(&self.streams).iter().filter_map(|stream| stream.failure.clone()).collect();
+        Outcome { failed, longest, during, sent_across, crossed, within }
+    }
+}
